@@ -1,0 +1,344 @@
+"""The report's four charts, as inline SVG.
+
+Every chart repeats its numbers in words for screen readers, tells series apart by dash and marker
+as well as by hue, and returns an empty string where there is nothing to draw: the page then says
+so in text instead of showing an empty frame.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from audits.report.curves import FPR_FLOOR, resolution, tpr_at
+from audits.report.svg import INK, MUTED, PAPER, RULE, SERIES, canvas, finish
+from audits.report.text import byte_size, count, decimal, interval
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+__all__ = ["bytes_chart", "leakage_chart", "roc_chart", "utility_chart"]
+
+_WIDTH = 7.6
+_DASHES: tuple[Any, ...] = ("-", (0, (5, 1.6)), (0, (1.2, 1.4)), (0, (6, 1.5, 1.2, 1.5)))
+_MARKERS = ("o", "s", "^", "D")
+
+
+def _axes(figure: "Figure", left: float, bottom: float, right: float, top: float) -> "Axes":
+    """Adds axes by margins in inches, so text keeps its room whatever the figure's height."""
+    width, height = figure.get_size_inches()
+    return figure.add_axes(
+        (
+            left / width,
+            bottom / height,
+            (width - left - right) / width,
+            (height - bottom - top) / height,
+        )
+    )
+
+
+def _shorten(name: str, limit: int) -> str:
+    return name if len(name) <= limit else f"{name[: limit - 1].rstrip()}…"
+
+
+def roc_chart(findings: Sequence[Mapping[str, Any]]) -> str:
+    """Draws log-log ROC curves, one line per finding.
+
+    Log axes show the corner that matters, where an attacker is nearly always right about a few
+    people; a linear ROC hides it. A line starts at the smallest false-positive rate its number of
+    negatives can resolve, never further left.
+
+    Args:
+        findings: entries of the report's ``findings``; those without a curve are left out.
+
+    Returns:
+        SVG, or an empty string where no finding has a curve.
+    """
+    drawn = [finding for finding in findings if finding.get("roc")]
+    if not drawn:
+        return ""
+    drawn.sort(key=lambda finding: -(finding.get("auc") or 0.0))
+    several = len({finding["adversary"] for finding in drawn}) > 1
+    legend = [_roc_label(finding, name_adversary=several) for finding in drawn]
+    height = max(3.9, 0.75 + 0.4 * (len(drawn) + 1))
+    with canvas(_WIDTH, height) as figure:
+        axes = _axes(figure, 0.66, 0.52 + height - 3.9, _WIDTH - 4.36, 0.1)
+        axes.plot([FPR_FLOOR, 1], [FPR_FLOOR, 1], color=MUTED, linewidth=0.8, label="Guessing")
+        for place, (finding, label) in enumerate(zip(drawn, legend, strict=True)):
+            start = max(FPR_FLOOR, min(resolution(finding), 1.0))
+            rates = np.geomspace(start, 1.0, 160)
+            hits = tpr_at(finding["roc"], rates.tolist())
+            axes.plot(
+                rates,
+                np.where(hits >= FPR_FLOOR, hits, np.nan),
+                color=SERIES[place % len(SERIES)],
+                linestyle=_DASHES[place % len(_DASHES)],
+                linewidth=1.7,
+                label=label,
+                clip_on=False,
+            )
+        _log_log(axes)
+        handles, names = axes.get_legend_handles_labels()
+        axes.legend(
+            [*handles[1:], handles[0]],
+            [*names[1:], names[0]],
+            loc="upper left",
+            bbox_to_anchor=(1.04, 1.02),
+            frameon=False,
+            handlelength=2.8,
+            labelspacing=0.9,
+        )
+        who = ", ".join(dict.fromkeys(str(finding["adversary"]) for finding in drawn))
+        told = "; ".join(label.replace("\n", ": ") for label in legend)
+        return finish(figure, "roc", f"Log-log ROC curves, adversary: {who}", f"{told}.")
+
+
+def _roc_label(finding: Mapping[str, Any], *, name_adversary: bool) -> str:
+    """Names a curve and its AUC, on two lines."""
+    name = f"{finding['attack']}, {finding['adversary']}" if name_adversary else finding["attack"]
+    span = interval(finding.get("auc_low"), finding.get("auc_high"))
+    return f"{_shorten(name, 34)}\nAUC {decimal(finding.get('auc'))} {span}".rstrip()
+
+
+def _log_log(axes: "Axes") -> None:
+    """Sets both axes to 0.01 % .. 100 % with plain percentages instead of powers of ten."""
+    ticks = [1e-4, 1e-3, 1e-2, 1e-1, 1.0]
+    names = ["0.01%", "0.1%", "1%", "10%", "100%"]
+    axes.set_xscale("log")
+    axes.set_yscale("log")
+    axes.set_xlim(FPR_FLOOR, 1)
+    axes.set_ylim(FPR_FLOOR, 1)
+    axes.set_xticks(ticks, names)
+    axes.set_yticks(ticks, names)
+    axes.minorticks_off()
+    axes.grid(color=RULE, linewidth=0.5)
+    axes.set_axisbelow(True)
+    axes.set_xlabel("False-positive rate (log)")
+    axes.set_ylabel("True-positive rate (log)")
+
+
+def leakage_chart(findings: Sequence[Mapping[str, Any]]) -> str:
+    """Draws one row per attack and adversary: AUC, its interval, and what the prior alone gives.
+
+    Rows without an AUC stay in the chart and say why, so a missing dot is never read as safety.
+
+    Args:
+        findings: the report's ``findings``.
+
+    Returns:
+        SVG, or an empty string where there are no findings.
+    """
+    if not findings:
+        return ""
+    adversaries = list(dict.fromkeys(str(finding["adversary"]) for finding in findings))
+    rows: list[tuple[str, Mapping[str, Any] | None]] = []
+    for adversary in adversaries:
+        rows.append((adversary, None))
+        rows.extend((f["attack"], f) for f in findings if f["adversary"] == adversary)
+    values = [
+        float(finding[key])
+        for finding in findings
+        for key in ("auc", "auc_low", "prior_auc")
+        if finding.get(key) is not None
+    ]
+    left = min(0.5, math.floor(min(values, default=0.5) * 20) / 20)
+    with canvas(_WIDTH, 0.85 + 0.25 * len(rows)) as figure:
+        axes = _axes(figure, 2.25, 0.5, 1.55, 0.3)
+        axes.set_xlim(left, 1.0)
+        axes.set_ylim(len(rows) - 0.4, -0.6)
+        axes.vlines(0.5, -0.6, len(rows) - 0.4, color=MUTED, linewidth=0.8)
+        for place, (name, finding) in enumerate(rows):
+            _leakage_row(axes, place, name, finding)
+        axes.set_yticks([])
+        axes.spines["left"].set_visible(False)
+        axes.grid(axis="x", color=RULE, linewidth=0.5)
+        axes.set_axisbelow(True)
+        axes.set_xlabel("AUC: 0.5 is guessing, 1 is certainty")
+        _leakage_key(axes)
+        told = "; ".join(_leakage_words(finding) for finding in findings)
+        return finish(figure, "leakage", "Leakage by attack and adversary", f"{told}.")
+
+
+def _leakage_row(axes: "Axes", place: int, name: str, finding: Mapping[str, Any] | None) -> None:
+    """Draws one line of the leakage chart; without a finding it is an adversary's heading."""
+    beside = axes.get_yaxis_transform()  # x in axes widths, y in rows: the margins hold the text
+    heading = finding is None
+    axes.text(
+        -0.655,
+        place,
+        _shorten(name, 40 if heading else 34),
+        transform=beside,
+        va="center",
+        color=INK,
+        fontweight="bold" if heading else "normal",
+    )
+    if finding is None:
+        return
+    auc, low, high = (finding.get(key) for key in ("auc", "auc_low", "auc_high"))
+    if auc is None:
+        measured = finding["status"] == "measured"
+        words = "no AUC for this game" if measured else "not applicable"
+        axes.text(1.02, place, words, transform=beside, va="center", color=MUTED)
+        return
+    if low is not None and high is not None:
+        axes.plot([low, high], [place, place], color=SERIES[0], linewidth=2.2, clip_on=False)
+    axes.plot([auc], [place], marker="o", markersize=5.5, color=SERIES[0], clip_on=False)
+    if finding.get("prior_auc") is not None:
+        axes.plot(
+            [finding["prior_auc"]],
+            [place],
+            marker="D",
+            markersize=4.6,
+            markerfacecolor=PAPER,
+            markeredgecolor=SERIES[1],
+            markeredgewidth=1.2,
+            clip_on=False,
+        )
+    words = f"{decimal(auc)} {interval(low, high)}"
+    axes.text(1.02, place, words, transform=beside, va="center", color=INK)
+
+
+def _leakage_key(axes: "Axes") -> None:
+    """Explains the two marks above the chart."""
+    dot = axes.plot([], [], marker="o", markersize=5.5, color=SERIES[0], linewidth=2.2)[0]
+    diamond = axes.plot(
+        [],
+        [],
+        marker="D",
+        linestyle="none",
+        markersize=4.6,
+        markerfacecolor=PAPER,
+        markeredgecolor=SERIES[1],
+        markeredgewidth=1.2,
+    )[0]
+    axes.legend(
+        [dot, diamond],
+        ["attack, 95% interval", "prior alone"],
+        loc="lower right",
+        bbox_to_anchor=(1.0, 1.0),
+        ncols=2,
+        frameon=False,
+        borderaxespad=0.1,
+    )
+
+
+def _leakage_words(finding: Mapping[str, Any]) -> str:
+    """Says one row of the leakage chart in words."""
+    name = f"{finding['attack']} by {finding['adversary']}"
+    if finding.get("auc") is None:
+        return f"{name}: {'no AUC' if finding['status'] == 'measured' else 'not applicable'}"
+    words = f"{name}: AUC {decimal(finding['auc'])}"
+    if finding.get("prior_auc") is not None:
+        words += f", prior {decimal(finding['prior_auc'])}"
+    return words
+
+
+def utility_chart(rounds: Sequence[Mapping[str, Any]]) -> str:
+    """Draws the error metrics round by round, each line labelled at its end.
+
+    Args:
+        rounds: the report's ``utility.rounds``: ``round`` and one number per metric.
+
+    Returns:
+        SVG, or an empty string where no round was measured.
+    """
+    if not rounds:
+        return ""
+    names = sorted(
+        (name for name in rounds[0] if name != "round"), key=lambda name: -rounds[-1][name]
+    )
+    steps = [int(row["round"]) for row in rounds]
+    with canvas(_WIDTH, 2.6) as figure:
+        axes = _axes(figure, 0.62, 0.5, 1.25, 0.12)
+        for place, name in enumerate(names):
+            line = [float(row[name]) for row in rounds]
+            axes.plot(
+                steps,
+                line,
+                color=SERIES[place % len(SERIES)],
+                linestyle=_DASHES[place % len(_DASHES)],
+                linewidth=1.7,
+                marker=_MARKERS[place % len(_MARKERS)] if len(steps) <= 25 else None,
+                markersize=3.6,
+            )
+            axes.annotate(
+                f"{name.upper()} {line[-1]:.4f}",
+                (steps[-1], line[-1]),
+                xytext=(8, 0),
+                textcoords="offset points",
+                va="center",
+                annotation_clip=False,
+            )
+        axes.margins(x=0.02, y=0.12)
+        axes.locator_params(axis="x", integer=True)
+        axes.grid(axis="y", color=RULE, linewidth=0.5)
+        axes.set_xlabel("Round")
+        axes.set_ylabel("Error on held-out ratings")
+        told = "; ".join(
+            f"{name.upper()} from {rounds[0][name]:.4f} in round {steps[0]} "
+            f"to {rounds[-1][name]:.4f} in round {steps[-1]}"
+            for name in names
+        )
+        return finish(figure, "utility", "Utility by round", f"{told}.")
+
+
+def bytes_chart(cost: Mapping[str, Any]) -> str:
+    """Draws mean bytes per round for one party of each role, up and down, on a log axis.
+
+    A server moves as many bytes as all its clients together, so a linear axis would show one bar;
+    dots rather than bars, because a bar on a log axis has no honest length.
+
+    Args:
+        cost: the report's ``cost``.
+
+    Returns:
+        SVG, or an empty string where no role was counted.
+    """
+    roles = cost["roles"]
+    if not roles:
+        return ""
+    sent = [float(role["bytes_up_per_round"]) for role in roles]
+    received = [float(role["bytes_down_per_round"]) for role in roles]
+    positive = [value for value in (*sent, *received) if value > 0] or [1.0]
+    floor = 10.0 ** math.floor(math.log10(min(positive)) - 0.15)
+    ceiling = 10.0 ** math.ceil(math.log10(max(positive)) + 0.15)
+    with canvas(_WIDTH, 0.95 + 0.36 * len(roles)) as figure:
+        axes = _axes(figure, 1.75, 0.5, 2.05, 0.3)
+        axes.set_xscale("log")
+        axes.set_xlim(floor, ceiling)
+        axes.set_ylim(len(roles) - 0.5, -0.5)
+        rows = range(len(roles))
+        # A role that moved nothing in one direction has no place on a log axis; the text says 0 B.
+        series = (("up", sent, SERIES[0], "o"), ("down", received, SERIES[1], "s"))
+        for name, line, colour, marker in series:
+            kept = [(value, row) for value, row in zip(line, rows, strict=True) if value > 0]
+            axes.scatter(
+                [value for value, _ in kept],
+                [row for _, row in kept],
+                color=colour,
+                marker=marker,
+                s=30,
+                label=name,
+            )
+        beside = axes.get_yaxis_transform()
+        for row, (up, down) in enumerate(zip(sent, received, strict=True)):
+            words = f"{byte_size(up)} up, {byte_size(down)} down"
+            axes.text(1.03, row, words, transform=beside, va="center")
+        labels = [f"{role['role']} ({count(role['parties'])})" for role in roles]
+        axes.set_yticks(list(rows), labels, color=INK)
+        decades = range(round(math.log10(floor)), round(math.log10(ceiling)) + 1)
+        axes.set_xticks([10.0**power for power in decades], [byte_size(10.0**p) for p in decades])
+        axes.minorticks_off()
+        axes.grid(axis="x", color=RULE, linewidth=0.5)
+        axes.set_axisbelow(True)
+        axes.set_xlabel("Mean bytes per round and party (log)")
+        axes.legend(
+            loc="lower right", bbox_to_anchor=(1.0, 1.0), ncols=2, frameon=False, borderaxespad=0.1
+        )
+        told = "; ".join(
+            f"{role['role']}: {byte_size(up)} up, {byte_size(down)} down"
+            for role, up, down in zip(roles, sent, received, strict=True)
+        )
+        return finish(figure, "bytes", "Mean bytes per round and party", f"{told}.")

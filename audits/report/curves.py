@@ -1,0 +1,47 @@
+"""Reading a ROC curve at chosen false-positive rates, and saying where it stops being data."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["FPR_FLOOR", "negatives", "resolution", "tpr_at"]
+
+FPR_FLOOR = 1e-4
+"""Left edge of every log-log ROC chart."""
+
+
+def negatives(finding: Mapping[str, Any]) -> int:
+    """Counts the pairs whose true answer is "no"."""
+    units = finding["units"]
+    return max(int(units["pairs"]) - int(units["positives"]), 0)
+
+
+def resolution(finding: Mapping[str, Any]) -> float:
+    """Returns the smallest false-positive rate other than 0 that the units can show.
+
+    With ``n`` negatives the curve has no point between 0 and ``1 / n``; whatever is drawn there is
+    an interpolation, so charts and tables stop at this rate.
+    """
+    return 1.0 / max(negatives(finding), 1)
+
+
+def tpr_at(roc: Mapping[str, Sequence[float]], rates: Sequence[float]) -> NDArray[np.float64]:
+    """Reads the true-positive rate at each false-positive rate.
+
+    Points are joined by straight lines in linear space, which is what the area under the curve
+    assumes for tied scores; joining them in log space would flatter or hide the attack.
+
+    Args:
+        roc: ``fpr`` and ``tpr``, both rising.
+        rates: false-positive rates to read at.
+
+    Returns:
+        One true-positive rate per entry of ``rates``.
+    """
+    fpr = np.asarray(roc["fpr"], dtype=np.float64)
+    tpr = np.asarray(roc["tpr"], dtype=np.float64)
+    # A vertical step repeats one FPR; its top is what the attacker gets at that rate.
+    last_of_step = np.append(np.diff(fpr) > 0, True)
+    return np.interp(np.asarray(rates, dtype=np.float64), fpr[last_of_step], tpr[last_of_step])

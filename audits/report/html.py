@@ -1,0 +1,121 @@
+"""Rendering a report as one self-contained page.
+
+The page needs no script, font, image or network: charts are inline SVG, the style sheet is inline,
+and a content security policy forbids the rest. The report itself travels inside the page as a data
+block, so the page alone is enough to compare or re-render an audit later.
+"""
+
+import json
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
+
+from audits.report import charts, text, view
+from secure_fedrec.errors import DataError
+
+__all__ = ["SCHEMA_VERSION", "embed_json", "render_html"]
+
+SCHEMA_VERSION = "1"
+
+# Inside <script> the HTML parser looks for "</script" and "<!--" in raw text, where entities mean
+# nothing; JSON's own escapes keep both out. U+2028 and U+2029 break older JavaScript readers.
+_JSON_ESCAPES = str.maketrans(
+    {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"}
+)
+
+_MARKS = {"pass": "✓", "fail": "✕", "inconclusive": "?", "not tested": "–", "no gate": "–"}
+
+
+def embed_json(report: Mapping[str, object]) -> Markup:
+    """Writes a report as JSON that is safe inside an HTML ``<script>`` data block."""
+    encoded = json.dumps(report, ensure_ascii=False, allow_nan=False)
+    return Markup(encoded.translate(_JSON_ESCAPES))  # noqa: S704 - escaped on the line above
+
+
+@cache
+def _environment() -> Environment:
+    """Builds the template environment once; undefined names are errors, not blanks."""
+    environment = Environment(
+        loader=FileSystemLoader(Path(__file__).parent),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters |= {
+        "bytes": text.byte_size,
+        "count": text.count,
+        "decimal": text.decimal,
+        "duration": text.duration,
+        "rounds": text.round_ranges,
+        "plain": _plain,
+    }
+    environment.globals["marks"] = _MARKS
+    return environment
+
+
+def _plain(value: object) -> str:
+    """Writes a configuration value as it would stand in a configuration file."""
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def _trusted(svg: str) -> Markup:
+    """Marks a chart as HTML; :func:`audits.report.svg.finish` and matplotlib escape its text."""
+    return Markup(svg)  # noqa: S704
+
+
+def _roc_sections(report: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Builds one ROC chart and its data table per adversary with at least one curve."""
+    findings = report["findings"]
+    sections = []
+    for adversary in dict.fromkeys(finding["adversary"] for finding in findings):
+        mine = [finding for finding in findings if finding["adversary"] == adversary]
+        if chart := charts.roc_chart(mine):
+            rows = view.roc_rows(mine)
+            sections.append({"adversary": adversary, "chart": _trusted(chart), "rows": rows})
+    return sections
+
+
+def _context(report: Mapping[str, Any]) -> dict[str, Any]:
+    """Gathers everything the template shows beside the report itself."""
+    ordered = view.by_severity(report["findings"])
+    cards = report["attack_cards"]
+    return {
+        "report": report,
+        "adversaries": view.adversary_rows(report),
+        "gates": view.gate_rows(report["gates"]),
+        "worst": next((f for f in ordered if f["status"] == "measured"), None),
+        "headline": view.headline,
+        "findings": [view.finding_card(f, cards.get(f["attack"])) for f in ordered],
+        "leakage": _trusted(charts.leakage_chart(report["findings"])),
+        "rocs": _roc_sections(report),
+        "utility_chart": _trusted(charts.utility_chart(report["utility"]["rounds"])),
+        "bytes_chart": _trusted(charts.bytes_chart(report["cost"])),
+        "configuration": text.flatten(report["configuration"]),
+        "seeds": text.flatten(report["manifest"]["seeds"]),
+        "embedded": embed_json(report),
+    }
+
+
+def render_html(report: Mapping[str, object]) -> str:
+    """Renders a report as one HTML page.
+
+    Args:
+        report: a report as described by ``schema.json``.
+
+    Returns:
+        The page; the same report always gives the same text.
+
+    Raises:
+        DataError: the report follows another schema version.
+        ValueError: the report holds a NaN or an infinity.
+    """
+    version = report.get("schema_version")
+    if version != SCHEMA_VERSION:
+        problem = f"schema_version is {version!r}; this version reads {SCHEMA_VERSION!r}"
+        raise DataError("report.json", problem)
+    return _environment().get_template("template.html.j2").render(_context(report))

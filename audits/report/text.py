@@ -1,0 +1,122 @@
+"""How the report writes numbers.
+
+One place decides how many digits a figure keeps, so a number reads the same in a sentence, a table
+and a chart. Two rules matter for an audit: a value that is not exactly 0 or 1 is never rounded to
+it, and a value that was not measured is never printed as a number.
+"""
+
+from collections.abc import Iterable, Mapping
+from itertools import pairwise
+
+__all__ = [
+    "byte_size",
+    "count",
+    "decimal",
+    "duration",
+    "flatten",
+    "gate_value",
+    "interval",
+    "percent",
+    "round_ranges",
+    "signed",
+]
+
+NOT_MEASURED = "not measured"
+MINUS = "\N{MINUS SIGN}"
+
+
+def _guarded(value: float, digits: int, unit: float, suffix: str) -> str:
+    """Rounds ``value`` without letting it collapse onto 0 or onto ``unit``."""
+    step = 10.0**-digits
+    if 0 < value < step / 2:
+        return f"<{step:.{digits}f}{suffix}"
+    if unit - step / 2 <= value < unit:
+        return f">{unit - step:.{digits}f}{suffix}"
+    sign = MINUS if value < 0 and round(value, digits) != 0 else ""
+    return f"{sign}{abs(value):.{digits}f}{suffix}"
+
+
+def decimal(value: float | None, digits: int = 3) -> str:
+    """Writes a score such as an AUC: ``0.987``; ``>0.999`` where rounding would say 1."""
+    return NOT_MEASURED if value is None else _guarded(float(value), digits, 1.0, "")
+
+
+def percent(value: float | None, digits: int = 1) -> str:
+    """Writes a share between 0 and 1 as a percentage: ``98.4%``."""
+    return NOT_MEASURED if value is None else _guarded(100 * float(value), digits, 100.0, "%")
+
+
+def signed(value: float | None, digits: int = 3) -> str:
+    """Writes a difference with its sign: ``+0.231``."""
+    if value is None:
+        return NOT_MEASURED
+    return f"{MINUS if value < 0 else '+'}{abs(value):.{digits}f}"
+
+
+def interval(low: float | None, high: float | None, *, as_percent: bool = False) -> str:
+    """Writes an interval as ``[low, high]``, or nothing where there is none."""
+    if low is None or high is None:
+        return ""
+    write = percent if as_percent else decimal
+    return f"[{write(low)}, {write(high)}]"
+
+
+def count(value: float) -> str:
+    """Writes a count with thousands separators; means keep one decimal."""
+    return f"{value:,.0f}" if float(value).is_integer() else f"{value:,.1f}"
+
+
+def byte_size(value: float) -> str:
+    """Writes a number of bytes in decimal units, three significant digits."""
+    for unit in ("B", "kB", "MB", "GB"):
+        if value < 999.5:
+            digits = 0 if unit == "B" or value >= 99.95 else 1 if value >= 9.995 else 2
+            return f"{value:,.{digits}f} {unit}"
+        value /= 1000
+    return f"{value:,.2f} TB"
+
+
+def duration(seconds: float) -> str:
+    """Writes a wall time: ``42.3 s``, ``3 min 05 s``, ``2 h 07 min``."""
+    if seconds < 59.95:
+        return f"{seconds:.1f} s"
+    whole = round(seconds)
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60:02d} s"
+    minutes = round(seconds / 60)
+    return f"{minutes // 60} h {minutes % 60:02d} min"
+
+
+def gate_value(value: float | bool | None) -> str:
+    """Writes what a gate measured; counts and bytes keep their digits, truths read yes or no."""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if value is None or abs(value) < 1000:
+        return decimal(value)
+    return count(value)
+
+
+def round_ranges(rounds: Iterable[int]) -> str:
+    """Writes round numbers as ranges: ``1–3, 7``."""
+    ordered = sorted(set(rounds))
+    if not ordered:
+        return "none"
+    breaks = [after for before, after in pairwise(ordered) if after != before + 1]
+    starts = [ordered[0], *breaks]
+    ends = [before for before, after in pairwise(ordered) if after != before + 1] + [ordered[-1]]
+    return ", ".join(
+        str(start) if start == end else f"{start}–{end}"
+        for start, end in zip(starts, ends, strict=True)
+    )
+
+
+def flatten(tree: Mapping[str, object], prefix: str = "") -> list[tuple[str, object]]:
+    """Lists a nested mapping as dotted keys, in its own order."""
+    rows: list[tuple[str, object]] = []
+    for key, value in tree.items():
+        path = f"{prefix}{key}"
+        if isinstance(value, Mapping) and value:
+            rows.extend(flatten(value, f"{path}."))
+        else:
+            rows.append((path, value))
+    return rows

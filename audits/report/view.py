@@ -1,0 +1,248 @@
+"""From the report's data to what the page shows: verdict rows, gate rows and finding cards.
+
+Everything that decides what a reader is told first (the order of findings, an adversary's outcome,
+which number stands beside a verdict) lives here, in plain functions; the template only lays out.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from audits.report.curves import FPR_FLOOR, negatives, resolution, tpr_at
+from audits.report.text import (
+    NOT_MEASURED,
+    count,
+    decimal,
+    gate_value,
+    interval,
+    percent,
+    signed,
+)
+
+__all__ = ["adversary_rows", "by_severity", "finding_card", "gate_rows", "headline", "roc_rows"]
+
+_SEVERITIES = ("critical", "high", "medium", "low", "info")
+_OUTCOMES = ("fail", "inconclusive", "pass")
+_BOUNDS = {"max": "≤", "min": "≥", "equals": "="}
+_METRICS = {
+    "auc": "AUC",
+    "support_auc": "AUC within the upload",
+    "prior_auc": "Prior AUC",
+    "lift_over_prior": "Lift over prior",
+    "tpr_at_1pct_fpr": "TPR at 1% FPR",
+    "tpr_at_01pct_fpr": "TPR at 0.1% FPR",
+    "advantage": "Advantage",
+    "precision": "Precision",
+    "recall": "Recall",
+    "exact_set_share": "Clients with the exact set",
+    "rating_accuracy": "Ratings recovered exactly",
+    "user_vector_share": "Client vectors recovered",
+    "linked_share": "Messages linked to their sender",
+}
+_SHARES = (
+    "rating_accuracy",
+    "linked_share",
+    "exact_set_share",
+    "precision",
+    "recall",
+    "user_vector_share",
+)
+_DETAIL_LIMIT = 240
+
+
+def metric_name(metric: str) -> str:
+    """Returns a metric's display name; an unknown one keeps its key."""
+    return _METRICS.get(metric, metric.replace("_", " "))
+
+
+def headline(finding: Mapping[str, Any]) -> str:
+    """Returns the one number that stands beside a finding wherever it is mentioned."""
+    if finding["status"] != "measured":
+        return "not applicable"
+    if finding.get("auc") is not None:
+        span = interval(finding.get("auc_low"), finding.get("auc_high"))
+        return f"AUC {decimal(finding['auc'])} {span}".rstrip()
+    for key in _SHARES:
+        if finding.get(key) is not None:
+            return f"{metric_name(key)} {percent(finding[key])}"
+    return NOT_MEASURED
+
+
+def _severity_rank(finding: Mapping[str, Any]) -> int:
+    severity = finding.get("severity")
+    return _SEVERITIES.index(severity) if severity in _SEVERITIES else len(_SEVERITIES)
+
+
+def by_severity(findings: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Sorts findings worst first: by severity, then by how much was learned."""
+
+    def key(finding: Mapping[str, Any]) -> tuple[bool, int, float]:
+        learned = finding.get("auc")
+        if learned is None:
+            learned = max((finding.get(share) or 0.0 for share in _SHARES), default=0.0)
+        return finding["status"] != "measured", _severity_rank(finding), -float(learned)
+
+    return sorted(findings, key=key)
+
+
+def control_failed(finding: Mapping[str, Any]) -> bool:
+    """Says whether a control of this finding failed, so that its numbers prove nothing."""
+    controls = (finding.get("null_control"), finding.get("positive_control"))
+    return any(control is not None and not control["passed"] for control in controls)
+
+
+def adversary_rows(report: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Builds page one's table: outcome, worst finding and number for each adversary.
+
+    An adversary passes only if a gate says so: one without a gate is "no gate", one whose every
+    attack was not applicable is "not tested", and a failed control turns a pass into
+    "inconclusive".
+    """
+    findings, gates = report["findings"], report["gates"]
+    named = [entry["adversary"] for entry in (*findings, *gates) if entry["adversary"]]
+    rows = []
+    for adversary in dict.fromkeys(named):
+        mine = by_severity([f for f in findings if f["adversary"] == adversary])
+        bounds = [gate for gate in gates if gate["adversary"] == adversary]
+        measured = [finding for finding in mine if finding["status"] == "measured"]
+        rows.append(
+            {
+                "adversary": adversary,
+                "outcome": _adversary_outcome(measured, bounds),
+                "worst": mine[0] if mine else None,
+                "number": headline(mine[0]) if mine else NOT_MEASURED,
+                "measured": len(measured),
+                "attacks": len(mine),
+                "fallen": sum(gate["outcome"] == "fail" for gate in bounds),
+                "gates": len(bounds),
+            }
+        )
+    return rows
+
+
+def _adversary_outcome(
+    measured: Sequence[Mapping[str, Any]], gates: Sequence[Mapping[str, Any]]
+) -> str:
+    outcomes = {gate["outcome"] for gate in gates}
+    if "fail" in outcomes:
+        return "fail"
+    if "inconclusive" in outcomes or any(control_failed(finding) for finding in measured):
+        return "inconclusive"
+    if not measured:
+        return "not tested"
+    return "pass" if outcomes else "no gate"
+
+
+def gate_rows(gates: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Builds the gates table, fallen gates first, otherwise in configured order."""
+    rows = []
+    for gate in sorted(gates, key=lambda gate: _OUTCOMES.index(gate["outcome"])):
+        threshold = gate["threshold"]
+        limit = gate_value(threshold) if isinstance(threshold, bool) else f"{threshold:,.10g}"
+        scope = " · ".join(part for part in (gate["adversary"], gate["attack"]) if part)
+        low, high = gate["low"], gate["high"]
+        span = "" if low is None or high is None else f"[{gate_value(low)}, {gate_value(high)}]"
+        rows.append(
+            {
+                **gate,
+                "scope": scope or "whole audit",
+                "requirement": f"{metric_name(gate['metric'])} {_BOUNDS[gate['bound']]} {limit}",
+                "measured": gate_value(gate["value"]),
+                "span": span,
+            }
+        )
+    return rows
+
+
+def finding_card(finding: Mapping[str, Any], card: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Builds one finding's card: its numbers, controls, extras and the attack's own card."""
+    units = finding["units"]
+    return {
+        "finding": finding,
+        "card": card,
+        "headline": headline(finding),
+        "numbers": _numbers(finding) if finding["status"] == "measured" else [],
+        "units": f"{count(units['clients'])} clients, {count(units['pairs'])} pairs, "
+        f"{count(units['positives'])} positives",
+        "controls": _controls(finding),
+        "control_failed": control_failed(finding),
+        "details": [(key, _detail(value)) for key, value in finding.get("details", {}).items()],
+    }
+
+
+def _numbers(finding: Mapping[str, Any]) -> list[tuple[str, str, str]]:
+    """Lists a finding's measures as name, value and interval or remark."""
+    rows = []
+    for key in ("auc", "support_auc", "prior_auc"):
+        if key in finding and (key == "auc" or finding[key] is not None):
+            span = interval(finding.get(f"{key}_low"), finding.get(f"{key}_high"))
+            rows.append((metric_name(key), decimal(finding[key]), span))
+    if finding.get("lift_over_prior") is not None:
+        rows.append((metric_name("lift_over_prior"), signed(finding["lift_over_prior"]), ""))
+    for key, rate in (("tpr_at_1pct_fpr", 0.01), ("tpr_at_01pct_fpr", 0.001)):
+        value = finding.get(key)
+        span = interval(finding.get(f"{key}_low"), finding.get(f"{key}_high"), as_percent=True)
+        if value is None and finding.get("auc") is not None:
+            span = _too_few(finding, rate)
+        if value is not None or finding.get("auc") is not None:
+            rows.append((metric_name(key), percent(value), span))
+    if finding.get("advantage") is not None:
+        rows.append((metric_name("advantage"), decimal(finding["advantage"]), "max TPR − FPR"))
+    rows.extend(
+        (metric_name(key), percent(finding[key]), "")
+        for key in _SHARES
+        if finding.get(key) is not None
+    )
+    return rows
+
+
+def _too_few(finding: Mapping[str, Any], rate: float) -> str:
+    """Explains a rate that was not measured where the number of negatives is the reason."""
+    needed = round(10 / rate)
+    have = negatives(finding)
+    return f"needs {count(needed)} negatives, has {count(have)}" if have < needed else ""
+
+
+def _controls(finding: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Lists both controls; one that was not run is shown as such."""
+    null, positive = finding.get("null_control"), finding.get("positive_control")
+    rows: list[dict[str, Any]] = [
+        {"name": "Null control", "asks": "shuffled truth must look like guessing"},
+        {"name": "Positive control", "asks": "a run known to leak must be caught"},
+    ]
+    if null is not None:
+        span = interval(null["low"], null["high"])
+        rows[0] |= {"value": f"AUC {decimal(null['auc'])} {span}", "passed": null["passed"]}
+    if positive is not None:
+        value, floor = decimal(positive["value"]), f"{positive['floor']:g}"
+        words = f"{metric_name(positive['metric'])} {value}, at least {floor} required"
+        rows[1] |= {"value": words, "passed": positive["passed"]}
+    return rows
+
+
+def _detail(value: object) -> str:
+    """Writes a free-form extra on one line; the embedded JSON keeps it whole."""
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    words = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return words if len(words) <= _DETAIL_LIMIT else f"{words[: _DETAIL_LIMIT - 1]}…"
+
+
+def roc_rows(findings: Sequence[Mapping[str, Any]]) -> list[tuple[str, list[str]]]:
+    """Reads each ROC curve at 0.1 %, 1 % and 10 %: the data table under a ROC chart.
+
+    A rate with fewer than ten expected false positives reads "not measured", as on the cards.
+    """
+    rates = (10 * FPR_FLOOR, 100 * FPR_FLOOR, 1000 * FPR_FLOOR)
+    rows = []
+    for finding in findings:
+        if not finding.get("roc"):
+            continue
+        hits = tpr_at(finding["roc"], rates)
+        finest = 10 * resolution(finding)
+        cells = [
+            percent(float(hit)) if rate >= finest else NOT_MEASURED
+            for hit, rate in zip(hits, rates, strict=True)
+        ]
+        rows.append((str(finding["attack"]), cells))
+    return rows

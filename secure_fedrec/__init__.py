@@ -1,0 +1,1 @@
+"""Federated recommendation on one exact ring, with pluggable protection."""

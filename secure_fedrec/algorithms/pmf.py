@@ -1,0 +1,285 @@
+"""Federated probabilistic matrix factorization, the backbone of FedRec, FedRec++ and SDCF.
+
+Client u keeps its vector U_u, the server keeps the item vectors V. In a round, all from the same old
+U and V (FedRec++ eq. 3, 6 and 7):
+
+    e_ui = r_ui - U_u . V_i
+    row(u, i) = -e_ui U_u + lambda V_i                          uploaded for the client's items
+    U_u <- U_u - gamma mean_i(-e_ui V_i + lambda U_u)           at the client
+    V_i <- V_i - gamma (sum_u row(u, i)) / |U_i|                at the server
+
+and gamma <- decay gamma after every round. Algorithm 2 of the paper prints the item rows after the
+update of U_u; at its own learning rate that order diverges on ml-100k, while computing both from the
+same point reproduces table 2, so that is what is done here.
+
+With a ``temperature`` the steps are those of stochastic gradient Langevin dynamics (SDCF, eq. 10):
+every row carries Gaussian noise N(0, temperature / gamma), which after the step is the paper's
+N(0, gamma) at temperature 1. The literal temperature drowns d = 20 vectors; it is a setting.
+"""
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+from scipy.special import ndtri
+
+from secure_fedrec.algorithms.base import PublicState
+from secure_fedrec.arrays import FloatArray, IndexArray, IntArray
+from secure_fedrec.errors import ConfigError
+from secure_fedrec.kernels import gram, outer_products, row_dot, segment_sum
+from secure_fedrec.streams import Stream, Streams, uniform_reals
+from secure_fedrec.uploads import Aggregate, RowBlock, Upload
+from secure_fedrec.vault import Rated, Vault
+
+__all__ = ["PMF", "PMFConfig"]
+
+USER_UPDATES = ("rated", "rated+virtual")
+_USER_VECTORS = "user_vectors"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PMFConfig:
+    """Hyper-parameters.
+
+    Args:
+        rank: d, length of the latent vectors.
+        rounds: T.
+        learning_rate: gamma of the first round.
+        decay: factor on gamma after every round.
+        regularization: lambda.
+        init_scale: U and V start uniform in (-init_scale, init_scale).
+        user_update: "rated" is FedRec++ eq. 7; "rated+virtual" is what FedRec's code does. The
+            second makes the user vectors depend on the virtual ratings, so no denoiser can make it
+            lossless.
+        temperature: of the Langevin noise; 0 is plain gradient descent.
+
+    Raises:
+        ConfigError: a field is out of range.
+    """
+
+    rank: int = 20
+    rounds: int = 100
+    learning_rate: float = 0.8
+    decay: float = 0.9
+    regularization: float = 0.001
+    init_scale: float = 0.005
+    user_update: str = "rated"
+    temperature: float = 0.0
+
+    def __post_init__(self) -> None:
+        for name in ("rank", "rounds"):
+            if getattr(self, name) < 1:
+                raise ConfigError(f"algorithm.{name}", getattr(self, name), "must be at least 1")
+        for name in ("learning_rate", "decay", "init_scale"):
+            value = getattr(self, name)
+            if not (np.isfinite(value) and value > 0):
+                raise ConfigError(f"algorithm.{name}", value, "must be positive and finite")
+        for name in ("regularization", "temperature"):
+            value = getattr(self, name)
+            if not (np.isfinite(value) and value >= 0):
+                raise ConfigError(f"algorithm.{name}", value, "must be at least 0 and finite")
+        if self.user_update not in USER_UPDATES:
+            raise ConfigError(
+                "algorithm.user_update", self.user_update, "unknown update", USER_UPDATES
+            )
+
+    def step_size(self, completed_rounds: int) -> float:
+        """Gamma of the round after ``completed_rounds``."""
+        return float(self.learning_rate * self.decay**completed_rounds)
+
+
+class PMF:
+    """The algorithm; see the module docstring.
+
+    Args:
+        config: hyper-parameters.
+    """
+
+    def __init__(self, config: PMFConfig) -> None:
+        self.config = config
+        self._products: tuple[FloatArray, FloatArray] | None = None
+
+    @property
+    def width(self) -> int:
+        """Values per uploaded row: d."""
+        return self.config.rank
+
+    @property
+    def rounds(self) -> int:
+        """T."""
+        return self.config.rounds
+
+    def initial_public(self, n_items: int, streams: Streams) -> PublicState:
+        """Item vectors, uniform around 0."""
+        return PublicState(round=0, table=self._uniform(streams.stream("item-init"), n_items))
+
+    def initialise(self, vault: Vault, streams: Streams) -> None:
+        """User vectors, uniform around 0, one stream lane per client."""
+        vault.create(_USER_VECTORS, self._uniform(streams.stream("user-init"), vault.n_clients))
+
+    def client_step(
+        self, clients: IntArray, public: PublicState, vault: Vault, streams: Streams
+    ) -> "PMFStep":
+        """Rows and new user vectors of some clients."""
+        users = vault.read(_USER_VECTORS, clients)
+        noise = _Langevin(self.config, public.round, streams) if self.config.temperature else None
+        rated = vault.rated(clients)
+        return PMFStep(self.config, clients, public, rated, users, noise, self._outer_products)
+
+    def server_step(self, public: PublicState, aggregate: Aggregate) -> PublicState:
+        """Gradient step on the item vectors; items nobody rated stay."""
+        rated = aggregate.counts > 0
+        table = public.table.copy()
+        mean = aggregate.values[rated] / aggregate.counts[rated, None]
+        table[rated] -= self.config.step_size(public.round) * mean
+        return PublicState(round=public.round + 1, table=table)
+
+    def predict(
+        self, public: PublicState, vault: Vault, clients: IntArray, items: IndexArray
+    ) -> FloatArray:
+        """U_u . V_i for each pair."""
+        return row_dot(vault.read(_USER_VECTORS, clients), public.table[items])
+
+    def public_knowledge(self) -> dict[str, Any]:
+        """All hyper-parameters."""
+        return {"name": "pmf", **asdict(self.config)}
+
+    def _outer_products(self, table: FloatArray) -> FloatArray:
+        # One table serves all batches of a round.
+        if self._products is None or self._products[0] is not table:
+            self._products = (table, outer_products(table))
+        return self._products[1]
+
+    def _uniform(self, stream: Stream, size: int) -> FloatArray:
+        zeros = np.zeros(size, dtype=np.int64)
+        words = stream.words_at(0, np.arange(size), zeros, width=self.config.rank)
+        return (2 * uniform_reals(words) - 1) * self.config.init_scale
+
+
+class PMFStep:
+    """One round's work of a batch of clients; everything is computed from the old U and V."""
+
+    def __init__(
+        self,
+        config: PMFConfig,
+        clients: IntArray,
+        public: PublicState,
+        rated: Rated,
+        users: FloatArray,
+        noise: "_Langevin | None",
+        products: Callable[[FloatArray], FloatArray],
+    ) -> None:
+        self._config = config
+        self._clients = clients
+        self._table = public.table
+        self._step_size = config.step_size(public.round)
+        self._rated = rated
+        self._users = users
+        self._noise = noise
+        self._products = products
+        values, self._residuals, pull = self._compute(rated.indptr, rated.items, rated.ratings)
+        self._pull = pull
+        self._terms = rated.counts
+        block = RowBlock(indptr=rated.indptr, rows=rated.items, values=values)
+        self.upload = Upload(clients=clients, block=block)
+
+    def impute(
+        self, indptr: IntArray, items: IndexArray, *, method: str, local_steps: int
+    ) -> FloatArray:
+        """Virtual ratings: the client's mean, or the prediction of a locally trained copy."""
+        counts = np.diff(indptr)
+        if method == "average":
+            return np.repeat(self._mean_ratings(), counts)
+        copies = self._train_copies(local_steps)
+        return row_dot(np.repeat(copies, counts, axis=0), self._table[items])
+
+    def resample_residuals(
+        self, indptr: IntArray, items: IndexArray, *, draws: IntArray
+    ) -> FloatArray:
+        """Virtual ratings r' = U_u . V_i + e with e one of the client's own residuals."""
+        counts = np.diff(indptr)
+        own = np.repeat(self._rated.counts, counts)
+        picks = np.repeat(self._rated.indptr[:-1], counts) + draws % np.maximum(own, 1)
+        residuals = np.where(own > 0, self._residuals[np.minimum(picks, len(self._residuals) - 1)], 0)
+        return row_dot(np.repeat(self._users, counts, axis=0), self._table[items]) + residuals
+
+    def rows(self, indptr: IntArray, items: IndexArray, ratings: FloatArray) -> FloatArray:
+        """Rows for virtual ratings; under "rated+virtual" the client also trains on them."""
+        values, _, pull = self._compute(indptr, items, ratings)
+        if self._config.user_update == "rated+virtual":
+            self._pull = self._pull + pull
+            self._terms = self._terms + np.diff(indptr)
+        return values
+
+    def commit(self, vault: Vault) -> None:
+        """Step of the user vectors (eq. 7)."""
+        trained = self._terms > 0
+        terms = np.maximum(self._terms, 1)[:, None]
+        gradient = self._pull / terms + self._config.regularization * self._users
+        if self._noise is not None:
+            gradient -= self._noise.users(self._clients)
+        moved = self._users - self._step_size * gradient
+        vault.write(_USER_VECTORS, self._clients, np.where(trained[:, None], moved, self._users))
+
+    def _compute(
+        self, indptr: IntArray, items: IndexArray, ratings: FloatArray
+    ) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Rows [N, d], residuals [N], and per client the sum of -e V [B, d]."""
+        counts = np.diff(indptr)
+        vectors = self._table[items]
+        users = np.repeat(self._users, counts, axis=0)
+        residuals = ratings - row_dot(users, vectors)
+        pull = segment_sum(vectors, -residuals, indptr)
+        users *= residuals[:, None]
+        vectors *= self._config.regularization
+        vectors -= users
+        if self._noise is not None:
+            vectors -= self._noise.rows(np.repeat(self._clients, counts), items)
+        return vectors, residuals, pull
+
+    def _mean_ratings(self) -> FloatArray:
+        ones = np.ones(len(self._rated.ratings))
+        totals = segment_sum(self._rated.ratings[:, None], ones, self._rated.indptr)[:, 0]
+        return np.asarray(totals / np.maximum(self._rated.counts, 1))
+
+    def _train_copies(self, local_steps: int) -> FloatArray:
+        """U'_u: ``local_steps`` full-batch steps on the client's ratings with V held fixed.
+
+        The loss is quadratic in U'_u, so its gradient needs only the Gram matrix of the client's
+        item vectors: d^2 numbers per client instead of its ratings in every step.
+        """
+        rated = self._rated
+        size = np.maximum(rated.counts, 1)[:, None]
+        products = self._products(self._table)
+        curvature = gram(products, self._config.rank, rated.items, rated.indptr) / size[:, :, None]
+        target = segment_sum(self._table[rated.items], rated.ratings, rated.indptr) / size
+        copies = self._users
+        for _ in range(local_steps):
+            gradient = row_dot(curvature, copies[:, None, :]) - target
+            gradient += self._config.regularization * copies
+            copies = copies - self._step_size * gradient
+        return copies
+
+
+class _Langevin:
+    """Gaussian noise of SGLD, a function of (client, item, round) alone."""
+
+    def __init__(self, config: PMFConfig, completed_rounds: int, streams: Streams) -> None:
+        self._rank = config.rank
+        self._round = completed_rounds + 1
+        self._deviation = np.sqrt(config.temperature / config.step_size(completed_rounds))
+        self._row_stream = streams.stream("langevin-rows")
+        self._user_stream = streams.stream("langevin-users")
+
+    def rows(self, clients: IntArray, items: IndexArray) -> FloatArray:
+        """Noise of uploaded rows: float64[N, d]."""
+        return self._normal(self._row_stream, clients, items.astype(np.int64))
+
+    def users(self, clients: IntArray) -> FloatArray:
+        """Noise of the user vectors: float64[B, d]."""
+        return self._normal(self._user_stream, clients, np.zeros(len(clients), dtype=np.int64))
+
+    def _normal(self, stream: Stream, lanes: IntArray, indices: IntArray) -> FloatArray:
+        words = stream.words_at(self._round, lanes, indices, width=self._rank)
+        return np.asarray(self._deviation * ndtri(uniform_reals(words)))

@@ -1,0 +1,26 @@
+"""Names for the array types that cross module borders."""
+
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+__all__ = ["BoolArray", "FloatArray", "IndexArray", "IntArray", "RingArray", "WordArray"]
+
+FloatArray: TypeAlias = npt.NDArray[np.float64]
+"""Reals on their way in or out of the ring."""
+
+RingArray: TypeAlias = npt.NDArray[Any]
+"""Elements of Z_2^b: uint32 where b <= 32, else uint64 (see ``fixedpoint``)."""
+
+IntArray: TypeAlias = npt.NDArray[np.int64]
+"""Positions, identities and counts."""
+
+IndexArray: TypeAlias = npt.NDArray[np.int32]
+"""Item numbers, the widest column of a recording."""
+
+WordArray: TypeAlias = npt.NDArray[np.uint64]
+"""Words of a random stream."""
+
+BoolArray: TypeAlias = npt.NDArray[np.bool_]
+"""Masks."""

@@ -1,0 +1,309 @@
+"""The rating table: who rated what and how, in immutable columns, and the scale of the ratings."""
+
+import hashlib
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from secure_fedrec.arrays import BoolArray, FloatArray, IndexArray, IntArray
+from secure_fedrec.errors import ConfigError, DataError
+
+__all__ = ["RatingScale", "RatingTable", "StrArray"]
+
+StrArray = npt.NDArray[np.str_]
+"""One categorical value per client."""
+
+# A level such as 0.1 * 3 is off its decimal value by rounding only; real scales are far coarser.
+_LEVEL_TOLERANCE = 1e-9
+
+
+@dataclass(frozen=True, slots=True)
+class RatingScale:
+    """The levels a rating may take: ``low``, ``low + step``, ..., ``high``.
+
+    Args:
+        low: smallest level, in stars.
+        high: largest level, in stars; above ``low``.
+        step: distance of neighbouring levels, in stars; divides ``high - low``.
+
+    Raises:
+        ConfigError: the three numbers span no grid.
+    """
+
+    low: float
+    high: float
+    step: float
+
+    def __post_init__(self) -> None:
+        if not all(math.isfinite(number) for number in (self.low, self.high, self.step)):
+            raise ConfigError("data.scale", str(self), "must be finite")
+        if self.step <= 0 or self.high <= self.low:
+            raise ConfigError("data.scale", str(self), "needs low < high and step > 0")
+        steps = (self.high - self.low) / self.step
+        if abs(steps - round(steps)) > _LEVEL_TOLERANCE:
+            raise ConfigError("data.scale", str(self), "high - low must be a multiple of step")
+
+    def __str__(self) -> str:
+        return f"{self.low:g} to {self.high:g} in steps of {self.step:g}"
+
+    @property
+    def levels(self) -> FloatArray:
+        """All levels, ascending: float64[L]."""
+        count = round((self.high - self.low) / self.step) + 1
+        return self.low + self.step * np.arange(count, dtype=np.float64)
+
+    def contains(self, values: FloatArray) -> BoolArray:
+        """Tells which values are levels.
+
+        Args:
+            values: float64[N]; NaN and infinities are allowed and are never levels.
+
+        Returns:
+            bool[N].
+        """
+        # Out-of-range values are clipped first so that an infinity cannot reach the arithmetic.
+        steps = (np.clip(values, self.low, self.high) - self.low) / self.step
+        on_grid = np.abs(steps - np.rint(steps)) <= _LEVEL_TOLERANCE
+        return on_grid & (values >= self.low) & (values <= self.high)
+
+    def check(
+        self, values: FloatArray, source: str | Path, *, first_line: int | None = None
+    ) -> None:
+        """Refuses values that are not levels.
+
+        Args:
+            values: float64[N].
+            source: file or table the values came from, for the message.
+            first_line: line of ``values[0]`` in that file; row i is on line ``first_line + i``.
+
+        Raises:
+            DataError: some value is off the scale or NaN; names the first one.
+        """
+        bad = np.flatnonzero(~self.contains(values))
+        if len(bad):
+            line = None if first_line is None else first_line + int(bad[0])
+            value = float(values[bad[0]])
+            raise DataError(source, f"rating {value:g} is off its scale ({self})", line=line)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class RatingTable:
+    """Ratings of ``n_clients`` clients for ``n_items`` items, sorted by (client, item).
+
+    Every column is copied and made read-only, so a table can be shared without being changed.
+    Tables compare by identity; compare contents through :meth:`fingerprint`.
+
+    Args:
+        name: what messages and reports call the table.
+        n_clients: clients 0 .. n_clients - 1, with or without ratings.
+        n_items: items 0 .. n_items - 1, rated or not.
+        clients: int32[N], client of each rating.
+        items: int32[N], item of each rating; ascending per client, no pair twice.
+        ratings: float64[N], in stars, on ``scale``.
+        scale: the levels of a rating.
+        client_labels: int64[n_clients], the ids the source used.
+        item_labels: int64[n_items], the ids the source used.
+        demographics: attribute name to str[n_clients], one category per client.
+        timestamps: int64[N], seconds since 1970-01-01 UTC, or None if unknown.
+
+    Raises:
+        DataError: a column has the wrong length, type, range or order, or a pair occurs twice.
+    """
+
+    name: str
+    n_clients: int
+    n_items: int
+    clients: IndexArray = field(repr=False)
+    items: IndexArray = field(repr=False)
+    ratings: FloatArray = field(repr=False)
+    scale: RatingScale
+    client_labels: IntArray = field(repr=False)
+    item_labels: IntArray = field(repr=False)
+    demographics: Mapping[str, StrArray] = field(default_factory=dict, repr=False)
+    timestamps: IntArray | None = field(default=None, repr=False)
+
+    def __post_init__(self) -> None:
+        self._freeze_columns()
+        _check_range(self.name, "client", self.clients, self.n_clients)
+        _check_range(self.name, "item", self.items, self.n_items)
+        self.scale.check(self.ratings, self.name)
+        steps = np.diff(_pair_keys(self.clients, self.items, self.n_items))
+        if np.any(steps < 0):
+            raise DataError(self.name, "rows are not sorted by (client, item)")
+        if np.any(steps == 0):
+            raise DataError(self.name, "a (client, item) pair occurs twice")
+
+    @classmethod
+    def from_columns(
+        cls,
+        *,
+        name: str,
+        clients: npt.NDArray[Any],
+        items: npt.NDArray[Any],
+        ratings: FloatArray,
+        timestamps: IntArray | None = None,
+        source: str | Path | None = None,
+        first_line: int | None = None,
+        **shape: Any,
+    ) -> "RatingTable":
+        """Builds a table from rows in any order.
+
+        Args:
+            name: see the class.
+            clients: integers[N].
+            items: integers[N].
+            ratings: float64[N].
+            timestamps: int64[N] or None.
+            source: file the rows came from, for messages; the table's name by default.
+            first_line: line of row 0 in that file; row i is on line ``first_line + i``.
+            **shape: the remaining fields of the class.
+
+        Returns:
+            The table, rows sorted by (client, item).
+
+        Raises:
+            DataError: as the class; a repeated pair is named with its line.
+        """
+        if not len(clients) == len(items) == len(ratings):
+            raise DataError(source or name, "client, item and rating columns differ in length")
+        # One past the largest item keeps keys unique even where an item is out of range, which
+        # the class then reports as such.
+        width = int(np.max(items, initial=0)) + 1
+        keys = _pair_keys(clients, items, width)
+        order = np.argsort(keys, kind="stable")
+        repeats = order[1:][np.diff(keys[order]) == 0]
+        if len(repeats):
+            line = None if first_line is None else first_line + int(repeats.min())
+            raise DataError(
+                source or name,
+                "this client already rated this item: a (client, item) pair occurs twice",
+                line=line,
+            )
+        return cls(
+            name=name,
+            clients=clients[order],
+            items=items[order],
+            ratings=ratings[order],
+            timestamps=None if timestamps is None else timestamps[order],
+            **shape,
+        )
+
+    def __len__(self) -> int:
+        return len(self.ratings)
+
+    def counts(self) -> IntArray:
+        """Ratings per client: int64[n_clients]."""
+        return np.bincount(self.clients, minlength=self.n_clients).astype(np.int64)
+
+    def item_popularity(self) -> IntArray:
+        """Ratings per item: int64[n_items]."""
+        return np.bincount(self.items, minlength=self.n_items).astype(np.int64)
+
+    def indptr(self) -> IntArray:
+        """Row bounds: client u holds rows ``indptr[u]:indptr[u + 1]``; int64[n_clients + 1]."""
+        return np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(self.counts())])
+
+    def subset(self, mask: BoolArray) -> "RatingTable":
+        """Keeps some ratings, and all clients, items and labels.
+
+        Args:
+            mask: bool[N], True where a rating stays.
+
+        Returns:
+            The smaller table; client and item numbers mean what they meant before.
+
+        Raises:
+            DataError: the mask is not bool[N].
+        """
+        if mask.dtype != np.bool_ or mask.shape != self.ratings.shape:
+            raise DataError(self.name, f"a mask of this table is bool[{len(self)}]")
+        return replace(
+            self,
+            clients=self.clients[mask],
+            items=self.items[mask],
+            ratings=self.ratings[mask],
+            timestamps=None if self.timestamps is None else self.timestamps[mask],
+        )
+
+    def fingerprint(self) -> str:
+        """SHA-256 of the table's contents, equal on every platform; the name does not enter.
+
+        Returns:
+            64 hexadecimal digits.
+        """
+        digest = hashlib.sha256(b"secure-fedrec rating table 1\n")
+        digest.update(f"{self.n_clients} {self.n_items} {len(self)} {self.scale}\n".encode())
+        columns = (self.clients, self.items, self.ratings, self.client_labels, self.item_labels)
+        for column in columns:
+            digest.update(_little_endian(column))
+        digest.update(b"no time\n" if self.timestamps is None else b"time\n")
+        if self.timestamps is not None:
+            digest.update(_little_endian(self.timestamps))
+        for attribute in sorted(self.demographics):
+            # Length before content: no two lists of strings share an encoding.
+            for text in (attribute, *self.demographics[attribute].tolist()):
+                raw = text.encode()
+                digest.update(len(raw).to_bytes(4, "little") + raw)
+        return digest.hexdigest()
+
+    def _freeze_columns(self) -> None:
+        """Replaces every column by a checked, read-only copy of its declared type."""
+        for size in ("n_clients", "n_items"):
+            if not 1 <= getattr(self, size) < 2**31:
+                raise DataError(self.name, f"{size} = {getattr(self, size)}: must be 1 to 2^31 - 1")
+        rows = len(self.ratings)
+        lengths = {"client_labels": self.n_clients, "item_labels": self.n_items}
+        dtypes = {"clients": np.int32, "items": np.int32, "ratings": np.float64}
+        for column in (f.name for f in fields(self)):
+            value = getattr(self, column)
+            if isinstance(value, np.ndarray):
+                where = f"{self.name}.{column}"
+                dtype = dtypes.get(column, np.int64)
+                frozen = _frozen(where, value, dtype, lengths.get(column, rows))
+                object.__setattr__(self, column, frozen)
+        demographics = {
+            attribute: _frozen(f"{self.name}.{attribute}", values, np.str_, self.n_clients)
+            for attribute, values in self.demographics.items()
+        }
+        object.__setattr__(self, "demographics", MappingProxyType(demographics))
+
+
+def _frozen(
+    where: str, values: npt.NDArray[Any], dtype: type[np.generic], length: int
+) -> npt.NDArray[Any]:
+    """Copies a column into its declared type and makes it read-only."""
+    kinds = {"i": "iu", "f": "iuf", "U": "U"}[np.dtype(dtype).kind]
+    if values.dtype.kind not in kinds:
+        raise DataError(where, f"{values.dtype} cannot become {np.dtype(dtype).name} without loss")
+    if values.shape != (length,):
+        raise DataError(where, f"has shape {values.shape}, expected ({length},)")
+    if np.issubdtype(dtype, np.integer) and length:
+        bounds = np.iinfo(dtype)
+        if int(values.min()) < bounds.min or int(values.max()) > bounds.max:
+            raise DataError(where, f"holds a number outside {bounds.dtype}")
+    frozen = np.array(values, dtype=dtype, order="C")
+    frozen.setflags(write=False)
+    return frozen
+
+
+def _check_range(name: str, what: str, numbers: IndexArray, size: int) -> None:
+    """Refuses numbers outside 0 .. size - 1."""
+    if len(numbers) and (int(numbers.min()) < 0 or int(numbers.max()) >= size):
+        wrong = numbers[(numbers < 0) | (numbers >= size)][0]
+        raise DataError(name, f"{what} {wrong} is outside 0 .. {size - 1}")
+
+
+def _pair_keys(clients: npt.NDArray[Any], items: npt.NDArray[Any], width: int) -> IntArray:
+    """One int64 per (client, item) pair that sorts like the pair."""
+    return clients.astype(np.int64) * width + items.astype(np.int64)
+
+
+def _little_endian(column: npt.NDArray[Any]) -> bytes:
+    """The column's bytes as a little-endian machine holds them."""
+    return column.astype(column.dtype.newbyteorder("<"), copy=False).tobytes()

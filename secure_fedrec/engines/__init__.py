@@ -1,0 +1,13 @@
+"""Engines run an algorithm on a protection stack; ``local`` is the embedded default."""
+
+from secure_fedrec.engines.checkpoint import read_checkpoint, write_checkpoint
+from secure_fedrec.engines.local import CohortConfig, LocalEngine, RoundReport, vault_of
+
+__all__ = [
+    "CohortConfig",
+    "LocalEngine",
+    "RoundReport",
+    "read_checkpoint",
+    "vault_of",
+    "write_checkpoint",
+]

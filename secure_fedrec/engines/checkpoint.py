@@ -1,0 +1,71 @@
+"""Checkpoints: the whole state of a run in one file, written so that a kill leaves the old one.
+
+A checkpoint is device-local persistence of private state (user vectors of the simulation), not a
+message: it is written with owner-only permissions, holds plain arrays, and is read without pickle.
+"""
+
+import os
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from secure_fedrec.errors import CheckpointError
+
+__all__ = ["read_checkpoint", "write_checkpoint"]
+
+_VERSION = "1"
+
+
+def write_checkpoint(path: Path, arrays: Mapping[str, npt.NDArray[Any]], *, run_id: str) -> None:
+    """Replace the checkpoint at ``path`` in one step.
+
+    Args:
+        path: destination.
+        arrays: the state, plain numeric or string arrays.
+        run_id: digest of the configuration the state belongs to.
+    """
+    temporary = path.with_name(path.name + ".part")
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(descriptor, "wb") as stream:
+        np.savez(
+            stream,
+            allow_pickle=False,
+            version=np.array(_VERSION),
+            run_id=np.array(run_id),
+            **{f"state.{name}": value for name, value in arrays.items()},
+        )
+        stream.flush()
+        os.fsync(stream.fileno())
+    temporary.replace(path)
+
+
+def read_checkpoint(path: Path, *, run_id: str) -> dict[str, npt.NDArray[Any]]:
+    """Read the checkpoint at ``path``.
+
+    Raises:
+        CheckpointError: missing, damaged, of another version, or of another configuration.
+    """
+    try:
+        with np.load(path, allow_pickle=False) as archive:
+            content = {name: archive[name] for name in archive.files}
+    except FileNotFoundError as absent:
+        raise CheckpointError(f"{path} does not exist: nothing to resume") from absent
+    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as damage:
+        raise CheckpointError(f"{path} is damaged") from damage
+    if str(content.get("version")) != _VERSION:
+        raise CheckpointError(f"{path} has version {content.get('version')}, need {_VERSION}")
+    if str(content.get("run_id")) != run_id:
+        raise CheckpointError(
+            f"{path} belongs to a run with another configuration or data; start afresh in an empty "
+            "folder, or restore the configuration"
+        )
+    prefix = "state."
+    return {
+        name.removeprefix(prefix): value
+        for name, value in content.items()
+        if name.startswith(prefix)
+    }

@@ -1,0 +1,182 @@
+"""The exact core: reals become integers of the ring Z_2^b once, and reals again once.
+
+A client encodes its values right before hiding them; the aggregate is decoded after summation.
+Everything between is integer arithmetic modulo 2^b, so masks, ciphertexts, additive shares,
+denoisers and any order of summation give bit-identical aggregates: losslessness is a theorem about
+integers, not a tolerance.
+
+Ring elements are held in ``uint32`` (b <= 32) or ``uint64`` (b <= 64); only the low b bits carry
+information. A negative real -x is represented by 2^b - encode(x) (two's complement).
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from secure_fedrec.arrays import FloatArray, IntArray, RingArray
+from secure_fedrec.errors import ConfigError, EncodingError, SumBudgetError
+
+__all__ = ["FixedPoint"]
+
+# A float64 holds every integer up to 2^53. Adding 1.5 * 2^52 to a number below 2^51 leaves its
+# nearest integer (ties to even, the IEEE rounding of the addition itself) in the low mantissa bits:
+# one addition rounds and converts at memory speed.
+_EXACT_LIMIT_BITS = 51
+_ROUNDING_SHIFT = np.float64(1.5 * 2**52)
+_ROUNDING_SHIFT_BITS = _ROUNDING_SHIFT.view(np.int64)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FixedPoint:
+    """Codec between float64 and the ring of integers modulo 2^bits.
+
+    A real x with ``abs(x) <= clip`` becomes ``round_half_even(x * 2^fraction_bits) mod 2^bits``; a
+    value beyond ``clip`` is refused, never clipped or wrapped in silence.
+
+    Args:
+        bits: ring width b, 8 to 64 bits.
+        fraction_bits: number of binary digits kept after the point.
+        clip: largest magnitude a single value may have (same unit as the values).
+
+    Raises:
+        ConfigError: a field is out of range, or ``clip * 2^fraction_bits`` exceeds 2^51, beyond
+            which a float64 has no digits left to round.
+    """
+
+    bits: int = 64
+    fraction_bits: int = 32
+    clip: float = 4096.0
+
+    def __post_init__(self) -> None:
+        if not 8 <= self.bits <= 64:
+            raise ConfigError("ring.bits", self.bits, "must be between 8 and 64")
+        if not 0 <= self.fraction_bits < self.bits:
+            raise ConfigError(
+                "ring.fraction_bits", self.fraction_bits, f"must be between 0 and {self.bits - 1}"
+            )
+        if not (np.isfinite(self.clip) and self.clip > 0):
+            raise ConfigError("ring.clip", self.clip, "must be positive and finite")
+        if self.clip * self.scale > 2.0**_EXACT_LIMIT_BITS:
+            most = 2.0 ** (_EXACT_LIMIT_BITS - self.fraction_bits)
+            raise ConfigError(
+                "ring.clip",
+                self.clip,
+                f"with fraction_bits = {self.fraction_bits} a float64 is exact only up to {most:g}",
+            )
+
+    @property
+    def scale(self) -> float:
+        """Ring units per 1.0 (a power of two, so scaling is exact)."""
+        return float(2.0**self.fraction_bits)
+
+    @property
+    def resolution(self) -> float:
+        """Distance between neighbouring representable reals."""
+        return 1.0 / self.scale
+
+    @property
+    def dtype(self) -> type[np.uint32] | type[np.uint64]:
+        """Word type that holds a ring element."""
+        return np.uint32 if self.bits <= 32 else np.uint64
+
+    @property
+    def bytes_per_value(self) -> int:
+        """Bytes one ring element takes on the wire (only the low b bits travel)."""
+        return (self.bits + 7) // 8
+
+    @property
+    def largest(self) -> int:
+        """Largest magnitude of an encoded value, in ring units."""
+        return int(np.rint(self.clip * self.scale))
+
+    @property
+    def max_terms(self) -> int:
+        """How many values of largest magnitude can be summed without leaving the ring."""
+        return int((2 ** (self.bits - 1) - 1) // self.largest)
+
+    def require_budget(self, terms: int) -> None:
+        """Check that a sum of ``terms`` encoded values cannot wrap.
+
+        Args:
+            terms: the most values that can meet in one sum (for item rows: the clients of the
+                cohort, because a client sends at most one row per item, rated or virtual).
+
+        Raises:
+            SumBudgetError: it could; the message names the settings that would fit.
+        """
+        if terms <= self.max_terms:
+            return
+        headroom = (self.bits - 1) - (terms * self.largest).bit_length()
+        fits = self.fraction_bits + headroom
+        advice = "lower ring.clip" if fits < 0 else f"set ring.fraction_bits to at most {fits}"
+        raise SumBudgetError(
+            "ring.bits",
+            self.bits,
+            f"{terms} clients times clip {self.clip:g} at {self.fraction_bits} fraction bits can "
+            f"leave the ring; {advice}, lower ring.clip, or raise ring.bits",
+        )
+
+    def encode(self, values: FloatArray) -> RingArray:
+        """Encode reals, rounding to nearest with ties to even.
+
+        Args:
+            values: float64 array of any shape.
+
+        Returns:
+            A new array of the same shape and of ``self.dtype``.
+
+        Raises:
+            EncodingError: a value is NaN, infinite, or larger than ``clip`` in magnitude.
+        """
+        values = np.asarray(values, dtype=np.float64)
+        self._require_in_range(values)
+        shifted = np.multiply(values, self.scale)
+        np.add(shifted, _ROUNDING_SHIFT, out=shifted)
+        integers = shifted.view(np.int64)
+        np.subtract(integers, _ROUNDING_SHIFT_BITS, out=integers)
+        return self.from_integers(integers)
+
+    def from_integers(self, integers: IntArray) -> RingArray:
+        """Reduce signed integers modulo 2^bits; shares memory with the input where it can."""
+        words: RingArray = integers.view(np.uint64)
+        if self.bits == 64:
+            return words
+        if self.bits <= 32:
+            words = words.astype(np.uint32)
+        if self.bits not in (32, 64):
+            words = words & words.dtype.type(2**self.bits - 1)
+        return words
+
+    def to_integers(self, ring: RingArray) -> IntArray:
+        """Centre ring elements: the representative of each in [-2^(b-1), 2^(b-1)), as int64."""
+        unused = np.uint64(64 - self.bits)
+        words = np.asarray(ring).astype(np.uint64, copy=False)
+        if not unused:
+            return words.view(np.int64)
+        # Moving the sign bit to the top and back extends it; the shift right is arithmetic.
+        return np.left_shift(words, unused).view(np.int64) >> np.int64(unused)
+
+    def decode(self, ring: RingArray) -> FloatArray:
+        """Decode an aggregate to float64.
+
+        The result is the exact real ``integer / 2^fraction_bits``, rounded once to float64 where
+        the sum has more than 53 significant bits.
+        """
+        return np.asarray(self.to_integers(ring) * self.resolution, dtype=np.float64)
+
+    def _require_in_range(self, values: FloatArray) -> None:
+        if not values.size:
+            return
+        high, low = float(values.max()), float(values.min())  # NaN propagates into both
+        if high <= self.clip and low >= -self.clip:
+            return
+        worst = high if not (abs(low) > abs(high)) else low
+        if not np.isfinite(worst):
+            raise EncodingError(
+                f"a value is {worst}: training diverged or the input holds NaN or infinity; "
+                "lower algorithm.learning_rate or check the data"
+            )
+        raise EncodingError(
+            f"a value of {worst:g} exceeds ring.clip = {self.clip:g}; raise ring.clip if it is "
+            "legitimate, or lower algorithm.learning_rate if training diverges"
+        )

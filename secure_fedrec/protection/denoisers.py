@@ -1,0 +1,389 @@
+"""FedRec++'s denoising clients: virtual rows are collected, summed and taken out again.
+
+eta clients are denoisers for the whole run and every other client is bound to one of them, in
+groups whose sizes differ by at most one. In a round (FedRec++ eq. 4-9)
+
+- an ordinary client sends all its rows to the server under its name, and the virtual ones once more
+  to its denoiser over an anonymous channel;
+- a denoiser sums the virtual rows it collects, takes off its own rows (its only way to the server),
+  and sends sums and counts;
+- the server takes the denoisers' sums off its own. What remains is the exact sum of the real rows.
+
+Row words are encoded once, so the server takes off the very integers it added. Two repairs of the
+paper make the *divisor* exact as well: the count a denoiser reports is the number of virtual rows
+less one for each of its own ratings (as printed, the server cannot count the denoisers' ratings but
+sums their gradients), and the rows it sends are the union of collected and own items.
+
+Assumptions, none of them enforced here: the channel to the denoiser hides the sender, the server
+does not know who is bound to whom, and nobody deviates from the protocol. The attack suite shows
+what is left of the claim under them.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from secure_fedrec.arrays import BoolArray, IntArray, RingArray, WordArray
+from secure_fedrec.errors import ConfigError, ProtocolError
+from secure_fedrec.fixedpoint import FixedPoint
+from secure_fedrec.kernels import scatter_add
+from secure_fedrec.protection.plain import ServerSum, aggregate_note, upload_messages
+from secure_fedrec.streams import Stream, Streams
+from secure_fedrec.uploads import Aggregate, RowBlock
+from secure_fedrec.wire import Messages, Parties, Step, Traffic, Wire, message_sizes
+
+__all__ = ["Binding", "Denoisers", "DenoisersConfig"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DenoisersConfig:
+    """Settings of the layer.
+
+    Args:
+        count: eta, number of denoisers.
+    """
+
+    count: int = 1
+
+    def require_fits(self, n_clients: int) -> None:
+        """Check eta against the number of clients.
+
+        Raises:
+            ConfigError: eta below 1 or above n / 2. A denoiser without ordinary clients would send
+                its own rows alone and expose its rated set.
+        """
+        if not 1 <= self.count <= n_clients // 2:
+            raise ConfigError(
+                "protection.count",
+                self.count,
+                f"must be between 1 and half of the {n_clients} clients ({n_clients // 2}); a "
+                "spare denoiser would expose its own rated items",
+            )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Binding:
+    """Who denoises for whom.
+
+    Args:
+        denoisers: int64[eta], client number of each denoiser.
+        group: int64[n], denoiser index of each client; a denoiser belongs to its own group.
+        is_denoiser: bool[n].
+    """
+
+    denoisers: IntArray
+    group: IntArray
+    is_denoiser: BoolArray
+
+    @classmethod
+    def draw(cls, n_clients: int, count: int, stream: Stream) -> "Binding":
+        """Draw denoisers and balanced groups at random."""
+        permutation = stream.generator().permutation(n_clients)
+        denoisers = permutation[:count]
+        group = np.empty(n_clients, dtype=np.int64)
+        group[denoisers] = np.arange(count)
+        ordinary = permutation[count:]
+        group[ordinary] = np.arange(len(ordinary)) % count
+        is_denoiser = np.zeros(n_clients, dtype=bool)
+        is_denoiser[denoisers] = True
+        return cls(denoisers=denoisers, group=group, is_denoiser=is_denoiser)
+
+
+class Denoisers:
+    """Collector with denoising clients.
+
+    Args:
+        config: settings.
+        n_clients: clients of the federation.
+        n_items: rows of the shared table.
+        width: values per row.
+        codec: the ring.
+        streams: the run's random streams; uses "denoisers" and "arrival".
+    """
+
+    def __init__(
+        self,
+        config: DenoisersConfig,
+        *,
+        n_clients: int,
+        n_items: int,
+        width: int,
+        codec: FixedPoint,
+        streams: Streams,
+    ) -> None:
+        config.require_fits(n_clients)
+        self.config = config
+        self.n_clients = n_clients
+        self.n_items = n_items
+        self.width = width
+        self.codec = codec
+        self.binding = Binding.draw(n_clients, config.count, streams.stream("denoisers"))
+        self.arrival = streams.stream("arrival")
+
+    def participants(self, cohort: IntArray) -> IntArray:
+        """Clients whose whole group can work.
+
+        A client whose denoiser is absent sits the round out, and so does a denoiser none of whose
+        clients is present: its sum would be its own rows alone.
+        """
+        binding = self.binding
+        groups = binding.group[cohort]
+        ordinary = ~binding.is_denoiser[cohort]
+        served = np.zeros(self.config.count, dtype=bool)
+        served[groups[~ordinary]] = True
+        asked = np.zeros(self.config.count, dtype=bool)
+        asked[groups[ordinary]] = True
+        return np.sort(cohort[(served & asked)[groups]])
+
+    def open(self, *, round_: int, participants: IntArray, wire: Wire) -> "DenoisingSession":
+        """Begin a round."""
+        return DenoisingSession(self, round_, participants, wire)
+
+    def traffic(self, rows: IntArray, virtual: IntArray) -> tuple[Traffic, ...]:
+        """Uploads and noise of the ordinary clients, sums of the denoisers."""
+        ordinary = ~self.binding.is_denoiser
+        count, width = int(ordinary.sum()), self.width
+        noise = int(virtual[ordinary].sum())
+        sums = min(self.config.count * self.n_items, noise + int(rows[~ordinary].sum()))
+        return (
+            Traffic(
+                step=Step.UPLOAD, messages=count, rows=int(rows[ordinary].sum()), width=width
+            ),
+            Traffic(step=Step.NOISE, messages=count, rows=noise, width=width),
+            Traffic(
+                step=Step.DENOISE, messages=self.config.count, rows=sums, width=width, counts=True
+            ),
+        )
+
+
+class DenoisingSession:
+    """One round with denoisers."""
+
+    def __init__(
+        self, collector: Denoisers, round_: int, participants: IntArray, wire: Wire
+    ) -> None:
+        self._collector = collector
+        self._round = round_
+        self._wire = wire
+        binding = collector.binding
+        group, own = binding.group[participants], binding.is_denoiser[participants]
+        # Groups one after the other, the denoiser first: a group's sums are complete, and can be
+        # sent, as soon as its last client has been submitted.
+        self.order: IntArray = participants[np.lexsort((participants, ~own, group))]
+        self._server = ServerSum(
+            round_=round_,
+            expected=participants[~own],
+            n_clients=collector.n_clients,
+            n_items=collector.n_items,
+            width=collector.width,
+            codec=collector.codec,
+        )
+        members = np.bincount(group, minlength=collector.config.count)
+        self._sums = _GroupSums(members, collector.n_items, collector.width, collector.codec)
+        self._noise_due = np.bincount(group[~own], minlength=collector.config.count)
+        self._tags_seen: list[WordArray] = []
+        self._denoise_due = set(np.flatnonzero(members).tolist())
+
+    def exempt(self, clients: IntArray) -> BoolArray:
+        """Denoisers draw no virtual items: their rows reach the server only inside sums."""
+        return self._collector.binding.is_denoiser[clients]
+
+    def submit(self, clients: IntArray, block: RowBlock, virtual: BoolArray) -> None:
+        """Send the rows of the next clients in ``order``."""
+        own = self._collector.binding.is_denoiser[clients]
+        owner_is_denoiser = np.repeat(own, block.lengths)
+        kept = block
+        if own.any():
+            self._sums.add(
+                self._groups(clients[own]), _pick(block, own, owner_is_denoiser), sign=-1
+            )
+            kept = _pick(block, ~own, ~owner_is_denoiser)
+        if not own.all():
+            noise = _pick(block, ~own, virtual & ~owner_is_denoiser)
+            self._upload(clients[~own], kept)
+            self._send_noise(clients[~own], noise)
+        self._send_sums(self._sums.finish(self._groups(clients)))
+
+    def close(self) -> Aggregate:
+        """Check completeness, take the noise off, hand over the sum of the real rows."""
+        tags = np.concatenate(self._tags_seen) if self._tags_seen else np.empty(0, np.uint64)
+        if len(np.unique(tags)) != len(tags):
+            raise ProtocolError(f"round {self._round}: a noise message arrived twice")
+        if self._noise_due.any():
+            late = int(np.flatnonzero(self._noise_due)[0])
+            raise ProtocolError(
+                f"round {self._round}: denoiser {late} misses {int(self._noise_due[late])} noise "
+                "messages; the round is abandoned"
+            )
+        if self._denoise_due:
+            raise ProtocolError(
+                f"round {self._round}: no sums from denoiser {min(self._denoise_due)}; the round "
+                "is abandoned"
+            )
+        self._server.require_complete()
+        aggregate = self._server.aggregate()
+        self._wire.note(aggregate_note(self._round, aggregate))
+        return aggregate
+
+    def _groups(self, clients: IntArray) -> IntArray:
+        return self._collector.binding.group[clients]
+
+    def _upload(self, clients: IntArray, block: RowBlock) -> None:
+        collector = self._collector
+        sent = upload_messages(self._round, clients, block, collector.width, collector.codec)
+        self._server.accept(self._wire.send(sent, origins=clients))
+
+    def _send_noise(self, clients: IntArray, block: RowBlock) -> None:
+        collector = self._collector
+        groups = self._groups(clients)
+        zeros = np.zeros(len(clients), dtype=np.int64)
+        sent = Messages(
+            round=self._round,
+            step=Step.NOISE,
+            senders=Parties.anonymous("client", len(clients)),
+            receivers=Parties(role="denoiser", ids=groups),
+            payload=block,
+            sizes=message_sizes(block, width=collector.width, codec=collector.codec),
+            tags=collector.arrival.words_at(self._round, clients, zeros, width=1)[:, 0],
+        )
+        targets = collector.binding.denoisers[groups]
+        self._collect(self._wire.send(sent, origins=clients, targets=targets))
+
+    def _collect(self, messages: Messages) -> None:
+        """The denoisers' side: accept delivered noise."""
+        if messages.round != self._round or messages.step is not Step.NOISE:
+            raise ProtocolError(
+                f"round {self._round} awaits noise, got {messages.step.name} of round "
+                f"{messages.round}"
+            )
+        if messages.tags is None:
+            raise ProtocolError(f"round {self._round}: a noise message carries no tag")
+        self._tags_seen.append(messages.tags)
+        groups = messages.receivers.ids
+        np.subtract.at(self._noise_due, groups, 1)
+        if np.any(self._noise_due < 0):
+            raise ProtocolError(f"round {self._round}: a denoiser got more messages than senders")
+        if isinstance(messages.payload, RowBlock):
+            self._sums.add(groups, messages.payload, sign=1)
+
+    def _send_sums(self, finished: tuple[IntArray, RowBlock] | None) -> None:
+        if finished is None:
+            return
+        groups, block = finished
+        collector = self._collector
+        sent = Messages(
+            round=self._round,
+            step=Step.DENOISE,
+            senders=Parties(role="denoiser", ids=groups),
+            receivers=Parties.server(len(groups)),
+            payload=block,
+            sizes=message_sizes(block, width=collector.width, codec=collector.codec),
+        )
+        delivered = self._wire.send(sent, origins=collector.binding.denoisers[groups])
+        self._take_off(delivered)
+
+    def _take_off(self, messages: Messages) -> None:
+        """The server's side: accept delivered sums and take them off."""
+        if messages.round != self._round or messages.step is not Step.DENOISE:
+            raise ProtocolError(
+                f"round {self._round} awaits denoisers' sums, got {messages.step.name} of round "
+                f"{messages.round}"
+            )
+        for denoiser in messages.senders.ids.tolist():
+            if denoiser not in self._denoise_due:
+                raise ProtocolError(
+                    f"round {self._round}: sums of denoiser {denoiser} were not awaited"
+                )
+            self._denoise_due.remove(denoiser)
+        block = messages.payload
+        if not isinstance(block, RowBlock) or block.values is None or block.counts is None:
+            raise ProtocolError(f"round {self._round}: denoisers send rows with counts")
+        minus = np.full(len(block.rows), -1, dtype=np.int64)
+        size = self._collector.n_items
+        self._server.ring += scatter_add(block.rows, block.values, size=size, signs=minus)
+        counts = np.bincount(block.rows, weights=block.counts, minlength=size)
+        self._server.counts -= counts.astype(np.int64)
+
+
+class _GroupSums:
+    """Sums per (group, item) of the groups in progress.
+
+    Groups are submitted one after the other, so at most one is open between two batches; only that
+    one needs a dense table.
+    """
+
+    def __init__(self, members: IntArray, n_items: int, width: int, codec: FixedPoint) -> None:
+        self._members_left = members.astype(np.int64)
+        self._n_items = n_items
+        self._width = width
+        self._codec = codec
+        self._parts: list[tuple[IntArray, RowBlock, int]] = []
+        self._open: tuple[IntArray, RowBlock] | None = None
+
+    def add(self, groups: IntArray, block: RowBlock, *, sign: int) -> None:
+        """Add the rows of some members (int64[B] groups, one per segment) with a sign."""
+        self._parts.append((groups, block, sign))
+
+    def finish(self, groups: IntArray) -> tuple[IntArray, RowBlock] | None:
+        """Note that a batch of members is through; return the groups that are complete now."""
+        np.subtract.at(self._members_left, groups, 1)
+        slots, sums = self._merge()
+        complete = self._members_left[slots] == 0
+        self._open = None
+        if not complete.all():  # only the last group of a batch can be incomplete
+            self._open = (slots[~complete], _pick_segments(sums, ~complete))
+            slots, sums = slots[complete], _pick_segments(sums, complete)
+        return (slots, sums) if len(slots) else None
+
+    def _merge(self) -> tuple[IntArray, RowBlock]:
+        parts = list(self._parts)
+        self._parts.clear()
+        if self._open is not None:
+            parts.append((*self._open, 1))
+        owners = [np.repeat(groups, block.lengths) for groups, block, _ in parts]
+        slots = np.unique(np.concatenate([groups for groups, _, _ in parts]))
+        marks = np.zeros(len(slots) * self._n_items, dtype=bool)
+        keys = [
+            np.searchsorted(slots, owner) * self._n_items + block.rows
+            for owner, (_, block, _) in zip(owners, parts, strict=True)
+        ]
+        for key in keys:
+            marks[key] = True
+        cells = np.flatnonzero(marks)
+        place = np.empty(len(marks), dtype=np.int32)
+        place[cells] = np.arange(len(cells))
+        values: RingArray = np.zeros((len(cells), self._width), dtype=self._codec.dtype)
+        counts = np.zeros(len(cells), dtype=np.int64)
+        for key, (_, block, sign) in zip(keys, parts, strict=True):
+            self._accumulate(values, counts, place[key], block, sign)
+        indptr = np.searchsorted(cells, np.arange(len(slots) + 1) * self._n_items)
+        rows = (cells % self._n_items).astype(np.int32)
+        return slots, RowBlock(indptr=indptr, rows=rows, values=values, counts=counts)
+
+    @staticmethod
+    def _accumulate(
+        values: RingArray, counts: IntArray, places: IntArray, block: RowBlock, sign: int
+    ) -> None:
+        if block.values is None:
+            raise ProtocolError("rows without values cannot be summed")
+        signs = None if sign == 1 else np.full(len(places), sign, dtype=np.int64)
+        values += scatter_add(places, block.values, size=len(values), signs=signs)
+        weights = None if block.counts is None else block.counts.astype(np.float64)
+        counts += sign * np.bincount(places, weights=weights, minlength=len(counts)).astype(np.int64)
+
+
+def _pick(block: RowBlock, parties: BoolArray, rows: BoolArray) -> RowBlock:
+    """Some rows of some parties; ``rows`` marks only rows of marked parties."""
+    if parties.all() and rows.all():
+        return block
+    before = np.concatenate([[0], np.cumsum(rows)])
+    starts, stops = before[block.indptr[:-1]][parties], before[block.indptr[1:]][parties]
+    indptr = np.concatenate([[0], np.cumsum(stops - starts)])
+    where = np.flatnonzero(rows)
+    values = None if block.values is None else block.values[where]
+    counts = None if block.counts is None else block.counts[where]
+    return RowBlock(indptr=indptr, rows=block.rows[where], values=values, counts=counts)
+
+
+def _pick_segments(block: RowBlock, parties: BoolArray) -> RowBlock:
+    return _pick(block, parties, np.repeat(parties, block.lengths))

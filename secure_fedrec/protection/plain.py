@@ -1,0 +1,193 @@
+"""No routing: every client sends its rows to the server under its name, the server adds them up."""
+
+import numpy as np
+
+from secure_fedrec.arrays import BoolArray, IntArray
+from secure_fedrec.errors import ProtocolError
+from secure_fedrec.fixedpoint import FixedPoint
+from secure_fedrec.kernels import scatter_add
+from secure_fedrec.uploads import Aggregate, RowBlock
+from secure_fedrec.wire import Messages, Parties, Step, Traffic, Wire, message_sizes
+
+__all__ = ["DirectSum", "ServerSum", "aggregate_note", "upload_messages"]
+
+
+class ServerSum:
+    """The server's side of a round of identified uploads.
+
+    Args:
+        round_: the round in progress.
+        expected: int64[P], clients that must each send exactly one upload.
+        n_clients: clients of the federation.
+        n_items: rows of the shared table.
+        width: values per row.
+        codec: the ring.
+    """
+
+    def __init__(
+        self,
+        *,
+        round_: int,
+        expected: IntArray,
+        n_clients: int,
+        n_items: int,
+        width: int,
+        codec: FixedPoint,
+    ) -> None:
+        self._round = round_
+        self._codec = codec
+        self._awaited = np.zeros(n_clients, dtype=bool)
+        self._awaited[expected] = True
+        self.ring = np.zeros((n_items, width), dtype=codec.dtype)
+        self.counts = np.zeros(n_items, dtype=np.int64)
+
+    def accept(self, messages: Messages) -> None:
+        """Add delivered uploads to the sum.
+
+        Raises:
+            ProtocolError: an upload of another round, from a client not awaited, or a second one.
+        """
+        if messages.round != self._round or messages.step is not Step.UPLOAD:
+            raise ProtocolError(
+                f"round {self._round} awaits uploads, got {messages.step.name} of round "
+                f"{messages.round}"
+            )
+        senders = messages.senders.ids
+        if not self._awaited[senders].all():
+            unexpected = int(senders[~self._awaited[senders]][0])
+            raise ProtocolError(
+                f"round {self._round}: client {unexpected} is not awaited, or sent twice"
+            )
+        if len(np.unique(senders)) != len(senders):
+            raise ProtocolError(f"round {self._round}: a client sent two uploads")
+        self._awaited[senders] = False
+        self.add(messages.payload)
+
+    def add(self, block: object) -> None:
+        """Add the rows of a block, each standing for ``counts`` ratings (one if not given)."""
+        if not isinstance(block, RowBlock) or block.values is None:
+            raise ProtocolError("expected rows with values")
+        self.ring += scatter_add(block.rows, block.values, size=len(self.ring))
+        weights = None if block.counts is None else block.counts.astype(np.float64)
+        counts = np.bincount(block.rows, weights=weights, minlength=len(self.counts))
+        self.counts += counts.astype(np.int64)
+
+    def require_complete(self) -> None:
+        """Check that every awaited client was heard.
+
+        Raises:
+            ProtocolError: one is missing; nothing is aggregated without it.
+        """
+        missing = np.flatnonzero(self._awaited)
+        if len(missing):
+            raise ProtocolError(
+                f"round {self._round}: no upload from {len(missing)} clients, the first is client "
+                f"{int(missing[0])}; the round is abandoned"
+            )
+
+    def aggregate(self) -> Aggregate:
+        """The sum and counts as they stand."""
+        reduced = self._codec.from_integers(self._codec.to_integers(self.ring))
+        return Aggregate(ring=reduced, counts=self.counts, codec=self._codec)
+
+
+def upload_messages(
+    round_: int, clients: IntArray, block: RowBlock, width: int, codec: FixedPoint
+) -> Messages:
+    """Identified uploads of a batch of clients."""
+    return Messages(
+        round=round_,
+        step=Step.UPLOAD,
+        senders=Parties(role="client", ids=clients),
+        receivers=Parties.server(len(clients)),
+        payload=block,
+        sizes=message_sizes(block, width=width, codec=codec),
+    )
+
+
+def aggregate_note(round_: int, aggregate: Aggregate) -> Messages:
+    """What the server holds after a round, for its own view."""
+    items = np.arange(len(aggregate.counts), dtype=np.int32)
+    return Messages(
+        round=round_,
+        step=Step.AGGREGATE,
+        senders=Parties.server(1),
+        receivers=Parties.server(1),
+        payload=RowBlock(
+            indptr=np.array([0, len(items)]),
+            rows=items,
+            values=aggregate.ring,
+            counts=aggregate.counts,
+        ),
+        sizes=np.zeros(1, dtype=np.int64),
+    )
+
+
+class DirectSum:
+    """Collector of identified uploads.
+
+    Args:
+        n_clients: clients of the federation.
+        n_items: rows of the shared table.
+        width: values per row.
+        codec: the ring.
+    """
+
+    def __init__(self, *, n_clients: int, n_items: int, width: int, codec: FixedPoint) -> None:
+        self.n_clients = n_clients
+        self.n_items = n_items
+        self.width = width
+        self.codec = codec
+
+    def participants(self, cohort: IntArray) -> IntArray:
+        """Everybody in the cohort takes part."""
+        return np.sort(cohort)
+
+    def open(self, *, round_: int, participants: IntArray, wire: Wire) -> "DirectSession":
+        """Begin a round."""
+        return DirectSession(self, round_, participants, wire)
+
+    def traffic(self, rows: IntArray, virtual: IntArray) -> tuple[Traffic, ...]:
+        """One upload per client."""
+        del virtual
+        return (
+            Traffic(step=Step.UPLOAD, messages=len(rows), rows=int(rows.sum()), width=self.width),
+        )
+
+
+class DirectSession:
+    """One round of identified uploads."""
+
+    def __init__(
+        self, collector: DirectSum, round_: int, participants: IntArray, wire: Wire
+    ) -> None:
+        self._collector = collector
+        self._round = round_
+        self._wire = wire
+        self.order = participants
+        self._server = ServerSum(
+            round_=round_,
+            expected=participants,
+            n_clients=collector.n_clients,
+            n_items=collector.n_items,
+            width=collector.width,
+            codec=collector.codec,
+        )
+
+    def exempt(self, clients: IntArray) -> BoolArray:
+        """Nobody is exempt from the cloak."""
+        return np.zeros(len(clients), dtype=bool)
+
+    def submit(self, clients: IntArray, block: RowBlock, virtual: BoolArray) -> None:
+        """Send the uploads of a batch of clients."""
+        del virtual
+        collector = self._collector
+        sent = upload_messages(self._round, clients, block, collector.width, collector.codec)
+        self._server.accept(self._wire.send(sent, origins=clients))
+
+    def close(self) -> Aggregate:
+        """Check completeness and hand over the sum."""
+        self._server.require_complete()
+        aggregate = self._server.aggregate()
+        self._wire.note(aggregate_note(self._round, aggregate))
+        return aggregate

@@ -1,0 +1,154 @@
+"""Separate, random-access random streams for the cohort, initialisation, fakes and denoisers.
+
+A stream is a keyed pseudo-random function: AES-256 applied to the block (lane, round, index). A
+draw is therefore a function of (seed, stream name, round, lane, index) alone. It does not depend on
+which other clients share a batch, on the order of calls, or on how much another stream consumed; so
+a batch of thousands of clients draws exactly what each would have drawn by itself, a resumed run
+draws what the killed one would have, and a change of rho moves no cohort.
+
+Seeded streams make *simulations* reproducible. A deployment must use ``Streams.system()``, whose key
+comes from the operating system's generator.
+"""
+
+import secrets
+
+import numpy as np
+import numpy.typing as npt
+from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+
+from secure_fedrec.arrays import FloatArray, IntArray, WordArray
+from secure_fedrec.errors import ConfigError
+
+__all__ = ["Stream", "Streams", "uniform_ranks", "uniform_reals"]
+
+_BLOCK = np.dtype([("lane", "<u8"), ("round", "<u4"), ("index", "<u4")])
+_INDEX_LIMIT = 2**32
+# Rank = high bits of (42 random bits) * size: the bias of a rank is below size / 2^42, and size is
+# a number of items or clients (< 2^22).
+_RANK_BITS = 42
+_RANK_LIMIT = 2**22
+
+
+class Stream:
+    """One named pseudo-random function; make it through ``Streams.stream``."""
+
+    __slots__ = ("_cipher", "name")
+
+    def __init__(self, name: str, key: bytes) -> None:
+        self.name = name
+        # ECB over distinct counter blocks is the plain evaluation of a PRF, not encryption of data.
+        self._cipher = Cipher(algorithms.AES256(key), modes.ECB())  # noqa: S305
+
+    def words_at(
+        self, round_: int, lanes: IntArray, indices: IntArray, *, width: int = 2
+    ) -> WordArray:
+        """Uniform 64-bit words at given positions.
+
+        Args:
+            round_: round number, 0 to 2^32 - 1.
+            lanes: int64[N], one lane (client) per position.
+            indices: int64[N], position inside the lane.
+            width: words per position.
+
+        Returns:
+            uint64[N, width]; row n is a function of (round, lanes[n], indices[n]) alone.
+        """
+        blocks_each = (width + 1) // 2
+        blocks = np.empty((len(lanes), blocks_each), dtype=_BLOCK)
+        blocks["lane"] = lanes[:, None]
+        blocks["round"] = round_
+        first = np.asarray(indices, dtype=np.int64)[:, None] * blocks_each
+        if first.size and int(first.max()) + blocks_each > _INDEX_LIMIT:
+            raise ValueError(f"stream {self.name!r}: index {int(first.max())} is beyond 2^32 blocks")
+        blocks["index"] = first + np.arange(blocks_each)
+        return self._evaluate(blocks).reshape(len(lanes), 2 * blocks_each)[:, :width]
+
+    def words(self, round_: int, lanes: IntArray, counts: IntArray, starts: IntArray) -> WordArray:
+        """Runs of consecutive words, one run per lane, laid end to end.
+
+        Args:
+            round_: round number.
+            lanes: int64[B].
+            counts: int64[B], words wanted per lane.
+            starts: int64[B], first word per lane; must be even (a block holds two words).
+
+        Returns:
+            uint64[counts.sum()].
+        """
+        blocks_each = (counts + 1) // 2
+        ends = np.cumsum(blocks_each)
+        blocks = np.empty(int(ends[-1]) if len(ends) else 0, dtype=_BLOCK)
+        within = np.arange(len(blocks)) - np.repeat(ends - blocks_each, blocks_each)
+        blocks["lane"] = np.repeat(lanes, blocks_each)
+        blocks["round"] = round_
+        blocks["index"] = within + np.repeat(starts // 2, blocks_each)
+        words = self._evaluate(blocks)
+        if not np.any(counts & 1):
+            return words
+        keep = np.ones(len(words), dtype=bool)
+        keep[2 * ends[(counts & 1) == 1] - 1] = False  # the unused second half of a last block
+        return words[keep]
+
+    def generator(self, round_: int = 0, lane: int = 0) -> np.random.Generator:
+        """A numpy generator keyed by this stream, for whole-cohort draws at the server."""
+        key = self.words_at(round_, np.array([lane]), np.array([0]), width=2)[0]
+        return np.random.Generator(np.random.Philox(key=key))
+
+    def _evaluate(self, blocks: npt.NDArray[np.void]) -> WordArray:
+        encryptor = self._cipher.encryptor()
+        out = bytearray(blocks.nbytes + 15)  # pyca asks for a spare block less one byte
+        encryptor.update_into(blocks.view(np.uint8).data if blocks.size else b"", out)
+        return np.frombuffer(out, dtype="<u8", count=blocks.nbytes // 8)
+
+
+class Streams:
+    """The family of streams of one run."""
+
+    __slots__ = ("_root",)
+
+    def __init__(self, root: bytes) -> None:
+        if len(root) != 32:
+            raise ValueError(f"a root key has 32 bytes, got {len(root)}")
+        self._root = root
+
+    @classmethod
+    def from_seed(cls, seed: int) -> "Streams":
+        """Reproducible streams for simulations; never for a deployment.
+
+        Raises:
+            ConfigError: the seed is negative or has more than 128 bits.
+        """
+        if not 0 <= seed < 2**128:
+            raise ConfigError("seed", seed, "must be between 0 and 2^128 - 1")
+        return cls(seed.to_bytes(32, "little"))
+
+    @classmethod
+    def system(cls) -> "Streams":
+        """Streams keyed by the operating system's generator: unpredictable, not reproducible."""
+        return cls(secrets.token_bytes(32))
+
+    def stream(self, name: str) -> Stream:
+        """The stream of that name; different names give independent streams."""
+        info = b"secure-fedrec|v1|stream|" + name.encode()
+        key = HKDF(algorithm=SHA256(), length=32, salt=None, info=info).derive(self._root)
+        return Stream(name, key)
+
+
+def uniform_ranks(words: WordArray, sizes: IntArray) -> IntArray:
+    """Map words to uniform integers below ``sizes`` (element by element).
+
+    Raises:
+        ValueError: a size is above 2^22, where the bias bound of 2^-20 would no longer hold.
+    """
+    if sizes.size and int(sizes.max()) > _RANK_LIMIT:
+        raise ValueError(f"ranks are drawn below {_RANK_LIMIT}, asked for {int(sizes.max())}")
+    top = words >> np.uint64(64 - _RANK_BITS)
+    ranks = (top * sizes.astype(np.uint64)) >> np.uint64(_RANK_BITS)
+    return ranks.view(np.int64)
+
+
+def uniform_reals(words: WordArray) -> FloatArray:
+    """Map words to reals in the open interval (0, 1), on the grid of odd multiples of 2^-54."""
+    return ((words >> np.uint64(11)).astype(np.float64) + 0.5) * 2.0**-53

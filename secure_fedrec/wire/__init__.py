@@ -1,0 +1,45 @@
+"""Messages between parties: carried, metered, recorded, and shown to adversaries as views.
+
+Reading order: ``messages`` (what is sent), ``wire`` (who carries it), ``meter`` (what it costs),
+``recording`` (what is kept), ``transcript`` (who may see what), ``faults`` (what tests break).
+"""
+
+from secure_fedrec.wire.faults import Alter, Delay, Drop, Fault, Repeat
+from secure_fedrec.wire.messages import (
+    NOBODY,
+    Messages,
+    Parties,
+    Step,
+    decode_rows,
+    encode_rows,
+    message_sizes,
+)
+from secure_fedrec.wire.meter import Meter
+from secure_fedrec.wire.recording import BlockStore, Recorder, RecordingPolicy, Traffic
+from secure_fedrec.wire.transcript import Adversary, Transcript, Truth, View
+from secure_fedrec.wire.wire import Wire
+
+__all__ = [
+    "NOBODY",
+    "Adversary",
+    "Alter",
+    "BlockStore",
+    "Delay",
+    "Drop",
+    "Fault",
+    "Messages",
+    "Meter",
+    "Parties",
+    "Recorder",
+    "RecordingPolicy",
+    "Repeat",
+    "Step",
+    "Traffic",
+    "Transcript",
+    "Truth",
+    "View",
+    "Wire",
+    "decode_rows",
+    "encode_rows",
+    "message_sizes",
+]

@@ -1,0 +1,207 @@
+"""Messages, columnar: one batch carries the messages that many parties send in one step.
+
+A message knows its round, its step, its sender *as the receiver sees it* (an identity, or nobody on
+an anonymous channel), its receiver, its payload and its size in bytes. ``encode_rows`` and
+``decode_rows`` are the byte layout of a row message, version 1, little-endian:
+
+    u8 version | u8 step | u8 flags | u8 bytes per value | u32 round | u32 rows | u16 width | u16 0
+    u32 row numbers [rows] | i32 counts [rows] if flag 1 | values [rows * width]
+
+Inside one process batches travel as arrays; sizes are those of this layout.
+"""
+
+import struct
+from dataclasses import dataclass, replace
+from enum import IntEnum
+
+import numpy as np
+
+from secure_fedrec.arrays import IntArray, WordArray
+from secure_fedrec.errors import WireError
+from secure_fedrec.fixedpoint import FixedPoint
+from secure_fedrec.uploads import Block, DenseBlock, RowBlock
+
+__all__ = ["NOBODY", "Messages", "Parties", "Step", "decode_rows", "encode_rows", "message_sizes"]
+
+NOBODY = -1
+"""Sender number of a message whose receiver cannot tell who sent it."""
+
+_VERSION = 1
+_HEADER = struct.Struct("<BBBBIIHH")
+_HAS_COUNTS = 1
+
+
+class Step(IntEnum):
+    """What a message is for; the number is its code on the wire."""
+
+    MODEL = 0
+    """Server to clients: the public table of the round."""
+    UPLOAD = 1
+    """Client to server: rows of this round."""
+    NOISE = 2
+    """Ordinary client to denoiser: its virtual rows (FedRec++ eq. 8)."""
+    DENOISE = 3
+    """Denoiser to server: sums of virtual rows less its own rows (FedRec++ eq. 9)."""
+    AGGREGATE = 4
+    """Not sent: what the server holds after the round, as an adversary in its place would."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Parties:
+    """Who stands at one end of a batch of messages.
+
+    Args:
+        role: "server", "client" or "denoiser".
+        ids: int64[B], number of the party inside its role (0 for the server, ``NOBODY`` where the
+            other end cannot tell).
+    """
+
+    role: str
+    ids: IntArray
+
+    @classmethod
+    def server(cls, messages: int) -> "Parties":
+        """The server, once per message."""
+        return cls(role="server", ids=np.zeros(messages, dtype=np.int64))
+
+    @classmethod
+    def anonymous(cls, role: str, messages: int) -> "Parties":
+        """Somebody of that role, nobody knows who."""
+        return cls(role=role, ids=np.full(messages, NOBODY, dtype=np.int64))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Messages:
+    """A batch of messages of one step.
+
+    Args:
+        round: round the messages belong to, from 1.
+        step: what they are for.
+        senders: senders as the receivers see them.
+        receivers: receivers.
+        payload: a ``RowBlock`` with one segment per message, or one ``DenseBlock`` sent to all.
+        sizes: int64[B], bytes per message.
+        tags: uint64[B], arrival order on an anonymous channel (random, tells nothing else); None
+            where messages arrive under a name.
+
+    Raises:
+        WireError: columns of different lengths, or a payload that is not a block.
+    """
+
+    round: int
+    step: Step
+    senders: Parties
+    receivers: Parties
+    payload: Block
+    sizes: IntArray
+    tags: WordArray | None = None
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.payload, RowBlock | DenseBlock):
+            raise WireError(f"a message carries a block, not {type(self.payload).__name__}")
+        count = len(self.sizes)
+        if len(self.senders.ids) != count or len(self.receivers.ids) != count:
+            raise WireError("senders, receivers and sizes must have one entry per message")
+        if isinstance(self.payload, RowBlock) and len(self.payload) != count:
+            raise WireError(f"{len(self.payload)} segments for {count} messages")
+        if self.tags is not None and len(self.tags) != count:
+            raise WireError(f"{len(self.tags)} tags for {count} messages")
+
+    def __len__(self) -> int:
+        """Number of messages."""
+        return len(self.sizes)
+
+    def select(self, which: IntArray) -> "Messages":
+        """The messages at some positions, in that order; a position may repeat."""
+        payload: Block = self.payload
+        if isinstance(payload, RowBlock):
+            payload = select_segments(payload, which)
+        return replace(
+            self,
+            senders=Parties(role=self.senders.role, ids=self.senders.ids[which]),
+            receivers=Parties(role=self.receivers.role, ids=self.receivers.ids[which]),
+            payload=payload,
+            sizes=self.sizes[which],
+            tags=None if self.tags is None else self.tags[which],
+        )
+
+
+def select_segments(block: RowBlock, which: IntArray) -> RowBlock:
+    """The segments of some parties, in the order asked."""
+    lengths = block.lengths[which]
+    indptr = np.zeros(len(which) + 1, dtype=np.int64)
+    np.cumsum(lengths, out=indptr[1:])
+    take = np.arange(indptr[-1]) + np.repeat(block.indptr[which] - indptr[:-1], lengths)
+    return RowBlock(
+        indptr=indptr,
+        rows=block.rows[take],
+        values=None if block.values is None else block.values[take],
+        counts=None if block.counts is None else block.counts[take],
+    )
+
+
+def message_sizes(block: RowBlock, *, width: int, codec: FixedPoint) -> IntArray:
+    """Bytes of each party's row message in the layout above: int64[B]."""
+    per_row = 4 + (4 if block.counts is not None else 0) + width * codec.bytes_per_value
+    return _HEADER.size + per_row * block.lengths
+
+
+def encode_rows(block: RowBlock, *, round_: int, step: Step, codec: FixedPoint) -> bytes:
+    """Bytes of one party's row message.
+
+    Raises:
+        WireError: not exactly one party, or values that are not ring words of ``codec``.
+    """
+    if len(block) != 1:
+        raise WireError(f"a message has one sender, the block holds {len(block)}")
+    if block.values is None or block.values.dtype != codec.dtype:
+        raise WireError("only ring words of the agreed codec are sent")
+    rows, width = block.values.shape
+    flags = _HAS_COUNTS if block.counts is not None else 0
+    size = codec.bytes_per_value
+    header = _HEADER.pack(_VERSION, step, flags, size, round_, rows, width, 0)
+    words = np.ascontiguousarray(block.values).astype(f"<u{codec.dtype().nbytes}", copy=False)
+    low_bytes = words.reshape(rows, width, 1).view(np.uint8)[:, :, :size]
+    counts = b"" if block.counts is None else block.counts.astype("<i4").tobytes()
+    return header + block.rows.astype("<u4").tobytes() + counts + low_bytes.tobytes()
+
+
+def decode_rows(data: bytes, *, codec: FixedPoint, n_rows: int) -> tuple[int, Step, RowBlock]:
+    """Read one row message, accepting exactly what ``encode_rows`` writes.
+
+    Args:
+        data: the message.
+        codec: the agreed ring.
+        n_rows: rows of the shared table.
+
+    Returns:
+        (round, step, block with one segment).
+
+    Raises:
+        WireError: anything that is not a canonical message: wrong version, flags or length, row
+            numbers out of range or not ascending, words outside the ring.
+    """
+    if len(data) < _HEADER.size:
+        raise WireError(f"message of {len(data)} bytes is shorter than its header")
+    version, step, flags, size, round_, rows, width, zero = _HEADER.unpack_from(data)
+    if version != _VERSION or zero or flags not in (0, _HAS_COUNTS):
+        raise WireError("message has an unknown version or flags")
+    if step not in set(Step) or size != codec.bytes_per_value:
+        raise WireError("message has an unknown step or another ring")
+    per_row = 4 + 4 * flags + width * size
+    if len(data) != _HEADER.size + rows * per_row:
+        raise WireError(f"message of {len(data)} bytes declares {rows} rows of width {width}")
+    ids = np.frombuffer(data, "<u4", rows, _HEADER.size)
+    if np.any(ids[1:] <= ids[:-1]) or (rows and ids[-1] >= n_rows):
+        raise WireError(f"row numbers must ascend and stay below {n_rows}")
+    place = _HEADER.size + 4 * rows
+    counts = np.frombuffer(data, "<i4", rows, place).astype(np.int64) if flags else None
+    raw = np.frombuffer(data, np.uint8, rows * width * size, place + 4 * rows * flags)
+    words = np.zeros((rows, width, codec.dtype().nbytes), dtype=np.uint8)
+    words[:, :, :size] = raw.reshape(rows, width, size)
+    values = words.view(f"<u{codec.dtype().nbytes}")[:, :, 0].astype(codec.dtype)
+    if codec.bits < 64 and values.size and int(values.max()) >= 2**codec.bits:
+        raise WireError(f"a word lies outside the ring of 2^{codec.bits}")
+    indptr = np.array([0, rows], dtype=np.int64)
+    block = RowBlock(indptr=indptr, rows=ids.astype(np.int32), values=values, counts=counts)
+    return round_, Step(step), block

@@ -1,0 +1,274 @@
+"""Recording: which messages of a run are kept, and how they lie on disk.
+
+Row numbers, sizes and counts of every round are always kept; payloads of named rounds and senders
+only, because a full run can be tens of gigabytes. The projected size is known before the run and
+refused above a limit: a recording never spills in silence.
+
+A recording is a folder: ``rounds/000001/upload-000.npz`` and so on, blocks of at most 64 MB, no
+pickles. A round's folder gets its final name only when the round is complete. What the parties did
+*not* see (who sent an anonymous message) is written to a separate truth folder, which no view opens.
+"""
+
+import shutil
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from secure_fedrec.arrays import IntArray
+from secure_fedrec.errors import ConfigError, TranscriptError
+from secure_fedrec.uploads import DenseBlock, RowBlock
+from secure_fedrec.wire.messages import Messages, Step
+
+__all__ = ["BlockStore", "Recorder", "RecordingPolicy", "Traffic"]
+
+_BLOCK_BYTES = 64 * 2**20
+Columns = dict[str, npt.NDArray[Any]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Traffic:
+    """Expected messages of one step in one round, for the projection of a recording's size."""
+
+    step: Step
+    messages: int
+    rows: int
+    width: int
+    counts: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordingPolicy:
+    """What to keep.
+
+    Args:
+        payload_rounds: rounds (from 1) whose payloads are kept.
+        payload_senders: client numbers whose payloads are kept in those rounds; None means all.
+        max_transcript_gb: refuse a run whose recording would be larger (10^9 bytes).
+
+    Raises:
+        ConfigError: a round below 1, a negative sender, or a limit that is not positive.
+    """
+
+    payload_rounds: tuple[int, ...] = (1, 20)
+    payload_senders: tuple[int, ...] | None = None
+    max_transcript_gb: float = 4.0
+
+    def __post_init__(self) -> None:
+        for round_ in self.payload_rounds:
+            if round_ < 1:
+                raise ConfigError("recording.payload_rounds", round_, "rounds count from 1")
+        for sender in self.payload_senders or ():
+            if sender < 0:
+                raise ConfigError("recording.payload_senders", sender, "must not be negative")
+        if not self.max_transcript_gb > 0:
+            raise ConfigError(
+                "recording.max_transcript_gb", self.max_transcript_gb, "must be positive"
+            )
+
+    def projected_bytes(
+        self, traffic: Sequence[Traffic], *, rounds: int, n_clients: int, n_items: int, word: int
+    ) -> int:
+        """Size of the recording of a run.
+
+        Args:
+            traffic: messages of one round with every client present.
+            rounds: rounds of the run.
+            n_clients: clients of the federation.
+            n_items: rows of the shared table.
+            word: bytes of a ring word in memory.
+        """
+        share = 1.0
+        if self.payload_senders is not None:
+            share = min(1.0, len(self.payload_senders) / max(1, n_clients))
+        kept = len([round_ for round_ in set(self.payload_rounds) if round_ <= rounds])
+        id_bytes = _row_dtype(n_items).itemsize
+        total = 0.0
+        for part in traffic:
+            columns = part.messages * 40 + part.rows * (id_bytes + (8 if part.counts else 0))
+            total += rounds * columns + kept * share * part.rows * part.width * word
+        return int(total)
+
+    def require_fits(self, projected: int) -> None:
+        """Refuse a recording above the limit.
+
+        Raises:
+            ConfigError: it is larger; the message says what to change.
+        """
+        if projected > self.max_transcript_gb * 1e9:
+            raise ConfigError(
+                "recording.max_transcript_gb",
+                self.max_transcript_gb,
+                f"the recording would take {projected / 1e9:.1f} GB; name fewer payload_rounds or "
+                "payload_senders, or raise the limit",
+            )
+
+
+class BlockStore:
+    """Columns of a run by round and step, in memory or in a folder.
+
+    Args:
+        directory: where to write; None keeps the blocks in memory.
+    """
+
+    def __init__(self, directory: Path | None) -> None:
+        self._directory = directory
+        self._memory: dict[tuple[int, str], list[Columns]] = defaultdict(list)
+        self._written: dict[tuple[int, str], int] = defaultdict(int)
+        self.bytes = 0
+
+    def append(self, round_: int, name: str, columns: Columns) -> None:
+        """Add a block to the round in progress."""
+        self.bytes += sum(column.nbytes for column in columns.values())
+        if self._directory is None:
+            self._memory[round_, name].append(columns)
+            return
+        folder = _folder(self._directory, round_, sealed=False)
+        folder.mkdir(parents=True, exist_ok=True)
+        number = self._written[round_, name]
+        self._written[round_, name] += 1
+        np.savez(folder / f"{name}-{number:03d}.npz", allow_pickle=False, **columns)
+
+    def seal(self, round_: int) -> None:
+        """Give a completed round its final name."""
+        if self._directory is not None:
+            unsealed = _folder(self._directory, round_, sealed=False)
+            unsealed.mkdir(parents=True, exist_ok=True)
+            unsealed.replace(_folder(self._directory, round_, sealed=True))
+
+    def discard_after(self, round_: int) -> None:
+        """Remove every round later than ``round_`` and whatever was left unfinished."""
+        if self._directory is None:
+            return
+        for folder in self._directory.glob("rounds/*"):
+            if folder.suffix or int(folder.name) > round_:
+                shutil.rmtree(folder)
+        kept = self._directory.glob("rounds/*/*.npz")
+        self.bytes = sum(file.stat().st_size for file in kept)
+
+    def rounds(self) -> tuple[int, ...]:
+        """Completed rounds, ascending."""
+        if self._directory is None:
+            return tuple(sorted({round_ for round_, _ in self._memory}))
+        folders = self._directory.glob("rounds/*")
+        return tuple(sorted(int(folder.name) for folder in folders if not folder.suffix))
+
+    def read(self, round_: int, name: str) -> Iterator[Columns]:
+        """Blocks of one step of one round, in the order written.
+
+        Raises:
+            TranscriptError: a block is damaged.
+        """
+        if self._directory is None:
+            yield from self._memory.get((round_, name), ())
+            return
+        for file in sorted(_folder(self._directory, round_, sealed=True).glob(f"{name}-*.npz")):
+            try:
+                with np.load(file, allow_pickle=False) as archive:
+                    yield {key: archive[key] for key in archive.files}
+            except (OSError, ValueError, KeyError) as damage:
+                raise TranscriptError(f"{file.name} of round {round_} is damaged") from damage
+
+
+class Recorder:
+    """Writes messages as their receivers saw them, and the truth apart from them.
+
+    Args:
+        policy: what to keep.
+        seen: store of what parties saw.
+        truth: store of what they did not.
+        n_items: rows of the shared table (sets the width of the row-number column).
+    """
+
+    def __init__(
+        self, *, policy: RecordingPolicy, seen: BlockStore, truth: BlockStore, n_items: int
+    ) -> None:
+        self.policy = policy
+        self.seen = seen
+        self.truth = truth
+        self._row_dtype = _row_dtype(n_items)
+        self._buffers: dict[tuple[int, str], list[Columns]] = defaultdict(list)
+        self._sizes: dict[tuple[int, str], int] = defaultdict(int)
+
+    def record(self, messages: Messages, *, origins: IntArray | None) -> None:
+        """Keep a batch as delivered; ``origins`` are the true senders of anonymous messages."""
+        wanted = messages.round in self.policy.payload_rounds
+        block = messages.payload
+        if isinstance(block, DenseBlock):
+            if wanted and block.values is not None:
+                self._keep(messages.round, messages.step, {"table": block.values})
+            return
+        if messages.tags is not None and origins is not None:
+            name = f"{messages.step.name.lower()}-origins"
+            self.truth.append(messages.round, name, {"tags": messages.tags, "clients": origins})
+        with_values = np.full(len(messages), wanted)
+        if wanted and self.policy.payload_senders is not None and messages.senders.role == "client":
+            who = messages.senders.ids if origins is None else origins
+            with_values = np.isin(who, self.policy.payload_senders)
+        for keep_values in (True, False):
+            which = np.flatnonzero(with_values == keep_values)
+            if len(which):
+                part = messages if len(which) == len(messages) else messages.select(which)
+                if isinstance(part.payload, RowBlock):
+                    columns = self._columns(part, part.payload, values=keep_values)
+                    self._keep(part.round, part.step, columns)
+
+    def end_round(self, round_: int) -> None:
+        """Write what is buffered and complete the round."""
+        for key in [key for key in self._buffers if key[0] == round_]:
+            self._flush(key)
+        self.seen.seal(round_)
+        self.truth.seal(round_)
+
+    def _columns(self, messages: Messages, block: RowBlock, *, values: bool) -> Columns:
+        columns: Columns = {
+            "senders": messages.senders.ids,
+            "receivers": messages.receivers.ids,
+            "sizes": messages.sizes,
+            "lengths": block.lengths,
+            "rows": block.rows.astype(self._row_dtype),
+        }
+        if messages.tags is not None:
+            columns["tags"] = messages.tags
+        if block.counts is not None:
+            columns["counts"] = block.counts
+        if values and block.values is not None:
+            columns["values"] = block.values
+        return columns
+
+    def _keep(self, round_: int, step: Step, columns: Columns) -> None:
+        key = (round_, step.name.lower())
+        size = sum(column.nbytes for column in columns.values())
+        if self._sizes[key] + size > _BLOCK_BYTES:
+            self._flush(key)
+        self._buffers[key].append(columns)
+        self._sizes[key] += size
+
+    def _flush(self, key: tuple[int, str]) -> None:
+        # Batches with and without values have different columns; each kind makes its own blocks.
+        by_kind: dict[tuple[str, ...], list[Columns]] = defaultdict(list)
+        for columns in self._buffers.pop(key, ()):
+            by_kind[tuple(columns)].append(columns)
+        self._sizes.pop(key, None)
+        for names, parts in by_kind.items():
+            merged = {name: np.concatenate([part[name] for part in parts]) for name in names}
+            self.seen.append(*key, merged)
+
+
+def _folder(directory: Path, round_: int, *, sealed: bool) -> Path:
+    return directory / "rounds" / (f"{round_:06d}" if sealed else f"{round_:06d}.part")
+
+
+def concatenate_columns(parts: Sequence[Mapping[str, npt.NDArray[Any]]]) -> Columns:
+    """Join blocks with equal columns."""
+    return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+
+
+def _row_dtype(n_items: int) -> np.dtype[Any]:
+    return np.dtype(np.uint16 if n_items <= 2**16 else np.uint32)
+
+

@@ -1,0 +1,291 @@
+"""Transcripts and views: an attack gets exactly what one adversary saw, and nothing else.
+
+An ``Adversary`` names the parties it has corrupted and the lines it taps. Its ``View`` of a
+transcript yields the messages those parties sent or received, senders as the receiver saw them,
+payloads where the recording policy kept them, and the public knowledge of the protocol. Asking a
+view for anything else raises ``TranscriptError``.
+"""
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
+from secure_fedrec.arrays import FloatArray, IntArray, WordArray
+from secure_fedrec.errors import ConfigError, TranscriptError
+from secure_fedrec.fixedpoint import FixedPoint
+from secure_fedrec.uploads import RowBlock
+from secure_fedrec.wire.messages import NOBODY, Messages, Parties, Step
+from secure_fedrec.wire.recording import BlockStore, Columns, concatenate_columns
+
+__all__ = ["Adversary", "Transcript", "Truth", "View"]
+
+_SCHEMA = "1"
+_ENDS = {  # role of sender, role of receiver
+    Step.MODEL: ("server", "client"),
+    Step.UPLOAD: ("client", "server"),
+    Step.NOISE: ("client", "denoiser"),
+    Step.DENOISE: ("denoiser", "server"),
+    Step.AGGREGATE: ("server", "server"),
+}
+_PARTY = re.compile(r"server|denoisers|(?:denoiser|client):\d+")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Adversary:
+    """Who looks.
+
+    Args:
+        name: short name for reports.
+        corrupt: parties whose view the adversary has: "server", "denoisers" (all of them),
+            "denoiser:K", "client:U".
+        taps: "network" sees sizes and visible end points of every message, no payload.
+
+    Raises:
+        ConfigError: an unknown party or tap, or neither.
+    """
+
+    name: str
+    corrupt: frozenset[str] = frozenset()
+    taps: frozenset[str] = frozenset()
+
+    def __post_init__(self) -> None:
+        for party in self.corrupt:
+            if not _PARTY.fullmatch(party):
+                choices = ("server", "denoisers", "denoiser:K", "client:U")
+                raise ConfigError("adversaries.corrupt", party, "unknown party", choices)
+        for tap in self.taps:
+            if tap != "network":
+                raise ConfigError("adversaries.taps", tap, "unknown tap", ("network",))
+        if not self.corrupt and not self.taps:
+            raise ConfigError("adversaries.corrupt", [], "an adversary corrupts or taps something")
+
+    def members(self, role: str) -> frozenset[int] | None:
+        """Numbers of the corrupted parties of a role; None means all of them."""
+        if role in self.corrupt or f"{role}s" in self.corrupt:
+            return None
+        prefix = f"{role}:"
+        found = (party.removeprefix(prefix) for party in self.corrupt if party.startswith(prefix))
+        return frozenset(int(number) for number in found)
+
+    def has(self, role: str) -> bool:
+        """Whether any party of that role is corrupted."""
+        members = self.members(role)
+        return members is None or bool(members)
+
+
+class Truth:
+    """What no party saw: for scoring by the harness, never handed to an attack."""
+
+    __slots__ = ("_store",)
+
+    def __init__(self, store: BlockStore) -> None:
+        self._store = store
+
+    def columns(self, round_: int, name: str) -> Columns | None:
+        """Recorded columns of that name, or None."""
+        parts = list(self._store.read(round_, name))
+        return concatenate_columns(parts) if parts else None
+
+    def rounds(self) -> tuple[int, ...]:
+        """Rounds for which a truth was recorded."""
+        return self._store.rounds()
+
+
+class Transcript:
+    """A recorded run.
+
+    Args:
+        store: blocks of what parties saw.
+        public: public knowledge of the protocol (JSON values).
+    """
+
+    __slots__ = ("_store", "public")
+
+    def __init__(self, store: BlockStore, public: Mapping[str, Any]) -> None:
+        self._store = store
+        self.public = public
+
+    @classmethod
+    def open(cls, directory: Path) -> "Transcript":
+        """Open a recorded transcript folder.
+
+        Raises:
+            TranscriptError: no manifest there, or one of another version.
+        """
+        try:
+            manifest = json.loads((directory / "transcript.json").read_text(encoding="utf-8"))
+        except (OSError, json.JSONDecodeError) as damage:
+            raise TranscriptError(f"{directory} holds no readable transcript.json") from damage
+        if manifest.get("schema_version") != _SCHEMA:
+            found = manifest.get("schema_version")
+            raise TranscriptError(f"{directory} has transcript version {found!r}, need {_SCHEMA!r}")
+        return cls(BlockStore(directory), manifest["public"])
+
+    def save_manifest(self, directory: Path) -> None:
+        """Write ``transcript.json`` beside the rounds."""
+        directory.mkdir(parents=True, exist_ok=True)
+        text = json.dumps({"schema_version": _SCHEMA, "public": dict(self.public)}, indent=2)
+        (directory / "transcript.json").write_text(text + "\n", encoding="utf-8")
+
+    @property
+    def bytes(self) -> int:
+        """Bytes recorded so far."""
+        return self._store.bytes
+
+    def view(self, adversary: Adversary) -> "View":
+        """What ``adversary`` saw."""
+        return View(self._store, self.public, adversary)
+
+
+class View:
+    """All that an attack is given.
+
+    Attributes:
+        adversary: whose view this is.
+        public: read-only public knowledge (hyper-parameters, rating scale, ring, roles).
+        codec: the public ring.
+    """
+
+    __slots__ = ("_store", "adversary", "codec", "public")
+
+    def __init__(self, store: BlockStore, public: Mapping[str, Any], adversary: Adversary) -> None:
+        self._store = store
+        self.adversary = adversary
+        self.public: Mapping[str, Any] = MappingProxyType(dict(public))
+        self.codec = FixedPoint(**self.public["ring"])
+
+    def sees(self, step: Step) -> bool:
+        """Whether any message of that step reached or left a corrupted party."""
+        sender, receiver = _ENDS[step]
+        return self.adversary.has(sender) or self.adversary.has(receiver)
+
+    def rounds(self, step: Step) -> tuple[int, ...]:
+        """Completed rounds with a message of that step.
+
+        Raises:
+            TranscriptError: the adversary saw no such step.
+        """
+        self._require(step)
+        name = step.name.lower()
+        return tuple(r for r in self._store.rounds() if any(True for _ in self._store.read(r, name)))
+
+    def payload_rounds(self, step: Step) -> tuple[int, ...]:
+        """Rounds in which payloads of that step were kept."""
+        self._require(step)
+        column = "table" if step is Step.MODEL else "values"
+        name = step.name.lower()
+        return tuple(
+            r
+            for r in self._store.rounds()
+            if any(column in columns for columns in self._store.read(r, name))
+        )
+
+    def table(self, round_: int) -> FloatArray:
+        """float64[m, d]: the public item table the clients worked on in that round.
+
+        Raises:
+            TranscriptError: not recorded, or not seen.
+        """
+        self._require(Step.MODEL)
+        for columns in self._store.read(round_, "model"):
+            return np.asarray(columns["table"])
+        raise TranscriptError(f"the table of round {round_} was not recorded")
+
+    def messages(self, step: Step, round_: int, *, payload: bool = False) -> Messages:
+        """Messages of a step in a round, as the corrupted parties saw them.
+
+        Named senders come in their order; anonymous messages come in their (random) order of
+        arrival.
+
+        Args:
+            step: which step.
+            round_: which round.
+            payload: only the messages whose values were kept, with them; otherwise all messages,
+                without values.
+
+        Raises:
+            TranscriptError: the adversary saw no such message, or none was recorded.
+        """
+        self._require(step)
+        parts = [
+            self._strip(columns, payload=payload)
+            for columns in self._store.read(round_, step.name.lower())
+            if not payload or "values" in columns
+        ]
+        if not parts:
+            kind = "payload" if payload else "message"
+            raise TranscriptError(f"no {kind} of step {step.name} was recorded in round {round_}")
+        return self._visible(self._build(step, round_, concatenate_columns(parts)))
+
+    def traffic(self, round_: int) -> dict[Step, tuple[IntArray, IntArray, IntArray]]:
+        """Per step: senders (or nobody), receivers and sizes of every message, for a network tap.
+
+        Raises:
+            TranscriptError: the adversary taps no network.
+        """
+        if "network" not in self.adversary.taps:
+            raise TranscriptError(f"{self.adversary.name} does not tap the network")
+        seen: dict[Step, tuple[IntArray, IntArray, IntArray]] = {}
+        for step in (Step.UPLOAD, Step.NOISE, Step.DENOISE):
+            parts = [
+                {name: columns[name] for name in ("senders", "receivers", "sizes")}
+                for columns in self._store.read(round_, step.name.lower())
+            ]
+            if parts:
+                columns = concatenate_columns(parts)
+                order = np.lexsort((columns["sizes"], columns["receivers"], columns["senders"]))
+                ends = (columns["senders"], columns["receivers"], columns["sizes"])
+                seen[step] = (ends[0][order], ends[1][order], ends[2][order])
+        return seen
+
+    def _require(self, step: Step) -> None:
+        if not self.sees(step):
+            raise TranscriptError(f"{self.adversary.name} saw no message of step {step.name}")
+
+    @staticmethod
+    def _strip(columns: Columns, *, payload: bool) -> Columns:
+        keep = dict(columns)
+        if not payload:
+            keep.pop("values", None)
+        return keep
+
+    @staticmethod
+    def _build(step: Step, round_: int, columns: Columns) -> Messages:
+        indptr = np.zeros(len(columns["lengths"]) + 1, dtype=np.int64)
+        np.cumsum(columns["lengths"], out=indptr[1:])
+        sender, receiver = _ENDS[step]
+        tags: WordArray | None = columns.get("tags")
+        return Messages(
+            round=round_,
+            step=step,
+            senders=Parties(role=sender, ids=columns["senders"]),
+            receivers=Parties(role=receiver, ids=columns["receivers"]),
+            payload=RowBlock(
+                indptr=indptr,
+                rows=columns["rows"].astype(np.int32),
+                values=columns.get("values"),
+                counts=columns.get("counts"),
+            ),
+            sizes=columns["sizes"],
+            tags=tags,
+        )
+
+    def _visible(self, messages: Messages) -> Messages:
+        keep = np.zeros(len(messages), dtype=bool)
+        for parties in (messages.senders, messages.receivers):
+            members = self.adversary.members(parties.role)
+            if members is None:
+                keep[:] = True
+            elif members:
+                keep |= np.isin(parties.ids, [number for number in members if number != NOBODY])
+        # Batches follow the simulator's order of work, which no party saw: give them the order of
+        # arrival instead, by name or by random tag.
+        order = messages.senders.ids if messages.tags is None else messages.tags
+        visible = np.flatnonzero(keep)
+        return messages.select(visible[np.argsort(order[visible], kind="stable")])

@@ -1,0 +1,82 @@
+"""The wire carries every message of a run, meters it, records it, and can be made faulty."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from secure_fedrec.arrays import IntArray
+from secure_fedrec.errors import WireError
+from secure_fedrec.uploads import RowBlock
+from secure_fedrec.wire.faults import Fault
+from secure_fedrec.wire.messages import Messages, Step
+from secure_fedrec.wire.meter import Meter
+from secure_fedrec.wire.recording import Recorder
+
+__all__ = ["Wire"]
+
+
+class Wire:
+    """One federation's wire.
+
+    Args:
+        meter: where costs are added up.
+        recorder: keeps what parties saw; None records nothing.
+        faults: applied to every batch in order, for tests.
+    """
+
+    __slots__ = ("_faults", "_recorder", "meter")
+
+    def __init__(
+        self, *, meter: Meter, recorder: Recorder | None = None, faults: Sequence[Fault] = ()
+    ) -> None:
+        self.meter = meter
+        self._recorder = recorder
+        self._faults = tuple(faults)
+
+    def send(
+        self,
+        messages: Messages,
+        *,
+        origins: IntArray | None = None,
+        targets: IntArray | None = None,
+    ) -> Messages:
+        """Carry a batch of messages.
+
+        Args:
+            messages: what is sent, senders as the receivers see them.
+            origins: int64[B], client numbers of the true senders; None when the server sends.
+            targets: int64[B], client numbers of the receivers; None when the server receives.
+
+        Returns:
+            The messages delivered: the same batch unless a fault struck.
+
+        Raises:
+            WireError: not messages, or rows that are not ring words. Reals leave a client only
+                through ``FixedPoint.encode``; a vault leaves it not at all.
+        """
+        if type(messages) is not Messages:
+            raise WireError(f"the wire carries Messages, not {type(messages).__name__}")
+        payload = messages.payload
+        if isinstance(payload, RowBlock) and messages.step is not Step.MODEL:
+            if payload.values is None or payload.values.dtype == np.float64:
+                raise WireError("rows are sent as ring words; encode them first")
+        self.meter.count(messages, senders=origins, receivers=targets)
+        delivered = messages
+        for fault in self._faults:
+            delivered = fault.apply(delivered)
+        if self._recorder is not None:
+            # A fault may drop or repeat messages; their true senders are then no longer aligned
+            # with the batch, and the truth column is left out.
+            aligned = origins if delivered is messages else None
+            self._recorder.record(delivered, origins=aligned)
+        return delivered
+
+    def note(self, messages: Messages) -> None:
+        """Record what a party holds after computing on what it received; costs nothing."""
+        if self._recorder is not None:
+            self._recorder.record(messages, origins=None)
+
+    def end_round(self, round_: int) -> None:
+        """Complete the recording of a round."""
+        if self._recorder is not None:
+            self._recorder.end_round(round_)
