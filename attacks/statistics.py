@@ -227,10 +227,11 @@ def advantage(table: ScoreTable) -> float:
     with ``permute_labels_within_clients``.
     """
     positives, negatives = _sorted_classes(table)
-    # It rises only where the threshold reaches a positive; of tied ones the first counts them all.
+    # It rises only where the threshold reaches a positive; of tied ones the first counts them all,
+    # and at the lowest the TPR is 1: no fallback to 0 is needed.
     tpr = (len(positives) - np.arange(len(positives))) / len(positives)
     fpr = (len(negatives) - np.searchsorted(negatives, positives)) / len(negatives)
-    return max(0.0, float((tpr - fpr).max()))
+    return float((tpr - fpr).max())
 
 
 def permute_labels_within_clients(table: ScoreTable, *, seed: int) -> ScoreTable:
@@ -344,8 +345,7 @@ def _resampled_tpr(weights: FloatArray, histograms: FloatArray, fpr: float) -> F
     above = drawn[:, :, ::-1].cumsum(axis=2)
     above = above[(above[:, :, -1] > 0).all(axis=1)]
     rates = above[:, :, :-1] / above[:, :, -1:]
-    tprs: FloatArray = np.where(rates[:, 0] <= fpr, rates[:, 1], 0.0).max(axis=1)
-    return tprs
+    return np.asarray(np.where(rates[:, 0] <= fpr, rates[:, 1], 0.0).max(axis=1))
 
 
 def _resampled(n_clients: int, draws: int, seed: int) -> Iterator[FloatArray]:

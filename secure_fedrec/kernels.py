@@ -59,7 +59,8 @@ def segment_sum(values: FloatArray, weights: FloatArray, indptr: IntArray) -> Fl
 def outer_products(table: FloatArray) -> FloatArray:
     """Upper triangles of v v^T for every row v: float64[m, d] -> float64[m, d (d + 1) / 2]."""
     upper, lower = np.triu_indices(table.shape[1])
-    return np.asarray(table[:, upper] * table[:, lower])
+    # Indexing columns leaves them in column order; the products below walk along rows.
+    return np.ascontiguousarray(table[:, upper] * table[:, lower])
 
 
 def gram(

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 
 __all__ = ["bytes_chart", "leakage_chart", "roc_chart", "utility_chart"]
 
-_WIDTH = 7.6
+# Inches: the full width, and the leakage chart's margins for names and for numbers.
+_WIDTH, _LABELS, _VALUES = 7.6, 2.25, 1.55
 _DASHES: tuple[Any, ...] = ("-", (0, (5, 1.6)), (0, (1.2, 1.4)), (0, (6, 1.5, 1.2, 1.5)))
 _MARKERS = ("o", "s", "^", "D")
 
@@ -62,28 +63,27 @@ def roc_chart(findings: Sequence[Mapping[str, Any]]) -> str:
     drawn.sort(key=lambda finding: -(finding.get("auc") or 0.0))
     several = len({finding["adversary"] for finding in drawn}) > 1
     legend = [_roc_label(finding, name_adversary=several) for finding in drawn]
-    height = max(3.9, 0.75 + 0.4 * (len(drawn) + 1))
+    height = max(3.6, 0.75 + 0.4 * (len(drawn) + 1))
     with canvas(_WIDTH, height) as figure:
-        axes = _axes(figure, 0.66, 0.52 + height - 3.9, _WIDTH - 4.36, 0.1)
-        axes.plot([FPR_FLOOR, 1], [FPR_FLOOR, 1], color=MUTED, linewidth=0.8, label="Guessing")
-        for place, (finding, label) in enumerate(zip(drawn, legend, strict=True)):
+        axes = _axes(figure, 0.66, 0.52 + height - 3.6, _WIDTH - 4.06, 0.1)
+        guessing = axes.plot([FPR_FLOOR, 1], [FPR_FLOOR, 1], color=MUTED, linewidth=0.8)
+        lines = []
+        for place, finding in enumerate(drawn):
             start = max(FPR_FLOOR, min(resolution(finding), 1.0))
             rates = np.geomspace(start, 1.0, 160)
             hits = tpr_at(finding["roc"], rates.tolist())
-            axes.plot(
+            lines += axes.plot(
                 rates,
                 np.where(hits >= FPR_FLOOR, hits, np.nan),
                 color=SERIES[place % len(SERIES)],
                 linestyle=_DASHES[place % len(_DASHES)],
                 linewidth=1.7,
-                label=label,
                 clip_on=False,
             )
         _log_log(axes)
-        handles, names = axes.get_legend_handles_labels()
         axes.legend(
-            [*handles[1:], handles[0]],
-            [*names[1:], names[0]],
+            [*lines, *guessing],
+            [*legend, "Guessing"],
             loc="upper left",
             bbox_to_anchor=(1.04, 1.02),
             frameon=False,
@@ -145,7 +145,7 @@ def leakage_chart(findings: Sequence[Mapping[str, Any]]) -> str:
     ]
     left = min(0.5, math.floor(min(values, default=0.5) * 20) / 20)
     with canvas(_WIDTH, 0.85 + 0.25 * len(rows)) as figure:
-        axes = _axes(figure, 2.25, 0.5, 1.55, 0.3)
+        axes = _axes(figure, _LABELS, 0.5, _VALUES, 0.3)
         axes.set_xlim(left, 1.0)
         axes.set_ylim(len(rows) - 0.4, -0.6)
         axes.vlines(0.5, -0.6, len(rows) - 0.4, color=MUTED, linewidth=0.8)
@@ -166,7 +166,7 @@ def _leakage_row(axes: "Axes", place: int, name: str, finding: Mapping[str, Any]
     beside = axes.get_yaxis_transform()  # x in axes widths, y in rows: the margins hold the text
     heading = finding is None
     axes.text(
-        -0.655,
+        -_LABELS / (_WIDTH - _LABELS - _VALUES),
         place,
         _shorten(name, 40 if heading else 34),
         transform=beside,

@@ -44,4 +44,5 @@ def tpr_at(roc: Mapping[str, Sequence[float]], rates: Sequence[float]) -> NDArra
     tpr = np.asarray(roc["tpr"], dtype=np.float64)
     # A vertical step repeats one FPR; its top is what the attacker gets at that rate.
     last_of_step = np.append(np.diff(fpr) > 0, True)
-    return np.interp(np.asarray(rates, dtype=np.float64), fpr[last_of_step], tpr[last_of_step])
+    hits = np.interp(np.asarray(rates, dtype=np.float64), fpr[last_of_step], tpr[last_of_step])
+    return np.asarray(hits, dtype=np.float64)

@@ -36,10 +36,20 @@ def embed_json(report: Mapping[str, object]) -> Markup:
     return Markup(encoded.translate(_JSON_ESCAPES))  # noqa: S704 - escaped on the line above
 
 
+class _KeysFirst(Environment):
+    """Jinja, but ``data.items`` in a template is the key of a report, never the dict's method."""
+
+    def getattr(self, obj: Any, attribute: str) -> Any:
+        """Looks a name up as a key before it looks for an attribute."""
+        if isinstance(obj, Mapping) and attribute in obj:
+            return obj[attribute]
+        return super().getattr(obj, attribute)
+
+
 @cache
 def _environment() -> Environment:
     """Builds the template environment once; undefined names are errors, not blanks."""
-    environment = Environment(
+    environment = _KeysFirst(
         loader=FileSystemLoader(Path(__file__).parent),
         autoescape=True,
         undefined=StrictUndefined,

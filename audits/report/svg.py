@@ -9,10 +9,11 @@ carries the print colour as its fallback, so the chart also survives being copie
 import hashlib
 import io
 import re
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from html import escape
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -34,12 +35,13 @@ _VARIABLES = {
     **{colour: f"series-{place}" for place, colour in enumerate(SERIES, start=1)},
 }
 
-_STYLE = {
+_STYLE: dict[Any, Any] = {
     "svg.fonttype": "none",
     "svg.hashsalt": "secure-fedrec",
     "font.family": "DejaVu Sans",
     "font.size": 8.5,
     "text.color": INK,
+    "text.parse_math": False,  # names come from configurations; a "$" in one is a dollar sign
     "axes.edgecolor": RULE,
     "axes.labelcolor": MUTED,
     "axes.linewidth": 0.8,
@@ -71,7 +73,9 @@ def canvas(width: float, height: float) -> Iterator["Figure"]:
     import matplotlib as mpl  # noqa: PLC0415 - a run without a report never pays for it
     from matplotlib.figure import Figure  # noqa: PLC0415
 
-    with mpl.rc_context():
+    with mpl.rc_context(), warnings.catch_warnings():
+        # The browser picks the glyphs; whether matplotlib's own font has them is of no interest.
+        warnings.filterwarnings("ignore", message=r"Glyph \d+ .* missing from font")
         mpl.rcdefaults()
         mpl.rcParams.update(_STYLE)
         yield Figure(figsize=(width, height))

@@ -113,11 +113,19 @@ def adversary_rows(report: Mapping[str, Any]) -> list[dict[str, Any]]:
                 "number": headline(mine[0]) if mine else NOT_MEASURED,
                 "measured": len(measured),
                 "attacks": len(mine),
-                "fallen": sum(gate["outcome"] == "fail" for gate in bounds),
-                "gates": len(bounds),
+                "gates": _gate_tally(bounds),
             }
         )
     return rows
+
+
+def _gate_tally(gates: Sequence[Mapping[str, Any]]) -> str:
+    """Says how many of an adversary's gates ended in the worst outcome any of them had."""
+    words = {"fail": "fell", "inconclusive": "inconclusive", "pass": "held"}
+    for outcome, word in words.items():
+        if hits := sum(gate["outcome"] == outcome for gate in gates):
+            return f"{hits} of {len(gates)} {'gate' if len(gates) == 1 else 'gates'} {word}"
+    return "no gate set"
 
 
 def _adversary_outcome(
@@ -174,7 +182,7 @@ def _numbers(finding: Mapping[str, Any]) -> list[tuple[str, str, str]]:
     """Lists a finding's measures as name, value and interval or remark."""
     rows = []
     for key in ("auc", "support_auc", "prior_auc"):
-        if key in finding and (key == "auc" or finding[key] is not None):
+        if finding.get(key) is not None:
             span = interval(finding.get(f"{key}_low"), finding.get(f"{key}_high"))
             rows.append((metric_name(key), decimal(finding[key]), span))
     if finding.get("lift_over_prior") is not None:
@@ -193,7 +201,7 @@ def _numbers(finding: Mapping[str, Any]) -> list[tuple[str, str, str]]:
         for key in _SHARES
         if finding.get(key) is not None
     )
-    return rows
+    return rows or [(metric_name("auc"), NOT_MEASURED, "")]
 
 
 def _too_few(finding: Mapping[str, Any], rate: float) -> str:
@@ -215,7 +223,7 @@ def _controls(finding: Mapping[str, Any]) -> list[dict[str, Any]]:
         rows[0] |= {"value": f"AUC {decimal(null['auc'])} {span}", "passed": null["passed"]}
     if positive is not None:
         value, floor = decimal(positive["value"]), f"{positive['floor']:g}"
-        words = f"{metric_name(positive['metric'])} {value}, at least {floor} required"
+        words = f"{metric_name(positive['metric'])} {value}, floor {floor}"
         rows[1] |= {"value": words, "passed": positive["passed"]}
     return rows
 

@@ -3,7 +3,7 @@
 import hashlib
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -144,25 +144,23 @@ class RatingTable:
         cls,
         *,
         name: str,
+        n_clients: int,
+        n_items: int,
         clients: npt.NDArray[Any],
         items: npt.NDArray[Any],
         ratings: FloatArray,
+        scale: RatingScale,
+        client_labels: IntArray,
+        item_labels: IntArray,
+        demographics: Mapping[str, StrArray] | None = None,
         timestamps: IntArray | None = None,
         source: str | Path | None = None,
         first_line: int | None = None,
-        **shape: Any,
     ) -> "RatingTable":
         """Builds a table from rows in any order.
 
-        Args:
-            name: see the class.
-            clients: integers[N].
-            items: integers[N].
-            ratings: float64[N].
-            timestamps: int64[N] or None.
-            source: file the rows came from, for messages; the table's name by default.
-            first_line: line of row 0 in that file; row i is on line ``first_line + i``.
-            **shape: the remaining fields of the class.
+        The fields are those of the class. ``source`` is the file the rows came from, for messages
+        (by default the table's name), and row i is on its line ``first_line + i``.
 
         Returns:
             The table, rows sorted by (client, item).
@@ -170,28 +168,26 @@ class RatingTable:
         Raises:
             DataError: as the class; a repeated pair is named with its line.
         """
-        if not len(clients) == len(items) == len(ratings):
-            raise DataError(source or name, "client, item and rating columns differ in length")
-        # One past the largest item keeps keys unique even where an item is out of range, which
-        # the class then reports as such.
-        width = int(np.max(items, initial=0)) + 1
-        keys = _pair_keys(clients, items, width)
-        order = np.argsort(keys, kind="stable")
-        repeats = order[1:][np.diff(keys[order]) == 0]
-        if len(repeats):
-            line = None if first_line is None else first_line + int(repeats.min())
-            raise DataError(
-                source or name,
-                "this client already rated this item: a (client, item) pair occurs twice",
-                line=line,
-            )
+        source = name if source is None else source
+        order = _pair_order(source, clients, items, (n_clients, n_items), first_line)
+        if (
+            not len(order)
+            == len(ratings)
+            == (len(order) if timestamps is None else len(timestamps))
+        ):
+            raise DataError(source, "the columns differ in length")
         return cls(
             name=name,
+            n_clients=n_clients,
+            n_items=n_items,
             clients=clients[order],
             items=items[order],
             ratings=ratings[order],
+            scale=scale,
+            client_labels=client_labels,
+            item_labels=item_labels,
+            demographics={} if demographics is None else demographics,
             timestamps=None if timestamps is None else timestamps[order],
-            **shape,
         )
 
     def __len__(self) -> int:
@@ -258,15 +254,20 @@ class RatingTable:
             if not 1 <= getattr(self, size) < 2**31:
                 raise DataError(self.name, f"{size} = {getattr(self, size)}: must be 1 to 2^31 - 1")
         rows = len(self.ratings)
-        lengths = {"client_labels": self.n_clients, "item_labels": self.n_items}
-        dtypes = {"clients": np.int32, "items": np.int32, "ratings": np.float64}
-        for column in (f.name for f in fields(self)):
-            value = getattr(self, column)
-            if isinstance(value, np.ndarray):
-                where = f"{self.name}.{column}"
-                dtype = dtypes.get(column, np.int64)
-                frozen = _frozen(where, value, dtype, lengths.get(column, rows))
-                object.__setattr__(self, column, frozen)
+        columns: dict[str, tuple[type[np.generic], int]] = {
+            "clients": (np.int32, rows),
+            "items": (np.int32, rows),
+            "ratings": (np.float64, rows),
+            "client_labels": (np.int64, self.n_clients),
+            "item_labels": (np.int64, self.n_items),
+        }
+        if self.timestamps is not None:
+            columns["timestamps"] = (np.int64, rows)
+        for column, (dtype, length) in columns.items():
+            values = getattr(self, column)
+            object.__setattr__(
+                self, column, _frozen(f"{self.name}.{column}", values, dtype, length)
+            )
         demographics = {
             attribute: _frozen(f"{self.name}.{attribute}", values, np.str_, self.n_clients)
             for attribute, values in self.demographics.items()
@@ -278,25 +279,46 @@ def _frozen(
     where: str, values: npt.NDArray[Any], dtype: type[np.generic], length: int
 ) -> npt.NDArray[Any]:
     """Copies a column into its declared type and makes it read-only."""
-    kinds = {"i": "iu", "f": "iuf", "U": "U"}[np.dtype(dtype).kind]
-    if values.dtype.kind not in kinds:
-        raise DataError(where, f"{values.dtype} cannot become {np.dtype(dtype).name} without loss")
+    target = np.dtype(dtype)
+    if values.dtype.kind not in {"i": "iu", "f": "iuf", "U": "U"}[target.kind]:
+        raise DataError(where, f"{values.dtype} cannot become {target.name} without loss")
     if values.shape != (length,):
         raise DataError(where, f"has shape {values.shape}, expected ({length},)")
-    if np.issubdtype(dtype, np.integer) and length:
-        bounds = np.iinfo(dtype)
-        if int(values.min()) < bounds.min or int(values.max()) > bounds.max:
-            raise DataError(where, f"holds a number outside {bounds.dtype}")
-    frozen = np.array(values, dtype=dtype, order="C")
+    frozen = np.array(values, dtype=target, order="C")
+    # A narrower integer type wraps silently; wrapped numbers no longer equal what was given.
+    if target.kind == "i" and not np.array_equal(frozen, values):
+        raise DataError(where, f"holds a number outside {target.name}")
     frozen.setflags(write=False)
     return frozen
 
 
-def _check_range(name: str, what: str, numbers: IndexArray, size: int) -> None:
+def _check_range(source: str | Path, what: str, numbers: npt.NDArray[Any], size: int) -> None:
     """Refuses numbers outside 0 .. size - 1."""
     if len(numbers) and (int(numbers.min()) < 0 or int(numbers.max()) >= size):
         wrong = numbers[(numbers < 0) | (numbers >= size)][0]
-        raise DataError(name, f"{what} {wrong} is outside 0 .. {size - 1}")
+        raise DataError(source, f"{what} {wrong} is outside 0 .. {size - 1}")
+
+
+def _pair_order(
+    source: str | Path,
+    clients: npt.NDArray[Any],
+    items: npt.NDArray[Any],
+    shape: tuple[int, int],
+    first_line: int | None,
+) -> IntArray:
+    """The order that sorts rows by (client, item): int64[N]; refuses a repeated pair."""
+    if len(clients) != len(items):
+        raise DataError(source, "the columns differ in length")
+    # Out-of-range numbers would make different pairs share a key.
+    _check_range(source, "client", clients, shape[0])
+    _check_range(source, "item", items, shape[1])
+    keys = _pair_keys(clients, items, shape[1])
+    order = np.argsort(keys, kind="stable")
+    repeats = order[1:][np.diff(keys[order]) == 0]
+    if len(repeats):
+        line = None if first_line is None else first_line + int(repeats.min())
+        raise DataError(source, "this client has already rated this item", line=line)
+    return order
 
 
 def _pair_keys(clients: npt.NDArray[Any], items: npt.NDArray[Any], width: int) -> IntArray:

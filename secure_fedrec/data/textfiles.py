@@ -1,7 +1,8 @@
 """Reading plain rating files so that any damage is named with its file and line.
 
-Numbers are parsed by numpy in one pass. Only a file that numpy refuses is read again, line by line,
-to say what is wrong with it: the fast pass proves a file sound, the slow one explains why it is not.
+Numbers are parsed by numpy in one pass. Only a file that numpy refuses is read again, line by
+line, to say what is wrong with it: the fast pass proves a file sound, the slow one explains why it
+is not.
 """
 
 import gzip
@@ -164,7 +165,7 @@ def _blame(
             raise DataError(path, _column_count(len(texts), columns), line=line)
         for what, text in zip(columns, texts, strict=True):
             if not _is_number(text):
-                raise DataError(path, f"{what} {ascii(text)} is not a number", line=line)
+                raise DataError(path, f"{what} {text!a} is not a number", line=line)
     raise DataError(path, "is not a table of numbers")
 
 

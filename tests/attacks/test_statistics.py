@@ -65,7 +65,7 @@ def both_classes(table: ScoreTable) -> bool:
     return bool(table.labels.any()) and not bool(table.labels.all())
 
 
-# --- the table -----------------------------------------------------------------------------------
+# --- the table ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
@@ -118,7 +118,7 @@ def test_an_empty_table_has_no_statistics() -> None:
         mean_auc_interval(table, seed=1)
 
 
-# --- AUC -----------------------------------------------------------------------------------------
+# --- AUC ------------------------------------------------------------------------------------------
 
 
 @given(CLIENTS)
@@ -149,6 +149,7 @@ def test_mean_auc_skips_undefined_clients() -> None:
 def test_mean_auc_interval_agrees_with_the_normal_one_of_client_means() -> None:
     table = random_table(400, 40, lift=0.7)
     aucs = per_client_auc(table)
+    aucs = aucs[~np.isnan(aucs)]
     half = 1.96 * aucs.std(ddof=1) / math.sqrt(len(aucs))
     interval = mean_auc_interval(table, seed=1)
     assert interval.low == pytest.approx(aucs.mean() - half, abs=0.1 * half)
@@ -172,6 +173,12 @@ def test_equal_inexact_clients_are_widened_on_both_sides() -> None:
     interval = mean_auc_interval(table_of([client] * 30), seed=1)
     assert interval.low < interval.value < interval.high < 1.0
     assert interval.high - interval.low == pytest.approx(1 - 0.025 ** (1 / 29))
+
+
+def test_an_interval_holds_its_value_however_narrow() -> None:
+    for seed in range(20):
+        interval = mean_auc_interval(random_table(7, 30, seed=seed), seed=1, confidence=0.001)
+        assert interval.low <= interval.value <= interval.high
 
 
 def test_repeating_the_pairs_of_each_client_changes_no_interval() -> None:
@@ -198,7 +205,7 @@ def test_the_null_is_covered_at_the_stated_level() -> None:
     assert low <= missed <= high
 
 
-# --- ROC, TPR at low FPR, advantage ----------------------------------------------------------------
+# --- ROC, TPR at low FPR, advantage ---------------------------------------------------------------
 
 
 @given(CLIENTS, st.sampled_from([0.01, 0.1, 1 / 3, 0.29, 0.5, 0.9]))
@@ -224,6 +231,10 @@ def test_the_target_itself_is_allowed_whatever_the_rounding(negatives: int) -> N
     )
     for allowed in range(1, negatives, 7):  # "allowed" negatives and one positive more lie on top
         assert tpr_at_fpr(table, allowed / negatives) == (allowed + 1) / negatives
+    fpr = 10 / negatives
+    interval = tpr_at_fpr_interval(table, fpr=fpr, seed=1, draws=100)
+    assert interval is not None
+    assert interval.value == tpr_at_fpr(table, fpr) == 11 / negatives
 
 
 def test_the_thinned_curve_lies_on_the_exact_one_and_resolves_the_corner() -> None:
@@ -355,7 +366,7 @@ def test_permutations_are_uniform_and_seeded() -> None:
     assert not np.array_equal(null.labels, permute_labels_within_clients(table, seed=2).labels)
 
 
-# --- guessed sets and shares ------------------------------------------------------------------------
+# --- guessed sets and shares ----------------------------------------------------------------------
 
 
 def mask(*values: int) -> BoolArray:

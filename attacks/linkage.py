@@ -1,0 +1,183 @@
+"""Linkage: who sent an anonymous message, and which rows stand behind a denoiser's sums."""
+
+from collections.abc import Mapping
+
+import numpy as np
+from scipy import sparse
+
+from attacks.base import (
+    AttackCard,
+    Claims,
+    LinkClaim,
+    NotApplicable,
+    RatedSetClaim,
+    client_grid,
+)
+from secure_fedrec.arrays import IntArray, RingArray, WordArray
+from secure_fedrec.fixedpoint import FixedPoint
+from secure_fedrec.uploads import RowBlock
+from secure_fedrec.wire import Step, View
+
+__all__ = ["CollusionLinkage"]
+
+
+class CollusionLinkage:
+    """Joins the denoisers' anonymous messages to the server's identified uploads."""
+
+    name = "collusion-linkage"
+    card = AttackCard(
+        game="Given the uploads under names and the denoisers' anonymous messages of one round, "
+        "name the sender of each message; what is left of its upload is its rated set.",
+        adversary="Honest-but-curious server colluding with denoisers.",
+        needs="Uploads and noise messages of the same round, item numbers at least.",
+        statistic="By value: the rows of the message occur, item for item and bit for bit, in one "
+        "upload. By set: the message's items are contained in one upload. By set and size: and the "
+        "upload is larger by the factor 1 + 1 / rho.",
+        reference="FedRec++ (Liang, Pan and Ming 2021), section Privacy Analysis, whose argument is "
+        "that the channel is anonymous.",
+        limits="By value fails if rows are re-randomised between the two channels; by set fails if "
+        "messages are split or padded.",
+    )
+
+    def run(self, view: View) -> Claims | NotApplicable:
+        """Link every visible noise message of the first usable round."""
+        for step, what in ((Step.UPLOAD, "uploads"), (Step.NOISE, "noise messages")):
+            if not view.sees(step):
+                return NotApplicable(reason=f"the view holds no {what}")
+        rounds = sorted(set(view.rounds(Step.UPLOAD)) & set(view.rounds(Step.NOISE)))
+        if not rounds:
+            return NotApplicable(reason="no round has both uploads and noise messages")
+        values = set(view.payload_rounds(Step.UPLOAD)) & set(view.payload_rounds(Step.NOISE))
+        with_values = sorted(values & set(rounds))
+        round_ = with_values[0] if with_values else rounds[0]
+        return self._link(view, round_, values=bool(with_values))
+
+    def _link(self, view: View, round_: int, *, values: bool) -> Claims | NotApplicable:
+        n_items = int(view.public["n_items"])
+        uploads = view.messages(Step.UPLOAD, round_, payload=values)
+        noise = view.messages(Step.NOISE, round_, payload=values)
+        sent, heard = uploads.payload, noise.payload
+        if not isinstance(sent, RowBlock) or not isinstance(heard, RowBlock) or noise.tags is None:
+            raise TypeError("uploads and noise carry rows")
+        full = np.flatnonzero(heard.lengths > 0)
+        if not len(full):
+            return NotApplicable(reason="the noise messages are empty: there are no virtual rows")
+        noise = noise.select(full)
+        heard = noise.payload
+        if not isinstance(heard, RowBlock) or noise.tags is None:
+            raise TypeError("noise carries rows")
+        fits = _containment(sent, heard, n_items)
+        evidence = {"set": fits, "set_and_size": fits.multiply(_sizes_fit(view, sent, heard))}
+        if values:
+            evidence = {"value": _value_fit(sent, heard, view.codec), **evidence}
+        guesses, candidates = {}, {}
+        for kind, fit in evidence.items():
+            guesses[kind], candidates[kind] = _unique_fit(fit.tocsr(), uploads.senders.ids)
+        link = LinkClaim(round=round_, tags=noise.tags, guesses=guesses, candidates=candidates)
+        best = guesses["value"] if values else guesses["set_and_size"]
+        return _claims(round_, uploads.senders.ids, sent, heard, best, link, n_items)
+
+
+def _claims(
+    round_: int,
+    senders: IntArray,
+    sent: RowBlock,
+    heard: RowBlock,
+    guess: IntArray,
+    link: LinkClaim,
+    n_items: int,
+) -> Claims:
+    """The rated set of a linked client is its upload less the linked message."""
+    owners = np.repeat(senders, sent.lengths)
+    _, visible = client_grid(senders, owners, sent.rows.astype(np.int64), n_items)
+    virtual = np.zeros_like(visible)
+    linked = np.repeat(guess, heard.lengths)
+    rows = np.searchsorted(senders, linked[linked >= 0])
+    virtual[rows, heard.rows[linked >= 0]] = True
+    known = np.isin(senders, guess)
+    scores = np.where(visible & ~virtual, np.where(known, 2.0, 1.0)[:, None], 0.0)
+    return Claims(
+        rounds=(round_,),
+        rated=RatedSetClaim(
+            clients=senders, scores=scores, visible=visible, predicted=scores == 2.0
+        ),
+        links=(link,),
+        unmasked=visible & virtual,
+    )
+
+
+def _incidence(block: RowBlock, n_items: int) -> sparse.csr_array:
+    ones = np.ones(len(block.rows), dtype=np.int32)
+    return sparse.csr_array((ones, block.rows, block.indptr), shape=(len(block), n_items))
+
+
+def _containment(sent: RowBlock, heard: RowBlock, n_items: int) -> sparse.csr_array:
+    """bool[K, B]: every item of message k is in upload b."""
+    shared = (_incidence(heard, n_items) @ _incidence(sent, n_items).T).toarray()
+    return sparse.csr_array(shared == heard.lengths[:, None])
+
+
+def _sizes_fit(view: View, sent: RowBlock, heard: RowBlock) -> sparse.csr_array:
+    """bool[K, B]: upload b has the size that goes with message k."""
+    cloak: Mapping[str, object] = view.public["protection"].get("virtual-ratings", {})
+    rated = sent.lengths[None, :] - heard.lengths[:, None]
+    if "rho" not in cloak:  # random response sizes: nothing to check but a non-empty rest
+        return sparse.csr_array(rated > 0)
+    asked = np.floor(float(str(cloak["rho"])) * np.maximum(rated, 0))
+    virtual = np.minimum(asked, int(view.public["n_items"]) - rated)
+    return sparse.csr_array((rated > 0) & (virtual == heard.lengths[:, None]))
+
+
+def _value_fit(sent: RowBlock, heard: RowBlock, codec: FixedPoint) -> sparse.csr_array:
+    """bool[K, B]: every row of message k occurs in upload b."""
+    if sent.values is None or heard.values is None:
+        raise ValueError("payloads were asked for")
+    ours = fingerprints(heard.values, codec) ^ _item_mark(heard.rows)
+    theirs = fingerprints(sent.values, codec) ^ _item_mark(sent.rows)
+    order = np.argsort(theirs, kind="stable")
+    first = np.searchsorted(theirs[order], ours, side="left")
+    last = np.searchsorted(theirs[order], ours, side="right")
+    copies = last - first
+    message = np.repeat(np.repeat(np.arange(len(heard)), heard.lengths), copies)
+    offsets = np.arange(copies.sum()) - np.repeat(np.cumsum(copies) - copies, copies)
+    match = order[np.repeat(first, copies) + offsets]
+    upload = np.repeat(np.arange(len(sent)), sent.lengths)[match]
+    ones = np.ones(len(match), dtype=np.int32)
+    shared = sparse.coo_array((ones, (message, upload)), shape=(len(heard), len(sent))).tocsr()
+    shared.data = (shared.data == np.repeat(heard.lengths, np.diff(shared.indptr))).astype(bool)
+    shared.eliminate_zeros()
+    return shared.astype(bool)
+
+
+def _unique_fit(fit: sparse.csr_array, senders: IntArray) -> tuple[IntArray, IntArray]:
+    """The one upload that fits each message (or -1), and how many fit: int64[K] each."""
+    fit = sparse.csr_array(fit)
+    fit.eliminate_zeros()
+    counts = np.diff(fit.indptr).astype(np.int64)
+    guess = np.full(len(counts), -1, dtype=np.int64)
+    alone = counts == 1
+    guess[alone] = senders[fit.indices[fit.indptr[:-1][alone]]]
+    return guess, counts
+
+
+def fingerprints(values: RingArray, codec: FixedPoint) -> WordArray:
+    """Linear 64-bit fingerprints of rows: the fingerprint of a sum is the sum of fingerprints.
+
+    Args:
+        values: ring words [N, d].
+        codec: the ring.
+
+    Returns:
+        uint64[N]; unequal rows of one run collide with probability about 2^-64 each.
+    """
+    weights = np.random.Generator(np.random.Philox(key=20210202)).integers(
+        0, 2**64, size=values.shape[1], dtype=np.uint64
+    )
+    words = codec.to_integers(values).view(np.uint64)
+    return np.asarray((words * (weights | np.uint64(1))).sum(axis=1, dtype=np.uint64))
+
+
+def _item_mark(rows: IntArray) -> WordArray:
+    return np.asarray((rows.astype(np.uint64) + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15))
+
+

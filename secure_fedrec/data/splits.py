@@ -1,0 +1,114 @@
+"""Splitting ratings into train and test parts.
+
+Both splits order rows by raw words of a PCG64 generator. Those words, unlike numpy's permutations,
+are fixed for all numpy versions, so a seed names the same split for good.
+"""
+
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from secure_fedrec.arrays import BoolArray, IntArray, WordArray
+from secure_fedrec.data.ratings import RatingTable
+from secure_fedrec.errors import ConfigError, DataError
+
+__all__ = ["Split", "k_fold", "leave_one_out"]
+
+# Keeps the two splits of one seed, and other uses of that seed, unrelated.
+_K_FOLD: Final = 1
+_LEAVE_ONE_OUT: Final = 2
+
+
+class Split(NamedTuple):
+    """Two parts of one table; they share no rating and together hold all of them.
+
+    Attributes:
+        train: what clients learn from.
+        test: what is held out.
+    """
+
+    train: RatingTable
+    test: RatingTable
+
+
+def k_fold(table: RatingTable, *, folds: int = 5, fold: int, seed: int) -> Split:
+    """Partitions the ratings at random into equal folds and holds one out, as FedRec++ does.
+
+    Args:
+        table: the ratings.
+        folds: number of folds, 2 to the number of ratings; their sizes differ by at most 1.
+        fold: the one held out, 0 to ``folds - 1``.
+        seed: of the partition, at least 0; equal seeds give equal partitions for every ``fold``.
+
+    Returns:
+        The split. A client may lack ratings on either side.
+
+    Raises:
+        ConfigError: ``folds``, ``fold`` or ``seed`` is out of range.
+    """
+    if not 2 <= folds <= len(table):
+        raise ConfigError("data.folds", folds, f"must be 2 to the {len(table)} ratings of the set")
+    if not 0 <= fold < folds:
+        raise ConfigError("data.fold", fold, "there is no such fold", range(folds))
+    order = np.argsort(_words(seed, _K_FOLD, len(table)), kind="stable")
+    held = np.zeros(len(table), dtype=np.bool_)
+    held[order[fold::folds]] = True
+    return _split(table, held)
+
+
+def leave_one_out(table: RatingTable, *, latest: IntArray | None = None, seed: int) -> Split:
+    """Holds out one rating per client: the latest if that is known, else a random one.
+
+    Args:
+        table: the ratings.
+        latest: int64[n_clients], the item to hold out per client, where another source knows the
+            latest rating; wins over the table's timestamps. Not read for clients with fewer than
+            two ratings.
+        seed: of the random choice, at least 0; not used where the latest rating is known.
+
+    Returns:
+        The split. A client with a single rating keeps it in train. Of several ratings in the same
+        second the one with the largest item number counts as the latest.
+
+    Raises:
+        ConfigError: the seed is negative.
+        DataError: ``latest`` has the wrong shape or names an item its client did not rate.
+    """
+    words = _words(seed, _LEAVE_ONE_OUT, len(table))
+    held = np.zeros(len(table), dtype=np.bool_)
+    if latest is not None:
+        held = _named_rows(table, latest)
+    else:
+        age = words if table.timestamps is None else table.timestamps
+        # The last row of each client once rows are sorted by (client, age, item).
+        order = np.lexsort((table.items, age, table.clients))
+        ends = table.indptr()[1:][table.counts() > 0] - 1
+        held[order[ends]] = True
+    return _split(table, held & (table.counts() > 1)[table.clients])
+
+
+def _named_rows(table: RatingTable, latest: IntArray) -> BoolArray:
+    """The rows of the pairs (u, latest[u]), bool[N]; every client with two ratings has one."""
+    if latest.shape != (table.n_clients,) or latest.dtype.kind not in "iu":
+        raise DataError(table.name, f"latest items must be integers[{table.n_clients}]")
+    rows: BoolArray = table.items == latest[table.clients]
+    found = np.bincount(table.clients[rows], minlength=table.n_clients)
+    lacking = np.flatnonzero((table.counts() > 1) & (found == 0))
+    if len(lacking):
+        client = lacking[0]
+        raise DataError(
+            table.name, f"client {client} did not rate its latest item {latest[client]}"
+        )
+    return rows
+
+
+def _split(table: RatingTable, held: BoolArray) -> Split:
+    """Sends the held rows to test and the others to train."""
+    return Split(train=table.subset(~held), test=table.subset(held))
+
+
+def _words(seed: int, purpose: int, count: int) -> WordArray:
+    """uint64[count], a function of the arguments on every platform and numpy version."""
+    if seed < 0:
+        raise ConfigError("data.seed", seed, "must be at least 0")
+    return np.random.PCG64([purpose, seed]).random_raw(count)

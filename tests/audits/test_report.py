@@ -1,0 +1,629 @@
+import copy
+import json
+import os
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from audits.report import SCHEMA_PATH, render_html, text, write_report
+from audits.report.charts import bytes_chart, leakage_chart, roc_chart, utility_chart
+from audits.report.curves import tpr_at
+from audits.report.view import adversary_rows, by_severity, gate_rows
+from secure_fedrec.errors import DataError
+
+HOSTILE = "<script>alert(1)</script><!--\"'>&$x^{$"
+
+
+def curve(strength: float) -> dict[str, list[float]]:
+    fpr = np.concatenate([[0.0], np.geomspace(1e-5, 1.0, 80)])
+    tpr = fpr ** (1.0 / strength)
+    return {"fpr": fpr.round(7).tolist(), "tpr": tpr.round(7).tolist()}
+
+
+def measured(
+    attack: str, adversary: str, auc: float, severity: str, **extra: Any
+) -> dict[str, Any]:
+    return {
+        "attack": attack,
+        "adversary": adversary,
+        "game": "Which catalogue items did a client rate?",
+        "status": "measured",
+        "reason": None,
+        "rounds": [1, 2, 3, 10],
+        "units": {"clients": 943, "pairs": 1_586_126, "positives": 80_000},
+        "auc": auc,
+        "auc_low": round(auc - 0.004, 3),
+        "auc_high": round(min(auc + 0.003, 0.9999), 4),
+        "prior_auc": 0.781,
+        "lift_over_prior": auc - 0.781,
+        "tpr_at_1pct_fpr": 0.912,
+        "tpr_at_1pct_fpr_low": 0.905,
+        "tpr_at_1pct_fpr_high": 0.919,
+        "tpr_at_01pct_fpr": 0.744,
+        "advantage": 0.871,
+        "details": {"tolerance": 0.01, "key": "row equality"},
+        "severity": severity,
+        "sentence": f"{adversary.capitalize()} can tell which films a client rated.",
+        "null_control": {"auc": 0.501, "low": 0.488, "high": 0.514, "passed": True},
+        "positive_control": {"metric": "auc", "value": 0.9993, "floor": 0.95, "passed": True},
+        "roc": curve(auc / (1 - auc)),
+        **extra,
+    }
+
+
+def not_applicable(attack: str, adversary: str) -> dict[str, Any]:
+    empty = {"clients": 0, "pairs": 0, "positives": 0}
+    nothing = dict.fromkeys(
+        ["auc", "auc_low", "auc_high", "tpr_at_1pct_fpr", "advantage", "severity"]
+    )
+    return {
+        **nothing,
+        "attack": attack,
+        "adversary": adversary,
+        "game": "What rating did a client give?",
+        "status": "not-applicable",
+        "reason": "The view holds no single client's rows, only sums of the cohort.",
+        "rounds": [],
+        "units": empty,
+        "details": {},
+        "sentence": "This attack cannot be mounted on what the network shows.",
+        "null_control": None,
+        "positive_control": None,
+        "roc": None,
+    }
+
+
+def findings() -> list[dict[str, Any]]:
+    linkage = measured("collusion-join", "server and denoisers", 0.5, "critical") | {
+        "linked_share": 0.998,
+        "exact_set_share": 0.962,
+        "sentence": "Server and denoisers together can name the sender of 99.8% of the noise "
+        "messages and strip the decoys from 96.2% of clients.",
+        "game": "Which client sent an anonymous noise message?",
+        "auc": None,
+        "auc_low": None,
+        "auc_high": None,
+        "prior_auc": None,
+        "lift_over_prior": None,
+        "tpr_at_1pct_fpr": None,
+        "tpr_at_01pct_fpr": None,
+        "advantage": None,
+        "roc": None,
+    }
+    few = {"clients": 40, "pairs": 900, "positives": 300}
+    return [
+        measured(
+            "rated-set-lattice",
+            "server",
+            0.987,
+            "critical",
+            support_auc=0.9721,
+            support_auc_low=0.969,
+            support_auc_high=0.9755,
+            rating_accuracy=0.99962,
+            precision=0.983,
+            recall=0.967,
+            sentence="A curious server can tell which films a client rated, and how, from three "
+            "messages.",
+        ),
+        measured("longitudinal-intersection", "server", 0.934, "high"),
+        measured("popularity-prior", "server", 0.784, "low", lift_over_prior=0.003),
+        linkage,
+        measured(
+            "message-size",
+            "network observer",
+            0.553,
+            "medium",
+            units=few,
+            tpr_at_1pct_fpr=None,
+            tpr_at_1pct_fpr_low=None,
+            tpr_at_1pct_fpr_high=None,
+            tpr_at_01pct_fpr=None,
+            null_control={"auc": 0.56, "low": 0.52, "high": 0.6, "passed": False},
+        ),
+        not_applicable("rating-decode", "network observer"),
+        not_applicable("rated-set-lattice", "other client"),
+    ]
+
+
+def gate(name: str, outcome: str, **extra: Any) -> dict[str, Any]:
+    return {
+        "name": name,
+        "attack": "rated-set-lattice",
+        "adversary": "server",
+        "metric": "auc",
+        "bound": "max",
+        "threshold": 0.75,
+        "value": 0.987,
+        "low": 0.983,
+        "high": 0.99,
+        "outcome": outcome,
+        "reason": "Even the low end of the interval is above the limit.",
+        **extra,
+    }
+
+
+def sample() -> dict[str, Any]:
+    rounds = [
+        {"round": n, "mae": 0.74 + 0.3 * 0.9**n, "rmse": 0.94 + 0.35 * 0.9**n} for n in range(1, 61)
+    ]
+    folds = [{"fold": n, "mae": 0.7418 + 0.001 * n, "rmse": 0.9424 + 0.001 * n} for n in (1, 2, 3)]
+    role = {"messages_per_round": 2.0, "vectors_per_round": 424.5}
+    return {
+        "schema_version": "1",
+        "title": "FedRec with resampled decoys, rho 3",
+        "configuration": {
+            "algorithm": {"name": "fedrec", "dimension": 20, "regularisation": 0.001},
+            "protection": {"name": "decoys", "rho": 3, "sticky": False, "filling": "hybrid"},
+            "data": {"name": "ml-100k", "split_seed": 7},
+            "adversaries": ["server", "server and denoisers", "network observer"],
+        },
+        "verdict": {
+            "outcome": "fail",
+            "exit_code": 1,
+            "summary": "One gate fell: the server learns which films clients rated.",
+            "reasons": ["server-rated-set: AUC 0.987 is above 0.75."],
+        },
+        "gates": [
+            gate(
+                "lossless",
+                "pass",
+                attack=None,
+                adversary=None,
+                metric="lossless",
+                bound="equals",
+                threshold=True,
+                value=True,
+                low=None,
+                high=None,
+                reason="Both runs agree in every bit.",
+            ),
+            gate("server-rated-set", "fail"),
+            gate(
+                "network-message-size",
+                "inconclusive",
+                attack="message-size",
+                adversary="network observer",
+                threshold=0.55,
+                value=0.553,
+                low=0.549,
+                high=0.556,
+                reason="The null control failed.",
+            ),
+            gate(
+                "client-bytes",
+                "pass",
+                attack=None,
+                adversary=None,
+                metric="bytes_per_client",
+                threshold=2_000_000,
+                value=71_240.0,
+                low=None,
+                high=None,
+                reason="Below the limit.",
+            ),
+        ],
+        "findings": findings(),
+        "utility": {
+            "metric_names": ["mae", "rmse"],
+            "rounds": rounds,
+            "final": {"mae": 0.7426, "rmse": 0.9431},
+            "folds": folds,
+            "mean": {"mae": 0.7438, "rmse": 0.9444},
+            "sd": {"mae": 0.001, "rmse": 0.001},
+        },
+        "cost": {
+            "roles": [
+                {
+                    "role": "ordinary client",
+                    "parties": 898,
+                    **role,
+                    "bytes_up_per_round": 71_240.0,
+                    "bytes_down_per_round": 269_120.0,
+                },
+                {
+                    "role": "denoiser",
+                    "parties": 45,
+                    **role,
+                    "bytes_up_per_round": 142_300.0,
+                    "bytes_down_per_round": 1_690_000.0,
+                },
+                {
+                    "role": "server",
+                    "parties": 1,
+                    **role,
+                    "bytes_up_per_round": 2.54e8,
+                    "bytes_down_per_round": 7.0e7,
+                },
+            ],
+            "total_bytes": 19_440_000_000,
+            "total_messages": 226_320,
+            "seconds": 41.7,
+            "peak_memory_mb": 612.4,
+            "transcript_bytes": 1_204_000_000,
+        },
+        "lossless": {
+            "claimed": True,
+            "holds": True,
+            "rounds_compared": 60,
+            "statement": "The server's table equals the unprotected twin's in every bit.",
+            "first_difference": None,
+        },
+        "data": {
+            "name": "MovieLens 100K",
+            "fingerprint": "sha256:" + "5f" * 32,
+            "clients": 943,
+            "items": 1682,
+            "ratings": 100_000,
+            "train": 80_000,
+            "test": 20_000,
+        },
+        "capped_clients": {
+            "count": 2,
+            "examples": ["a91c03d2", "77e0b41f"],
+            "statement": "The catalogue has too few unrated items for three decoys per rating.",
+        },
+        "attack_cards": {
+            name: {
+                "game": "Tell rated items from all others.",
+                "adversary": "Anybody who receives single uploads.",
+                "needs": "One upload, the item table it was made with, the regularisation.",
+                "statistic": "Distance of the decoded rating to the lattice 1 to 5.",
+                "reference": "Chai et al. 2019, https://arxiv.org/abs/1906.05108",
+                "limits": "One gradient step of a bilinear model; clipping breaks the decode.",
+            }
+            for name in ("rated-set-lattice", "longitudinal-intersection")
+        },
+        "not_tested": [
+            "Adversaries that deviate from the protocol.",
+            "Linkage with outside data about the same people.",
+        ],
+        "manifest": {
+            "tool_version": "0.1.0",
+            "python": "3.11.9",
+            "numpy": "2.1.0",
+            "scipy": "1.14.0",
+            "platform": "Linux x86_64",
+            "config_sha256": "0c" * 32,
+            "data_fingerprint": "sha256:" + "5f" * 32,
+            "transcript_sha256": "e1" * 32,
+            "seeds": {"split": 7, "training": 11, "attacks": {"bootstrap": 13}},
+            "command": "secure-fedrec audit fedrec.toml",
+            "rerun": "secure-fedrec audit fedrec.toml --out again",
+            "started": "2025-06-02T09:14:00+00:00",
+            "seconds": 97.3,
+            "determinism": "The transcript is bit-identical on every machine for one seed.",
+        },
+    }
+
+
+class Page(HTMLParser):
+    """What a browser would see: tags, attributes, text outside style and data blocks."""
+
+    VOID = frozenset({"meta", "link", "br", "img", "input"})
+
+    def __init__(self, source: str) -> None:
+        super().__init__()
+        self.attributes: list[tuple[str, str, str]] = []
+        self.words: list[str] = []
+        self.data: list[str] = []
+        self.open: list[str] = []
+        self.feed(source)
+        self.close()
+        assert self.open == []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.attributes += [(tag, name, value or "") for name, value in attrs]
+        self.attributes.append((tag, "", ""))
+        if tag not in self.VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.attributes += [(tag, name, value or "") for name, value in attrs]
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        tag = self.open[-1] if self.open else ""
+        (self.data if tag == "script" else self.words).append(data)
+
+    @property
+    def text(self) -> str:
+        return re.sub(r"\s+", " ", " ".join(self.words))
+
+
+@pytest.fixture(scope="module")
+def page() -> Page:
+    return Page(render_html(sample()))
+
+
+def schema_problems(report: dict[str, Any]) -> list[str]:
+    jsonschema = pytest.importorskip("jsonschema")
+    schema = json.loads(SCHEMA_PATH.read_text(encoding="utf-8"))
+    jsonschema.Draft202012Validator.check_schema(schema)
+    validator = jsonschema.Draft202012Validator(schema)
+    return [error.message for error in validator.iter_errors(report)]
+
+
+def test_the_sample_follows_the_schema() -> None:
+    assert schema_problems(sample()) == []
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        (("verdict", "exit_code"), 0),
+        (("verdict", "outcome"), "PASS"),
+        (("surprise",), 1),
+        (("findings", 0, "auc"), 1.2),
+        (("findings", 0, "surprise"), 1),
+        (("findings", 5, "reason"), None),
+        (("gates", 0, "bound"), "below"),
+        (("cost", "roles", 0, "role"), "client"),
+        (("schema_version",), "2"),
+    ],
+)
+def test_the_schema_refuses(path: tuple[str | int, ...], value: object) -> None:
+    report: Any = sample()
+    place = report
+    for step in path[:-1]:
+        place = place[step]
+    place[path[-1]] = value
+    assert schema_problems(report)
+
+
+def test_every_part_of_the_schema_is_described_and_resolves() -> None:
+    schema = json.loads(SCHEMA_PATH.read_text(encoding="utf-8"))
+    for reference in re.findall(r'"#/\$defs/(\w+)"', json.dumps(schema)):
+        assert reference in schema["$defs"]
+    assert set(schema["required"]) == set(schema["properties"]) == set(sample())
+
+
+def test_the_page_loads_nothing_and_runs_nothing(page: Page) -> None:
+    for tag, name, value in page.attributes:
+        assert tag not in {"link", "img", "iframe", "object", "embed", "base", "form"}
+        assert not name.startswith("on")
+        assert name not in {"src", "srcset", "xmlns", "action"}
+        if name in {"href", "xlink:href"}:
+            assert value.startswith("#")
+        assert "http:" not in value
+        assert "https:" not in value
+        assert all(target.startswith("#") for target in re.findall(r"url\(([^)]*)", value))
+    types = [value for tag, name, value in page.attributes if (tag, name) == ("script", "type")]
+    assert types == ["application/json"]
+    policy = next(value for _, name, value in page.attributes if value.startswith("default-src"))
+    assert policy.startswith("default-src 'none'; style-src 'unsafe-inline'; img-src data:")
+    style = "".join(words for words in page.words if "@page" in words)
+    assert style
+    assert "url(" not in style
+    assert "@import" not in style
+
+
+def test_ids_are_unique_and_every_reference_resolves(page: Page) -> None:
+    ids = [value for _, name, value in page.attributes if name == "id"]
+    assert len(ids) == len(set(ids))
+    for _, name, value in page.attributes:
+        wanted = re.findall(r"url\(#([^)]+)\)", value)
+        wanted += [value[1:]] if name == "href" else []
+        assert set(wanted) <= set(ids)
+
+
+def test_every_chart_has_words(page: Page) -> None:
+    charts = [value for tag, name, value in page.attributes if (tag, name) == ("svg", "aria-label")]
+    assert len(charts) == 5  # leakage, two adversaries with curves, utility, bytes
+    assert all(len(label) > 40 for label in charts)
+
+
+def test_every_finding_shows_its_numbers(page: Page) -> None:
+    for finding in sample()["findings"]:
+        assert finding["sentence"] in page.text
+        assert finding["adversary"] in page.text
+        for key in ("auc", "auc_low", "support_auc", "prior_auc", "advantage"):
+            if finding.get(key) is not None:
+                assert text.decimal(finding[key]) in page.text
+        for key in ("tpr_at_1pct_fpr", "tpr_at_01pct_fpr", "linked_share", "rating_accuracy"):
+            if finding.get(key) is not None:
+                assert text.percent(finding[key]) in page.text
+        if finding["reason"]:
+            assert finding["reason"] in page.text
+        if finding["null_control"]:
+            control = finding["null_control"]
+            span = text.interval(control["low"], control["high"])
+            assert f"AUC {text.decimal(control['auc'])} {span}" in page.text
+    assert "needs 1,000 negatives, has 600" in page.text
+    assert ">99.9%" in page.text
+
+
+def test_fallen_gates_come_first_and_by_name(page: Page) -> None:
+    rows = gate_rows(sample()["gates"])
+    assert [row["outcome"] for row in rows] == ["fail", "inconclusive", "pass", "pass"]
+    assert rows[0]["requirement"] == "AUC ≤ 0.75"
+    assert rows[0]["measured"] == "0.987"
+    assert rows[2]["requirement"] == "lossless = yes"
+    assert rows[3]["requirement"] == "bytes per client ≤ 2,000,000"
+    assert all(row["name"] in page.text for row in rows)
+
+
+def test_an_adversary_passes_only_by_a_gate_with_sound_controls() -> None:
+    report = sample()
+    outcomes = {row["adversary"]: row["outcome"] for row in adversary_rows(report)}
+    assert outcomes == {
+        "server": "fail",
+        "server and denoisers": "no gate",
+        "network observer": "inconclusive",
+        "other client": "not tested",
+    }
+    report["gates"][2]["outcome"] = "pass"  # the finding's null control still failed
+    rows = {row["adversary"]: row for row in adversary_rows(report)}
+    assert rows["network observer"]["outcome"] == "inconclusive"
+    assert rows["server and denoisers"]["number"] == "Messages linked to their sender 99.8%"
+
+
+def test_findings_are_sorted_worst_first() -> None:
+    ordered = by_severity(sample()["findings"])
+    assert [finding["severity"] for finding in ordered[:3]] == ["critical", "critical", "high"]
+    assert [finding["status"] for finding in ordered[-2:]] == ["not-applicable"] * 2
+
+
+def hostile(value: Any) -> Any:
+    """Replaces every free-form string by markup; keeps enumerations and the start date."""
+    kept = {"status", "outcome", "bound", "severity", "schema_version", "metric_names"}
+    if isinstance(value, dict):
+        return {k: v if k in kept else hostile(v) for k, v in value.items()}
+    if isinstance(value, list):
+        return [hostile(entry) for entry in value]
+    return HOSTILE if isinstance(value, str) else value
+
+
+def test_hostile_text_stays_text() -> None:
+    report = hostile(sample())
+    source = render_html(report)
+    page = Page(source)
+    assert "<script>alert" not in source
+    assert source.count("<script") == 1
+    assert HOSTILE in " ".join(page.words)
+    assert json.loads("".join(page.data)) == report
+
+
+def test_the_page_carries_its_own_report(page: Page) -> None:
+    assert json.loads("".join(page.data)) == sample()
+
+
+def test_the_same_report_gives_the_same_bytes(tmp_path: Path) -> None:
+    first = [path.read_bytes() for path in write_report(sample(), tmp_path / "a")]
+    second = [path.read_bytes() for path in write_report(sample(), tmp_path / "b")]
+    assert first == second
+
+
+def test_user_settings_of_matplotlib_change_nothing() -> None:
+    import matplotlib as mpl
+
+    plain = leakage_chart(findings())
+    with mpl.rc_context({"font.size": 30.0, "axes.facecolor": "red", "svg.fonttype": "path"}):
+        assert leakage_chart(findings()) == plain
+
+
+def test_both_files_are_written_and_the_json_keeps_its_order(tmp_path: Path) -> None:
+    json_path, html_path = write_report(sample(), tmp_path / "out")
+    written = json.loads(json_path.read_text(encoding="utf-8"))
+    assert written == sample()
+    assert list(written) == list(sample())
+    assert html_path.read_text(encoding="utf-8").startswith("<!doctype html>")
+    assert sorted(path.name for path in json_path.parent.iterdir()) == [
+        "report.html",
+        "report.json",
+    ]
+
+
+@pytest.mark.parametrize("break_it", ["nan", "version", "missing"])
+def test_a_report_that_cannot_be_rendered_leaves_the_old_one(tmp_path: Path, break_it: str) -> None:
+    old = [path.read_bytes() for path in write_report(sample(), tmp_path)]
+    report = sample()
+    if break_it == "nan":
+        report["cost"]["seconds"] = float("nan")
+    elif break_it == "version":
+        report["schema_version"] = "0"
+    else:
+        del report["lossless"]["statement"]
+    with pytest.raises(Exception, match=r"JSON|schema_version|statement"):
+        write_report(report, tmp_path)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["report.html", "report.json"]
+    assert [(tmp_path / name).read_bytes() for name in ("report.json", "report.html")] == old
+
+
+def test_a_failing_disk_leaves_the_old_report(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old = [path.read_bytes() for path in write_report(sample(), tmp_path)]
+
+    def fail(descriptor: int) -> None:
+        raise OSError("disk full")
+
+    monkeypatch.setattr(os, "fsync", fail)
+    with pytest.raises(OSError, match="disk full"):
+        write_report({**sample(), "title": "new"}, tmp_path)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["report.html", "report.json"]
+    assert [(tmp_path / name).read_bytes() for name in ("report.json", "report.html")] == old
+
+
+def test_another_schema_version_is_refused_by_name() -> None:
+    with pytest.raises(DataError, match="schema_version is '2'; this version reads '1'"):
+        render_html({**sample(), "schema_version": "2"})
+
+
+def test_an_audit_without_attacks_gates_or_rounds_still_renders() -> None:
+    report = sample()
+    report |= {"gates": [], "findings": [], "not_tested": [], "attack_cards": {}}
+    report["utility"] |= {"rounds": [], "folds": [], "sd": None}
+    report["cost"]["roles"] = []
+    report["lossless"] |= {"claimed": False, "holds": None}
+    report["verdict"] = {"outcome": "pass", "exit_code": 0, "summary": "Nothing.", "reasons": []}
+    page = Page(render_html(report))
+    assert "No gate was set" in page.text
+    assert "No attack was configured" in page.text
+
+
+def test_optional_measures_may_be_absent() -> None:
+    report = sample()
+    optional = json.loads(SCHEMA_PATH.read_text(encoding="utf-8"))["$defs"]["finding"]
+    for finding in report["findings"]:
+        for key in set(finding) - set(optional["required"]):
+            del finding[key]
+    assert Page(render_html(report)).text
+
+
+def test_charts_without_data_are_empty() -> None:
+    assert roc_chart([not_applicable("a", "b")]) == ""
+    assert leakage_chart([]) == ""
+    assert utility_chart([]) == ""
+    assert bytes_chart({"roles": []}) == ""
+
+
+def test_a_role_that_sends_nothing_is_said_not_drawn() -> None:
+    cost = copy.deepcopy(sample()["cost"])
+    cost["roles"][1]["bytes_up_per_round"] = 0.0
+    assert "denoiser: 0 B up, 1.69 MB down" in bytes_chart(cost)
+
+
+def test_a_roc_is_read_at_the_top_of_its_steps() -> None:
+    roc = {"fpr": [0.0, 0.0, 0.5, 0.5, 1.0], "tpr": [0.0, 0.4, 0.4, 0.8, 1.0]}
+    assert tpr_at(roc, [0.0, 0.25, 0.5, 0.75]) == pytest.approx([0.4, 0.6, 0.8, 0.9])
+
+
+@pytest.mark.parametrize(
+    ("written", "expected"),
+    [
+        (text.decimal(0.98745), "0.987"),
+        (text.decimal(0.99996), ">0.999"),
+        (text.decimal(1.0), "1.000"),
+        (text.decimal(0.00001), "<0.001"),
+        (text.decimal(-0.25), "−0.250"),
+        (text.decimal(None), "not measured"),
+        (text.percent(0.99962), ">99.9%"),
+        (text.percent(0.125), "12.5%"),
+        (text.percent(1.0), "100.0%"),
+        (text.signed(-0.0312), "−0.031"),
+        (text.signed(0.2), "+0.200"),
+        (text.interval(0.1, None), ""),
+        (text.interval(0.1, 0.2, as_percent=True), "[10.0%, 20.0%]"),
+        (text.count(1682), "1,682"),
+        (text.count(424.5), "424.5"),
+        (text.byte_size(0), "0 B"),
+        (text.byte_size(999.7), "1.00 kB"),
+        (text.byte_size(71_240), "71.2 kB"),
+        (text.byte_size(2.5e12), "2.50 TB"),
+        (text.duration(59.97), "1 min 00 s"),
+        (text.duration(7_620), "2 h 07 min"),
+        (text.round_ranges([3, 1, 2, 7, 9, 10]), "1–3, 7, 9–10"),
+        (text.round_ranges([]), "none"),
+        (text.gate_value(False), "no"),
+        (text.gate_value(71_240.0), "71,240"),
+    ],
+)
+def test_numbers_are_written_with_care(written: str, expected: str) -> None:
+    assert written == expected
