@@ -67,10 +67,11 @@ class CollusionLinkage:
         if not isinstance(heard, RowBlock) or noise.tags is None:
             raise TypeError("noise carries rows")
         fits = _containment(sent, heard, n_items)
-        evidence = {"set": fits, "set_and_size": fits.multiply(_sizes_fit(view, sent, heard))}
+        evidence = {"set": fits, "set_and_size": _fits_with_size(view, sent, heard, fits)}
         if values:
             evidence = {"value": _value_fit(sent, heard, view.codec), **evidence}
-        guesses, candidates = {}, {}
+        guesses: dict[str, IntArray] = {}
+        candidates: dict[str, IntArray] = {}
         for kind, fit in evidence.items():
             guesses[kind], candidates[kind] = _unique_fit(fit.tocsr(), uploads.senders.ids)
         link = LinkClaim(round=round_, tags=noise.tags, guesses=guesses, candidates=candidates)
@@ -117,15 +118,29 @@ def _containment(sent: RowBlock, heard: RowBlock, n_items: int) -> sparse.csr_ar
     return sparse.csr_array(shared == heard.lengths[:, None])
 
 
-def _sizes_fit(view: View, sent: RowBlock, heard: RowBlock) -> sparse.csr_array:
-    """bool[K, B]: upload b has the size that goes with message k."""
+def _fits_with_size(
+    view: View, sent: RowBlock, heard: RowBlock, fits: sparse.csr_array
+) -> sparse.csr_array:
+    exact, capped = (fits.multiply(sizes).tocsr() for sizes in _sizes_fit(view, sent, heard))
+    none_exact = exact.sum(axis=1) == 0
+    return sparse.csr_array(exact + sparse.diags_array(none_exact.astype(bool)) @ capped)
+
+
+def _sizes_fit(
+    view: View, sent: RowBlock, heard: RowBlock
+) -> tuple[sparse.csr_array, sparse.csr_array]:
+    """bool[K, B] twice: upload b has the exact or the capped size that goes with message k."""
     cloak: Mapping[str, object] = view.public["protection"].get("virtual-ratings", {})
     rated = sent.lengths[None, :] - heard.lengths[:, None]
     if "rho" not in cloak:  # random response sizes: nothing to check but a non-empty rest
-        return sparse.csr_array(rated > 0)
+        return sparse.csr_array(rated > 0), sparse.csr_array(rated.shape, dtype=bool)
     asked = np.floor(float(str(cloak["rho"])) * np.maximum(rated, 0))
-    virtual = np.minimum(asked, int(view.public["n_items"]) - rated)
-    return sparse.csr_array((rated > 0) & (virtual == heard.lengths[:, None]))
+    room = int(view.public["n_items"]) - rated
+    exact = (rated > 0) & (asked <= room) & (asked == heard.lengths[:, None])
+    # The few clients that upload the whole catalogue contain every message and, being capped, fit
+    # every large enough size. They are considered only where no exact size fits.
+    capped = (rated > 0) & (asked > room) & (room == heard.lengths[:, None])
+    return sparse.csr_array(exact), sparse.csr_array(capped)
 
 
 def _value_fit(sent: RowBlock, heard: RowBlock, codec: FixedPoint) -> sparse.csr_array:

@@ -40,7 +40,8 @@ class FixedPoint:
 
     Raises:
         ConfigError: a field is out of range, or ``clip * 2^fraction_bits`` exceeds 2^51, beyond
-            which a float64 has no digits left to round.
+            which a float64 has no digits left to round, or is below half a ring unit.
+        SumBudgetError: not even one value of magnitude ``clip`` fits the ring.
     """
 
     bits: int = 64
@@ -63,6 +64,13 @@ class FixedPoint:
                 self.clip,
                 f"with fraction_bits = {self.fraction_bits} a float64 is exact only up to {most:g}",
             )
+        if self.largest < 1:
+            raise ConfigError(
+                "ring.clip",
+                self.clip,
+                f"every value encodes to 0 at fraction_bits = {self.fraction_bits}; raise one of them",
+            )
+        self.require_budget(1)
 
     @property
     def scale(self) -> float:
@@ -106,14 +114,18 @@ class FixedPoint:
         """
         if terms <= self.max_terms:
             return
-        headroom = (self.bits - 1) - (terms * self.largest).bit_length()
-        fits = self.fraction_bits + headroom
-        advice = "lower ring.clip" if fits < 0 else f"set ring.fraction_bits to at most {fits}"
+        room = (2 ** (self.bits - 1) - 1) // terms
+        fits = [
+            digits
+            for digits in range(self.fraction_bits)
+            if 1 <= int(np.rint(self.clip * 2.0**digits)) <= room
+        ]
+        advice = f"set ring.fraction_bits to at most {fits[-1]}, " if fits else ""
         raise SumBudgetError(
             "ring.bits",
             self.bits,
             f"{terms} clients times clip {self.clip:g} at {self.fraction_bits} fraction bits can "
-            f"leave the ring; {advice}, lower ring.clip, or raise ring.bits",
+            f"leave the ring; {advice}lower ring.clip, or raise ring.bits",
         )
 
     def encode(self, values: FloatArray) -> RingArray:

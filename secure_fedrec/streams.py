@@ -150,5 +150,6 @@ def uniform_ranks(words: WordArray, sizes: IntArray) -> IntArray:
 
 
 def uniform_reals(words: WordArray) -> FloatArray:
-    """Map words to reals in the open interval (0, 1), on the grid of odd multiples of 2^-54."""
-    return ((words >> np.uint64(11)).astype(np.float64) + 0.5) * 2.0**-53
+    """Map words to reals in the open interval (0, 1), on the grid of odd multiples of 2^-53."""
+    # 52 bits and a half fit a float64; with 53 the largest words would round to 1.
+    return ((words >> np.uint64(12)).astype(np.float64) + 0.5) * 2.0**-52

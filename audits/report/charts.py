@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from audits.report.curves import FPR_FLOOR, resolution, tpr_at
-from audits.report.svg import INK, MUTED, PAPER, RULE, SERIES, canvas, finish
+from audits.report.svg import INK, MUTED, RULE, SERIES, canvas, finish
 from audits.report.text import byte_size, count, decimal, interval
 
 if TYPE_CHECKING:
@@ -190,8 +190,8 @@ def _leakage_row(axes: "Axes", place: int, name: str, finding: Mapping[str, Any]
             [finding["prior_auc"]],
             [place],
             marker="D",
-            markersize=4.6,
-            markerfacecolor=PAPER,
+            markersize=6.2,
+            markerfacecolor="none",
             markeredgecolor=SERIES[1],
             markeredgewidth=1.2,
             clip_on=False,
@@ -208,8 +208,8 @@ def _leakage_key(axes: "Axes") -> None:
         [],
         marker="D",
         linestyle="none",
-        markersize=4.6,
-        markerfacecolor=PAPER,
+        markersize=6.2,
+        markerfacecolor="none",
         markeredgecolor=SERIES[1],
         markeredgewidth=1.2,
     )[0]
@@ -301,13 +301,9 @@ def bytes_chart(cost: Mapping[str, Any]) -> str:
         return ""
     sent = [float(role["bytes_up_per_round"]) for role in roles]
     received = [float(role["bytes_down_per_round"]) for role in roles]
-    positive = [value for value in (*sent, *received) if value > 0] or [1.0]
-    floor = 10.0 ** math.floor(math.log10(min(positive)) - 0.15)
-    ceiling = 10.0 ** math.ceil(math.log10(max(positive)) + 0.15)
     with canvas(_WIDTH, 0.95 + 0.36 * len(roles)) as figure:
         axes = _axes(figure, 1.75, 0.5, 2.05, 0.3)
-        axes.set_xscale("log")
-        axes.set_xlim(floor, ceiling)
+        _byte_axis(axes, [*sent, *received])
         axes.set_ylim(len(roles) - 0.5, -0.5)
         rows = range(len(roles))
         # A role that moved nothing in one direction has no place on a log axis; the text says 0 B.
@@ -322,18 +318,13 @@ def bytes_chart(cost: Mapping[str, Any]) -> str:
                 s=30,
                 label=name,
             )
-        beside = axes.get_yaxis_transform()
         for row, (up, down) in enumerate(zip(sent, received, strict=True)):
             words = f"{byte_size(up)} up, {byte_size(down)} down"
-            axes.text(1.03, row, words, transform=beside, va="center")
+            axes.text(1.03, row, words, transform=axes.get_yaxis_transform(), va="center")
         labels = [f"{role['role']} ({count(role['parties'])})" for role in roles]
         axes.set_yticks(list(rows), labels, color=INK)
-        decades = range(round(math.log10(floor)), round(math.log10(ceiling)) + 1)
-        axes.set_xticks([10.0**power for power in decades], [byte_size(10.0**p) for p in decades])
-        axes.minorticks_off()
         axes.grid(axis="x", color=RULE, linewidth=0.5)
         axes.set_axisbelow(True)
-        axes.set_xlabel("Mean bytes per round and party (log)")
         axes.legend(
             loc="lower right", bbox_to_anchor=(1.0, 1.0), ncols=2, frameon=False, borderaxespad=0.1
         )
@@ -342,3 +333,16 @@ def bytes_chart(cost: Mapping[str, Any]) -> str:
             for role, up, down in zip(roles, sent, received, strict=True)
         )
         return finish(figure, "bytes", "Mean bytes per round and party", f"{told}.")
+
+
+def _byte_axis(axes: "Axes", values: Sequence[float]) -> None:
+    """Sets a log axis over whole powers of ten around the values, labelled 1 kB, 10 kB, ..."""
+    positive = [value for value in values if value > 0] or [1.0]
+    first = max(0, math.floor(math.log10(min(positive)) - 0.15))
+    last = math.ceil(math.log10(max(positive)) + 0.15)
+    ticks = [10.0**power for power in range(first, last + 1)]
+    axes.set_xscale("log")
+    axes.set_xlim(ticks[0] / 1.2, ticks[-1])
+    axes.set_xticks(ticks, [byte_size(tick).replace(".00", "").replace(".0", "") for tick in ticks])
+    axes.minorticks_off()
+    axes.set_xlabel("Mean bytes per round and party (log)")

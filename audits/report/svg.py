@@ -18,12 +18,11 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["INK", "MUTED", "PAPER", "RULE", "SERIES", "canvas", "finish"]
+__all__ = ["INK", "MUTED", "RULE", "SERIES", "canvas", "finish"]
 
 INK = "#1c2128"
 MUTED = "#5b6472"
 RULE = "#d4d9e1"
-PAPER = "#fffffe"
 SERIES = ("#0072b2", "#d55e00", "#009e73", "#aa4499", "#8a6d00", "#117fa8", "#666e7a")
 """Okabe-Ito's order of hues, darkened where needed to reach 3:1 on white paper."""
 
@@ -31,7 +30,6 @@ _VARIABLES = {
     INK: "ink",
     MUTED: "muted",
     RULE: "rule",
-    PAPER: "paper",
     **{colour: f"series-{place}" for place, colour in enumerate(SERIES, start=1)},
 }
 

@@ -56,15 +56,19 @@ def metric_name(metric: str) -> str:
 
 
 def headline(finding: Mapping[str, Any]) -> str:
-    """Returns the one number that stands beside a finding wherever it is mentioned."""
+    """Returns the one number that stands beside a finding wherever it is mentioned.
+
+    A number whose control failed never stands alone: it says so.
+    """
     if finding["status"] != "measured":
         return "not applicable"
+    caveat = " (a control failed)" if control_failed(finding) else ""
     if finding.get("auc") is not None:
         span = interval(finding.get("auc_low"), finding.get("auc_high"))
-        return f"AUC {decimal(finding['auc'])} {span}".rstrip()
+        return f"AUC {decimal(finding['auc'])} {span}".rstrip() + caveat
     for key in _SHARES:
         if finding.get(key) is not None:
-            return f"{metric_name(key)} {percent(finding[key])}"
+            return f"{metric_name(key)} {percent(finding[key])}{caveat}"
     return NOT_MEASURED
 
 

@@ -67,10 +67,12 @@ class RatingScale:
         Returns:
             bool[N].
         """
-        # Out-of-range values are clipped first so that an infinity cannot reach the arithmetic.
-        steps = (np.clip(values, self.low, self.high) - self.low) / self.step
-        on_grid = np.abs(steps - np.rint(steps)) <= _LEVEL_TOLERANCE
-        return on_grid & (values >= self.low) & (values <= self.high)
+        # Distance to the nearest level, in steps: infinite or NaN where the value is.
+        with np.errstate(over="ignore"):
+            steps = (values - self.low) / self.step
+        nearest = np.clip(np.rint(steps), 0, len(self.levels) - 1)
+        found: BoolArray = np.abs(steps - nearest) <= _LEVEL_TOLERANCE
+        return found
 
     def check(
         self, values: FloatArray, source: str | Path, *, first_line: int | None = None

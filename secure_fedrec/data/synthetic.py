@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from secure_fedrec.arrays import FloatArray, IndexArray, IntArray
+from secure_fedrec.arrays import FloatArray, IntArray
 from secure_fedrec.data.movielens import AGE_BANDS, GENDERS
 from secure_fedrec.data.ratings import RatingScale, RatingTable, StrArray
 from secure_fedrec.errors import ConfigError
@@ -30,9 +30,9 @@ _SHARES: Final = {
     "occupation": (OCCUPATIONS, (0.10, 0.15, 0.25, 0.25, 0.25)),
 }
 # A group shifts its members' taste vectors by this many standard deviations of individual taste.
-_GROUP_SHIFT: Final = 0.9
+_GROUP_SHIFT: Final = 1.0
 # How strongly taste, in standard deviations, enters the log-odds of rating an item at all.
-_EXPOSURE: Final = 0.6
+_EXPOSURE: Final = 0.9
 # In stars: the mean rating, and the spread of generous clients, good items and taste around it.
 _MEAN_RATING: Final = 3.5
 _CLIENT_SPREAD: Final = 0.3
@@ -72,13 +72,14 @@ class SyntheticConfig:
 
     def __post_init__(self) -> None:
         lowest = {"clients": 1, "items": _FEWEST_RATINGS + 1, "rank": 1}
-        for name in (f.name for f in fields(self)):
-            value, low = getattr(self, name), lowest.get(name, 0)
-            if not math.isfinite(value) or value < low:
-                raise ConfigError(f"data.{name}", value, f"must be finite and at least {low}")
         for name in ("clients", "items", "rank", "seed"):
             if not isinstance(getattr(self, name), int):
                 raise ConfigError(f"data.{name}", getattr(self, name), "must be an integer")
+        for name in (f.name for f in fields(self)):
+            value, low = getattr(self, name), lowest.get(name, 0)
+            # NaN fails every comparison, so it is refused here too.
+            if not low <= value < math.inf:
+                raise ConfigError(f"data.{name}", value, f"must be finite and at least {low}")
         if not _FEWEST_RATINGS <= self.mean_ratings <= self.items - 1:
             bounds = f"{_FEWEST_RATINGS} to items - 1 = {self.items - 1}"
             raise ConfigError("data.mean_ratings", self.mean_ratings, f"must be {bounds}")
@@ -125,9 +126,9 @@ def generate(config: SyntheticConfig) -> RatingTable:
         name="synthetic",
         n_clients=config.clients,
         n_items=config.items,
-        clients=np.repeat(np.arange(config.clients, dtype=np.int32), world.counts),
-        items=np.concatenate([items for items, _ in blocks]),
-        ratings=np.concatenate([ratings for _, ratings in blocks]),
+        clients=np.concatenate([clients for clients, _, _ in blocks]),
+        items=np.concatenate([items for _, items, _ in blocks]),
+        ratings=np.concatenate([ratings for _, _, ratings in blocks]),
         scale=_SCALE,
         client_labels=np.arange(config.clients, dtype=np.int64),
         item_labels=np.arange(config.items, dtype=np.int64),
@@ -145,7 +146,7 @@ def _draw_demographics(
         drawn = np.searchsorted(np.cumsum(shares)[:-1], rng.random(config.clients), side="right")
         demographics[attribute] = np.array(categories, dtype=np.str_)[drawn]
         directions = rng.standard_normal((len(categories), config.rank))
-        # Unit length per dimension: no attribute is invisible because its draw happened to be short.
+        # One length for all: no attribute is invisible because its draw happened to be short.
         directions *= math.sqrt(config.rank) / np.linalg.norm(directions, axis=1, keepdims=True)
         shifts += _GROUP_SHIFT * directions[drawn]
     return demographics, shifts
@@ -174,15 +175,15 @@ def _draw_world(config: SyntheticConfig, shifts: FloatArray, rng: np.random.Gene
 
 def _draw_block(
     config: SyntheticConfig, world: _World, block: slice, rng: np.random.Generator
-) -> tuple[IndexArray, FloatArray]:
-    """Draws the rated items and the ratings of some clients, sorted by (client, item)."""
+) -> tuple[IntArray, IntArray, FloatArray]:
+    """Draws (client, item, rating) columns of some clients, sorted by (client, item)."""
     affinity = world.tastes[block] @ world.traits.T
     log_odds = world.log_weights + _EXPOSURE * affinity
     # The k largest of Gumbel-perturbed log-weights are k draws without replacement by weight.
     keys = log_odds + rng.gumbel(size=log_odds.shape)
-    places = np.argsort(np.argsort(-keys, axis=1, kind="stable"), axis=1, kind="stable")
-    rows, items = np.nonzero(places < world.counts[block, None])
+    kth = (config.items - world.counts[block])[:, None]
+    rows, items = np.nonzero(keys >= np.take_along_axis(np.sort(keys, axis=1), kth, axis=1))
     expected = world.client_means[block][rows] + world.item_offsets[items]
     expected += _TASTE_SPREAD * affinity[rows, items]
     noisy = expected + config.noise * rng.standard_normal(len(rows))
-    return items.astype(np.int32), np.clip(np.rint(noisy), _SCALE.low, _SCALE.high)
+    return block.start + rows, items, np.clip(np.rint(noisy), _SCALE.low, _SCALE.high)

@@ -2,11 +2,14 @@
 
 from secure_fedrec.engines.checkpoint import read_checkpoint, write_checkpoint
 from secure_fedrec.engines.local import CohortConfig, LocalEngine, RoundReport, vault_of
+from secure_fedrec.engines.recorded import RecordedRun, projected_transcript_bytes
 
 __all__ = [
     "CohortConfig",
     "LocalEngine",
+    "RecordedRun",
     "RoundReport",
+    "projected_transcript_bytes",
     "read_checkpoint",
     "vault_of",
     "write_checkpoint",

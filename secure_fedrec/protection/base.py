@@ -14,7 +14,7 @@ No layer knows the algorithm. Where a cloak needs the model it asks for a ``Loca
 """
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -104,6 +104,10 @@ class Cloak(Protocol):
         """The same cloak with its virtual rows left out; None where nothing else remains."""
         ...
 
+    def describe(self) -> tuple[str, dict[str, Any]]:
+        """Layer name and public settings, as JSON values."""
+        ...
+
 
 class RoundSession(Protocol):
     """One round of a collector, all parties of a simulation together."""
@@ -143,6 +147,10 @@ class Collector(Protocol):
 
     def traffic(self, rows: IntArray, virtual: IntArray) -> tuple[Traffic, ...]:
         """Messages of a round in which client c sends ``rows[c]``, ``virtual[c]`` of them virtual."""
+        ...
+
+    def describe(self) -> tuple[str, dict[str, Any]] | None:
+        """Layer name and public settings, as JSON values; None if it is no protection."""
         ...
 
 
@@ -185,6 +193,12 @@ class Stack:
     def capped(self, rated: IntArray) -> IntArray:
         """Clients whose virtual rows are capped by the number of items they have not rated."""
         return np.empty(0, dtype=np.int64) if self.cloak is None else self.cloak.capped(rated)
+
+    def describe(self) -> dict[str, Any]:
+        """Public knowledge about the layers: their names in order, and the settings of each."""
+        found = [None if self.cloak is None else self.cloak.describe(), self.collector.describe()]
+        layers = [layer for layer in found if layer is not None]
+        return {"layers": [name for name, _ in layers], **dict(layers)}
 
     def without_virtual(self) -> "Stack":
         """The twin a lossless stack must equal bit for bit: no virtual row is ever made."""

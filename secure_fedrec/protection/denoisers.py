@@ -20,6 +20,7 @@ what is left of the claim under them.
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -154,6 +155,11 @@ class Denoisers:
                 step=Step.DENOISE, messages=self.config.count, rows=sums, width=width, counts=True
             ),
         )
+
+    def describe(self) -> tuple[str, dict[str, Any]]:
+        """Number and identities of the denoisers, whom the server selects (Algorithm 1, line 1)."""
+        clients = self.binding.denoisers.tolist()
+        return "denoisers", {"count": self.config.count, "clients": clients}
 
 
 class DenoisingSession:

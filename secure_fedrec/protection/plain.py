@@ -154,6 +154,10 @@ class DirectSum:
             Traffic(step=Step.UPLOAD, messages=len(rows), rows=int(rows.sum()), width=self.width),
         )
 
+    def describe(self) -> None:
+        """Plain summation protects nothing."""
+        return
+
 
 class DirectSession:
     """One round of identified uploads."""

@@ -11,7 +11,8 @@ Reading of the source: neither paper states f, p and q for this use; they are se
 defaults that report about as many virtual items as FedRec at rho = 2 on ml-100k.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -130,6 +131,10 @@ class RandomizedResponse:
         return RandomizedResponse(
             self.config, n_items=self._n_items, streams=self._streams, virtual=False
         )
+
+    def describe(self) -> tuple[str, dict[str, Any]]:
+        """All settings are public."""
+        return "randomized-response", asdict(self.config)
 
     def _report(self, rated: BoolArray, clients: IntArray, round_: int) -> BoolArray:
         lanes = np.repeat(clients, self._n_items)

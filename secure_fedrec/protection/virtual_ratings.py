@@ -11,7 +11,8 @@ those to leave out instead. All clients of a batch draw at once.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -128,6 +129,10 @@ class VirtualRatings:
         """The same cloak at rho = 0."""
         config = replace(self.config, rho=0.0)
         return VirtualRatings(config, n_items=self._n_items, streams=self._streams)
+
+    def describe(self) -> tuple[str, dict[str, Any]]:
+        """All settings are public."""
+        return "virtual-ratings", asdict(self.config)
 
     def _wanted(self, rated: IntArray) -> tuple[IntArray, BoolArray]:
         asked = np.floor(self.config.rho * rated)

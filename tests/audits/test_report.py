@@ -588,6 +588,9 @@ def test_a_role_that_sends_nothing_is_said_not_drawn() -> None:
     cost = copy.deepcopy(sample()["cost"])
     cost["roles"][1]["bytes_up_per_round"] = 0.0
     assert "denoiser: 0 B up, 1.69 MB down" in bytes_chart(cost)
+    for role in cost["roles"]:
+        role |= {"bytes_up_per_round": 0.0, "bytes_down_per_round": 0.0}
+    assert "server: 0 B up, 0 B down" in bytes_chart(cost)
 
 
 def test_a_roc_is_read_at_the_top_of_its_steps() -> None:

@@ -1,0 +1,22 @@
+"""The attack suite: what each adversary really learns, from its own view and nothing else.
+
+Reading order: ``base`` (what an attack is), ``rated_set``, ``ratings``, ``linkage`` and ``sums`` (the
+attacks), ``statistics`` and ``games`` (how claims are scored), ``controls`` (proof that the attacks
+work at all), ``suite`` (the list).
+"""
+
+from attacks.base import Attack, AttackCard, Claims, NotApplicable
+from attacks.games import Finding, GroundTruth, evaluate
+from attacks.suite import SUITE, attack_named
+
+__all__ = [
+    "SUITE",
+    "Attack",
+    "AttackCard",
+    "Claims",
+    "Finding",
+    "GroundTruth",
+    "NotApplicable",
+    "attack_named",
+    "evaluate",
+]

@@ -1,0 +1,249 @@
+"""What the denoisers' sums tell the server by itself: rows behind small sums, and the denoisers.
+
+A denoiser sends, per item, S = (virtual rows it collected) - (its own row) and the count behind it.
+With few clients per denoiser most sums have one or two terms, and the server holds every candidate
+term under its sender's name.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import combinations
+from math import comb
+
+import numpy as np
+
+from attacks.base import AttackCard, Claims, NotApplicable, RatedSetClaim, client_grid
+from attacks.linkage import fingerprints
+from secure_fedrec.arrays import FloatArray, IntArray
+from secure_fedrec.uploads import RowBlock
+from secure_fedrec.wire import Step, View
+
+__all__ = ["DenoiserExposure", "DenoiserSums"]
+
+_MASK = 2**64 - 1
+_MOST_SUBSETS = 5000
+_COLLINEAR = 1e-5  # residual share of a row that must lie along the denoiser's own vector
+
+
+class DenoiserExposure:
+    """Rated items of the denoisers themselves that no collected virtual row covers."""
+
+    name = "denoiser-exposure"
+    card = AttackCard(
+        game="Given a denoiser's sums and counts, tell its own rated items from all others.",
+        adversary="Honest-but-curious server.",
+        needs="Item numbers and counts of the denoisers' messages of one round.",
+        statistic="A count of -1 is the denoiser's own rating alone; items it does not send are "
+        "unrated; in between, the lower the count the likelier.",
+        reference="FedRec++ claims in section 'Eliminate the Gradient Noise in the Client' that the "
+        "denoiser's privacy does not leak towards the server.",
+        limits="One denoiser for everybody covers all its items; the more denoisers, the less "
+        "cover each has.",
+    )
+
+    def run(self, view: View) -> Claims | NotApplicable:
+        """Claim that items with count -1 are the denoiser's own."""
+        if not view.sees(Step.DENOISE):
+            return NotApplicable(reason="the view holds no denoisers' sums")
+        rounds = view.rounds(Step.DENOISE)
+        if not rounds:
+            return NotApplicable(reason="no denoisers' sums were recorded")
+        messages = view.messages(Step.DENOISE, rounds[0])
+        block = messages.payload
+        if not isinstance(block, RowBlock) or block.counts is None:
+            raise TypeError("denoisers send rows with counts")
+        identities = np.asarray(view.public["protection"]["denoisers"]["clients"], dtype=np.int64)
+        owners = np.repeat(identities[messages.senders.ids], block.lengths)
+        clients = np.unique(owners)
+        flat, visible = client_grid(
+            clients, owners, block.rows.astype(np.int64), int(view.public["n_items"])
+        )
+        lowest = float(block.counts.max(initial=0)) + 1.0
+        scores = np.full(visible.size, -lowest)
+        scores[flat] = -block.counts.astype(np.float64)
+        scores = scores.reshape(visible.shape)
+        exposed = scores == 1.0
+        claim = RatedSetClaim(clients=clients, scores=scores, visible=visible, predicted=exposed)
+        details = {"denoisers": len(clients), "items_exposed": int(exposed.sum())}
+        return Claims(rounds=(rounds[0],), rated=claim, details=details)
+
+
+class DenoiserSums:
+    """Virtual rows unmasked by the server alone."""
+
+    name = "denoiser-sums"
+    card = AttackCard(
+        game="Given the identified uploads and the denoisers' sums of one round, tell virtual from "
+        "real rows.",
+        adversary="Honest-but-curious server, alone.",
+        needs="Payloads of uploads and of the denoisers' sums of one round, and the public table.",
+        statistic="A sum with one term equals an uploaded row: that row is virtual and its sender "
+        "is bound to that denoiser. With the group known, every other sum is a small subset-sum "
+        "over the group's rows; the denoiser's own row is recognised by its direction.",
+        reference="Small-group aggregates; more denoisers are cheaper and leak more.",
+        limits="With one denoiser for all clients, sums have many terms and nothing is found.",
+    )
+
+    def run(self, view: View) -> Claims | NotApplicable:
+        """Explain as many sums as possible."""
+        for step, what in ((Step.UPLOAD, "uploads"), (Step.DENOISE, "denoisers' sums")):
+            if not view.sees(step):
+                return NotApplicable(reason=f"the view holds no {what}")
+        rounds = sorted(
+            set(view.payload_rounds(Step.UPLOAD)) & set(view.payload_rounds(Step.DENOISE))
+        )
+        if not rounds:
+            return NotApplicable(reason="no round has payloads of uploads and sums")
+        puzzle = _read(view, rounds[0])
+        puzzle.find_groups()
+        puzzle.explain_sums()
+        return self._claims(view, rounds[0], puzzle)
+
+    @staticmethod
+    def _claims(view: View, round_: int, puzzle: "_Puzzle") -> Claims:
+        block, senders = puzzle.sent, puzzle.senders
+        owners = np.repeat(senders, block.lengths)
+        n_items = int(view.public["n_items"])
+        flat, visible = client_grid(senders, owners, block.rows.astype(np.int64), n_items)
+        scores = np.where(visible.ravel(), 1.0, 0.0)
+        scores[flat[puzzle.verdict == _REAL]] = 2.0
+        scores[flat[puzzle.verdict == _VIRTUAL]] = 0.5
+        scores = scores.reshape(visible.shape)
+        claim = RatedSetClaim(
+            clients=senders, scores=scores, visible=visible, predicted=scores == 2.0
+        )
+        details = {
+            "rows_unmasked": int(np.sum(puzzle.verdict == _VIRTUAL)),
+            "rows_proven_real": int(np.sum(puzzle.verdict == _REAL)),
+            "clients_bound": len(puzzle.group_of),
+            "sums_explained": puzzle.explained,
+            "sums": len(puzzle.sums.rows),
+        }
+        return Claims(
+            rounds=(round_,), rated=claim, unmasked=visible & (scores == 0.5), details=details
+        )
+
+
+_UNKNOWN, _REAL, _VIRTUAL = 0, 1, 2
+
+
+@dataclass(slots=True, eq=False)
+class _Puzzle:
+    """The server's data of one round, as a set of subset-sum puzzles."""
+
+    senders: IntArray
+    sent: RowBlock
+    sent_rows: FloatArray
+    sent_prints: list[int]
+    denoisers: IntArray
+    sums: RowBlock
+    sum_rows: FloatArray
+    sum_prints: list[int]
+    pull: FloatArray
+    verdict: IntArray
+    group_of: dict[int, int] = field(default_factory=dict)
+    explained: int = 0
+
+    def find_groups(self) -> None:
+        """Match sums of a single row; each match binds a sender to a denoiser."""
+        where: dict[tuple[int, int], list[int]] = defaultdict(list)
+        for position, (item, mark) in enumerate(
+            zip(self.sent.rows.tolist(), self.sent_prints, strict=True)
+        ):
+            where[item, mark].append(position)
+        owner = np.repeat(np.arange(len(self.senders)), self.sent.lengths)
+        denoiser = np.repeat(self.denoisers, self.sums.lengths)
+        for cell, (item, mark) in enumerate(
+            zip(self.sums.rows.tolist(), self.sum_prints, strict=True)
+        ):
+            matches = where.get((item, mark), ())
+            if len(matches) == 1:
+                self.verdict[matches[0]] = _VIRTUAL
+                self.group_of[int(owner[matches[0]])] = int(denoiser[cell])
+
+    def explain_sums(self) -> None:
+        """For every sum, find the one subset of the group's rows of that item behind it."""
+        candidates: dict[tuple[int, int], list[int]] = defaultdict(list)
+        owner = np.repeat(np.arange(len(self.senders)), self.sent.lengths).tolist()
+        for position, item in enumerate(self.sent.rows.tolist()):
+            group = self.group_of.get(owner[position])
+            if group is not None:
+                candidates[group, item].append(position)
+        counts = self.sums.counts
+        for denoiser, cells in self._cells():
+            direction = self._own_direction(cells)
+            for cell in cells:
+                members = candidates.get((denoiser, int(self.sums.rows[cell])), [])
+                count = 0 if counts is None else int(counts[cell])
+                subset = self._subset(cell, members, count, direction)
+                if subset is not None:
+                    self.explained += 1
+                    self.verdict[members] = _REAL
+                    self.verdict[list(subset)] = _VIRTUAL
+
+    def _cells(self) -> Iterator[tuple[int, range]]:
+        indptr = self.sums.indptr.tolist()
+        for position, denoiser in enumerate(self.denoisers.tolist()):
+            yield denoiser, range(indptr[position], indptr[position + 1])
+
+    def _own_direction(self, cells: range) -> FloatArray | None:
+        """Direction of the denoiser's own vector, from the sums that are its row alone."""
+        if self.sums.counts is None:
+            return None
+        alone = np.asarray([cell for cell in cells if self.sums.counts[cell] == -1], dtype=np.int64)
+        if not len(alone):
+            return None
+        own = -self.sum_rows[alone] - self.pull[self.sums.rows[alone]]
+        return np.asarray(np.linalg.svd(own, full_matrices=False)[2][0])
+
+    def _subset(
+        self, cell: int, members: list[int], count: int, direction: FloatArray | None
+    ) -> tuple[int, ...] | None:
+        """Rows behind a sum: first without, then with the denoiser's own row in it."""
+        target = self.sum_prints[cell]
+        if 0 <= count <= len(members) and comb(len(members), count) <= _MOST_SUBSETS:
+            for subset in combinations(members, count):
+                if sum(self.sent_prints[p] for p in subset) & _MASK == target:
+                    return subset
+        terms = count + 1
+        if direction is None or not 0 <= terms <= len(members):
+            return None
+        if comb(len(members), terms) > _MOST_SUBSETS:
+            return None
+        fits = [
+            subset
+            for subset in combinations(members, terms)
+            if self._is_own_row(cell, subset, direction)
+        ]
+        return fits[0] if len(fits) == 1 else None
+
+    def _is_own_row(self, cell: int, subset: tuple[int, ...], direction: FloatArray) -> bool:
+        own = self.sent_rows[list(subset)].sum(axis=0) - self.sum_rows[cell]
+        own = own - self.pull[self.sums.rows[cell]]
+        off = own - (own @ direction) * direction
+        size = float(np.linalg.norm(own))
+        return size > 0.0 and float(np.linalg.norm(off)) <= _COLLINEAR * size
+
+
+def _read(view: View, round_: int) -> _Puzzle:
+    uploads = view.messages(Step.UPLOAD, round_, payload=True)
+    sums = view.messages(Step.DENOISE, round_, payload=True)
+    sent, told = uploads.payload, sums.payload
+    if not isinstance(sent, RowBlock) or not isinstance(told, RowBlock):
+        raise TypeError("uploads and sums carry rows")
+    if sent.values is None or told.values is None:
+        raise ValueError("payloads were asked for")
+    regularization = float(view.public["algorithm"].get("regularization", 0.0))
+    return _Puzzle(
+        senders=uploads.senders.ids,
+        sent=sent,
+        sent_rows=view.codec.decode(sent.values),
+        sent_prints=fingerprints(sent.values, view.codec).tolist(),
+        denoisers=sums.senders.ids,
+        sums=told,
+        sum_rows=view.codec.decode(told.values),
+        sum_prints=fingerprints(told.values, view.codec).tolist(),
+        pull=regularization * view.table(round_),
+        verdict=np.full(len(sent.rows), _UNKNOWN, dtype=np.int64),
+    )

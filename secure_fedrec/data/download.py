@@ -1,0 +1,220 @@
+"""Fetching a data set from its publisher, all or nothing.
+
+The archive and its files are written to a hidden folder beside the target, checked there, and moved
+into place by one rename. Whatever fails on the way, the target is either absent or complete.
+"""
+
+import http.client
+import shutil
+import sys
+import tempfile
+import urllib.request
+import zipfile
+import zlib
+from collections.abc import Callable
+from pathlib import Path, PurePosixPath, PureWindowsPath
+from typing import IO, Final, Protocol
+
+from tqdm import tqdm
+
+from secure_fedrec.data.registry import DatasetInfo, cache_dir, dataset_info, load
+from secure_fedrec.errors import ConfigError, DataError
+
+__all__ = ["Opener", "Response", "get", "open_https"]
+
+_TIMEOUT_SECONDS: Final = 30.0
+_CHUNK_BYTES: Final = 1 << 16
+# The largest known archive has 6 MB and its largest file 25 MB.
+_ARCHIVE_LIMIT: Final = 64 << 20
+_MEMBER_LIMIT: Final = 256 << 20
+
+
+class Response(Protocol):
+    """The part of an HTTP response that a download uses."""
+
+    def read(self, size: int, /) -> bytes:
+        """At most ``size`` bytes of the body; empty at its end."""
+        ...
+
+    def close(self) -> None:
+        """Releases the connection."""
+        ...
+
+
+Opener = Callable[[str], Response]
+"""Opens an address for reading; raises OSError where that fails."""
+
+
+def get(
+    name: str,
+    target_dir: Path | None = None,
+    opener: Opener | None = None,
+    *,
+    progress: bool = True,
+) -> Path:
+    """Downloads a data set into ``target_dir / name``; does nothing where it already is, sound.
+
+    Args:
+        name: one of ``DATASETS`` that has an origin.
+        target_dir: folder of the data sets; the per-user cache by default.
+        opener: opens the origin's address; :func:`open_https` by default.
+        progress: whether to draw a progress bar on standard error.
+
+    Returns:
+        The data set's folder.
+
+    Raises:
+        ConfigError: the name is unknown or has nothing to download.
+        DataError: the network, the archive or the disk failed, or the folder is already in use by
+            something else. Nothing half-written stays behind, and nothing existing is replaced.
+    """
+    info = dataset_info(name)
+    if info.origin is None:
+        raise ConfigError("data.name", name, "has nothing to download")
+    folder = (cache_dir() if target_dir is None else target_dir) / name
+    if folder.exists():
+        return _existing(info, folder)
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix=f".{name}-", dir=folder.parent) as hidden:
+            archive, staged = Path(hidden, "archive.zip"), Path(hidden, name)
+            _fetch(info.origin, archive, opener or open_https, progress)
+            _extract(info, archive, staged)
+            _verify(info, staged)
+            staged.rename(folder)
+    except OSError as error:
+        raise DataError(folder, f"cannot be written ({error})") from error
+    return folder
+
+
+def open_https(address: str) -> Response:
+    """Opens an https address; follows redirects to https only.
+
+    Args:
+        address: starts with ``https://``.
+
+    Returns:
+        The response; its attribute ``length`` is the size of the body in bytes, if announced.
+
+    Raises:
+        OSError: the address is not https, or the server cannot be reached or refuses.
+    """
+    if not address.startswith("https://"):
+        raise OSError("only https addresses are opened")
+    director = urllib.request.build_opener(_HttpsRedirects)
+    response: http.client.HTTPResponse = director.open(address, timeout=_TIMEOUT_SECONDS)
+    return response
+
+
+class _HttpsRedirects(urllib.request.HTTPRedirectHandler):
+    """Refuses a redirect that would leave https, after which anyone could alter the archive."""
+
+    def redirect_request(  # noqa: PLR0917  the signature is urllib's
+        self,
+        req: urllib.request.Request,
+        fp: IO[bytes],
+        code: int,
+        msg: str,
+        headers: http.client.HTTPMessage,
+        newurl: str,
+    ) -> urllib.request.Request | None:
+        if not newurl.startswith("https://"):
+            raise OSError(f"the server redirects to {newurl}, which is not https")
+        return super().redirect_request(req, fp, code, msg, headers, newurl)
+
+
+def _existing(info: DatasetInfo, folder: Path) -> Path:
+    """Accepts a folder that already holds the data set; never touches one that holds another."""
+    try:
+        load(info.name, folder)
+    except DataError as error:
+        problem = f"exists but is not a sound copy; move it away and try again ({error})"
+        raise DataError(folder, problem) from error
+    return folder
+
+
+def _fetch(address: str, archive: Path, opener: Opener, progress: bool) -> None:
+    """Copies the body at an address into a file."""
+    try:
+        response = opener(address)
+        try:
+            _copy(response, archive, address, progress)
+        finally:
+            response.close()
+    except (OSError, http.client.HTTPException) as error:
+        raise DataError(address, f"the download failed ({error})") from error
+
+
+def _copy(response: Response, archive: Path, address: str, progress: bool) -> None:
+    """Copies a response into a file, up to the size limit and down to the announced length."""
+    length: int | None = getattr(response, "length", None)
+    received = 0
+    bar = tqdm(
+        total=length,
+        unit="B",
+        unit_scale=True,
+        desc=address.rpartition("/")[2],
+        file=sys.stderr,
+        disable=not progress,
+    )
+    with bar, archive.open("wb") as sink:
+        while chunk := response.read(_CHUNK_BYTES):
+            received += len(chunk)
+            if received > _ARCHIVE_LIMIT:
+                raise DataError(address, f"the archive exceeds {_ARCHIVE_LIMIT >> 20} MiB")
+            sink.write(chunk)
+            bar.update(len(chunk))
+    # A connection that breaks ends the body early without an error.
+    if length is not None and received != length:
+        raise DataError(address, f"the download ended after {received} of {length} bytes")
+
+
+def _extract(info: DatasetInfo, archive: Path, staged: Path) -> None:
+    """Unpacks the published files, and no others, into a new folder."""
+    staged.mkdir()
+    try:
+        with zipfile.ZipFile(archive) as bundle:
+            for member in bundle.infolist():
+                _refuse_unsafe(info, member)
+            for file in info.files:
+                if file.published:
+                    _extract_member(bundle, f"{info.name}/{file.name}", staged / file.name)
+    except KeyError as error:
+        raise DataError(str(info.origin), f"the archive lacks a file ({error})") from error
+    except (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError) as error:
+        # RuntimeError: encrypted members, and (as NotImplementedError) unknown compression.
+        raise DataError(str(info.origin), f"is not a readable zip archive ({error})") from error
+
+
+def _refuse_unsafe(info: DatasetInfo, member: zipfile.ZipInfo) -> None:
+    """Refuses an archive with a member that, unpacked by its name, would leave its folder.
+
+    Members are never unpacked by the names in the archive, so such a name could do no harm here;
+    but a publisher's archive has none, and one that does was tampered with.
+    """
+    name = member.filename
+    posix, windows = PurePosixPath(name), PureWindowsPath(name)
+    escapes = ".." in posix.parts + windows.parts
+    is_link = (member.external_attr >> 16) & 0o170000 == 0o120000
+    if escapes or is_link or posix.is_absolute() or windows.drive or windows.root:
+        problem = f"the archive holds an unsafe member {name!r}; nothing was unpacked"
+        raise DataError(str(info.origin), problem)
+
+
+def _extract_member(bundle: zipfile.ZipFile, member: str, path: Path) -> None:
+    """Unpacks one member; ``zipfile`` itself stops at the declared size and checks the CRC."""
+    declared = bundle.getinfo(member).file_size
+    if declared > _MEMBER_LIMIT:
+        raise DataError(member, f"unpacks to more than {_MEMBER_LIMIT >> 20} MiB")
+    with bundle.open(member) as source, path.open("wb") as sink:
+        shutil.copyfileobj(source, sink, _CHUNK_BYTES)
+
+
+def _verify(info: DatasetInfo, staged: Path) -> None:
+    """Loads what was unpacked, which checks digests and sizes; blames the archive."""
+    try:
+        load(info.name, staged.parent)
+    except DataError as error:
+        # The file itself is about to be removed, so only its name helps.
+        problem = f"the archive is not the published data set: {Path(error.path).name}: "
+        raise DataError(str(info.origin), problem + error.problem) from error
