@@ -13,7 +13,7 @@ from attacks.base import (
     RatedSetClaim,
     client_grid,
 )
-from secure_fedrec.arrays import IntArray, RingArray, WordArray
+from secure_fedrec.arrays import BoolArray, IntArray, RingArray, WordArray
 from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.uploads import RowBlock
 from secure_fedrec.wire import Step, View
@@ -67,13 +67,13 @@ class CollusionLinkage:
         if not isinstance(heard, RowBlock) or noise.tags is None:
             raise TypeError("noise carries rows")
         fits = _containment(sent, heard, n_items)
-        evidence = {"set": fits, "set_and_size": _fits_with_size(view, sent, heard, fits)}
+        evidence = {"set": fits, "set_and_size": _size_fit(view, sent, heard, fits)}
         if values:
             evidence = {"value": _value_fit(sent, heard, view.codec), **evidence}
         guesses: dict[str, IntArray] = {}
         candidates: dict[str, IntArray] = {}
         for kind, fit in evidence.items():
-            guesses[kind], candidates[kind] = _unique_fit(fit.tocsr(), uploads.senders.ids)
+            guesses[kind], candidates[kind] = _unique_fit(fit, uploads.senders.ids)
         link = LinkClaim(round=round_, tags=noise.tags, guesses=guesses, candidates=candidates)
         best = guesses["value"] if values else guesses["set_and_size"]
         return _claims(round_, uploads.senders.ids, sent, heard, best, link, n_items)
@@ -107,71 +107,55 @@ def _claims(
     )
 
 
+def _containment(sent: RowBlock, heard: RowBlock, n_items: int) -> BoolArray:
+    """bool[K, B]: every item of message k is in upload b."""
+    shared = (_incidence(heard, n_items) @ _incidence(sent, n_items).T).toarray()
+    return np.asarray(shared == heard.lengths[:, None])
+
+
 def _incidence(block: RowBlock, n_items: int) -> sparse.csr_array:
     ones = np.ones(len(block.rows), dtype=np.int32)
     return sparse.csr_array((ones, block.rows, block.indptr), shape=(len(block), n_items))
 
 
-def _containment(sent: RowBlock, heard: RowBlock, n_items: int) -> sparse.csr_array:
-    """bool[K, B]: every item of message k is in upload b."""
-    shared = (_incidence(heard, n_items) @ _incidence(sent, n_items).T).toarray()
-    return sparse.csr_array(shared == heard.lengths[:, None])
-
-
-def _fits_with_size(
-    view: View, sent: RowBlock, heard: RowBlock, fits: sparse.csr_array
-) -> sparse.csr_array:
-    exact, capped = (fits.multiply(sizes).tocsr() for sizes in _sizes_fit(view, sent, heard))
-    none_exact = exact.sum(axis=1) == 0
-    return sparse.csr_array(exact + sparse.diags_array(none_exact.astype(bool)) @ capped)
-
-
-def _sizes_fit(
-    view: View, sent: RowBlock, heard: RowBlock
-) -> tuple[sparse.csr_array, sparse.csr_array]:
-    """bool[K, B] twice: upload b has the exact or the capped size that goes with message k."""
+def _size_fit(view: View, sent: RowBlock, heard: RowBlock, fits: BoolArray) -> BoolArray:
+    """bool[K, B]: of the uploads in ``fits``, those whose size goes with that of the message."""
     cloak: Mapping[str, object] = view.public["protection"].get("virtual-ratings", {})
     rated = sent.lengths[None, :] - heard.lengths[:, None]
-    if "rho" not in cloak:  # random response sizes: nothing to check but a non-empty rest
-        return sparse.csr_array(rated > 0), sparse.csr_array(rated.shape, dtype=bool)
+    possible = fits & (rated > 0)
+    if "rho" not in cloak:  # the sizes of randomized responses follow no rule
+        return possible
     asked = np.floor(float(str(cloak["rho"])) * np.maximum(rated, 0))
     room = int(view.public["n_items"]) - rated
-    exact = (rated > 0) & (asked <= room) & (asked == heard.lengths[:, None])
+    size = heard.lengths[:, None]
+    exact = possible & (asked <= room) & (asked == size)
     # The few clients that upload the whole catalogue contain every message and, being capped, fit
     # every large enough size. They are considered only where no exact size fits.
-    capped = (rated > 0) & (asked > room) & (room == heard.lengths[:, None])
-    return sparse.csr_array(exact), sparse.csr_array(capped)
+    capped = possible & (asked > room) & (room == size)
+    return np.where(exact.any(axis=1, keepdims=True), exact, capped)
 
 
-def _value_fit(sent: RowBlock, heard: RowBlock, codec: FixedPoint) -> sparse.csr_array:
-    """bool[K, B]: every row of message k occurs in upload b."""
+def _value_fit(sent: RowBlock, heard: RowBlock, codec: FixedPoint) -> BoolArray:
+    """bool[K, B]: every row of message k occurs, bit for bit, in upload b."""
     if sent.values is None or heard.values is None:
         raise ValueError("payloads were asked for")
     ours = fingerprints(heard.values, codec) ^ _item_mark(heard.rows)
     theirs = fingerprints(sent.values, codec) ^ _item_mark(sent.rows)
     order = np.argsort(theirs, kind="stable")
     first = np.searchsorted(theirs[order], ours, side="left")
-    last = np.searchsorted(theirs[order], ours, side="right")
-    copies = last - first
+    copies = np.searchsorted(theirs[order], ours, side="right") - first
     message = np.repeat(np.repeat(np.arange(len(heard)), heard.lengths), copies)
     offsets = np.arange(copies.sum()) - np.repeat(np.cumsum(copies) - copies, copies)
     match = order[np.repeat(first, copies) + offsets]
     upload = np.repeat(np.arange(len(sent)), sent.lengths)[match]
-    ones = np.ones(len(match), dtype=np.int32)
-    shared = sparse.coo_array((ones, (message, upload)), shape=(len(heard), len(sent))).tocsr()
-    shared.data = (shared.data == np.repeat(heard.lengths, np.diff(shared.indptr))).astype(bool)
-    shared.eliminate_zeros()
-    return shared.astype(bool)
+    found = np.bincount(message * len(sent) + upload, minlength=len(heard) * len(sent))
+    return np.asarray(found.reshape(len(heard), len(sent)) == heard.lengths[:, None])
 
 
-def _unique_fit(fit: sparse.csr_array, senders: IntArray) -> tuple[IntArray, IntArray]:
+def _unique_fit(fit: BoolArray, senders: IntArray) -> tuple[IntArray, IntArray]:
     """The one upload that fits each message (or -1), and how many fit: int64[K] each."""
-    fit = sparse.csr_array(fit)
-    fit.eliminate_zeros()
-    counts = np.diff(fit.indptr).astype(np.int64)
-    guess = np.full(len(counts), -1, dtype=np.int64)
-    alone = counts == 1
-    guess[alone] = senders[fit.indices[fit.indptr[:-1][alone]]]
+    counts = fit.sum(axis=1)
+    guess = np.where(counts == 1, senders[fit.argmax(axis=1)], -1)
     return guess, counts
 
 

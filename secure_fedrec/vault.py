@@ -97,7 +97,7 @@ class Vault:
         """Names of the private tables, in order of creation."""
         return tuple(self._state)
 
-    def _refuse(self, *_: object) -> NoReturn:
+    def _refuse(self, *_: object, **__: object) -> NoReturn:
         raise PrivateStateError(
             "a Vault stays on its client: it cannot be serialised, copied, iterated or converted"
         )

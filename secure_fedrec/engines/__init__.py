@@ -2,7 +2,12 @@
 
 from secure_fedrec.engines.checkpoint import read_checkpoint, write_checkpoint
 from secure_fedrec.engines.local import CohortConfig, LocalEngine, RoundReport, vault_of
-from secure_fedrec.engines.recorded import RecordedRun, projected_transcript_bytes
+from secure_fedrec.engines.recorded import (
+    RecordedRun,
+    projected_transcript_bytes,
+    public_knowledge,
+    table_digest,
+)
 
 __all__ = [
     "CohortConfig",
@@ -10,7 +15,9 @@ __all__ = [
     "RecordedRun",
     "RoundReport",
     "projected_transcript_bytes",
+    "public_knowledge",
     "read_checkpoint",
+    "table_digest",
     "vault_of",
     "write_checkpoint",
 ]

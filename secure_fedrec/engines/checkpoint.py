@@ -5,7 +5,6 @@ message: it is written with owner-only permissions, holds plain arrays, and is r
 """
 
 import os
-import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from secure_fedrec.npz import read_npz
 from secure_fedrec.errors import CheckpointError
 
 __all__ = ["read_checkpoint", "write_checkpoint"]
@@ -50,11 +50,10 @@ def read_checkpoint(path: Path, *, run_id: str) -> dict[str, npt.NDArray[Any]]:
         CheckpointError: missing, damaged, of another version, or of another configuration.
     """
     try:
-        with np.load(path, allow_pickle=False) as archive:
-            content = {name: archive[name] for name in archive.files}
+        content = read_npz(path)
     except FileNotFoundError as absent:
         raise CheckpointError(f"{path} does not exist: nothing to resume") from absent
-    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as damage:
+    except (OSError, ValueError) as damage:
         raise CheckpointError(f"{path} is damaged") from damage
     if str(content.get("version")) != _VERSION:
         raise CheckpointError(f"{path} has version {content.get('version')}, need {_VERSION}")

@@ -142,6 +142,7 @@ class LocalEngine:
             aggregate = self._collect(round_, participants)
         except FedRecError:
             self._restore_private(before)  # an abandoned round trains nobody
+            self.wire.abandon_round(round_)
             raise
         self.public = self.algorithm.server_step(self.public, aggregate)
         self.wire.end_round(round_)

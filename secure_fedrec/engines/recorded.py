@@ -1,15 +1,19 @@
 """A recorded run: the engine, what every party saw, and, kept apart, what nobody saw."""
 
+import math
 from collections.abc import Sequence
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from secure_fedrec.algorithms.base import Algorithm
+from secure_fedrec.arrays import FloatArray
 from secure_fedrec.data import RatingTable
 from secure_fedrec.engines.checkpoint import read_checkpoint, write_checkpoint
 from secure_fedrec.engines.local import CohortConfig, LocalEngine, RoundReport, vault_of
+from secure_fedrec.evaluation import RatingError
 from secure_fedrec.protection.base import Stack
 from secure_fedrec.streams import Streams
 from secure_fedrec.wire import (
@@ -23,7 +27,7 @@ from secure_fedrec.wire import (
     Wire,
 )
 
-__all__ = ["RecordedRun", "projected_transcript_bytes", "public_knowledge"]
+__all__ = ["RecordedRun", "projected_transcript_bytes", "public_knowledge", "table_digest"]
 
 _CHECKPOINT = "checkpoint.npz"
 
@@ -78,6 +82,8 @@ class RecordedRun:
         )
         self.transcript = Transcript(self._seen, public_knowledge(algorithm, stack, train))
         self.truth = Truth(self._hidden)
+        self.history: list[RoundReport] = []
+        self.table_digests: list[str] = []
         if directory is not None:
             self.transcript.save_manifest(directory / "transcript")
 
@@ -94,11 +100,22 @@ class RecordedRun:
             for name in self.engine.vault.names():
                 values = self.engine.vault.read(name, everybody)
                 self._hidden.append(round_, f"private-{name}", {"values": values})
-        return self.engine.run_round()
+        report = self.engine.run_round()
+        self.history.append(report)
+        self.table_digests.append(table_digest(self.engine.public.table))
+        return report
 
     def save(self, directory: Path, *, run_id: str) -> None:
         """Write a checkpoint of the state after the last completed round."""
-        write_checkpoint(directory / _CHECKPOINT, self.engine.state(), run_id=run_id)
+        errors = [report.error for report in self.history]
+        history = {
+            "history.participants": np.array([report.participants for report in self.history]),
+            "history.mae": np.array([math.nan if e is None else e.mae for e in errors]),
+            "history.rmse": np.array([math.nan if e is None else e.rmse for e in errors]),
+            "history.digests": np.array(self.table_digests, dtype="U64"),
+        }
+        state = {**self.engine.state(), **history}
+        write_checkpoint(directory / _CHECKPOINT, state, run_id=run_id)
 
     def resume(self, directory: Path, *, run_id: str) -> None:
         """Go back to the checkpoint and drop what was recorded after it.
@@ -106,13 +123,29 @@ class RecordedRun:
         Raises:
             CheckpointError: there is none, it is damaged, or it belongs to another run.
         """
-        self.engine.restore(read_checkpoint(directory / _CHECKPOINT, run_id=run_id))
+        state = read_checkpoint(directory / _CHECKPOINT, run_id=run_id)
+        self.engine.restore(state)
+        columns = (state[f"history.{name}"].tolist() for name in ("participants", "mae", "rmse"))
+        self.history = [
+            RoundReport(
+                round=number,
+                participants=participants,
+                error=None if math.isnan(mae) else RatingError(mae=mae, rmse=rmse),
+            )
+            for number, (participants, mae, rmse) in enumerate(zip(*columns, strict=True), start=1)
+        ]
+        self.table_digests = state["history.digests"].tolist()
         self.restart_recording()
 
     def restart_recording(self) -> None:
         """Drop recorded rounds later than the engine's state."""
         self._seen.discard_after(self.completed)
         self._hidden.discard_after(self.completed)
+
+
+def table_digest(table: FloatArray) -> str:
+    """SHA-256 of the bits of a public table."""
+    return sha256(np.ascontiguousarray(table).tobytes()).hexdigest()
 
 
 def public_knowledge(algorithm: Algorithm, stack: Stack, train: RatingTable) -> dict[str, Any]:

@@ -362,6 +362,7 @@ class _GroupSums:
         counts = np.zeros(len(cells), dtype=np.int64)
         for key, (_, block, sign) in zip(keys, parts, strict=True):
             self._accumulate(values, counts, place[key], block, sign)
+        values = self._codec.from_integers(self._codec.to_integers(values))  # back into the ring
         indptr = np.searchsorted(cells, np.arange(len(slots) + 1) * self._n_items)
         rows = (cells % self._n_items).astype(np.int32)
         return slots, RowBlock(indptr=indptr, rows=rows, values=values, counts=counts)

@@ -21,6 +21,7 @@ import numpy.typing as npt
 
 from secure_fedrec.arrays import IntArray
 from secure_fedrec.errors import ConfigError, TranscriptError
+from secure_fedrec.npz import npz_names, read_npz
 from secure_fedrec.uploads import DenseBlock, RowBlock
 from secure_fedrec.wire.messages import Messages, Step
 
@@ -87,10 +88,13 @@ class RecordingPolicy:
             share = min(1.0, len(self.payload_senders) / max(1, n_clients))
         kept = len([round_ for round_ in set(self.payload_rounds) if round_ <= rounds])
         id_bytes = _row_dtype(n_items).itemsize
-        total = 0.0
-        for part in traffic:
+        width = max((part.width for part in traffic), default=0)
+        total = float(kept * n_items * width * 8)  # public tables
+        held = Traffic(step=Step.AGGREGATE, messages=1, rows=n_items, width=width, counts=True)
+        for part in (*traffic, held):
             columns = part.messages * 40 + part.rows * (id_bytes + (8 if part.counts else 0))
-            total += rounds * columns + kept * share * part.rows * part.width * word
+            chosen = share if part.step in (Step.UPLOAD, Step.NOISE) else 1.0
+            total += rounds * columns + kept * chosen * part.rows * part.width * word
         return int(total)
 
     def require_fits(self, projected: int) -> None:
@@ -119,11 +123,18 @@ class BlockStore:
         self._directory = directory
         self._memory: dict[tuple[int, str], list[Columns]] = defaultdict(list)
         self._written: dict[tuple[int, str], int] = defaultdict(int)
-        self.bytes = 0
+
+    @property
+    def bytes(self) -> int:
+        """Size of what is kept: columns in memory, or files of completed rounds."""
+        if self._directory is None:
+            blocks = (columns for kept in self._memory.values() for columns in kept)
+            return sum(column.nbytes for columns in blocks for column in columns.values())
+        files = self._directory.glob("rounds/*/*.npz")
+        return sum(file.stat().st_size for file in files)
 
     def append(self, round_: int, name: str, columns: Columns) -> None:
         """Add a block to the round in progress."""
-        self.bytes += sum(column.nbytes for column in columns.values())
         if self._directory is None:
             self._memory[round_, name].append(columns)
             return
@@ -142,13 +153,14 @@ class BlockStore:
 
     def discard_after(self, round_: int) -> None:
         """Remove every round later than ``round_`` and whatever was left unfinished."""
+        for counted in (self._memory, self._written):
+            for key in [key for key in counted if key[0] > round_]:
+                del counted[key]
         if self._directory is None:
             return
         for folder in self._directory.glob("rounds/*"):
             if folder.suffix or int(folder.name) > round_:
                 shutil.rmtree(folder)
-        kept = self._directory.glob("rounds/*/*.npz")
-        self.bytes = sum(file.stat().st_size for file in kept)
 
     def rounds(self) -> tuple[int, ...]:
         """Completed rounds, ascending."""
@@ -156,6 +168,15 @@ class BlockStore:
             return tuple(sorted({round_ for round_, _ in self._memory}))
         folders = self._directory.glob("rounds/*")
         return tuple(sorted(int(folder.name) for folder in folders if not folder.suffix))
+
+    def names(self, round_: int, name: str) -> list[tuple[str, ...]]:
+        """Column names of each block of one step of one round, without reading the columns."""
+        if self._directory is None:
+            return [tuple(columns) for columns in self._memory.get((round_, name), ())]
+        try:
+            return [npz_names(file) for file in self._files(round_, name)]
+        except (OSError, ValueError) as damage:
+            raise TranscriptError(f"a block of {name} of round {round_} is damaged") from damage
 
     def read(self, round_: int, name: str) -> Iterator[Columns]:
         """Blocks of one step of one round, in the order written.
@@ -166,12 +187,17 @@ class BlockStore:
         if self._directory is None:
             yield from self._memory.get((round_, name), ())
             return
-        for file in sorted(_folder(self._directory, round_, sealed=True).glob(f"{name}-*.npz")):
+        for file in self._files(round_, name):
             try:
-                with np.load(file, allow_pickle=False) as archive:
-                    yield {key: archive[key] for key in archive.files}
-            except (OSError, ValueError, KeyError) as damage:
+                columns = read_npz(file)
+            except (OSError, ValueError) as damage:
                 raise TranscriptError(f"{file.name} of round {round_} is damaged") from damage
+            yield columns
+
+    def _files(self, round_: int, name: str) -> list[Path]:
+        if self._directory is None:
+            return []
+        return sorted(_folder(self._directory, round_, sealed=True).glob(f"{name}-[0-9]*.npz"))
 
 
 class Recorder:
@@ -223,6 +249,13 @@ class Recorder:
             self._flush(key)
         self.seen.seal(round_)
         self.truth.seal(round_)
+
+    def abandon_round(self, round_: int) -> None:
+        """Forget a round that was not completed."""
+        for key in [key for key in self._buffers if key[0] >= round_]:
+            del self._buffers[key], self._sizes[key]
+        self.seen.discard_after(round_ - 1)
+        self.truth.discard_after(round_ - 1)
 
     def _columns(self, messages: Messages, block: RowBlock, *, values: bool) -> Columns:
         columns: Columns = {

@@ -10,6 +10,7 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from hashlib import sha256
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -120,8 +121,10 @@ class Transcript:
         """
         try:
             manifest = json.loads((directory / "transcript.json").read_text(encoding="utf-8"))
-        except (OSError, json.JSONDecodeError) as damage:
+        except (OSError, ValueError) as damage:
             raise TranscriptError(f"{directory} holds no readable transcript.json") from damage
+        if not isinstance(manifest, dict) or not isinstance(manifest.get("public"), dict):
+            raise TranscriptError(f"{directory} holds a transcript.json of another kind")
         if manifest.get("schema_version") != _SCHEMA:
             found = manifest.get("schema_version")
             raise TranscriptError(f"{directory} has transcript version {found!r}, need {_SCHEMA!r}")
@@ -137,6 +140,17 @@ class Transcript:
     def bytes(self) -> int:
         """Bytes recorded so far."""
         return self._store.bytes
+
+    def digest(self) -> str:
+        """SHA-256 over the recorded columns of every round, independent of how they are stored."""
+        whole = sha256(json.dumps(dict(self.public), sort_keys=True).encode())
+        for round_ in self._store.rounds():
+            for step in Step:
+                for columns in self._store.read(round_, step.name.lower()):
+                    for name in sorted(columns):
+                        whole.update(f"{round_}|{step.name}|{name}|".encode())
+                        whole.update(np.ascontiguousarray(columns[name]).tobytes())
+        return whole.hexdigest()
 
     def view(self, adversary: Adversary) -> "View":
         """What ``adversary`` saw."""
@@ -173,7 +187,7 @@ class View:
         """
         self._require(step)
         name = step.name.lower()
-        return tuple(r for r in self._store.rounds() if any(True for _ in self._store.read(r, name)))
+        return tuple(r for r in self._store.rounds() if self._store.names(r, name))
 
     def payload_rounds(self, step: Step) -> tuple[int, ...]:
         """Rounds in which payloads of that step were kept."""
@@ -183,7 +197,7 @@ class View:
         return tuple(
             r
             for r in self._store.rounds()
-            if any(column in columns for columns in self._store.read(r, name))
+            if any(column in names for names in self._store.names(r, name))
         )
 
     def table(self, round_: int) -> FloatArray:

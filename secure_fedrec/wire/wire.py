@@ -76,6 +76,11 @@ class Wire:
         if self._recorder is not None:
             self._recorder.record(messages, origins=None)
 
+    def abandon_round(self, round_: int) -> None:
+        """Forget the recording of a round that was not completed."""
+        if self._recorder is not None:
+            self._recorder.abandon_round(round_)
+
     def end_round(self, round_: int) -> None:
         """Complete the recording of a round."""
         if self._recorder is not None:

@@ -1,0 +1,117 @@
+"""From a configuration to a federation: data, algorithm, protection stack, streams."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from audits.config import AuditConfig
+from secure_fedrec.algorithms import PMF
+from secure_fedrec.data import RatingTable, Split, k_fold, latest_ml_1m, leave_one_out, load, locate
+from secure_fedrec.errors import ConfigError
+from secure_fedrec.protection import (
+    Cloak,
+    Collector,
+    Denoisers,
+    DirectSum,
+    RandomizedResponse,
+    Stack,
+    VirtualRatings,
+)
+from secure_fedrec.streams import Streams
+
+__all__ = ["Federation", "build_federation", "load_table", "split_table"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Federation:
+    """Everything a run needs.
+
+    Args:
+        config: the configuration.
+        split: training and test ratings of one fold.
+        stack: the protection stack.
+        streams: random streams.
+    """
+
+    config: AuditConfig
+    split: Split
+    stack: Stack
+    streams: Streams
+
+    def algorithm(self) -> PMF:
+        """A fresh algorithm."""
+        return PMF(self.config.algorithm)
+
+    @property
+    def denoiser_clients(self) -> tuple[int, ...]:
+        """Client number of each denoiser; empty without denoisers."""
+        collector = self.stack.collector
+        if isinstance(collector, Denoisers):
+            return tuple(collector.binding.denoisers.tolist())
+        return ()
+
+
+def load_table(config: AuditConfig, data_dir: Path | None) -> RatingTable:
+    """The data set of a configuration.
+
+    Raises:
+        DataError: it is missing, damaged, or holds a rating outside its scale.
+    """
+    return load(config.data.name, data_dir, synthetic=config.data.synthetic(config.seed))
+
+
+def split_table(
+    config: AuditConfig, table: RatingTable, data_dir: Path | None, *, fold: int
+) -> Split:
+    """Training and test ratings of one fold."""
+    data = config.data
+    if data.split == "k-fold":
+        return k_fold(table, folds=data.folds, fold=fold, seed=config.seed)
+    latest = None
+    if data.name == "ml-1m" and table.timestamps is None:
+        latest = latest_ml_1m(locate(data.name, data_dir))
+    return leave_one_out(table, latest=latest, seed=config.seed)
+
+
+def build_federation(config: AuditConfig, split: Split) -> Federation:
+    """Put the layers of a configuration together.
+
+    Raises:
+        ConfigError: a setting does not fit the data (denoisers, cohort, ring).
+    """
+    train = split.train
+    streams = Streams.from_seed(config.seed)
+    algorithm = PMF(config.algorithm)
+    per_round = config.cohort.clients_per_round
+    if per_round is not None and per_round > train.n_clients:
+        raise ConfigError(
+            "cohort.clients_per_round", per_round, f"there are only {train.n_clients} clients"
+        )
+    layers = config.protection
+    cloak: Cloak | None = None
+    if "virtual-ratings" in layers:
+        cloak = VirtualRatings(layers["virtual-ratings"], n_items=train.n_items, streams=streams)
+    if "randomized-response" in layers:
+        cloak = RandomizedResponse(
+            layers["randomized-response"], n_items=train.n_items, streams=streams
+        )
+    collector: Collector
+    if "denoisers" in layers:
+        collector = Denoisers(
+            layers["denoisers"],
+            n_clients=train.n_clients,
+            n_items=train.n_items,
+            width=algorithm.width,
+            codec=config.ring,
+            streams=streams,
+        )
+    else:
+        collector = DirectSum(
+            n_clients=train.n_clients,
+            n_items=train.n_items,
+            width=algorithm.width,
+            codec=config.ring,
+        )
+    stack = Stack(
+        codec=config.ring, cloak=cloak, collector=collector, n_clients=train.n_clients
+    )
+    return Federation(config=config, split=split, stack=stack, streams=streams)

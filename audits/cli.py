@@ -1,0 +1,162 @@
+"""The command ``secure-fedrec``: results on stdout, progress and errors on stderr.
+
+Exit codes: 0 pass, 1 a gate fell, 2 bad configuration, data or usage, 3 inconclusive, 4 internal
+error. Each command lives in ``commands.py``; this module reads arguments and maps errors to codes.
+"""
+
+import argparse
+import json
+import sys
+import traceback
+from collections.abc import Callable, Sequence
+from importlib.metadata import packages_distributions, version
+from pathlib import Path
+from typing import Any
+
+from audits import commands
+from secure_fedrec.errors import CheckpointError, ConfigError, DataError, TranscriptError
+
+__all__ = ["main"]
+
+_DISTRIBUTION = "secure-fedrec"
+EXIT_USAGE, EXIT_INTERNAL = 2, 4
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command.
+
+    Args:
+        arguments: command line without the program name; None takes ``sys.argv``.
+
+    Returns:
+        The exit code.
+    """
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    parsed = _parser().parse_args(words)
+    command: Callable[[argparse.Namespace], int] = parsed.run
+    parsed.command_line = ["secure-fedrec", *words]
+    try:
+        require_own_packages()
+        return command(parsed)
+    except (ConfigError, DataError, CheckpointError, TranscriptError) as refused:
+        print(f"secure-fedrec: {refused}", file=sys.stderr)
+        return EXIT_USAGE
+    except KeyboardInterrupt:
+        print("secure-fedrec: interrupted; continue with --resume", file=sys.stderr)
+        return 130
+    except BrokenPipeError:
+        return EXIT_INTERNAL
+    except Exception:
+        traceback.print_exc()
+        print("secure-fedrec: internal error; please report it", file=sys.stderr)
+        return EXIT_INTERNAL
+
+
+def require_own_packages() -> None:
+    """Refuse to run if another distribution has overwritten ``attacks`` or ``audits``.
+
+    Both are plain top-level packages; pip installs a second owner of the name without a word.
+
+    Raises:
+        ConfigError: a foreign distribution claims one of the names.
+    """
+    owners = packages_distributions()
+    for package in ("attacks", "audits"):
+        foreign = set(owners.get(package, ())) - {_DISTRIBUTION}
+        if foreign:
+            raise ConfigError(
+                "environment",
+                sorted(foreign),
+                f"also installs a package named {package!r}; use a dedicated environment",
+            )
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="secure-fedrec",
+        description="Audit what a federated recommender really leaks.",
+        epilog="Exit codes: 0 pass, 1 a gate fell, 2 usage, 3 inconclusive, 4 internal error.",
+    )
+    parser.add_argument("--version", action="version", version=version(_DISTRIBUTION))
+    words = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+
+    audit = _command(words, "audit", commands.audit, "train, record, attack, judge, write a report")
+    audit.add_argument("config", nargs="?", type=Path, metavar="CONFIG", help="TOML file; default: "
+                       "the embedded quickstart on synthetic data")
+    audit.add_argument("--out", type=Path, default=Path("audit-out"), help="run folder")
+    _run_options(audit)
+
+    train = _command(words, "train", commands.train, "train only; metrics as JSON lines")
+    train.add_argument("config", type=Path, metavar="CONFIG", help="TOML file")
+    train.add_argument("--out", type=Path, help="run folder; without one nothing is kept")
+    _run_options(train)
+
+    attack = _command(words, "attack", commands.attack, "run the suite on a recorded transcript")
+    attack.add_argument("transcript", type=Path, metavar="TRANSCRIPT", help="DIR/transcript of a run")
+    attack.add_argument("--attack", action="append", metavar="NAME", help="only these attacks")
+    attack.add_argument("--adversary", action="append", metavar="PARTY[+PARTY]",
+                        help="e.g. server+denoisers; default: those of the run's configuration")
+    _output_options(attack)
+
+    check = _command(words, "check", commands.check, "losslessness of a configuration")
+    check.add_argument("config", nargs="?", type=Path, metavar="CONFIG", help="TOML file; default: "
+                       "the embedded quickstart")
+    check.add_argument("--rounds", type=int, default=10, help="rounds to compare (default 10)")
+    _data_options(check)
+    _output_options(check)
+
+    data = _command(words, "data", commands.data, "list, fetch or describe data sets")
+    data.add_argument("action", choices=("list", "get", "describe"))
+    data.add_argument("name", nargs="?", help="data set")
+    _data_options(data)
+    _output_options(data)
+
+    init = _command(words, "init", commands.init, "write a commented configuration")
+    init.add_argument("preset", nargs="?", metavar="PRESET", help="one of: "
+                      + ", ".join(commands.PRESETS))
+    init.add_argument("--out", type=Path, help="file to write; default: standard output")
+
+    explain = _command(words, "explain", commands.explain, "show the card of an attack")
+    explain.add_argument("name", nargs="?", metavar="ATTACK", help="attack; without one, lists all")
+    _output_options(explain)
+    return parser
+
+
+def _command(
+    words: Any, name: str, run: Callable[[argparse.Namespace], int], text: str
+) -> argparse.ArgumentParser:
+    command: argparse.ArgumentParser = words.add_parser(name, help=text, description=text)
+    command.set_defaults(run=run)
+    return command
+
+
+def _run_options(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--resume", action="store_true", help="continue the run in --out")
+    command.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", dest="overrides",
+                         type=_override, help="override a setting, e.g. protection.rho=2")
+    _data_options(command)
+    _output_options(command)
+
+
+def _data_options(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--data-dir", type=Path, help="folder of the data sets (default: "
+                         "$SECURE_FEDREC_DATA, else the download cache)")
+
+
+def _output_options(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--json", action="store_true", help="machine-readable result on stdout")
+    command.add_argument("--quiet", action="store_true", help="no progress bars")
+
+
+def _override(text: str) -> tuple[str, Any]:
+    key, sign, value = text.partition("=")
+    if not sign or not key:
+        raise argparse.ArgumentTypeError(f"{text!r} is not of the form KEY=VALUE")
+    try:
+        return key, json.loads(value)
+    except json.JSONDecodeError:
+        return key, value
+
+
+if __name__ == "__main__":
+    sys.exit(main())

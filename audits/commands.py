@@ -1,0 +1,270 @@
+"""What each command of ``secure-fedrec`` does; returns its exit code."""
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from attacks import SUITE, GroundTruth, attack_named
+from audits import run as runner
+from audits import training
+from audits.build import build_federation, load_table, split_table
+from audits.config import AuditConfig, load_config, parse_config
+from audits.findings import finding_json, sentence
+from secure_fedrec.data import DATASETS, RatingScale, RatingTable, get, load, locate
+from secure_fedrec.engines import RoundReport
+from secure_fedrec.errors import ConfigError, DataError, TranscriptError
+from secure_fedrec.npz import read_npz
+from secure_fedrec.properties import compare_runs
+from secure_fedrec.wire import Adversary, BlockStore, Transcript, Truth
+
+__all__ = ["PRESETS", "attack", "audit", "check", "data", "explain", "init", "train"]
+
+_CONFIGS = Path(__file__).parent / "configs"
+_DEFAULT = _CONFIGS / "quickstart.toml"
+PRESETS = tuple(sorted(path.stem for path in _CONFIGS.glob("*.toml")))
+
+
+def audit(arguments: argparse.Namespace) -> int:
+    """``audit [CONFIG]``: the whole audit."""
+    config = load_config(arguments.config or _DEFAULT, dict(arguments.overrides))
+    result = runner.audit(
+        config,
+        out=arguments.out,
+        data_dir=arguments.data_dir,
+        resume=arguments.resume,
+        command=arguments.command_line,
+        progress=not arguments.quiet,
+    )
+    if arguments.json:
+        keep = ("verdict", "gates", "utility", "lossless", "cost")
+        _emit({key: result.report[key] for key in keep})
+    else:
+        _print_audit(result)
+    return result.verdict.exit_code
+
+
+def train(arguments: argparse.Namespace) -> int:
+    """``train CONFIG``: one JSON line per round."""
+    config = load_config(arguments.config, dict(arguments.overrides))
+    if arguments.resume and arguments.out is None:
+        raise ConfigError("--resume", True, "needs the run folder, --out DIR")
+    table = load_table(config, arguments.data_dir)
+    split = split_table(config, table, arguments.data_dir, fold=config.data.fold)
+    federation = build_federation(config, split)
+    runner.announce(federation, training.projection(federation))
+    run = training.open_run(federation, arguments.out, resume=arguments.resume)
+    training.train_recorded(
+        federation, run, arguments.out, on_round=_print_round, progress=not arguments.quiet
+    )
+    return 0
+
+
+def attack(arguments: argparse.Namespace) -> int:
+    """``attack TRANSCRIPT``: the suite on a recorded run, without training."""
+    transcript = Transcript.open(arguments.transcript)
+    folder = arguments.transcript.parent
+    config, truth = _recorded_truth(folder, transcript)
+    adversaries = config.adversaries
+    if arguments.adversary:
+        adversaries = tuple(
+            Adversary(name=text, corrupt=frozenset(text.split("+"))) for text in arguments.adversary
+        )
+    names = tuple(arguments.attack or config.attacks)
+    for name in names:
+        attack_named(name, key="--attack")
+    findings = runner.attack_all(
+        transcript, truth, adversaries, names, seed=config.seed, bars=not arguments.quiet
+    )
+    if arguments.json:
+        _emit([finding_json(finding, None) for finding in findings])
+    else:
+        for finding in findings:
+            print(f"{finding.adversary}/{finding.attack}: {sentence(finding)}")
+    return 0 if any(finding.measured for finding in findings) else 3
+
+
+def check(arguments: argparse.Namespace) -> int:
+    """``check [CONFIG]``: is the configuration lossless, on its own data?"""
+    config = load_config(arguments.config or _DEFAULT)
+    if arguments.rounds < 1:
+        raise ConfigError("--rounds", arguments.rounds, "must be at least 1")
+    table = load_table(config, arguments.data_dir)
+    split = split_table(config, table, arguments.data_dir, fold=config.data.fold)
+    federation = build_federation(config, split)
+    outcome = compare_runs(
+        algorithm=federation.algorithm,
+        stack=federation.stack,
+        ratings=split.train,
+        streams=federation.streams,
+        rounds=arguments.rounds,
+        cohort=config.cohort,
+    )
+    if arguments.json:
+        _emit(
+            {
+                "lossless": outcome.holds,
+                "rounds": outcome.rounds,
+                "first_difference": outcome.first_difference,
+                "largest_difference": outcome.largest_difference,
+            }
+        )
+    elif outcome.holds:
+        print(f"lossless: {outcome.rounds} rounds equal the plain twin, bit for bit")
+    else:
+        print(
+            f"not lossless: {outcome.first_difference}; largest difference "
+            f"{outcome.largest_difference:.3g}"
+        )
+    return 0 if outcome.holds else 1
+
+
+def data(arguments: argparse.Namespace) -> int:
+    """``data list``, ``data get NAME``, ``data describe NAME``."""
+    if arguments.action == "list":
+        return _list_data(arguments)
+    if arguments.name is None:
+        raise ConfigError("data.name", None, "is required", DATASETS)
+    if arguments.action == "get":
+        folder = get(arguments.name, arguments.data_dir, progress=not arguments.quiet)
+        _emit({"folder": str(folder)}) if arguments.json else print(folder)
+        return 0
+    config = parse_config({"data": {"name": arguments.name}})
+    table = load(arguments.name, arguments.data_dir, synthetic=config.data.synthetic(config.seed))
+    counts, popularity = table.counts(), table.item_popularity()
+    facts = {
+        "name": table.name,
+        "clients": table.n_clients,
+        "items": table.n_items,
+        "ratings": len(table),
+        "density": len(table) / (table.n_clients * table.n_items),
+        "ratings_per_client_median": float(np.median(counts)),
+        "items_without_ratings": int(np.sum(popularity == 0)),
+        "scale": str(table.scale),
+        "demographics": sorted(table.demographics),
+        "timestamps": table.timestamps is not None,
+        "fingerprint": table.fingerprint(),
+        "licence": DATASETS[arguments.name].licence,
+    }
+    if arguments.json:
+        _emit(facts)
+    else:
+        for key, value in facts.items():
+            print(f"{key:28} {value}")
+    return 0
+
+
+def init(arguments: argparse.Namespace) -> int:
+    """``init PRESET``: a commented configuration to start from."""
+    if arguments.preset not in PRESETS:
+        raise ConfigError("preset", arguments.preset, "unknown preset", PRESETS)
+    text = (_CONFIGS / f"{arguments.preset}.toml").read_text(encoding="utf-8")
+    if arguments.out is None:
+        print(text, end="")
+        return 0
+    if arguments.out.exists():
+        raise ConfigError("--out", str(arguments.out), "already exists")
+    arguments.out.write_text(text, encoding="utf-8")
+    return 0
+
+
+def explain(arguments: argparse.Namespace) -> int:
+    """``explain [ATTACK]``: an attack card, or the list."""
+    if arguments.name is None:
+        cards = {name: each.card.game for name, each in SUITE.items()}
+        if arguments.json:
+            _emit(cards)
+        else:
+            for name, game in cards.items():
+                print(f"{name:20} {game}")
+        return 0
+    card = attack_named(arguments.name, key="attack").card
+    fields = ("game", "adversary", "needs", "statistic", "reference", "limits")
+    if arguments.json:
+        _emit({"attack": arguments.name, **{field: getattr(card, field) for field in fields}})
+    else:
+        print(arguments.name)
+        for field in fields:
+            print(f"  {field:10} {getattr(card, field)}")
+    return 0
+
+
+def _list_data(arguments: argparse.Namespace) -> int:
+    found = []
+    for name, info in DATASETS.items():
+        where = "generated"
+        if name != "synthetic":
+            try:
+                locate(name, arguments.data_dir)
+                where = "present"
+            except DataError:
+                where = f"absent; secure-fedrec data get {name}"
+        found.append({"name": name, "title": info.title, "status": where})
+    if arguments.json:
+        _emit(found)
+    else:
+        for entry in found:
+            print(f"{entry['name']:18} {entry['title']:28} {entry['status']}")
+    return 0
+
+
+def _recorded_truth(folder: Path, transcript: Transcript) -> tuple[AuditConfig, GroundTruth]:
+    """Configuration and truth that were written beside a transcript."""
+    try:
+        raw = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+        columns = read_npz(folder / "truth" / "ratings.npz")
+    except (OSError, ValueError) as missing:
+        raise TranscriptError(
+            f"{folder} lacks config.json or truth/ratings.npz: claims cannot be scored without them"
+        ) from missing
+    config = parse_config(raw)
+    levels = np.asarray(transcript.public["rating_levels"])
+    counts = np.diff(columns["indptr"])
+    n_items = int(transcript.public["n_items"])
+    train = RatingTable.from_columns(
+        name=config.data.name,
+        n_clients=len(counts),
+        n_items=n_items,
+        clients=np.repeat(np.arange(len(counts)), counts).astype(np.int32),
+        items=columns["items"],
+        ratings=columns["ratings"],
+        scale=RatingScale(float(levels[0]), float(levels[-1]), float(levels[1] - levels[0])),
+        client_labels=np.arange(len(counts)),
+        item_labels=np.arange(n_items),
+    )
+    denoisers = transcript.public["protection"].get("denoisers", {}).get("clients", ())
+    truth = Truth(BlockStore(folder / "truth"))
+    return config, GroundTruth(train=train, recorded=truth, denoiser_clients=tuple(denoisers))
+
+
+def _print_round(report: RoundReport) -> None:
+    line: dict[str, Any] = {"round": report.round, "participants": report.participants}
+    if report.error is not None:
+        line |= {"mae": report.error.mae, "rmse": report.error.rmse}
+    print(json.dumps(line), flush=True)
+
+
+def _print_audit(result: runner.AuditResult) -> None:
+    report = result.report
+    mean = report["utility"]["mean"]
+    folds = len(report["utility"]["folds"])
+    print(report["verdict"]["summary"])
+    print(f"test error over {folds} fold(s): MAE {mean['mae']:.4f}, RMSE {mean['rmse']:.4f}")
+    print(f"losslessness: {report['lossless']['statement']}")
+    for finding in report["findings"]:
+        if finding["status"] == "measured":
+            print(f"  [{finding['severity']}] {finding['attack']}: {finding['sentence']}")
+    for gate in report["gates"]:
+        print(f"  gate {gate['outcome']:12} {gate['name']} ({gate['reason']})")
+    for reason in result.verdict.reasons:
+        print(f"  {result.verdict.outcome}: {reason}", file=sys.stderr)
+    print(f"report: {result.html_path}")
+
+
+def _emit(value: object) -> None:
+    print(json.dumps(value, indent=2))
+
+

@@ -1,0 +1,137 @@
+"""A finding in the words and numbers of a report: severity, one plain sentence, JSON."""
+
+from typing import Any
+
+from attacks import Finding
+from attacks.controls import ControlResult
+
+__all__ = ["finding_json", "sentence", "severity"]
+
+_REPORT_KEYS = (
+    "auc",
+    "auc_low",
+    "auc_high",
+    "support_auc",
+    "support_auc_low",
+    "support_auc_high",
+    "prior_auc",
+    "lift_over_prior",
+    "tpr_at_1pct_fpr",
+    "tpr_at_1pct_fpr_low",
+    "tpr_at_1pct_fpr_high",
+    "tpr_at_01pct_fpr",
+    "advantage",
+    "precision",
+    "recall",
+    "exact_set_share",
+    "rating_accuracy",
+    "user_vector_share",
+    "linked_share",
+)
+
+
+def severity(finding: Finding) -> str | None:
+    """How bad it is, from what is learned and not from the AUC alone.
+
+    critical: ratings, or the rated sets of most clients, are recovered with at least 90 % precision;
+    high: the lift over the popularity prior, inside the visible support or over the catalogue, is at
+    least 0.20 at its lower end, or TPR at 1 % FPR is at least 10 %; medium: a lift of 0.05 to 0.20;
+    low: statistically visible below that; info otherwise. None if nothing was measured.
+    """
+    if not finding.measured:
+        return None
+    figures = finding.figures
+
+    def value(name: str) -> float:
+        found = figures.get(name)
+        return 0.0 if found is None else found
+
+    named_sets = value("precision") >= 0.9 and value("recall") >= 0.5
+    if value("rating_accuracy") >= 0.9 or named_sets:
+        return "critical"
+    lift = max(value("lift_over_prior_low"), value("support_lift_over_prior_low"))
+    # A lift needs a decision rule that beats the prior; the visible support by itself is one.
+    if lift >= 0.20 or value("tpr_at_1pct_fpr") >= 0.10 or value("unmasked_share") >= 0.5:
+        return "high"
+    if lift >= 0.05:
+        return "medium"
+    return "low" if value("auc_low") > 0.5 else "info"
+
+
+def sentence(finding: Finding) -> str:
+    """The finding in one sentence for a privacy officer."""
+    if not finding.measured:
+        return f"{finding.attack} does not apply to {finding.adversary}: {finding.reason}."
+    figures = finding.figures
+    rounds = len(finding.rounds)
+    span = "one message" if rounds == 1 else f"messages of {rounds} rounds"
+    clauses = _clauses(figures)
+    if clauses:
+        return f"From {span} of each client, {finding.adversary} {', '.join(clauses)}."
+    auc, prior = figures.get("auc"), figures.get("prior_auc")
+    if auc is None or prior is None:
+        return f"{finding.adversary} learned nothing measurable from {span}."
+    return (
+        f"From {span} of each client, {finding.adversary} ranks rated above unrated items with AUC "
+        f"{auc:.3f}; item popularity alone gives {prior:.3f}."
+    )
+
+
+def _clauses(figures: Any) -> list[str]:
+    clauses = []
+    linked = figures.get("linked_share")
+    if linked is not None:
+        clauses.append(f"names the sender of {_percent(linked)} of the anonymous messages")
+    precision, recall = figures.get("precision"), figures.get("recall")
+    if precision is not None and recall is not None and recall > 0:
+        clauses.append(
+            f"names rated items with {_percent(precision)} precision and finds "
+            f"{_percent(recall)} of them"
+        )
+    accuracy = figures.get("rating_accuracy")
+    if accuracy is not None:
+        clauses.append(f"recovers {_percent(accuracy)} of the ratings exactly")
+    vectors = figures.get("user_vector_share")
+    if vectors is not None:
+        clauses.append(f"recovers the private vector of {_percent(vectors)} of the clients")
+    unmasked = figures.get("unmasked_share")
+    if unmasked is not None and unmasked > 0:
+        clauses.append(f"proves {_percent(unmasked)} of the virtual rows to be virtual")
+    return clauses
+
+
+def _percent(share: float) -> str:
+    if 0.9995 <= share < 1:
+        return "over 99.9 %"
+    return f"{100 * share:.1f} %"
+
+
+def finding_json(finding: Finding, control: ControlResult | None) -> dict[str, Any]:
+    """A finding as ``report.json`` keeps it; figures without a key of their own go to details."""
+    figures = dict(finding.figures)
+    named = {key: figures.pop(key) for key in _REPORT_KEYS if key in figures}
+    positive = None
+    if control is not None:
+        positive = {
+            "metric": control.metric,
+            "value": 0.0 if control.value is None else control.value,
+            "floor": control.floor,
+            "passed": control.passed,
+        }
+    return {
+        "attack": finding.attack,
+        "adversary": finding.adversary,
+        "game": finding.game,
+        "status": "measured" if finding.measured else "not-applicable",
+        "reason": finding.reason,
+        "rounds": list(finding.rounds),
+        "units": {"clients": 0, "pairs": 0, "positives": 0, **finding.units},
+        **dict.fromkeys(("auc", "auc_low", "auc_high", "tpr_at_1pct_fpr", "advantage")),
+        **named,
+        "details": {**figures, **finding.details},
+        "severity": severity(finding),
+        "sentence": sentence(finding),
+        "null_control": None if finding.null_control is None else dict(finding.null_control),
+        "positive_control": positive,
+        "roc": None if finding.roc is None else dict(finding.roc),
+    }

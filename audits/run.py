@@ -1,0 +1,220 @@
+"""An audit from a configuration to a report: train, record, attack, judge, write."""
+
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from tqdm import tqdm
+
+from attacks import SUITE, Finding, GroundTruth, evaluate
+from attacks.controls import ControlResult, positive_controls
+from audits.assemble import Measured, assemble
+from audits.build import Federation, build_federation, load_table, split_table
+from audits.config import AuditConfig
+from audits.gates import GateResult, Outcome, judge
+from audits.report import write_report
+from audits.training import (
+    Lossless,
+    check_lossless,
+    open_run,
+    projection,
+    train_folds,
+    train_recorded,
+)
+from secure_fedrec.data import RatingTable
+from secure_fedrec.engines import RecordedRun
+from secure_fedrec.wire import Adversary, Transcript
+
+__all__ = ["AuditResult", "Verdict", "attack_all", "audit", "decide"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """What an audit concludes.
+
+    Args:
+        outcome: pass, fail or inconclusive.
+        reasons: fallen gates, undecided gates and failed controls, in that order.
+    """
+
+    outcome: Outcome
+    reasons: tuple[str, ...]
+
+    @property
+    def exit_code(self) -> int:
+        """0 pass, 1 a gate fell, 3 inconclusive."""
+        return {Outcome.PASS: 0, Outcome.FAIL: 1, Outcome.INCONCLUSIVE: 3}[self.outcome]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditResult:
+    """A finished audit.
+
+    Args:
+        report: the content of ``report.json``.
+        verdict: what it concludes.
+        json_path, html_path: the written files.
+    """
+
+    report: Mapping[str, Any]
+    verdict: Verdict
+    json_path: Path
+    html_path: Path
+
+
+def audit(
+    config: AuditConfig,
+    *,
+    out: Path,
+    data_dir: Path | None,
+    resume: bool,
+    command: Sequence[str],
+    progress: bool = True,
+) -> AuditResult:
+    """Run a whole audit and write its report.
+
+    Args:
+        config: what to audit.
+        out: run folder; report, transcript, truth and checkpoint go there.
+        data_dir: where data sets lie.
+        resume: continue the run in ``out``.
+        command: the command line, for the report's reproducibility block.
+        progress: whether to show progress bars on stderr.
+
+    Raises:
+        ConfigError, DataError: refused before anything is written.
+    """
+    started = time.time()
+    table = load_table(config, data_dir)
+    split = split_table(config, table, data_dir, fold=config.data.fold)
+    federation = build_federation(config, split)
+    announce(federation, projection(federation))
+    run = open_run(federation, out, resume=resume)
+    train_recorded(federation, run, out, progress=progress)
+    folds = train_folds(federation, table, data_dir, out, progress=progress)
+    lossless = None
+    if config.run.check_lossless:
+        lossless = check_lossless(federation, run, progress=progress)
+    truth = GroundTruth(
+        train=split.train, recorded=run.truth, denoiser_clients=federation.denoiser_clients
+    )
+    findings = attack_all(
+        run.transcript, truth, config.adversaries, config.attacks, seed=config.seed, bars=progress
+    )
+    measured = _measured(config, federation, run, table, folds, lossless, findings)
+    verdict = decide(measured.gates, findings, measured.controls)
+    report = assemble(
+        measured,
+        outcome=verdict.outcome,
+        exit_code=verdict.exit_code,
+        reasons=verdict.reasons,
+        command=command,
+        started=started,
+    )
+    json_path, html_path = write_report(report, out)
+    return AuditResult(report=report, verdict=verdict, json_path=json_path, html_path=html_path)
+
+
+def announce(federation: Federation, projected: int) -> None:
+    """Say on stderr what is about to run and how large its transcript will be."""
+    train = federation.split.train
+    capped = federation.stack.capped(train.counts())
+    print(
+        f"{train.name}: {train.n_clients} clients, {train.n_items} items, {len(train)} training "
+        f"ratings; projected transcript {projected / 1e6:.1f} MB"
+        + (f"; virtual ratings capped for {len(capped)} clients" if len(capped) else ""),
+        file=sys.stderr,
+    )
+
+
+def attack_all(
+    transcript: Transcript,
+    truth: GroundTruth,
+    adversaries: Sequence[Adversary],
+    attacks: Sequence[str],
+    *,
+    seed: int,
+    bars: bool = True,
+) -> list[Finding]:
+    """Every attack on every adversary's view."""
+    pairs = [(name, adversary) for adversary in adversaries for name in attacks]
+    findings = []
+    for name, adversary in tqdm(pairs, desc="attacking", unit="attack", disable=not bars):
+        findings.append(evaluate(SUITE[name], adversary, transcript, truth, seed=seed))
+    return findings
+
+
+def decide(
+    gates: Sequence[GateResult],
+    findings: Sequence[Finding],
+    controls: Mapping[str, ControlResult],
+) -> Verdict:
+    """The verdict: a fallen gate decides, then anything undecided, then a pass.
+
+    A failed control makes an audit inconclusive, but never excuses a fallen gate.
+    """
+    fallen = [f"{g.gate.name}: {g.reason}" for g in gates if g.outcome is Outcome.FAIL]
+    undecided = [f"{g.gate.name}: {g.reason}" for g in gates if g.outcome is Outcome.INCONCLUSIVE]
+    for finding in findings:
+        if finding.null_control is not None and not finding.null_control["passed"]:
+            undecided.append(
+                f"{finding.adversary}/{finding.attack}: null control is not at chance "
+                f"(AUC {finding.null_control['auc']:.4f})"
+            )
+    for name, control in controls.items():
+        if not control.passed:
+            undecided.append(
+                f"{name}: positive control reached {control.metric} {control.value}, needs "
+                f"{control.floor}"
+            )
+    if fallen:
+        return Verdict(outcome=Outcome.FAIL, reasons=(*fallen, *undecided))
+    if undecided or not gates:
+        reasons = tuple(undecided) or ("the configuration has no gates",)
+        return Verdict(outcome=Outcome.INCONCLUSIVE, reasons=reasons)
+    return Verdict(outcome=Outcome.PASS, reasons=())
+
+
+def _measured(
+    config: AuditConfig,
+    federation: Federation,
+    run: RecordedRun,
+    table: RatingTable,
+    folds: list[dict[str, float]],
+    lossless: Lossless | None,
+    findings: list[Finding],
+) -> Measured:
+    last = run.history[-1].error
+    every_fold = list(folds)
+    if last is not None:
+        first = {"fold": config.data.fold, "mae": last.mae, "rmse": last.rmse}
+        every_fold = [first, *every_fold]
+    mean = {
+        name: float(np.mean([fold[name] for fold in every_fold])) for name in ("mae", "rmse")
+    }
+    gates = [
+        judge(
+            gate,
+            findings=findings,
+            utility=mean,
+            lossless=None if lossless is None else lossless.holds,
+        )
+        for gate in config.gates
+    ]
+    controls = {name: positive_controls()[name] for name in config.attacks}
+    return Measured(
+        config=config,
+        federation=federation,
+        run=run,
+        table=table,
+        folds=every_fold,
+        mean=mean,
+        lossless=lossless,
+        findings=findings,
+        controls=controls,
+        gates=gates,
+    )

@@ -1,0 +1,255 @@
+"""Training for an audit: the recorded fold, the other folds, and the plain twin.
+
+A run folder holds ``config.json`` (the resolved configuration), ``checkpoint.npz``, ``transcript/``
+(what parties saw), ``truth/`` (what nobody saw, with the training ratings) and ``folds.json``.
+Everything is written so that a kill at any moment can be resumed to the same bits.
+"""
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from tqdm import tqdm
+
+from audits.build import Federation, build_federation, split_table
+from secure_fedrec.data import RatingTable, Split
+from secure_fedrec.engines import (
+    LocalEngine,
+    RecordedRun,
+    RoundReport,
+    projected_transcript_bytes,
+    table_digest,
+    vault_of,
+)
+from secure_fedrec.errors import ConfigError
+from secure_fedrec.properties import plain_twin
+from secure_fedrec.wire import Meter, Wire
+
+__all__ = [
+    "Lossless",
+    "check_lossless",
+    "open_run",
+    "projection",
+    "run_identity",
+    "train_folds",
+    "train_recorded",
+    "write_json",
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lossless:
+    """Outcome of the comparison with the plain twin.
+
+    Args:
+        holds: whether every round's table was equal bit for bit.
+        rounds: rounds compared.
+        first_difference: first differing round, in words.
+    """
+
+    holds: bool
+    rounds: int
+    first_difference: str | None
+
+
+def run_identity(federation: Federation) -> str:
+    """Digest of everything that decides the bits of a run."""
+    train, test = federation.split
+    parts = (federation.config.training_digest(), train.fingerprint(), test.fingerprint())
+    return sha256("|".join(parts).encode()).hexdigest()
+
+
+def projection(federation: Federation) -> int:
+    """Projected bytes of the transcript, checked against the limit.
+
+    Raises:
+        ConfigError: it is larger than ``recording.max_transcript_gb``.
+    """
+    policy = federation.config.recording
+    size = projected_transcript_bytes(
+        federation.algorithm(), federation.stack, federation.split.train, policy
+    )
+    policy.require_fits(size)
+    return size
+
+
+def open_run(federation: Federation, out: Path | None, *, resume: bool) -> RecordedRun:
+    """A recorded run in a folder, fresh or resumed.
+
+    Args:
+        federation: what to run.
+        out: run folder; None keeps everything in memory.
+        resume: continue the run in the folder.
+
+    Raises:
+        ConfigError: the folder already holds a run, or holds none to resume.
+        CheckpointError: the checkpoint is damaged or of another configuration.
+    """
+    identity = run_identity(federation)
+    if out is not None:
+        _prepare_folder(federation, out, resume=resume)
+    run = RecordedRun(
+        algorithm=federation.algorithm(),
+        stack=federation.stack,
+        train=federation.split.train,
+        test=federation.split.test,
+        streams=federation.streams,
+        policy=federation.config.recording,
+        directory=out,
+        cohort=federation.config.cohort,
+    )
+    if out is None:
+        return run
+    if resume and (out / "checkpoint.npz").exists():
+        run.resume(out, run_id=identity)
+    else:
+        run.restart_recording()
+        run.save(out, run_id=identity)
+    return run
+
+
+def train_recorded(
+    federation: Federation,
+    run: RecordedRun,
+    out: Path | None,
+    *,
+    on_round: Callable[[RoundReport], None] | None = None,
+    progress: bool = True,
+) -> None:
+    """Train the recorded fold to its last round."""
+    identity = run_identity(federation)
+    rounds = federation.config.algorithm.rounds
+    every = federation.config.run.checkpoint_every
+    with tqdm(
+        total=rounds, initial=run.completed, desc="training", unit="round", disable=not progress
+    ) as bar:
+        while run.completed < rounds:
+            report = run.run_round()
+            if on_round is not None:
+                on_round(report)
+            if report.error is not None:
+                bar.set_postfix(rmse=f"{report.error.rmse:.4f}")
+            bar.update()
+            if out is not None and (run.completed % every == 0 or run.completed == rounds):
+                run.save(out, run_id=identity)
+
+
+def train_folds(
+    federation: Federation,
+    table: RatingTable,
+    data_dir: Path | None,
+    out: Path | None,
+    *,
+    progress: bool = True,
+) -> list[dict[str, float]]:
+    """Test errors of the utility folds after the audited one, unrecorded.
+
+    Finished folds are kept in ``folds.json`` and not trained again on resume.
+    """
+    config = federation.config
+    store = None if out is None else out / "folds.json"
+    identity = run_identity(federation)
+    done: dict[str, Any] = {"run": identity, "folds": []}
+    if store is not None and store.exists():
+        found = json.loads(store.read_text(encoding="utf-8"))
+        done = found if found.get("run") == identity else done
+    finished = {int(entry["fold"]) for entry in done["folds"]}
+    wanted = [
+        (config.data.fold + step) % config.data.folds
+        for step in range(1, config.data.utility_folds)
+    ]
+    for fold in wanted:
+        if fold in finished:
+            continue
+        split = split_table(config, table, data_dir, fold=fold)
+        done["folds"].append({"fold": fold, **_train_fold(federation, split, fold, progress)})
+        if store is not None:
+            write_json(store, done)
+    folds: list[dict[str, float]] = done["folds"]
+    return folds
+
+
+def check_lossless(
+    federation: Federation, run: RecordedRun, *, progress: bool = True
+) -> Lossless:
+    """Train the plain twin with the run's participants and compare every round's table."""
+    algorithm = federation.algorithm()
+    train, test = federation.split
+    twin_stack = plain_twin(federation.stack, n_items=train.n_items, width=algorithm.width)
+    twin = LocalEngine(
+        algorithm=algorithm,
+        stack=twin_stack,
+        vault=vault_of(train),
+        test=test.subset(np.zeros(len(test), dtype=bool)),
+        streams=federation.streams,
+        wire=Wire(meter=Meter(train.n_clients)),
+        participants=run.engine.participants,
+    )
+    digests = tqdm(run.table_digests, desc="plain twin", unit="round", disable=not progress)
+    for round_, digest in enumerate(digests, start=1):
+        twin.run_round()
+        if table_digest(twin.public.table) != digest:
+            return Lossless(
+                holds=False,
+                rounds=round_,
+                first_difference=f"the item tables differ after round {round_}",
+            )
+    return Lossless(holds=True, rounds=len(run.table_digests), first_difference=None)
+
+
+def write_json(path: Path, content: object) -> None:
+    """Replace a JSON file in one step."""
+    temporary = path.with_name(path.name + ".part")
+    temporary.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+    temporary.replace(path)
+
+
+def _train_fold(
+    federation: Federation, split: Split, fold: int, progress: bool
+) -> dict[str, float]:
+    other = build_federation(federation.config, split)
+    engine = LocalEngine(
+        algorithm=other.algorithm(),
+        stack=other.stack,
+        vault=vault_of(split.train),
+        test=split.test,
+        streams=other.streams,
+        wire=Wire(meter=Meter(split.train.n_clients)),
+        cohort=other.config.cohort,
+    )
+    report: RoundReport | None = None
+    rounds = range(other.config.algorithm.rounds)
+    for _ in tqdm(rounds, desc=f"fold {fold}", unit="round", disable=not progress):
+        report = engine.run_round()
+    if report is None or report.error is None:
+        raise ConfigError("data.fold", fold, "has no test ratings")
+    return {"mae": report.error.mae, "rmse": report.error.rmse}
+
+
+def _prepare_folder(federation: Federation, out: Path, *, resume: bool) -> None:
+    config_file = out / "config.json"
+    if config_file.exists() and not resume:
+        raise ConfigError(
+            "--out", str(out), "already holds a run; continue it with --resume or name a new folder"
+        )
+    if resume and not config_file.exists():
+        raise ConfigError("--out", str(out), "holds no run to resume")
+    if not resume and out.exists() and any(out.iterdir()):
+        raise ConfigError("--out", str(out), "is not empty; name a new folder")
+    out.mkdir(parents=True, exist_ok=True)
+    truth = out / "truth"
+    truth.mkdir(mode=0o700, exist_ok=True)
+    if not resume:
+        train = federation.split.train
+        np.savez(
+            truth / "ratings.npz",
+            allow_pickle=False,
+            indptr=train.indptr(),
+            items=train.items,
+            ratings=train.ratings,
+        )
+        write_json(config_file, federation.config.as_json())

@@ -1,0 +1,94 @@
+"""Which layers stack, and what each stack hides from whom.
+
+One table, shared by the configuration reader, SECURITY.md and the tests.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from secure_fedrec.errors import ConfigError
+
+__all__ = ["STACKS", "Claim", "require_compatible"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claim:
+    """What a stack promises.
+
+    Args:
+        system: the published system it amounts to, over PMF.
+        hides: what it is meant to hide, and from whom.
+        assumes: under which assumptions.
+        lossless: whether the public table equals the plain twin's, bit for bit.
+        found: what the attack suite shows, in one sentence.
+    """
+
+    system: str
+    hides: str
+    assumes: str
+    lossless: bool
+    found: str
+
+
+STACKS: Mapping[tuple[str, ...], Claim] = MappingProxyType(
+    {
+        (): Claim(
+            system="federated PMF",
+            hides="nothing",
+            assumes="nothing",
+            lossless=True,
+            found="the server reads rated set, ratings and user vector from one upload",
+        ),
+        ("virtual-ratings",): Claim(
+            system="FedRec",
+            hides="the rated set, from the server",
+            assumes="an honest-but-curious server that keeps no history and looks at item numbers "
+            "only",
+            lossless=False,
+            found="broken by the lattice decode of one upload and by intersecting rounds",
+        ),
+        ("virtual-ratings", "denoisers"): Claim(
+            system="FedRec++",
+            hides="the rated set, from the server, even if it colludes with denoisers",
+            assumes="as FedRec, and an anonymous channel to the denoisers",
+            lossless=True,
+            found="broken like FedRec; collusion links every message by value, and many denoisers "
+            "expose virtual rows, and themselves, to the server alone",
+        ),
+        ("randomized-response",): Claim(
+            system="SDCF",
+            hides="the rated set, from the server, as local randomized response of each round",
+            assumes="an honest-but-curious server",
+            lossless=False,
+            found="fresh reports add up over rounds",
+        ),
+        ("randomized-response", "denoisers"): Claim(
+            system="SDCF with denoisers",
+            hides="as SDCF",
+            assumes="as SDCF, and an anonymous channel to the denoisers",
+            lossless=True,
+            found="as SDCF and FedRec++",
+        ),
+        ("denoisers",): Claim(
+            system="FedRec++ at rho = 0",
+            hides="the rows of the denoisers from the server, inside sums",
+            assumes="nothing is hidden for ordinary clients",
+            lossless=True,
+            found="as federated PMF; denoisers send their own rows alone",
+        ),
+    }
+)
+"""Claim by stack of layer names."""
+
+
+def require_compatible(layers: tuple[str, ...]) -> Claim:
+    """The claim of a stack.
+
+    Raises:
+        ConfigError: the layers do not stack in this order.
+    """
+    if layers not in STACKS:
+        choices = [" + ".join(stack) if stack else "none" for stack in STACKS]
+        raise ConfigError("protection", " + ".join(layers), "these layers do not stack", choices)
+    return STACKS[layers]

@@ -1,0 +1,170 @@
+"""A vault gives its contents to no serialiser, no copy, no message."""
+
+import copy
+import json
+import pickle  # noqa: S403, TID251  # to show that it is refused
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from secure_fedrec.arrays import FloatArray
+from secure_fedrec.errors import PrivateStateError, WireError
+from secure_fedrec.uploads import DenseBlock, RowBlock, Upload
+from secure_fedrec.vault import Vault
+from secure_fedrec.wire import Messages, Meter, Parties, Step, Wire
+
+SECRET = 4321.125
+
+
+def vault_with(lengths: list[int]) -> Vault:
+    indptr = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+    size = int(indptr[-1])
+    items = np.concatenate([np.arange(n) for n in lengths] or [[]]).astype(np.int32)
+    return Vault(indptr=indptr, items=items, ratings=np.arange(size) + SECRET)
+
+
+def filled() -> Vault:
+    vault = vault_with([2, 0, 3])
+    vault.create("user_vectors", np.full((3, 4), SECRET))
+    return vault
+
+
+def payload_of(vault: Any) -> Messages:
+    one = np.zeros(1, dtype=np.int64)
+    return Messages(
+        round=1,
+        step=Step.UPLOAD,
+        senders=Parties(role="client", ids=one),
+        receivers=Parties.server(1),
+        payload=vault,
+        sizes=one,
+    )
+
+
+def row_block(**columns: Any) -> RowBlock:
+    empty: dict[str, Any] = {
+        "indptr": np.zeros(2, dtype=np.int64),
+        "rows": np.empty(0, dtype=np.int32),
+        "values": None,
+    }
+    return RowBlock(**{**empty, **columns})
+
+
+LEAKS: dict[str, Callable[[Any], object]] = {
+    "pickle": pickle.dumps,
+    "pickle 0": lambda vault: pickle.dumps(vault, protocol=0),
+    "pickle in a list": lambda vault: pickle.dumps([1, vault]),
+    "copy": copy.copy,
+    "deepcopy": copy.deepcopy,
+    "deepcopy in a dict": lambda vault: copy.deepcopy({"state": vault}),
+    "bytes": bytes,
+    "array": np.asarray,
+    "object array": lambda vault: np.array(vault, dtype=object),
+    "array of a list": lambda vault: np.array([vault]),
+    "float array": lambda vault: np.asarray(vault, dtype=np.float64),
+    "arithmetic": lambda vault: np.add(vault, 1.0),
+    "iteration": list,
+    "unpacking": lambda vault: [*vault],
+    "length": len,
+    "truth": bool,
+    "index": lambda vault: vault[0],
+    "slice": lambda vault: vault[:],
+    "key": lambda vault: vault["user_vectors"],
+    "reversed": lambda vault: list(reversed(vault)),
+}
+
+
+@pytest.mark.parametrize("leak", LEAKS.values(), ids=LEAKS.keys())
+def test_private_state_does_not_leave(leak: Callable[[Any], object]) -> None:
+    with pytest.raises(PrivateStateError, match="stays on its client"):
+        leak(filled())
+
+
+@pytest.mark.parametrize(
+    "leak",
+    [
+        json.dumps,
+        memoryview,
+        bytearray,
+        vars,
+        float,
+        lambda vault: SECRET in vault,
+        lambda vault: json.dumps({"vault": vault}),
+        lambda vault: np.frombuffer(vault),
+        lambda vault: b"".join([vault]),
+    ],
+)
+def test_private_state_has_no_other_form(leak: Callable[[Any], object]) -> None:
+    with pytest.raises(TypeError):
+        leak(filled())
+
+
+@pytest.mark.parametrize(
+    "send",
+    [
+        payload_of,
+        lambda vault: payload_of([vault]),
+        lambda vault: row_block(values=vault),
+        lambda vault: row_block(rows=vault),
+        lambda vault: row_block(counts=vault),
+        lambda vault: row_block(indptr=vault),
+        lambda vault: DenseBlock(values=vault, shape=(3, 4)),
+        lambda vault: Wire(meter=Meter(3)).send(vault),
+        lambda vault: Upload(clients=np.zeros(1, dtype=np.int64), block=vault),
+    ],
+)
+def test_private_state_is_no_payload(send: Callable[[Any], object]) -> None:
+    with pytest.raises((WireError, TypeError)):
+        send(filled())
+
+
+def test_private_state_cannot_be_poured_into_a_vault() -> None:
+    state: Any = filled()
+    with pytest.raises(PrivateStateError):
+        state.__setstate__({"_ratings": np.zeros(5)})
+    with pytest.raises(AttributeError):
+        state.extra = 1
+
+
+def test_the_repr_shows_names_and_shapes_only() -> None:
+    shown = repr(filled()) + str(filled()) + f"{filled()}"
+    assert "user_vectors(3, 4)" in shown
+    assert "3 clients" in shown
+    assert "4321" not in shown
+
+
+@given(st.lists(st.integers(0, 4), min_size=1, max_size=8), st.data())
+def test_rated_reads_the_segments_asked_for(lengths: list[int], data: st.DataObject) -> None:
+    vault = vault_with(lengths)
+    clients = data.draw(st.lists(st.integers(0, len(lengths) - 1), max_size=10))
+    rated = vault.rated(np.array(clients, dtype=np.int64))
+    starts = np.concatenate([[0], np.cumsum(lengths)])
+    expected = [
+        starts[client] + place + SECRET for client in clients for place in range(lengths[client])
+    ]
+    assert rated.ratings.tolist() == expected
+    assert rated.items.tolist() == [place for c in clients for place in range(lengths[c])]
+    assert rated.counts.tolist() == [lengths[client] for client in clients]
+    assert rated.indptr[0] == 0
+
+
+def test_tables_are_read_as_copies() -> None:
+    vault = vault_with([1, 1, 1])
+    vault.create("t", np.arange(6, dtype=np.float64).reshape(3, 2))
+    everybody = np.arange(3)
+    copied: FloatArray = vault.read("t", everybody)
+    copied[:] = -1
+    assert vault.read("t", everybody).tolist() == [[0, 1], [2, 3], [4, 5]]
+    vault.write("t", np.array([2, 0]), np.array([[9.0, 9.0], [8.0, 8.0]]))
+    assert vault.read("t", everybody).tolist() == [[8, 8], [2, 3], [9, 9]]
+    assert vault.names() == ("t",)
+    assert vault.rated_counts().tolist() == [1, 1, 1]
+
+
+def test_a_table_has_one_row_per_client() -> None:
+    with pytest.raises(ValueError, match="2 rows for 3 clients"):
+        filled().create("short", np.zeros((2, 1)))
