@@ -30,7 +30,7 @@ __all__ = ["FLOORS", "ControlResult", "positive_controls"]
 
 FLOORS: Mapping[str, tuple[str, float]] = MappingProxyType(
     {
-        "direct": ("recall", 1.0),
+        "direct": ("auc", 0.9),
         "intersection": ("auc", 0.99),
         "lattice": ("rating_accuracy", 0.99),
         "collusion-linkage": ("linked_share", 0.99),

@@ -9,7 +9,7 @@ against permuted labels (the null control, which must sit at 0.5).
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -111,17 +111,17 @@ def evaluate(
         seed: of the bootstrap and of the null control.
     """
     claims = attack.run(transcript.view(adversary))
-    names = {"attack": attack.name, "adversary": adversary.name, "game": attack.card.game}
+    blank = Finding(attack=attack.name, adversary=adversary.name, game=attack.card.game)
     if isinstance(claims, NotApplicable):
-        return Finding(**names, reason=claims.reason)
+        return replace(blank, reason=claims.reason)
     corrupted = truth.corrupted_clients(adversary)
     rated = _honest_only(claims.rated, corrupted)
     if not len(rated.clients):
-        return Finding(**names, reason="every client the claims are about is the adversary's own")
+        return replace(blank, reason="every client the claims are about is the adversary's own")
     labels = _labels(truth.train, rated.clients)
     catalogue = _table(rated.scores, labels)
-    if catalogue.labels.all() or not catalogue.labels.any():
-        return Finding(**names, reason="there is nothing to tell apart in the truth")
+    if not np.isfinite(per_client_auc(catalogue)).any():
+        return replace(blank, reason="there is nothing to tell apart in the truth")
     figures, null = _rated_figures(rated, labels, catalogue, truth.train, seed)
     details: dict[str, Any] = dict(claims.details)
     if rated.history:
@@ -130,7 +130,7 @@ def evaluate(
     for vectors in claims.vectors:
         figures |= _vector_figures(vectors, truth.recorded, corrupted)
     for links in claims.links:
-        figures |= _link_figures(links, truth.recorded)
+        figures |= _link_figures(links, truth.recorded, corrupted)
     if claims.unmasked is not None:
         figures |= _unmasked_figures(claims, labels, corrupted)
     curve = pooled_roc(catalogue)
@@ -139,8 +139,8 @@ def evaluate(
         "pairs": catalogue.n_pairs,
         "positives": int(catalogue.labels.sum()),
     }
-    return Finding(
-        **names,
+    return replace(
+        blank,
         rounds=claims.rounds,
         figures=figures,
         units=units,
@@ -191,7 +191,8 @@ def _table(scores: FloatArray, labels: BoolArray, keep: BoolArray | None = None)
 
 def _popularity(train: RatingTable, labels: BoolArray) -> FloatArray:
     """Prior scores: raters of each item other than the client itself (more than anyone knows)."""
-    return train.item_popularity()[None, :] - labels.astype(np.float64)
+    popularity = train.item_popularity()[None, :].astype(np.float64)
+    return np.asarray(popularity - labels)
 
 
 def _mean_auc(table: ScoreTable, seed: int) -> Interval | None:
@@ -314,7 +315,9 @@ def _vector_figures(
     }
 
 
-def _link_figures(claim: LinkClaim, recorded: Truth) -> dict[str, float | None]:
+def _link_figures(
+    claim: LinkClaim, recorded: Truth, corrupted: frozenset[int]
+) -> dict[str, float | None]:
     """Share of messages whose sender was named, by each kind of evidence."""
     columns = recorded.columns(claim.round, "noise-origins")
     if columns is None:
@@ -322,10 +325,13 @@ def _link_figures(claim: LinkClaim, recorded: Truth) -> dict[str, float | None]:
     order = np.argsort(columns["tags"])
     found = order[np.searchsorted(columns["tags"][order], claim.tags)]
     sender = columns["clients"][found]
+    honest = _honest(sender, corrupted)
+    if not honest.any():
+        return {"linked_share": None}
     figures: dict[str, float | None] = {}
     for kind, guess in claim.guesses.items():
-        figures[f"linked_by_{kind}_share"] = float(np.mean(guess == sender))
-        figures[f"candidates_by_{kind}_median"] = float(np.median(claim.candidates[kind]))
+        figures[f"linked_by_{kind}_share"] = float(np.mean((guess == sender)[honest]))
+        figures[f"candidates_by_{kind}_median"] = float(np.median(claim.candidates[kind][honest]))
     figures["linked_share"] = max(
         value for name, value in figures.items() if name.startswith("linked_") and value is not None
     )

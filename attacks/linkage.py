@@ -13,7 +13,7 @@ from attacks.base import (
     RatedSetClaim,
     client_grid,
 )
-from secure_fedrec.arrays import BoolArray, IntArray, RingArray, WordArray
+from secure_fedrec.arrays import BoolArray, IndexArray, IntArray, RingArray, WordArray
 from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.uploads import RowBlock
 from secure_fedrec.wire import Step, View
@@ -33,8 +33,8 @@ class CollusionLinkage:
         statistic="By value: the rows of the message occur, item for item and bit for bit, in one "
         "upload. By set: the message's items are contained in one upload. By set and size: and the "
         "upload is larger by the factor 1 + 1 / rho.",
-        reference="FedRec++ (Liang, Pan and Ming 2021), section Privacy Analysis, whose argument is "
-        "that the channel is anonymous.",
+        reference="FedRec++ (Liang, Pan and Ming 2021), section Privacy Analysis, whose argument "
+        "is that the channel is anonymous.",
         limits="By value fails if rows are re-randomised between the two channels; by set fails if "
         "messages are split or padded.",
     )
@@ -59,6 +59,8 @@ class CollusionLinkage:
         sent, heard = uploads.payload, noise.payload
         if not isinstance(sent, RowBlock) or not isinstance(heard, RowBlock) or noise.tags is None:
             raise TypeError("uploads and noise carry rows")
+        if not len(noise):
+            return NotApplicable(reason="the view holds no noise messages")
         full = np.flatnonzero(heard.lengths > 0)
         if not len(full):
             return NotApplicable(reason="the noise messages are empty: there are no virtual rows")
@@ -75,7 +77,9 @@ class CollusionLinkage:
         for kind, fit in evidence.items():
             guesses[kind], candidates[kind] = _unique_fit(fit, uploads.senders.ids)
         link = LinkClaim(round=round_, tags=noise.tags, guesses=guesses, candidates=candidates)
-        best = guesses["value"] if values else guesses["set_and_size"]
+        best = guesses["set_and_size"]
+        if values:
+            best = np.where(guesses["value"] >= 0, guesses["value"], best)
         return _claims(round_, uploads.senders.ids, sent, heard, best, link, n_items)
 
 
@@ -132,7 +136,7 @@ def _size_fit(view: View, sent: RowBlock, heard: RowBlock, fits: BoolArray) -> B
     # The few clients that upload the whole catalogue contain every message and, being capped, fit
     # every large enough size. They are considered only where no exact size fits.
     capped = possible & (asked > room) & (room == size)
-    return np.where(exact.any(axis=1, keepdims=True), exact, capped)
+    return np.asarray(np.where(exact.any(axis=1, keepdims=True), exact, capped))
 
 
 def _value_fit(sent: RowBlock, heard: RowBlock, codec: FixedPoint) -> BoolArray:
@@ -176,7 +180,5 @@ def fingerprints(values: RingArray, codec: FixedPoint) -> WordArray:
     return np.asarray((words * (weights | np.uint64(1))).sum(axis=1, dtype=np.uint64))
 
 
-def _item_mark(rows: IntArray) -> WordArray:
+def _item_mark(rows: IndexArray) -> WordArray:
     return np.asarray((rows.astype(np.uint64) + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15))
-
-

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 import numpy as np
+import numpy.typing as npt
 
 from attacks.base import AttackCard, Claims, NotApplicable, RatedSetClaim, client_grid
 from secure_fedrec.arrays import BoolArray, FloatArray, IntArray
@@ -142,15 +143,15 @@ class TailItems:
         )
 
     @staticmethod
-    def _decide(
-        block: RowBlock, total: RowBlock, counts: IntArray
-    ) -> tuple[BoolArray, BoolArray]:
+    def _decide(block: RowBlock, total: RowBlock, counts: IntArray) -> tuple[BoolArray, BoolArray]:
         """Rows proven real and rows proven virtual: bool[N] each."""
         if block.values is None or total.values is None:
             raise ValueError("payloads were asked for")
         of_item = counts[block.rows]
-        real = (of_item == 1) & np.all(block.values == total.values[block.rows], axis=1)
-        return real, ~real & (of_item <= 1)
+        equal = (of_item == 1) & np.all(block.values == total.values[block.rows], axis=1)
+        # In a coarse ring two uploads can hold the same words: then neither is proven real.
+        alike = np.bincount(block.rows[equal], minlength=len(counts))
+        return equal & (alike[block.rows] == 1), ~equal & (of_item <= 1)
 
 
 def _rows(messages: Messages) -> tuple[Messages, RowBlock]:
@@ -177,17 +178,17 @@ def _count_touches(
     n_items, n_clients = int(view.public["n_items"]), int(view.public["n_clients"])
     counts = np.zeros(n_clients * n_items, dtype=np.uint16)
     seen = np.zeros(n_clients, dtype=bool)
-    history: dict[int, FloatArray] = {}
+    kept: dict[int, npt.NDArray[np.uint16]] = {}
     for number, round_ in enumerate(rounds, start=1):
         uploads, block = _rows(view.messages(Step.UPLOAD, round_))
         seen[uploads.senders.ids] = True
         counts[np.repeat(uploads.senders.ids * n_items, block.lengths) + block.rows] += 1
         if number in keep:
-            history[number] = counts.copy()
+            kept[number] = counts.copy()
     clients = np.flatnonzero(seen)
     grid = counts.reshape(n_clients, n_items)[clients].astype(np.int64)
     shaped = {
         number: old.reshape(n_clients, n_items)[clients].astype(np.float64)
-        for number, old in history.items()
+        for number, old in kept.items()
     }
     return clients, grid, shaped

@@ -1,8 +1,8 @@
 """Rating recovery from one upload: the rank-one lattice decode.
 
 A row is ``-e U + lambda V_i`` with e = r - U . V_i. The server knows V and lambda, so what is left
-after taking lambda V_i off has rank one, and its direction w is that of the private vector: U = s w.
-With a = row . w and b = V_i . w, the rating behind each row is
+after taking lambda V_i off has rank one, and its direction w is that of the private vector: U = s
+w. With a = row . w and b = V_i . w, the rating behind each row is
 
     r(s) = -a / s + s b
 
@@ -90,8 +90,10 @@ class Lattice:
         if self._round is not None:
             rounds = [r for r in rounds if r == self._round]
         if not rounds:
-            wanted = "round" if self._round is None else f"round {self._round}: it"
-            return NotApplicable(reason=f"no recorded {wanted} has payloads and public table")
+            wanted = "no round was" if self._round is None else f"round {self._round} was not"
+            return NotApplicable(
+                reason=f"{wanted} recorded with payloads of uploads and the public table"
+            )
         return self._decode(view, rounds[0])
 
     def _decode(self, view: View, round_: int) -> Claims:

@@ -36,8 +36,8 @@ class DenoiserExposure:
         needs="Item numbers and counts of the denoisers' messages of one round.",
         statistic="A count of -1 is the denoiser's own rating alone; items it does not send are "
         "unrated; in between, the lower the count the likelier.",
-        reference="FedRec++ claims in section 'Eliminate the Gradient Noise in the Client' that the "
-        "denoiser's privacy does not leak towards the server.",
+        reference="FedRec++ claims in section 'Eliminate the Gradient Noise in the Client' that "
+        "the denoiser's privacy does not leak towards the server.",
         limits="One denoiser for everybody covers all its items; the more denoisers, the less "
         "cover each has.",
     )
@@ -60,9 +60,9 @@ class DenoiserExposure:
             clients, owners, block.rows.astype(np.int64), int(view.public["n_items"])
         )
         lowest = float(block.counts.max(initial=0)) + 1.0
-        scores = np.full(visible.size, -lowest)
-        scores[flat] = -block.counts.astype(np.float64)
-        scores = scores.reshape(visible.shape)
+        filled = np.full(visible.size, -lowest)
+        filled[flat] = -block.counts.astype(np.float64)
+        scores: FloatArray = filled.reshape(visible.shape)
         exposed = scores == 1.0
         claim = RatedSetClaim(clients=clients, scores=scores, visible=visible, predicted=exposed)
         details = {"denoisers": len(clients), "items_exposed": int(exposed.sum())}
@@ -189,8 +189,8 @@ class _Puzzle:
 
     def _own_direction(self, cells: range) -> FloatArray | None:
         """Direction of the denoiser's own vector, from the sums that are its row alone."""
-        if self.sums.counts is None:
-            return None
+        if self.sums.counts is None or self.sum_rows.shape[1] < 2:
+            return None  # with a single dimension every row lies along every vector
         alone = np.asarray([cell for cell in cells if self.sums.counts[cell] == -1], dtype=np.int64)
         if not len(alone):
             return None

@@ -111,7 +111,5 @@ def build_federation(config: AuditConfig, split: Split) -> Federation:
             width=algorithm.width,
             codec=config.ring,
         )
-    stack = Stack(
-        codec=config.ring, cloak=cloak, collector=collector, n_clients=train.n_clients
-    )
+    stack = Stack(codec=config.ring, cloak=cloak, collector=collector, n_clients=train.n_clients)
     return Federation(config=config, split=split, stack=stack, streams=streams)

@@ -81,8 +81,13 @@ def _parser() -> argparse.ArgumentParser:
     words = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
 
     audit = _command(words, "audit", commands.audit, "train, record, attack, judge, write a report")
-    audit.add_argument("config", nargs="?", type=Path, metavar="CONFIG", help="TOML file; default: "
-                       "the embedded quickstart on synthetic data")
+    audit.add_argument(
+        "config",
+        nargs="?",
+        type=Path,
+        metavar="CONFIG",
+        help="TOML file; default: the embedded quickstart on synthetic data",
+    )
     audit.add_argument("--out", type=Path, default=Path("audit-out"), help="run folder")
     _run_options(audit)
 
@@ -92,15 +97,26 @@ def _parser() -> argparse.ArgumentParser:
     _run_options(train)
 
     attack = _command(words, "attack", commands.attack, "run the suite on a recorded transcript")
-    attack.add_argument("transcript", type=Path, metavar="TRANSCRIPT", help="DIR/transcript of a run")
+    attack.add_argument(
+        "transcript", type=Path, metavar="TRANSCRIPT", help="DIR/transcript of a run"
+    )
     attack.add_argument("--attack", action="append", metavar="NAME", help="only these attacks")
-    attack.add_argument("--adversary", action="append", metavar="PARTY[+PARTY]",
-                        help="e.g. server+denoisers; default: those of the run's configuration")
+    attack.add_argument(
+        "--adversary",
+        action="append",
+        metavar="PARTY[+PARTY]",
+        help="e.g. server+denoisers; default: those of the run's configuration",
+    )
     _output_options(attack)
 
     check = _command(words, "check", commands.check, "losslessness of a configuration")
-    check.add_argument("config", nargs="?", type=Path, metavar="CONFIG", help="TOML file; default: "
-                       "the embedded quickstart")
+    check.add_argument(
+        "config",
+        nargs="?",
+        type=Path,
+        metavar="CONFIG",
+        help="TOML file; default: the embedded quickstart",
+    )
     check.add_argument("--rounds", type=int, default=10, help="rounds to compare (default 10)")
     _data_options(check)
     _output_options(check)
@@ -112,8 +128,9 @@ def _parser() -> argparse.ArgumentParser:
     _output_options(data)
 
     init = _command(words, "init", commands.init, "write a commented configuration")
-    init.add_argument("preset", nargs="?", metavar="PRESET", help="one of: "
-                      + ", ".join(commands.PRESETS))
+    init.add_argument(
+        "preset", nargs="?", metavar="PRESET", help="one of: " + ", ".join(commands.PRESETS)
+    )
     init.add_argument("--out", type=Path, help="file to write; default: standard output")
 
     explain = _command(words, "explain", commands.explain, "show the card of an attack")
@@ -132,15 +149,25 @@ def _command(
 
 def _run_options(command: argparse.ArgumentParser) -> None:
     command.add_argument("--resume", action="store_true", help="continue the run in --out")
-    command.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", dest="overrides",
-                         type=_override, help="override a setting, e.g. protection.rho=2")
+    command.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        dest="overrides",
+        type=_override,
+        help="override a setting, e.g. protection.rho=2",
+    )
     _data_options(command)
     _output_options(command)
 
 
 def _data_options(command: argparse.ArgumentParser) -> None:
-    command.add_argument("--data-dir", type=Path, help="folder of the data sets (default: "
-                         "$SECURE_FEDREC_DATA, else the download cache)")
+    command.add_argument(
+        "--data-dir",
+        type=Path,
+        help="folder of the data sets (default: $SECURE_FEDREC_DATA, else the download cache)",
+    )
 
 
 def _output_options(command: argparse.ArgumentParser) -> None:

@@ -266,5 +266,3 @@ def _print_audit(result: runner.AuditResult) -> None:
 
 def _emit(value: object) -> None:
     print(json.dumps(value, indent=2))
-
-

@@ -289,7 +289,7 @@ def _layers(tables: list[dict[str, Any]]) -> dict[str, Any]:
     layers: dict[str, Any] = {}
     for table in tables:
         name = table.get("layer")
-        if name not in LAYERS:
+        if not isinstance(name, str) or name not in LAYERS:
             raise ConfigError("protection.layer", name, "unknown layer", LAYERS)
         if name in layers:
             raise ConfigError("protection.layer", name, "is stacked twice")
@@ -322,9 +322,7 @@ def _build(kind: type[T], section: str, table: Mapping[str, Any]) -> T:
 
 
 def _check_types(kind: type, section: str, table: Mapping[str, Any]) -> dict[str, Any]:
-    fields = {
-        f.name: (f.type, ... if _is_required(f) else None) for f in dataclasses.fields(kind)
-    }
+    fields = {f.name: (f.type, ... if _is_required(f) else None) for f in dataclasses.fields(kind)}
     shape = create_model(
         kind.__name__, __config__=ConfigDict(extra="forbid", strict=True), **fields
     )  # type: ignore[call-overload]

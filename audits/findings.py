@@ -33,10 +33,11 @@ _REPORT_KEYS = (
 def severity(finding: Finding) -> str | None:
     """How bad it is, from what is learned and not from the AUC alone.
 
-    critical: ratings, or the rated sets of most clients, are recovered with at least 90 % precision;
-    high: the lift over the popularity prior, inside the visible support or over the catalogue, is at
-    least 0.20 at its lower end, or TPR at 1 % FPR is at least 10 %; medium: a lift of 0.05 to 0.20;
-    low: statistically visible below that; info otherwise. None if nothing was measured.
+    critical: ratings, or the rated sets of most clients, are recovered with at least 90 %
+    precision; high: the lift over the popularity prior, inside the visible support or over the
+    catalogue, is at least 0.20, or TPR at 1 % FPR at least 10 %, both at their lower ends, or half
+    of the virtual rows are unmasked; medium: a lift of 0.05 to 0.20; low: statistically visible
+    below that; info otherwise. None if nothing was measured.
     """
     if not finding.measured:
         return None
@@ -50,8 +51,7 @@ def severity(finding: Finding) -> str | None:
     if value("rating_accuracy") >= 0.9 or named_sets:
         return "critical"
     lift = max(value("lift_over_prior_low"), value("support_lift_over_prior_low"))
-    # A lift needs a decision rule that beats the prior; the visible support by itself is one.
-    if lift >= 0.20 or value("tpr_at_1pct_fpr") >= 0.10 or value("unmasked_share") >= 0.5:
+    if lift >= 0.20 or value("tpr_at_1pct_fpr_low") >= 0.10 or value("unmasked_share") >= 0.5:
         return "high"
     if lift >= 0.05:
         return "medium"

@@ -71,9 +71,13 @@ class GateConfig:
             raise ConfigError("gates.metric", self.metric, "unknown metric", known)
         bounds = [name for name in ("max", "min", "equals") if getattr(self, name) is not None]
         if len(bounds) != 1:
-            raise ConfigError("gates", self.metric, "needs exactly one bound", ("max", "min", "equals"))
+            raise ConfigError(
+                "gates", self.metric, "needs exactly one bound", ("max", "min", "equals")
+            )
         if (self.metric == "lossless") != (self.equals is not None):
-            raise ConfigError("gates.metric", self.metric, "only 'lossless' is compared with equals")
+            raise ConfigError(
+                "gates.metric", self.metric, "only 'lossless' is compared with equals"
+            )
         named = self.attack is not None and self.adversary is not None
         if self.metric in ATTACK_METRICS and not named:
             raise ConfigError("gates.metric", self.metric, "needs an attack and an adversary")
@@ -91,8 +95,10 @@ class GateConfig:
         sign = {"max": "<=", "min": ">=", "equals": "=="}[self.bound]
         where = "" if self.attack is None else f"{self.adversary}/{self.attack}: "
         threshold = getattr(self, self.bound)
-        return f"{where}{self.metric} {sign} {threshold:g}" if self.bound != "equals" else (
-            f"{self.metric} {sign} {str(threshold).lower()}"
+        return (
+            f"{where}{self.metric} {sign} {threshold:g}"
+            if self.bound != "equals"
+            else (f"{self.metric} {sign} {str(threshold).lower()}")
         )
 
 

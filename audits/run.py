@@ -142,10 +142,10 @@ def attack_all(
 ) -> list[Finding]:
     """Every attack on every adversary's view."""
     pairs = [(name, adversary) for adversary in adversaries for name in attacks]
-    findings = []
-    for name, adversary in tqdm(pairs, desc="attacking", unit="attack", disable=not bars):
-        findings.append(evaluate(SUITE[name], adversary, transcript, truth, seed=seed))
-    return findings
+    return [
+        evaluate(SUITE[name], adversary, transcript, truth, seed=seed)
+        for name, adversary in tqdm(pairs, desc="attacking", unit="attack", disable=not bars)
+    ]
 
 
 def decide(
@@ -193,9 +193,7 @@ def _measured(
     if last is not None:
         first = {"fold": config.data.fold, "mae": last.mae, "rmse": last.rmse}
         every_fold = [first, *every_fold]
-    mean = {
-        name: float(np.mean([fold[name] for fold in every_fold])) for name in ("mae", "rmse")
-    }
+    mean = {name: float(np.mean([fold[name] for fold in every_fold])) for name in ("mae", "rmse")}
     gates = [
         judge(
             gate,

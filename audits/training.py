@@ -173,9 +173,7 @@ def train_folds(
     return folds
 
 
-def check_lossless(
-    federation: Federation, run: RecordedRun, *, progress: bool = True
-) -> Lossless:
+def check_lossless(federation: Federation, run: RecordedRun, *, progress: bool = True) -> Lossless:
     """Train the plain twin with the run's participants and compare every round's table."""
     algorithm = federation.algorithm()
     train, test = federation.split

@@ -108,9 +108,7 @@ def scatter_add(
         [size, d] of the dtype of ``values``.
     """
     count = len(rows)
-    if signs is None:
-        weights = np.ones(count, dtype=values.dtype)
-    else:
-        weights = signs.astype(values.dtype)  # -1 becomes 2^w - 1, which is -1 in the ring
+    # Cast to a word, -1 becomes 2^w - 1, which is -1 in the ring.
+    weights = np.ones(count, values.dtype) if signs is None else signs.astype(values.dtype)
     place = sparse.csc_array((weights, rows, np.arange(count + 1)), shape=(size, count))
     return np.asarray(place @ values)

@@ -21,7 +21,7 @@ def npz_names(path: Path) -> tuple[str, ...]:
     try:
         with zipfile.ZipFile(path) as archive:
             return tuple(name.removesuffix(".npy") for name in archive.namelist())
-    except zipfile.BadZipFile as damage:
+    except (zipfile.BadZipFile, RuntimeError) as damage:
         raise ValueError(str(damage)) from damage
 
 

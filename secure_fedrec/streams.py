@@ -6,8 +6,8 @@ which other clients share a batch, on the order of calls, or on how much another
 a batch of thousands of clients draws exactly what each would have drawn by itself, a resumed run
 draws what the killed one would have, and a change of rho moves no cohort.
 
-Seeded streams make *simulations* reproducible. A deployment must use ``Streams.system()``, whose key
-comes from the operating system's generator.
+Seeded streams make *simulations* reproducible. A deployment must use ``Streams.system()``, whose
+key comes from the operating system's generator.
 """
 
 import secrets
@@ -61,7 +61,9 @@ class Stream:
         blocks["round"] = round_
         first = np.asarray(indices, dtype=np.int64)[:, None] * blocks_each
         if first.size and int(first.max()) + blocks_each > _INDEX_LIMIT:
-            raise ValueError(f"stream {self.name!r}: index {int(first.max())} is beyond 2^32 blocks")
+            raise ValueError(
+                f"stream {self.name!r}: index {int(first.max())} is beyond 2^32 blocks"
+            )
         blocks["index"] = first + np.arange(blocks_each)
         return self._evaluate(blocks).reshape(len(lanes), 2 * blocks_each)[:, :width]
 

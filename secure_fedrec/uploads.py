@@ -65,7 +65,9 @@ class RowBlock:
             if type(self.values) is not np.ndarray or self.values.ndim != 2:
                 raise WireError("values must be a plain two-dimensional array")
             if self.values.dtype not in (np.float64, np.uint32, np.uint64):
-                raise WireError(f"values have dtype {self.values.dtype}: float64 or ring words only")
+                raise WireError(
+                    f"values have dtype {self.values.dtype}: float64 or ring words only"
+                )
             if len(self.values) != size:
                 raise WireError(f"{len(self.values)} values for {size} rows")
         if self.counts is not None:

@@ -1,8 +1,8 @@
 """What the engine asks of an algorithm.
 
-An algorithm says *what* it needs summed and knows no protection. Its client half runs for a batch of
-clients (a device runs a batch of one), reads private state from a vault and writes it back; what it
-gives out is an ``Upload``. Its server half turns an aggregate into the next public state.
+An algorithm says *what* it needs summed and knows no protection. Its client half runs for a batch
+of clients (a device runs a batch of one), reads private state from a vault and writes it back; what
+it gives out is an ``Upload``. Its server half turns an aggregate into the next public state.
 """
 
 from dataclasses import dataclass

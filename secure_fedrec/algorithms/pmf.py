@@ -1,7 +1,7 @@
 """Federated probabilistic matrix factorization, the backbone of FedRec, FedRec++ and SDCF.
 
-Client u keeps its vector U_u, the server keeps the item vectors V. In a round, all from the same old
-U and V (FedRec++ eq. 3, 6 and 7):
+Client u keeps its vector U_u, the server keeps the item vectors V. In a round, all from the same
+old U and V (FedRec++ eq. 3, 6 and 7):
 
     e_ui = r_ui - U_u . V_i
     row(u, i) = -e_ui U_u + lambda V_i                          uploaded for the client's items
@@ -9,8 +9,8 @@ U and V (FedRec++ eq. 3, 6 and 7):
     V_i <- V_i - gamma (sum_u row(u, i)) / |U_i|                at the server
 
 and gamma <- decay gamma after every round. Algorithm 2 of the paper prints the item rows after the
-update of U_u; at its own learning rate that order diverges on ml-100k, while computing both from the
-same point reproduces table 2, so that is what is done here.
+update of U_u; at its own learning rate that order diverges on ml-100k, while computing both from
+the same point reproduces table 2, so that is what is done here.
 
 With a ``temperature`` the steps are those of stochastic gradient Langevin dynamics (SDCF, eq. 10):
 every row carries Gaussian noise N(0, temperature / gamma), which after the step is the paper's
@@ -201,7 +201,9 @@ class PMFStep:
         counts = np.diff(indptr)
         own = np.repeat(self._rated.counts, counts)
         picks = np.repeat(self._rated.indptr[:-1], counts) + draws % np.maximum(own, 1)
-        residuals = np.where(own > 0, self._residuals[np.minimum(picks, len(self._residuals) - 1)], 0)
+        residuals = np.where(
+            own > 0, self._residuals[np.minimum(picks, len(self._residuals) - 1)], 0
+        )
         return row_dot(np.repeat(self._users, counts, axis=0), self._table[items]) + residuals
 
     def rows(self, indptr: IntArray, items: IndexArray, ratings: FloatArray) -> FloatArray:

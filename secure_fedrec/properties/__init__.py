@@ -1,10 +1,25 @@
-"""Theorems as tests, for anybody's code: losslessness of a protected run, and strategies."""
+"""Theorems as tests, for anybody's code.
 
-from secure_fedrec.properties.lossless import (
-    Comparison,
-    assert_lossless,
-    compare_runs,
-    plain_twin,
-)
+- ``lossless``: a protected run equals its plain twin (``twin``), bit for bit.
+- ``wiretap``: what a private value may change on the wire.
+- ``started``: any algorithm from any state.
+- ``strategies``: Hypothesis strategies for small federations with all their corners. It is imported
+  by name, ``from secure_fedrec.properties.strategies import federations``, because it alone needs
+  Hypothesis (``pip install secure-fedrec[properties]``).
+"""
 
-__all__ = ["Comparison", "assert_lossless", "compare_runs", "plain_twin"]
+from secure_fedrec.properties.lossless import Comparison, assert_lossless, compare_runs
+from secure_fedrec.properties.started import Started
+from secure_fedrec.properties.twin import plain_twin
+from secure_fedrec.properties.wiretap import Message, WireTap, wire_trace
+
+__all__ = [
+    "Comparison",
+    "Message",
+    "Started",
+    "WireTap",
+    "assert_lossless",
+    "compare_runs",
+    "plain_twin",
+    "wire_trace",
+]

@@ -147,9 +147,7 @@ class Denoisers:
         noise = int(virtual[ordinary].sum())
         sums = min(self.config.count * self.n_items, noise + int(rows[~ordinary].sum()))
         return (
-            Traffic(
-                step=Step.UPLOAD, messages=count, rows=int(rows[ordinary].sum()), width=width
-            ),
+            Traffic(step=Step.UPLOAD, messages=count, rows=int(rows[ordinary].sum()), width=width),
             Traffic(step=Step.NOISE, messages=count, rows=noise, width=width),
             Traffic(
                 step=Step.DENOISE, messages=self.config.count, rows=sums, width=width, counts=True
@@ -376,7 +374,9 @@ class _GroupSums:
         signs = None if sign == 1 else np.full(len(places), sign, dtype=np.int64)
         values += scatter_add(places, block.values, size=len(values), signs=signs)
         weights = None if block.counts is None else block.counts.astype(np.float64)
-        counts += sign * np.bincount(places, weights=weights, minlength=len(counts)).astype(np.int64)
+        counts += sign * np.bincount(places, weights=weights, minlength=len(counts)).astype(
+            np.int64
+        )
 
 
 def _pick(block: RowBlock, parties: BoolArray, rows: BoolArray) -> RowBlock:

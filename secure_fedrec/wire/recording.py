@@ -6,7 +6,8 @@ refused above a limit: a recording never spills in silence.
 
 A recording is a folder: ``rounds/000001/upload-000.npz`` and so on, blocks of at most 64 MB, no
 pickles. A round's folder gets its final name only when the round is complete. What the parties did
-*not* see (who sent an anonymous message) is written to a separate truth folder, which no view opens.
+*not* see (who sent an anonymous message) is written to a separate truth folder, which no view
+opens.
 """
 
 import shutil
@@ -170,7 +171,11 @@ class BlockStore:
         return tuple(sorted(int(folder.name) for folder in folders if not folder.suffix))
 
     def names(self, round_: int, name: str) -> list[tuple[str, ...]]:
-        """Column names of each block of one step of one round, without reading the columns."""
+        """Column names of each block of one step of one round, without reading the columns.
+
+        Raises:
+            TranscriptError: a block is damaged.
+        """
         if self._directory is None:
             return [tuple(columns) for columns in self._memory.get((round_, name), ())]
         try:
@@ -303,5 +308,3 @@ def concatenate_columns(parts: Sequence[Mapping[str, npt.NDArray[Any]]]) -> Colu
 
 def _row_dtype(n_items: int) -> np.dtype[Any]:
     return np.dtype(np.uint16 if n_items <= 2**16 else np.uint32)
-
-

@@ -1,0 +1,116 @@
+"""What a private value may change on the wire: traces to compare with ``==``.
+
+Two runs that differ in one private value and leave equal traces show nothing of it to anybody, not
+even to an observer of every line. Traces hold what is delivered: end points as the receiver sees
+them, sizes, tags, row numbers, words and counts.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable
+from hashlib import sha256
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from secure_fedrec.algorithms.base import Algorithm
+from secure_fedrec.data import RatingTable
+from secure_fedrec.engines.local import CohortConfig, LocalEngine, vault_of
+from secure_fedrec.protection.base import Stack
+from secure_fedrec.streams import Streams
+from secure_fedrec.uploads import DenseBlock
+from secure_fedrec.wire import Messages, Meter, Wire
+
+__all__ = ["Message", "WireTap", "wire_trace"]
+
+Message = tuple[str, int, int, str]
+"""Step, sender and receiver as seen on the wire, and the SHA-256 of the whole message."""
+
+
+class WireTap:
+    """Put among the faults of a ``Wire``, notes every delivered message and alters none.
+
+    The order in which a simulation hands messages over is not part of a trace: it depends on the
+    batch size, and parties that send at the same time have none.
+    """
+
+    def __init__(self) -> None:
+        self._rounds: dict[int, list[Message]] = defaultdict(list)
+
+    def apply(self, messages: Messages) -> Messages:
+        """Note the messages and deliver them."""
+        ends = zip(messages.senders.ids.tolist(), messages.receivers.ids.tolist(), strict=True)
+        for place, (sender, receiver) in enumerate(ends):
+            digest = _digest(messages, place)
+            message = (messages.step.name, sender, receiver, digest)
+            self._rounds[messages.round].append(message)
+        return messages
+
+    def messages(self, round_: int) -> tuple[Message, ...]:
+        """Messages of a round, in ascending order; empty if there were none."""
+        return tuple(sorted(self._rounds.get(round_, ())))
+
+
+def wire_trace(
+    *,
+    algorithm: Callable[[], Algorithm],
+    stack: Stack,
+    ratings: RatingTable,
+    streams: Streams,
+    rounds: int,
+    cohort: CohortConfig | None = None,
+    test: RatingTable | None = None,
+    batch_rows: int = 8192,
+) -> tuple[tuple[Message, ...], ...]:
+    """Run a federation and return all messages of each round.
+
+    Args:
+        algorithm: makes the algorithm.
+        stack: how uploads are protected.
+        ratings: training ratings.
+        streams: the run's random streams.
+        rounds: rounds to run.
+        cohort: who is invited.
+        test: held-out ratings; None for none.
+        batch_rows: see ``LocalEngine``.
+
+    Returns:
+        One tuple of messages per round. To test that a secret stays off the wire, compare the
+        traces of two ratings tables that differ in nothing else::
+
+            assert wire_trace(ratings=table, **run) == wire_trace(ratings=changed, **run)
+    """
+    tap = WireTap()
+    engine = LocalEngine(
+        algorithm=algorithm(),
+        stack=stack,
+        vault=vault_of(ratings),
+        test=ratings.subset(np.zeros(len(ratings), dtype=bool)) if test is None else test,
+        streams=streams,
+        wire=Wire(meter=Meter(ratings.n_clients), faults=(tap,)),
+        cohort=cohort,
+        batch_rows=batch_rows,
+    )
+    for _ in range(rounds):
+        engine.run_round()
+    return tuple(tap.messages(round_) for round_ in range(1, rounds + 1))
+
+
+def _digest(messages: Messages, place: int) -> str:
+    """SHA-256 of one message; every column enters with its name, type and shape."""
+    digest = sha256(f"{messages.round} {messages.senders.role} {messages.receivers.role}".encode())
+    columns: dict[str, npt.NDArray[Any] | None] = {"size": messages.sizes[place : place + 1]}
+    columns["tag"] = None if messages.tags is None else messages.tags[place : place + 1]
+    payload = messages.payload
+    if isinstance(payload, DenseBlock):
+        columns["table"] = payload.values
+    else:
+        mine = slice(int(payload.indptr[place]), int(payload.indptr[place + 1]))
+        columns["rows"] = payload.rows[mine]
+        columns["values"] = None if payload.values is None else payload.values[mine]
+        columns["counts"] = None if payload.counts is None else payload.counts[mine]
+    for name, column in columns.items():
+        if column is not None:
+            digest.update(f"\n{name} {column.dtype.str} {column.shape}\n".encode())
+            digest.update(np.ascontiguousarray(column).tobytes())
+    return digest.hexdigest()
