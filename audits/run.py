@@ -159,18 +159,17 @@ def decide(
     """
     fallen = [f"{g.gate.name}: {g.reason}" for g in gates if g.outcome is Outcome.FAIL]
     undecided = [f"{g.gate.name}: {g.reason}" for g in gates if g.outcome is Outcome.INCONCLUSIVE]
-    for finding in findings:
-        if finding.null_control is not None and not finding.null_control["passed"]:
-            undecided.append(
-                f"{finding.adversary}/{finding.attack}: null control is not at chance "
-                f"(AUC {finding.null_control['auc']:.4f})"
-            )
-    for name, control in controls.items():
-        if not control.passed:
-            undecided.append(
-                f"{name}: positive control reached {control.metric} {control.value}, needs "
-                f"{control.floor}"
-            )
+    undecided += [
+        f"{finding.adversary}/{finding.attack}: null control is not at chance "
+        f"(AUC {finding.null_control['auc']:.4f})"
+        for finding in findings
+        if finding.null_control is not None and not finding.null_control["passed"]
+    ]
+    undecided += [
+        f"{name}: positive control reached {control.metric} {control.value}, needs {control.floor}"
+        for name, control in controls.items()
+        if not control.passed
+    ]
     if fallen:
         return Verdict(outcome=Outcome.FAIL, reasons=(*fallen, *undecided))
     if undecided or not gates:

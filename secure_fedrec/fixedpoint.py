@@ -68,7 +68,7 @@ class FixedPoint:
             raise ConfigError(
                 "ring.clip",
                 self.clip,
-                f"every value encodes to 0 at fraction_bits = {self.fraction_bits}; raise one of them",
+                f"every value encodes to 0 at fraction_bits = {self.fraction_bits}; raise either",
             )
         self.require_budget(1)
 

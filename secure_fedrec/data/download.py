@@ -109,7 +109,7 @@ def open_https(address: str) -> Response:
 class _HttpsRedirects(urllib.request.HTTPRedirectHandler):
     """Refuses a redirect that would leave https, after which anyone could alter the archive."""
 
-    def redirect_request(  # noqa: PLR0917  the signature is urllib's
+    def redirect_request(
         self,
         req: urllib.request.Request,
         fp: IO[bytes],

@@ -146,11 +146,7 @@ class Collector(Protocol):
         ...
 
     def traffic(self, rows: IntArray, virtual: IntArray) -> tuple[Traffic, ...]:
-        """Messages of a round in which client c sends ``rows[c]``, ``virtual[c]`` of them
-        virtual.""" ...
-
-    def describe(self) -> tuple[str, dict[str, Any]] | None:
-        """Layer name and public settings, as JSON values; None if it is no protection."""
+        """Messages of a round in which client c sends ``rows[c]``, of them ``virtual[c]`` virtual."""
         ...
 
 
