@@ -104,6 +104,9 @@ def _summary(measured: Measured, outcome: Outcome) -> str:
         text += f", {fallen} fell"
     if undecided:
         text += f", {undecided} could not be decided"
+    leaks = sum(r.gate.attack is not None and r.gate.bound == "min" for r in gates)
+    if leaks and outcome is Outcome.PASS:
+        text += f"; {leaks} of them document a leak that is expected, so this is no privacy claim"
     if outcome is Outcome.INCONCLUSIVE and not undecided:
         text += ", but a control failed or there was nothing to judge"
     return text + "."

@@ -139,8 +139,7 @@ def judge(
     if gate.metric == "lossless":
         return _judge_lossless(gate, lossless)
     if gate.metric in UTILITY_METRICS:
-        value = utility[gate.metric]
-        return _judge_number(gate, value, value, value)
+        return _judge_number(gate, utility[gate.metric], None)
     finding = next(
         (f for f in findings if (f.attack, f.adversary) == (gate.attack, gate.adversary)), None
     )
@@ -150,14 +149,16 @@ def judge(
     value_or_none = finding.figures.get(gate.metric)
     if value_or_none is None:
         return _undecided(gate, "the figure is not measurable on this data")
-    low = finding.figures.get(f"{gate.metric}_low", value_or_none)
-    high = finding.figures.get(f"{gate.metric}_high", value_or_none)
-    if low is None or high is None:
-        return _undecided(gate, "the figure has no interval on this data")
-    return _judge_number(gate, value_or_none, low, high)
+    low = finding.figures.get(f"{gate.metric}_low")
+    high = finding.figures.get(f"{gate.metric}_high")
+    interval = None if low is None or high is None else (low, high)
+    return _judge_number(gate, value_or_none, interval)
 
 
-def _judge_number(gate: GateConfig, value: float, low: float, high: float) -> GateResult:
+def _judge_number(
+    gate: GateConfig, value: float, interval: tuple[float, float] | None
+) -> GateResult:
+    low, high = (value, value) if interval is None else interval
     if gate.max is not None:
         failed, passed = low > gate.max, high <= gate.max
     elif gate.min is not None:
@@ -165,8 +166,12 @@ def _judge_number(gate: GateConfig, value: float, low: float, high: float) -> Ga
     else:
         raise ValueError("a numeric gate has a numeric bound")
     outcome = Outcome.FAIL if failed else Outcome.PASS if passed else Outcome.INCONCLUSIVE
-    interval = "" if low == high else f" (95 % interval {low:.4f} to {high:.4f})"
-    reason = f"{gate.metric} is {value:.4f}{interval}"
+    reason = f"{gate.metric} is {value:.4f}"
+    if interval is None:
+        return GateResult(
+            gate=gate, value=value, low=None, high=None, outcome=outcome, reason=reason
+        )
+    reason += f" (95 % interval {low:.4f} to {high:.4f})"
     return GateResult(gate=gate, value=value, low=low, high=high, outcome=outcome, reason=reason)
 
 

@@ -42,7 +42,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def as_table(result: Result) -> str:
     """The result for people: one line per figure, judged ones with their target."""
     flat = dict(_flatten(result, ""))
-    targets = {key.removeprefix("targets."): flat[key] for key in flat if key.startswith("targets.")}
+    targets = {
+        key.removeprefix("targets."): flat[key] for key in flat if key.startswith("targets.")
+    }
     shown = {key: value for key, value in flat.items() if not key.startswith("targets.")}
     width = max(map(len, shown))
     return "\n".join(

@@ -166,7 +166,11 @@ class Federation:
         )
 
     def engine(
-        self, stack: Stack | None = None, *, test: RatingTable | None = None, tap: Fault | None = None
+        self,
+        stack: Stack | None = None,
+        *,
+        test: RatingTable | None = None,
+        tap: Fault | None = None,
     ) -> LocalEngine:
         """An engine before its first round.
 

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["FPR_FLOOR", "negatives", "resolution", "tpr_at"]
+__all__ = ["FPR_FLOOR", "negatives", "resolution", "tpr_at", "tpr_reached"]
 
 FPR_FLOOR = 1e-4
 """Left edge of every log-log ROC chart."""
@@ -46,3 +46,21 @@ def tpr_at(roc: Mapping[str, Sequence[float]], rates: Sequence[float]) -> NDArra
     last_of_step = np.append(np.diff(fpr) > 0, True)
     hits = np.interp(np.asarray(rates, dtype=np.float64), fpr[last_of_step], tpr[last_of_step])
     return np.asarray(hits, dtype=np.float64)
+
+
+def tpr_reached(roc: Mapping[str, Sequence[float]], rates: Sequence[float]) -> NDArray[np.float64]:
+    """The largest true-positive rate of a threshold whose false-positive rate stays within each.
+
+    The figure that findings and gates use: a tie is accused as a whole or not at all.
+
+    Args:
+        roc: ``fpr`` and ``tpr``, both rising.
+        rates: false-positive rates to read at.
+
+    Returns:
+        One true-positive rate per entry of ``rates``.
+    """
+    fpr = np.asarray(roc["fpr"], dtype=np.float64)
+    tpr = np.concatenate([[0.0], np.asarray(roc["tpr"], dtype=np.float64)])
+    within = np.searchsorted(fpr, np.asarray(rates, dtype=np.float64), side="right")
+    return np.asarray(tpr[within], dtype=np.float64)

@@ -27,7 +27,14 @@ _JSON_ESCAPES = str.maketrans(
     {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"}
 )
 
-_MARKS = {"pass": "✓", "fail": "✕", "inconclusive": "?", "not tested": "–", "no gate": "–"}
+_MARKS = {
+    "pass": "✓",
+    "fail": "✕",
+    "inconclusive": "?",
+    "not tested": "–",
+    "no gate": "–",
+    "leaks as expected": "!",
+}
 
 
 def embed_json(report: Mapping[str, object]) -> Markup:

@@ -8,7 +8,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from audits.report.curves import FPR_FLOOR, negatives, resolution, tpr_at
+from audits.report.curves import FPR_FLOOR, negatives, resolution, tpr_reached
 from audits.report.text import (
     NOT_MEASURED,
     count,
@@ -100,7 +100,8 @@ def adversary_rows(report: Mapping[str, Any]) -> list[dict[str, Any]]:
 
     An adversary passes only if a gate says so: one without a gate is "no gate", one whose every
     attack was not applicable is "not tested", and a failed control turns a pass into
-    "inconclusive".
+    "inconclusive". A gate that demands a minimum documents a leak: where it holds the adversary
+    "leaks as expected", which no reader shall take for a pass.
     """
     findings, gates = report["findings"], report["gates"]
     named = [entry["adversary"] for entry in (*findings, *gates) if entry["adversary"]]
@@ -142,6 +143,8 @@ def _adversary_outcome(
         return "inconclusive"
     if not measured:
         return "not tested"
+    if any(gate["bound"] == "min" for gate in gates):
+        return "leaks as expected"
     return "pass" if outcomes else "no gate"
 
 
@@ -250,7 +253,7 @@ def roc_rows(findings: Sequence[Mapping[str, Any]]) -> list[tuple[str, list[str]
     for finding in findings:
         if not finding.get("roc"):
             continue
-        hits = tpr_at(finding["roc"], rates)
+        hits = tpr_reached(finding["roc"], rates)
         finest = 10 * resolution(finding)
         cells = [
             percent(float(hit)) if rate >= finest else NOT_MEASURED

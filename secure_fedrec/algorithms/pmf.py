@@ -201,9 +201,8 @@ class PMFStep:
         counts = np.diff(indptr)
         own = np.repeat(self._rated.counts, counts)
         picks = np.repeat(self._rated.indptr[:-1], counts) + draws % np.maximum(own, 1)
-        residuals = np.where(
-            own > 0, self._residuals[np.minimum(picks, len(self._residuals) - 1)], 0
-        )
+        residuals = np.zeros(len(own))
+        residuals[own > 0] = self._residuals[picks[own > 0]]
         return row_dot(np.repeat(self._users, counts, axis=0), self._table[items]) + residuals
 
     def rows(self, indptr: IntArray, items: IndexArray, ratings: FloatArray) -> FloatArray:

@@ -14,17 +14,19 @@ What a strategy drew is printed with the falsifying example, in words that can b
 regular test. Defaults keep a federation small enough for some milliseconds per example.
 """
 
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
 
 from secure_fedrec.algorithms.pmf import PMFConfig
-from secure_fedrec.arrays import BoolArray, FloatArray
+from secure_fedrec.arrays import FloatArray
 from secure_fedrec.data import RatingScale, RatingTable
 from secure_fedrec.engines.local import CohortConfig
 from secure_fedrec.errors import ConfigError
 from secure_fedrec.fixedpoint import FixedPoint
+from secure_fedrec.properties.strike import Strike
 from secure_fedrec.protection import (
     Cloak,
     Denoisers,
@@ -37,8 +39,7 @@ from secure_fedrec.protection import (
 )
 from secure_fedrec.protection.virtual_ratings import FILLINGS
 from secure_fedrec.streams import Streams
-from secure_fedrec.uploads import RowBlock
-from secure_fedrec.wire import Alter, Delay, Drop, Fault, Messages, Repeat, Step
+from secure_fedrec.wire import Alter, Delay, Drop, Fault, Repeat, Step
 
 try:
     from hypothesis import note
@@ -53,7 +54,6 @@ __all__ = [
     "CLOAKS",
     "SCALES",
     "Federation",
-    "Strike",
     "codecs",
     "cohorts",
     "faults",
@@ -120,8 +120,8 @@ def rating_tables(
         name="drawn",
         n_clients=n_clients,
         n_items=n_items,
-        clients=clients,
-        items=items,
+        clients=clients.astype(np.int32),
+        items=items.astype(np.int32),
         ratings=np.array(stars, dtype=np.float64),
         scale=scale,
         client_labels=np.arange(n_clients),
@@ -286,34 +286,6 @@ def latent_vectors(rows: int, width: int, *, limit: float = 1.0) -> st.SearchStr
     )
 
 
-@dataclass(kw_only=True)
-class Strike:
-    """A chooser for the faults of ``secure_fedrec.wire``: strikes one message of one round.
-
-    Args:
-        round: when.
-        place: which message of the batch, modulo their number.
-        with_rows: strike among the messages that carry rows.
-        hits: messages struck so far; 0 after a run means that the fault did nothing.
-    """
-
-    round: int
-    place: int
-    with_rows: bool = False
-    hits: int = field(default=0, compare=False)
-
-    def __call__(self, messages: Messages) -> BoolArray:
-        """Per message, whether it is struck."""
-        struck = np.zeros(len(messages), dtype=bool)
-        eligible = np.arange(len(messages))
-        if self.with_rows and isinstance(messages.payload, RowBlock):
-            eligible = np.flatnonzero(messages.payload.lengths)
-        if messages.round == self.round and len(eligible) and not self.hits:
-            struck[eligible[self.place % len(eligible)]] = True
-            self.hits += 1
-        return struck
-
-
 def faults(
     *,
     max_round: int = 6,
@@ -334,12 +306,16 @@ def faults(
             except ProtocolError:
                 assert fault.chooser.hits
     """
-    makers = {"drop": Drop, "repeat": Repeat, "delay": Delay, "alter": Alter}
+    makers: dict[str, Callable[..., Fault]] = {
+        "drop": Drop,
+        "repeat": Repeat,
+        "delay": Delay,
+        "alter": Alter,
+    }
 
     def make(kind: str, step: Step, round_: int, place: int) -> Fault:
         strike = Strike(round=round_, place=place, with_rows=kind == "alter")
-        fault: Fault = makers[kind](step=step, chooser=strike)
-        return fault
+        return makers[kind](step=step, chooser=strike)
 
     rounds, places = st.integers(1, max_round), st.integers(0, 7)
     return st.builds(make, st.sampled_from(kinds), st.sampled_from(steps), rounds, places)
@@ -357,7 +333,7 @@ class Federation:
 
     def arguments(self, **changes: Any) -> dict[str, Any]:
         """Keyword arguments for ``assert_lossless``, ``compare_runs`` and ``wire_trace``."""
-        return {name: getattr(self, name) for name in self.__slots__} | changes
+        return {part.name: getattr(self, part.name) for part in fields(self)} | changes
 
 
 @st.composite

@@ -146,7 +146,7 @@ class Collector(Protocol):
         ...
 
     def traffic(self, rows: IntArray, virtual: IntArray) -> tuple[Traffic, ...]:
-        """Messages of a round in which client c sends ``rows[c]``, of them ``virtual[c]`` virtual."""
+        """Messages of a round; client c sends ``rows[c]`` rows, ``virtual[c]`` of them virtual."""
         ...
 
 

@@ -227,6 +227,8 @@ class View:
             TranscriptError: the adversary saw no such message, or none was recorded.
         """
         self._require(step)
+        if step is Step.MODEL:
+            raise TranscriptError("the model is one table for all; ask for table(round)")
         parts = [
             self._strip(columns, payload=payload)
             for columns in self._store.read(round_, step.name.lower())

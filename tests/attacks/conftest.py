@@ -1,4 +1,4 @@
-"""Small recorded federations, trained once per session, and doctored copies of their transcripts."""
+"""Small recorded federations, trained once a session, and doctored copies of their transcripts."""
 
 from collections.abc import Callable
 from functools import cache

@@ -1,0 +1,47 @@
+# Two commands set up all they need on a machine with Python 3.11 or newer:
+#   make audit   the quickstart audit on synthetic ratings, report in out/quickstart
+#   make test    lint, types, layers and tests
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+SOURCES := secure_fedrec attacks audits benchmarks tests
+OUT ?= out/quickstart
+
+.PHONY: audit test lint types layers unit format clean
+
+audit: $(READY)
+	rm -rf $(OUT)
+	$(BIN)/secure-fedrec audit --out $(OUT)
+
+test: lint types layers unit
+
+lint: $(READY)
+	$(BIN)/ruff check $(SOURCES)
+	$(BIN)/ruff format --check $(SOURCES)
+
+types: $(READY)
+	$(BIN)/mypy
+
+layers: $(READY)
+	$(BIN)/lint-imports
+
+unit: $(READY)
+	$(BIN)/pytest -n auto --dist worksteal -q
+
+format: $(READY)
+	$(BIN)/ruff check --fix $(SOURCES)
+	$(BIN)/ruff format $(SOURCES)
+
+clean:
+	rm -rf $(VENV) out build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
+
+# The environment is rebuilt when what it is made from changes.
+$(READY): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "Python 3.11 or newer is needed; name one with make PYTHON=..." >&2; exit 1; }
+	@$(PYTHON) -c 'import ensurepip' 2>/dev/null || \
+		{ echo "this Python lacks venv; on Debian: apt-get install python3-venv" >&2; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[dev]"
+	@touch $(READY)

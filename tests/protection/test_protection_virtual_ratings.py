@@ -1,0 +1,299 @@
+"""The draw of virtual items, and how virtual rows are mixed in between real ones."""
+
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.stats import chi2
+
+from secure_fedrec.arrays import BoolArray, FloatArray, IndexArray, IntArray
+from secure_fedrec.errors import ConfigError
+from secure_fedrec.protection import VirtualRatings, VirtualRatingsConfig
+from secure_fedrec.protection.virtual_ratings import RATED, VIRTUAL, draw_unrated
+from secure_fedrec.streams import Stream, Streams
+from secure_fedrec.uploads import RowBlock, Upload
+
+Rated = list[list[int]]
+
+
+def block_of(rated: Rated) -> RowBlock:
+    """Rows whose values tell client and item."""
+    rows = [item for items in rated for item in items]
+    owners = [owner for owner, items in enumerate(rated) for _ in items]
+    return RowBlock(
+        indptr=np.concatenate([[0], np.cumsum([len(items) for items in rated])]).astype(np.int64),
+        rows=np.array(rows, dtype=np.int32),
+        values=np.array([owners, rows], dtype=np.float64).T.copy(),
+    )
+
+
+def draw(
+    rated: Rated,
+    wanted: list[int],
+    n_items: int,
+    *,
+    clients: list[int] | None = None,
+    round_: int = 1,
+    stream: Stream | None = None,
+) -> tuple[Rated, Rated]:
+    """Rated and virtual items of each client after a draw."""
+    status = draw_unrated(
+        block_of(rated),
+        np.array(range(len(rated)) if clients is None else clients, dtype=np.int64),
+        np.array(wanted, dtype=np.int64),
+        n_items=n_items,
+        stream=Streams.from_seed(1).stream("fakes") if stream is None else stream,
+        round_=round_,
+    ).reshape(len(rated), n_items)
+    return (
+        [np.flatnonzero(row == RATED).tolist() for row in status],
+        [np.flatnonzero(row == VIRTUAL).tolist() for row in status],
+    )
+
+
+@st.composite
+def batches(data: st.DrawFn) -> tuple[Rated, list[int], int, list[int]]:
+    n_items = data(st.integers(1, 40))
+    items = st.sets(st.integers(0, n_items - 1)).map(sorted)
+    rated = data(st.lists(items, min_size=1, max_size=6))
+    wanted = [data(st.integers(0, n_items - len(items))) for items in rated]
+    distinct = st.lists(
+        st.integers(0, 2**40), min_size=len(rated), max_size=len(rated), unique=True
+    )
+    return rated, wanted, n_items, data(distinct)
+
+
+@given(batches(), st.integers(0, 2**32 - 1))
+def test_exactly_as_many_distinct_unrated_items_as_wanted(
+    batch: tuple[Rated, list[int], int, list[int]], round_: int
+) -> None:
+    rated, wanted, n_items, clients = batch
+    kept, virtual = draw(rated, wanted, n_items, clients=clients, round_=round_)
+    assert kept == rated
+    assert [len(items) for items in virtual] == wanted
+    for mine, fake in zip(rated, virtual, strict=True):
+        assert not set(mine) & set(fake)
+
+
+@given(batches())
+def test_a_client_alone_draws_what_it_draws_in_a_batch(
+    batch: tuple[Rated, list[int], int, list[int]],
+) -> None:
+    rated, wanted, n_items, clients = batch
+    _, together = draw(rated, wanted, n_items, clients=clients)
+    assert draw(rated, wanted, n_items, clients=clients)[1] == together
+    for place, client in enumerate(clients):
+        _, alone = draw([rated[place]], [wanted[place]], n_items, clients=[client])
+        assert alone == [together[place]]
+    backwards = draw(rated[::-1], wanted[::-1], n_items, clients=clients[::-1])[1]
+    assert backwards[::-1] == together
+
+
+def test_clients_rounds_and_seeds_draw_differently() -> None:
+    rated: Rated = [[0, 1]] * 2
+    first = draw(rated, [20, 20], 60)[1]
+    assert first[0] != first[1]
+    assert draw(rated, [20, 20], 60, round_=2)[1] != first
+    assert draw(rated, [20, 20], 60, stream=Streams.from_seed(2).stream("fakes"))[1] != first
+
+
+def subset_counts(size: int, wanted: int, rounds: int) -> list[int]:
+    """How often each subset of a client's unrated items is drawn."""
+    n_items, rated = 2 * size, list(range(0, 2 * size, 2))
+    unrated = list(range(1, 2 * size, 2))
+    number = {subset: place for place, subset in enumerate(combinations(unrated, wanted))}
+    counts = [0] * len(number)
+    batch = 100
+    stream = Streams.from_seed(77).stream("fakes")
+    for round_ in range(rounds // batch):
+        _, virtual = draw([rated] * batch, [wanted] * batch, n_items, round_=round_, stream=stream)
+        for subset in virtual:
+            counts[number[tuple(subset)]] += 1
+    return counts
+
+
+@pytest.mark.parametrize(("size", "wanted"), [(6, 1), (6, 2), (6, 3), (6, 4), (6, 5), (9, 2)])
+def test_every_subset_is_equally_likely(size: int, wanted: int) -> None:
+    counts = np.array(subset_counts(size, wanted, 6000))
+    expected = counts.sum() / len(counts)
+    statistic = float(((counts - expected) ** 2 / expected).sum())
+    assert chi2.sf(statistic, len(counts) - 1) > 1e-4
+    assert chi2.cdf(statistic, len(counts) - 1) > 1e-4
+
+
+@pytest.mark.parametrize("wanted", [3, 15, 16, 27])
+def test_every_item_is_equally_likely_over_rounds(wanted: int) -> None:
+    room, rounds, batch = 30, 40, 100
+    stream = Streams.from_seed(78).stream("fakes")
+    counts = np.zeros(room)
+    for round_ in range(rounds):
+        _, virtual = draw([[]] * batch, [wanted] * batch, room, round_=round_, stream=stream)
+        counts += np.bincount(np.concatenate(virtual), minlength=room)
+    share, draws = wanted / room, rounds * batch
+    # Without replacement items exclude each other: variance n p (1 - p) m / (m - 1).
+    statistic = ((counts - draws * share) ** 2).sum() * (room - 1) / room
+    statistic /= draws * share * (1 - share)
+    assert chi2.sf(float(statistic), room - 1) > 1e-4
+    assert chi2.cdf(float(statistic), room - 1) > 1e-4
+
+
+class Local:
+    """Answers like an algorithm would; virtual values are negative and tell client and item."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[str, int]] = []
+
+    def impute(
+        self, indptr: IntArray, items: IndexArray, *, method: str, local_steps: int
+    ) -> FloatArray:
+        self.asked.append((method, local_steps))
+        return np.repeat(np.arange(len(indptr) - 1), np.diff(indptr)) + 0.5 * (items >= 0)
+
+    def resample_residuals(
+        self, indptr: IntArray, items: IndexArray, *, draws: IntArray
+    ) -> FloatArray:
+        raise AssertionError("hybrid filling asks for no residuals")
+
+    def rows(self, indptr: IntArray, items: IndexArray, ratings: FloatArray) -> FloatArray:
+        owners = np.repeat(np.arange(len(indptr) - 1), np.diff(indptr))
+        assert np.array_equal(ratings, owners + 0.5)
+        return -1.0 - np.stack([owners, items], axis=1).astype(np.float64)
+
+
+def cover(
+    rated: Rated,
+    n_items: int,
+    *,
+    exempt: BoolArray | None = None,
+    round_: int = 1,
+    **settings: Any,
+) -> tuple[Rated, Rated, FloatArray, Local]:
+    """Rows sent by each client, the virtual ones among them, and all values."""
+    cloak = VirtualRatings(
+        VirtualRatingsConfig(**settings), n_items=n_items, streams=Streams.from_seed(1)
+    )
+    local = Local()
+    upload = Upload(clients=np.arange(len(rated)), block=block_of(rated))
+    nobody = np.zeros(len(rated), dtype=bool)
+    cloaked = cloak.cover(
+        upload, local, round_=round_, exempt=nobody if exempt is None else exempt
+    )
+    block = cloaked.upload.block
+    bounds = list(zip(block.indptr[:-1].tolist(), block.indptr[1:].tolist(), strict=True))
+    sent = [block.rows[start:stop].tolist() for start, stop in bounds]
+    virtual = [
+        block.rows[start:stop][cloaked.virtual[start:stop]].tolist() for start, stop in bounds
+    ]
+    assert block.values is not None
+    assert block.counts is None
+    return sent, virtual, block.values, local
+
+
+def items_of(seed: int, clients: int, n_items: int, most: int) -> Rated:
+    rng = np.random.default_rng(seed)
+    return [
+        sorted(rng.choice(n_items, rng.integers(0, most + 1), replace=False).tolist())
+        for _ in range(clients)
+    ]
+
+
+@given(st.integers(0, 2**32), st.sampled_from([0.0, 0.4, 1.0, 1.5, 3.0, 100.0]))
+def test_uploads_are_sorted_and_hide_where_the_virtual_rows_are(seed: int, rho: float) -> None:
+    n_items = 20
+    rated = items_of(seed, 5, n_items, n_items)
+    sent, virtual, values, _ = cover(rated, n_items, rho=rho)
+    place = 0
+    for client, (mine, fake, rows) in enumerate(zip(rated, virtual, sent, strict=True)):
+        assert len(fake) == min(int(rho * len(mine)), n_items - len(mine))
+        assert rows == sorted(set(mine) | set(fake))
+        for row in rows:
+            expected = [client, row] if row in mine else [-1.0 - client, -1.0 - row]
+            assert values[place].tolist() == expected
+            place += 1
+    assert place == len(values)
+
+
+def test_the_whole_complement_is_sent_once_the_draw_is_capped() -> None:
+    rated = [[0, 2, 4, 5, 6, 9], [1], list(range(10)), []]
+    sent, virtual, _, _ = cover(rated, 10, rho=3.0)
+    assert sent[0] == list(range(10))
+    assert virtual[0] == [1, 3, 7, 8]
+    assert len(virtual[1]) == 3
+    assert virtual[2:] == [[], []]
+    cloak = VirtualRatings(
+        VirtualRatingsConfig(rho=3.0), n_items=10, streams=Streams.from_seed(1)
+    )
+    counts = np.array([len(items) for items in rated])
+    assert cloak.capped(counts).tolist() == [0, 2]
+    rows, fakes = cloak.expected_rows(counts)
+    assert fakes.tolist() == [len(items) for items in virtual]
+    assert rows.tolist() == [len(items) for items in sent]
+
+
+def test_exempt_clients_keep_their_uploads() -> None:
+    rated = items_of(5, 6, 30, 10)
+    exempt = np.array([True, False, False, True, False, False])
+    sent, virtual, _, _ = cover(rated, 30, exempt=exempt)
+    _, everybody, _, _ = cover(rated, 30)
+    for client in range(6):
+        if exempt[client]:
+            assert (sent[client], virtual[client]) == (rated[client], [])
+        else:
+            assert virtual[client] == everybody[client]  # and nobody else's draw moved
+
+
+def test_sticky_items_stay_and_fresh_ones_change() -> None:
+    rated = items_of(6, 4, 50, 12)
+    fresh = [cover(rated, 50, round_=round_)[1] for round_ in (1, 2, 9)]
+    sticky = [cover(rated, 50, round_=round_, sticky=True)[1] for round_ in (1, 2, 9)]
+    assert sticky[0] == sticky[1] == sticky[2]
+    assert fresh[0] != fresh[1] != fresh[2] != fresh[0]
+
+
+def test_nothing_wanted_nothing_added() -> None:
+    rated = items_of(7, 4, 30, 8)
+    sent, virtual, _, local = cover(rated, 30, rho=0.0)
+    assert sent == rated
+    assert virtual == [[]] * 4
+    assert local.asked == []
+    cloak = VirtualRatings(VirtualRatingsConfig(), n_items=30, streams=Streams.from_seed(1))
+    twin = cloak.without_virtual()
+    upload = Upload(clients=np.arange(4), block=block_of(rated))
+    cloaked = twin.cover(upload, Local(), round_=1, exempt=np.zeros(4, dtype=bool))
+    assert cloaked.upload.block.rows.tolist() == [item for items in rated for item in items]
+
+
+@pytest.mark.parametrize(
+    ("filling", "methods"),
+    [
+        ("hybrid", ["average", "average", "average", "predicted", "predicted"]),
+        ("average", ["average"] * 5),
+        ("predicted", ["predicted"] * 5),
+    ],
+)
+def test_fillings_follow_the_round(filling: str, methods: list[str]) -> None:
+    asked = [
+        cover([[1], [2]], 20, round_=round_, filling=filling, predict_after=2, local_steps=7)[3]
+        for round_ in range(1, 6)
+    ]
+    assert [local.asked for local in asked] == [[(method, 7)] for method in methods]
+
+
+@pytest.mark.parametrize(
+    ("settings", "key"),
+    [
+        ({"rho": -0.1}, "protection.rho"),
+        ({"rho": float("inf")}, "protection.rho"),
+        ({"rho": float("nan")}, "protection.rho"),
+        ({"filling": "none"}, "protection.filling"),
+        ({"predict_after": -1}, "protection.predict_after"),
+        ({"local_steps": 0}, "protection.local_steps"),
+    ],
+)
+def test_impossible_settings_are_refused(settings: dict[str, Any], key: str) -> None:
+    with pytest.raises(ConfigError) as refusal:
+        VirtualRatingsConfig(**settings)
+    assert refusal.value.key == key
