@@ -16,6 +16,7 @@ import numpy as np
 from attacks.base import AttackCard, Claims, NotApplicable, RatedSetClaim, client_grid
 from attacks.linkage import fingerprints
 from secure_fedrec.arrays import FloatArray, IntArray
+from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.uploads import RowBlock
 from secure_fedrec.wire import Step, View
 
@@ -23,6 +24,7 @@ __all__ = ["DenoiserExposure", "DenoiserSums"]
 
 _MASK = 2**64 - 1
 _MOST_SUBSETS = 5000
+_FEWEST_BITS = 40  # a run tries some 2^30 subsets; below, a wrong one can match by chance
 _COLLINEAR = 1e-5  # residual share of a row that must lie along the denoiser's own vector
 
 
@@ -82,7 +84,8 @@ class DenoiserSums:
         "is bound to that denoiser. With the group known, every other sum is a small subset-sum "
         "over the group's rows; the denoiser's own row is recognised by its direction.",
         reference="Small-group aggregates; more denoisers are cheaper and leak more.",
-        limits="With one denoiser for all clients, sums have many terms and nothing is found.",
+        limits="With one denoiser for all clients, sums have many terms and nothing is found; with "
+        "rows of few bits (low rank, coarse ring) nothing would be proven.",
     )
 
     def run(self, view: View) -> Claims | NotApplicable:
@@ -96,6 +99,8 @@ class DenoiserSums:
         if not rounds:
             return NotApplicable(reason="no round has payloads of uploads and sums")
         puzzle = _read(view, rounds[0])
+        if puzzle.bits_per_row(view.codec) < _FEWEST_BITS:
+            return NotApplicable(reason="rows hold too few bits to be told apart in sums")
         puzzle.find_groups()
         puzzle.explain_sums()
         return self._claims(view, rounds[0], puzzle)
@@ -144,6 +149,13 @@ class _Puzzle:
     verdict: IntArray
     group_of: dict[int, int] = field(default_factory=dict)
     explained: int = 0
+
+    def bits_per_row(self, codec: FixedPoint) -> float:
+        """About how many bits the words of an uploaded row hold."""
+        if self.sent.values is None or not len(self.sent.rows):
+            return 0.0
+        spread = codec.to_integers(self.sent.values).std(axis=0)
+        return float(np.log2(1.0 + spread).sum())
 
     def find_groups(self) -> None:
         """Match sums of a single row; each match binds a sender to a denoiser."""

@@ -2,12 +2,14 @@
 
 import platform
 import resource
+import shlex
 import sys
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from importlib.metadata import version
+from pathlib import PurePath
 from typing import Any
 
 import numpy as np
@@ -298,7 +300,7 @@ def _manifest(
         "data_fingerprint": measured.table.fingerprint(),
         "transcript_sha256": measured.run.transcript.digest(),
         "seeds": {"streams": config.seed, "split": config.seed, "bootstrap": config.seed},
-        "command": " ".join(command),
+        "command": shlex.join(_without_folders(word) for word in command),
         "rerun": "save 'configuration' as TOML and run: secure-fedrec audit CONFIG --out DIR",
         "started": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(started)),
         "seconds": seconds,
@@ -307,3 +309,10 @@ def _manifest(
             f"findings, for any batch size and across interruptions; byte order {sys.byteorder}."
         ),
     }
+
+
+def _without_folders(word: str) -> str:
+    """A word of a command line, an absolute path cut to its last part."""
+    option, sign, value = word.rpartition("=")
+    path = PurePath(value)
+    return option + sign + (path.name or path.anchor) if path.is_absolute() else word

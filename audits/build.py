@@ -86,6 +86,7 @@ def build_federation(config: AuditConfig, split: Split) -> Federation:
         raise ConfigError(
             "cohort.clients_per_round", per_round, f"there are only {train.n_clients} clients"
         )
+    _require_parties(config, train.n_clients)
     layers = config.protection
     cloak: Cloak | None = None
     if "virtual-ratings" in layers:
@@ -113,3 +114,18 @@ def build_federation(config: AuditConfig, split: Split) -> Federation:
         )
     stack = Stack(codec=config.ring, cloak=cloak, collector=collector, n_clients=train.n_clients)
     return Federation(config=config, split=split, stack=stack, streams=streams)
+
+
+def _require_parties(config: AuditConfig, n_clients: int) -> None:
+    """Refuse an adversary that corrupts a numbered party the federation does not have."""
+    denoisers = config.protection.get("denoisers")
+    counts = {"client": n_clients, "denoiser": 0 if denoisers is None else denoisers.count}
+    for adversary in config.adversaries:
+        for role, count in counts.items():
+            absent = [number for number in adversary.members(role) or () if number >= count]
+            if absent:
+                raise ConfigError(
+                    "adversaries.corrupt",
+                    f"{role}:{min(absent)}",
+                    f"there are {count} {role}s, numbered from 0",
+                )

@@ -14,7 +14,13 @@ from pathlib import Path
 from typing import Any
 
 from audits import commands
-from secure_fedrec.errors import CheckpointError, ConfigError, DataError, TranscriptError
+from secure_fedrec.errors import (
+    CheckpointError,
+    ConfigError,
+    DataError,
+    EncodingError,
+    TranscriptError,
+)
 
 __all__ = ["main"]
 
@@ -38,8 +44,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         require_own_packages()
         return command(parsed)
-    except (ConfigError, DataError, CheckpointError, TranscriptError) as refused:
-        print(f"secure-fedrec: {refused}", file=sys.stderr)
+    except (ConfigError, DataError, CheckpointError, TranscriptError, EncodingError) as refused:
+        # An EncodingError is a training that left the ring; its message names the settings.
+        # A key or a path may hold line ends, a message is one line.
+        print("secure-fedrec:", " ".join(str(refused).split()), file=sys.stderr)
         return EXIT_USAGE
     except KeyboardInterrupt:
         print("secure-fedrec: interrupted; continue with --resume", file=sys.stderr)

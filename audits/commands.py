@@ -55,8 +55,9 @@ def train(arguments: argparse.Namespace) -> int:
     table = load_table(config, arguments.data_dir)
     split = split_table(config, table, arguments.data_dir, fold=config.data.fold)
     federation = build_federation(config, split)
-    runner.announce(federation, training.projection(federation))
+    projected = training.projection(federation)
     run = training.open_run(federation, arguments.out, resume=arguments.resume)
+    runner.announce(federation, projected)
     training.train_recorded(
         federation, run, arguments.out, on_round=_print_round, progress=not arguments.quiet
     )
@@ -167,7 +168,11 @@ def init(arguments: argparse.Namespace) -> int:
         return 0
     if arguments.out.exists():
         raise ConfigError("--out", str(arguments.out), "already exists")
-    arguments.out.write_text(text, encoding="utf-8")
+    try:
+        arguments.out.write_text(text, encoding="utf-8")
+    except OSError as refused:
+        problem = f"cannot be written ({refused.strerror})"
+        raise ConfigError("--out", str(arguments.out), problem) from refused
     return 0
 
 

@@ -17,6 +17,7 @@ the settings classes of the packages themselves.
 """
 
 import dataclasses
+import datetime
 import json
 import tomllib
 from collections.abc import Mapping
@@ -167,6 +168,8 @@ class AuditConfig:
     gates: tuple[GateConfig, ...] = ()
 
     def __post_init__(self) -> None:
+        if not self.title.strip():
+            raise ConfigError("title", self.title, "must not be empty")
         if not 0 <= self.seed < 2**63:
             raise ConfigError("seed", self.seed, "must be between 0 and 2^63 - 1")
         require_compatible(tuple(self.protection))
@@ -331,6 +334,8 @@ def _check_types(kind: type, section: str, table: Mapping[str, Any]) -> dict[str
         # TOML has nan and inf, JSON does not: they go to the settings class, which names them.
         if isinstance(value, float) and not np.isfinite(value):
             raise ConfigError(f"{prefix}{name}", value, "must be finite")
+        if _has_date(value):
+            raise ConfigError(f"{prefix}{name}", str(value), "must not be a date or a time")
     try:
         checked = shape.model_validate_json(json.dumps(dict(table), default=str))
     except ValidationError as refused:
@@ -343,6 +348,15 @@ def _check_types(kind: type, section: str, table: Mapping[str, Any]) -> dict[str
         problem = first["msg"].replace("Input should be", "should be")
         raise ConfigError(f"{prefix}{where}", first["input"], problem) from None
     return {name: getattr(checked, name) for name in table}
+
+
+def _has_date(value: object) -> bool:
+    """Whether a TOML value is, or holds, a date or a time: no setting is one."""
+    if isinstance(value, dict):
+        return any(map(_has_date, value.values()))
+    if isinstance(value, list):
+        return any(map(_has_date, value))
+    return isinstance(value, datetime.date | datetime.time)
 
 
 def _is_required(entry: "dataclasses.Field[Any]") -> bool:

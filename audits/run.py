@@ -92,8 +92,9 @@ def audit(
     table = load_table(config, data_dir)
     split = split_table(config, table, data_dir, fold=config.data.fold)
     federation = build_federation(config, split)
-    announce(federation, projection(federation))
+    projected = projection(federation)
     run = open_run(federation, out, resume=resume)
+    announce(federation, projected)
     train_recorded(federation, run, out, progress=progress)
     folds = train_folds(federation, table, data_dir, out, progress=progress)
     lossless = None

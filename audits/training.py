@@ -16,16 +16,18 @@ import numpy as np
 from tqdm import tqdm
 
 from audits.build import Federation, build_federation, split_table
+from audits.config import parse_config
 from secure_fedrec.data import RatingTable, Split
 from secure_fedrec.engines import (
     LocalEngine,
     RecordedRun,
     RoundReport,
     projected_transcript_bytes,
+    read_checkpoint,
     table_digest,
     vault_of,
 )
-from secure_fedrec.errors import ConfigError
+from secure_fedrec.errors import CheckpointError, ConfigError
 from secure_fedrec.properties import plain_twin
 from secure_fedrec.wire import Meter, Wire
 
@@ -39,6 +41,9 @@ __all__ = [
     "train_recorded",
     "write_json",
 ]
+
+
+_CHECKPOINT = "checkpoint.npz"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,7 +109,7 @@ def open_run(federation: Federation, out: Path | None, *, resume: bool) -> Recor
     )
     if out is None:
         return run
-    if resume and (out / "checkpoint.npz").exists():
+    if resume and (out / _CHECKPOINT).exists():
         run.resume(out, run_id=identity)
     else:
         run.restart_recording()
@@ -230,18 +235,30 @@ def _train_fold(
 
 def _prepare_folder(federation: Federation, out: Path, *, resume: bool) -> None:
     config_file = out / "config.json"
+    if out.exists() and not out.is_dir():
+        raise ConfigError("--out", str(out), "is not a folder")
     if config_file.exists() and not resume:
         raise ConfigError(
             "--out", str(out), "already holds a run; continue it with --resume or name a new folder"
         )
     if resume and not config_file.exists():
         raise ConfigError("--out", str(out), "holds no run to resume")
-    if not resume and out.exists() and any(out.iterdir()):
+    # A kill before the first file was whole leaves only its unfinished form.
+    found = out.iterdir() if out.exists() else ()
+    if not resume and any(path.suffix != ".part" for path in found):
         raise ConfigError("--out", str(out), "is not empty; name a new folder")
-    out.mkdir(parents=True, exist_ok=True)
+    if resume:
+        _require_same_run(federation, out)
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as refused:
+        problem = f"cannot be made ({refused.strerror})"
+        raise ConfigError("--out", str(out), problem) from refused
+    # First the file that makes a folder a run; gates and attacks in it may have changed on resume.
+    write_json(config_file, federation.config.as_json())
     truth = out / "truth"
     truth.mkdir(mode=0o700, exist_ok=True)
-    if not resume:
+    if not (out / _CHECKPOINT).exists():
         train = federation.split.train
         np.savez(
             truth / "ratings.npz",
@@ -250,4 +267,17 @@ def _prepare_folder(federation: Federation, out: Path, *, resume: bool) -> None:
             items=train.items,
             ratings=train.ratings,
         )
-        write_json(config_file, federation.config.as_json())
+
+
+def _require_same_run(federation: Federation, out: Path) -> None:
+    """Refuse to resume another run before anything in its folder is touched."""
+    if (out / _CHECKPOINT).exists():
+        read_checkpoint(out / _CHECKPOINT, run_id=run_identity(federation))
+        return
+    path = out / "config.json"
+    try:
+        found = parse_config(json.loads(path.read_text(encoding="utf-8")))
+    except (OSError, ValueError) as damage:
+        raise CheckpointError(f"{path} is damaged") from damage
+    if found.training_digest() != federation.config.training_digest():
+        raise CheckpointError(f"{path} belongs to a run with another configuration")

@@ -15,6 +15,7 @@ from secure_fedrec.data import (
     generate,
     k_fold,
     load,
+    locate,
 )
 from secure_fedrec.engines import LocalEngine, vault_of
 from secure_fedrec.errors import DataError
@@ -62,6 +63,16 @@ class Options:
         """Where the real sets are, if anybody said so."""
         named = os.environ.get(DATA_DIR_VARIABLE)
         return self.data_dir or (Path(named) if named else None)
+
+    def require_data(self) -> None:
+        """Check that the folder of the command line holds every set, before long work.
+
+        Raises:
+            DataError: it does not.
+        """
+        if self.data_dir is not None:
+            for name in SHAPES:
+                locate(name, self.data_dir)
 
 
 def ratings_of(name: str, options: Options) -> tuple[str, RatingTable]:

@@ -57,6 +57,7 @@ _FAKES_ROUND = 1
 
 def run(options: Options) -> dict[str, Any]:
     """All figures of the benchmark, as JSON values."""
+    options.require_data()
     progress("peak memory of a full-shape run")
     peak = _peak(options)  # first: a child inherits the peak of its parent
     source, table = ratings_of("ml-1m", options)

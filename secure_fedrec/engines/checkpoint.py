@@ -31,6 +31,7 @@ def write_checkpoint(path: Path, arrays: Mapping[str, npt.NDArray[Any]], *, run_
     temporary = path.with_name(path.name + ".part")
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     with os.fdopen(descriptor, "wb") as stream:
+        os.fchmod(descriptor, 0o600)  # a leftover of a killed run keeps the mode it had
         np.savez(
             stream,
             allow_pickle=False,

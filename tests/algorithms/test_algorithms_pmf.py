@@ -24,9 +24,7 @@ USERS = "user_vectors"
 def vault_of() -> Vault:
     """Clients with no, few and many ratings."""
     rng = np.random.default_rng(5)
-    mine = [
-        np.sort(rng.choice(N_ITEMS, client % 17, replace=False)) for client in range(N_CLIENTS)
-    ]
+    mine = [np.sort(rng.choice(N_ITEMS, client % 17, replace=False)) for client in range(N_CLIENTS)]
     items = np.concatenate(mine)
     return Vault(
         indptr=np.concatenate([[0], np.cumsum([len(part) for part in mine])]).astype(np.int64),
@@ -64,7 +62,7 @@ def run_step(
     draws = np.concatenate(
         [np.arange(stop - start) * 31 for start, stop in pairwise(indptr.tolist())]
     ).astype(np.int64)
-    ratings = items % 5 + 1.0
+    ratings = np.asarray(items % 5 + 1, dtype=np.float64)
     found = {
         "average": step.impute(indptr, items, method="average", local_steps=3),
         "predicted": step.impute(indptr, items, method="predicted", local_steps=3),
@@ -155,7 +153,7 @@ def test_training_on_virtual_ratings_averages_over_both() -> None:
     before = vault.read(USERS, np.arange(N_CLIENTS))
     step = step_of(algorithm, public, vault)
     indptr, items = unrated(vault, np.arange(N_CLIENTS))
-    ratings = items % 5 + 1.0
+    ratings = np.asarray(items % 5 + 1, dtype=np.float64)
     step.rows(indptr, items, ratings)
     step.commit(vault)
     after = vault.read(USERS, np.arange(N_CLIENTS))
@@ -176,7 +174,7 @@ def test_under_the_paper_rule_virtual_ratings_teach_nothing() -> None:
     algorithm, public, vault = trained()
     step = step_of(algorithm, public, vault)
     indptr, items = unrated(vault, np.arange(N_CLIENTS))
-    step.rows(indptr, items, items % 5 + 1.0)
+    step.rows(indptr, items, np.asarray(items % 5 + 1, dtype=np.float64))
     step.commit(vault)
     with_virtual = vault.read(USERS, np.arange(N_CLIENTS))
     algorithm, public, vault = trained()

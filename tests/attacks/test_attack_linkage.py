@@ -166,7 +166,7 @@ def test_fresh_values_on_the_anonymous_channel_leave_the_link_by_set(
         np.testing.assert_array_equal(link.guesses[kind], before.guesses[kind])
     finding = evaluate(CollusionLinkage(), coalition, changed, truth, seed=0)
     assert finding.figures["linked_by_value_share"] == 0.0
-    assert share(finding, "linked_by_set_share") > 0.9
+    assert share(finding, "linked_by_set_share") > 0.85
     assert finding.figures["linked_share"] == finding.figures["linked_by_set_and_size_share"]
     # The rated sets are read off the links that are left.
     assert share(finding, "precision") > 0.95

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from secure_fedrec.errors import ConfigError, EncodingError, SumBudgetError
@@ -19,7 +19,9 @@ WIDTHS = range(8, 65)
 
 def codec_of(bits: int, fraction_bits: int, integer_bits: int) -> FixedPoint:
     """A codec whose clip is ``2^integer_bits``, lowered to what ring and float64 can hold."""
-    integer_bits = min(max(integer_bits, -fraction_bits), bits - 2 - fraction_bits, 51 - fraction_bits)
+    integer_bits = min(
+        max(integer_bits, -fraction_bits), bits - 2 - fraction_bits, 51 - fraction_bits
+    )
     return FixedPoint(bits=bits, fraction_bits=fraction_bits, clip=2.0**integer_bits)
 
 
@@ -43,9 +45,10 @@ def codecs_and_values(draw: st.DrawFn) -> tuple[FixedPoint, list[float]]:
 
 def ring_units(value: float, codec: FixedPoint) -> int:
     """The definition: nearest integer, ties to even, of the exact rational."""
-    return round(Fraction(value) * 2**codec.fraction_bits)
+    return round(Fraction(value) * Fraction(2**codec.fraction_bits))
 
 
+@settings(deadline=None)
 @given(codecs_and_values())
 def test_encoding_is_the_nearest_integer_with_ties_to_even(
     case: tuple[FixedPoint, list[float]],
@@ -82,6 +85,7 @@ def test_rounding_at_the_far_end_of_float64() -> None:
     ]
 
 
+@settings(deadline=None)
 @given(codecs(), st.lists(st.integers(0, 2**64 - 1), max_size=20))
 def test_integers_and_ring_words_are_inverse(codec: FixedPoint, words: list[int]) -> None:
     low = [word % 2**codec.bits for word in words]
@@ -92,12 +96,11 @@ def test_integers_and_ring_words_are_inverse(codec: FixedPoint, words: list[int]
     assert codec.from_integers(centred.copy()).tolist() == low
 
 
+@settings(deadline=None)
 @given(codecs(), st.lists(st.integers(0, 2**64 - 1), min_size=1, max_size=20))
 def test_decoding_rounds_once(codec: FixedPoint, words: list[int]) -> None:
     ring = np.array([word % 2**codec.bits for word in words], dtype=codec.dtype)
-    exact = [
-        Fraction(units, 2**codec.fraction_bits) for units in codec.to_integers(ring).tolist()
-    ]
+    exact = [Fraction(units, 2**codec.fraction_bits) for units in codec.to_integers(ring).tolist()]
     assert codec.decode(ring).tolist() == [float(value) for value in exact]
 
 
@@ -126,6 +129,7 @@ def test_values_that_are_no_numbers_are_refused(bad: float) -> None:
         FixedPoint().encode(values)
 
 
+@settings(deadline=None)
 @given(codecs(), st.booleans())
 def test_anything_beyond_the_clip_is_refused(codec: FixedPoint, negative: bool) -> None:
     sign = -1.0 if negative else 1.0
@@ -137,6 +141,7 @@ def test_anything_beyond_the_clip_is_refused(codec: FixedPoint, negative: bool) 
         codec.encode(np.array([0.0, sign * beyond]))
 
 
+@settings(deadline=None)
 @given(codecs())
 def test_the_budget_is_tight(codec: FixedPoint) -> None:
     largest, terms = codec.largest, codec.max_terms
@@ -148,9 +153,7 @@ def test_the_budget_is_tight(codec: FixedPoint) -> None:
 
 @pytest.mark.parametrize("sign", [-1.0, 1.0])
 @pytest.mark.parametrize(("bits", "fraction_bits"), [(8, 2), (16, 8), (24, 12), (32, 20), (40, 26)])
-def test_as_many_terms_as_promised_sum_exactly(
-    bits: int, fraction_bits: int, sign: float
-) -> None:
+def test_as_many_terms_as_promised_sum_exactly(bits: int, fraction_bits: int, sign: float) -> None:
     codec = FixedPoint(bits=bits, fraction_bits=fraction_bits, clip=3.25)
     words = codec.encode(np.full(codec.max_terms, sign * codec.clip))
     total = codec.dtype(int(words.sum(dtype=np.uint64)) % 2**bits)
@@ -160,6 +163,7 @@ def test_as_many_terms_as_promised_sum_exactly(
     assert wrapped.tolist() != [sign * codec.clip * (codec.max_terms + 1)]
 
 
+@settings(deadline=None)
 @given(codecs(), st.integers(1, 10**7))
 def test_the_advice_of_a_refusal_works(codec: FixedPoint, terms: int) -> None:
     if terms <= codec.max_terms:
@@ -180,6 +184,7 @@ def test_the_advice_of_a_refusal_works(codec: FixedPoint, terms: int) -> None:
         FixedPoint(bits=codec.bits, fraction_bits=digits + 1, clip=codec.clip).require_budget(terms)
 
 
+@settings(deadline=None)
 @given(codecs_and_values(), st.randoms(use_true_random=False))
 def test_sums_do_not_depend_on_order(case: tuple[FixedPoint, list[float]], rnd: Any) -> None:
     codec, values = case

@@ -1,10 +1,11 @@
 """Kernels: right, and the same bits at every batch size and position."""
 
 from collections.abc import Callable
+from itertools import pairwise
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from secure_fedrec.arrays import FloatArray, IntArray
@@ -79,7 +80,7 @@ def test_segment_sum_at_any_batch_size(width: int) -> None:
         )
 
     each_batch(29, whole, part, [1, 7, 29])
-    for segment, (start, stop) in enumerate(zip(indptr[:-1], indptr[1:], strict=True)):
+    for segment, (start, stop) in enumerate(pairwise(indptr.tolist())):
         total = np.zeros(width)
         for place in range(start, stop):
             total = total + weights[place] * values[place]
@@ -110,11 +111,12 @@ def test_gram_at_any_batch_size_and_against_numpy(width: int) -> None:
 
     each_batch(29, whole, part, [1, 7, 29])
     assert same_bits(whole, np.ascontiguousarray(whole.transpose(0, 2, 1)))
-    for segment, (start, stop) in enumerate(zip(indptr[:-1], indptr[1:], strict=True)):
+    for segment, (start, stop) in enumerate(pairwise(indptr.tolist())):
         chosen = table[items[start:stop]]
         np.testing.assert_allclose(whole[segment], chosen.T @ chosen, rtol=1e-10, atol=1e-10)
 
 
+@settings(deadline=None)
 @given(st.integers(0, 2**32), st.lists(st.integers(0, 19), max_size=30))
 def test_segments_gathers_positions(seed: int, clients: list[int]) -> None:
     indptr = ragged(np.random.default_rng(seed), 20, most=5)
@@ -126,11 +128,10 @@ def test_segments_gathers_positions(seed: int, clients: list[int]) -> None:
 
 
 @pytest.mark.parametrize("dtype", [np.uint32, np.uint64])
+@settings(deadline=None)
 @given(
     entries=st.lists(
-        st.tuples(
-            st.integers(0, 5), st.integers(0, 2**64 - 1), st.integers(0, 3), st.booleans()
-        ),
+        st.tuples(st.integers(0, 5), st.integers(0, 2**64 - 1), st.integers(0, 3), st.booleans()),
         max_size=40,
     ),
     signed=st.booleans(),
@@ -174,8 +175,9 @@ def test_empty_batches() -> None:
     assert segment_sum(nothing, np.empty(0), start).shape == (0, 3)
     idle = np.zeros(3, dtype=np.int64)
     assert segment_sum(nothing, np.empty(0), idle).tolist() == [[0.0] * 3] * 2
-    assert gram(outer_products(np.ones((4, 3))), 3, none, idle).tolist() == np.zeros(
-        (2, 3, 3)
-    ).tolist()
+    assert (
+        gram(outer_products(np.ones((4, 3))), 3, none, idle).tolist()
+        == np.zeros((2, 3, 3)).tolist()
+    )
     assert scatter_add(none, np.empty((0, 2), dtype=np.uint64), size=3).tolist() == [[0, 0]] * 3
     assert segments(start, none)[0].shape == (0,)

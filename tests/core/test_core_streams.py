@@ -10,7 +10,7 @@ import pytest
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import chi2
 
@@ -44,7 +44,7 @@ def reference_words(seed: int, name: str, round_: int, lane: int, block: int) ->
 def single(stream: Stream, round_: int, lane: int, count: int, start: int) -> list[int]:
     words = stream.words(round_, ints(lane), ints(count), ints(start))
     assert words.dtype == np.uint64
-    return words.tolist()
+    return [int(word) for word in words]
 
 
 @pytest.mark.parametrize("vector", VECTORS, ids=lambda vector: f"{vector['name']}/{vector['lane']}")
@@ -58,6 +58,7 @@ def test_known_answers(vector: dict[str, Any]) -> None:
     assert single(stream, round_, lane, 2, 2 * block) == words
 
 
+@settings(deadline=None)
 @given(st.lists(st.tuples(LANES, COUNTS, st.integers(0, 50)), max_size=8), ROUNDS)
 def test_a_batch_draws_what_each_lane_draws_alone(
     runs: list[tuple[int, int, int]], round_: int
@@ -68,11 +69,14 @@ def test_a_batch_draws_what_each_lane_draws_alone(
     starts = ints(*(2 * start for _, _, start in runs))
     batch = stream.words(round_, lanes, counts, starts)
     alone = [
-        word for lane, count, start in runs for word in single(stream, round_, lane, count, 2 * start)
+        word
+        for lane, count, start in runs
+        for word in single(stream, round_, lane, count, 2 * start)
     ]
     assert batch.tolist() == alone
 
 
+@settings(deadline=None)
 @given(
     st.lists(st.tuples(LANES, st.integers(0, 1000)), min_size=1, max_size=8),
     st.integers(1, 7),
@@ -91,6 +95,7 @@ def test_positions_draw_the_same_in_any_company(
         )
 
 
+@settings(deadline=None)
 @given(LANES, st.integers(0, 100), st.integers(1, 4), ROUNDS)
 def test_runs_and_positions_read_the_same_words(
     lane: int, index: int, half_width: int, round_: int
@@ -104,6 +109,7 @@ def test_runs_and_positions_read_the_same_words(
     assert odd.tolist() == placed[:-1].tolist()
 
 
+@settings(deadline=None)
 @given(LANES, st.integers(0, 12), st.integers(0, 12))
 def test_a_longer_run_begins_with_the_shorter(lane: int, short: int, more: int) -> None:
     stream = Streams.from_seed(8).stream("prefix")
@@ -214,6 +220,7 @@ def test_ranks_are_uniform(size: int) -> None:
     assert chi2.cdf(statistic, size - 1) > 1e-4  # too even is not random either
 
 
+@settings(deadline=None)
 @given(
     st.lists(st.tuples(st.integers(0, 2**64 - 1), st.integers(1, 2**22)), min_size=1, max_size=20)
 )
@@ -238,6 +245,7 @@ def test_reals_stay_inside_the_open_interval() -> None:
     assert reals.tolist() == [2.0**-53, 2.0**-53, 0.5 + 2.0**-53, 1 - 2.0**-53]
 
 
+@settings(deadline=None)
 @given(st.lists(st.integers(0, 2**64 - 1), min_size=2, max_size=20))
 def test_reals_are_odd_grid_points_in_the_order_of_their_words(words: list[int]) -> None:
     reals = uniform_reals(np.array(sorted(words), dtype=np.uint64))

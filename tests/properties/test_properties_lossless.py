@@ -14,7 +14,7 @@ from secure_fedrec.data import SyntheticConfig, generate
 from secure_fedrec.engines import CohortConfig, LocalEngine, vault_of
 from secure_fedrec.errors import ConfigError
 from secure_fedrec.fixedpoint import FixedPoint
-from secure_fedrec.properties import Started, assert_lossless, compare_runs
+from secure_fedrec.properties import Started, assert_lossless, compare_runs, plain_twin
 from secure_fedrec.properties.strategies import (
     Federation,
     federations,
@@ -233,3 +233,25 @@ def test_comparison_says_how_much_was_compared(federation: Federation) -> None:
 def test_zero_rounds_are_no_comparison(federation: Federation) -> None:
     with pytest.raises(ConfigError, match="rounds = 0"):
         compare_runs(algorithm=lambda: PMF(PMFConfig(rank=1)), **federation.arguments(rounds=0))
+
+
+@given(federation=federations(width=2, cloaks=("randomized-response",), max_rounds=2))
+@settings(settings.get_profile("properties"), max_examples=20)
+def test_sdcf_without_a_single_rating_is_lossless(federation: Federation) -> None:
+    # Virtual rows need residuals, and nobody has one.
+    empty = federation.ratings.subset(np.zeros(len(federation.ratings), dtype=bool))
+    assert_lossless(algorithm=lambda: PMF(PMFConfig(rank=2)), **federation.arguments(ratings=empty))
+
+
+@given(federation=federations(width=1, cloaks=("randomized-response",)))
+@settings(settings.get_profile("properties"), max_examples=20)
+def test_twin_exempts_whom_the_stack_exempts(federation: Federation) -> None:
+    stack, n_items = federation.stack, federation.ratings.n_items
+    everybody = np.arange(stack.n_clients)
+    twin = plain_twin(stack, n_items=n_items, width=1)
+    session = twin.collector.open(
+        round_=1, participants=everybody, wire=Wire(meter=Meter(stack.n_clients))
+    )
+    assert isinstance(stack.collector, Denoisers)
+    assert session.order.tolist() == everybody.tolist()
+    assert session.exempt(everybody).tolist() == stack.collector.binding.is_denoiser.tolist()

@@ -48,9 +48,7 @@ def test_groups_are_balanced(n_clients: int, count: int) -> None:
 
 
 def test_bindings_depend_on_the_seed_alone() -> None:
-    drawn = [
-        Binding.draw(50, 5, Streams.from_seed(seed).stream("denoisers")) for seed in (1, 1, 2)
-    ]
+    drawn = [Binding.draw(50, 5, Streams.from_seed(seed).stream("denoisers")) for seed in (1, 1, 2)]
     assert drawn[0].group.tolist() == drawn[1].group.tolist()
     assert drawn[0].denoisers.tolist() == drawn[1].denoisers.tolist()
     assert drawn[0].group.tolist() != drawn[2].group.tolist()
@@ -98,6 +96,7 @@ def test_a_denoiser_without_a_client_sits_out() -> None:
     assert collector.participants(np.empty(0, dtype=np.int64)).tolist() == []
 
 
+@settings(deadline=None)
 @given(st.sets(st.integers(0, 19)), st.integers(1, 10))
 def test_participants_form_whole_working_groups(cohort: set[int], count: int) -> None:
     collector = collector_of(20, count)
@@ -195,9 +194,7 @@ class Spy:
                 ends = zip(messages.senders.ids, messages.receivers.ids, strict=True)
                 found += [
                     (int(sender), int(receiver), rows)
-                    for (sender, receiver), rows in zip(
-                        ends, messages.payload.split(), strict=True
-                    )
+                    for (sender, receiver), rows in zip(ends, messages.payload.split(), strict=True)
                 ]
         return found
 
@@ -231,7 +228,7 @@ def test_the_sum_of_the_real_rows_remains(bits: int, count: int, batch: int) -> 
     assert aggregate.ring.dtype == codec.dtype
 
 
-@settings(max_examples=60)
+@settings(max_examples=60, deadline=None)
 @given(
     st.integers(2, 14),
     st.integers(1, 7),
@@ -277,9 +274,9 @@ def test_each_message_holds_what_its_receiver_may_see() -> None:
     collect(collector, case, np.arange(12), batch=5, spy=spy)
     binding = collector.binding
     uploads = spy.of(Step.UPLOAD)
-    assert sorted(sender for sender, _, _ in uploads) == np.flatnonzero(
-        ~binding.is_denoiser
-    ).tolist()
+    assert (
+        sorted(sender for sender, _, _ in uploads) == np.flatnonzero(~binding.is_denoiser).tolist()
+    )
     for sender, _, rows in uploads:
         assert rows.rows.tolist() == case.rows[sender]
         assert rows.values is not None
@@ -290,7 +287,9 @@ def test_each_message_holds_what_its_receiver_may_see() -> None:
             [row for row, fake in zip(case.rows[c], case.virtual[c], strict=True) if fake]
             for c in clients
         )
-        noise = [rows.rows.tolist() for _, receiver, rows in spy.of(Step.NOISE) if receiver == group]
+        noise = [
+            rows.rows.tolist() for _, receiver, rows in spy.of(Step.NOISE) if receiver == group
+        ]
         assert sorted(noise) == expected
         own = case.rows[int(binding.denoisers[group])]
         (sums,) = [rows for sender, _, rows in spy.of(Step.DENOISE) if sender == group]

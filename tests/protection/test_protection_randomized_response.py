@@ -129,8 +129,7 @@ def test_permanent_bits_stay_and_answers_change(rated: BoolArray) -> None:
 
 
 def test_averaging_rounds_reveals_the_permanent_bits_only(rated: BoolArray) -> None:
-    settings = {"permanent": 0.5, "report_one": 0.8, "report_zero": 0.2}
-    cloak = cloak_of(**settings)
+    cloak = cloak_of(permanent=0.5, report_one=0.8, report_zero=0.2)
     share = np.mean([reported(cloak, rated, round_)[0] for round_ in range(1, 120)], axis=0)
     certain = cloak_of(permanent=0.5, report_one=1.0, report_zero=0.0)
     bits, _ = reported(certain, rated, 1)

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import chi2
 
@@ -66,6 +66,7 @@ def batches(data: st.DrawFn) -> tuple[Rated, list[int], int, list[int]]:
     return rated, wanted, n_items, data(distinct)
 
 
+@settings(deadline=None)
 @given(batches(), st.integers(0, 2**32 - 1))
 def test_exactly_as_many_distinct_unrated_items_as_wanted(
     batch: tuple[Rated, list[int], int, list[int]], round_: int
@@ -78,6 +79,7 @@ def test_exactly_as_many_distinct_unrated_items_as_wanted(
         assert not set(mine) & set(fake)
 
 
+@settings(deadline=None)
 @given(batches())
 def test_a_client_alone_draws_what_it_draws_in_a_batch(
     batch: tuple[Rated, list[int], int, list[int]],
@@ -178,9 +180,7 @@ def cover(
     local = Local()
     upload = Upload(clients=np.arange(len(rated)), block=block_of(rated))
     nobody = np.zeros(len(rated), dtype=bool)
-    cloaked = cloak.cover(
-        upload, local, round_=round_, exempt=nobody if exempt is None else exempt
-    )
+    cloaked = cloak.cover(upload, local, round_=round_, exempt=nobody if exempt is None else exempt)
     block = cloaked.upload.block
     bounds = list(zip(block.indptr[:-1].tolist(), block.indptr[1:].tolist(), strict=True))
     sent = [block.rows[start:stop].tolist() for start, stop in bounds]
@@ -200,6 +200,7 @@ def items_of(seed: int, clients: int, n_items: int, most: int) -> Rated:
     ]
 
 
+@settings(deadline=None)
 @given(st.integers(0, 2**32), st.sampled_from([0.0, 0.4, 1.0, 1.5, 3.0, 100.0]))
 def test_uploads_are_sorted_and_hide_where_the_virtual_rows_are(seed: int, rho: float) -> None:
     n_items = 20
@@ -223,9 +224,7 @@ def test_the_whole_complement_is_sent_once_the_draw_is_capped() -> None:
     assert virtual[0] == [1, 3, 7, 8]
     assert len(virtual[1]) == 3
     assert virtual[2:] == [[], []]
-    cloak = VirtualRatings(
-        VirtualRatingsConfig(rho=3.0), n_items=10, streams=Streams.from_seed(1)
-    )
+    cloak = VirtualRatings(VirtualRatingsConfig(rho=3.0), n_items=10, streams=Streams.from_seed(1))
     counts = np.array([len(items) for items in rated])
     assert cloak.capped(counts).tolist() == [0, 2]
     rows, fakes = cloak.expected_rows(counts)

@@ -72,7 +72,7 @@ def run_with(*faults: Fault, denoisers: bool = True) -> RecordedRun:
         n_items=N_ITEMS,
         clients=clients,
         items=items,
-        ratings=1.0 + (clients + 2 * items) % 5,
+        ratings=np.asarray(1 + (clients + 2 * items) % 5, dtype=np.float64),
         scale=RatingScale(1.0, 5.0, 1.0),
         client_labels=np.arange(N_CLIENTS),
         item_labels=np.arange(N_ITEMS),

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import assume, given
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from secure_fedrec.arrays import IntArray
@@ -67,14 +67,13 @@ def is_canonical(data: bytes, codec: FixedPoint) -> bool:
     return True
 
 
+@settings(deadline=None)
 @given(row_messages())
 def test_round_trip(case: tuple[FixedPoint, RowBlock, int, Step]) -> None:
     codec, block, round_, step = case
     data = encoded(case)
     assert block.values is not None
-    assert [len(data)] == message_sizes(
-        block, width=block.values.shape[1], codec=codec
-    ).tolist()
+    assert [len(data)] == message_sizes(block, width=block.values.shape[1], codec=codec).tolist()
     got_round, got_step, got = decode_rows(data, codec=codec, n_rows=N_ROWS)
     assert (got_round, got_step) == (round_, step)
     assert type(got_step) is Step
@@ -101,6 +100,7 @@ def test_layout_is_the_documented_one() -> None:
     assert data == header + columns + bytes.fromhex("010000 ffffff 010203 040000")
 
 
+@settings(deadline=None)
 @given(row_messages(), st.data())
 def test_truncated_messages_are_refused(
     case: tuple[FixedPoint, RowBlock, int, Step], data: st.DataObject
@@ -111,6 +111,7 @@ def test_truncated_messages_are_refused(
         decode_rows(whole[:cut], codec=case[0], n_rows=N_ROWS)
 
 
+@settings(deadline=None)
 @given(row_messages(), st.binary(min_size=1, max_size=40))
 def test_extended_messages_are_refused(
     case: tuple[FixedPoint, RowBlock, int, Step], tail: bytes
@@ -119,6 +120,7 @@ def test_extended_messages_are_refused(
         decode_rows(encoded(case) + tail, codec=case[0], n_rows=N_ROWS)
 
 
+@settings(deadline=None)
 @given(row_messages(), st.data())
 def test_a_changed_byte_is_refused_or_another_canonical_message(
     case: tuple[FixedPoint, RowBlock, int, Step], data: st.DataObject
@@ -131,6 +133,7 @@ def test_a_changed_byte_is_refused_or_another_canonical_message(
 @pytest.mark.parametrize(
     "place", [0, 1, 2, 3, 8, 9, 10, 11, 12, 13, 14, 15], ids=lambda place: f"byte{place}"
 )
+@settings(deadline=None)
 @given(case=row_messages(), change=st.integers(1, 255))
 def test_a_changed_header_byte_is_refused(
     place: int, case: tuple[FixedPoint, RowBlock, int, Step], change: int
@@ -143,11 +146,13 @@ def test_a_changed_header_byte_is_refused(
     assert not is_canonical(bytes(damaged), case[0])
 
 
+@settings(deadline=None)
 @given(st.binary(max_size=80), st.integers(8, 64))
 def test_noise_raises_nothing_but_wire_errors(noise: bytes, bits: int) -> None:
     is_canonical(noise, codec_of(bits))
 
 
+@settings(deadline=None)
 @given(st.integers(8, 64), st.integers(0, 3), st.integers(0, 2), st.binary(max_size=60))
 def test_plausible_headers_raise_nothing_but_wire_errors(
     bits: int, rows: int, width: int, body: bytes
@@ -222,6 +227,7 @@ def batch(block: RowBlock, **changes: Any) -> Messages:
     return Messages(**{**fields, **changes})
 
 
+@settings(deadline=None)
 @given(st.lists(st.integers(0, 4), min_size=1, max_size=6), st.booleans(), st.data())
 def test_select_takes_messages_in_the_order_asked(
     lengths: list[int], counts: bool, data: st.DataObject

@@ -203,7 +203,7 @@ def made_up() -> RatingTable:
         n_items=N_ITEMS,
         clients=clients,
         items=items,
-        ratings=1.0 + (clients + items) % 5,
+        ratings=np.asarray(1 + (clients + items) % 5, dtype=np.float64),
         scale=RatingScale(1.0, 5.0, 1.0),
         client_labels=np.arange(N_CLIENTS),
         item_labels=np.arange(N_ITEMS),

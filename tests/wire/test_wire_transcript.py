@@ -45,7 +45,7 @@ def run() -> RecordedRun:
         n_items=N_ITEMS,
         clients=clients,
         items=items,
-        ratings=1.0 + (clients * items) % 5,
+        ratings=np.asarray(1 + (clients * items) % 5, dtype=np.float64),
         scale=RatingScale(1.0, 5.0, 1.0),
         client_labels=np.arange(N_CLIENTS),
         item_labels=np.arange(N_ITEMS),
@@ -175,9 +175,7 @@ def test_noise_is_the_virtual_part_of_the_same_words(run: RecordedRun) -> None:
     sender = dict(zip(truth["tags"].tolist(), truth["clients"].tolist(), strict=True))
     noise = view_of(run, "denoisers").messages(Step.NOISE, PAYLOAD_ROUND, payload=True)
     uploads = view_of(run, "server").messages(Step.UPLOAD, PAYLOAD_ROUND, payload=True)
-    by_client = dict(
-        zip(uploads.senders.ids.tolist(), rows_of(uploads).split(), strict=True)
-    )
+    by_client = dict(zip(uploads.senders.ids.tolist(), rows_of(uploads).split(), strict=True))
     assert noise.tags is not None
     for tag, part in zip(noise.tags.tolist(), rows_of(noise).split(), strict=True):
         upload = by_client[sender[tag]]
@@ -282,7 +280,9 @@ def hidden_from_denoiser_1(step: Step, columns: dict[str, Any]) -> dict[str, Any
     end = "receivers" if step is Step.NOISE else "senders"
     foreign = columns[end] != 1
     per_row = np.repeat(foreign, columns["lengths"])
-    by_row = {name: per_row for name in ("rows", "values", "counts") if name in columns}
+    by_row: dict[str, Any] = {
+        name: per_row for name in ("rows", "values", "counts") if name in columns
+    }
     return {"sizes": foreign, **by_row}
 
 
@@ -341,8 +341,8 @@ def test_unknown_taps_and_idle_adversaries_are_refused() -> None:
 def test_members_of_roles() -> None:
     who = adversary("server", "denoiser:3", "denoiser:11", "client:5")
     assert who.members("server") is None
-    assert who.members("denoiser") == {3, 11}
-    assert who.members("client") == {5}
+    assert who.members("denoiser") == frozenset({3, 11})
+    assert who.members("client") == frozenset({5})
     assert adversary("denoisers").members("denoiser") is None
     assert adversary("denoisers").members("client") == frozenset()
     assert not adversary("denoisers").has("server")

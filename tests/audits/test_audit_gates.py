@@ -1,0 +1,204 @@
+"""Gates: pass, fail, or an honest "could not tell"; and the verdict they add up to."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from attacks import Finding
+from attacks.controls import ControlResult
+from audits.gates import GateConfig, GateResult, Outcome, judge
+from audits.run import decide
+from secure_fedrec.errors import ConfigError
+
+PASS, FAIL, UNDECIDED = Outcome.PASS, Outcome.FAIL, Outcome.INCONCLUSIVE
+SOUND = {"auc": 0.5, "low": 0.49, "high": 0.51, "passed": True}
+BROKEN = {"auc": 0.7, "low": 0.69, "high": 0.71, "passed": False}
+
+
+def finding(
+    figures: Mapping[str, float | None],
+    *,
+    reason: str | None = None,
+    null: Mapping[str, Any] | None = None,
+) -> Finding:
+    return Finding(
+        attack="lattice",
+        adversary="server",
+        game="a game",
+        reason=reason,
+        figures=figures,
+        null_control=null,
+    )
+
+
+def bounded(bound: str, threshold: float) -> GateConfig:
+    bounds: dict[str, float] = {bound: threshold}
+    return GateConfig(metric="auc", attack="lattice", adversary="server", **bounds)  # type: ignore[arg-type]
+
+
+def judged(gate: GateConfig, *found: Finding) -> GateResult:
+    return judge(gate, findings=found, utility={"mae": 0.7, "rmse": 0.9}, lossless=None)
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "at_most", "at_least"),
+    [
+        # where the interval lies around the bound of 0.6
+        (0.40, 0.50, PASS, FAIL),
+        (0.50, 0.60, PASS, UNDECIDED),
+        (0.50, 0.70, UNDECIDED, UNDECIDED),
+        (0.60, 0.60, PASS, PASS),
+        (0.60, 0.70, UNDECIDED, PASS),
+        (0.61, 0.70, FAIL, PASS),
+        (0.70, 0.70, FAIL, PASS),
+        (0.50, 0.50, PASS, FAIL),
+    ],
+)
+def test_a_bound_is_judged_by_the_interval(
+    low: float, high: float, at_most: Outcome, at_least: Outcome
+) -> None:
+    found = finding({"auc": (low + high) / 2, "auc_low": low, "auc_high": high})
+    result = judged(bounded("max", 0.6), found)
+    assert (result.outcome, result.low, result.high) == (at_most, low, high)
+    assert judged(bounded("min", 0.6), found).outcome is at_least
+    assert f"auc is {(low + high) / 2:.4f}" in result.reason
+    assert ("interval" in result.reason) == (low < high)
+
+
+@pytest.mark.parametrize(("value", "at_most"), [(0.5, PASS), (0.6, PASS), (0.61, FAIL)])
+def test_a_figure_without_an_interval_is_judged_by_itself(value: float, at_most: Outcome) -> None:
+    assert judged(bounded("max", 0.6), finding({"auc": value})).outcome is at_most
+
+
+@pytest.mark.parametrize("bound", ["max", "min"])
+@pytest.mark.parametrize(
+    ("found", "reason"),
+    [
+        ([], "the attack did not run"),
+        ([finding({}, reason="it saw no upload")], "it saw no upload"),
+        ([finding({})], "not measurable"),
+        ([finding({"auc": None, "auc_low": None, "auc_high": None})], "not measurable"),
+        ([finding({"auc": 0.9, "auc_low": None, "auc_high": None})], "no interval"),
+        ([finding({"auc": 0.9, "auc_low": 0.8, "auc_high": None})], "no interval"),
+    ],
+)
+def test_what_was_not_measured_never_looks_like_a_pass(
+    bound: str, found: list[Finding], reason: str
+) -> None:
+    result = judged(bounded(bound, 0.6), *found)
+    assert result.outcome is UNDECIDED
+    assert reason in result.reason
+    assert result.value is None
+
+
+def test_a_gate_looks_at_its_own_attack_and_adversary() -> None:
+    other = Finding(attack="lattice", adversary="denoiser", game="", figures={"auc": 0.99})
+    assert judged(bounded("max", 0.6), other, finding({"auc": 0.5})).outcome is PASS
+    assert judged(bounded("max", 0.6), other).outcome is UNDECIDED
+
+
+@pytest.mark.parametrize(
+    ("lossless", "wanted", "outcome"),
+    [
+        (True, True, PASS),
+        (False, True, FAIL),
+        (True, False, FAIL),
+        (False, False, PASS),
+        (None, True, UNDECIDED),
+        (None, False, UNDECIDED),
+    ],
+)
+def test_losslessness_is_compared(lossless: bool | None, wanted: bool, outcome: Outcome) -> None:
+    gate = GateConfig(metric="lossless", equals=wanted)
+    assert judge(gate, findings=(), utility={}, lossless=lossless).outcome is outcome
+
+
+def test_utility_is_judged_without_an_interval() -> None:
+    for metric, bound, outcome in (("mae", 0.7, PASS), ("rmse", 0.89, FAIL)):
+        assert judged(GateConfig(metric=metric, max=bound)).outcome is outcome
+
+
+@pytest.mark.parametrize(
+    ("settings", "name"),
+    [
+        ({"metric": "lossless", "equals": True}, "lossless == true"),
+        ({"metric": "mae", "max": 0.75}, "mae <= 0.75"),
+        (
+            {"metric": "auc", "attack": "lattice", "adversary": "server", "min": 0.9},
+            "server/lattice: auc >= 0.9",
+        ),
+    ],
+)
+def test_a_gate_has_a_name(settings: dict[str, Any], name: str) -> None:
+    assert GateConfig(**settings).name == name
+
+
+@pytest.mark.parametrize(
+    ("settings", "problem"),
+    [
+        ({"metric": "mae"}, "exactly one bound"),
+        ({"metric": "mae", "max": 1.0, "min": 0.0}, "exactly one bound"),
+        ({"metric": "mae", "equals": True}, "only 'lossless'"),
+        ({"metric": "lossless", "max": 1.0}, "only 'lossless'"),
+        ({"metric": "mae", "max": 1.0, "attack": "lattice"}, "belongs to no attack"),
+        ({"metric": "auc", "max": 1.0, "attack": "lattice"}, "needs an attack and an adversary"),
+        ({"metric": "auc", "max": 1.0, "adversary": "server"}, "needs an attack and an adversary"),
+        ({"metric": "f1", "max": 1.0}, "unknown metric"),
+    ],
+)
+def test_a_gate_that_makes_no_sense_is_refused(settings: dict[str, Any], problem: str) -> None:
+    with pytest.raises(ConfigError, match=problem):
+        GateConfig(**settings)
+
+
+def result(outcome: Outcome, metric: str = "mae") -> GateResult:
+    gate = GateConfig(metric=metric, max=1.0)
+    return GateResult(gate=gate, value=0.5, low=0.5, high=0.5, outcome=outcome, reason="a reason")
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "verdict", "code"),
+    [
+        ([PASS, PASS], PASS, 0),
+        ([PASS, UNDECIDED], UNDECIDED, 3),
+        ([PASS, FAIL], FAIL, 1),
+        ([UNDECIDED, FAIL, PASS], FAIL, 1),
+        ([], UNDECIDED, 3),
+    ],
+)
+@pytest.mark.parametrize("null", [None, SOUND, BROKEN])
+@pytest.mark.parametrize("control", [None, 0.95, 0.5])
+def test_the_verdict_is_the_worst_of_gates_and_controls(
+    outcomes: list[Outcome],
+    verdict: Outcome,
+    code: int,
+    null: Mapping[str, Any] | None,
+    control: float | None,
+) -> None:
+    controls = {}
+    if control is not None:
+        controls["lattice"] = ControlResult(metric="auc", value=control, floor=0.9)
+    broken = null is BROKEN or control == 0.5
+    decided = decide([result(o) for o in outcomes], [finding({"auc": 0.9}, null=null)], controls)
+    if broken and verdict is PASS:
+        verdict, code = UNDECIDED, 3
+    assert (decided.outcome, decided.exit_code) == (verdict, code)
+    assert bool(decided.reasons) == (verdict is not PASS)
+    assert any("null control" in reason for reason in decided.reasons) == (null is BROKEN)
+    assert any("positive control" in reason for reason in decided.reasons) == (control == 0.5)
+
+
+def test_a_control_that_did_not_run_has_not_passed() -> None:
+    control = ControlResult(metric="auc", value=None, floor=0.9)
+    decided = decide([result(PASS)], [], {"lattice": control})
+    assert decided.exit_code == 3
+
+
+def test_fallen_gates_are_named_before_undecided_ones() -> None:
+    decided = decide([result(UNDECIDED, "mae"), result(FAIL, "rmse"), result(PASS)], [], {})
+    assert decided.reasons == ("rmse <= 1: a reason", "mae <= 1: a reason")
+
+
+def test_an_audit_without_gates_says_so() -> None:
+    assert decide([], [], {}).reasons == ("the configuration has no gates",)

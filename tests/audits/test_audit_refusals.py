@@ -1,0 +1,565 @@
+"""Bad input through the real command: exit code 2, one line that names it, nothing half-written."""
+
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from secure_fedrec.data import registry
+
+Refusal = Callable[..., str]
+Write = Callable[[dict[str, Any]], Path]
+NAN, INF = float("nan"), float("inf")
+
+UNKNOWN_KEYS = [
+    ("colour", "choices: title, seed, data, algorithm, ring, cohort, recording, run, attacks"),
+    ("data.colour", "choices: name, split, folds"),
+    ("algorithm.colour", "choices: rank, rounds"),
+    ("ring.colour", "choices: bits, fraction_bits, clip"),
+    ("cohort.colour", "choices: clients_per_round"),
+    ("recording.colour", "choices: payload_rounds, payload_senders, max_transcript_gb"),
+    ("run.colour", "choices: checkpoint_every, check_lossless"),
+    ("protection.0.colour", "choices: rho, filling"),
+    ("protection.1.colour", "choices: count"),
+    ("adversaries.0.colour", "choices: name, corrupt, taps"),
+    ("gates.0.colour", "choices: metric, attack, adversary, max, min, equals"),
+]
+
+WRONG_TYPES = [
+    ("title", 5, "valid string"),
+    ("seed", "one", "valid integer"),
+    ("seed", 1.5, "valid integer"),
+    ("data", "ml-100k", "must be a table, written [data]"),
+    ("data.name", 3, "valid string"),
+    ("data.folds", "5", "valid integer"),
+    ("data.noise", "loud", "valid number"),
+    ("algorithm", [], "must be a table, written [algorithm]"),
+    ("algorithm.rank", 4.5, "valid integer"),
+    ("algorithm.rounds", True, "valid integer"),
+    ("algorithm.learning_rate", "fast", "valid number"),
+    ("ring.bits", "64", "valid integer"),
+    ("ring.clip", True, "valid number"),
+    ("cohort.clients_per_round", 2.5, "valid integer"),
+    ("recording.payload_rounds", 3, "valid"),
+    ("recording.payload_rounds", [1, "two"], "valid integer"),
+    ("run.check_lossless", 1, "valid boolean"),
+    ("protection", {"layer": "denoisers"}, "must be a list of tables, written [[protection]]"),
+    ("protection.0.layer", ["denoisers"], "unknown layer"),
+    ("protection.0.rho", "1", "valid number"),
+    ("protection.0.sticky", "no", "valid boolean"),
+    ("protection.1.count", 1.5, "valid integer"),
+    ("adversaries", "server", "must be a list of tables, written [[adversaries]]"),
+    ("adversaries.0.corrupt", "server", "valid"),
+    ("attacks", "all", "must be a list of names"),
+    ("attacks", [1], "must be a list of names"),
+    ("gates", {"metric": "mae"}, "must be a list of tables, written [[gates]]"),
+    ("gates.1.max", "low", "valid number"),
+]
+
+WRONG_VALUES = [
+    ("title", "", "must not be empty"),
+    ("seed", -1, "must be between 0"),
+    ("data.name", "netflix", "choices: ml-100k, ml-1m, ml-latest-small, synthetic"),
+    ("data.split", "half", "choices: k-fold, leave-one-out"),
+    ("data.folds", 1, "at least 2"),
+    ("data.fold", 5, "between 0 and 4"),
+    ("data.utility_folds", 6, "between 1 and 5"),
+    ("data.items", 5, "at least 6"),
+    ("data.noise", NAN, "must be finite"),
+    ("algorithm.name", "ncf", "choices: pmf"),
+    ("algorithm.rounds", 0, "at least 1"),
+    ("algorithm.learning_rate", 0.0, "must be positive"),
+    ("algorithm.learning_rate", INF, "must be finite"),
+    ("algorithm.user_update", "all", "choices: rated, rated+virtual"),
+    ("ring.bits", 65, "between 8 and 64"),
+    ("ring.clip", -1.0, "must be positive"),
+    ("cohort.clients_per_round", 0, "at least 1"),
+    ("cohort.clients_per_round", 41, "there are only 40 clients"),
+    ("recording.payload_rounds", [0], "rounds count from 1"),
+    ("recording.max_transcript_gb", 1e-6, "the recording would take"),
+    ("run.checkpoint_every", 0, "at least 1"),
+    ("protection.0.layer", "onion", "choices: virtual-ratings, randomized-response, denoisers"),
+    ("protection.0.rho", -0.5, "at least 0"),
+    ("protection.0.rho", NAN, "must be finite"),
+    ("protection.0.rho", INF, "must be finite"),
+    ("protection.0.filling", "zero", "choices: hybrid, average, predicted"),
+    ("protection.1.count", 0, "between 1 and half of the 40 clients (20)"),
+    ("protection.1.count", 21, "between 1 and half of the 40 clients (20)"),
+    ("adversaries.0.corrupt", ["mallory"], "choices: server, denoisers, denoiser:K, client:U"),
+    ("adversaries.0.corrupt", [], "corrupts or taps something"),
+    ("adversaries.0.corrupt", ["denoiser:10"], "there are 10 denoisers"),
+    ("adversaries.0.corrupt", ["client:3", "client:40"], "there are 40 clients"),
+    ("adversaries.0.taps", ["wifi"], "choices: network"),
+    ("adversaries.1.name", "server", "is used twice"),
+    ("attacks", ["lattice", "oracle"], "choices: direct, intersection, lattice"),
+    ("gates.1.attack", "oracle", "choices: direct, intersection, lattice"),
+    ("gates.1.adversary", "mallory", "choices: server, server+denoisers"),
+    ("gates.1.metric", "f1", "choices: lossless, mae, rmse, auc"),
+    ("gates.1.max", NAN, "must be finite"),
+    ("gates.1.min", 0.1, "choices: max, min, equals"),
+    ("gates.0.equals", None, "choices: max, min, equals"),
+    ("gates.1.attack", None, "needs an attack and an adversary"),
+]
+
+
+def change(raw: dict[str, Any], key: str, value: object) -> None:
+    """Sets (or, for None, removes) the value at a dotted key; numbers index lists of tables."""
+    *path, last = key.split(".")
+    table: Any = raw
+    for step in path:
+        table = table[int(step)] if step.isdigit() else table.setdefault(step, {})
+    if value is None:
+        del table[last]
+    else:
+        table[last] = value
+
+
+def spoken(key: str) -> str:
+    """How messages call a key: without the number of a table."""
+    return ".".join(step for step in key.split(".") if not step.isdigit())
+
+
+@pytest.fixture
+def out(tmp_path: Path) -> Path:
+    return tmp_path / "run"
+
+
+@pytest.mark.parametrize(("key", "choices"), UNKNOWN_KEYS)
+def test_an_unknown_key_is_named_with_the_known_ones(
+    refusal: Refusal,
+    write_config: Write,
+    small: dict[str, Any],
+    out: Path,
+    key: str,
+    choices: str,
+) -> None:
+    change(small, key, "blue")
+    line = refusal("audit", write_config(small), "--out", out)
+    assert line.startswith(f"{spoken(key)} = 'blue': unknown key (")
+    assert choices in line
+    assert not out.exists()
+
+
+@pytest.mark.parametrize(("key", "value", "problem"), WRONG_TYPES)
+def test_a_wrong_type_is_named(
+    refusal: Refusal,
+    write_config: Write,
+    small: dict[str, Any],
+    out: Path,
+    key: str,
+    value: object,
+    problem: str,
+) -> None:
+    change(small, key, value)
+    line = refusal("audit", write_config(small), "--out", out)
+    assert line.startswith(f"{spoken(key)} = ")
+    assert problem in line
+    assert repr(value) in line or repr([*value][-1]) in line  # type: ignore[misc]
+    assert not out.exists()
+
+
+@pytest.mark.parametrize(("key", "value", "problem"), WRONG_VALUES)
+def test_a_wrong_value_is_named(
+    refusal: Refusal,
+    write_config: Write,
+    small: dict[str, Any],
+    out: Path,
+    key: str,
+    value: object,
+    problem: str,
+) -> None:
+    change(small, key, value)
+    line = refusal("audit", write_config(small), "--out", out)
+    assert line.split(" = ")[0] in (spoken(key), spoken(key).split(".")[0], "gates.metric")
+    assert problem in line
+    if isinstance(value, str | int | float):
+        assert repr(value) in line or key.startswith("gates")
+    assert not out.exists()
+
+
+@pytest.mark.parametrize("word", ["2020-01-01", "12:30:00", "[2020-01-01T00:00:00Z]"])
+def test_a_date_is_no_setting(refusal: Refusal, tmp_path: Path, out: Path, word: str) -> None:
+    config = tmp_path / "config.toml"
+    config.write_text(f"title = {word}\n")
+    assert refusal("audit", config, "--out", out).startswith("title = ")
+    assert not out.exists()
+
+
+def test_a_required_setting_is_asked_for(
+    refusal: Refusal, write_config: Write, small: dict[str, Any], out: Path
+) -> None:
+    for key in ("adversaries.0.name", "gates.0.metric"):
+        raw = json.loads(json.dumps(small))
+        change(raw, key, None)
+        line = refusal("audit", write_config(raw), "--out", out)
+        assert line == f"{spoken(key)} = None: is required"
+
+
+@pytest.mark.parametrize(
+    "layers",
+    [
+        ["denoisers", "virtual-ratings"],
+        ["virtual-ratings", "randomized-response"],
+        ["randomized-response", "virtual-ratings", "denoisers"],
+    ],
+)
+def test_layers_that_do_not_stack_are_refused_with_those_that_do(
+    refusal: Refusal, write_config: Write, small: dict[str, Any], out: Path, layers: list[str]
+) -> None:
+    small["protection"] = [{"layer": layer} for layer in layers]
+    line = refusal("audit", write_config(small), "--out", out)
+    assert line.startswith(f"protection = '{' + '.join(layers)}': these layers do not stack")
+    assert (
+        "choices: none, virtual-ratings, virtual-ratings + denoisers, randomized-response" in line
+    )
+    assert not out.exists()
+
+
+def test_a_layer_is_stacked_once(
+    refusal: Refusal, write_config: Write, small: dict[str, Any], out: Path
+) -> None:
+    small["protection"] *= 2
+    line = refusal("audit", write_config(small), "--out", out)
+    assert line == "protection.layer = 'virtual-ratings': is stacked twice"
+
+
+def test_a_ring_too_small_for_the_cohort_names_the_fix(
+    refusal: Refusal,
+    command: Callable[..., tuple[int, str, str]],
+    write_config: Write,
+    small: dict[str, Any],
+    out: Path,
+) -> None:
+    small["ring"] = {"bits": 16, "fraction_bits": 8, "clip": 64.0}
+    line = refusal("audit", write_config(small), "--out", out)
+    assert line.startswith("ring.bits = 16: 40 clients times clip 64 at 8 fraction bits")
+    assert "set ring.fraction_bits to at most 3" in line
+    assert not out.exists()
+    small["ring"]["fraction_bits"] = 3  # the advice holds
+    small["algorithm"]["rounds"] = 1
+    assert command("train", write_config(small), "--quiet")[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [
+        (b"title = ", "is not valid TOML"),
+        (b"[data\nname = 1", "is not valid TOML"),
+        (b"seed = 1\nseed = 2\n", "is not valid TOML"),
+        (b"title = '\xff'", "is not valid TOML"),
+        (None, "cannot be read (No such file or directory)"),
+    ],
+)
+@pytest.mark.parametrize("name", ["audit", "train", "check"])
+def test_a_file_that_is_no_configuration_is_named(
+    refusal: Refusal, tmp_path: Path, name: str, content: bytes | None, problem: str
+) -> None:
+    config = tmp_path / "broken.toml"
+    if content is not None:
+        config.write_bytes(content)
+    line = refusal(name, config)
+    assert line.startswith(f"{config}: {problem}")
+
+
+def test_a_line_end_in_a_key_makes_no_second_line(refusal: Refusal, tmp_path: Path) -> None:
+    config = tmp_path / "config.toml"
+    config.write_text('"two\\nlines" = 1\n')
+    assert refusal("audit", config, "--out", tmp_path / "run").startswith("two lines = 1: unknown")
+
+
+def test_a_missing_data_set_says_where_it_was_sought_and_how_to_get_it(
+    refusal: Refusal, write_config: Write, small: dict[str, Any], tmp_path: Path, out: Path
+) -> None:
+    small["data"] = {"name": "ml-100k"}
+    folder = tmp_path / "nowhere"
+    words = ("audit", write_config(small), "--out", out, "--data-dir", folder)
+    line = refusal(*words)
+    assert line.startswith(f"{folder}: holds neither a folder 'ml-100k'")
+    assert "secure-fedrec data get ml-100k" in line
+    assert not out.exists()
+
+
+def test_a_file_that_is_not_the_published_one_is_refused(
+    refusal: Refusal,
+    write_config: Write,
+    small: dict[str, Any],
+    ml_100k: Path,
+    out: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    altered = registry.DATASETS
+    monkeypatch.undo()
+    assert registry.DATASETS is not altered
+    small["data"] = {"name": "ml-100k"}
+    words = ("audit", write_config(small), "--out", out, "--data-dir", ml_100k.parent)
+    line = refusal(*words)
+    assert line.startswith(f"{ml_100k / 'u.data'}: is damaged or truncated: SHA-256 expected ")
+    assert not out.exists()
+
+
+@pytest.mark.parametrize(
+    ("rating", "problem"),
+    [
+        ("6", "line 3: rating 6 is off its scale (1 to 5 in steps of 1)"),
+        ("3.5", "line 3: rating 3.5 is off its scale"),
+        ("nan", "line 3: rating 'nan' is not a number"),
+        ("-1", "line 3: rating '-1' is not a number"),
+        ("", "line 3: rating '' is not a number"),
+    ],
+)
+def test_a_rating_that_is_none_is_named_with_its_line(
+    refusal: Refusal,
+    write_config: Write,
+    small: dict[str, Any],
+    ml_100k: Path,
+    out: Path,
+    rating: str,
+    problem: str,
+) -> None:
+    path = ml_100k / "u.data"
+    lines = path.read_text().splitlines()
+    user, item, _, time = lines[2].split("\t")
+    lines[2] = "\t".join((user, item, rating, time))
+    path.write_text("\n".join(lines) + "\n")
+    small["data"] = {"name": "ml-100k"}
+    words = ("audit", write_config(small), "--out", out, "--data-dir", ml_100k.parent)
+    line = refusal(*words)
+    assert line.startswith(f"{path}, {problem}")
+    assert not out.exists()
+
+
+def test_a_file_cut_in_mid_line_is_named(
+    refusal: Refusal, write_config: Write, small: dict[str, Any], ml_100k: Path, out: Path
+) -> None:
+    path = ml_100k / "u.data"
+    path.write_bytes(path.read_bytes()[:-5])
+    small["data"] = {"name": "ml-100k"}
+    words = ("audit", write_config(small), "--out", out, "--data-dir", ml_100k)
+    line = refusal(*words)
+    assert line.startswith(f"{path}, line 360: the last line has no end: the file is cut short")
+
+
+def snapshot(folder: Path) -> dict[str, bytes]:
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file()
+    }
+
+
+@pytest.mark.parametrize("name", ["audit", "train"])
+def test_a_folder_in_use_is_not_written_to(
+    refusal: Refusal,
+    write_config: Write,
+    small: dict[str, Any],
+    recorded: Path,
+    tmp_path: Path,
+    name: str,
+) -> None:
+    config = write_config(small)
+    before = snapshot(recorded)
+    line = refusal(name, config, "--out", recorded)
+    assert line.startswith(f"--out = '{recorded}': already holds a run; continue it with --resume")
+    assert snapshot(recorded) == before
+
+    foreign = tmp_path / "foreign"
+    foreign.mkdir()
+    (foreign / "thesis.tex").write_text("years of work")
+    line = refusal(name, config, "--out", foreign)
+    assert line.startswith(f"--out = '{foreign}': is not empty")
+    assert snapshot(foreign) == {"thesis.tex": b"years of work"}
+
+    assert "is not a folder" in refusal(name, config, "--out", config)
+    assert "cannot be made" in refusal(name, config, "--out", config / "below")
+
+
+@pytest.mark.parametrize("name", ["audit", "train"])
+def test_resuming_needs_a_run(
+    refusal: Refusal, write_config: Write, small: dict[str, Any], out: Path, name: str
+) -> None:
+    config = write_config(small)
+    line = refusal(name, config, "--out", out, "--resume")
+    assert line == f"--out = '{out}': holds no run to resume"
+    assert not out.exists()
+    if name == "train":
+        assert refusal(name, config, "--resume").startswith("--resume = True: needs the run folder")
+
+
+@pytest.mark.parametrize("checkpoint", [True, False])
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [("algorithm.learning_rate", 0.7), ("seed", 4), ("protection.0.rho", 2.0), ("data.fold", 1)],
+)
+def test_a_run_is_not_resumed_with_another_configuration(
+    refusal: Refusal,
+    write_config: Write,
+    small: dict[str, Any],
+    recorded: Path,
+    out: Path,
+    key: str,
+    value: object,
+    checkpoint: bool,
+) -> None:
+    shutil.copytree(recorded, out)
+    if not checkpoint:  # as after a kill before the first one
+        (out / "checkpoint.npz").unlink()
+    before = snapshot(out)
+    change(small, key, value)
+    line = refusal("audit", write_config(small), "--out", out, "--resume")
+    assert "belongs to a run with another configuration" in line
+    assert snapshot(out) == before
+
+
+def test_a_truncated_checkpoint_is_refused_and_nothing_is_lost(
+    refusal: Refusal, write_config: Write, small: dict[str, Any], recorded: Path, out: Path
+) -> None:
+    shutil.copytree(recorded, out)
+    checkpoint = out / "checkpoint.npz"
+    checkpoint.write_bytes(checkpoint.read_bytes()[: checkpoint.stat().st_size // 2])
+    before = snapshot(out)
+    line = refusal("audit", write_config(small), "--out", out, "--resume")
+    assert line == f"{checkpoint} is damaged"
+    assert snapshot(out) == before
+
+
+def test_a_damaged_configuration_of_a_run_is_refused(
+    refusal: Refusal, write_config: Write, small: dict[str, Any], recorded: Path, out: Path
+) -> None:
+    shutil.copytree(recorded, out)
+    (out / "checkpoint.npz").unlink()
+    (out / "config.json").write_text('{"seed": ')
+    line = refusal("audit", write_config(small), "--out", out, "--resume")
+    assert line == f"{out / 'config.json'} is damaged"
+
+
+@pytest.mark.parametrize(
+    ("setting", "problem"),
+    [
+        ("protection.colour=1", "protection.colour = 1: no table of [[protection]] has a key"),
+        ("algorithm.colour=1", "algorithm.colour = 1: unknown key"),
+        ("colour=1", "colour = 1: unknown key"),
+        ("seed.first=1", "seed.first = 1: no such setting"),
+        ("data.name.first=1", "data.name.first = 1: no such setting"),
+        ("algorithm.rank=four", "algorithm.rank = 'four': should be a valid integer"),
+        ("protection.rho=NaN", "protection.rho = nan: must be finite"),
+        ("protection=none", "protection = 'none': must be a list of tables"),
+    ],
+)
+def test_an_override_is_checked_like_the_file(
+    refusal: Refusal,
+    write_config: Write,
+    small: dict[str, Any],
+    out: Path,
+    setting: str,
+    problem: str,
+) -> None:
+    line = refusal("audit", write_config(small), "--out", out, "--set", setting)
+    assert line.startswith(problem)
+    assert not out.exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        (("init", "fedavg"), "preset = 'fedavg': unknown preset (choices: fedrec-ml100k, "),
+        (("init",), "preset = None: unknown preset (choices: "),
+        (("explain", "oracle"), "attack = 'oracle': unknown attack (choices: direct, "),
+        (("data", "get", "netflix"), "data.name = 'netflix': unknown data set (choices: ml-100k"),
+        (("data", "get"), "data.name = None: is required (choices: ml-100k"),
+        (("data", "get", "synthetic"), "data.name = 'synthetic': has nothing to download"),
+        (("data", "describe", "netflix"), "data.name = 'netflix': unknown data set (choices: ml"),
+        (("data", "describe"), "data.name = None: is required (choices: ml-100k"),
+        (("check", "--rounds", "0"), "--rounds = 0: must be at least 1"),
+        (("attack", "nowhere"), "nowhere holds no readable transcript.json"),
+    ],
+)
+def test_unknown_names_are_refused_with_the_known_ones(
+    refusal: Refusal, words: tuple[str, ...], line: str
+) -> None:
+    assert refusal(*words).startswith(line)
+
+
+def test_init_overwrites_nothing(refusal: Refusal, tmp_path: Path) -> None:
+    target = tmp_path / "mine.toml"
+    target.write_text("seed = 1\n")
+    assert "already exists" in refusal("init", "plain", "--out", target)
+    assert target.read_text() == "seed = 1\n"
+    assert "cannot be written" in refusal("init", "plain", "--out", tmp_path / "no" / "mine.toml")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        (),
+        ("frobnicate",),
+        ("train",),
+        ("attack",),
+        ("audit", "--set", "protection.rho"),
+        ("audit", "--set", "=1"),
+        ("audit", "--colour"),
+        ("check", "--rounds", "ten"),
+        ("data",),
+        ("data", "burn"),
+    ],
+)
+def test_usage_errors_exit_with_2(
+    command: Callable[..., tuple[int, str, str]], words: tuple[str, ...]
+) -> None:
+    code, out, err = command(*words)
+    assert (code, out) == (2, "")
+    assert err.startswith("usage: secure-fedrec")
+
+
+@pytest.mark.parametrize("value", [float("nan"), 7.0])
+def test_a_truth_outside_its_scale_is_refused(
+    refusal: Refusal, recorded: Path, out: Path, value: float
+) -> None:
+    shutil.copytree(recorded, out)
+    with np.load(out / "truth" / "ratings.npz") as content:
+        columns = dict(content)
+    columns["ratings"][0] = value
+    np.savez(out / "truth" / "ratings.npz", allow_pickle=False, **columns)
+    assert f"rating {value:g} is off its scale" in refusal("attack", out / "transcript", "--quiet")
+
+
+@pytest.mark.parametrize("name", ["audit", "train"])
+def test_a_training_that_leaves_the_ring_names_the_settings(
+    command: Callable[..., tuple[int, str, str]],
+    write_config: Write,
+    small: dict[str, Any],
+    out: Path,
+    name: str,
+) -> None:
+    small["algorithm"]["learning_rate"] = 1e6
+    code, _, err = command(name, write_config(small), "--out", out, "--quiet")
+    announcement, line = err.splitlines()
+    assert code == 2
+    assert announcement.startswith("synthetic: 40 clients")
+    assert line.startswith("secure-fedrec: a value of ")
+    assert "ring.clip = 4096" in line
+    assert "algorithm.learning_rate" in line
+
+
+@pytest.mark.parametrize(
+    ("settings", "problem"),
+    [
+        (["protection.rho=-1"], "protection.rho = -1"),
+        (["algorithm.learning_rate=1e6"], "algorithm.learning_rate"),
+    ],
+)
+def test_a_shell_sees_the_same(
+    write_config: Write, small: dict[str, Any], out: Path, settings: list[str], problem: str
+) -> None:
+    words = [sys.executable, "-m", "audits.cli", "audit", str(write_config(small)), "--quiet"]
+    words += ["--out", str(out), *(word for each in settings for word in ("--set", each))]
+    ended = subprocess.run(words, capture_output=True, text=True, check=False)  # noqa: S603
+    assert ended.returncode == 2
+    assert ended.stdout == ""
+    assert "Traceback" not in ended.stderr
+    assert problem in ended.stderr.splitlines()[-1]
