@@ -96,9 +96,11 @@ class Lattice:
             )
         return self._decode(view, rounds[0])
 
-    def _decode(self, view: View, round_: int) -> Claims:
+    def _decode(self, view: View, round_: int) -> Claims | NotApplicable:
         messages = view.messages(Step.UPLOAD, round_, payload=True)
         block, clients = messages.payload, messages.senders.ids
+        if not len(clients):
+            return NotApplicable(reason=f"the view holds no uploads of round {round_}")
         if not isinstance(block, RowBlock) or block.values is None:
             raise TypeError("uploads carry rows")
         items = block.rows.astype(np.int64)

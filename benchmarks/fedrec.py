@@ -50,7 +50,7 @@ TARGETS: Final = {
 }
 
 _PREDICT_AFTER_AND_LOCAL_STEPS: Final = {0.0: (10, 10), 1.0: (10, 10), 3.0: (5, 15)}
-_QUICK_CLIENTS = 1500
+_QUICK_CLIENTS = 1000
 _BATCH_ROWS = 8192
 _FAKES_ROUND = 1
 
@@ -195,7 +195,7 @@ def _loop_rows(loop: ClientLoop, drawn: list[Fakes]) -> None:
 def _ml_100k(options: Options) -> dict[str, Any]:
     source, table = ratings_of("ml-100k", options)
     train = training_part(table)
-    rounds = 20 if options.quick else 40
+    rounds = 16 if options.quick else 40
     figures: dict[str, Any] = {"data": source, "ratings": len(train), "rounds": rounds}
     for rho, java in JAVA_SECONDS.items():
         figures[f"{rho:g}"] = _iterations(train, rho, rounds, java)

@@ -5,12 +5,12 @@ import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from statistics import median
-from time import perf_counter
+from time import process_time
 
 __all__ = ["interleave", "own_peak_gb", "progress", "ratio", "run_module"]
 
 Timings = dict[str, list[float]]
-"""Seconds per contender, one per repeat; equal positions were measured next to each other."""
+"""CPU seconds per contender, one per repeat; equal positions were measured side by side."""
 
 _RUSAGE_UNIT = 1 if sys.platform == "darwin" else 1024
 
@@ -20,20 +20,23 @@ def interleave(
 ) -> Timings:
     """Time contenders in turn, A B A B, so that a slow minute hits all of them.
 
+    What is measured is the CPU time of this process: it runs one thread, so that is its wall time
+    on a machine that does nothing else.
+
     Args:
         contenders: what to call, by name.
         repeats: timed calls of each.
         warm_up: untimed calls of each, before.
 
     Returns:
-        Seconds of each call.
+        CPU seconds of each call.
     """
     timings: Timings = {name: [] for name in contenders}
     for turn in range(warm_up + repeats):
         for name, call in contenders.items():
-            start = perf_counter()
+            start = process_time()
             call()
-            seconds = perf_counter() - start
+            seconds = process_time() - start
             if turn >= warm_up:
                 timings[name].append(seconds)
     return timings

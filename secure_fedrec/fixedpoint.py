@@ -132,7 +132,7 @@ class FixedPoint:
         """Encode reals, rounding to nearest with ties to even.
 
         Args:
-            values: float64 array of any shape.
+            values: float64 array of at least one dimension.
 
         Returns:
             A new array of the same shape and of ``self.dtype``.

@@ -3,7 +3,7 @@
 A device runs a batch of one; the simulator runs thousands in one array operation. Both must give
 the same bits, or a simulated audit says nothing about the deployed system and losslessness cannot
 be tested with ``==``. Library matrix products do not qualify (their blocking depends on the whole
-shape). These do, and ``tests/test_kernels.py`` holds them to it at batch 1, 7 and n:
+shape). These do, and ``tests/core/test_core_kernels.py`` holds them to it at batch 1, 7 and n:
 
 - one dot product per row (``numpy.vecdot`` calls the same inner loop for each row);
 - segment sums in index order (a CSR product adds each row's terms one after the other);

@@ -191,6 +191,8 @@ class PMFStep:
         counts = np.diff(indptr)
         if method == "average":
             return np.repeat(self._mean_ratings(), counts)
+        if method != "predicted":
+            raise ValueError(f"unknown imputation method {method!r}")
         copies = self._train_copies(local_steps)
         return row_dot(np.repeat(copies, counts, axis=0), self._table[items])
 

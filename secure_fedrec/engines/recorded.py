@@ -85,6 +85,7 @@ class RecordedRun:
         self.history: list[RoundReport] = []
         self.table_digests: list[str] = []
         if directory is not None:
+            (directory / "truth").mkdir(mode=0o700, parents=True, exist_ok=True)
             self.transcript.save_manifest(directory / "transcript")
 
     @property

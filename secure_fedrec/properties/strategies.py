@@ -157,8 +157,8 @@ def codecs(draw: st.DrawFn, n_clients: int) -> FixedPoint:
         def test_my_sums_survive(codec: FixedPoint) -> None: ...
     """
     bits = draw(st.sampled_from((32, 64)) | st.integers(24, 64))
-    # n * clip * 2^f <= 2^(bits - 1) - 1, and a float64 must keep the digits below clip.
-    most = bits - 2 - (int(_CLIP) * n_clients - 1).bit_length()
+    # n * clip * 2^f < 2^(bits - 1), and a float64 must keep the digits below clip.
+    most = bits - 1 - (int(_CLIP) * n_clients).bit_length()
     most = min(most, 51 - int(_CLIP).bit_length() + 1)
     digits = draw(st.just(most) | st.integers(min(most, 6), most))
     return FixedPoint(bits=bits, fraction_bits=digits, clip=_CLIP)

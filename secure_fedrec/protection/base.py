@@ -149,6 +149,10 @@ class Collector(Protocol):
         """Messages of a round; client c sends ``rows[c]`` rows, ``virtual[c]`` of them virtual."""
         ...
 
+    def describe(self) -> tuple[str, dict[str, Any]] | None:
+        """Layer name and public settings, as JSON values; None if it is no protection."""
+        ...
+
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Stack:

@@ -156,6 +156,7 @@ def encode_rows(block: RowBlock, *, round_: int, step: Step, codec: FixedPoint) 
         raise WireError(f"a message has one sender, the block holds {len(block)}")
     if block.values is None or block.values.dtype != codec.dtype:
         raise WireError("only ring words of the agreed codec are sent")
+    _require_canonical(block, codec)
     rows, width = block.values.shape
     flags = _HAS_COUNTS if block.counts is not None else 0
     size = codec.bytes_per_value
@@ -164,6 +165,18 @@ def encode_rows(block: RowBlock, *, round_: int, step: Step, codec: FixedPoint) 
     low_bytes = words.reshape(rows, width, 1).view(np.uint8)[:, :, :size]
     counts = b"" if block.counts is None else block.counts.astype("<i4").tobytes()
     return header + block.rows.astype("<u4").tobytes() + counts + low_bytes.tobytes()
+
+
+def _require_canonical(block: RowBlock, codec: FixedPoint) -> None:
+    """Refuse what ``decode_rows`` would refuse, or could not read back."""
+    rows, values, counts = block.rows, block.values, block.counts
+    if np.any(rows[1:] <= rows[:-1]) or (len(rows) and rows[0] < 0):
+        raise WireError("row numbers must ascend from 0")
+    if counts is not None and np.any(counts != counts.astype(np.int32)):
+        raise WireError("a count does not fit 32 bits")
+    largest = 0 if values is None or not values.size else int(values.max())
+    if largest >= 2**codec.bits:
+        raise WireError(f"a word lies outside the ring of 2^{codec.bits}")
 
 
 def decode_rows(data: bytes, *, codec: FixedPoint, n_rows: int) -> tuple[int, Step, RowBlock]:

@@ -176,6 +176,8 @@ class View:
 
     def sees(self, step: Step) -> bool:
         """Whether any message of that step reached or left a corrupted party."""
+        if step is Step.MODEL:  # everybody takes part in the broadcast, denoisers as clients
+            return bool(self.adversary.corrupt)
         sender, receiver = _ENDS[step]
         return self.adversary.has(sender) or self.adversary.has(receiver)
 

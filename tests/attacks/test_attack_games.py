@@ -337,9 +337,9 @@ def honest_game(seed: int) -> tuple[Claims, GroundTruth]:
 
 
 def test_the_null_control_sits_at_chance_and_rarely_cries_wolf() -> None:
-    """120 seeds: the mean is 0.5 within four standard errors, false alarms stay near 0.1 %."""
+    """60 seeds: the mean is 0.5 within four standard errors, false alarms stay near 0.1 %."""
     claims, truth = honest_game(0)
-    games = 120
+    games = 60
     nulls = []
     for seed in range(games):
         null = judge(claims, truth, seed=seed).null_control
@@ -369,7 +369,7 @@ def test_chance_is_found_to_be_chance() -> None:
     claims, truth = honest_game(2)
     rng = np.random.default_rng(3)
     covered = 0
-    games = 60
+    games = 30
     for _ in range(games):
         blind = replace(claims.rated, scores=rng.standard_normal((40, 22)))
         figures = judge(replace(claims, rated=blind), truth).figures

@@ -46,7 +46,8 @@ ADVERSARIES = (
     Adversary(name="one-denoiser", corrupt=frozenset({"denoiser:2"})),
     Adversary(name="coalition", corrupt=frozenset({"server", "denoisers"})),
     Adversary(name="server-and-one", corrupt=frozenset({"server", "denoiser:2"})),
-    Adversary(name="client", corrupt=frozenset({"client:4"})),
+    Adversary(name="client", corrupt=frozenset({"client:5"})),
+    Adversary(name="denoising-client", corrupt=frozenset({"client:4"})),
     Adversary(name="network", taps=frozenset({"network"})),
 )
 FEDERATIONS: Mapping[str, dict[str, Any]] = {
@@ -255,12 +256,17 @@ NEEDS = {
 def test_an_attack_runs_exactly_where_its_view_has_what_it_needs(
     federate: Federate, attack: Attack, adversary: Adversary
 ) -> None:
-    run, _ = federate(**FEDERATIONS["fedrec++"])
+    run, truth = federate(**FEDERATIONS["fedrec++"])
+    assert 4 in truth.denoiser_clients
+    assert 5 not in truth.denoiser_clients
     view = run.transcript.view(adversary)
     claims = attack.run(view)
     has = {step.name.lower() for step in Step if view.sees(step)}
-    if adversary.name == "client":
+    if "client" in adversary.name:
         has -= {"noise"}  # its own messages are anonymous on that channel
+    if adversary.name == "denoising-client":  # uploads nothing under its name
+        assert isinstance(claims, NotApplicable) or not len(claims.rated.clients)
+        return
     missing = NEEDS[attack.name] - has
     if not missing:
         assert isinstance(claims, Claims)

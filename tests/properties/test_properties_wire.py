@@ -51,21 +51,27 @@ def participants(federation: Federation, round_: int) -> IntArray:
     return federation.stack.collector.participants(invited)
 
 
+def first_rounds(federation: Federation) -> tuple[int, IntArray]:
+    """First round with a participant, and first round of each client: rounds + 1 for never."""
+    first = np.full(federation.ratings.n_clients, federation.rounds + 1)
+    for round_ in range(federation.rounds, 0, -1):
+        first[participants(federation, round_)] = round_
+    return int(first.min()), first
+
+
 @st.composite
 def latecomers(draw: st.DrawFn) -> Presence:
     """A client that sits out a round in which others work, before its own first one."""
-    federation = draw(federations(width=2))
-    n_clients, rounds = federation.ratings.n_clients, federation.rounds
-    present = np.zeros((rounds + 1, n_clients), dtype=bool)
-    for round_ in range(1, rounds + 1):
-        present[round_ - 1, participants(federation, round_)] = True
-    present[rounds] = True
-    first = present.argmax(axis=0) + 1
-    busy = present[:rounds].any(axis=1).argmax() + 1  # before it nothing is on the wire
-    late = np.flatnonzero(first > busy)
-    assume(present[:rounds].any() and len(late))
-    client = draw(st.sampled_from(late.tolist()))
-    joined = present[: first[client] - 1].any(axis=0)
+    drawn = draw(federations(width=2))
+    # Among all cohort sizes those under which somebody is late.
+    found = []
+    for size in range(2, drawn.ratings.n_clients):
+        federation = replace(drawn, cohort=CohortConfig(clients_per_round=size))
+        busy, first = first_rounds(federation)
+        found += [(federation, int(client), first) for client in np.flatnonzero(first > busy)]
+    assume(found)
+    federation, client, first = draw(st.sampled_from(found))
+    joined: BoolArray = np.less(first, first[client])
     return Presence(federation=federation, client=client, first=int(first[client]), joined=joined)
 
 

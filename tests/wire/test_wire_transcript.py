@@ -275,7 +275,9 @@ def hidden_from_server(step: Step, columns: dict[str, Any]) -> dict[str, Any]:
 
 
 def hidden_from_denoiser_1(step: Step, columns: dict[str, Any]) -> dict[str, Any]:
-    if step in (Step.UPLOAD, Step.AGGREGATE, Step.MODEL):
+    if step is Step.MODEL:  # as a client, it works on the public table itself
+        return {}
+    if step in (Step.UPLOAD, Step.AGGREGATE):
         return {name: ... for name in columns if name != "lengths"}
     end = "receivers" if step is Step.NOISE else "senders"
     foreign = columns[end] != 1

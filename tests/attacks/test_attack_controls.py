@@ -1,0 +1,256 @@
+"""The attacks' own smoke alarm: controls pass on sound attacks and fail on broken ones."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import fields, replace
+from types import MappingProxyType
+
+import numpy as np
+import pytest
+
+import attacks.controls as controls
+from attacks import SUITE, Attack, Claims, NotApplicable, attack_named
+from attacks.ratings import Lattice
+from secure_fedrec.arrays import FloatArray, RingArray
+from secure_fedrec.errors import ConfigError, FedRecError
+from secure_fedrec.fixedpoint import FixedPoint
+from secure_fedrec.wire import View
+
+Doctor = Callable[[View], None]
+
+
+@pytest.fixture(autouse=True)
+def fresh_controls() -> Iterator[None]:
+    """Controls are cached per process; a doctored suite must not leave its results behind."""
+    controls.positive_controls.cache_clear()
+    yield
+    controls.positive_controls.cache_clear()
+
+
+def control_of(attack: Attack, monkeypatch: pytest.MonkeyPatch) -> controls.ControlResult:
+    """The control of one attack put in place of the suite."""
+    monkeypatch.setattr(controls, "SUITE", MappingProxyType({attack.name: attack}))
+    return controls.positive_controls()[attack.name]
+
+
+class Wrapped:
+    """An attack whose view or claims are tampered with."""
+
+    def __init__(self, attack: Attack) -> None:
+        self.inner = attack
+        self.name = attack.name
+        self.card = attack.card
+
+    def run(self, view: View) -> Claims | NotApplicable:
+        raise NotImplementedError
+
+
+class Constant(Wrapped):
+    """Scores every pair alike and guesses accordingly: everything, or nothing."""
+
+    def __init__(self, attack: Attack, *, guess: bool) -> None:
+        super().__init__(attack)
+        self.guess = guess
+
+    def run(self, view: View) -> Claims | NotApplicable:
+        claims = self.inner.run(view)
+        assert isinstance(claims, Claims)
+        shape = claims.rated.scores.shape
+        rated = replace(
+            claims.rated, scores=np.zeros(shape), predicted=np.full(shape, self.guess), history={}
+        )
+        ratings = claims.ratings
+        if ratings is not None:
+            ratings = replace(ratings, ratings=np.full(len(ratings.items), 3.0))
+        links = tuple(
+            replace(
+                link,
+                guesses={kind: np.full_like(who, -1) for kind, who in link.guesses.items()},
+            )
+            for link in claims.links
+        )
+        unmasked = None if claims.unmasked is None else np.zeros(shape, dtype=bool)
+        return replace(claims, rated=rated, ratings=ratings, links=links, unmasked=unmasked)
+
+
+class Silent(Wrapped):
+    """Finds itself not applicable."""
+
+    def run(self, view: View) -> Claims | NotApplicable:
+        return NotApplicable(reason="lost its way")
+
+
+class Doctored(Wrapped):
+    """Runs on a view that was changed first."""
+
+    def __init__(self, attack: Attack, doctor: Doctor) -> None:
+        super().__init__(attack)
+        self.doctor = doctor
+
+    def run(self, view: View) -> Claims | NotApplicable:
+        self.doctor(view)
+        return self.inner.run(view)
+
+
+# --- sound attacks --------------------------------------------------------------------------------
+
+
+def test_every_attack_has_a_floor_and_reaches_it() -> None:
+    results = controls.positive_controls()
+    assert set(results) == set(controls.FLOORS) == set(SUITE)
+    for name, result in results.items():
+        assert result.passed, name
+        assert (result.metric, result.floor) == controls.FLOORS[name]
+        assert result.value is not None
+        assert result.floor <= result.value <= 1.0
+
+
+def test_controls_run_once_per_process() -> None:
+    assert controls.positive_controls() is controls.positive_controls()
+
+
+def test_controls_are_reproducible() -> None:
+    first = controls.positive_controls()
+    controls.positive_controls.cache_clear()
+    assert controls.positive_controls() == first
+
+
+@pytest.mark.parametrize(
+    ("value", "passed"), [(None, False), (0.0, False), (0.89, False), (0.9, True), (1.0, True)]
+)
+def test_a_control_passes_from_its_floor_on(value: float | None, passed: bool) -> None:
+    assert controls.ControlResult(metric="auc", value=value, floor=0.9).passed is passed
+
+
+# --- broken attacks -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("guess", [True, False], ids=["everything", "nothing"])
+@pytest.mark.parametrize("attack", SUITE.values(), ids=SUITE)
+def test_constant_scores_fail_the_control(
+    attack: Attack, guess: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert not control_of(Constant(attack, guess=guess), monkeypatch).passed
+
+
+@pytest.mark.parametrize("attack", SUITE.values(), ids=SUITE)
+def test_an_attack_that_finds_itself_not_applicable_fails_the_control(
+    attack: Attack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    result = control_of(Silent(attack), monkeypatch)
+    assert result.value is None
+    assert not result.passed
+
+
+# --- mutations of the lattice decode --------------------------------------------------------------
+
+
+class _Negated(FixedPoint):
+    """Decodes every row with the wrong sign."""
+
+    def decode(self, ring: RingArray) -> FloatArray:
+        return -FixedPoint.decode(self, ring)
+
+
+def _believe(view: View, key: str, value: object) -> None:
+    view.public = MappingProxyType({**view.public, key: value})
+
+
+def _flip_rows(view: View) -> None:
+    codec = view.codec
+    view.codec = _Negated(bits=codec.bits, fraction_bits=codec.fraction_bits, clip=codec.clip)
+
+
+def _scale_regularization(factor: float) -> Doctor:
+    def doctor(view: View) -> None:
+        algorithm = dict(view.public["algorithm"])
+        algorithm["regularization"] *= factor
+        _believe(view, "algorithm", algorithm)
+
+    return doctor
+
+
+def _shift_levels(view: View) -> None:
+    _believe(view, "rating_levels", [level + 0.5 for level in view.public["rating_levels"]])
+
+
+class _RolledTable(View):
+    """Pairs every row with the vector of the next item."""
+
+    __slots__ = ()
+
+    def table(self, round_: int) -> FloatArray:
+        return np.roll(super().table(round_), 1, axis=0)
+
+
+class OnRolledTable(Wrapped):
+    """Runs on item labels shifted by one."""
+
+    def run(self, view: View) -> Claims | NotApplicable:
+        return self.inner.run(_RolledTable(view._store, view.public, view.adversary))
+
+
+MUTANTS: dict[str, Callable[[], Attack]] = {
+    "flipped-sign": lambda: Doctored(Lattice(), _flip_rows),
+    "dropped-regularizer": lambda: Doctored(Lattice(), _scale_regularization(0.0)),
+    "negated-regularizer": lambda: Doctored(Lattice(), _scale_regularization(-1.0)),
+    "doubled-regularizer": lambda: Doctored(Lattice(), _scale_regularization(2.0)),
+    "shifted-scale": lambda: Doctored(Lattice(), _shift_levels),
+    "shifted-items": lambda: OnRolledTable(Lattice()),
+}
+
+
+@pytest.mark.parametrize("mutant", MUTANTS)
+def test_the_control_catches_mutations_of_the_decode(
+    mutant: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    result = control_of(MUTANTS[mutant](), monkeypatch)
+    assert result.metric == "rating_accuracy"
+    assert result.value is not None
+    assert result.value < 0.6
+    assert not result.passed
+
+
+def test_doctoring_nothing_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The harness of the mutants is neutral: without a mutation the control passes."""
+    untouched = Doctored(Lattice(), _scale_regularization(1.0))
+    assert control_of(untouched, monkeypatch).value == 1.0
+
+
+# --- the list -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", SUITE)
+def test_every_attack_explains_itself(name: str) -> None:
+    attack = SUITE[name]
+    assert attack.name == name
+    assert attack_named(name) is attack
+    assert name == name.lower()
+    assert not set(name) - set("abcdefghijklmnopqrstuvwxyz-")
+    for field in fields(attack.card):
+        text = getattr(attack.card, field.name)
+        assert isinstance(text, str)
+        assert len(text.split()) >= 2, field.name
+        assert text == text.strip()
+        assert text.endswith("."), field.name
+        assert "  " not in text
+
+
+def test_names_and_games_are_unique() -> None:
+    assert len({attack.name for attack in SUITE.values()}) == len(SUITE)
+    assert len({attack.card.game for attack in SUITE.values()}) == len(SUITE)
+    assert len({attack.card.statistic for attack in SUITE.values()}) == len(SUITE)
+
+
+@pytest.mark.parametrize("name", ["", "Direct", "lattice ", "membership"])
+def test_an_unknown_attack_is_refused_with_the_choices(name: str) -> None:
+    with pytest.raises(ConfigError, match="unknown attack") as caught:
+        attack_named(name, key="audit.attacks")
+    assert caught.value.key == "audit.attacks"
+    assert caught.value.value == name
+    assert caught.value.choices == tuple(SUITE)
+    assert isinstance(caught.value, FedRecError)
+
+
+def test_the_suite_cannot_be_changed() -> None:
+    with pytest.raises(TypeError):
+        SUITE["direct"] = SUITE["lattice"]  # type: ignore[index]

@@ -1,0 +1,228 @@
+"""The other commands: attack, check, data, init, explain."""
+
+import json
+import shutil
+import tomllib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from attacks import SUITE
+from audits.commands import PRESETS
+from audits.config import parse_config
+from secure_fedrec.data import DATASETS
+from secure_fedrec.protection import STACKS
+
+Command = Callable[..., tuple[int, str, str]]
+Refusal = Callable[..., str]
+Write = Callable[[dict[str, Any]], Path]
+
+
+def findings_of(report: Path) -> list[dict[str, Any]]:
+    """The findings of an audit; positive controls belong to audits alone."""
+    content = json.loads(report.read_text(encoding="utf-8"))
+    return [finding | {"positive_control": None} for finding in content["findings"]]
+
+
+def test_attacking_a_recorded_run_finds_what_its_audit_found(
+    command: Command, recorded: Path
+) -> None:
+    code, out, err = command("attack", recorded / "transcript", "--json", "--quiet")
+    assert (code, err) == (0, "")
+    assert json.loads(out) == findings_of(recorded / "report.json")
+
+
+def test_attacks_and_adversaries_can_be_chosen(command: Command, recorded: Path) -> None:
+    words = ("attack", recorded / "transcript", "--quiet", "--json")
+    _, out, _ = command(*words, "--attack", "lattice", "--attack", "direct")
+    pairs = [(finding["adversary"], finding["attack"]) for finding in json.loads(out)]
+    assert pairs == [
+        ("server", "lattice"),
+        ("server", "direct"),
+        ("server+denoisers", "lattice"),
+        ("server+denoisers", "direct"),
+    ]
+    _, out, _ = command(*words, "--adversary", "server+denoisers", "--attack", "collusion-linkage")
+    (finding,) = json.loads(out)
+    assert finding == next(
+        known
+        for known in findings_of(recorded / "report.json")
+        if (known["adversary"], known["attack"]) == ("server+denoisers", "collusion-linkage")
+    )
+    _, out, _ = command("attack", recorded / "transcript", "--quiet", "--attack", "lattice")
+    assert [line.split(":")[0] for line in out.splitlines()] == [
+        "server/lattice",
+        "server+denoisers/lattice",
+    ]
+
+
+def test_an_attack_that_does_not_apply_is_inconclusive(command: Command, recorded: Path) -> None:
+    words = ("attack", recorded / "transcript", "--quiet", "--attack", "collusion-linkage")
+    code, out, _ = command(*words, "--adversary", "server")
+    assert code == 3
+    assert "does not apply" in out
+
+
+@pytest.mark.parametrize(
+    ("words", "problem"),
+    [
+        (("--attack", "oracle"), "--attack = 'oracle': unknown attack (choices: direct, "),
+        (("--adversary", "mallory"), "adversaries.corrupt = 'mallory': unknown party (choices: "),
+        (("--adversary", ""), "adversaries.corrupt = '': unknown party"),
+    ],
+)
+def test_unknown_attacks_and_parties_are_refused(
+    refusal: Refusal, recorded: Path, words: tuple[str, ...], problem: str
+) -> None:
+    assert refusal("attack", recorded / "transcript", *words).startswith(problem)
+
+
+@pytest.mark.parametrize("lost", ["config.json", "truth/ratings.npz"])
+def test_claims_are_not_scored_without_the_truth(
+    refusal: Refusal, recorded: Path, tmp_path: Path, lost: str
+) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(recorded, run)
+    (run / lost).unlink()
+    line = refusal("attack", run / "transcript")
+    assert line == (
+        f"{run} lacks config.json or truth/ratings.npz: claims cannot be scored without them"
+    )
+
+
+@pytest.mark.parametrize("damage", ["manifest", "version", "block"])
+def test_a_damaged_transcript_is_refused(
+    refusal: Refusal, recorded: Path, tmp_path: Path, damage: str
+) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(recorded, run)
+    manifest = run / "transcript" / "transcript.json"
+    if damage == "manifest":
+        manifest.write_text(manifest.read_text()[:-20])
+        expected = "holds no readable transcript.json"
+    elif damage == "version":
+        content = json.loads(manifest.read_text()) | {"schema_version": "99"}
+        manifest.write_text(json.dumps(content))
+        expected = "has transcript version '99', need '1'"
+    else:
+        block = next((run / "transcript" / "rounds" / "000001").glob("upload-*.npz"))
+        block.write_bytes(block.read_bytes()[:-100])
+        expected = "of round 1 is damaged"
+    assert expected in refusal("attack", run / "transcript", "--quiet")
+
+
+def test_check_tells_lossless_from_lossy(
+    command: Command, write_config: Write, small: dict[str, Any]
+) -> None:
+    words = ("--rounds", "4")
+    code, out, _ = command("check", write_config(small), *words)
+    assert (code, out) == (0, "lossless: 4 rounds equal the plain twin, bit for bit\n")
+    del small["protection"][1]  # FedRec without denoisers
+    code, out, _ = command("check", write_config(small), *words)
+    assert code == 1
+    assert out.startswith("not lossless: ")
+
+
+@pytest.mark.parametrize("layers", STACKS, ids=lambda layers: "+".join(layers) or "none")
+def test_check_agrees_with_the_claim_of_every_stack(
+    command: Command, write_config: Write, small: dict[str, Any], layers: tuple[str, ...]
+) -> None:
+    small["protection"] = [{"layer": layer} for layer in layers]
+    code, out, _ = command("check", write_config(small), "--rounds", "3", "--json")
+    outcome = json.loads(out)
+    assert outcome["lossless"] == STACKS[layers].lossless
+    assert code == (0 if outcome["lossless"] else 1)
+    assert (outcome["first_difference"] is None) == outcome["lossless"]
+    assert (outcome["largest_difference"] == 0) == outcome["lossless"]
+
+
+def test_data_list_knows_what_is_there(command: Command, ml_100k: Path) -> None:
+    code, out, _ = command("data", "list", "--json", "--data-dir", ml_100k.parent)
+    entries = {entry["name"]: entry for entry in json.loads(out)}
+    assert code == 0
+    assert list(entries) == list(DATASETS)
+    assert entries["ml-100k"]["status"] == "present"
+    assert entries["ml-1m"]["status"] == "absent; secure-fedrec data get ml-1m"
+    assert entries["synthetic"]["status"] == "generated"
+    code, out, _ = command("data", "list", "--data-dir", ml_100k.parent)
+    assert code == 0
+    assert [line.split()[0] for line in out.splitlines()] == list(DATASETS)
+
+
+def test_data_describe_states_the_facts(command: Command, ml_100k: Path) -> None:
+    words = ("data", "describe", "ml-100k", "--data-dir", ml_100k.parent)
+    code, out, _ = command(*words, "--json")
+    facts = json.loads(out)
+    assert code == 0
+    assert facts | {"fingerprint": "", "licence": "", "items_without_ratings": 0} == {
+        "name": "ml-100k",
+        "clients": 30,
+        "items": 40,
+        "ratings": 360,
+        "density": 0.3,
+        "ratings_per_client_median": 12.0,
+        "items_without_ratings": 0,
+        "scale": "1 to 5 in steps of 1",
+        "demographics": ["age_band", "gender", "occupation"],
+        "timestamps": True,
+        "fingerprint": "",
+        "licence": "",
+    }
+    code, out, _ = command(*words)
+    assert code == 0
+    assert [line.split()[0] for line in out.splitlines()] == list(facts)
+    assert command("data", "describe", "synthetic")[0] == 0
+
+
+def test_data_get_leaves_a_sound_copy_alone(command: Command, ml_100k: Path) -> None:
+    words = ("data", "get", "ml-100k", "--data-dir", ml_100k.parent, "--quiet")
+    assert command(*words) == (0, f"{ml_100k}\n", "")
+    assert json.loads(command(*words, "--json")[1]) == {"folder": str(ml_100k)}
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_every_preset_can_be_written_and_read_back(
+    command: Command, tmp_path: Path, preset: str
+) -> None:
+    code, out, err = command("init", preset)
+    assert (code, err) == (0, "")
+    config = parse_config(tomllib.loads(out))
+    assert config.gates
+    target = tmp_path / "mine.toml"
+    assert command("init", preset, "--out", target) == (0, "", "")
+    assert target.read_text(encoding="utf-8") == out
+
+
+@pytest.mark.parametrize("name", SUITE)
+def test_every_attack_explains_itself(command: Command, name: str) -> None:
+    code, out, _ = command("explain", name)
+    assert code == 0
+    assert out.startswith(f"{name}\n")
+    code, as_json, _ = command("explain", name, "--json")
+    card = json.loads(as_json)
+    assert code == 0
+    assert card.pop("attack") == name
+    assert list(card) == ["game", "adversary", "needs", "statistic", "reference", "limits"]
+    assert all(text in out for text in card.values())
+
+
+def test_explain_lists_the_suite(command: Command) -> None:
+    code, out, _ = command("explain")
+    assert code == 0
+    assert [line.split()[0] for line in out.splitlines()] == list(SUITE)
+    games = json.loads(command("explain", "--json")[1])
+    assert games == {name: attack.card.game for name, attack in SUITE.items()}
+
+
+def test_training_without_a_folder_keeps_nothing(
+    command: Command, write_config: Write, small: dict[str, Any], tmp_path: Path
+) -> None:
+    path = write_config(small)
+    code, out, _ = command("train", path, "--quiet")
+    rounds = [json.loads(line) for line in out.splitlines()]
+    assert code == 0
+    assert [line["round"] for line in rounds] == [1, 2, 3, 4, 5, 6]
+    assert all(set(line) == {"round", "participants", "mae", "rmse"} for line in rounds)
+    assert [entry.name for entry in tmp_path.iterdir()] == [path.name]

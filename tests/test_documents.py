@@ -1,0 +1,77 @@
+"""What the documents say is what the code does."""
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+from attacks import SUITE
+from audits.cli import main
+from secure_fedrec.protection import STACKS
+
+ROOT = Path(__file__).parents[1]
+SECURITY = (ROOT / "SECURITY.md").read_text(encoding="utf-8")
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def functions_of(path: Path) -> set[str]:
+    """Names of the test functions of a file."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    return {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
+
+
+def claims() -> list[str]:
+    """Every test that SECURITY.md names."""
+    return re.findall(r"`(tests/[\w/]+\.py(?:::\w+)?)`", SECURITY)
+
+
+def test_security_names_tests() -> None:
+    assert len(claims()) >= 20
+
+
+@pytest.mark.parametrize("claim", claims())
+def test_every_claim_names_an_existing_test(claim: str) -> None:
+    path, _, function = claim.partition("::")
+    assert (ROOT / path).is_file()
+    assert not function or function in functions_of(ROOT / path)
+
+
+def test_every_stack_is_in_the_security_table() -> None:
+    for layers in STACKS:
+        if layers == ("denoisers",):
+            continue  # the twin of FedRec++ at rho = 0, not a protection of its own
+        name = " + ".join(layers) if layers else "none"
+        assert re.search(rf"^\| {re.escape(name)}[ (|]", SECURITY, re.MULTILINE), name
+
+
+def test_lossless_claims_agree() -> None:
+    for layers, claim in STACKS.items():
+        if layers in {(), ("denoisers",)}:
+            continue
+        name = re.escape(" + ".join(layers))
+        row = re.search(rf"^\| {name}[ (|].*$", SECURITY, re.MULTILINE)
+        assert row is not None
+        assert f"| {'yes' if claim.lossless else 'no'} |" in row.group()
+
+
+def test_attacks_named_in_documents_exist() -> None:
+    named = re.findall(r"`([a-z]+-[a-z]+|lattice|intersection)`", SECURITY)
+    unknown = set(named) - set(SUITE)
+    assert not unknown
+
+
+def test_commands_of_the_readme_exist(capsys: pytest.CaptureFixture[str]) -> None:
+    commands = set(re.findall(r"(?:^|`)secure-fedrec ([a-z]+)", README, re.MULTILINE))
+    assert commands == {"audit", "train", "attack", "check", "data", "init", "explain"}
+    for command in sorted(commands):
+        with pytest.raises(SystemExit) as ended:
+            main([command, "--help"])
+        assert ended.value.code == 0
+    assert "usage" in capsys.readouterr().out
+
+
+def test_presets_of_the_readme_exist() -> None:
+    presets = {path.stem for path in (ROOT / "audits" / "configs").glob("*.toml")}
+    named = set(re.findall(r"^\| `([\w-]+)` \|", README, re.MULTILINE))
+    assert named == presets
