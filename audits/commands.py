@@ -19,7 +19,7 @@ from secure_fedrec.engines import RoundReport
 from secure_fedrec.errors import ConfigError, DataError, TranscriptError
 from secure_fedrec.npz import read_npz
 from secure_fedrec.properties import compare_runs
-from secure_fedrec.wire import Adversary, BlockStore, Transcript, Truth
+from secure_fedrec.wire import Adversary, BlockStore, Meter, Transcript, Truth
 
 __all__ = ["PRESETS", "attack", "audit", "check", "data", "explain", "init", "train"]
 
@@ -58,8 +58,9 @@ def train(arguments: argparse.Namespace) -> int:
     projected = training.projection(federation)
     run = training.open_run(federation, arguments.out, resume=arguments.resume)
     runner.announce(federation, projected)
+    printer = _RoundPrinter(run.engine.wire.meter)
     training.train_recorded(
-        federation, run, arguments.out, on_round=_print_round, progress=not arguments.quiet
+        federation, run, arguments.out, on_round=printer, progress=not arguments.quiet
     )
     return 0
 
@@ -245,11 +246,27 @@ def _recorded_truth(folder: Path, transcript: Transcript) -> tuple[AuditConfig, 
     return config, GroundTruth(train=train, recorded=truth, denoiser_clients=tuple(denoisers))
 
 
-def _print_round(report: RoundReport) -> None:
-    line: dict[str, Any] = {"round": report.round, "participants": report.participants}
-    if report.error is not None:
-        line |= {"mae": report.error.mae, "rmse": report.error.rmse}
-    print(json.dumps(line), flush=True)
+class _RoundPrinter:
+    """Prints a round as one JSON line: error, participants, and what it cost."""
+
+    def __init__(self, meter: Meter) -> None:
+        self._meter = meter
+        self._before = self._totals()
+
+    def __call__(self, report: RoundReport) -> None:
+        line: dict[str, Any] = {"round": report.round, "participants": report.participants}
+        if report.error is not None:
+            line |= {"mae": report.error.mae, "rmse": report.error.rmse}
+        now = self._totals()
+        line |= {name: now[name] - self._before[name] for name in now}
+        self._before = now
+        print(json.dumps(line), flush=True)
+
+    def _totals(self) -> dict[str, int]:
+        names = ("messages_sent", "bytes_sent", "bytes_received")
+        clients = {f"client_{name}": int(self._meter.clients(name).sum()) for name in names}
+        server = {f"server_{name}": self._meter.server(name) for name in names}
+        return {**clients, **server}
 
 
 def _print_audit(result: runner.AuditResult) -> None:

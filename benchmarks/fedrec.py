@@ -66,7 +66,7 @@ def run(options: Options) -> dict[str, Any]:
     federation = Federation(table)
     progress("loop and engine on the same fakes")
     words = require_agreement(federation)
-    repeats = 3 if options.quick else 7
+    repeats = 3 if options.quick else 5
     progress("rounds: engine, loop, float")
     rounds = _rounds(federation, repeats)
     progress("drawing and row arithmetic apart")

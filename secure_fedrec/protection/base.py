@@ -200,13 +200,6 @@ class Stack:
         layers = [layer for layer in found if layer is not None]
         return {"layers": [name for name, _ in layers], **dict(layers)}
 
-    def without_virtual(self) -> "Stack":
-        """The twin a lossless stack must equal bit for bit: no virtual row is ever made."""
-        cloak = None if self.cloak is None else self.cloak.without_virtual()
-        return Stack(
-            codec=self.codec, cloak=cloak, collector=self.collector, n_clients=self.n_clients
-        )
-
 
 class StackSession:
     """One round through all layers."""

@@ -209,6 +209,18 @@ def test_more_denoisers_unmask_more(federate: Federate) -> None:
     assert shares[-1] > 0.95
 
 
+def test_explained_sums_prove_the_rows_outside_them_real(federate: Federate) -> None:
+    """With the group's virtual rows of an item known, what else it uploads of the item is real."""
+    run, truth = federate(cloak=VirtualRatingsConfig(rho=1.0), denoisers=20)
+    claims = claims_of(DenoiserSums(), run)
+    real, virtual = proven(claims)
+    rated = truth_of(claims, truth)
+    assert real.sum() == claims.details["rows_proven_real"]
+    assert virtual.sum() == claims.details["rows_unmasked"]
+    assert real[rated].mean() > 0.5
+    assert virtual[claims.rated.visible & ~rated].mean() > 0.95
+
+
 def test_one_denoiser_leaves_the_sums_unexplained(federate: Federate) -> None:
     data = SyntheticConfig(clients=120, items=60, mean_ratings=15.0, seed=5)
     run, _ = federate(data=data, cloak=VirtualRatingsConfig(rho=1.0), denoisers=1)

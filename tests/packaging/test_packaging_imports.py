@@ -1,0 +1,111 @@
+"""What importing a part brings along, and what the command refuses to run beside."""
+
+import re
+import subprocess
+import sys
+from importlib.metadata import entry_points
+from pathlib import Path
+
+import pytest
+
+import secure_fedrec
+from audits import cli
+
+ROOT = Path(secure_fedrec.__file__).parents[1]
+COMMANDS = ("audit", "train", "attack", "check", "data", "init", "explain")
+
+
+def modules(package: str) -> list[str]:
+    """Every module of a package by its full name."""
+    found = []
+    for path in sorted((ROOT / package).rglob("*.py")):
+        parts = path.relative_to(ROOT).with_suffix("").parts
+        found.append(".".join(part for part in parts if part != "__init__"))
+    return found
+
+
+def imported_after(names: list[str]) -> set[str]:
+    """Top-level packages a fresh process holds once it has imported some modules."""
+    lines = [f"import {name}" for name in names]
+    lines += ["import sys", "print(*{name.split('.')[0] for name in sys.modules})"]
+    ended = subprocess.run(  # noqa: S603
+        [sys.executable, "-W", "error", "-c", "\n".join(lines)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ended.returncode == 0, ended.stderr
+    return set(ended.stdout.split())
+
+
+def test_the_library_brings_neither_attacks_nor_audits_nor_torch() -> None:
+    names = modules("secure_fedrec")
+    assert len(names) > 30
+    # Strategies and assertions for other people's tests need their test tools.
+    tools = {"hypothesis", "pytest"}
+    plain = [name for name in names if not name.startswith("secure_fedrec.properties")]
+    assert not imported_after(plain) & {"attacks", "audits", "torch", *tools}
+    assert not imported_after(names) & {"attacks", "audits", "torch"}
+
+
+def test_attacks_bring_no_audits_and_no_torch() -> None:
+    assert not imported_after(modules("attacks")) & {"audits", "torch"}
+
+
+def test_protection_alone_brings_no_torch() -> None:
+    found = imported_after(["secure_fedrec.protection"])
+    assert "secure_fedrec" in found
+    assert not found & {"attacks", "audits", "torch", "pydantic", "matplotlib", "jinja2"}
+
+
+def test_the_command_brings_no_test_tools_and_no_torch() -> None:
+    assert not imported_after(["audits.cli"]) & {"hypothesis", "pytest", "torch"}
+
+
+@pytest.mark.parametrize("package", ["attacks", "audits"])
+def test_a_foreign_package_of_our_name_is_refused(
+    package: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    owners = {"attacks": ["secure-fedrec"], "audits": ["secure-fedrec"]}
+    monkeypatch.setattr(cli, "packages_distributions", lambda: owners)
+    assert cli.main(["explain", "lattice"]) == 0
+    capsys.readouterr()
+    owners[package] = ["secure-fedrec", "adversarial-attacks"]
+    assert cli.main(["explain", "lattice"]) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err == (
+        "secure-fedrec: environment = ['adversarial-attacks']: also installs a package named "
+        f"{package!r}; use a dedicated environment\n"
+    )
+
+
+def test_the_environment_of_the_tests_is_sound() -> None:
+    cli.require_own_packages()
+
+
+def test_the_command_is_installed() -> None:
+    (script,) = entry_points(group="console_scripts", name="secure-fedrec")
+    assert script.value == "audits.cli:main"
+    assert script.load() is cli.main
+
+
+def test_the_command_registers_exactly_its_commands(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        cli.main(["--help"])
+    assert ended.value.code == 0
+    usage = capsys.readouterr().out
+    listed = usage.split("COMMAND", 2)[-1]
+    assert tuple(re.findall(r"^ {4}(\w+) ", listed, flags=re.MULTILINE)) == COMMANDS
+    for name in COMMANDS:
+        with pytest.raises(SystemExit) as ended:
+            cli.main([name, "--help"])
+        assert ended.value.code == 0
+        assert capsys.readouterr().out.startswith(f"usage: secure-fedrec {name}")
+
+
+def test_the_command_states_its_version(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        cli.main(["--version"])
+    assert ended.value.code == 0
+    assert capsys.readouterr().out == "0.1.0\n"
