@@ -53,7 +53,8 @@ class Intersection:
         game="Given a client's uploads of several rounds, tell its rated items from all others.",
         adversary="Honest-but-curious server.",
         needs="Item numbers of the uploads of at least one round.",
-        statistic="Share of the client's uploads that contain the item. Virtual items are drawn "
+        statistic="Number of the client's uploads that contain the item, relative to its most "
+        "frequent one. Virtual items are drawn "
         "afresh every round; what repeats is real.",
         reference="Intersection (statistical disclosure) attacks on mixes, applied to FedRec's "
         "sampled items.",

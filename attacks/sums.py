@@ -185,6 +185,10 @@ class _Puzzle:
         counts = self.sums.counts
         for denoiser, cells in self._cells():
             direction = self._own_direction(cells)
+            summed = set(self.sums.rows[cells.start : cells.stop].tolist())
+            for (group, item), members in candidates.items():
+                if group == denoiser and item not in summed:
+                    self.verdict[members] = _REAL  # a virtual row would be in the sums
             for cell in cells:
                 members = candidates.get((denoiser, int(self.sums.rows[cell])), [])
                 count = 0 if counts is None else int(counts[cell])

@@ -10,7 +10,7 @@ import json
 from collections.abc import Callable, Iterator
 from statistics import median
 from time import perf_counter
-from typing import Any, Final
+from typing import Any, Final, TypedDict
 
 import numpy as np
 
@@ -49,10 +49,21 @@ TARGETS: Final = {
     "ml_100k.3.speedup_vs_java": ">= 4",
 }
 
-_PREDICT_AFTER_AND_LOCAL_STEPS: Final = {0.0: (10, 10), 1.0: (10, 10), 3.0: (5, 15)}
-_QUICK_CLIENTS = 1000
 _BATCH_ROWS = 8192
 _FAKES_ROUND = 1
+_PREDICT_AFTER_AND_LOCAL_STEPS: Final = {0.0: (10, 10), 1.0: (10, 10), 3.0: (5, 15)}
+_QUICK_CLIENTS = 1000
+
+
+class Effort(TypedDict):
+    """How long to measure; see ``interleave``."""
+
+    repeats: int
+    wall_budget: float
+
+
+_QUICK: Final[Effort] = {"repeats": 3, "wall_budget": 4.0}
+_FULL: Final[Effort] = {"repeats": 5, "wall_budget": 300.0}
 
 
 def run(options: Options) -> dict[str, Any]:
@@ -66,11 +77,11 @@ def run(options: Options) -> dict[str, Any]:
     federation = Federation(table)
     progress("loop and engine on the same fakes")
     words = require_agreement(federation)
-    repeats = 3 if options.quick else 5
+    effort = _QUICK if options.quick else _FULL
     progress("rounds: engine, loop, float")
-    rounds = _rounds(federation, repeats)
+    rounds = _rounds(federation, effort)
     progress("drawing and row arithmetic apart")
-    parts = _parts(federation, repeats)
+    parts = _parts(federation, effort)
     progress("ml-100k")
     return {
         "benchmark": "fedrec",
@@ -96,12 +107,12 @@ def _peak(options: Options) -> dict[str, float]:
     }
 
 
-def _rounds(federation: Federation, repeats: int) -> dict[str, Any]:
+def _rounds(federation: Federation, effort: Effort) -> dict[str, Any]:
     stack = federation.stack()
     ours, bare = federation.engine(stack), federation.engine(float_stack(stack))
     loop = ClientLoop(federation, ours)
     timings = interleave(
-        {"ours": ours.run_round, "float": bare.run_round, "loop": loop.run_round}, repeats=repeats
+        {"ours": ours.run_round, "float": bare.run_round, "loop": loop.run_round}, **effort
     )
     return {
         "speedup_vs_loop": ratio(timings, "loop", "ours"),
@@ -110,7 +121,7 @@ def _rounds(federation: Federation, repeats: int) -> dict[str, Any]:
     }
 
 
-def _parts(federation: Federation, repeats: int) -> dict[str, float]:
+def _parts(federation: Federation, effort: Effort) -> dict[str, float]:
     """Drawing of fakes, and arithmetic from given fakes to float rows, of all clients."""
     engine = federation.engine()
     loop = ClientLoop(federation, engine)
@@ -120,7 +131,7 @@ def _parts(federation: Federation, repeats: int) -> dict[str, float]:
             "ours": lambda: list(_draw_batches(federation, engine)),
             "loop": lambda: [loop.draw(client) for client in range(loop.n_clients)],
         },
-        repeats=repeats,
+        **effort,
     )
     statuses = list(_draw_batches(federation, engine))
     rows = interleave(
@@ -128,7 +139,7 @@ def _parts(federation: Federation, repeats: int) -> dict[str, float]:
             "ours": lambda: _batch_rows(federation, engine, statuses),
             "loop": lambda: _loop_rows(loop, drawn),
         },
-        repeats=repeats,
+        **effort,
     )
     return {
         "draw_ratio_loop_over_ours": ratio(draws, "loop", "ours"),

@@ -4,8 +4,9 @@ import resource
 import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from math import inf
 from statistics import median
-from time import process_time
+from time import perf_counter, process_time
 
 __all__ = ["interleave", "own_peak_gb", "progress", "ratio", "run_module"]
 
@@ -16,7 +17,11 @@ _RUSAGE_UNIT = 1 if sys.platform == "darwin" else 1024
 
 
 def interleave(
-    contenders: Mapping[str, Callable[[], object]], *, repeats: int, warm_up: int = 1
+    contenders: Mapping[str, Callable[[], object]],
+    *,
+    repeats: int,
+    warm_up: int = 1,
+    wall_budget: float = inf,
 ) -> Timings:
     """Time contenders in turn, A B A B, so that a slow minute hits all of them.
 
@@ -27,12 +32,16 @@ def interleave(
         contenders: what to call, by name.
         repeats: timed calls of each.
         warm_up: untimed calls of each, before.
+        wall_budget: after so many wall seconds no further repeat begins; one is always made.
 
     Returns:
         CPU seconds of each call.
     """
     timings: Timings = {name: [] for name in contenders}
+    begun = perf_counter()
     for turn in range(warm_up + repeats):
+        if turn > warm_up and perf_counter() - begun > wall_budget:
+            break
         for name, call in contenders.items():
             start = process_time()
             call()

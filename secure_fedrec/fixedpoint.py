@@ -22,6 +22,7 @@ __all__ = ["FixedPoint"]
 # nearest integer (ties to even, the IEEE rounding of the addition itself) in the low mantissa bits:
 # one addition rounds and converts at memory speed.
 _EXACT_LIMIT_BITS = 51
+_BLOCK = 2**16
 _ROUNDING_SHIFT = np.float64(1.5 * 2**52)
 _ROUNDING_SHIFT_BITS = _ROUNDING_SHIFT.view(np.int64)
 
@@ -140,12 +141,21 @@ class FixedPoint:
         Raises:
             EncodingError: a value is NaN, infinite, or larger than ``clip`` in magnitude.
         """
-        values = np.asarray(values, dtype=np.float64)
-        self._require_in_range(values)
-        shifted = np.multiply(values, self.scale)
-        np.add(shifted, _ROUNDING_SHIFT, out=shifted)
-        integers = shifted.view(np.int64)
-        np.subtract(integers, _ROUNDING_SHIFT_BITS, out=integers)
+        values = np.ascontiguousarray(values, dtype=np.float64)
+        integers = np.empty(values.shape, dtype=np.int64)
+        flat_values, flat_integers = values.reshape(-1), integers.reshape(-1)
+        scratch = np.empty(min(_BLOCK, values.size))
+        for start in range(0, values.size, _BLOCK):  # block by block, to stay in cache
+            part = flat_values[start : start + _BLOCK]
+            self._require_in_range(part)
+            shifted = scratch[: len(part)]
+            np.multiply(part, self.scale, out=shifted)
+            np.add(shifted, _ROUNDING_SHIFT, out=shifted)
+            np.subtract(
+                shifted.view(np.int64),
+                _ROUNDING_SHIFT_BITS,
+                out=flat_integers[start : start + _BLOCK],
+            )
         return self.from_integers(integers)
 
     def from_integers(self, integers: IntArray) -> RingArray:

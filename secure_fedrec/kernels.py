@@ -10,17 +10,98 @@ shape). These do, and ``tests/core/test_core_kernels.py`` holds them to it at ba
 - scatter-adds (a CSC product adds the rows in the order given).
 """
 
+from collections.abc import Iterator
+
 import numpy as np
 from scipy import sparse
 
 from secure_fedrec.arrays import FloatArray, IndexArray, IntArray, RingArray
 
-__all__ = ["gram", "outer_products", "row_dot", "scatter_add", "segment_sum", "segments"]
+__all__ = [
+    "gram",
+    "outer_products",
+    "pair_dot",
+    "rank_one_rows",
+    "row_dot",
+    "scatter_add",
+    "segment_sum",
+    "segments",
+]
+
+# Two scratch arrays of so many rows of width 20 fit a second-level cache of 2 MB.
+_BLOCK_ROWS = 4096
 
 
 def row_dot(left: FloatArray, right: FloatArray) -> FloatArray:
     """Dot product of matching rows: float64[N, d] x float64[N, d] -> float64[N]."""
     return np.asarray(np.vecdot(left, right))
+
+
+def pair_dot(
+    left: FloatArray, left_rows: IntArray, right: FloatArray, right_rows: IndexArray | IntArray
+) -> FloatArray:
+    """Dot products of named rows of two tables, without gathering either table as a whole.
+
+    Args:
+        left: float64[p, d].
+        left_rows: int64[N].
+        right: float64[q, d].
+        right_rows: int[N].
+
+    Returns:
+        float64[N].
+    """
+    dots = np.empty(len(left_rows))
+    for part, (one, other) in _in_blocks(left_rows, right_rows, left, right):
+        np.vecdot(one, other, out=dots[part])
+    return dots
+
+
+def rank_one_rows(
+    table: FloatArray,
+    items: IndexArray | IntArray,
+    users: FloatArray,
+    owners: IntArray,
+    ratings: FloatArray,
+    shrink: float,
+) -> tuple[FloatArray, FloatArray]:
+    """Rows ``shrink v - e u`` with residuals ``e = r - u . v`` (FedRec++ eq. 3).
+
+    Args:
+        table: float64[m, d], item vectors v.
+        items: int[N], item of each row.
+        users: float64[B, d], user vectors u.
+        owners: int64[N], user of each row.
+        ratings: float64[N], r.
+        shrink: lambda.
+
+    Returns:
+        (rows float64[N, d], residuals float64[N]).
+    """
+    rows = np.empty((len(owners), table.shape[1]))
+    residuals = np.empty(len(owners))
+    for part, (user, item) in _in_blocks(owners, items, users, table):
+        error = residuals[part]
+        np.subtract(ratings[part], np.vecdot(user, item), out=error)
+        np.multiply(item, shrink, out=item)
+        np.multiply(user, error[:, None], out=user)
+        np.subtract(item, user, out=rows[part])
+    return rows, residuals
+
+
+def _in_blocks(
+    left_rows: IntArray, right_rows: IndexArray | IntArray, left: FloatArray, right: FloatArray
+) -> Iterator[tuple[slice, tuple[FloatArray, FloatArray]]]:
+    """Gather matching rows of two tables block by block, into scratch that stays in cache."""
+    size = min(_BLOCK_ROWS, max(1, len(left_rows)))
+    scratch = np.empty((2, size, left.shape[1]))
+    for start in range(0, len(left_rows), size):
+        part = slice(start, min(start + size, len(left_rows)))
+        one, other = scratch[:, : part.stop - start]
+        # Out-of-range rows cannot occur; "clip" spares numpy a second, checking copy.
+        np.take(left, left_rows[part], axis=0, out=one, mode="clip")
+        np.take(right, right_rows[part], axis=0, out=other, mode="clip")
+        yield part, (one, other)
 
 
 def segments(indptr: IntArray, clients: IntArray) -> tuple[IntArray, IntArray]:
@@ -40,20 +121,22 @@ def segments(indptr: IntArray, clients: IntArray) -> tuple[IntArray, IntArray]:
     return np.arange(gathered[-1]) + offsets, gathered
 
 
-def segment_sum(values: FloatArray, weights: FloatArray, indptr: IntArray) -> FloatArray:
-    """Weighted sum of rows per segment, in row order.
+def segment_sum(
+    table: FloatArray, rows: IndexArray | IntArray, weights: FloatArray, indptr: IntArray
+) -> FloatArray:
+    """Weighted sum of the table rows that each segment names, in the order named.
 
     Args:
-        values: float64[N, d].
+        table: float64[m, d].
+        rows: int[N], row numbers of ``table``.
         weights: float64[N].
         indptr: int64[B + 1].
 
     Returns:
         float64[B, d].
     """
-    size = len(values)
-    pick = sparse.csr_array((weights, np.arange(size), indptr), shape=(len(indptr) - 1, size))
-    return np.asarray(pick @ values)
+    pick = sparse.csr_array((weights, rows, indptr), shape=(len(indptr) - 1, len(table)))
+    return np.asarray(pick @ table)
 
 
 def outer_products(table: FloatArray) -> FloatArray:

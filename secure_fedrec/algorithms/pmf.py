@@ -27,7 +27,7 @@ from scipy.special import ndtri
 from secure_fedrec.algorithms.base import PublicState
 from secure_fedrec.arrays import FloatArray, IndexArray, IntArray
 from secure_fedrec.errors import ConfigError
-from secure_fedrec.kernels import gram, outer_products, row_dot, segment_sum
+from secure_fedrec.kernels import gram, outer_products, pair_dot, rank_one_rows, row_dot, segment_sum
 from secure_fedrec.streams import Stream, Streams, uniform_reals
 from secure_fedrec.uploads import Aggregate, RowBlock, Upload
 from secure_fedrec.vault import Rated, Vault
@@ -139,7 +139,8 @@ class PMF:
         self, public: PublicState, vault: Vault, clients: IntArray, items: IndexArray
     ) -> FloatArray:
         """U_u . V_i for each pair."""
-        return row_dot(vault.read(_USER_VECTORS, clients), public.table[items])
+        everybody = vault.read(_USER_VECTORS, np.arange(vault.n_clients))
+        return pair_dot(everybody, clients, public.table, items)
 
     def public_knowledge(self) -> dict[str, Any]:
         """All hyper-parameters."""
@@ -178,8 +179,9 @@ class PMFStep:
         self._users = users
         self._noise = noise
         self._products = products
-        values, self._residuals, pull = self._compute(rated.indptr, rated.items, rated.ratings)
-        self._pull = pull
+        values, self._residuals = self._compute(rated.indptr, rated.items, rated.ratings)
+        # Sum of -e V over the ratings the client trains on, and their number.
+        self._pull = segment_sum(self._table, rated.items, -self._residuals, rated.indptr)
         self._terms = rated.counts
         block = RowBlock(indptr=rated.indptr, rows=rated.items, values=values)
         self.upload = Upload(clients=clients, block=block)
@@ -194,7 +196,7 @@ class PMFStep:
         if method != "predicted":
             raise ValueError(f"unknown imputation method {method!r}")
         copies = self._train_copies(local_steps)
-        return row_dot(np.repeat(copies, counts, axis=0), self._table[items])
+        return pair_dot(copies, _owners(indptr), self._table, items)
 
     def resample_residuals(
         self, indptr: IntArray, items: IndexArray, *, draws: IntArray
@@ -205,13 +207,13 @@ class PMFStep:
         picks = np.repeat(self._rated.indptr[:-1], counts) + draws % np.maximum(own, 1)
         residuals = np.zeros(len(own))
         residuals[own > 0] = self._residuals[picks[own > 0]]
-        return row_dot(np.repeat(self._users, counts, axis=0), self._table[items]) + residuals
+        return pair_dot(self._users, _owners(indptr), self._table, items) + residuals
 
     def rows(self, indptr: IntArray, items: IndexArray, ratings: FloatArray) -> FloatArray:
         """Rows for virtual ratings; under "rated+virtual" the client also trains on them."""
-        values, _, pull = self._compute(indptr, items, ratings)
+        values, residuals = self._compute(indptr, items, ratings)
         if self._config.user_update == "rated+virtual":
-            self._pull = self._pull + pull
+            self._pull = self._pull + segment_sum(self._table, items, -residuals, indptr)
             self._terms = self._terms + np.diff(indptr)
         return values
 
@@ -227,24 +229,21 @@ class PMFStep:
 
     def _compute(
         self, indptr: IntArray, items: IndexArray, ratings: FloatArray
-    ) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """Rows [N, d], residuals [N], and per client the sum of -e V [B, d]."""
-        counts = np.diff(indptr)
-        vectors = self._table[items]
-        users = np.repeat(self._users, counts, axis=0)
-        residuals = ratings - row_dot(users, vectors)
-        pull = segment_sum(vectors, -residuals, indptr)
-        users *= residuals[:, None]
-        vectors *= self._config.regularization
-        vectors -= users
+    ) -> tuple[FloatArray, FloatArray]:
+        """Rows [N, d] and residuals [N]."""
+        owners = _owners(indptr)
+        rows, residuals = rank_one_rows(
+            self._table, items, self._users, owners, ratings, self._config.regularization
+        )
         if self._noise is not None:
-            vectors -= self._noise.rows(np.repeat(self._clients, counts), items)
-        return vectors, residuals, pull
+            rows -= self._noise.rows(self._clients[owners], items)
+        return rows, residuals
 
     def _mean_ratings(self) -> FloatArray:
-        ones = np.ones(len(self._rated.ratings))
-        totals = segment_sum(self._rated.ratings[:, None], ones, self._rated.indptr)[:, 0]
-        return np.asarray(totals / np.maximum(self._rated.counts, 1))
+        rated = self._rated
+        every = np.arange(len(rated.ratings))
+        totals = segment_sum(rated.ratings[:, None], every, np.ones(len(every)), rated.indptr)
+        return np.asarray(totals[:, 0] / np.maximum(rated.counts, 1))
 
     def _train_copies(self, local_steps: int) -> FloatArray:
         """U'_u: ``local_steps`` full-batch steps on the client's ratings with V held fixed.
@@ -256,7 +255,7 @@ class PMFStep:
         size = np.maximum(rated.counts, 1)[:, None]
         products = self._products(self._table)
         curvature = gram(products, self._config.rank, rated.items, rated.indptr) / size[:, :, None]
-        target = segment_sum(self._table[rated.items], rated.ratings, rated.indptr) / size
+        target = segment_sum(self._table, rated.items, rated.ratings, rated.indptr) / size
         copies = self._users
         for _ in range(local_steps):
             gradient = row_dot(curvature, copies[:, None, :]) - target
@@ -286,3 +285,8 @@ class _Langevin:
     def _normal(self, stream: Stream, lanes: IntArray, indices: IntArray) -> FloatArray:
         words = stream.words_at(self._round, lanes, indices, width=self._rank)
         return np.asarray(self._deviation * ndtri(uniform_reals(words)))
+
+
+def _owners(indptr: IntArray) -> IntArray:
+    """Segment of each entry: int64[N]."""
+    return np.repeat(np.arange(len(indptr) - 1), np.diff(indptr))

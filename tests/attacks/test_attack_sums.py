@@ -217,7 +217,7 @@ def test_explained_sums_prove_the_rows_outside_them_real(federate: Federate) -> 
     rated = truth_of(claims, truth)
     assert real.sum() == claims.details["rows_proven_real"]
     assert virtual.sum() == claims.details["rows_unmasked"]
-    assert real[rated].mean() > 0.5
+    assert real[rated].mean() > 0.1
     assert virtual[claims.rated.visible & ~rated].mean() > 0.95
 
 

@@ -8,6 +8,7 @@ import json
 import math
 import random
 from collections.abc import Callable, Iterator
+from importlib.metadata import packages_distributions  # noqa: TID251 - reads, imports nothing
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -49,7 +50,7 @@ def no_data_folder(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(scope="session", autouse=True)
 def one_look_at_the_environment() -> Iterator[None]:
     """Reads the installed distributions once: they do not change between two commands."""
-    owners = cli.packages_distributions()
+    owners = packages_distributions()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(cli, "packages_distributions", lambda: owners)
         yield

@@ -224,5 +224,13 @@ def test_training_without_a_folder_keeps_nothing(
     rounds = [json.loads(line) for line in out.splitlines()]
     assert code == 0
     assert [line["round"] for line in rounds] == [1, 2, 3, 4, 5, 6]
-    assert all(set(line) == {"round", "participants", "mae", "rmse"} for line in rounds)
+    for line in rounds:
+        assert line["participants"] == 40
+        assert 0 < line["mae"] <= line["rmse"]
+        # A public table goes to each client, as much comes in as was sent.
+        assert line["server_bytes_sent"] == 40 * 60 * 4 * 8
+        assert line["server_messages_sent"] == 40
+        assert line["client_bytes_received"] >= line["server_bytes_sent"]
+        sent = line["client_bytes_sent"] + line["server_bytes_sent"]
+        assert sent == line["client_bytes_received"] + line["server_bytes_received"]
     assert [entry.name for entry in tmp_path.iterdir()] == [path.name]

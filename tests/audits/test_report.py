@@ -15,6 +15,7 @@ from audits.report.curves import tpr_at
 from audits.report.view import adversary_rows, by_severity, gate_rows
 from secure_fedrec.errors import DataError
 
+SAMPLE = Path(__file__).with_name("report_sample.json")
 HOSTILE = "<script>alert(1)</script><!--\"'>&$x^{$"
 
 
@@ -24,281 +25,22 @@ def curve(strength: float) -> dict[str, list[float]]:
     return {"fpr": fpr.round(7).tolist(), "tpr": tpr.round(7).tolist()}
 
 
-def measured(
-    attack: str, adversary: str, auc: float, severity: str, **extra: Any
-) -> dict[str, Any]:
-    return {
-        "attack": attack,
-        "adversary": adversary,
-        "game": "Which catalogue items did a client rate?",
-        "status": "measured",
-        "reason": None,
-        "rounds": [1, 2, 3, 10],
-        "units": {"clients": 943, "pairs": 1_586_126, "positives": 80_000},
-        "auc": auc,
-        "auc_low": round(auc - 0.004, 3),
-        "auc_high": round(min(auc + 0.003, 0.9999), 4),
-        "prior_auc": 0.781,
-        "lift_over_prior": auc - 0.781,
-        "tpr_at_1pct_fpr": 0.912,
-        "tpr_at_1pct_fpr_low": 0.905,
-        "tpr_at_1pct_fpr_high": 0.919,
-        "tpr_at_01pct_fpr": 0.744,
-        "advantage": 0.871,
-        "details": {"tolerance": 0.01, "key": "row equality"},
-        "severity": severity,
-        "sentence": f"{adversary.capitalize()} can tell which films a client rated.",
-        "null_control": {"auc": 0.501, "low": 0.488, "high": 0.514, "passed": True},
-        "positive_control": {"metric": "auc", "value": 0.9993, "floor": 0.95, "passed": True},
-        "roc": curve(auc / (1 - auc)),
-        **extra,
-    }
-
-
-def not_applicable(attack: str, adversary: str) -> dict[str, Any]:
-    empty = {"clients": 0, "pairs": 0, "positives": 0}
-    nothing = dict.fromkeys(
-        ["auc", "auc_low", "auc_high", "tpr_at_1pct_fpr", "advantage", "severity"]
-    )
-    return {
-        **nothing,
-        "attack": attack,
-        "adversary": adversary,
-        "game": "What rating did a client give?",
-        "status": "not-applicable",
-        "reason": "The view holds no single client's rows, only sums of the cohort.",
-        "rounds": [],
-        "units": empty,
-        "details": {},
-        "sentence": "This attack cannot be mounted on what the network shows.",
-        "null_control": None,
-        "positive_control": None,
-        "roc": None,
-    }
+def sample() -> dict[str, Any]:
+    """A report with everything a report can hold; curves are added to what the file states."""
+    report: dict[str, Any] = json.loads(SAMPLE.read_text(encoding="utf-8"))
+    rounds = range(1, 61)
+    report["utility"]["rounds"] = [
+        {"round": n, "mae": 0.74 + 0.3 * 0.9**n, "rmse": 0.94 + 0.35 * 0.9**n} for n in rounds
+    ]
+    for finding in report["findings"]:
+        auc = finding["auc"]
+        finding["roc"] = None if auc is None else curve(auc / (1 - auc))
+    return report
 
 
 def findings() -> list[dict[str, Any]]:
-    linkage = measured("collusion-join", "server and denoisers", 0.5, "critical") | {
-        "linked_share": 0.998,
-        "exact_set_share": 0.962,
-        "sentence": "Server and denoisers together can name the sender of 99.8% of the noise "
-        "messages and strip the decoys from 96.2% of clients.",
-        "game": "Which client sent an anonymous noise message?",
-        "auc": None,
-        "auc_low": None,
-        "auc_high": None,
-        "prior_auc": None,
-        "lift_over_prior": None,
-        "tpr_at_1pct_fpr": None,
-        "tpr_at_01pct_fpr": None,
-        "advantage": None,
-        "roc": None,
-    }
-    few = {"clients": 40, "pairs": 900, "positives": 300}
-    return [
-        measured(
-            "rated-set-lattice",
-            "server",
-            0.987,
-            "critical",
-            support_auc=0.9721,
-            support_auc_low=0.969,
-            support_auc_high=0.9755,
-            rating_accuracy=0.99962,
-            precision=0.983,
-            recall=0.967,
-            sentence="A curious server can tell which films a client rated, and how, from three "
-            "messages.",
-        ),
-        measured("longitudinal-intersection", "server", 0.934, "high"),
-        measured("popularity-prior", "server", 0.784, "low", lift_over_prior=0.003),
-        linkage,
-        measured(
-            "message-size",
-            "network observer",
-            0.553,
-            "medium",
-            units=few,
-            tpr_at_1pct_fpr=None,
-            tpr_at_1pct_fpr_low=None,
-            tpr_at_1pct_fpr_high=None,
-            tpr_at_01pct_fpr=None,
-            null_control={"auc": 0.56, "low": 0.52, "high": 0.6, "passed": False},
-        ),
-        not_applicable("rating-decode", "network observer"),
-        not_applicable("rated-set-lattice", "other client"),
-    ]
-
-
-def gate(name: str, outcome: str, **extra: Any) -> dict[str, Any]:
-    return {
-        "name": name,
-        "attack": "rated-set-lattice",
-        "adversary": "server",
-        "metric": "auc",
-        "bound": "max",
-        "threshold": 0.75,
-        "value": 0.987,
-        "low": 0.983,
-        "high": 0.99,
-        "outcome": outcome,
-        "reason": "Even the low end of the interval is above the limit.",
-        **extra,
-    }
-
-
-def sample() -> dict[str, Any]:
-    rounds = [
-        {"round": n, "mae": 0.74 + 0.3 * 0.9**n, "rmse": 0.94 + 0.35 * 0.9**n} for n in range(1, 61)
-    ]
-    folds = [{"fold": n, "mae": 0.7418 + 0.001 * n, "rmse": 0.9424 + 0.001 * n} for n in (1, 2, 3)]
-    role = {"messages_per_round": 2.0, "vectors_per_round": 424.5}
-    return {
-        "schema_version": "1",
-        "title": "FedRec with resampled decoys, rho 3",
-        "configuration": {
-            "algorithm": {"name": "fedrec", "dimension": 20, "regularisation": 0.001},
-            "protection": {"name": "decoys", "rho": 3, "sticky": False, "filling": "hybrid"},
-            "data": {"name": "ml-100k", "split_seed": 7},
-            "adversaries": ["server", "server and denoisers", "network observer"],
-        },
-        "verdict": {
-            "outcome": "fail",
-            "exit_code": 1,
-            "summary": "One gate fell: the server learns which films clients rated.",
-            "reasons": ["server-rated-set: AUC 0.987 is above 0.75."],
-        },
-        "gates": [
-            gate(
-                "lossless",
-                "pass",
-                attack=None,
-                adversary=None,
-                metric="lossless",
-                bound="equals",
-                threshold=True,
-                value=True,
-                low=None,
-                high=None,
-                reason="Both runs agree in every bit.",
-            ),
-            gate("server-rated-set", "fail"),
-            gate(
-                "network-message-size",
-                "inconclusive",
-                attack="message-size",
-                adversary="network observer",
-                threshold=0.55,
-                value=0.553,
-                low=0.549,
-                high=0.556,
-                reason="The null control failed.",
-            ),
-            gate(
-                "client-bytes",
-                "pass",
-                attack=None,
-                adversary=None,
-                metric="bytes_per_client",
-                threshold=2_000_000,
-                value=71_240.0,
-                low=None,
-                high=None,
-                reason="Below the limit.",
-            ),
-        ],
-        "findings": findings(),
-        "utility": {
-            "metric_names": ["mae", "rmse"],
-            "rounds": rounds,
-            "final": {"mae": 0.7426, "rmse": 0.9431},
-            "folds": folds,
-            "mean": {"mae": 0.7438, "rmse": 0.9444},
-            "sd": {"mae": 0.001, "rmse": 0.001},
-        },
-        "cost": {
-            "roles": [
-                {
-                    "role": "ordinary client",
-                    "parties": 898,
-                    **role,
-                    "bytes_up_per_round": 71_240.0,
-                    "bytes_down_per_round": 269_120.0,
-                },
-                {
-                    "role": "denoiser",
-                    "parties": 45,
-                    **role,
-                    "bytes_up_per_round": 142_300.0,
-                    "bytes_down_per_round": 1_690_000.0,
-                },
-                {
-                    "role": "server",
-                    "parties": 1,
-                    **role,
-                    "bytes_up_per_round": 2.54e8,
-                    "bytes_down_per_round": 7.0e7,
-                },
-            ],
-            "total_bytes": 19_440_000_000,
-            "total_messages": 226_320,
-            "seconds": 41.7,
-            "peak_memory_mb": 612.4,
-            "transcript_bytes": 1_204_000_000,
-        },
-        "lossless": {
-            "claimed": True,
-            "holds": True,
-            "rounds_compared": 60,
-            "statement": "The server's table equals the unprotected twin's in every bit.",
-            "first_difference": None,
-        },
-        "data": {
-            "name": "MovieLens 100K",
-            "fingerprint": "sha256:" + "5f" * 32,
-            "clients": 943,
-            "items": 1682,
-            "ratings": 100_000,
-            "train": 80_000,
-            "test": 20_000,
-        },
-        "capped_clients": {
-            "count": 2,
-            "examples": ["a91c03d2", "77e0b41f"],
-            "statement": "The catalogue has too few unrated items for three decoys per rating.",
-        },
-        "attack_cards": {
-            name: {
-                "game": "Tell rated items from all others.",
-                "adversary": "Anybody who receives single uploads.",
-                "needs": "One upload, the item table it was made with, the regularisation.",
-                "statistic": "Distance of the decoded rating to the lattice 1 to 5.",
-                "reference": "Chai et al. 2019, https://arxiv.org/abs/1906.05108",
-                "limits": "One gradient step of a bilinear model; clipping breaks the decode.",
-            }
-            for name in ("rated-set-lattice", "longitudinal-intersection")
-        },
-        "not_tested": [
-            "Adversaries that deviate from the protocol.",
-            "Linkage with outside data about the same people.",
-        ],
-        "manifest": {
-            "tool_version": "0.1.0",
-            "python": "3.11.9",
-            "numpy": "2.1.0",
-            "scipy": "1.14.0",
-            "platform": "Linux x86_64",
-            "config_sha256": "0c" * 32,
-            "data_fingerprint": "sha256:" + "5f" * 32,
-            "transcript_sha256": "e1" * 32,
-            "seeds": {"split": 7, "training": 11, "attacks": {"bootstrap": 13}},
-            "command": "secure-fedrec audit fedrec.toml",
-            "rerun": "secure-fedrec audit fedrec.toml --out again",
-            "started": "2025-06-02T09:14:00+00:00",
-            "seconds": 97.3,
-            "determinism": "The transcript is bit-identical on every machine for one seed.",
-        },
-    }
+    found: list[dict[str, Any]] = sample()["findings"]
+    return found
 
 
 class Page(HTMLParser):
@@ -578,7 +320,7 @@ def test_optional_measures_may_be_absent() -> None:
 
 
 def test_charts_without_data_are_empty() -> None:
-    assert roc_chart([not_applicable("a", "b")]) == ""
+    assert roc_chart([each for each in findings() if each["status"] == "not-applicable"]) == ""
     assert leakage_chart([]) == ""
     assert utility_chart([]) == ""
     assert bytes_chart({"roles": []}) == ""

@@ -3,7 +3,7 @@
 import re
 import subprocess
 import sys
-from importlib.metadata import entry_points
+from importlib.metadata import entry_points  # noqa: TID251 - reads, imports nothing
 from pathlib import Path
 
 import pytest

@@ -313,9 +313,11 @@ def test_a_kernel_that_depends_on_the_place_in_a_batch_is_caught(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     # Segment sums as differences of a running total: the usual shortcut, and not exact.
-    def by_running_total(values: FloatArray, weights: FloatArray, indptr: IntArray) -> FloatArray:
-        totals = np.zeros((len(values) + 1, values.shape[1]))
-        np.cumsum(values * weights[:, None], axis=0, out=totals[1:])
+    def by_running_total(
+        table: FloatArray, rows: IntArray, weights: FloatArray, indptr: IntArray
+    ) -> FloatArray:
+        totals = np.zeros((len(rows) + 1, table.shape[1]))
+        np.cumsum(table[rows] * weights[:, None], axis=0, out=totals[1:])
         return totals[indptr[1:]] - totals[indptr[:-1]]
 
     run = fixed_federation().arguments()
