@@ -70,7 +70,7 @@ class FloatSession(StackSession):
         width, codec = self._collector.width, self._collector.codec
         sent = upload_messages(self._round, clients, block, width, codec)
         self._wire.meter.count(sent, senders=clients, receivers=None)
-        self._sums += scatter_add(block.rows, block.values, size=len(self._sums))
+        scatter_add(self._sums, block.rows, block.values)
         self._counts += np.bincount(block.rows, minlength=len(self._counts))
 
     def close(self) -> Aggregate:

@@ -11,6 +11,7 @@ __all__ = [
     "IndexArray",
     "IntArray",
     "RingArray",
+    "StatusArray",
     "WordArray",
 ]
 
@@ -31,3 +32,6 @@ WordArray: TypeAlias = npt.NDArray[np.uint64]
 
 BoolArray: TypeAlias = npt.NDArray[np.bool_]
 """Masks."""
+
+StatusArray: TypeAlias = npt.NDArray[np.uint8]
+"""Per client and item: unrated, rated or virtual."""

@@ -10,21 +10,19 @@ information. A negative real -x is represented by 2^b - encode(x) (two's complem
 """
 
 from dataclasses import dataclass
+from typing import NoReturn
 
 import numpy as np
 
 from secure_fedrec.arrays import FloatArray, IntArray, RingArray
+from secure_fedrec.compiled import round_to_integers
 from secure_fedrec.errors import ConfigError, EncodingError, SumBudgetError
 
 __all__ = ["FixedPoint"]
 
-# A float64 holds every integer up to 2^53. Adding 1.5 * 2^52 to a number below 2^51 leaves its
-# nearest integer (ties to even, the IEEE rounding of the addition itself) in the low mantissa bits:
-# one addition rounds and converts at memory speed.
+# A float64 holds every integer up to 2^53. Adding 1.5 * 2^52 to a number below 2^51 and taking it
+# off again leaves the nearest integer, ties to even: the IEEE rounding of the addition itself.
 _EXACT_LIMIT_BITS = 51
-_BLOCK = 2**16
-_ROUNDING_SHIFT = np.float64(1.5 * 2**52)
-_ROUNDING_SHIFT_BITS = _ROUNDING_SHIFT.view(np.int64)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,21 +139,12 @@ class FixedPoint:
         Raises:
             EncodingError: a value is NaN, infinite, or larger than ``clip`` in magnitude.
         """
-        values = np.ascontiguousarray(values, dtype=np.float64)
+        values = np.require(values, dtype=np.float64, requirements=["C", "W"])
         integers = np.empty(values.shape, dtype=np.int64)
-        flat_values, flat_integers = values.reshape(-1), integers.reshape(-1)
-        scratch = np.empty(min(_BLOCK, values.size))
-        for start in range(0, values.size, _BLOCK):  # block by block, to stay in cache
-            part = flat_values[start : start + _BLOCK]
-            self._require_in_range(part)
-            shifted = scratch[: len(part)]
-            np.multiply(part, self.scale, out=shifted)
-            np.add(shifted, _ROUNDING_SHIFT, out=shifted)
-            np.subtract(
-                shifted.view(np.int64),
-                _ROUNDING_SHIFT_BITS,
-                out=flat_integers[start : start + _BLOCK],
-            )
+        if not round_to_integers(
+            values.reshape(-1), self.scale, self.clip * self.scale, integers.reshape(-1)
+        ):
+            self._refuse(values)
         return self.from_integers(integers)
 
     def from_integers(self, integers: IntArray) -> RingArray:
@@ -186,12 +175,8 @@ class FixedPoint:
         """
         return np.asarray(self.to_integers(ring) * self.resolution, dtype=np.float64)
 
-    def _require_in_range(self, values: FloatArray) -> None:
-        if not values.size:
-            return
+    def _refuse(self, values: FloatArray) -> NoReturn:
         high, low = float(values.max()), float(values.min())  # NaN propagates into both
-        if high <= self.clip and low >= -self.clip:
-            return
         worst = high if not (abs(low) > abs(high)) else low
         if not np.isfinite(worst):
             raise EncodingError(

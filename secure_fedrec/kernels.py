@@ -1,35 +1,28 @@
 """Float operations whose result for one client does not depend on who shares its batch.
 
-A device runs a batch of one; the simulator runs thousands in one array operation. Both must give
-the same bits, or a simulated audit says nothing about the deployed system and losslessness cannot
-be tested with ``==``. Library matrix products do not qualify (their blocking depends on the whole
-shape). These do, and ``tests/core/test_core_kernels.py`` holds them to it at batch 1, 7 and n:
-
-- one dot product per row (``numpy.vecdot`` calls the same inner loop for each row);
-- segment sums in index order (a CSR product adds each row's terms one after the other);
-- scatter-adds (a CSC product adds the rows in the order given).
+A device runs a batch of one; the simulator runs thousands in one call. Both must give the same
+bits, or a simulated audit says nothing about the deployed system and losslessness cannot be tested
+with ``==``. Library matrix products do not qualify (their blocking depends on the whole shape).
+These do, and ``tests/core/test_core_kernels.py`` holds them to it at batch 1, 7 and n: every row is
+computed by the same loop over its own numbers, and sums run in the order given.
 """
 
-from collections.abc import Iterator
-
 import numpy as np
-from scipy import sparse
+import numpy.typing as npt
 
+from secure_fedrec import compiled
 from secure_fedrec.arrays import FloatArray, IndexArray, IntArray, RingArray
 
 __all__ = [
     "gram",
-    "outer_products",
     "pair_dot",
+    "place_rows",
     "rank_one_rows",
     "row_dot",
     "scatter_add",
     "segment_sum",
     "segments",
 ]
-
-# Two scratch arrays of so many rows of width 20 fit a second-level cache of 2 MB.
-_BLOCK_ROWS = 4096
 
 
 def row_dot(left: FloatArray, right: FloatArray) -> FloatArray:
@@ -38,9 +31,12 @@ def row_dot(left: FloatArray, right: FloatArray) -> FloatArray:
 
 
 def pair_dot(
-    left: FloatArray, left_rows: IntArray, right: FloatArray, right_rows: IndexArray | IntArray
+    left: FloatArray,
+    left_rows: IntArray,
+    right: FloatArray,
+    right_rows: IndexArray | IntArray,
 ) -> FloatArray:
-    """Dot products of named rows of two tables, without gathering either table as a whole.
+    """Dot products of named rows of two tables.
 
     Args:
         left: float64[p, d].
@@ -52,8 +48,7 @@ def pair_dot(
         float64[N].
     """
     dots = np.empty(len(left_rows))
-    for part, (one, other) in _in_blocks(left_rows, right_rows, left, right):
-        np.vecdot(one, other, out=dots[part])
+    compiled.pair_dot(_reals(left), _whole(left_rows), _reals(right), _whole(right_rows), dots)
     return dots
 
 
@@ -61,7 +56,7 @@ def rank_one_rows(
     table: FloatArray,
     items: IndexArray | IntArray,
     users: FloatArray,
-    owners: IntArray,
+    indptr: IntArray,
     ratings: FloatArray,
     shrink: float,
 ) -> tuple[FloatArray, FloatArray]:
@@ -71,37 +66,25 @@ def rank_one_rows(
         table: float64[m, d], item vectors v.
         items: int[N], item of each row.
         users: float64[B, d], user vectors u.
-        owners: int64[N], user of each row.
+        indptr: int64[B + 1], the rows of each user.
         ratings: float64[N], r.
         shrink: lambda.
 
     Returns:
         (rows float64[N, d], residuals float64[N]).
     """
-    rows = np.empty((len(owners), table.shape[1]))
-    residuals = np.empty(len(owners))
-    for part, (user, item) in _in_blocks(owners, items, users, table):
-        error = residuals[part]
-        np.subtract(ratings[part], np.vecdot(user, item), out=error)
-        np.multiply(item, shrink, out=item)
-        np.multiply(user, error[:, None], out=user)
-        np.subtract(item, user, out=rows[part])
+    rows, residuals = np.empty((len(items), table.shape[1])), np.empty(len(items))
+    compiled.rank_one_rows(
+        _reals(table),
+        _whole(items),
+        _reals(users),
+        _whole(indptr),
+        _reals(ratings),
+        float(shrink),
+        rows,
+        residuals,
+    )
     return rows, residuals
-
-
-def _in_blocks(
-    left_rows: IntArray, right_rows: IndexArray | IntArray, left: FloatArray, right: FloatArray
-) -> Iterator[tuple[slice, tuple[FloatArray, FloatArray]]]:
-    """Gather matching rows of two tables block by block, into scratch that stays in cache."""
-    size = min(_BLOCK_ROWS, max(1, len(left_rows)))
-    scratch = np.empty((2, size, left.shape[1]))
-    for start in range(0, len(left_rows), size):
-        part = slice(start, min(start + size, len(left_rows)))
-        one, other = scratch[:, : part.stop - start]
-        # Out-of-range rows cannot occur; "clip" spares numpy a second, checking copy.
-        np.take(left, left_rows[part], axis=0, out=one, mode="clip")
-        np.take(right, right_rows[part], axis=0, out=other, mode="clip")
-        yield part, (one, other)
 
 
 def segments(indptr: IntArray, clients: IntArray) -> tuple[IntArray, IntArray]:
@@ -135,63 +118,76 @@ def segment_sum(
     Returns:
         float64[B, d].
     """
-    pick = sparse.csr_array((weights, rows, indptr), shape=(len(indptr) - 1, len(table)))
-    return np.asarray(pick @ table)
+    sums = np.zeros((len(indptr) - 1, table.shape[1]))
+    compiled.segment_sum(_reals(table), _whole(rows), _reals(weights), _whole(indptr), sums)
+    return sums
 
 
-def outer_products(table: FloatArray) -> FloatArray:
-    """Upper triangles of v v^T for every row v: float64[m, d] -> float64[m, d (d + 1) / 2]."""
-    upper, lower = np.triu_indices(table.shape[1])
-    # Indexing columns leaves them in column order; the products below walk along rows.
-    return np.ascontiguousarray(table[:, upper] * table[:, lower])
-
-
-def gram(
-    products: FloatArray, rank: int, items: IndexArray | IntArray, indptr: IntArray
-) -> FloatArray:
+def gram(table: FloatArray, items: IndexArray | IntArray, indptr: IntArray) -> FloatArray:
     """Per-segment Gram matrices: sum of v v^T over the table rows that each segment names.
 
     Args:
-        products: ``outer_products`` of the table.
-        rank: d.
-        items: int[N], row numbers of the table.
+        table: float64[m, d].
+        items: int[N], row numbers of ``table``.
         indptr: int64[B + 1].
 
     Returns:
         float64[B, d, d], symmetric.
     """
-    upper, lower = np.triu_indices(rank)
-    shape = (len(indptr) - 1, len(products))
-    pick = sparse.csr_array((np.ones(len(items)), items, indptr), shape=shape)
-    packed = np.asarray(pick @ products)
-    full = np.empty((len(packed), rank, rank))
-    full[:, upper, lower] = packed
-    full[:, lower, upper] = packed
-    return full
+    width = table.shape[1]
+    products = np.zeros((len(indptr) - 1, width, width))
+    compiled.gram(_reals(table), _whole(items), _whole(indptr), products)
+    return products
 
 
 def scatter_add(
+    target: RingArray | FloatArray,
     rows: IndexArray | IntArray,
     values: RingArray | FloatArray,
     *,
-    size: int,
-    signs: IntArray | None = None,
-) -> RingArray:
-    """Sum rows that share a destination.
+    sign: int = 1,
+) -> None:
+    """Add rows to the places they name, in order; a place may repeat.
 
-    Integer values add modulo the word size, so their result does not depend on the order.
+    Ring words add modulo the word size, so their result does not depend on the order.
 
     Args:
-        rows: int[N], destination of each row.
-        values: [N, d] of unsigned integers or float64.
-        size: number of destinations.
-        signs: int64[N] of +1 and -1; None means all +1.
+        target: [size, d] of uint32, uint64 or float64, changed in place.
+        rows: int[N], destination of each row, below ``size``.
+        values: [N, d] of the dtype of ``target``.
+        sign: +1 adds, -1 subtracts.
 
-    Returns:
-        [size, d] of the dtype of ``values``.
+    Raises:
+        ValueError: a destination lies outside ``target``, or the dtypes differ.
     """
-    count = len(rows)
-    # Cast to a word, -1 becomes 2^w - 1, which is -1 in the ring.
-    weights = np.ones(count, values.dtype) if signs is None else signs.astype(values.dtype)
-    place = sparse.csc_array((weights, rows, np.arange(count + 1)), shape=(size, count))
-    return np.asarray(place @ values)
+    places = _whole(rows)
+    _require_inside(places, len(target))
+    if values.dtype != target.dtype or values.shape != (len(places), target.shape[1]):
+        raise ValueError(f"{values.dtype}{values.shape} does not fit {target.dtype}{target.shape}")
+    step = compiled.add_rows if sign == 1 else compiled.subtract_rows
+    step(target, places, np.require(values, requirements=["C", "W"]))
+
+
+def place_rows(target: FloatArray, places: IntArray, values: FloatArray) -> None:
+    """Copy rows to the places they name: ``target[places[n]] = values[n]``.
+
+    Raises:
+        ValueError: a destination lies outside ``target``.
+    """
+    _require_inside(places, len(target))
+    compiled.place_rows(target, _whole(places), _reals(values))
+
+
+def _require_inside(places: IntArray, size: int) -> None:
+    # Compiled loops do not check bounds.
+    if len(places) and (int(places.min()) < 0 or int(places.max()) >= size):
+        raise ValueError(f"a row number lies outside 0 to {size - 1}")
+
+
+def _reals(values: npt.ArrayLike) -> FloatArray:
+    """Contiguous and writeable float64, copied only if it is not; compiled loops have one type."""
+    return np.require(values, dtype=np.float64, requirements=["C", "W"])
+
+
+def _whole(values: npt.ArrayLike) -> IntArray:
+    return np.require(values, dtype=np.int64, requirements=["C", "W"])

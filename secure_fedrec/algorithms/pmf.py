@@ -17,7 +17,6 @@ every row carries Gaussian noise N(0, temperature / gamma), which after the step
 N(0, gamma) at temperature 1. The literal temperature drowns d = 20 vectors; it is a setting.
 """
 
-from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -27,7 +26,7 @@ from scipy.special import ndtri
 from secure_fedrec.algorithms.base import PublicState
 from secure_fedrec.arrays import FloatArray, IndexArray, IntArray
 from secure_fedrec.errors import ConfigError
-from secure_fedrec.kernels import gram, outer_products, pair_dot, rank_one_rows, row_dot, segment_sum
+from secure_fedrec.kernels import gram, pair_dot, rank_one_rows, row_dot, segment_sum
 from secure_fedrec.streams import Stream, Streams, uniform_reals
 from secure_fedrec.uploads import Aggregate, RowBlock, Upload
 from secure_fedrec.vault import Rated, Vault
@@ -98,7 +97,6 @@ class PMF:
 
     def __init__(self, config: PMFConfig) -> None:
         self.config = config
-        self._products: tuple[FloatArray, FloatArray] | None = None
 
     @property
     def width(self) -> int:
@@ -125,7 +123,7 @@ class PMF:
         users = vault.read(_USER_VECTORS, clients)
         noise = _Langevin(self.config, public.round, streams) if self.config.temperature else None
         rated = vault.rated(clients)
-        return PMFStep(self.config, clients, public, rated, users, noise, self._outer_products)
+        return PMFStep(self.config, clients, public, rated, users, noise)
 
     def server_step(self, public: PublicState, aggregate: Aggregate) -> PublicState:
         """Gradient step on the item vectors; items nobody rated stay."""
@@ -146,12 +144,6 @@ class PMF:
         """All hyper-parameters."""
         return {"name": "pmf", **asdict(self.config)}
 
-    def _outer_products(self, table: FloatArray) -> FloatArray:
-        # One table serves all batches of a round.
-        if self._products is None or self._products[0] is not table:
-            self._products = (table, outer_products(table))
-        return self._products[1]
-
     def _uniform(self, stream: Stream, size: int) -> FloatArray:
         zeros = np.zeros(size, dtype=np.int64)
         words = stream.words_at(0, np.arange(size), zeros, width=self.config.rank)
@@ -169,7 +161,6 @@ class PMFStep:
         rated: Rated,
         users: FloatArray,
         noise: "_Langevin | None",
-        products: Callable[[FloatArray], FloatArray],
     ) -> None:
         self._config = config
         self._clients = clients
@@ -178,7 +169,6 @@ class PMFStep:
         self._rated = rated
         self._users = users
         self._noise = noise
-        self._products = products
         values, self._residuals = self._compute(rated.indptr, rated.items, rated.ratings)
         # Sum of -e V over the ratings the client trains on, and their number.
         self._pull = segment_sum(self._table, rated.items, -self._residuals, rated.indptr)
@@ -231,12 +221,11 @@ class PMFStep:
         self, indptr: IntArray, items: IndexArray, ratings: FloatArray
     ) -> tuple[FloatArray, FloatArray]:
         """Rows [N, d] and residuals [N]."""
-        owners = _owners(indptr)
         rows, residuals = rank_one_rows(
-            self._table, items, self._users, owners, ratings, self._config.regularization
+            self._table, items, self._users, indptr, ratings, self._config.regularization
         )
         if self._noise is not None:
-            rows -= self._noise.rows(self._clients[owners], items)
+            rows -= self._noise.rows(self._clients[_owners(indptr)], items)
         return rows, residuals
 
     def _mean_ratings(self) -> FloatArray:
@@ -253,8 +242,7 @@ class PMFStep:
         """
         rated = self._rated
         size = np.maximum(rated.counts, 1)[:, None]
-        products = self._products(self._table)
-        curvature = gram(products, self._config.rank, rated.items, rated.indptr) / size[:, :, None]
+        curvature = gram(self._table, rated.items, rated.indptr) / size[:, :, None]
         target = segment_sum(self._table, rated.items, rated.ratings, rated.indptr) / size
         copies = self._users
         for _ in range(local_steps):

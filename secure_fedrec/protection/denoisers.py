@@ -302,9 +302,8 @@ class DenoisingSession:
         block = messages.payload
         if not isinstance(block, RowBlock) or block.values is None or block.counts is None:
             raise ProtocolError(f"round {self._round}: denoisers send rows with counts")
-        minus = np.full(len(block.rows), -1, dtype=np.int64)
+        scatter_add(self._server.ring, block.rows, block.values, sign=-1)
         size = self._collector.n_items
-        self._server.ring += scatter_add(block.rows, block.values, size=size, signs=minus)
         counts = np.bincount(block.rows, weights=block.counts, minlength=size)
         self._server.counts -= counts.astype(np.int64)
 
@@ -371,8 +370,7 @@ class _GroupSums:
     ) -> None:
         if block.values is None:
             raise ProtocolError("rows without values cannot be summed")
-        signs = None if sign == 1 else np.full(len(places), sign, dtype=np.int64)
-        values += scatter_add(places, block.values, size=len(values), signs=signs)
+        scatter_add(values, places, block.values, sign=sign)
         weights = None if block.counts is None else block.counts.astype(np.float64)
         counts += sign * np.bincount(places, weights=weights, minlength=len(counts)).astype(
             np.int64

@@ -67,7 +67,7 @@ class ServerSum:
         """Add the rows of a block, each standing for ``counts`` ratings (one if not given)."""
         if not isinstance(block, RowBlock) or block.values is None:
             raise ProtocolError("expected rows with values")
-        self.ring += scatter_add(block.rows, block.values, size=len(self.ring))
+        scatter_add(self.ring, block.rows, block.values)
         weights = None if block.counts is None else block.counts.astype(np.float64)
         counts = np.bincount(block.rows, weights=weights, minlength=len(self.counts))
         self.counts += counts.astype(np.int64)

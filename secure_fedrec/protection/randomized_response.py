@@ -16,10 +16,17 @@ from typing import Any
 
 import numpy as np
 
-from secure_fedrec.arrays import BoolArray, FloatArray, IndexArray, IntArray, WordArray
+from secure_fedrec.arrays import (
+    BoolArray,
+    FloatArray,
+    IndexArray,
+    IntArray,
+    StatusArray,
+    WordArray,
+)
 from secure_fedrec.errors import ConfigError
 from secure_fedrec.protection.base import Cloaked, LocalModel
-from secure_fedrec.protection.virtual_ratings import RATED, VIRTUAL, StatusArray, merge_virtual
+from secure_fedrec.protection.virtual_ratings import RATED, VIRTUAL, merge_virtual
 from secure_fedrec.streams import Streams, uniform_reals
 from secure_fedrec.uploads import RowBlock, Upload
 

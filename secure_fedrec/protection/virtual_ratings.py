@@ -15,10 +15,11 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from secure_fedrec.arrays import BoolArray, FloatArray, IndexArray, IntArray
+from secure_fedrec.arrays import BoolArray, FloatArray, IndexArray, IntArray, StatusArray
+from secure_fedrec.compiled import mark_members, take_first_distinct
 from secure_fedrec.errors import ConfigError
+from secure_fedrec.kernels import place_rows
 from secure_fedrec.protection.base import Cloaked, LocalModel
 from secure_fedrec.streams import Stream, Streams, uniform_ranks
 from secure_fedrec.uploads import RowBlock, Upload
@@ -28,7 +29,6 @@ __all__ = [
     "RATED",
     "VIRTUAL",
     "Fill",
-    "StatusArray",
     "VirtualRatings",
     "VirtualRatingsConfig",
     "draw_unrated",
@@ -36,9 +36,6 @@ __all__ = [
 ]
 
 FILLINGS = ("hybrid", "average", "predicted")
-
-StatusArray = npt.NDArray[np.uint8]
-"""Per client and item: unrated, rated or virtual."""
 
 Fill = Callable[[IntArray, IndexArray], FloatArray]
 """Virtual ratings for the items of each client."""
@@ -171,55 +168,41 @@ def draw_unrated(
     status[_keys(block, n_items)] = RATED
     if not wanted.any():
         return status
-    unrated = np.flatnonzero(status == UNRATED)
     room = n_items - block.lengths
     leave_out = wanted > room // 2  # draw the smaller side: few repeats to throw away
     picks = np.where(leave_out, room - wanted, wanted)
-    chosen = _first_distinct(unrated, room, picks, clients, stream, round_)
-    if leave_out.any():
-        status[unrated[np.repeat(leave_out, room)]] = VIRTUAL
-    owner_leaves_out = leave_out[chosen // n_items]
-    status[chosen[~owner_leaves_out]] = VIRTUAL
-    status[chosen[owner_leaves_out]] = UNRATED
+    taken = _first_distinct(room, picks, clients, stream, round_)
+    mark_members(status, n_items, taken, leave_out, VIRTUAL)
     return status
 
 
 def _first_distinct(
-    pool: IntArray,
-    room: IntArray,
-    picks: IntArray,
-    clients: IntArray,
-    stream: Stream,
-    round_: int,
-) -> IntArray:
-    """The first ``picks[b]`` distinct members of each client's pool in its random sequence."""
+    room: IntArray, picks: IntArray, clients: IntArray, stream: Stream, round_: int
+) -> BoolArray:
+    """Mark the first ``picks[b]`` distinct ranks of each client's random sequence.
+
+    Returns:
+        bool[room.sum()], the ranks below ``room[b]`` client after client.
+    """
     offsets = np.cumsum(room) - room
+    taken = np.zeros(int(room.sum()), dtype=bool)
     missing = picks.copy()
     starts = np.zeros(len(picks), dtype=np.int64)
-    taken = np.zeros(int(room.sum()), dtype=bool)
-    first_seen = np.empty(len(taken), dtype=np.int32)
     while True:
         active = np.flatnonzero(missing)
         if not len(active):
-            return pool[np.flatnonzero(taken)]
+            return taken
         # Coupon collector: distinct values expected after c draws from M are M (1 - exp(-c / M)).
-        # The length of the sequence depends on the client alone, so batches do not matter.
+        # The length of a client's sequence depends on the client alone, so batches do not matter.
         free = room[active] - (picks - missing)[active]
         expected = room[active] * np.log(free / (free - missing[active] + 0.5))
         counts = 2 * np.ceil(0.52 * expected + 6).astype(np.int64)
         words = stream.words(round_, clients[active], counts, starts[active])
         ranks = uniform_ranks(words, np.repeat(room[active], counts))
-        keys = ranks + np.repeat(offsets[active], counts)
-        order = np.arange(len(keys), dtype=np.int32)
-        first_seen[keys[::-1]] = order[::-1]  # the last assignment wins: the first occurrence
-        fresh = (first_seen[keys] == order) & ~taken[keys]
-        ends = np.cumsum(counts)
-        running = np.concatenate([[0], np.cumsum(fresh)])
-        place = running[1:] - np.repeat(running[ends - counts], counts)
-        accepted = fresh & (place <= np.repeat(missing[active], counts))
-        taken[keys[accepted]] = True
-        got = np.minimum(running[ends] - running[ends - counts], missing[active])
-        missing[active] -= got
+        runs = np.concatenate([[0], np.cumsum(counts)])
+        still = missing[active]
+        take_first_distinct(ranks, runs, offsets[active], still, taken)
+        missing[active] = still
         starts[active] += counts
 
 
@@ -261,8 +244,9 @@ def _interleave(
     values = np.empty((len(keys), fake_rows.shape[1]))
     rows = np.empty(len(keys), dtype=np.int32)
     real_places, fake_places = np.flatnonzero(~virtual), np.flatnonzero(virtual)
-    values[real_places] = block.values
-    values[fake_places] = fake_rows
+    if block.values is not None:
+        place_rows(values, real_places, block.values)
+    place_rows(values, fake_places, fake_rows)
     rows[real_places] = block.rows
     rows[fake_places] = fakes
     merged = RowBlock(indptr=np.searchsorted(keys, bounds), rows=rows, values=values)

@@ -11,7 +11,9 @@ from hypothesis import strategies as st
 from secure_fedrec.arrays import FloatArray, IntArray
 from secure_fedrec.kernels import (
     gram,
-    outer_products,
+    pair_dot,
+    place_rows,
+    rank_one_rows,
     row_dot,
     scatter_add,
     segment_sum,
@@ -67,47 +69,83 @@ def test_row_dot_of_matrices_at_any_batch_size(width: int) -> None:
 
 
 @pytest.mark.parametrize("width", WIDTHS)
+def test_pair_dot_at_any_batch_size(width: int) -> None:
+    rng = np.random.default_rng(width)
+    left, right = wild(rng, 11, width), wild(rng, 13, width)
+    one = rng.integers(0, 11, 61)
+    other = rng.integers(0, 13, 61).astype(np.int32)
+    whole = pair_dot(left, one, right, other)
+    each_batch(61, whole, lambda a, b: pair_dot(left, one[a:b], right, other[a:b]), [1, 7, 61])
+    # One term after the other: the documented order, so the very bits.
+    for row in range(61):
+        total = 0.0
+        for factor in range(width):
+            total += float(left[one[row], factor]) * float(right[other[row], factor])
+        assert whole[row] == total
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_rank_one_rows_at_any_batch_size(width: int) -> None:
+    rng = np.random.default_rng(width)
+    indptr = ragged(rng, 29)
+    table, users = rng.normal(size=(50, width)), rng.normal(size=(29, width))
+    items = rng.integers(0, 50, int(indptr[-1])).astype(np.int32)
+    ratings = rng.integers(1, 6, len(items)).astype(np.float64)
+    rows, residuals = rank_one_rows(table, items, users, indptr, ratings, 0.25)
+    for size in (1, 7, 29):
+        for first in range(0, 29, size):
+            last = min(29, first + size)
+            part = slice(indptr[first], indptr[last])
+            own = rank_one_rows(
+                table,
+                items[part],
+                users[first:last],
+                indptr[first : last + 1] - indptr[first],
+                ratings[part],
+                0.25,
+            )
+            assert same_bits(own[0], np.ascontiguousarray(rows[part]))
+            assert same_bits(own[1], residuals[part])
+    owners = np.repeat(np.arange(29), np.diff(indptr))
+    assert same_bits(residuals, ratings - pair_dot(users, owners, table, items))
+    # Separate multiplications and one subtraction: no fused arithmetic, as numpy does it.
+    expected = 0.25 * table[items] - residuals[:, None] * users[owners]
+    assert same_bits(rows, expected)
+
+
+@pytest.mark.parametrize("width", WIDTHS)
 def test_segment_sum_at_any_batch_size(width: int) -> None:
     rng = np.random.default_rng(width)
     indptr = ragged(rng, 29)
-    values, weights = wild(rng, int(indptr[-1]), width), wild(rng, int(indptr[-1]))
-    whole = segment_sum(values, weights, indptr)
+    table, weights = wild(rng, 50, width), wild(rng, int(indptr[-1]))
+    rows = rng.integers(0, 50, int(indptr[-1])).astype(np.int32)
+    whole = segment_sum(table, rows, weights, indptr)
 
     def part(first: int, last: int) -> FloatArray:
         start, stop = indptr[first], indptr[last]
         return segment_sum(
-            values[start:stop], weights[start:stop], indptr[first : last + 1] - start
+            table, rows[start:stop], weights[start:stop], indptr[first : last + 1] - start
         )
 
     each_batch(29, whole, part, [1, 7, 29])
     for segment, (start, stop) in enumerate(pairwise(indptr.tolist())):
         total = np.zeros(width)
         for place in range(start, stop):
-            total = total + weights[place] * values[place]
-        np.testing.assert_allclose(whole[segment], total, rtol=1e-12, atol=1e-9)
-
-
-@pytest.mark.parametrize("width", WIDTHS)
-def test_outer_products_at_any_batch_size(width: int) -> None:
-    table = wild(np.random.default_rng(width), 31, width)
-    whole = outer_products(table)
-    each_batch(31, whole, lambda a, b: outer_products(table[a:b]), [1, 7, 31])
-    upper = np.triu_indices(width)
-    assert same_bits(whole, np.stack([np.outer(row, row)[upper] for row in table]))
+            total = total + weights[place] * table[rows[place]]
+        assert same_bits(whole[segment], total)
 
 
 @pytest.mark.parametrize("width", WIDTHS)
 def test_gram_at_any_batch_size_and_against_numpy(width: int) -> None:
     rng = np.random.default_rng(width)
     table = rng.normal(size=(50, width))
-    products = outer_products(table)
     indptr = ragged(rng, 29)
     items = rng.integers(0, 50, int(indptr[-1])).astype(np.int32)
-    whole = gram(products, width, items, indptr)
+    whole = gram(table, items, indptr)
 
     def part(first: int, last: int) -> FloatArray:
         start, stop = indptr[first], indptr[last]
-        return gram(products, width, items[start:stop], indptr[first : last + 1] - start)
+        return gram(table, items[start:stop], indptr[first : last + 1] - start)
 
     each_batch(29, whole, part, [1, 7, 29])
     assert same_bits(whole, np.ascontiguousarray(whole.transpose(0, 2, 1)))
@@ -128,43 +166,73 @@ def test_segments_gathers_positions(seed: int, clients: list[int]) -> None:
 
 
 @pytest.mark.parametrize("dtype", [np.uint32, np.uint64])
+@pytest.mark.parametrize("sign", [1, -1])
 @settings(deadline=None)
 @given(
+    start=st.lists(st.integers(0, 2**64 - 1), min_size=12, max_size=12),
     entries=st.lists(
-        st.tuples(st.integers(0, 5), st.integers(0, 2**64 - 1), st.integers(0, 3), st.booleans()),
-        max_size=40,
+        st.tuples(st.integers(0, 5), st.integers(0, 2**64 - 1), st.integers(0, 3)), max_size=40
     ),
-    signed=st.booleans(),
 )
 def test_scatter_add_is_signed_ring_arithmetic(
     dtype: type[np.uint32] | type[np.uint64],
-    entries: list[tuple[int, int, int, bool]],
-    signed: bool,
+    sign: int,
+    start: list[int],
+    entries: list[tuple[int, int, int]],
 ) -> None:
     modulus = 2 ** (8 * dtype().nbytes)
-    rows = np.array([row for row, _, _, _ in entries], dtype=np.int32)
-    words = [(word % modulus, small) for _, word, small, _ in entries]
-    values = np.array(words, dtype=dtype).reshape(len(entries), 2)
-    signs = [-1 if minus else 1 for _, _, _, minus in entries]
-    result = scatter_add(
-        rows, values, size=6, signs=np.array(signs, dtype=np.int64) if signed else None
-    )
-    expected = [[0, 0] for _ in range(6)]
-    for row, pair, sign in zip(rows.tolist(), words, signs, strict=True):
+    expected = np.array([word % modulus for word in start], dtype=object).reshape(6, 2)
+    target = expected.astype(dtype)
+    rows = np.array([row for row, _, _ in entries], dtype=np.int32)
+    words = [(word % modulus, small) for _, word, small in entries]
+    scatter_add(target, rows, np.array(words, dtype=dtype).reshape(len(entries), 2), sign=sign)
+    for row, pair in zip(rows.tolist(), words, strict=True):
         for column in range(2):
-            total = expected[row][column] + (sign if signed else 1) * pair[column]
-            expected[row][column] = total % modulus
-    assert result.dtype == dtype
-    assert result.tolist() == expected
+            expected[row, column] = (expected[row, column] + sign * pair[column]) % modulus
+    assert target.dtype == dtype
+    assert target.tolist() == expected.tolist()
 
 
 def test_scatter_add_of_reals_adds_in_the_order_given() -> None:
     rng = np.random.default_rng(4)
     rows, values = rng.integers(0, 5, 200), wild(rng, 200, 9)
-    expected = np.zeros((5, 9))
+    expected, target = np.zeros((5, 9)), np.zeros((5, 9))
     for row, value in zip(rows, values, strict=True):
         expected[row] += value
-    assert same_bits(scatter_add(rows, values, size=5), expected)
+    scatter_add(target, rows, values)
+    assert same_bits(target, expected)
+
+
+def test_place_rows_copies() -> None:
+    values = np.arange(6.0).reshape(3, 2)
+    target = np.zeros((4, 2))
+    place_rows(target, np.array([3, 0, 2]), values)
+    assert target.tolist() == [[2.0, 3.0], [0.0, 0.0], [4.0, 5.0], [0.0, 1.0]]
+
+
+@pytest.mark.parametrize("place", [-1, 4])
+def test_destinations_outside_the_target_are_refused(place: int) -> None:
+    target, one = np.zeros((4, 2)), np.ones((1, 2))
+    for write in (scatter_add, place_rows):
+        with pytest.raises(ValueError, match="outside 0 to 3"):
+            write(target, np.array([place]), one)
+    assert not target.any()
+
+
+@pytest.mark.parametrize(
+    "values", [np.ones((1, 2), dtype=np.uint32), np.ones((1, 3)), np.ones((2, 2))]
+)
+def test_scatter_add_refuses_rows_that_do_not_fit(values: FloatArray) -> None:
+    with pytest.raises(ValueError, match="does not fit"):
+        scatter_add(np.zeros((4, 2)), np.array([0]), values)
+
+
+def test_read_only_and_strided_columns_are_taken() -> None:
+    table = np.asfortranarray(np.arange(12.0).reshape(4, 3))
+    rows = np.array([3, 9, 1, 9], dtype=np.int32)[::2]
+    rows.setflags(write=False)
+    sums = segment_sum(table, rows, np.ones(2), np.array([0, 2]))
+    assert sums.tolist() == [[12.0, 14.0, 16.0]]
 
 
 def test_empty_batches() -> None:
@@ -172,12 +240,15 @@ def test_empty_batches() -> None:
     nothing = np.empty((0, 3))
     start = np.zeros(1, dtype=np.int64)
     assert row_dot(nothing, nothing).shape == (0,)
-    assert segment_sum(nothing, np.empty(0), start).shape == (0, 3)
+    assert pair_dot(np.ones((2, 3)), none, np.ones((2, 3)), none).shape == (0,)
+    rows, residuals = rank_one_rows(np.ones((2, 3)), none, nothing, start, np.empty(0), 0.1)
+    assert rows.shape == (0, 3)
+    assert residuals.shape == (0,)
+    assert segment_sum(np.ones((4, 3)), none, np.empty(0), start).shape == (0, 3)
     idle = np.zeros(3, dtype=np.int64)
-    assert segment_sum(nothing, np.empty(0), idle).tolist() == [[0.0] * 3] * 2
-    assert (
-        gram(outer_products(np.ones((4, 3))), 3, none, idle).tolist()
-        == np.zeros((2, 3, 3)).tolist()
-    )
-    assert scatter_add(none, np.empty((0, 2), dtype=np.uint64), size=3).tolist() == [[0, 0]] * 3
+    assert segment_sum(nothing, none, np.empty(0), idle).tolist() == [[0.0] * 3] * 2
+    assert gram(np.ones((4, 3)), none, idle).tolist() == np.zeros((2, 3, 3)).tolist()
+    target = np.zeros((3, 2), dtype=np.uint64)
+    scatter_add(target, none, np.empty((0, 2), dtype=np.uint64))
+    assert not target.any()
     assert segments(start, none)[0].shape == (0,)
