@@ -115,14 +115,27 @@ class LinkClaim:
     Args:
         round: which round.
         tags: uint64[K], the messages.
-        guesses: evidence -> int64[K], the one client that fits; -1 where none or several do.
-        candidates: evidence -> int64[K], how many clients fit.
+        senders: int64[B], the clients that could have sent them.
+        fits: evidence -> bool[K, B], which of them fit which message.
     """
 
     round: int
     tags: WordArray
-    guesses: Mapping[str, IntArray]
-    candidates: Mapping[str, IntArray]
+    senders: IntArray
+    fits: Mapping[str, BoolArray]
+
+    @property
+    def candidates(self) -> dict[str, IntArray]:
+        """Evidence -> int64[K], how many clients fit."""
+        return {kind: fit.sum(axis=1) for kind, fit in self.fits.items()}
+
+    @property
+    def guesses(self) -> dict[str, IntArray]:
+        """Evidence -> int64[K], the one client that fits; -1 where none or several do."""
+        return {
+            kind: np.where(fit.sum(axis=1) == 1, self.senders[fit.argmax(axis=1)], -1)
+            for kind, fit in self.fits.items()
+        }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

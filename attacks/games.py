@@ -318,7 +318,11 @@ def _vector_figures(
 def _link_figures(
     claim: LinkClaim, recorded: Truth, corrupted: frozenset[int]
 ) -> dict[str, float | None]:
-    """Share of messages whose sender was named, by each kind of evidence."""
+    """Share of messages linked to their sender, by each kind of evidence.
+
+    Where several clients fit a message, the adversary guesses among them: the message counts by the
+    odds of naming its sender, the expected top-1 accuracy with ties broken at random.
+    """
     columns = recorded.columns(claim.round, "noise-origins")
     if columns is None:
         return {"linked_share": None}
@@ -329,9 +333,13 @@ def _link_figures(
     if not honest.any():
         return {"linked_share": None}
     figures: dict[str, float | None] = {}
-    for kind, guess in claim.guesses.items():
-        figures[f"linked_by_{kind}_share"] = float(np.mean((guess == sender)[honest]))
-        figures[f"candidates_by_{kind}_median"] = float(np.median(claim.candidates[kind][honest]))
+    place = np.searchsorted(claim.senders, sender).clip(max=len(claim.senders) - 1)
+    known = claim.senders[place] == sender
+    for kind, candidates in claim.candidates.items():
+        fits = known & claim.fits[kind][np.arange(len(sender)), place]
+        odds = np.where(fits, 1.0 / np.maximum(candidates, 1), 0.0)
+        figures[f"linked_by_{kind}_share"] = float(np.mean(odds[honest]))
+        figures[f"candidates_by_{kind}_median"] = float(np.median(candidates[honest]))
     figures["linked_share"] = max(
         value for name, value in figures.items() if name.startswith("linked_") and value is not None
     )

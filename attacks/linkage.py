@@ -72,11 +72,8 @@ class CollusionLinkage:
         evidence = {"set": fits, "set_and_size": _size_fit(view, sent, heard, fits)}
         if values:
             evidence = {"value": _value_fit(sent, heard, view.codec), **evidence}
-        guesses: dict[str, IntArray] = {}
-        candidates: dict[str, IntArray] = {}
-        for kind, fit in evidence.items():
-            guesses[kind], candidates[kind] = _unique_fit(fit, uploads.senders.ids)
-        link = LinkClaim(round=round_, tags=noise.tags, guesses=guesses, candidates=candidates)
+        link = LinkClaim(round=round_, tags=noise.tags, senders=uploads.senders.ids, fits=evidence)
+        guesses = link.guesses
         best = guesses["set_and_size"]
         if values:
             best = np.where(guesses["value"] >= 0, guesses["value"], best)
@@ -154,13 +151,6 @@ def _value_fit(sent: RowBlock, heard: RowBlock, codec: FixedPoint) -> BoolArray:
     upload = np.repeat(np.arange(len(sent)), sent.lengths)[match]
     found = np.bincount(message * len(sent) + upload, minlength=len(heard) * len(sent))
     return np.asarray(found.reshape(len(heard), len(sent)) == heard.lengths[:, None])
-
-
-def _unique_fit(fit: BoolArray, senders: IntArray) -> tuple[IntArray, IntArray]:
-    """The one upload that fits each message (or -1), and how many fit: int64[K] each."""
-    counts = fit.sum(axis=1)
-    guess = np.where(counts == 1, senders[fit.argmax(axis=1)], -1)
-    return guess, counts
 
 
 def fingerprints(values: RingArray, codec: FixedPoint) -> WordArray:

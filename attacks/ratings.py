@@ -35,7 +35,6 @@ _NOISE_MULTIPLE = 8.0
 _FLOAT_NOISE = 1e-9
 _WIDEST = 0.2  # of the distance between ratings; beyond it anything is near a rating
 _HIDDEN = -1e7
-_ENOUGH_RATINGS = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -172,18 +171,12 @@ def _fit_scale(a: FloatArray, b: FloatArray, levels: FloatArray, noise: float) -
     candidates = _candidates(a, b, levels)
     tolerance = _tolerance(noise, candidates, levels)
     ratings = -a / candidates[:, None] + candidates[:, None] * b
-    nearest = _nearest(ratings, levels)
-    gap = np.abs(ratings - levels[nearest])
-    hit = gap <= tolerance[:, None]
-    # Virtual rows filled with one average are many and move together: on any scale they can be
-    # put on one rating. Real ones show several ratings, so their number comes first.
-    shown = np.zeros(len(candidates))
-    for level in range(len(levels)):
-        shown += np.sum(hit & (nearest == level), axis=1) >= 2
+    gap = np.abs(ratings - levels[_nearest(ratings, levels)])
+    hits = (gap <= tolerance[:, None]).sum(axis=1)
     # A wide tolerance hits by chance: compare with the share of the scale it covers.
     chance = 2 * tolerance / (levels[1] - levels[0]) * len(a)
-    best = int(np.lexsort((hit.sum(axis=1) - chance, np.minimum(shown, _ENOUGH_RATINGS)))[-1])
-    return _refine(a, b, levels, float(candidates[best]), hit[best])
+    best = int(np.argmax(hits - chance))
+    return _refine(a, b, levels, float(candidates[best]), gap[best] <= tolerance[best])
 
 
 def _candidates(a: FloatArray, b: FloatArray, levels: FloatArray) -> FloatArray:

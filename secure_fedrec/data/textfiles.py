@@ -49,6 +49,8 @@ def read_numbers(
     tabbed = body.replace(separator.encode(), b"\t")
     if tabbed.translate(None, _NUMBER_BYTES + b"\t\n"):
         _blame(path, body, columns, separator, first_line)
+    if not tabbed.strip():  # loadtxt warns of a file of blank lines
+        _blame(path, body, columns, separator, first_line)
     try:
         table = np.loadtxt(
             io.StringIO(tabbed.decode("ascii")), delimiter="\t", comments=None, ndmin=2

@@ -64,7 +64,7 @@ class Constant(Wrapped):
         links = tuple(
             replace(
                 link,
-                guesses={kind: np.full_like(who, -1) for kind, who in link.guesses.items()},
+                fits={kind: np.zeros_like(fit) for kind, fit in link.fits.items()},
             )
             for link in claims.links
         )

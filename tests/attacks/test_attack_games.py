@@ -1,7 +1,7 @@
 """Scoring: figures against hand computation, the controls of every figure, and who is left out."""
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -223,18 +223,26 @@ def test_vectors_are_scored_by_error_and_direction() -> None:
     assert unrecorded["user_vector_cosine"] is None
 
 
+def fitting(*clients: Iterable[int]) -> BoolArray:
+    """Which of seven clients fit each message."""
+    return np.array([np.isin(np.arange(7), list(some)) for some in clients])
+
+
 def test_links_are_scored_by_tag_and_without_the_adversary_himself() -> None:
     link = LinkClaim(
         round=1,
         tags=np.array([30, 10, 20], dtype=np.uint64),
-        guesses={"value": np.array([2, 0, -1]), "set": np.array([0, -1, -1])},
-        candidates={"value": np.array([1, 1, 0]), "set": np.array([1, 4, 7])},
+        senders=np.arange(7),
+        fits={"value": fitting([2], [0], []), "set": fitting([0], range(4), range(7))},
     )
+    assert link.guesses["value"].tolist() == [2, 0, -1]
+    assert link.guesses["set"].tolist() == [0, -1, -1]
     origins = {"tags": np.array([10, 20, 30], dtype=np.uint64), "clients": np.array([0, 1, 2])}
     claims = Claims(rounds=(1,), rated=claim(SCORES), links=(link,))
     figures = judge(claims, truth_of(TINY, {"noise-origins": origins})).figures
     assert figures["linked_by_value_share"] == pytest.approx(2 / 3)
-    assert figures["linked_by_set_share"] == 0.0
+    # A wrong client alone, one in four, one in seven.
+    assert figures["linked_by_set_share"] == pytest.approx((0 + 1 / 4 + 1 / 7) / 3)
     assert figures["linked_share"] == pytest.approx(2 / 3)
     assert figures["candidates_by_value_median"] == 1.0
     assert figures["candidates_by_set_median"] == 4.0
