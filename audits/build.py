@@ -87,6 +87,11 @@ def build_federation(config: AuditConfig, split: Split) -> Federation:
             "cohort.clients_per_round", per_round, f"there are only {train.n_clients} clients"
         )
     _require_parties(config, train.n_clients)
+    for sender in config.recording.payload_senders or ():
+        if sender >= train.n_clients:
+            raise ConfigError(
+                "recording.payload_senders", sender, f"clients are 0 to {train.n_clients - 1}"
+            )
     layers = config.protection
     cloak: Cloak | None = None
     if "virtual-ratings" in layers:

@@ -87,7 +87,13 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=version(_DISTRIBUTION))
     words = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    _add_runs(words)
+    _add_looks(words)
+    return parser
 
+
+def _add_runs(words: Any) -> None:
+    """Commands that train or attack."""
     audit = _command(words, "audit", commands.audit, "train, record, attack, judge, write a report")
     audit.add_argument(
         "config",
@@ -129,6 +135,9 @@ def _parser() -> argparse.ArgumentParser:
     _data_options(check)
     _output_options(check)
 
+
+def _add_looks(words: Any) -> None:
+    """Commands that show or prepare something."""
     data = _command(words, "data", commands.data, "list, fetch or describe data sets")
     data.add_argument("action", choices=("list", "get", "describe"))
     data.add_argument("name", nargs="?", help="data set")
@@ -144,7 +153,6 @@ def _parser() -> argparse.ArgumentParser:
     explain = _command(words, "explain", commands.explain, "show the card of an attack")
     explain.add_argument("name", nargs="?", metavar="ATTACK", help="attack; without one, lists all")
     _output_options(explain)
-    return parser
 
 
 def _command(

@@ -179,6 +179,8 @@ class AuditConfig:
                 raise ConfigError("adversaries.name", name, "is used twice")
         for name in self.attacks:
             attack_named(name)
+            if self.attacks.count(name) > 1:
+                raise ConfigError("attacks", name, "is named twice")
         for gate in self.gates:
             if gate.adversary is not None and gate.adversary not in names:
                 raise ConfigError("gates.adversary", gate.adversary, "unknown adversary", names)

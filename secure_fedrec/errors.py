@@ -12,8 +12,9 @@ FedRecError
 ├── ProtocolError           a message arrived in a state that does not accept it
 └── LosslessnessError       a protected run and its plain twin differ
 
-The command line maps ``ConfigError`` and ``DataError`` to exit code 2 and everything else that is
-not a verdict to exit code 4.
+The command line maps what the user can mend (``ConfigError``, ``DataError``, ``EncodingError``,
+``CheckpointError``, ``TranscriptError``) to exit code 2, and all else that is not a verdict to
+exit code 4.
 """
 
 from collections.abc import Iterable

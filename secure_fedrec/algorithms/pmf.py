@@ -74,6 +74,8 @@ class PMFConfig:
             value = getattr(self, name)
             if not (np.isfinite(value) and value > 0):
                 raise ConfigError(f"algorithm.{name}", value, "must be positive and finite")
+        if self.decay > 1:
+            raise ConfigError("algorithm.decay", self.decay, "must not exceed 1")
         for name in ("regularization", "temperature"):
             value = getattr(self, name)
             if not (np.isfinite(value) and value >= 0):

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 import audits
+from audits.build import build_federation, load_table, split_table
 from audits.config import AuditConfig, load_config, parse_config
 from secure_fedrec.errors import ConfigError
 from secure_fedrec.protection import STACKS
@@ -188,3 +189,20 @@ def test_the_command_reads_json_values_and_bare_words(
     for step in word.split("=", maxsplit=1)[0].split("."):
         found = getattr(found, step)
     assert found == expected
+
+
+def test_a_growing_learning_rate_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"algorithm\.decay = 1\.5: must not exceed 1"):
+        parse_config({"algorithm": {"decay": 1.5}})
+
+
+def test_an_attack_named_twice_is_refused() -> None:
+    with pytest.raises(ConfigError, match="attacks = 'lattice': is named twice"):
+        parse_config({"attacks": ["lattice", "lattice"]})
+
+
+def test_payload_senders_are_clients() -> None:
+    config = parse_config({"data": {"clients": 9}, "recording": {"payload_senders": [8, 9]}})
+    split = split_table(config, load_table(config, None), None, fold=0)
+    with pytest.raises(ConfigError, match=r"payload_senders = 9: clients are 0 to 8"):
+        build_federation(config, split)
