@@ -11,7 +11,7 @@ OUT ?= out/quickstart
 .PHONY: audit test lint types layers unit format clean
 
 audit: $(READY)
-	rm -rf $(OUT)
+	@if [ -f $(OUT)/config.json ]; then rm -rf $(OUT); fi # an earlier run, and nothing else
 	$(BIN)/secure-fedrec audit --out $(OUT)
 
 test: lint types layers unit

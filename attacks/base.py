@@ -162,7 +162,11 @@ class Claims:
 
 
 class Attack(Protocol):
-    """An attack."""
+    """An attack.
+
+    One that decodes the payloads of a single round says so with ``reads_one_round = True``; the
+    harness then tries it on every recorded round.
+    """
 
     @property
     def name(self) -> str:

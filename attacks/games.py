@@ -21,6 +21,7 @@ from attacks.statistics import (
     advantage,
     exact_set_share,
     mean_auc_interval,
+    mean_interval,
     per_client_auc,
     permute_labels_within_clients,
     pooled_roc,
@@ -28,14 +29,15 @@ from attacks.statistics import (
 )
 from secure_fedrec.arrays import BoolArray, FloatArray, IntArray
 from secure_fedrec.data import RatingTable
-from secure_fedrec.wire import Adversary, Transcript, Truth
+from secure_fedrec.wire import Adversary, Step, Transcript, Truth, View
 
 __all__ = ["Finding", "GroundTruth", "evaluate"]
 
-_NULL_CONFIDENCE = 0.999
-"""A 95 % interval would call one honest attack in twenty broken; the control uses a wider one."""
+_NULL_DEVIATIONS = 4.0
+"""Standard deviations chance may take a null control from 0.5; 1 in 15,000 honest ones fails."""
 
 _VECTOR_ERROR = 1e-3
+_BY_ROUND = ("auc", "support_auc", "precision", "rating_accuracy", "exact_set_share")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,6 +105,9 @@ def evaluate(
 ) -> Finding:
     """Run one attack on one adversary's view and score its claims.
 
+    An attack that decodes the payloads of one round is tried on every recorded round; the finding
+    is that of the round in which it was strongest, the others stand in its details.
+
     Args:
         attack: the attack.
         adversary: whose view it gets.
@@ -110,7 +115,37 @@ def evaluate(
         truth: opened only after the attack has made its claims.
         seed: of the bootstrap and of the null control.
     """
-    claims = attack.run(transcript.view(adversary))
+    view = transcript.view(adversary)
+    one_round = bool(getattr(attack, "reads_one_round", False))
+    rounds = _payload_rounds(view) if one_round else ()
+    if len(rounds) < 2:
+        return _score(attack, view, truth, seed)
+    tried = [_score(attack, view.at(round_), truth, seed) for round_ in rounds]
+    measured = [finding for finding in tried if finding.measured]
+    if not measured:
+        return tried[0]
+    worst = max(measured, key=_strength)
+    by_round = {
+        str(finding.rounds[0]): {name: finding.figures.get(name) for name in _BY_ROUND}
+        for finding in measured
+    }
+    return replace(worst, details={**worst.details, "by_round": by_round})
+
+
+def _payload_rounds(view: View) -> tuple[int, ...]:
+    steps = (step for step in (Step.UPLOAD, Step.DENOISE, Step.NOISE) if view.sees(step))
+    return tuple(sorted({round_ for step in steps for round_ in view.payload_rounds(step)}))
+
+
+def _strength(finding: Finding) -> float:
+    """Of two rounds, the one in which the attack tells more apart is the one that counts."""
+    inside, whole = finding.figures.get("support_auc"), finding.figures.get("auc")
+    return (inside if inside is not None else 0.0) + (whole if whole is not None else 0.0)
+
+
+def _score(attack: Attack, view: View, truth: GroundTruth, seed: int) -> Finding:
+    adversary = view.adversary
+    claims = attack.run(view)
     blank = Finding(attack=attack.name, adversary=adversary.name, game=attack.card.game)
     if isinstance(claims, NotApplicable):
         return replace(blank, reason=claims.reason)
@@ -217,19 +252,39 @@ def _rated_figures(
         **_interval("support_auc", inside),
         "prior_auc": None if prior is None else prior.value,
         "support_prior_auc": None if prior_inside is None else prior_inside.value,
-        **_lift("lift_over_prior", whole, prior),
-        **_lift("support_lift_over_prior", inside, prior_inside),
+        **_interval("lift_over_prior", _lift(catalogue, _table(prior_scores, labels), seed)),
+        **_interval(
+            "support_lift_over_prior",
+            _lift(support, _table(prior_scores, labels, rated.visible), seed),
+        ),
         **_interval("tpr_at_1pct_fpr", one_percent),
         "tpr_at_01pct_fpr": None if tenth is None else tenth.value,
         "advantage": advantage(catalogue),
     }
     if rated.predicted is not None:
         figures |= _set_figures(rated.predicted, labels)
-        figures["exact_set_share"] = exact_set_share(rated.predicted.ravel(), catalogue).value
+        exact = exact_set_share(rated.predicted.ravel(), catalogue)
+        figures |= _interval("exact_set_share", exact)
+    return figures, _null_control(catalogue, seed)
+
+
+def _null_control(catalogue: ScoreTable, seed: int) -> dict[str, Any]:
+    """Mean AUC against permuted labels, beside the range that chance allows.
+
+    Under permuted labels the AUC of a client with P positives and N negatives has mean 1/2 and,
+    ties only lowering it, variance (P + N + 1) / (12 P N) (Mann and Whitney 1947), so the range
+    holds for a single client as well as for many.
+    """
     shuffled = permute_labels_within_clients(catalogue, seed=seed)
-    null = mean_auc_interval(shuffled, seed=seed, confidence=_NULL_CONFIDENCE)
-    passed = bool(null.low <= 0.5 <= null.high)
-    return figures, {"auc": null.value, "low": null.low, "high": null.high, "passed": passed}
+    aucs = per_client_auc(shuffled)
+    known = np.isfinite(aucs)
+    sizes = np.diff(shuffled.indptr)[known]
+    positives = np.add.reduceat(shuffled.labels, shuffled.indptr[:-1], dtype=np.int64)[known]
+    variance = (sizes + 1) / (12 * positives * (sizes - positives))
+    spread = _NULL_DEVIATIONS * float(np.sqrt(variance.sum())) / int(known.sum())
+    mean = float(aucs[known].mean())
+    low, high = max(0.0, 0.5 - spread), min(1.0, 0.5 + spread)
+    return {"auc": mean, "low": low, "high": high, "passed": bool(low <= mean <= high)}
 
 
 def _set_figures(predicted: BoolArray, labels: BoolArray) -> dict[str, float | None]:
@@ -246,14 +301,12 @@ def _interval(name: str, interval: Interval | None) -> dict[str, float | None]:
     return {name: interval.value, f"{name}_low": interval.low, f"{name}_high": interval.high}
 
 
-def _lift(name: str, value: Interval | None, prior: Interval | None) -> dict[str, float | None]:
-    if value is None or prior is None:
-        return {name: None, f"{name}_low": None, f"{name}_high": None}
-    return {
-        name: value.value - prior.value,
-        f"{name}_low": value.low - prior.value,
-        f"{name}_high": value.high - prior.value,
-    }
+def _lift(attack: ScoreTable, prior: ScoreTable, seed: int) -> Interval | None:
+    """Mean over clients of AUC less prior AUC: the same clients, so their difference resampled."""
+    difference = per_client_auc(attack) - per_client_auc(prior)
+    if not np.isfinite(difference).any():
+        return None
+    return mean_interval(difference, seed=seed, span=2.0)
 
 
 def _finite(value: float) -> float | None:

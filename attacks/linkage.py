@@ -25,6 +25,7 @@ class CollusionLinkage:
     """Joins the denoisers' anonymous messages to the server's identified uploads."""
 
     name = "collusion-linkage"
+    reads_one_round = True
     card = AttackCard(
         game="Given the uploads under names and the denoisers' anonymous messages of one round, "
         "name the sender of each message; what is left of its upload is its rated set.",

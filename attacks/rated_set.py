@@ -19,6 +19,7 @@ class Direct:
     """Reads the item numbers of one upload."""
 
     name = "direct"
+    reads_one_round = False
     card = AttackCard(
         game="Given one upload of a client, tell its rated items from all others.",
         adversary="Honest-but-curious server.",
@@ -49,6 +50,7 @@ class Intersection:
     """
 
     name = "intersection"
+    reads_one_round = False
     card = AttackCard(
         game="Given a client's uploads of several rounds, tell its rated items from all others.",
         adversary="Honest-but-curious server.",
@@ -87,6 +89,7 @@ class TailItems:
     """Items with one rater, or none, in the aggregate."""
 
     name = "tail-items"
+    reads_one_round = True
     card = AttackCard(
         game="Given the sums and counts the server ends up with, tell which identified rows are "
         "real.",

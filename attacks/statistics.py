@@ -36,6 +36,7 @@ __all__ = [
     "advantage",
     "exact_set_share",
     "mean_auc_interval",
+    "mean_interval",
     "per_client_auc",
     "permute_labels_within_clients",
     "pooled_roc",
@@ -149,16 +150,34 @@ def mean_auc_interval(
     Raises:
         ValueError: if no client has both positives and negatives.
     """
-    _check_share("confidence", confidence)
     aucs = per_client_auc(table)
-    aucs = aucs[~np.isnan(aucs)]
-    if not len(aucs):
+    return mean_interval(aucs, seed=seed, confidence=confidence, draws=draws, span=1.0)
+
+
+def mean_interval(
+    values: FloatArray, *, seed: int, confidence: float = 0.95, draws: int = 2000, span: float
+) -> Interval:
+    """Mean of per-client values, NaN left out, with a percentile bootstrap over the clients.
+
+    Args:
+        values: float64[n_clients].
+        seed: of the bootstrap.
+        confidence: of the interval.
+        draws: bootstrap draws.
+        span: length of the interval the values lie in (1 for an AUC, 2 for a difference).
+
+    Raises:
+        ValueError: if every value is NaN.
+    """
+    _check_share("confidence", confidence)
+    known = values[~np.isnan(values)]
+    if not len(known):
         raise ValueError("no client has both positives and negatives: there is no AUC to average")
     # Not a BLAS product: its last bits depend on the number of threads.
-    means = [(w * aucs).sum(axis=1) / len(aucs) for w in _resampled(len(aucs), draws, seed)]
-    # Equal AUCs are told by their values, as rounding makes their resampled means differ.
-    drawn = np.concatenate(means) if aucs.min() < aucs.max() else aucs
-    return _percentile_interval(float(aucs.mean()), drawn, len(aucs), confidence)
+    means = [(w * known).sum(axis=1) / len(known) for w in _resampled(len(known), draws, seed)]
+    # Equal values are told by themselves, as rounding makes their resampled means differ.
+    drawn = np.concatenate(means) if known.min() < known.max() else known
+    return _percentile_interval(float(known.mean()), drawn, len(known), confidence, span)
 
 
 def pooled_roc(table: ScoreTable) -> RocCurve:
@@ -360,13 +379,17 @@ def _resampled(n_clients: int, draws: int, seed: int) -> Iterator[FloatArray]:
         yield rng.multinomial(n_clients, shares, size=rows).astype(np.float64)
 
 
-def _percentile_interval(value: float, drawn: FloatArray, units: int, level: float) -> Interval:
+def _percentile_interval(
+    value: float, drawn: FloatArray, units: int, level: float, span: float = 1.0
+) -> Interval:
     """Percentile interval that holds its value, widened where all draws agree."""
     tail = (1.0 - level) / 2
     low, high = (float(end) for end in np.quantile(drawn, [tail, 1.0 - tail]))
     if drawn.min() == drawn.max():
         alike = share_interval(units - 1, units - 1, level).low
-        low, high = value * alike, value * alike + 1.0 - alike
+        # The other clients may lie anywhere in [0, span], or [-span / 2, span / 2].
+        bottom = 0.0 if span == 1.0 else -span / 2
+        low, high = (value * alike + (bottom + end) * (1.0 - alike) for end in (0.0, span))
     return Interval(value=value, low=min(value, low), high=max(value, high), n_clients=units)
 
 

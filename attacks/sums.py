@@ -32,6 +32,7 @@ class DenoiserExposure:
     """Rated items of the denoisers themselves that no collected virtual row covers."""
 
     name = "denoiser-exposure"
+    reads_one_round = False
     card = AttackCard(
         game="Given a denoiser's sums and counts, tell its own rated items from all others.",
         adversary="Honest-but-curious server.",
@@ -75,6 +76,7 @@ class DenoiserSums:
     """Virtual rows unmasked by the server alone."""
 
     name = "denoiser-sums"
+    reads_one_round = True
     card = AttackCard(
         game="Given the identified uploads and the denoisers' sums of one round, tell virtual from "
         "real rows.",

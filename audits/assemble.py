@@ -301,7 +301,7 @@ def _manifest(
         "transcript_sha256": measured.run.transcript.digest(),
         "seeds": {"streams": config.seed, "split": config.seed, "bootstrap": config.seed},
         "command": shlex.join(_without_folders(word) for word in command),
-        "rerun": "save 'configuration' as TOML and run: secure-fedrec audit CONFIG --out DIR",
+        "rerun": "secure-fedrec audit RUN/config.json --out DIR, where RUN is the run folder",
         "started": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(started)),
         "seconds": seconds,
         "determinism": (

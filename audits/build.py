@@ -1,5 +1,6 @@
 """From a configuration to a federation: data, algorithm, protection stack, streams."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,8 +18,9 @@ from secure_fedrec.protection import (
     VirtualRatings,
 )
 from secure_fedrec.streams import Streams
+from secure_fedrec.wire import Adversary
 
-__all__ = ["Federation", "build_federation", "load_table", "split_table"]
+__all__ = ["Federation", "build_federation", "load_table", "require_parties", "split_table"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -86,7 +88,12 @@ def build_federation(config: AuditConfig, split: Split) -> Federation:
         raise ConfigError(
             "cohort.clients_per_round", per_round, f"there are only {train.n_clients} clients"
         )
-    _require_parties(config, train.n_clients)
+    denoisers = config.protection.get("denoisers")
+    require_parties(
+        config.adversaries,
+        n_clients=train.n_clients,
+        denoisers=0 if denoisers is None else denoisers.count,
+    )
     for sender in config.recording.payload_senders or ():
         if sender >= train.n_clients:
             raise ConfigError(
@@ -121,11 +128,14 @@ def build_federation(config: AuditConfig, split: Split) -> Federation:
     return Federation(config=config, split=split, stack=stack, streams=streams)
 
 
-def _require_parties(config: AuditConfig, n_clients: int) -> None:
-    """Refuse an adversary that corrupts a numbered party the federation does not have."""
-    denoisers = config.protection.get("denoisers")
-    counts = {"client": n_clients, "denoiser": 0 if denoisers is None else denoisers.count}
-    for adversary in config.adversaries:
+def require_parties(adversaries: Sequence[Adversary], *, n_clients: int, denoisers: int) -> None:
+    """Refuse an adversary that corrupts a numbered party the federation does not have.
+
+    Raises:
+        ConfigError: it does.
+    """
+    counts = {"client": n_clients, "denoiser": denoisers}
+    for adversary in adversaries:
         for role, count in counts.items():
             absent = [number for number in adversary.members(role) or () if number >= count]
             if absent:

@@ -132,6 +132,7 @@ def _add_runs(words: Any) -> None:
         help="TOML file; default: the embedded quickstart",
     )
     check.add_argument("--rounds", type=int, default=10, help="rounds to compare (default 10)")
+    _override_option(check)
     _data_options(check)
     _output_options(check)
 
@@ -165,6 +166,12 @@ def _command(
 
 def _run_options(command: argparse.ArgumentParser) -> None:
     command.add_argument("--resume", action="store_true", help="continue the run in --out")
+    _override_option(command)
+    _data_options(command)
+    _output_options(command)
+
+
+def _override_option(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--set",
         action="append",
@@ -174,8 +181,6 @@ def _run_options(command: argparse.ArgumentParser) -> None:
         type=_override,
         help="override a setting, e.g. protection.rho=2",
     )
-    _data_options(command)
-    _output_options(command)
 
 
 def _data_options(command: argparse.ArgumentParser) -> None:

@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 
 from attacks import SUITE, GroundTruth, attack_named
+from attacks.controls import positive_controls
 from audits import run as runner
 from audits import training
-from audits.build import build_federation, load_table, split_table
+from audits.build import build_federation, load_table, require_parties, split_table
 from audits.config import AuditConfig, load_config, parse_config
 from audits.findings import finding_json, sentence
 from secure_fedrec.data import DATASETS, RatingScale, RatingTable, get, load, locate
@@ -40,7 +41,7 @@ def audit(arguments: argparse.Namespace) -> int:
         progress=not arguments.quiet,
     )
     if arguments.json:
-        keep = ("verdict", "gates", "utility", "lossless", "cost")
+        keep = ("verdict", "gates", "findings", "utility", "lossless", "cost")
         _emit({key: result.report[key] for key in keep})
     else:
         _print_audit(result)
@@ -75,23 +76,30 @@ def attack(arguments: argparse.Namespace) -> int:
         adversaries = tuple(
             Adversary(name=text, corrupt=frozenset(text.split("+"))) for text in arguments.adversary
         )
+        require_parties(
+            adversaries, n_clients=truth.train.n_clients, denoisers=len(truth.denoiser_clients)
+        )
     names = tuple(arguments.attack or config.attacks)
     for name in names:
         attack_named(name, key="--attack")
     findings = runner.attack_all(
         transcript, truth, adversaries, names, seed=config.seed, bars=not arguments.quiet
     )
+    controls = positive_controls()
     if arguments.json:
-        _emit([finding_json(finding, None) for finding in findings])
+        _emit([finding_json(finding, controls[finding.attack]) for finding in findings])
     else:
         for finding in findings:
             print(f"{finding.adversary}/{finding.attack}: {sentence(finding)}")
-    return 0 if any(finding.measured for finding in findings) else 3
+    undecided = runner.undecided(findings, {name: controls[name] for name in names})
+    for reason in undecided:
+        print(f"  inconclusive: {reason}", file=sys.stderr)
+    return 3 if undecided else 0
 
 
 def check(arguments: argparse.Namespace) -> int:
     """``check [CONFIG]``: is the configuration lossless, on its own data?"""
-    config = load_config(arguments.config or _DEFAULT)
+    config = load_config(arguments.config or _DEFAULT, dict(arguments.overrides))
     if arguments.rounds < 1:
         raise ConfigError("--rounds", arguments.rounds, "must be at least 1")
     table = load_table(config, arguments.data_dir)
@@ -110,10 +118,13 @@ def check(arguments: argparse.Namespace) -> int:
             {
                 "lossless": outcome.holds,
                 "rounds": outcome.rounds,
+                "uploads": outcome.uploads,
                 "first_difference": outcome.first_difference,
                 "largest_difference": outcome.largest_difference,
             }
         )
+    elif not outcome.uploads:
+        print("inconclusive: nobody took part in any round", file=sys.stderr)
     elif outcome.holds:
         print(f"lossless: {outcome.rounds} rounds equal the plain twin, bit for bit")
     else:
@@ -121,6 +132,8 @@ def check(arguments: argparse.Namespace) -> int:
             f"not lossless: {outcome.first_difference}; largest difference "
             f"{outcome.largest_difference:.3g}"
         )
+    if not outcome.uploads:
+        return 3
     return 0 if outcome.holds else 1
 
 

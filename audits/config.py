@@ -232,7 +232,7 @@ _LISTS = ("protection", "adversaries", "gates")
 
 
 def load_config(path: Path, overrides: Mapping[str, Any] | None = None) -> AuditConfig:
-    """Read a TOML file.
+    """Read a TOML file, or the ``config.json`` of a run.
 
     Args:
         path: the file.
@@ -244,11 +244,15 @@ def load_config(path: Path, overrides: Mapping[str, Any] | None = None) -> Audit
         ConfigError: a setting is wrong.
     """
     try:
-        raw = tomllib.loads(path.read_text(encoding="utf-8"))
+        text = path.read_text(encoding="utf-8")
+        raw = json.loads(text) if path.suffix == ".json" else tomllib.loads(text)
     except OSError as missing:
         raise DataError(path, f"cannot be read ({missing.strerror})") from missing
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as damage:
-        raise DataError(path, f"is not valid TOML: {damage}") from damage
+    except (tomllib.TOMLDecodeError, json.JSONDecodeError, UnicodeDecodeError) as damage:
+        kind = "JSON" if path.suffix == ".json" else "TOML"
+        raise DataError(path, f"is not valid {kind}: {damage}") from damage
+    if not isinstance(raw, dict):
+        raise DataError(path, "holds no table of settings")
     for key, value in (overrides or {}).items():
         _override(raw, key, value)
     return parse_config(raw)

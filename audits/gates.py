@@ -15,6 +15,9 @@ from secure_fedrec.errors import ConfigError
 
 __all__ = ["GateConfig", "GateResult", "Outcome", "judge"]
 
+FEWEST_CLIENTS = 20
+"""Fewer clients than this support no statement about a federation."""
+
 UTILITY_METRICS = ("mae", "rmse")
 ATTACK_METRICS = (
     "auc",
@@ -146,6 +149,11 @@ def judge(
     if finding is None or not finding.measured:
         reason = "the attack did not run" if finding is None else str(finding.reason)
         return _undecided(gate, f"not applicable: {reason}")
+    clients = finding.units.get("clients", 0)
+    if clients < FEWEST_CLIENTS:
+        return _undecided(
+            gate, f"only {clients} clients behind the figure, a gate needs {FEWEST_CLIENTS}"
+        )
     value_or_none = finding.figures.get(gate.metric)
     if value_or_none is None:
         return _undecided(gate, "the figure is not measurable on this data")

@@ -29,7 +29,7 @@ from secure_fedrec.data import RatingTable
 from secure_fedrec.engines import RecordedRun
 from secure_fedrec.wire import Adversary, Transcript
 
-__all__ = ["AuditResult", "Verdict", "attack_all", "audit", "decide"]
+__all__ = ["AuditResult", "Verdict", "attack_all", "audit", "decide", "undecided"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -156,27 +156,44 @@ def decide(
 ) -> Verdict:
     """The verdict: a fallen gate decides, then anything undecided, then a pass.
 
-    A failed control makes an audit inconclusive, but never excuses a fallen gate.
+    A failed control, or an adversary nothing was measured for, makes an audit inconclusive, but
+    never excuses a fallen gate.
     """
     fallen = [f"{g.gate.name}: {g.reason}" for g in gates if g.outcome is Outcome.FAIL]
-    undecided = [f"{g.gate.name}: {g.reason}" for g in gates if g.outcome is Outcome.INCONCLUSIVE]
-    undecided += [
+    open_ = [f"{g.gate.name}: {g.reason}" for g in gates if g.outcome is Outcome.INCONCLUSIVE]
+    open_ += undecided(findings, controls)
+    if not gates:
+        open_.append("the configuration has no gates")
+    if fallen:
+        return Verdict(outcome=Outcome.FAIL, reasons=(*fallen, *open_))
+    if open_:
+        return Verdict(outcome=Outcome.INCONCLUSIVE, reasons=tuple(open_))
+    return Verdict(outcome=Outcome.PASS, reasons=())
+
+
+def undecided(findings: Sequence[Finding], controls: Mapping[str, ControlResult]) -> list[str]:
+    """Reasons why the findings by themselves allow no verdict."""
+    reasons = []
+    if not findings:
+        reasons.append("no attack ran: the configuration names no adversary or no attack")
+    measured = {finding.adversary for finding in findings if finding.measured}
+    reasons += [
+        f"{adversary}: no attack applies to this adversary, nothing was measured"
+        for adversary in dict.fromkeys(finding.adversary for finding in findings)
+        if adversary not in measured
+    ]
+    reasons += [
         f"{finding.adversary}/{finding.attack}: null control is not at chance "
         f"(AUC {finding.null_control['auc']:.4f})"
         for finding in findings
         if finding.null_control is not None and not finding.null_control["passed"]
     ]
-    undecided += [
+    reasons += [
         f"{name}: positive control reached {control.metric} {control.value}, needs {control.floor}"
         for name, control in controls.items()
         if not control.passed
     ]
-    if fallen:
-        return Verdict(outcome=Outcome.FAIL, reasons=(*fallen, *undecided))
-    if undecided or not gates:
-        reasons = tuple(undecided) or ("the configuration has no gates",)
-        return Verdict(outcome=Outcome.INCONCLUSIVE, reasons=reasons)
-    return Verdict(outcome=Outcome.PASS, reasons=())
+    return reasons
 
 
 def _measured(

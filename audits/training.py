@@ -178,7 +178,9 @@ def train_folds(
     return folds
 
 
-def check_lossless(federation: Federation, run: RecordedRun, *, progress: bool = True) -> Lossless:
+def check_lossless(
+    federation: Federation, run: RecordedRun, *, progress: bool = True
+) -> Lossless | None:
     """Train the plain twin with the run's participants and compare every round's table."""
     algorithm = federation.algorithm()
     train, test = federation.split
@@ -201,6 +203,8 @@ def check_lossless(federation: Federation, run: RecordedRun, *, progress: bool =
                 rounds=round_,
                 first_difference=f"the item tables differ after round {round_}",
             )
+    if not any(report.participants for report in run.history):
+        return None  # nobody ever took part: equal tables show nothing
     return Lossless(holds=True, rounds=len(run.table_digests), first_difference=None)
 
 
@@ -250,7 +254,8 @@ def _prepare_folder(federation: Federation, out: Path, *, resume: bool) -> None:
     if resume:
         _require_same_run(federation, out)
     try:
-        out.mkdir(parents=True, exist_ok=True)
+        out.mkdir(mode=0o700, parents=True, exist_ok=True)
+        out.chmod(0o700)  # a transcript gives the ratings away as surely as the truth does
     except OSError as refused:
         problem = f"cannot be made ({refused.strerror})"
         raise ConfigError("--out", str(out), problem) from refused

@@ -8,7 +8,8 @@ row alone. ``kernels`` and ``fixedpoint`` are the documented doors to these func
 Machine code is cached on disk where the package folder, or the user's cache folder, is writable.
 """
 
-# mypy: disable-error-code="untyped-decorator"
+from collections.abc import Callable
+from typing import TypeVar, cast
 
 import numpy as np
 from numba import njit
@@ -23,13 +24,25 @@ __all__ = [
     "place_rows",
     "rank_one_rows",
     "round_to_integers",
+    "row_dot",
     "segment_sum",
     "subtract_rows",
     "take_first_distinct",
 ]
 
 
-@njit(cache=True)
+_Loop = TypeVar("_Loop", bound=Callable[..., object])
+
+
+def _compiled(loop: _Loop) -> _Loop:
+    """Compile on first call, with a cache on disk where one can be written."""
+    try:
+        return cast(_Loop, njit(cache=True)(loop))
+    except RuntimeError:  # numba finds no writable cache folder
+        return cast(_Loop, njit(loop))
+
+
+@_compiled
 def rank_one_rows(
     table: FloatArray,
     items: IntArray,
@@ -54,7 +67,7 @@ def rank_one_rows(
                 rows[row, factor] = shrink * table[item, factor] - error * users[user, factor]
 
 
-@njit(cache=True)
+@_compiled
 def pair_dot(
     left: FloatArray,
     left_rows: IntArray,
@@ -72,7 +85,17 @@ def pair_dot(
         dots[row] = dot
 
 
-@njit(cache=True)
+@_compiled
+def row_dot(left: FloatArray, right: FloatArray, dots: FloatArray) -> None:
+    """``dots[n] = left[n] . right[n]``."""
+    for row in range(len(left)):
+        dot = 0.0
+        for factor in range(left.shape[1]):
+            dot += left[row, factor] * right[row, factor]
+        dots[row] = dot
+
+
+@_compiled
 def segment_sum(
     table: FloatArray,
     rows: IntArray,
@@ -89,7 +112,7 @@ def segment_sum(
                 sums[segment, factor] += weight * table[row, factor]
 
 
-@njit(cache=True)
+@_compiled
 def gram(table: FloatArray, items: IntArray, indptr: IntArray, products: FloatArray) -> None:
     """``products[b] += v v^T`` for every item vector v of segment b; both triangles."""
     width = table.shape[1]
@@ -102,7 +125,7 @@ def gram(table: FloatArray, items: IntArray, indptr: IntArray, products: FloatAr
                     products[segment, one, other] += factor * table[item, other]
 
 
-@njit(cache=True)
+@_compiled
 def add_rows(target: RingArray, rows: IntArray, values: RingArray) -> None:
     """``target[rows[n]] += values[n]``, modulo the word size for unsigned words."""
     for row in range(len(rows)):
@@ -111,7 +134,7 @@ def add_rows(target: RingArray, rows: IntArray, values: RingArray) -> None:
             target[place, factor] += values[row, factor]
 
 
-@njit(cache=True)
+@_compiled
 def subtract_rows(target: RingArray, rows: IntArray, values: RingArray) -> None:
     """``target[rows[n]] -= values[n]``, modulo the word size for unsigned words."""
     for row in range(len(rows)):
@@ -120,7 +143,7 @@ def subtract_rows(target: RingArray, rows: IntArray, values: RingArray) -> None:
             target[place, factor] -= values[row, factor]
 
 
-@njit(cache=True)
+@_compiled
 def place_rows(target: FloatArray, places: IntArray, values: FloatArray) -> None:
     """``target[places[n]] = values[n]``."""
     for row in range(len(places)):
@@ -129,7 +152,7 @@ def place_rows(target: FloatArray, places: IntArray, values: FloatArray) -> None
             target[place, factor] = values[row, factor]
 
 
-@njit(cache=True)
+@_compiled
 def round_to_integers(values: FloatArray, scale: float, largest: float, integers: IntArray) -> bool:
     """``integers = round_half_even(values * scale)``; False if a magnitude exceeds ``largest``.
 
@@ -145,7 +168,7 @@ def round_to_integers(values: FloatArray, scale: float, largest: float, integers
     return fits
 
 
-@njit(cache=True)
+@_compiled
 def take_first_distinct(
     ranks: IntArray,
     runs: IntArray,
@@ -164,7 +187,7 @@ def take_first_distinct(
                 missing[run] -= 1
 
 
-@njit(cache=True)
+@_compiled
 def mark_members(
     status: StatusArray,
     n_items: int,

@@ -149,7 +149,7 @@ class FixedPoint:
 
     def from_integers(self, integers: IntArray) -> RingArray:
         """Reduce signed integers modulo 2^bits; shares memory with the input where it can."""
-        words: RingArray = integers.view(np.uint64)
+        words: RingArray = np.require(integers, dtype=np.int64, requirements="C").view(np.uint64)
         if self.bits == 64:
             return words
         if self.bits <= 32:

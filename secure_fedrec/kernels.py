@@ -26,8 +26,17 @@ __all__ = [
 
 
 def row_dot(left: FloatArray, right: FloatArray) -> FloatArray:
-    """Dot product of matching rows: float64[N, d] x float64[N, d] -> float64[N]."""
-    return np.asarray(np.vecdot(left, right))
+    """Dot products along the last axis: float64[..., d] x float64[..., d] -> float64[...].
+
+    Leading axes broadcast. Library dot products will not do: their last bits depend on the
+    processor.
+    """
+    shape = np.broadcast_shapes(left.shape, right.shape)
+    flat = (-1, shape[-1]) if shape[-1] else (int(np.prod(shape[:-1])), 0)
+    rows = [_reals(np.broadcast_to(side, shape).reshape(flat)) for side in (left, right)]
+    dots = np.empty(len(rows[0]))
+    compiled.row_dot(rows[0], rows[1], dots)
+    return dots.reshape(shape[:-1])
 
 
 def pair_dot(
@@ -47,6 +56,9 @@ def pair_dot(
     Returns:
         float64[N].
     """
+    _require_fit(len(left_rows) == len(right_rows) and left.shape[1] == right.shape[1])
+    _require_inside(left_rows, len(left))
+    _require_inside(right_rows, len(right))
     dots = np.empty(len(left_rows))
     compiled.pair_dot(_reals(left), _whole(left_rows), _reals(right), _whole(right_rows), dots)
     return dots
@@ -73,6 +85,9 @@ def rank_one_rows(
     Returns:
         (rows float64[N, d], residuals float64[N]).
     """
+    _require_fit(len(ratings) == len(items) and table.shape[1] == users.shape[1])
+    _require_segments(indptr, len(users), len(items))
+    _require_inside(items, len(table))
     rows, residuals = np.empty((len(items), table.shape[1])), np.empty(len(items))
     compiled.rank_one_rows(
         _reals(table),
@@ -118,6 +133,9 @@ def segment_sum(
     Returns:
         float64[B, d].
     """
+    _require_fit(len(weights) == len(rows))
+    _require_segments(indptr, len(indptr) - 1, len(rows))
+    _require_inside(rows, len(table))
     sums = np.zeros((len(indptr) - 1, table.shape[1]))
     compiled.segment_sum(_reals(table), _whole(rows), _reals(weights), _whole(indptr), sums)
     return sums
@@ -134,6 +152,8 @@ def gram(table: FloatArray, items: IndexArray | IntArray, indptr: IntArray) -> F
     Returns:
         float64[B, d, d], symmetric.
     """
+    _require_segments(indptr, len(indptr) - 1, len(items))
+    _require_inside(items, len(table))
     width = table.shape[1]
     products = np.zeros((len(indptr) - 1, width, width))
     compiled.gram(_reals(table), _whole(items), _whole(indptr), products)
@@ -158,8 +178,9 @@ def scatter_add(
         sign: +1 adds, -1 subtracts.
 
     Raises:
-        ValueError: a destination lies outside ``target``, or the dtypes differ.
+        ValueError: a destination lies outside ``target``, the dtypes differ, or no such sign.
     """
+    _require_fit(sign in (1, -1))
     places = _whole(rows)
     _require_inside(places, len(target))
     if values.dtype != target.dtype or values.shape != (len(places), target.shape[1]):
@@ -178,7 +199,17 @@ def place_rows(target: FloatArray, places: IntArray, values: FloatArray) -> None
     compiled.place_rows(target, _whole(places), _reals(values))
 
 
-def _require_inside(places: IntArray, size: int) -> None:
+def _require_fit(fits: bool) -> None:
+    if not fits:
+        raise ValueError("arguments do not fit together")
+
+
+def _require_segments(indptr: IntArray, count: int, size: int) -> None:
+    ends = len(indptr) == count + 1 and indptr[0] == 0 and indptr[-1] == size
+    _require_fit(bool(ends) and not np.any(indptr[1:] < indptr[:-1]))
+
+
+def _require_inside(places: IndexArray | IntArray, size: int) -> None:
     # Compiled loops do not check bounds.
     if len(places) and (int(places.min()) < 0 or int(places.max()) >= size):
         raise ValueError(f"a row number lies outside 0 to {size - 1}")

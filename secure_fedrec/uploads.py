@@ -1,9 +1,8 @@
 """What a client gives out, and what comes back: columnar blocks.
 
 One block holds a whole batch of parties (a device sends a batch of one). A block declares how it
-may be combined, so that an impossible pairing, such as summing an unordered bag, is refused when a
-configuration is read. Blocks are made of plain arrays only: private state, which lives in a
-``Vault``, has no way into one.
+may be combined; every block of this release is summed. Blocks are made of plain arrays only:
+private state, which lives in a ``Vault``, has no way into one.
 """
 
 from collections.abc import Iterator

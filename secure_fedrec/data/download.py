@@ -17,7 +17,7 @@ from typing import IO, Final, Protocol
 
 from tqdm import tqdm
 
-from secure_fedrec.data.registry import DatasetInfo, cache_dir, dataset_info, load
+from secure_fedrec.data.registry import DatasetInfo, data_home, dataset_info, load
 from secure_fedrec.errors import ConfigError, DataError
 
 __all__ = ["Opener", "Response", "get", "open_https"]
@@ -71,7 +71,7 @@ def get(
     info = dataset_info(name)
     if info.origin is None:
         raise ConfigError("data.name", name, "has nothing to download")
-    folder = (cache_dir() if target_dir is None else target_dir) / name
+    folder = (data_home() if target_dir is None else target_dir) / name
     if folder.exists():
         return _existing(info, folder)
     try:

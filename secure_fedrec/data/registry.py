@@ -276,10 +276,7 @@ def locate(name: str, data_dir: Path | None = None) -> Path:
     info = dataset_info(name)
     if info.marker is None:
         raise ConfigError("data.name", name, "is generated, not read from files")
-    base = data_dir
-    if base is None:
-        named = os.environ.get(DATA_DIR_VARIABLE)
-        base = Path(named) if named else cache_dir()
+    base = data_home() if data_dir is None else data_dir
     if (base / name).is_dir():
         return base / name
     if (base / info.marker).is_file():
@@ -290,6 +287,12 @@ def locate(name: str, data_dir: Path | None = None) -> Path:
         f"`secure-fedrec data get {name}`, or name the folder of an existing copy with "
         f"`--data-dir` or the variable {DATA_DIR_VARIABLE}",
     )
+
+
+def data_home() -> Path:
+    """Where data sets lie by default: the folder ``SECURE_FEDREC_DATA`` names, else the cache."""
+    named = os.environ.get(DATA_DIR_VARIABLE)
+    return Path(named) if named else cache_dir()
 
 
 def cache_dir() -> Path:

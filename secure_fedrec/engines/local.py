@@ -15,7 +15,7 @@ import numpy.typing as npt
 from secure_fedrec.algorithms.base import Algorithm, PublicState
 from secure_fedrec.arrays import FloatArray, IntArray
 from secure_fedrec.data import RatingTable
-from secure_fedrec.errors import ConfigError, FedRecError
+from secure_fedrec.errors import ConfigError
 from secure_fedrec.evaluation import RatingError, rating_error
 from secure_fedrec.protection.base import Stack
 from secure_fedrec.streams import Streams
@@ -116,6 +116,10 @@ class LocalEngine:
         self._cohort = cohort if cohort is not None else CohortConfig()
         self._participants = participants
         self._batch_rows = batch_rows
+        if test.n_clients != vault.n_clients:
+            raise ConfigError(
+                "test", test.n_clients, f"clients in the test set, {vault.n_clients} vaults"
+            )
         self.public = algorithm.initial_public(test.n_items, streams)
         algorithm.initialise(vault, streams)
 
@@ -136,16 +140,16 @@ class LocalEngine:
         """
         round_ = self.public.round + 1
         participants = self.participants(round_)
-        self._broadcast(round_, participants)
-        before = self._private()
+        before = self.state()
         try:
+            self._broadcast(round_, participants)
             aggregate = self._collect(round_, participants)
-        except FedRecError:
-            self._restore_private(before)  # an abandoned round trains nobody
+            self.public = self.algorithm.server_step(self.public, aggregate)
+            self.wire.end_round(round_)
+        except BaseException:  # an interrupt, too, must leave no client half trained
+            self.restore(before)
             self.wire.abandon_round(round_)
             raise
-        self.public = self.algorithm.server_step(self.public, aggregate)
-        self.wire.end_round(round_)
         return RoundReport(round=round_, participants=len(participants), error=self.evaluate())
 
     def evaluate(self) -> RatingError | None:

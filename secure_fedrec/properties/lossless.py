@@ -122,7 +122,8 @@ def assert_lossless(
 
     Raises:
         LosslessnessError: the runs differ; names the first differing place.
-        ConfigError, EncodingError, ProtocolError: see ``compare_runs``.
+        ConfigError, EncodingError, ProtocolError: see ``compare_runs``, which also tells whether
+            anybody took part.
     """
     outcome = compare_runs(
         algorithm=algorithm,
@@ -203,6 +204,8 @@ class _Watched:
 
     def __init__(self, collector: Collector) -> None:
         self._collector = collector
+        self.codec = collector.codec
+        self.n_clients = collector.n_clients
         self.aggregate: Aggregate | None = None
 
     def participants(self, cohort: IntArray) -> IntArray:

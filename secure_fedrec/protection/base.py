@@ -19,6 +19,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from secure_fedrec.arrays import BoolArray, FloatArray, IndexArray, IntArray, RingArray
+from secure_fedrec.errors import ConfigError, WireError
 from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.uploads import Aggregate, RowBlock, Upload
 from secure_fedrec.wire import Traffic, Wire
@@ -137,6 +138,16 @@ class RoundSession(Protocol):
 class Collector(Protocol):
     """Forms the sum of a round from encoded rows."""
 
+    @property
+    def codec(self) -> FixedPoint:
+        """The ring it sums in."""
+        ...
+
+    @property
+    def n_clients(self) -> int:
+        """Clients of the federation."""
+        ...
+
     def participants(self, cohort: IntArray) -> IntArray:
         """Clients of the cohort that can take part, ascending; the others sit the round out."""
         ...
@@ -175,6 +186,12 @@ class Stack:
     n_clients: int
 
     def __post_init__(self) -> None:
+        if self.codec != self.collector.codec:
+            raise ConfigError("ring", self.codec, "differs from the ring of the collector")
+        if self.n_clients != self.collector.n_clients:
+            raise ConfigError(
+                "n_clients", self.n_clients, f"the collector has {self.collector.n_clients}"
+            )
         self.codec.require_budget(self.n_clients)
 
     def open(self, *, round_: int, participants: IntArray, wire: Wire) -> "StackSession":
@@ -227,12 +244,22 @@ class StackSession:
         cloaked = Cloaked(upload=upload, virtual=np.zeros(len(upload.block.rows), dtype=bool))
         if self._stack.cloak is not None:
             cloaked = self._stack.cloak.cover(upload, local, round_=self._round, exempt=exempt)
+        _require_one_row_per_item(cloaked.upload.block)
         block = encode_block(cloaked.upload.block, self._stack.codec)
         self._session.submit(cloaked.upload.clients, block, cloaked.virtual)
 
     def close(self) -> Aggregate:
         """Complete the round and hand the aggregate to the server."""
         return self._session.close()
+
+
+def _require_one_row_per_item(block: RowBlock) -> None:
+    """The sum budget counts one row per client and item: hold every client to it."""
+    ascending = block.rows[1:] > block.rows[:-1]
+    starts = block.indptr[1:-1]
+    ascending[starts[(starts > 0) & (starts < len(block.rows))] - 1] = True
+    if not ascending.all():
+        raise WireError("the rows of a client must be in ascending order, one per item")
 
 
 def encode_block(block: RowBlock, codec: FixedPoint) -> RowBlock:

@@ -50,6 +50,7 @@ class RecordingPolicy:
     Args:
         payload_rounds: rounds (from 1) whose payloads are kept.
         payload_senders: client numbers whose payloads are kept in those rounds; None means all.
+            Messages that arrive without a name keep their payloads whoever sent them.
         max_transcript_gb: refuse a run whose recording would be larger (10^9 bytes).
 
     Raises:
@@ -94,7 +95,7 @@ class RecordingPolicy:
         held = Traffic(step=Step.AGGREGATE, messages=1, rows=n_items, width=width, counts=True)
         for part in (*traffic, held):
             columns = part.messages * 40 + part.rows * (id_bytes + (8 if part.counts else 0))
-            chosen = share if part.step in (Step.UPLOAD, Step.NOISE) else 1.0
+            chosen = share if part.step is Step.UPLOAD else 1.0
             total += rounds * columns + kept * chosen * part.rows * part.width * word
         return int(total)
 
@@ -237,9 +238,10 @@ class Recorder:
             name = f"{messages.step.name.lower()}-origins"
             self.truth.append(messages.round, name, {"tags": messages.tags, "clients": origins})
         with_values = np.full(len(messages), wanted)
-        if wanted and self.policy.payload_senders is not None and messages.senders.role == "client":
-            who = messages.senders.ids if origins is None else origins
-            with_values = np.isin(who, self.policy.payload_senders)
+        named = messages.senders.role == "client" and messages.tags is None
+        if wanted and self.policy.payload_senders is not None and named:
+            # Anonymous messages keep all payloads: choosing among them would name their senders.
+            with_values = np.isin(messages.senders.ids, self.policy.payload_senders)
         for keep_values in (True, False):
             which = np.flatnonzero(with_values == keep_values)
             if len(which):

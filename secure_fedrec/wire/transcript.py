@@ -9,6 +9,7 @@ view for anything else raises ``TranscriptError``.
 import json
 import re
 from collections.abc import Mapping
+from copy import deepcopy
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -166,13 +167,28 @@ class View:
         codec: the public ring.
     """
 
-    __slots__ = ("_store", "adversary", "codec", "public")
+    __slots__ = ("_only", "_store", "adversary", "codec", "public")
 
-    def __init__(self, store: BlockStore, public: Mapping[str, Any], adversary: Adversary) -> None:
+    def __init__(
+        self,
+        store: BlockStore,
+        public: Mapping[str, Any],
+        adversary: Adversary,
+        *,
+        only: int | None = None,
+    ) -> None:
         self._store = store
+        self._only = only
         self.adversary = adversary
-        self.public: Mapping[str, Any] = MappingProxyType(dict(public))
-        self.codec = FixedPoint(**self.public["ring"])
+        self.public: Mapping[str, Any] = MappingProxyType(deepcopy(dict(public)))
+        try:
+            self.codec = FixedPoint(**self.public["ring"])
+        except (KeyError, TypeError) as damage:
+            raise TranscriptError("the public knowledge names no ring") from damage
+
+    def at(self, round_: int) -> "View":
+        """The same view had the adversary looked at one round only."""
+        return View(self._store, self.public, self.adversary, only=round_)
 
     def sees(self, step: Step) -> bool:
         """Whether any message of that step reached or left a corrupted party."""
@@ -189,7 +205,7 @@ class View:
         """
         self._require(step)
         name = step.name.lower()
-        return tuple(r for r in self._store.rounds() if self._store.names(r, name))
+        return tuple(r for r in self._rounds() if self._store.names(r, name))
 
     def payload_rounds(self, step: Step) -> tuple[int, ...]:
         """Rounds in which payloads of that step were kept."""
@@ -198,7 +214,7 @@ class View:
         name = step.name.lower()
         return tuple(
             r
-            for r in self._store.rounds()
+            for r in self._rounds()
             if any(column in names for names in self._store.names(r, name))
         )
 
@@ -209,8 +225,11 @@ class View:
             TranscriptError: not recorded, or not seen.
         """
         self._require(Step.MODEL)
+        self._require_round(round_)
         for columns in self._store.read(round_, "model"):
-            return np.asarray(columns["table"])
+            table = columns["table"].copy()
+            table.setflags(write=False)
+            return np.asarray(table)
         raise TranscriptError(f"the table of round {round_} was not recorded")
 
     def messages(self, step: Step, round_: int, *, payload: bool = False) -> Messages:
@@ -261,6 +280,14 @@ class View:
                 ends = (columns["senders"], columns["receivers"], columns["sizes"])
                 seen[step] = (ends[0][order], ends[1][order], ends[2][order])
         return seen
+
+    def _rounds(self) -> tuple[int, ...]:
+        rounds = self._store.rounds()
+        return rounds if self._only is None else tuple(r for r in rounds if r == self._only)
+
+    def _require_round(self, round_: int) -> None:
+        if self._only not in (None, round_):
+            raise TranscriptError(f"this view holds round {self._only} only")
 
     def _require(self, step: Step) -> None:
         if not self.sees(step):

@@ -6,9 +6,9 @@ import numpy as np
 
 from secure_fedrec.arrays import IntArray
 from secure_fedrec.errors import WireError
-from secure_fedrec.uploads import RowBlock
+from secure_fedrec.uploads import DenseBlock
 from secure_fedrec.wire.faults import Fault
-from secure_fedrec.wire.messages import Messages
+from secure_fedrec.wire.messages import Messages, Step
 from secure_fedrec.wire.meter import Meter
 from secure_fedrec.wire.recording import Recorder
 
@@ -57,9 +57,10 @@ class Wire:
         if type(messages) is not Messages:
             raise WireError(f"the wire carries Messages, not {type(messages).__name__}")
         payload = messages.payload
-        if isinstance(payload, RowBlock) and (
-            payload.values is None or payload.values.dtype == np.float64
-        ):
+        if isinstance(payload, DenseBlock):
+            if messages.step is not Step.MODEL or messages.senders.role != "server":
+                raise WireError("a table of reals is sent by the server, as the public model, only")
+        elif payload.values is None or payload.values.dtype == np.float64:
             raise WireError("rows are sent as ring words; encode them first")
         self.meter.count(messages, senders=origins, receivers=targets)
         delivered = messages

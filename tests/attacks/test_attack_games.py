@@ -138,9 +138,10 @@ def test_the_prior_leaves_the_client_itself_out() -> None:
     auc = (3 / 4 + 5 / 6 + 1 / 2) / 3
     assert finding.figures["prior_auc"] == pytest.approx(prior)
     assert finding.figures["lift_over_prior"] == pytest.approx(auc - prior)
-    low = finding.figures["auc_low"]
-    assert low is not None
-    assert finding.figures["lift_over_prior_low"] == pytest.approx(low - prior)
+    # The interval is that of the clients' differences 1/8, -1/6 and -1/8, not of the AUC alone.
+    low, high = (finding.figures[f"lift_over_prior_{end}"] for end in ("low", "high"))
+    assert low == pytest.approx(-1 / 6)
+    assert high == pytest.approx(1 / 8)
 
 
 def test_support_figures_use_visible_items_only() -> None:

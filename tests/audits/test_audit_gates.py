@@ -1,6 +1,7 @@
 """Gates: pass, fail, or an honest "could not tell"; and the verdict they add up to."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -28,6 +29,7 @@ def finding(
         game="a game",
         reason=reason,
         figures=figures,
+        units={"clients": 100},
         null_control=null,
     )
 
@@ -93,7 +95,7 @@ def test_what_was_not_measured_never_looks_like_a_pass(
 
 
 def test_a_gate_looks_at_its_own_attack_and_adversary() -> None:
-    other = Finding(attack="lattice", adversary="denoiser", game="", figures={"auc": 0.99})
+    other = replace(finding({"auc": 0.99}), adversary="denoiser")
     assert judged(bounded("max", 0.6), other, finding({"auc": 0.5})).outcome is PASS
     assert judged(bounded("max", 0.6), other).outcome is UNDECIDED
 
@@ -196,9 +198,30 @@ def test_a_control_that_did_not_run_has_not_passed() -> None:
 
 
 def test_fallen_gates_are_named_before_undecided_ones() -> None:
-    decided = decide([result(UNDECIDED, "mae"), result(FAIL, "rmse"), result(PASS)], [], {})
+    ran = [finding({"auc": 0.5})]
+    decided = decide([result(UNDECIDED, "mae"), result(FAIL, "rmse"), result(PASS)], ran, {})
     assert decided.reasons == ("rmse <= 1: a reason", "mae <= 1: a reason")
 
 
 def test_an_audit_without_gates_says_so() -> None:
-    assert decide([], [], {}).reasons == ("the configuration has no gates",)
+    ran = [finding({"auc": 0.5})]
+    assert decide([], ran, {}).reasons == ("the configuration has no gates",)
+
+
+def test_an_audit_in_which_no_attack_ran_is_inconclusive() -> None:
+    decided = decide([result(PASS)], [], {})
+    assert (decided.outcome, decided.exit_code) == (UNDECIDED, 3)
+    assert "no attack ran" in decided.reasons[0]
+
+
+def test_an_adversary_nothing_was_measured_for_is_inconclusive() -> None:
+    idle = replace(finding({}, reason="the view holds no uploads"), adversary="client")
+    decided = decide([result(PASS)], [finding({"auc": 0.5}), idle], {})
+    assert decided.outcome is UNDECIDED
+    assert decided.reasons == ("client: no attack applies to this adversary, nothing was measured",)
+
+
+def test_few_clients_decide_no_gate() -> None:
+    few = replace(finding({"auc": 0.1}), units={"clients": 19})
+    assert judged(bounded("max", 0.6), few).outcome is UNDECIDED
+    assert judged(bounded("max", 0.6), replace(few, units={"clients": 20})).outcome is PASS

@@ -248,7 +248,7 @@ def test_json_is_all_there_is_on_stdout(recorded: Path, command: Command, tmp_pa
     code, out, _ = command("audit", config, "--out", tmp_path / "run", "--json")
     report = json.loads((tmp_path / "run" / "report.json").read_text(encoding="utf-8"))
     assert code == 1
-    keys = ("verdict", "gates", "utility", "lossless", "cost")
+    keys = ("verdict", "gates", "findings", "utility", "lossless", "cost")
     assert json.loads(out) == {key: report[key] for key in keys}
 
 
@@ -259,7 +259,7 @@ def test_utility_averages_over_the_folds_asked_for(
     small |= {"attacks": [], "adversaries": [], "gates": [{"metric": "mae", "max": 5.0}]}
     words = ("audit", write_config(small), "--out", tmp_path / "run", "--quiet", "--json")
     code, out, _ = command(*words)
-    assert code == 0
+    assert code == 3  # every gate holds, but no attack ran
     utility = json.loads(out)["utility"]
     assert [fold["fold"] for fold in utility["folds"]] == [4, 0, 1]
     for metric in ("mae", "rmse"):

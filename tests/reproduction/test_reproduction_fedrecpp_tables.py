@@ -69,6 +69,7 @@ def test_lossless_on_real_ratings(recorded: Recorded, rho: int) -> None:
     rounds = {1: 20, 2: 8, 3: 20}[rho]
     result = recorded(rho, 1, rounds)
     outcome = check_lossless(result.federation, result.run, progress=False)
+    assert outcome is not None
     assert outcome.rounds == rounds
     assert outcome.holds
 

@@ -331,7 +331,11 @@ def test_the_meter_counts_both_ends() -> None:
     upload = batch(block_of([4]), step=Step.UPLOAD, tags=None)
     wire.send(upload, origins=np.array([0]))
     model = batch(
-        block_of([0, 0]), step=Step.MODEL, payload=DenseBlock(values=None, shape=(2, 2)), tags=None
+        block_of([0, 0]),
+        step=Step.MODEL,
+        senders=Parties.server(2),
+        payload=DenseBlock(values=None, shape=(2, 2)),
+        tags=None,
     )
     wire.send(model, targets=np.array([1, 2]))
     server = ["messages_sent", "messages_received", "vectors_sent", "vectors_received"]
