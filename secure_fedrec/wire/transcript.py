@@ -248,6 +248,7 @@ class View:
             TranscriptError: the adversary saw no such message, or none was recorded.
         """
         self._require(step)
+        self._require_round(round_)
         if step is Step.MODEL:
             raise TranscriptError("the model is one table for all; ask for table(round)")
         parts = [
