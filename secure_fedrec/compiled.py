@@ -20,11 +20,11 @@ __all__ = [
     "add_rows",
     "gram",
     "mark_members",
+    "matvec",
     "pair_dot",
     "place_rows",
     "rank_one_rows",
     "round_to_integers",
-    "row_dot",
     "segment_sum",
     "subtract_rows",
     "take_first_distinct",
@@ -86,13 +86,15 @@ def pair_dot(
 
 
 @_compiled
-def row_dot(left: FloatArray, right: FloatArray, dots: FloatArray) -> None:
-    """``dots[n] = left[n] . right[n]``."""
-    for row in range(len(left)):
-        dot = 0.0
-        for factor in range(left.shape[1]):
-            dot += left[row, factor] * right[row, factor]
-        dots[row] = dot
+def matvec(matrices: FloatArray, vectors: FloatArray, products: FloatArray) -> None:
+    """``products[b] = matrices[b] vectors[b]``."""
+    width = vectors.shape[1]
+    for batch in range(len(vectors)):
+        for one in range(matrices.shape[1]):
+            dot = 0.0
+            for other in range(width):
+                dot += matrices[batch, one, other] * vectors[batch, other]
+            products[batch, one] = dot
 
 
 @_compiled

@@ -15,28 +15,25 @@ from secure_fedrec.arrays import FloatArray, IndexArray, IntArray, RingArray
 
 __all__ = [
     "gram",
+    "matvec",
     "pair_dot",
     "place_rows",
     "rank_one_rows",
-    "row_dot",
     "scatter_add",
     "segment_sum",
     "segments",
 ]
 
 
-def row_dot(left: FloatArray, right: FloatArray) -> FloatArray:
-    """Dot products along the last axis: float64[..., d] x float64[..., d] -> float64[...].
+def matvec(matrices: FloatArray, vectors: FloatArray) -> FloatArray:
+    """Product of matching matrices and vectors: float64[B, p, q] x float64[B, q] -> float64[B, p].
 
-    Leading axes broadcast. Library dot products will not do: their last bits depend on the
-    processor.
+    Library products will not do: their last bits depend on the processor.
     """
-    shape = np.broadcast_shapes(left.shape, right.shape)
-    flat = (-1, shape[-1]) if shape[-1] else (int(np.prod(shape[:-1])), 0)
-    rows = [_reals(np.broadcast_to(side, shape).reshape(flat)) for side in (left, right)]
-    dots = np.empty(len(rows[0]))
-    compiled.row_dot(rows[0], rows[1], dots)
-    return dots.reshape(shape[:-1])
+    _require_fit(matrices.shape[::2] == vectors.shape)
+    products = np.empty(matrices.shape[:2])
+    compiled.matvec(_reals(matrices), _reals(vectors), products)
+    return products
 
 
 def pair_dot(

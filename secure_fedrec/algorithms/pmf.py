@@ -26,7 +26,7 @@ from scipy.special import ndtri
 from secure_fedrec.algorithms.base import PublicState
 from secure_fedrec.arrays import FloatArray, IndexArray, IntArray
 from secure_fedrec.errors import ConfigError
-from secure_fedrec.kernels import gram, pair_dot, rank_one_rows, row_dot, segment_sum
+from secure_fedrec.kernels import gram, matvec, pair_dot, rank_one_rows, segment_sum
 from secure_fedrec.streams import Stream, Streams, uniform_reals
 from secure_fedrec.uploads import Aggregate, RowBlock, Upload
 from secure_fedrec.vault import Rated, Vault
@@ -248,7 +248,7 @@ class PMFStep:
         target = segment_sum(self._table, rated.items, rated.ratings, rated.indptr) / size
         copies = self._users
         for _ in range(local_steps):
-            gradient = row_dot(curvature, copies[:, None, :]) - target
+            gradient = matvec(curvature, copies) - target
             gradient += self._config.regularization * copies
             copies = copies - self._step_size * gradient
         return copies

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from secure_fedrec.arrays import FloatArray, IntArray
 from secure_fedrec.kernels import (
     gram,
+    matvec,
     pair_dot,
     place_rows,
     rank_one_rows,
-    row_dot,
     scatter_add,
     segment_sum,
     segments,
@@ -48,24 +48,17 @@ def each_batch(
 
 
 @pytest.mark.parametrize("width", WIDTHS)
-def test_row_dot_at_any_batch_size(width: int) -> None:
+def test_matvec_at_any_batch_size(width: int) -> None:
     rng = np.random.default_rng(width)
-    left, right = wild(rng, 61, width), wild(rng, 61, width)
-    whole = row_dot(left, right)
-    each_batch(61, whole, lambda a, b: row_dot(left[a:b], right[a:b]), [1, 7, 61])
-    # Copies lie elsewhere in memory, with another alignment.
-    each_batch(61, whole, lambda a, b: row_dot(left[a:b].copy(), right[a:b].copy()), [1, 7])
-    np.testing.assert_allclose(whole, (left * right).sum(axis=1), rtol=1e-9, atol=1e-3)
-
-
-@pytest.mark.parametrize("width", WIDTHS)
-def test_row_dot_of_matrices_at_any_batch_size(width: int) -> None:
-    rng = np.random.default_rng(width)
-    matrices, vectors = wild(rng, 23, width, width), wild(rng, 23, width)
-    whole = row_dot(matrices, vectors[:, None, :])
-    each_batch(23, whole, lambda a, b: row_dot(matrices[a:b], vectors[a:b, None, :]), [1, 7, 23])
-    expected = np.einsum("bij,bj->bi", matrices, vectors)
-    np.testing.assert_allclose(whole, expected, rtol=1e-9, atol=1e-2)
+    matrices, vectors = wild(rng, 23, 5, width), wild(rng, 23, width)
+    whole = matvec(matrices, vectors)
+    each_batch(23, whole, lambda a, b: matvec(matrices[a:b], vectors[a:b]), [1, 7, 23])
+    for batch in range(23):
+        for row in range(5):
+            total = 0.0
+            for factor in range(width):
+                total += float(matrices[batch, row, factor]) * float(vectors[batch, factor])
+            assert whole[batch, row] == total
 
 
 @pytest.mark.parametrize("width", WIDTHS)
@@ -239,7 +232,7 @@ def test_empty_batches() -> None:
     none = np.empty(0, dtype=np.int64)
     nothing = np.empty((0, 3))
     start = np.zeros(1, dtype=np.int64)
-    assert row_dot(nothing, nothing).shape == (0,)
+    assert matvec(np.empty((0, 2, 3)), nothing).shape == (0, 2)
     assert pair_dot(np.ones((2, 3)), none, np.ones((2, 3)), none).shape == (0,)
     rows, residuals = rank_one_rows(np.ones((2, 3)), none, nothing, start, np.empty(0), 0.1)
     assert rows.shape == (0, 3)

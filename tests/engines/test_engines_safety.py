@@ -126,8 +126,8 @@ def test_the_package_imports_where_nothing_can_be_cached(tmp_path: Path) -> None
             sys.executable,
             "-B",
             "-c",
-            "import compiled, numpy as np; d = np.empty(1); "
-            "compiled.row_dot(np.ones((1, 3)), np.ones((1, 3)), d); print(d[0])",
+            "import compiled, numpy as np; d = np.empty((1, 1)); "
+            "compiled.matvec(np.ones((1, 1, 3)), np.ones((1, 3)), d); print(d[0, 0])",
         ],
         cwd=tmp_path,
         env={**kept, "HOME": "/dev/null", "XDG_CACHE_HOME": "/dev/null"},
