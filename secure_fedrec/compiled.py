@@ -123,8 +123,11 @@ def gram(table: FloatArray, items: IntArray, indptr: IntArray, products: FloatAr
             item = items[place]
             for one in range(width):
                 factor = table[item, one]
-                for other in range(width):
+                for other in range(one, width):
                     products[segment, one, other] += factor * table[item, other]
+        for one in range(width):
+            for other in range(one):
+                products[segment, one, other] = products[segment, other, one]
 
 
 @_compiled

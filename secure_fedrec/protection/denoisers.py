@@ -385,7 +385,7 @@ def _pick(block: RowBlock, parties: BoolArray, rows: BoolArray) -> RowBlock:
     starts, stops = before[block.indptr[:-1]][parties], before[block.indptr[1:]][parties]
     indptr = np.concatenate([[0], np.cumsum(stops - starts)])
     where = np.flatnonzero(rows)
-    values = None if block.values is None else block.values[where]
+    values = None if block.values is None else block.values.take(where, axis=0)
     counts = None if block.counts is None else block.counts[where]
     return RowBlock(indptr=indptr, rows=block.rows[where], values=values, counts=counts)
 
