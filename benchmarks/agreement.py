@@ -86,12 +86,10 @@ class _RememberingCloak(VirtualRatings):
         )
         self.fakes: dict[int, Fakes] = {}
 
-    def cover(
-        self, upload: Upload, local: LocalModel, *, round_: int, exempt: BoolArray
-    ) -> Cloaked:
+    def cover(self, local: LocalModel, *, round_: int, exempt: BoolArray) -> Cloaked:
         """Cover an upload as always, with a model that notes what it is asked for."""
-        listening = _ListeningModel(local, upload.clients, self.fakes)
-        return super().cover(upload, listening, round_=round_, exempt=exempt)
+        listening = _ListeningModel(local, self.fakes)
+        return super().cover(listening, round_=round_, exempt=exempt)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,8 +97,22 @@ class _ListeningModel:
     """A local model that notes the virtual ratings whose rows it computes."""
 
     model: LocalModel
-    clients: IntArray
     fakes: dict[int, Fakes] = field(repr=False)
+
+    @property
+    def clients(self) -> IntArray:
+        """Pass on."""
+        return self.model.clients
+
+    @property
+    def rated(self) -> RowBlock:
+        """Pass on."""
+        return self.model.rated
+
+    @property
+    def upload(self) -> Upload:
+        """Pass on."""
+        return self.model.upload
 
     def impute(
         self, indptr: IntArray, items: IndexArray, *, method: str, local_steps: int
@@ -114,9 +126,13 @@ class _ListeningModel:
         """Pass on."""
         return self.model.resample_residuals(indptr, items, draws=draws)
 
-    def rows(self, indptr: IntArray, items: IndexArray, ratings: FloatArray) -> FloatArray:
+    def rows(
+        self, indptr: IntArray, items: IndexArray, virtual: BoolArray, ratings: FloatArray
+    ) -> FloatArray:
         """Note and pass on."""
+        drawn = items[virtual].astype(np.int64)
+        bounds = np.concatenate([[0], np.cumsum(virtual)])[indptr]
         for position, client in enumerate(self.clients.tolist()):
-            part = slice(indptr[position], indptr[position + 1])
-            self.fakes[client] = Fakes(items[part].astype(np.int64), ratings[part].copy())
-        return self.model.rows(indptr, items, ratings)
+            part = slice(bounds[position], bounds[position + 1])
+            self.fakes[client] = Fakes(drawn[part], ratings[part].copy())
+        return self.model.rows(indptr, items, virtual, ratings)

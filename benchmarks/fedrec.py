@@ -25,7 +25,7 @@ from benchmarks.federations import (
 from benchmarks.float_round import float_stack
 from benchmarks.loop import ClientLoop, Fakes, TunedLoop
 from benchmarks.measure import interleave, progress, ratio, run_module
-from secure_fedrec.arrays import FloatArray, IndexArray, IntArray, StatusArray
+from secure_fedrec.arrays import FloatArray, IndexArray, IntArray
 from secure_fedrec.data import RatingTable
 from secure_fedrec.engines import LocalEngine
 from secure_fedrec.protection.virtual_ratings import draw_unrated, merge_virtual
@@ -136,10 +136,10 @@ def _parts(federation: Federation, effort: Effort) -> dict[str, float]:
         },
         **effort,
     )
-    statuses = list(_draw_batches(federation, engine))
+    fakes = list(_draw_batches(federation, engine))
     rows = interleave(
         {
-            "ours": lambda: _batch_rows(federation, engine, statuses),
+            "ours": lambda: _batch_rows(federation, engine, fakes),
             "loop": lambda: _loop_rows(loop, drawn),
         },
         **effort,
@@ -160,7 +160,7 @@ def _batches(engine: LocalEngine) -> Iterator[IntArray]:
 
 def _draw_batches(
     federation: Federation, engine: LocalEngine
-) -> Iterator[tuple[IntArray, StatusArray]]:
+) -> Iterator[tuple[IntArray, RowBlock]]:
     cloak = federation.cloak()
     stream = federation.streams.stream("fakes")
     for clients in _batches(engine):
@@ -182,10 +182,10 @@ def _draw_batches(
 
 
 def _batch_rows(
-    federation: Federation, engine: LocalEngine, statuses: list[tuple[IntArray, StatusArray]]
+    federation: Federation, engine: LocalEngine, fakes: list[tuple[IntArray, RowBlock]]
 ) -> None:
     virtual = federation.virtual
-    for clients, status in statuses:
+    for clients, drawn in fakes:
         step = engine.algorithm.client_step(
             clients, engine.public, engine.vault, federation.streams
         )
@@ -197,7 +197,7 @@ def _batch_rows(
         ) -> FloatArray:
             return impute(indptr, items, method=virtual.filling, local_steps=virtual.local_steps)
 
-        merge_virtual(step.upload, step, status, fill)
+        merge_virtual(step, step.rated, drawn, fill)
         step.commit(engine.vault)
 
 

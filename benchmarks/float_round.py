@@ -14,7 +14,7 @@ from secure_fedrec.kernels import scatter_add
 from secure_fedrec.protection import Denoisers, LocalModel, Stack
 from secure_fedrec.protection.base import StackSession
 from secure_fedrec.protection.plain import upload_messages
-from secure_fedrec.uploads import Aggregate, Upload
+from secure_fedrec.uploads import Aggregate
 from secure_fedrec.wire import Wire
 
 __all__ = ["float_stack"]
@@ -60,11 +60,11 @@ class FloatSession(StackSession):
         self._sums = np.zeros((collector.n_items, collector.width))
         self._counts = np.zeros(collector.n_items, dtype=np.int64)
 
-    def submit(self, upload: Upload, local: LocalModel) -> None:
+    def submit(self, local: LocalModel) -> None:
         """Cover the upload, meter it, add it up."""
-        exempt = self._session.exempt(upload.clients)
-        cloaked = self._cloak.cover(upload, local, round_=self._round, exempt=exempt)
-        block, clients = cloaked.upload.block, upload.clients
+        exempt = self._session.exempt(local.clients)
+        cloaked = self._cloak.cover(local, round_=self._round, exempt=exempt)
+        block, clients = cloaked.upload.block, local.clients
         if block.values is None:
             raise ValueError("an upload has values")
         width, codec = self._collector.width, self._collector.codec

@@ -11,7 +11,6 @@ __all__ = [
     "IndexArray",
     "IntArray",
     "RingArray",
-    "StatusArray",
     "WordArray",
 ]
 
@@ -32,6 +31,3 @@ WordArray: TypeAlias = npt.NDArray[np.uint64]
 
 BoolArray: TypeAlias = npt.NDArray[np.bool_]
 """Masks."""
-
-StatusArray: TypeAlias = npt.NDArray[np.uint8]
-"""Per client and item: unrated, rated or virtual."""

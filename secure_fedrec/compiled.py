@@ -14,18 +14,26 @@ from typing import TypeVar, cast
 import numpy as np
 from numba import njit
 
-from secure_fedrec.arrays import BoolArray, FloatArray, IntArray, RingArray, StatusArray
+from secure_fedrec.arrays import (
+    BoolArray,
+    FloatArray,
+    IndexArray,
+    IntArray,
+    RingArray,
+)
 
 __all__ = [
     "add_rows",
+    "descend",
     "gram",
-    "mark_members",
-    "matvec",
+    "list_ranks",
+    "merge_sets",
+    "merge_values",
     "pair_dot",
-    "place_rows",
     "rank_one_rows",
     "round_to_integers",
     "segment_sum",
+    "skip_members",
     "subtract_rows",
     "take_first_distinct",
 ]
@@ -45,7 +53,7 @@ def _compiled(loop: _Loop) -> _Loop:
 @_compiled
 def rank_one_rows(
     table: FloatArray,
-    items: IntArray,
+    items: IndexArray | IntArray,
     users: FloatArray,
     indptr: IntArray,
     ratings: FloatArray,
@@ -70,9 +78,9 @@ def rank_one_rows(
 @_compiled
 def pair_dot(
     left: FloatArray,
-    left_rows: IntArray,
+    left_rows: IndexArray | IntArray,
     right: FloatArray,
-    right_rows: IntArray,
+    right_rows: IndexArray | IntArray,
     dots: FloatArray,
 ) -> None:
     """``dots[n] = left[left_rows[n]] . right[right_rows[n]]``."""
@@ -86,21 +94,9 @@ def pair_dot(
 
 
 @_compiled
-def matvec(matrices: FloatArray, vectors: FloatArray, products: FloatArray) -> None:
-    """``products[b] = matrices[b] vectors[b]``."""
-    width = vectors.shape[1]
-    for batch in range(len(vectors)):
-        for one in range(matrices.shape[1]):
-            dot = 0.0
-            for other in range(width):
-                dot += matrices[batch, one, other] * vectors[batch, other]
-            products[batch, one] = dot
-
-
-@_compiled
 def segment_sum(
     table: FloatArray,
-    rows: IntArray,
+    rows: IndexArray | IntArray,
     weights: FloatArray,
     indptr: IntArray,
     sums: FloatArray,
@@ -115,23 +111,46 @@ def segment_sum(
 
 
 @_compiled
-def gram(table: FloatArray, items: IntArray, indptr: IntArray, products: FloatArray) -> None:
-    """``products[b] += v v^T`` for every item vector v of segment b; both triangles."""
+def gram(
+    table: FloatArray, items: IndexArray | IntArray, indptr: IntArray, products: FloatArray
+) -> None:
+    """``products[b] += v v^T`` for every item vector v of segment b."""
     width = table.shape[1]
     for segment in range(len(indptr) - 1):
         for place in range(indptr[segment], indptr[segment + 1]):
             item = items[place]
             for one in range(width):
                 factor = table[item, one]
-                for other in range(one, width):
+                # The whole row, not only one triangle: a loop of fixed length runs in vectors.
+                for other in range(width):
                     products[segment, one, other] += factor * table[item, other]
-        for one in range(width):
-            for other in range(one):
-                products[segment, one, other] = products[segment, other, one]
 
 
 @_compiled
-def add_rows(target: RingArray, rows: IntArray, values: RingArray) -> None:
+def descend(
+    curvatures: FloatArray,
+    targets: FloatArray,
+    points: FloatArray,
+    step_size: float,
+    shrink: float,
+    steps: int,
+) -> None:
+    """``steps`` times ``x -= step_size ((C x - t) + shrink x)`` for every row x of ``points``."""
+    width = points.shape[1]
+    slope = np.empty(width)
+    for row in range(len(points)):
+        for _ in range(steps):
+            for one in range(width):
+                dot = 0.0
+                for other in range(width):
+                    dot += curvatures[row, one, other] * points[row, other]
+                slope[one] = (dot - targets[row, one]) + shrink * points[row, one]
+            for one in range(width):
+                points[row, one] -= step_size * slope[one]
+
+
+@_compiled
+def add_rows(target: RingArray, rows: IndexArray | IntArray, values: RingArray) -> None:
     """``target[rows[n]] += values[n]``, modulo the word size for unsigned words."""
     for row in range(len(rows)):
         place = rows[row]
@@ -140,21 +159,12 @@ def add_rows(target: RingArray, rows: IntArray, values: RingArray) -> None:
 
 
 @_compiled
-def subtract_rows(target: RingArray, rows: IntArray, values: RingArray) -> None:
+def subtract_rows(target: RingArray, rows: IndexArray | IntArray, values: RingArray) -> None:
     """``target[rows[n]] -= values[n]``, modulo the word size for unsigned words."""
     for row in range(len(rows)):
         place = rows[row]
         for factor in range(values.shape[1]):
             target[place, factor] -= values[row, factor]
-
-
-@_compiled
-def place_rows(target: FloatArray, places: IntArray, values: FloatArray) -> None:
-    """``target[places[n]] = values[n]``."""
-    for row in range(len(places)):
-        place = places[row]
-        for factor in range(values.shape[1]):
-            target[place, factor] = values[row, factor]
 
 
 @_compiled
@@ -193,22 +203,88 @@ def take_first_distinct(
 
 
 @_compiled
-def mark_members(
-    status: StatusArray,
-    n_items: int,
-    taken: BoolArray,
-    inverted: BoolArray,
-    mark: int,
-) -> None:
-    """Give each client's chosen members of its pool a mark.
+def list_ranks(taken: BoolArray, offsets: IntArray, inverted: BoolArray, ranks: IndexArray) -> None:
+    """Positions of the chosen members of each pool, ascending, pool after pool.
 
-    The pool of a client are its cells with status 0, in order; ``taken`` holds the pools laid end
-    to end. Where ``inverted``, those not taken are chosen.
+    Pool b is ``taken[offsets[b]:offsets[b + 1]]``; where ``inverted``, those not taken are chosen.
+    ``ranks`` has one place more than there are ranks: a place is written before it is known whether
+    it counts, which spares a branch that no processor could predict.
     """
-    member = 0
-    for client in range(len(inverted)):
-        for cell in range(client * n_items, (client + 1) * n_items):
-            if status[cell] == 0:
-                if taken[member] != inverted[client]:
-                    status[cell] = mark
-                member += 1
+    place = 0
+    for pool in range(len(inverted)):
+        begin = offsets[pool]
+        for rank in range(offsets[pool + 1] - begin):
+            ranks[place] = rank
+            place += taken[begin + rank] != inverted[pool]
+
+
+@_compiled
+def skip_members(
+    ranks: IndexArray, indptr: IntArray, skipped_indptr: IntArray, skipped: IndexArray
+) -> None:
+    """Turn ranks among the numbers that are not skipped into those numbers, in place.
+
+    Both the ranks and the skipped numbers of a segment ascend.
+    """
+    for segment in range(len(indptr) - 1):
+        begin, end = skipped_indptr[segment], skipped_indptr[segment + 1]
+        passed = 0
+        for place in range(indptr[segment], indptr[segment + 1]):
+            while begin + passed < end and skipped[begin + passed] - passed <= ranks[place]:
+                passed += 1
+            ranks[place] += passed
+
+
+@_compiled
+def merge_sets(
+    left_indptr: IntArray,
+    left: IndexArray,
+    right_indptr: IntArray,
+    right: IndexArray,
+    merged: IndexArray,
+    from_right: BoolArray,
+) -> None:
+    """Merge two disjoint ascending sets per segment, noting where each number comes from."""
+    place = 0
+    for segment in range(len(left_indptr) - 1):
+        one, one_end = left_indptr[segment], left_indptr[segment + 1]
+        other, other_end = right_indptr[segment], right_indptr[segment + 1]
+        while one < one_end or other < other_end:
+            take_right = one == one_end or (other < other_end and right[other] < left[one])
+            merged[place] = right[other] if take_right else left[one]
+            from_right[place] = take_right
+            other += take_right
+            one += not take_right
+            place += 1
+
+
+@_compiled
+def merge_values(
+    indptr: IntArray,
+    items: IndexArray,
+    given: BoolArray,
+    given_values: FloatArray,
+    own_indptr: IntArray,
+    own_items: IndexArray,
+    own_values: FloatArray,
+    values: FloatArray,
+) -> bool:
+    """Values of ascending items: the next given one where ``given``, else the own value.
+
+    Returns:
+        False if an item that is not given is not among the client's own.
+    """
+    place = 0
+    for client in range(len(indptr) - 1):
+        own, end = own_indptr[client], own_indptr[client + 1]
+        for row in range(indptr[client], indptr[client + 1]):
+            if given[row]:
+                values[row] = given_values[place]
+                place += 1
+                continue
+            while own < end and own_items[own] < items[row]:
+                own += 1
+            if own == end or own_items[own] != items[row]:
+                return False
+            values[row] = own_values[own]
+    return place == len(given_values)

@@ -8,32 +8,20 @@ computed by the same loop over its own numbers, and sums run in the order given.
 """
 
 import numpy as np
-import numpy.typing as npt
 
 from secure_fedrec import compiled
-from secure_fedrec.arrays import FloatArray, IndexArray, IntArray, RingArray
+from secure_fedrec.arrays import BoolArray, FloatArray, IndexArray, IntArray, RingArray
 
 __all__ = [
+    "descend",
     "gram",
-    "matvec",
+    "merge_values",
     "pair_dot",
-    "place_rows",
     "rank_one_rows",
     "scatter_add",
     "segment_sum",
     "segments",
 ]
-
-
-def matvec(matrices: FloatArray, vectors: FloatArray) -> FloatArray:
-    """Product of matching matrices and vectors: float64[B, p, q] x float64[B, q] -> float64[B, p].
-
-    Library products will not do: their last bits depend on the processor.
-    """
-    _require_fit(matrices.shape[::2] == vectors.shape)
-    products = np.empty(matrices.shape[:2])
-    compiled.matvec(_reals(matrices), _reals(vectors), products)
-    return products
 
 
 def pair_dot(
@@ -57,7 +45,7 @@ def pair_dot(
     _require_inside(left_rows, len(left))
     _require_inside(right_rows, len(right))
     dots = np.empty(len(left_rows))
-    compiled.pair_dot(_reals(left), _whole(left_rows), _reals(right), _whole(right_rows), dots)
+    compiled.pair_dot(_reals(left), _whole(left_rows), _reals(right), _items(right_rows), dots)
     return dots
 
 
@@ -88,7 +76,7 @@ def rank_one_rows(
     rows, residuals = np.empty((len(items), table.shape[1])), np.empty(len(items))
     compiled.rank_one_rows(
         _reals(table),
-        _whole(items),
+        _items(items),
         _reals(users),
         _whole(indptr),
         _reals(ratings),
@@ -97,6 +85,45 @@ def rank_one_rows(
         residuals,
     )
     return rows, residuals
+
+
+def merge_values(
+    indptr: IntArray,
+    items: IndexArray,
+    given: BoolArray,
+    given_values: FloatArray,
+    own_indptr: IntArray,
+    own_items: IndexArray,
+    own_values: FloatArray,
+) -> FloatArray:
+    """One value per item: the next of those given where ``given``, else the segment's own.
+
+    Args:
+        indptr: int64[B + 1].
+        items: int32[N], ascending within a segment.
+        given: bool[N].
+        given_values: float64[K], one for each item given, in order.
+        own_indptr: int64[B + 1].
+        own_items: int32[M], ascending within a segment.
+        own_values: float64[M].
+
+    Returns:
+        float64[N].
+
+    Raises:
+        ValueError: an item is neither given nor among the segment's own, or the numbers of values
+            and of items given differ.
+    """
+    _require_segments(indptr, len(own_indptr) - 1, len(items))
+    _require_segments(own_indptr, len(indptr) - 1, len(own_items))
+    _require_fit(len(given) == len(items) and len(own_values) == len(own_items))
+    _require_fit(int(np.count_nonzero(given)) == len(given_values))
+    values = np.empty(len(items))
+    own = (own_indptr, own_items, _reals(own_values))
+    found = compiled.merge_values(indptr, items, given, _reals(given_values), *own, values)
+    if not found:
+        raise ValueError("an item is neither given nor one of the segment's own")
+    return values
 
 
 def segments(indptr: IntArray, clients: IntArray) -> tuple[IntArray, IntArray]:
@@ -134,7 +161,7 @@ def segment_sum(
     _require_segments(indptr, len(indptr) - 1, len(rows))
     _require_inside(rows, len(table))
     sums = np.zeros((len(indptr) - 1, table.shape[1]))
-    compiled.segment_sum(_reals(table), _whole(rows), _reals(weights), _whole(indptr), sums)
+    compiled.segment_sum(_reals(table), _items(rows), _reals(weights), _whole(indptr), sums)
     return sums
 
 
@@ -153,8 +180,39 @@ def gram(table: FloatArray, items: IndexArray | IntArray, indptr: IntArray) -> F
     _require_inside(items, len(table))
     width = table.shape[1]
     products = np.zeros((len(indptr) - 1, width, width))
-    compiled.gram(_reals(table), _whole(items), _whole(indptr), products)
+    compiled.gram(_reals(table), _items(items), _whole(indptr), products)
     return products
+
+
+def descend(
+    curvatures: FloatArray,
+    targets: FloatArray,
+    start: FloatArray,
+    *,
+    step_size: float,
+    shrink: float,
+    steps: int,
+) -> FloatArray:
+    """Gradient descent on one quadratic per row: ``x <- x - step_size (C x - t + shrink x)``.
+
+    Args:
+        curvatures: float64[B, d, d], C.
+        targets: float64[B, d], t.
+        start: float64[B, d], x before the first step.
+        step_size: gamma.
+        shrink: lambda.
+        steps: how many.
+
+    Returns:
+        float64[B, d], x after the last step.
+    """
+    _require_fit(curvatures.shape == (*start.shape, start.shape[1]))
+    _require_fit(targets.shape == start.shape and steps >= 0)
+    points = np.array(start, dtype=np.float64, order="C")
+    compiled.descend(
+        _reals(curvatures), _reals(targets), points, float(step_size), float(shrink), steps
+    )
+    return points
 
 
 def scatter_add(
@@ -178,22 +236,12 @@ def scatter_add(
         ValueError: a destination lies outside ``target``, the dtypes differ, or no such sign.
     """
     _require_fit(sign in (1, -1))
-    places = _whole(rows)
+    places = _items(rows)
     _require_inside(places, len(target))
     if values.dtype != target.dtype or values.shape != (len(places), target.shape[1]):
         raise ValueError(f"{values.dtype}{values.shape} does not fit {target.dtype}{target.shape}")
     step = compiled.add_rows if sign == 1 else compiled.subtract_rows
-    step(target, places, np.require(values, requirements=["C", "W"]))
-
-
-def place_rows(target: FloatArray, places: IntArray, values: FloatArray) -> None:
-    """Copy rows to the places they name: ``target[places[n]] = values[n]``.
-
-    Raises:
-        ValueError: a destination lies outside ``target``.
-    """
-    _require_inside(places, len(target))
-    compiled.place_rows(target, _whole(places), _reals(values))
+    step(target, places, np.ascontiguousarray(values))
 
 
 def _require_fit(fits: bool) -> None:
@@ -212,10 +260,15 @@ def _require_inside(places: IndexArray | IntArray, size: int) -> None:
         raise ValueError(f"a row number lies outside 0 to {size - 1}")
 
 
-def _reals(values: npt.ArrayLike) -> FloatArray:
-    """Contiguous and writeable float64, copied only if it is not; compiled loops have one type."""
-    return np.require(values, dtype=np.float64, requirements=["C", "W"])
+def _reals(values: FloatArray) -> FloatArray:
+    """Contiguous float64, copied only if it is not."""
+    return np.ascontiguousarray(values, dtype=np.float64)
 
 
-def _whole(values: npt.ArrayLike) -> IntArray:
-    return np.require(values, dtype=np.int64, requirements=["C", "W"])
+def _whole(values: IntArray) -> IntArray:
+    return np.ascontiguousarray(values, dtype=np.int64)
+
+
+def _items(values: IndexArray | IntArray) -> IndexArray | IntArray:
+    """Contiguous int32 or int64: compiled loops take either, so neither is converted."""
+    return np.ascontiguousarray(values, None if values.dtype == np.int32 else np.int64)

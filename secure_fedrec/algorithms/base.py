@@ -8,9 +8,9 @@ it gives out is an ``Upload``. Its server half turns an aggregate into the next 
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from secure_fedrec.arrays import FloatArray, IndexArray, IntArray
+from secure_fedrec.arrays import BoolArray, FloatArray, IndexArray, IntArray
 from secure_fedrec.streams import Streams
-from secure_fedrec.uploads import Aggregate, Upload
+from secure_fedrec.uploads import Aggregate, RowBlock, Upload
 from secure_fedrec.vault import Vault
 
 __all__ = ["Algorithm", "ClientStep", "PublicState"]
@@ -33,6 +33,16 @@ class ClientStep(Protocol):
     """The local work of a batch of clients in one round."""
 
     @property
+    def clients(self) -> IntArray:
+        """int64[B], the clients of the batch."""
+        ...
+
+    @property
+    def rated(self) -> RowBlock:
+        """Items of the clients' own ratings, without values."""
+        ...
+
+    @property
     def upload(self) -> Upload:
         """Rows of the clients' own ratings."""
         ...
@@ -49,8 +59,10 @@ class ClientStep(Protocol):
         """Capability: virtual ratings with residuals of the client's own ratings."""
         ...
 
-    def rows(self, indptr: IntArray, items: IndexArray, ratings: FloatArray) -> FloatArray:
-        """Capability: upload rows for given ratings."""
+    def rows(
+        self, indptr: IntArray, items: IndexArray, virtual: BoolArray, ratings: FloatArray
+    ) -> FloatArray:
+        """Capability: upload rows of rated and virtual items together."""
         ...
 
     def commit(self, vault: Vault) -> None:

@@ -24,9 +24,16 @@ import numpy as np
 from scipy.special import ndtri
 
 from secure_fedrec.algorithms.base import PublicState
-from secure_fedrec.arrays import FloatArray, IndexArray, IntArray
+from secure_fedrec.arrays import BoolArray, FloatArray, IndexArray, IntArray
 from secure_fedrec.errors import ConfigError
-from secure_fedrec.kernels import gram, matvec, pair_dot, rank_one_rows, segment_sum
+from secure_fedrec.kernels import (
+    descend,
+    gram,
+    merge_values,
+    pair_dot,
+    rank_one_rows,
+    segment_sum,
+)
 from secure_fedrec.streams import Stream, Streams, uniform_reals
 from secure_fedrec.uploads import Aggregate, RowBlock, Upload
 from secure_fedrec.vault import Rated, Vault
@@ -165,18 +172,30 @@ class PMFStep:
         noise: "_Langevin | None",
     ) -> None:
         self._config = config
-        self._clients = clients
+        self.clients = clients
         self._table = public.table
         self._step_size = config.step_size(public.round)
         self._rated = rated
         self._users = users
         self._noise = noise
-        values, self._residuals = self._compute(rated.indptr, rated.items, rated.ratings)
+        dots = pair_dot(users, _owners(rated.indptr), self._table, rated.items)
+        self._residuals = rated.ratings - dots
         # Sum of -e V over the ratings the client trains on, and their number.
         self._pull = segment_sum(self._table, rated.items, -self._residuals, rated.indptr)
         self._terms = rated.counts
+
+    @property
+    def rated(self) -> RowBlock:
+        """Rated items of the clients, without values."""
+        return RowBlock(indptr=self._rated.indptr, rows=self._rated.items, values=None)
+
+    @property
+    def upload(self) -> Upload:
+        """Rows of the rated items, computed anew whenever they are asked for."""
+        rated = self._rated
+        values, _ = self._compute(rated.indptr, rated.items, rated.ratings)
         block = RowBlock(indptr=rated.indptr, rows=rated.items, values=values)
-        self.upload = Upload(clients=clients, block=block)
+        return Upload(clients=self.clients, block=block)
 
     def impute(
         self, indptr: IntArray, items: IndexArray, *, method: str, local_steps: int
@@ -201,12 +220,24 @@ class PMFStep:
         residuals[own > 0] = self._residuals[picks[own > 0]]
         return pair_dot(self._users, _owners(indptr), self._table, items) + residuals
 
-    def rows(self, indptr: IntArray, items: IndexArray, ratings: FloatArray) -> FloatArray:
-        """Rows for virtual ratings; under "rated+virtual" the client also trains on them."""
-        values, residuals = self._compute(indptr, items, ratings)
+    def rows(
+        self, indptr: IntArray, items: IndexArray, virtual: BoolArray, ratings: FloatArray
+    ) -> FloatArray:
+        """Rows of rated and virtual items; "rated+virtual" makes the client train on the latter.
+
+        Raises:
+            ValueError: an item is neither virtual nor rated, or the numbers do not match.
+        """
+        rated = self._rated
+        own = (rated.indptr, rated.items, rated.ratings)
+        values, residuals = self._compute(
+            indptr, items, merge_values(indptr, items, virtual, ratings, *own)
+        )
         if self._config.user_update == "rated+virtual":
-            self._pull = self._pull + segment_sum(self._table, items, -residuals, indptr)
-            self._terms = self._terms + np.diff(indptr)
+            ends = np.concatenate([[0], np.cumsum(virtual)])[indptr]
+            weights = -residuals[virtual]
+            self._pull = self._pull + segment_sum(self._table, items[virtual], weights, ends)
+            self._terms = self._terms + np.diff(ends)
         return values
 
     def commit(self, vault: Vault) -> None:
@@ -215,9 +246,9 @@ class PMFStep:
         terms = np.maximum(self._terms, 1)[:, None]
         gradient = self._pull / terms + self._config.regularization * self._users
         if self._noise is not None:
-            gradient -= self._noise.users(self._clients)
+            gradient -= self._noise.users(self.clients)
         moved = self._users - self._step_size * gradient
-        vault.write(_USER_VECTORS, self._clients, np.where(trained[:, None], moved, self._users))
+        vault.write(_USER_VECTORS, self.clients, np.where(trained[:, None], moved, self._users))
 
     def _compute(
         self, indptr: IntArray, items: IndexArray, ratings: FloatArray
@@ -227,7 +258,7 @@ class PMFStep:
             self._table, items, self._users, indptr, ratings, self._config.regularization
         )
         if self._noise is not None:
-            rows -= self._noise.rows(self._clients[_owners(indptr)], items)
+            rows -= self._noise.rows(self.clients[_owners(indptr)], items)
         return rows, residuals
 
     def _mean_ratings(self) -> FloatArray:
@@ -246,12 +277,14 @@ class PMFStep:
         size = np.maximum(rated.counts, 1)[:, None]
         curvature = gram(self._table, rated.items, rated.indptr) / size[:, :, None]
         target = segment_sum(self._table, rated.items, rated.ratings, rated.indptr) / size
-        copies = self._users
-        for _ in range(local_steps):
-            gradient = matvec(curvature, copies) - target
-            gradient += self._config.regularization * copies
-            copies = copies - self._step_size * gradient
-        return copies
+        return descend(
+            curvature,
+            target,
+            self._users,
+            step_size=self._step_size,
+            shrink=self._config.regularization,
+            steps=local_steps,
+        )
 
 
 class _Langevin:

@@ -197,7 +197,7 @@ class LocalEngine:
         session = self.stack.open(round_=round_, participants=participants, wire=self.wire)
         for clients in self._batches(session.order):
             step = self.algorithm.client_step(clients, self.public, self.vault, self._streams)
-            session.submit(step.upload, step)
+            session.submit(step)
             step.commit(self.vault)
         return session.close()
 

@@ -28,7 +28,22 @@ __all__ = ["Cloak", "Cloaked", "Collector", "LocalModel", "RoundSession", "Stack
 
 
 class LocalModel(Protocol):
-    """What a cloak may ask of an algorithm's client step, for the clients of one upload."""
+    """What a layer may ask of an algorithm's client step, for a batch of clients."""
+
+    @property
+    def clients(self) -> IntArray:
+        """int64[B], the clients of the batch."""
+        ...
+
+    @property
+    def rated(self) -> RowBlock:
+        """The clients' rated items, ascending, without values."""
+        ...
+
+    @property
+    def upload(self) -> Upload:
+        """Rows of the clients' own ratings, as they are sent without a cloak."""
+        ...
 
     def impute(
         self, indptr: IntArray, items: IndexArray, *, method: str, local_steps: int
@@ -62,11 +77,22 @@ class LocalModel(Protocol):
         """
         ...
 
-    def rows(self, indptr: IntArray, items: IndexArray, ratings: FloatArray) -> FloatArray:
-        """Upload rows for (item, rating) pairs, computed exactly like those of real ratings.
+    def rows(
+        self, indptr: IntArray, items: IndexArray, virtual: BoolArray, ratings: FloatArray
+    ) -> FloatArray:
+        """Upload rows of rated and virtual items together, computed all in the same way.
+
+        Args:
+            indptr: int64[B + 1], the items of each client.
+            items: int32[N], ascending within a client.
+            virtual: bool[N]; the others are rated, and their ratings are the client's own.
+            ratings: float64[K], of the virtual items, in order.
 
         Returns:
             float64[N, d].
+
+        Raises:
+            ValueError: an item is neither virtual nor rated, or the numbers do not match.
         """
         ...
 
@@ -87,10 +113,8 @@ class Cloaked:
 class Cloak(Protocol):
     """Covers the rated sets of a batch of clients."""
 
-    def cover(
-        self, upload: Upload, local: LocalModel, *, round_: int, exempt: BoolArray
-    ) -> Cloaked:
-        """Cover an upload; clients marked in ``exempt`` (bool[B]) keep theirs as it is."""
+    def cover(self, local: LocalModel, *, round_: int, exempt: BoolArray) -> Cloaked:
+        """Make covered uploads; clients marked in ``exempt`` (bool[B]) send their rated items."""
         ...
 
     def expected_rows(self, rated: IntArray) -> tuple[IntArray, IntArray]:
@@ -233,17 +257,19 @@ class StackSession:
         """int64[P], the clients in the order in which they must be submitted."""
         return self._session.order
 
-    def submit(self, upload: Upload, local: LocalModel) -> None:
+    def submit(self, local: LocalModel) -> None:
         """Protect and send the upload of the next clients in ``order``.
 
         Raises:
             EncodingError: a value is not finite or exceeds the ring's clip.
             ProtocolError: the collector refuses a delivered message.
         """
-        exempt = self._session.exempt(upload.clients)
-        cloaked = Cloaked(upload=upload, virtual=np.zeros(len(upload.block.rows), dtype=bool))
-        if self._stack.cloak is not None:
-            cloaked = self._stack.cloak.cover(upload, local, round_=self._round, exempt=exempt)
+        if self._stack.cloak is None:
+            upload = local.upload
+            cloaked = Cloaked(upload=upload, virtual=np.zeros(len(upload.block.rows), dtype=bool))
+        else:
+            exempt = self._session.exempt(local.clients)
+            cloaked = self._stack.cloak.cover(local, round_=self._round, exempt=exempt)
         _require_one_row_per_item(cloaked.upload.block)
         block = encode_block(cloaked.upload.block, self._stack.codec)
         self._session.submit(cloaked.upload.clients, block, cloaked.virtual)

@@ -24,10 +24,11 @@ from typing import Any
 
 import numpy as np
 
-from secure_fedrec.arrays import BoolArray, IntArray, RingArray, WordArray
+from secure_fedrec.arrays import BoolArray, IntArray, WordArray
 from secure_fedrec.errors import ConfigError, ProtocolError
 from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.kernels import scatter_add
+from secure_fedrec.protection.group_sums import GroupSums, pick, pick_segments
 from secure_fedrec.protection.plain import ServerSum, aggregate_note, upload_messages
 from secure_fedrec.streams import Stream, Streams
 from secure_fedrec.uploads import Aggregate, RowBlock
@@ -183,7 +184,7 @@ class DenoisingSession:
             codec=collector.codec,
         )
         members = np.bincount(group, minlength=collector.config.count)
-        self._sums = _GroupSums(members, collector.n_items, collector.width, collector.codec)
+        self._sums = GroupSums(members, collector.n_items, collector.width, collector.codec)
         self._noise_due = np.bincount(group[~own], minlength=collector.config.count)
         self._tags_seen: list[WordArray] = []
         self._denoise_due = set(np.flatnonzero(members).tolist())
@@ -195,17 +196,15 @@ class DenoisingSession:
     def submit(self, clients: IntArray, block: RowBlock, virtual: BoolArray) -> None:
         """Send the rows of the next clients in ``order``."""
         own = self._collector.binding.is_denoiser[clients]
-        owner_is_denoiser = np.repeat(own, block.lengths)
         kept = block
         if own.any():
-            self._sums.add(
-                self._groups(clients[own]), _pick(block, own, owner_is_denoiser), sign=-1
-            )
-            kept = _pick(block, ~own, ~owner_is_denoiser)
+            self._sums.add(self._groups(clients[own]), pick_segments(block, own), sign=-1)
+            kept = pick_segments(block, ~own)
+            virtual = virtual[np.repeat(~own, block.lengths)]
         if not own.all():
-            noise = _pick(block, ~own, virtual & ~owner_is_denoiser)
             self._upload(clients[~own], kept)
-            self._send_noise(clients[~own], noise)
+            everyone = np.ones(len(kept), dtype=bool)
+            self._send_noise(clients[~own], pick(kept, everyone, virtual))
         self._send_sums(self._sums.finish(self._groups(clients)))
 
     def close(self) -> Aggregate:
@@ -306,89 +305,3 @@ class DenoisingSession:
         size = self._collector.n_items
         counts = np.bincount(block.rows, weights=block.counts, minlength=size)
         self._server.counts -= counts.astype(np.int64)
-
-
-class _GroupSums:
-    """Sums per (group, item) of the groups in progress.
-
-    Groups are submitted one after the other, so at most one is open between two batches; only that
-    one needs a dense table.
-    """
-
-    def __init__(self, members: IntArray, n_items: int, width: int, codec: FixedPoint) -> None:
-        self._members_left = members.astype(np.int64)
-        self._n_items = n_items
-        self._width = width
-        self._codec = codec
-        self._parts: list[tuple[IntArray, RowBlock, int]] = []
-        self._open: tuple[IntArray, RowBlock] | None = None
-
-    def add(self, groups: IntArray, block: RowBlock, *, sign: int) -> None:
-        """Add the rows of some members (int64[B] groups, one per segment) with a sign."""
-        self._parts.append((groups, block, sign))
-
-    def finish(self, groups: IntArray) -> tuple[IntArray, RowBlock] | None:
-        """Note that a batch of members is through; return the groups that are complete now."""
-        np.subtract.at(self._members_left, groups, 1)
-        slots, sums = self._merge()
-        complete = self._members_left[slots] == 0
-        self._open = None
-        if not complete.all():  # only the last group of a batch can be incomplete
-            self._open = (slots[~complete], _pick_segments(sums, ~complete))
-            slots, sums = slots[complete], _pick_segments(sums, complete)
-        return (slots, sums) if len(slots) else None
-
-    def _merge(self) -> tuple[IntArray, RowBlock]:
-        parts = list(self._parts)
-        self._parts.clear()
-        if self._open is not None:
-            parts.append((*self._open, 1))
-        owners = [np.repeat(groups, block.lengths) for groups, block, _ in parts]
-        slots = np.unique(np.concatenate([groups for groups, _, _ in parts]))
-        marks = np.zeros(len(slots) * self._n_items, dtype=bool)
-        keys = [
-            np.searchsorted(slots, owner) * self._n_items + block.rows
-            for owner, (_, block, _) in zip(owners, parts, strict=True)
-        ]
-        for key in keys:
-            marks[key] = True
-        cells = np.flatnonzero(marks)
-        place = np.empty(len(marks), dtype=np.int32)
-        place[cells] = np.arange(len(cells))
-        values: RingArray = np.zeros((len(cells), self._width), dtype=self._codec.dtype)
-        counts = np.zeros(len(cells), dtype=np.int64)
-        for key, (_, block, sign) in zip(keys, parts, strict=True):
-            self._accumulate(values, counts, place[key], block, sign)
-        values = self._codec.from_integers(self._codec.to_integers(values))  # back into the ring
-        indptr = np.searchsorted(cells, np.arange(len(slots) + 1) * self._n_items)
-        rows = (cells % self._n_items).astype(np.int32)
-        return slots, RowBlock(indptr=indptr, rows=rows, values=values, counts=counts)
-
-    @staticmethod
-    def _accumulate(
-        values: RingArray, counts: IntArray, places: IntArray, block: RowBlock, sign: int
-    ) -> None:
-        if block.values is None:
-            raise ProtocolError("rows without values cannot be summed")
-        scatter_add(values, places, block.values, sign=sign)
-        weights = None if block.counts is None else block.counts.astype(np.float64)
-        counts += sign * np.bincount(places, weights=weights, minlength=len(counts)).astype(
-            np.int64
-        )
-
-
-def _pick(block: RowBlock, parties: BoolArray, rows: BoolArray) -> RowBlock:
-    """Some rows of some parties; ``rows`` marks only rows of marked parties."""
-    if parties.all() and rows.all():
-        return block
-    before = np.concatenate([[0], np.cumsum(rows)])
-    starts, stops = before[block.indptr[:-1]][parties], before[block.indptr[1:]][parties]
-    indptr = np.concatenate([[0], np.cumsum(stops - starts)])
-    where = np.flatnonzero(rows)
-    values = None if block.values is None else block.values.take(where, axis=0)
-    counts = None if block.counts is None else block.counts[where]
-    return RowBlock(indptr=indptr, rows=block.rows[where], values=values, counts=counts)
-
-
-def _pick_segments(block: RowBlock, parties: BoolArray) -> RowBlock:
-    return _pick(block, parties, np.repeat(parties, block.lengths))

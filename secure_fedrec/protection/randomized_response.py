@@ -11,7 +11,7 @@ Reading of the source: neither paper states f, p and q for this use; they are se
 defaults that report about as many virtual items as FedRec at rho = 2 on ml-100k.
 """
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -21,14 +21,13 @@ from secure_fedrec.arrays import (
     FloatArray,
     IndexArray,
     IntArray,
-    StatusArray,
     WordArray,
 )
 from secure_fedrec.errors import ConfigError
 from secure_fedrec.protection.base import Cloaked, LocalModel
-from secure_fedrec.protection.virtual_ratings import RATED, VIRTUAL, merge_virtual
+from secure_fedrec.protection.virtual_ratings import merge_virtual
 from secure_fedrec.streams import Streams, uniform_reals
-from secure_fedrec.uploads import RowBlock, Upload
+from secure_fedrec.uploads import RowBlock
 
 __all__ = ["RandomizedResponse", "RandomizedResponseConfig"]
 
@@ -100,27 +99,28 @@ class RandomizedResponse:
         self._reports = streams.stream("reports")
         self._residuals = streams.stream("residuals")
 
-    def cover(
-        self, upload: Upload, local: LocalModel, *, round_: int, exempt: BoolArray
-    ) -> Cloaked:
+    def cover(self, local: LocalModel, *, round_: int, exempt: BoolArray) -> Cloaked:
         """Report a randomised item set for the clients that are not exempt."""
-        block, batch = upload.block, len(upload.block)
-        owners = np.repeat(np.arange(batch) * self._n_items, block.lengths)
+        block, batch = local.rated, len(local.rated)
+        bounds = np.arange(batch + 1) * self._n_items
+        places = np.repeat(bounds[:-1], block.lengths) + block.rows
         rated = np.zeros(batch * self._n_items, dtype=bool)
-        rated[owners + block.rows] = True
-        reported = self._report(rated, upload.clients, round_)
-        exempt_pairs = np.repeat(exempt, self._n_items)
-        reported = np.where(exempt_pairs, rated, reported)
-        kept = _keep_rows(upload, reported[owners + block.rows])
-        status: StatusArray = np.where(reported & rated, RATED, 0).astype(np.uint8)
-        if self._virtual:
-            status[reported & ~rated] = VIRTUAL
-        draws = self._draws(status, upload.clients, round_)
+        rated[places] = True
+        reported = self._report(rated, local.clients, round_)
+        reported = np.where(np.repeat(exempt, self._n_items), rated, reported)
+        kept = _keep_rows(block, reported[places])
+        fakes = np.flatnonzero(reported & ~rated) if self._virtual else np.empty(0, np.int64)
+        virtual = RowBlock(
+            indptr=np.searchsorted(fakes, bounds),
+            rows=(fakes % self._n_items).astype(np.int32),
+            values=None,
+        )
+        draws = self._draws(fakes, local.clients, round_)
 
         def fill(indptr: IntArray, items: IndexArray) -> FloatArray:
             return local.resample_residuals(indptr, items, draws=draws)
 
-        return merge_virtual(kept, local, status, fill)
+        return merge_virtual(local, kept, virtual, fill)
 
     def expected_rows(self, rated: IntArray) -> tuple[IntArray, IntArray]:
         """Expected reports of rated and of unrated items."""
@@ -152,17 +152,12 @@ class RandomizedResponse:
         answer = uniform_reals(self._reports.words_at(round_, lanes, items, width=1)[:, 0])
         return answer < np.where(bit, self.config.report_one, self.config.report_zero)
 
-    def _draws(self, status: StatusArray, clients: IntArray, round_: int) -> IntArray:
-        virtual = np.flatnonzero(status == VIRTUAL)
-        words: WordArray = self._residuals.words_at(
-            round_, clients[virtual // self._n_items], virtual % self._n_items, width=1
-        )[:, 0]
+    def _draws(self, fakes: IntArray, clients: IntArray, round_: int) -> IntArray:
+        owners, items = fakes // self._n_items, fakes % self._n_items
+        words: WordArray = self._residuals.words_at(round_, clients[owners], items, width=1)[:, 0]
         return (words >> np.uint64(22)).view(np.int64)
 
 
-def _keep_rows(upload: Upload, keep: BoolArray) -> Upload:
-    block = upload.block
+def _keep_rows(block: RowBlock, keep: BoolArray) -> RowBlock:
     kept_before = np.concatenate([[0], np.cumsum(keep)])
-    values = None if block.values is None else block.values[keep]
-    kept = RowBlock(indptr=kept_before[block.indptr], rows=block.rows[keep], values=values)
-    return replace(upload, block=kept)
+    return RowBlock(indptr=kept_before[block.indptr], rows=block.rows[keep], values=None)

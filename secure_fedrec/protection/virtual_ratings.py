@@ -16,18 +16,15 @@ from typing import Any
 
 import numpy as np
 
-from secure_fedrec.arrays import BoolArray, FloatArray, IndexArray, IntArray, StatusArray
-from secure_fedrec.compiled import mark_members, take_first_distinct
+from secure_fedrec.arrays import BoolArray, FloatArray, IndexArray, IntArray
+from secure_fedrec.compiled import list_ranks, merge_sets, skip_members, take_first_distinct
 from secure_fedrec.errors import ConfigError
-from secure_fedrec.kernels import place_rows
 from secure_fedrec.protection.base import Cloaked, LocalModel
 from secure_fedrec.streams import Stream, Streams, uniform_ranks
 from secure_fedrec.uploads import RowBlock, Upload
 
 __all__ = [
     "FILLINGS",
-    "RATED",
-    "VIRTUAL",
     "Fill",
     "VirtualRatings",
     "VirtualRatingsConfig",
@@ -39,8 +36,6 @@ FILLINGS = ("hybrid", "average", "predicted")
 
 Fill = Callable[[IntArray, IndexArray], FloatArray]
 """Virtual ratings for the items of each client."""
-
-UNRATED, RATED, VIRTUAL = 0, 1, 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,15 +86,13 @@ class VirtualRatings:
         self._streams = streams
         self._fakes = streams.stream("fakes")
 
-    def cover(
-        self, upload: Upload, local: LocalModel, *, round_: int, exempt: BoolArray
-    ) -> Cloaked:
+    def cover(self, local: LocalModel, *, round_: int, exempt: BoolArray) -> Cloaked:
         """Add virtual rows to the uploads of the clients that are not exempt."""
-        wanted, _ = self._wanted(upload.block.lengths)
+        wanted, _ = self._wanted(local.rated.lengths)
         wanted[exempt] = 0
-        status = draw_unrated(
-            upload.block,
-            upload.clients,
+        virtual = draw_unrated(
+            local.rated,
+            local.clients,
             wanted,
             n_items=self._n_items,
             stream=self._fakes,
@@ -111,7 +104,7 @@ class VirtualRatings:
                 indptr, items, method=self._method(round_), local_steps=self.config.local_steps
             )
 
-        return merge_virtual(upload, local, status, fill)
+        return merge_virtual(local, local.rated, virtual, fill)
 
     def expected_rows(self, rated: IntArray) -> tuple[IntArray, IntArray]:
         """(1 + rho) |I_u| rows, rho |I_u| of them virtual, capped by the unrated items."""
@@ -143,18 +136,18 @@ class VirtualRatings:
 
 
 def draw_unrated(
-    block: RowBlock,
+    rated: RowBlock,
     clients: IntArray,
     wanted: IntArray,
     *,
     n_items: int,
     stream: Stream,
     round_: int,
-) -> StatusArray:
+) -> RowBlock:
     """Draw virtual items for a batch of clients.
 
     Args:
-        block: the rated rows, one segment per client.
+        rated: the rated items, one segment per client, ascending.
         clients: int64[B], lanes of the stream.
         wanted: int64[B], items to draw, at most the client's unrated items.
         n_items: rows of the shared table.
@@ -162,30 +155,31 @@ def draw_unrated(
         round_: round of the draw.
 
     Returns:
-        uint8[B * n_items]: 0 unrated, 1 rated, 2 virtual, client after client.
+        The drawn items, one segment per client, ascending, without values.
     """
-    status = np.zeros(len(block) * n_items, dtype=np.uint8)
-    status[_keys(block, n_items)] = RATED
-    if not wanted.any():
-        return status
-    room = n_items - block.lengths
-    leave_out = wanted > room // 2  # draw the smaller side: few repeats to throw away
-    picks = np.where(leave_out, room - wanted, wanted)
-    taken = _first_distinct(room, picks, clients, stream, round_)
-    mark_members(status, n_items, taken, leave_out, VIRTUAL)
-    return status
+    indptr = _running(wanted)
+    items = np.zeros(int(indptr[-1]) + 1, dtype=np.int32)
+    if len(items) > 1:
+        room = n_items - rated.lengths
+        leave_out = wanted > room // 2  # draw the smaller side: few repeats to throw away
+        picks = np.where(leave_out, room - wanted, wanted)
+        offsets = _running(room)
+        taken = _first_distinct(offsets, picks, clients, stream, round_)
+        list_ranks(taken, offsets, leave_out, items)
+        skip_members(items, indptr, rated.indptr, rated.rows)
+    return RowBlock(indptr=indptr, rows=items[:-1], values=None)
 
 
 def _first_distinct(
-    room: IntArray, picks: IntArray, clients: IntArray, stream: Stream, round_: int
+    offsets: IntArray, picks: IntArray, clients: IntArray, stream: Stream, round_: int
 ) -> BoolArray:
     """Mark the first ``picks[b]`` distinct ranks of each client's random sequence.
 
     Returns:
-        bool[room.sum()], the ranks below ``room[b]`` client after client.
+        bool[offsets[-1]], the ranks of client b at ``offsets[b]:offsets[b + 1]``.
     """
-    offsets = np.cumsum(room) - room
-    taken = np.zeros(int(room.sum()), dtype=bool)
+    room = np.diff(offsets)
+    taken = np.zeros(int(offsets[-1]), dtype=bool)
     missing = picks.copy()
     starts = np.zeros(len(picks), dtype=np.int64)
     while True:
@@ -206,53 +200,27 @@ def _first_distinct(
         starts[active] += counts
 
 
-def merge_virtual(upload: Upload, local: LocalModel, status: StatusArray, fill: Fill) -> Cloaked:
-    """Compute the virtual rows and sort them in between the real ones.
+def merge_virtual(local: LocalModel, kept: RowBlock, virtual: RowBlock, fill: Fill) -> Cloaked:
+    """Rows of real and virtual items, in one ascending sequence per client.
 
     Args:
-        upload: the real rows.
         local: computes the rows.
-        status: uint8[B * n_items] as returned by ``draw_unrated``.
-        fill: virtual ratings for (indptr, items), float64[N].
+        kept: rated items that are sent, without values.
+        virtual: virtual items, without values; disjoint from ``kept``.
+        fill: virtual ratings for (indptr, items), float64[K].
     """
-    block = upload.block
-    if block.values is None:
-        raise ValueError("an upload has values")
-    batch = len(block)
-    n_items = len(status) // max(1, batch)
-    keys = np.flatnonzero(status)
-    virtual = status[keys] == VIRTUAL
-    fake_keys = keys[virtual]
-    if not len(fake_keys):
-        return Cloaked(upload=upload, virtual=np.zeros(len(block.rows), dtype=bool))
-    bounds = np.arange(batch + 1) * n_items
-    fake_indptr = np.searchsorted(fake_keys, bounds)
-    fakes: IndexArray = (fake_keys - np.repeat(bounds[:-1], np.diff(fake_indptr))).astype(np.int32)
-    fake_rows = local.rows(fake_indptr, fakes, fill(fake_indptr, fakes))
-    return _interleave(upload, keys, virtual, fakes, fake_rows, bounds)
+    size = len(kept.rows) + len(virtual.rows)
+    items, is_virtual = np.empty(size, dtype=np.int32), np.empty(size, dtype=bool)
+    merge_sets(kept.indptr, kept.rows, virtual.indptr, virtual.rows, items, is_virtual)
+    indptr = kept.indptr + virtual.indptr
+    ratings = fill(virtual.indptr, virtual.rows) if len(virtual.rows) else np.empty(0)
+    values = local.rows(indptr, items, is_virtual, ratings)
+    block = RowBlock(indptr=indptr, rows=items, values=values)
+    return Cloaked(upload=Upload(clients=local.clients, block=block), virtual=is_virtual)
 
 
-def _interleave(
-    upload: Upload,
-    keys: IntArray,
-    virtual: BoolArray,
-    fakes: IndexArray,
-    fake_rows: FloatArray,
-    bounds: IntArray,
-) -> Cloaked:
-    block = upload.block
-    values = np.empty((len(keys), fake_rows.shape[1]))
-    rows = np.empty(len(keys), dtype=np.int32)
-    real_places, fake_places = np.flatnonzero(~virtual), np.flatnonzero(virtual)
-    if block.values is not None:
-        place_rows(values, real_places, block.values)
-    place_rows(values, fake_places, fake_rows)
-    rows[real_places] = block.rows
-    rows[fake_places] = fakes
-    merged = RowBlock(indptr=np.searchsorted(keys, bounds), rows=rows, values=values)
-    return Cloaked(upload=Upload(clients=upload.clients, block=merged), virtual=virtual)
-
-
-def _keys(block: RowBlock, n_items: int) -> IntArray:
-    owners = np.repeat(np.arange(len(block)) * n_items, block.lengths)
-    return owners + block.rows
+def _running(counts: IntArray) -> IntArray:
+    """Bounds of segments of given lengths: int64[B + 1]."""
+    bounds = np.zeros(len(counts) + 1, dtype=np.int64)
+    np.cumsum(counts, out=bounds[1:])
+    return bounds

@@ -67,7 +67,7 @@ def run_step(
         "average": step.impute(indptr, items, method="average", local_steps=3),
         "predicted": step.impute(indptr, items, method="predicted", local_steps=3),
         "residual": step.resample_residuals(indptr, items, draws=draws),
-        "virtual rows": step.rows(indptr, items, ratings),
+        "virtual rows": step.rows(indptr, items, np.ones(len(items), dtype=bool), ratings),
     }
     assert step.upload.block.values is not None
     found["rows"] = step.upload.block.values
@@ -143,9 +143,23 @@ def test_virtual_rows_are_computed_like_real_ones() -> None:
     step = step_of(algorithm, public, vault)
     block = step.upload.block
     rated = vault.rated(np.arange(N_CLIENTS))
-    again = step.rows(rated.indptr, rated.items, rated.ratings)
     assert block.values is not None
-    assert again.tobytes() == block.values.tobytes()
+    for seed in range(3):  # some, all or none of them given out as virtual, at their own ratings
+        virtual = np.random.default_rng(seed).random(len(rated.items)) < seed / 2
+        again = step.rows(rated.indptr, rated.items, virtual, rated.ratings[virtual])
+        assert again.tobytes() == block.values.tobytes()
+
+
+def test_a_row_is_rated_or_virtual() -> None:
+    algorithm, public, vault = trained()
+    step = step_of(algorithm, public, vault)
+    indptr, items = unrated(vault, np.arange(N_CLIENTS))
+    virtual = np.ones(len(items), dtype=bool)
+    with pytest.raises(ValueError, match="fit together"):
+        step.rows(indptr, items, virtual, np.ones(len(items) - 1))
+    virtual[7] = False
+    with pytest.raises(ValueError, match="neither given nor"):
+        step.rows(indptr, items, virtual, np.ones(len(items) - 1))
 
 
 def test_training_on_virtual_ratings_averages_over_both() -> None:
@@ -154,7 +168,7 @@ def test_training_on_virtual_ratings_averages_over_both() -> None:
     step = step_of(algorithm, public, vault)
     indptr, items = unrated(vault, np.arange(N_CLIENTS))
     ratings = np.asarray(items % 5 + 1, dtype=np.float64)
-    step.rows(indptr, items, ratings)
+    step.rows(indptr, items, np.ones(len(items), dtype=bool), ratings)
     step.commit(vault)
     after = vault.read(USERS, np.arange(N_CLIENTS))
     gamma = algorithm.config.step_size(4)
@@ -174,7 +188,8 @@ def test_under_the_paper_rule_virtual_ratings_teach_nothing() -> None:
     algorithm, public, vault = trained()
     step = step_of(algorithm, public, vault)
     indptr, items = unrated(vault, np.arange(N_CLIENTS))
-    step.rows(indptr, items, np.asarray(items % 5 + 1, dtype=np.float64))
+    everything = np.ones(len(items), dtype=bool)
+    step.rows(indptr, items, everything, np.asarray(items % 5 + 1, dtype=np.float64))
     step.commit(vault)
     with_virtual = vault.read(USERS, np.arange(N_CLIENTS))
     algorithm, public, vault = trained()

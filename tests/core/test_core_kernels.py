@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from secure_fedrec.arrays import FloatArray, IntArray
 from secure_fedrec.kernels import (
+    descend,
     gram,
-    matvec,
+    merge_values,
     pair_dot,
-    place_rows,
     rank_one_rows,
     scatter_add,
     segment_sum,
@@ -45,20 +45,6 @@ def each_batch(
         for start in range(0, count, size):
             stop = min(count, start + size)
             assert same_bits(part(start, stop), np.ascontiguousarray(whole[start:stop]))
-
-
-@pytest.mark.parametrize("width", WIDTHS)
-def test_matvec_at_any_batch_size(width: int) -> None:
-    rng = np.random.default_rng(width)
-    matrices, vectors = wild(rng, 23, 5, width), wild(rng, 23, width)
-    whole = matvec(matrices, vectors)
-    each_batch(23, whole, lambda a, b: matvec(matrices[a:b], vectors[a:b]), [1, 7, 23])
-    for batch in range(23):
-        for row in range(5):
-            total = 0.0
-            for factor in range(width):
-                total += float(matrices[batch, row, factor]) * float(vectors[batch, factor])
-            assert whole[batch, row] == total
 
 
 @pytest.mark.parametrize("width", WIDTHS)
@@ -196,19 +182,11 @@ def test_scatter_add_of_reals_adds_in_the_order_given() -> None:
     assert same_bits(target, expected)
 
 
-def test_place_rows_copies() -> None:
-    values = np.arange(6.0).reshape(3, 2)
-    target = np.zeros((4, 2))
-    place_rows(target, np.array([3, 0, 2]), values)
-    assert target.tolist() == [[2.0, 3.0], [0.0, 0.0], [4.0, 5.0], [0.0, 1.0]]
-
-
 @pytest.mark.parametrize("place", [-1, 4])
 def test_destinations_outside_the_target_are_refused(place: int) -> None:
     target, one = np.zeros((4, 2)), np.ones((1, 2))
-    for write in (scatter_add, place_rows):
-        with pytest.raises(ValueError, match="outside 0 to 3"):
-            write(target, np.array([place]), one)
+    with pytest.raises(ValueError, match="outside 0 to 3"):
+        scatter_add(target, np.array([place]), one)
     assert not target.any()
 
 
@@ -232,7 +210,6 @@ def test_empty_batches() -> None:
     none = np.empty(0, dtype=np.int64)
     nothing = np.empty((0, 3))
     start = np.zeros(1, dtype=np.int64)
-    assert matvec(np.empty((0, 2, 3)), nothing).shape == (0, 2)
     assert pair_dot(np.ones((2, 3)), none, np.ones((2, 3)), none).shape == (0,)
     rows, residuals = rank_one_rows(np.ones((2, 3)), none, nothing, start, np.empty(0), 0.1)
     assert rows.shape == (0, 3)
@@ -245,3 +222,59 @@ def test_empty_batches() -> None:
     scatter_add(target, none, np.empty((0, 2), dtype=np.uint64))
     assert not target.any()
     assert segments(start, none)[0].shape == (0,)
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_descent_at_any_batch_size(width: int) -> None:
+    rng = np.random.default_rng(width)
+    curvatures, targets, start = (
+        wild(rng, 23, width, width),
+        wild(rng, 23, width),
+        rng.random((23, width)),
+    )
+
+    def part(begin: int, end: int, steps: int = 2) -> FloatArray:
+        chosen = slice(begin, end)
+        return descend(
+            curvatures[chosen],
+            targets[chosen],
+            start[chosen],
+            step_size=1e-3,
+            shrink=0.25,
+            steps=steps,
+        )
+
+    before = start.copy()
+    whole = part(0, 23)
+    assert same_bits(start, before)
+    assert same_bits(part(0, 23, steps=0), start)
+    each_batch(23, whole, part, [1, 7, 23])
+    for row in range(23):
+        point = start[row].tolist()
+        for _ in range(2):
+            slopes = []
+            for one in range(width):
+                dot = 0.0
+                for other in range(width):
+                    dot += float(curvatures[row, one, other]) * point[other]
+                slopes.append((dot - float(targets[row, one])) + 0.25 * point[one])
+            point = [here - 1e-3 * slope for here, slope in zip(point, slopes, strict=True)]
+        assert whole[row].tolist() == point
+    with pytest.raises(ValueError, match="fit together"):
+        descend(curvatures[:4], targets, start, step_size=1.0, shrink=0.0, steps=1)
+
+
+def test_values_are_merged_in_the_order_of_the_items() -> None:
+    indptr, own_indptr = np.array([0, 3, 3, 5]), np.array([0, 2, 3, 4])
+    items = np.array([1, 4, 6, 0, 2], dtype=np.int32)
+    own_items = np.array([1, 5, 3, 2], dtype=np.int32)
+    own = np.array([10.0, 50.0, 30.0, 20.0])
+    given = np.array([False, True, True, True, False])
+    values = np.array([-1.0, -2.0, -3.0])
+    merged = merge_values(indptr, items, given, values, own_indptr, own_items, own)
+    assert merged.tolist() == [10.0, -1.0, -2.0, -3.0, 20.0]
+    unknown = np.array([1, 4, 6, 0, 3], dtype=np.int32)  # item 3 belongs to another segment
+    with pytest.raises(ValueError, match="neither given nor"):
+        merge_values(indptr, unknown, given, values, own_indptr, own_items, own)
+    with pytest.raises(ValueError, match="fit together"):
+        merge_values(indptr, items, given, values[:2], own_indptr, own_items, own)

@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -51,7 +52,7 @@ def test_a_client_gets_one_row_per_item() -> None:
         )
         upload = Upload(clients=np.array([0]), block=block)
         with pytest.raises(WireError, match="one per item"):
-            session.submit(upload, None)  # type: ignore[arg-type]
+            session.submit(SimpleNamespace(upload=upload))
 
 
 def test_stack_and_collector_agree() -> None:
@@ -126,8 +127,8 @@ def test_the_package_imports_where_nothing_can_be_cached(tmp_path: Path) -> None
             sys.executable,
             "-B",
             "-c",
-            "import compiled, numpy as np; d = np.empty((1, 1)); "
-            "compiled.matvec(np.ones((1, 1, 3)), np.ones((1, 3)), d); print(d[0, 0])",
+            "import compiled, numpy as np; d = np.zeros((1, 1, 1)); ones = np.ones((3, 1)); "
+            "compiled.gram(ones, np.arange(3), np.array([0, 3]), d); print(d[0, 0, 0])",
         ],
         cwd=tmp_path,
         env={**kept, "HOME": "/dev/null", "XDG_CACHE_HOME": "/dev/null"},

@@ -113,7 +113,7 @@ def by_hand(
         if cloak is not None:  # SDCF leaves rated items out of a round
             exempt = stack.collector.binding.is_denoiser[one]
             round_ = engine.public.round + 1
-            upload = cloak.cover(upload, step, round_=round_, exempt=exempt).upload
+            upload = cloak.cover(step, round_=round_, exempt=exempt).upload
         assert upload.block.values is not None
         counts[upload.block.rows] += 1
         for item, row in zip(upload.block.rows.tolist(), upload.block.values.tolist(), strict=True):

@@ -16,10 +16,15 @@ N_CLIENTS, N_ITEMS = 40, 50
 
 
 class Local:
-    """Remembers the draws that choose residuals."""
+    """Remembers the draws that choose residuals; a row's value is its item, negative if virtual."""
 
-    def __init__(self) -> None:
+    def __init__(self, clients: IntArray, rated: RowBlock) -> None:
+        self.clients, self.rated = clients, rated
         self.draws: list[int] = []
+
+    @property
+    def upload(self) -> Upload:
+        raise AssertionError("a cloak makes its own upload")
 
     def impute(
         self, indptr: IntArray, items: IndexArray, *, method: str, local_steps: int
@@ -34,9 +39,11 @@ class Local:
         self.draws += draws.tolist()
         return items.astype(np.float64)
 
-    def rows(self, indptr: IntArray, items: IndexArray, ratings: FloatArray) -> FloatArray:
-        assert np.array_equal(items, ratings)
-        return -1.0 - ratings[:, None]
+    def rows(
+        self, indptr: IntArray, items: IndexArray, virtual: BoolArray, ratings: FloatArray
+    ) -> FloatArray:
+        assert np.array_equal(items[virtual], ratings)
+        return np.where(virtual, -1.0 - items, items)[:, None]
 
 
 @pytest.fixture(scope="module")
@@ -51,7 +58,7 @@ def reported(
     *,
     clients: IntArray | None = None,
     exempt: BoolArray | None = None,
-    local: Local | None = None,
+    draws: list[int] | None = None,
 ) -> tuple[BoolArray, BoolArray]:
     """Which items were sent, and which of them virtually: bool[B, n_items] each."""
     owners, items = np.nonzero(rated)
@@ -59,15 +66,13 @@ def reported(
     block = RowBlock(
         indptr=np.searchsorted(owners, np.arange(size + 1)),
         rows=items.astype(np.int32),
-        values=items[:, None].astype(np.float64),
+        values=None,
     )
-    chosen = np.arange(size) if clients is None else clients
-    cloaked = cloak.cover(
-        Upload(clients=chosen, block=block),
-        Local() if local is None else local,
-        round_=round_,
-        exempt=np.zeros(size, dtype=bool) if exempt is None else exempt,
-    )
+    local = Local(np.arange(size) if clients is None else clients, block)
+    nobody = np.zeros(size, dtype=bool)
+    cloaked = cloak.cover(local, round_=round_, exempt=nobody if exempt is None else exempt)
+    if draws is not None:
+        draws += local.draws
     got = cloaked.upload.block
     assert got.values is not None
     expected = np.where(cloaked.virtual, -1.0 - got.rows, got.rows)
@@ -139,17 +144,17 @@ def test_averaging_rounds_reveals_the_permanent_bits_only(rated: BoolArray) -> N
 
 def test_a_client_alone_reports_what_it_reports_in_a_batch(rated: BoolArray) -> None:
     cloak = cloak_of()
-    together = Local()
-    sent, _ = reported(cloak, rated, 4, local=together)
+    together: list[int] = []
+    sent, _ = reported(cloak, rated, 4, draws=together)
     draws: list[int] = []
     for client in range(N_CLIENTS):
-        alone = Local()
+        alone: list[int] = []
         mine = reported(
-            cloak, rated[client : client + 1], 4, clients=np.array([client]), local=alone
+            cloak, rated[client : client + 1], 4, clients=np.array([client]), draws=alone
         )[0]
         assert np.array_equal(mine[0], sent[client])
-        draws += alone.draws
-    assert draws == together.draws
+        draws += alone
+    assert draws == together
 
 
 def test_exempt_clients_send_exactly_their_ratings(rated: BoolArray) -> None:

@@ -12,7 +12,7 @@ from scipy.stats import chi2
 from secure_fedrec.arrays import BoolArray, FloatArray, IndexArray, IntArray
 from secure_fedrec.errors import ConfigError
 from secure_fedrec.protection import VirtualRatings, VirtualRatingsConfig
-from secure_fedrec.protection.virtual_ratings import RATED, VIRTUAL, draw_unrated
+from secure_fedrec.protection.virtual_ratings import draw_unrated
 from secure_fedrec.streams import Stream, Streams
 from secure_fedrec.uploads import RowBlock, Upload
 
@@ -20,13 +20,12 @@ Rated = list[list[int]]
 
 
 def block_of(rated: Rated) -> RowBlock:
-    """Rows whose values tell client and item."""
+    """Rated items, without values."""
     rows = [item for items in rated for item in items]
-    owners = [owner for owner, items in enumerate(rated) for _ in items]
     return RowBlock(
         indptr=np.concatenate([[0], np.cumsum([len(items) for items in rated])]).astype(np.int64),
         rows=np.array(rows, dtype=np.int32),
-        values=np.array([owners, rows], dtype=np.float64).T.copy(),
+        values=None,
     )
 
 
@@ -38,20 +37,18 @@ def draw(
     clients: list[int] | None = None,
     round_: int = 1,
     stream: Stream | None = None,
-) -> tuple[Rated, Rated]:
-    """Rated and virtual items of each client after a draw."""
-    status = draw_unrated(
+) -> Rated:
+    """Virtual items of each client."""
+    drawn = draw_unrated(
         block_of(rated),
         np.array(range(len(rated)) if clients is None else clients, dtype=np.int64),
         np.array(wanted, dtype=np.int64),
         n_items=n_items,
         stream=Streams.from_seed(1).stream("fakes") if stream is None else stream,
         round_=round_,
-    ).reshape(len(rated), n_items)
-    return (
-        [np.flatnonzero(row == RATED).tolist() for row in status],
-        [np.flatnonzero(row == VIRTUAL).tolist() for row in status],
     )
+    assert drawn.values is None
+    return [part.rows.tolist() for part in drawn.split()]
 
 
 @st.composite
@@ -72,8 +69,7 @@ def test_exactly_as_many_distinct_unrated_items_as_wanted(
     batch: tuple[Rated, list[int], int, list[int]], round_: int
 ) -> None:
     rated, wanted, n_items, clients = batch
-    kept, virtual = draw(rated, wanted, n_items, clients=clients, round_=round_)
-    assert kept == rated
+    virtual = draw(rated, wanted, n_items, clients=clients, round_=round_)
     assert [len(items) for items in virtual] == wanted
     for mine, fake in zip(rated, virtual, strict=True):
         assert not set(mine) & set(fake)
@@ -85,21 +81,21 @@ def test_a_client_alone_draws_what_it_draws_in_a_batch(
     batch: tuple[Rated, list[int], int, list[int]],
 ) -> None:
     rated, wanted, n_items, clients = batch
-    _, together = draw(rated, wanted, n_items, clients=clients)
-    assert draw(rated, wanted, n_items, clients=clients)[1] == together
+    together = draw(rated, wanted, n_items, clients=clients)
+    assert draw(rated, wanted, n_items, clients=clients) == together
     for place, client in enumerate(clients):
-        _, alone = draw([rated[place]], [wanted[place]], n_items, clients=[client])
+        alone = draw([rated[place]], [wanted[place]], n_items, clients=[client])
         assert alone == [together[place]]
-    backwards = draw(rated[::-1], wanted[::-1], n_items, clients=clients[::-1])[1]
+    backwards = draw(rated[::-1], wanted[::-1], n_items, clients=clients[::-1])
     assert backwards[::-1] == together
 
 
 def test_clients_rounds_and_seeds_draw_differently() -> None:
     rated: Rated = [[0, 1]] * 2
-    first = draw(rated, [20, 20], 60)[1]
+    first = draw(rated, [20, 20], 60)
     assert first[0] != first[1]
-    assert draw(rated, [20, 20], 60, round_=2)[1] != first
-    assert draw(rated, [20, 20], 60, stream=Streams.from_seed(2).stream("fakes"))[1] != first
+    assert draw(rated, [20, 20], 60, round_=2) != first
+    assert draw(rated, [20, 20], 60, stream=Streams.from_seed(2).stream("fakes")) != first
 
 
 def subset_counts(size: int, wanted: int, rounds: int) -> list[int]:
@@ -111,7 +107,7 @@ def subset_counts(size: int, wanted: int, rounds: int) -> list[int]:
     batch = 100
     stream = Streams.from_seed(77).stream("fakes")
     for round_ in range(rounds // batch):
-        _, virtual = draw([rated] * batch, [wanted] * batch, n_items, round_=round_, stream=stream)
+        virtual = draw([rated] * batch, [wanted] * batch, n_items, round_=round_, stream=stream)
         for subset in virtual:
             counts[number[tuple(subset)]] += 1
     return counts
@@ -132,7 +128,7 @@ def test_every_item_is_equally_likely_over_rounds(wanted: int) -> None:
     stream = Streams.from_seed(78).stream("fakes")
     counts = np.zeros(room)
     for round_ in range(rounds):
-        _, virtual = draw([[]] * batch, [wanted] * batch, room, round_=round_, stream=stream)
+        virtual = draw([[]] * batch, [wanted] * batch, room, round_=round_, stream=stream)
         counts += np.bincount(np.concatenate(virtual), minlength=room)
     share, draws = wanted / room, rounds * batch
     # Without replacement items exclude each other: variance n p (1 - p) m / (m - 1).
@@ -143,10 +139,16 @@ def test_every_item_is_equally_likely_over_rounds(wanted: int) -> None:
 
 
 class Local:
-    """Answers like an algorithm would; virtual values are negative and tell client and item."""
+    """Answers like an algorithm would; values tell client and item, virtual ones are negative."""
 
-    def __init__(self) -> None:
+    def __init__(self, rated: Rated) -> None:
+        self.clients = np.arange(len(rated))
+        self.rated = block_of(rated)
         self.asked: list[tuple[str, int]] = []
+
+    @property
+    def upload(self) -> Upload:
+        raise AssertionError("a cloak makes its own upload")
 
     def impute(
         self, indptr: IntArray, items: IndexArray, *, method: str, local_steps: int
@@ -159,10 +161,13 @@ class Local:
     ) -> FloatArray:
         raise AssertionError("hybrid filling asks for no residuals")
 
-    def rows(self, indptr: IntArray, items: IndexArray, ratings: FloatArray) -> FloatArray:
+    def rows(
+        self, indptr: IntArray, items: IndexArray, virtual: BoolArray, ratings: FloatArray
+    ) -> FloatArray:
         owners = np.repeat(np.arange(len(indptr) - 1), np.diff(indptr))
-        assert np.array_equal(ratings, owners + 0.5)
-        return -1.0 - np.stack([owners, items], axis=1).astype(np.float64)
+        assert np.array_equal(ratings, owners[virtual] + 0.5)
+        values = np.stack([owners, items], axis=1).astype(np.float64)
+        return np.where(virtual[:, None], -1.0 - values, values)
 
 
 def cover(
@@ -177,10 +182,9 @@ def cover(
     cloak = VirtualRatings(
         VirtualRatingsConfig(**settings), n_items=n_items, streams=Streams.from_seed(1)
     )
-    local = Local()
-    upload = Upload(clients=np.arange(len(rated)), block=block_of(rated))
+    local = Local(rated)
     nobody = np.zeros(len(rated), dtype=bool)
-    cloaked = cloak.cover(upload, local, round_=round_, exempt=nobody if exempt is None else exempt)
+    cloaked = cloak.cover(local, round_=round_, exempt=nobody if exempt is None else exempt)
     block = cloaked.upload.block
     bounds = list(zip(block.indptr[:-1].tolist(), block.indptr[1:].tolist(), strict=True))
     sent = [block.rows[start:stop].tolist() for start, stop in bounds]
@@ -260,8 +264,7 @@ def test_nothing_wanted_nothing_added() -> None:
     assert local.asked == []
     cloak = VirtualRatings(VirtualRatingsConfig(), n_items=30, streams=Streams.from_seed(1))
     twin = cloak.without_virtual()
-    upload = Upload(clients=np.arange(4), block=block_of(rated))
-    cloaked = twin.cover(upload, Local(), round_=1, exempt=np.zeros(4, dtype=bool))
+    cloaked = twin.cover(Local(rated), round_=1, exempt=np.zeros(4, dtype=bool))
     assert cloaked.upload.block.rows.tolist() == [item for items in rated for item in items]
 
 
