@@ -24,6 +24,7 @@ from secure_fedrec.arrays import (
 
 __all__ = [
     "add_rows",
+    "compiled_loop",
     "descend",
     "gram",
     "list_ranks",
@@ -42,7 +43,7 @@ __all__ = [
 _Loop = TypeVar("_Loop", bound=Callable[..., object])
 
 
-def _compiled(loop: _Loop) -> _Loop:
+def compiled_loop(loop: _Loop) -> _Loop:
     """Compile on first call, with a cache on disk where one can be written."""
     try:
         return cast(_Loop, njit(cache=True)(loop))
@@ -50,7 +51,7 @@ def _compiled(loop: _Loop) -> _Loop:
         return cast(_Loop, njit(loop))
 
 
-@_compiled
+@compiled_loop
 def rank_one_rows(
     table: FloatArray,
     items: IndexArray | IntArray,
@@ -75,7 +76,7 @@ def rank_one_rows(
                 rows[row, factor] = shrink * table[item, factor] - error * users[user, factor]
 
 
-@_compiled
+@compiled_loop
 def pair_dot(
     left: FloatArray,
     left_rows: IndexArray | IntArray,
@@ -93,7 +94,7 @@ def pair_dot(
         dots[row] = dot
 
 
-@_compiled
+@compiled_loop
 def segment_sum(
     table: FloatArray,
     rows: IndexArray | IntArray,
@@ -110,7 +111,7 @@ def segment_sum(
                 sums[segment, factor] += weight * table[row, factor]
 
 
-@_compiled
+@compiled_loop
 def gram(
     table: FloatArray, items: IndexArray | IntArray, indptr: IntArray, products: FloatArray
 ) -> None:
@@ -126,7 +127,7 @@ def gram(
                     products[segment, one, other] += factor * table[item, other]
 
 
-@_compiled
+@compiled_loop
 def descend(
     curvatures: FloatArray,
     targets: FloatArray,
@@ -149,7 +150,7 @@ def descend(
                 points[row, one] -= step_size * slope[one]
 
 
-@_compiled
+@compiled_loop
 def add_rows(target: RingArray, rows: IndexArray | IntArray, values: RingArray) -> None:
     """``target[rows[n]] += values[n]``, modulo the word size for unsigned words."""
     for row in range(len(rows)):
@@ -158,7 +159,7 @@ def add_rows(target: RingArray, rows: IndexArray | IntArray, values: RingArray) 
             target[place, factor] += values[row, factor]
 
 
-@_compiled
+@compiled_loop
 def subtract_rows(target: RingArray, rows: IndexArray | IntArray, values: RingArray) -> None:
     """``target[rows[n]] -= values[n]``, modulo the word size for unsigned words."""
     for row in range(len(rows)):
@@ -167,7 +168,7 @@ def subtract_rows(target: RingArray, rows: IndexArray | IntArray, values: RingAr
             target[place, factor] -= values[row, factor]
 
 
-@_compiled
+@compiled_loop
 def round_to_integers(values: FloatArray, scale: float, largest: float, integers: IntArray) -> bool:
     """``integers = round_half_even(values * scale)``; False if a magnitude exceeds ``largest``.
 
@@ -183,7 +184,7 @@ def round_to_integers(values: FloatArray, scale: float, largest: float, integers
     return fits
 
 
-@_compiled
+@compiled_loop
 def take_first_distinct(
     ranks: IntArray,
     runs: IntArray,
@@ -202,7 +203,7 @@ def take_first_distinct(
                 missing[run] -= 1
 
 
-@_compiled
+@compiled_loop
 def list_ranks(taken: BoolArray, offsets: IntArray, inverted: BoolArray, ranks: IndexArray) -> None:
     """Positions of the chosen members of each pool, ascending, pool after pool.
 
@@ -218,7 +219,7 @@ def list_ranks(taken: BoolArray, offsets: IntArray, inverted: BoolArray, ranks: 
             place += taken[begin + rank] != inverted[pool]
 
 
-@_compiled
+@compiled_loop
 def skip_members(
     ranks: IndexArray, indptr: IntArray, skipped_indptr: IntArray, skipped: IndexArray
 ) -> None:
@@ -235,7 +236,7 @@ def skip_members(
             ranks[place] += passed
 
 
-@_compiled
+@compiled_loop
 def merge_sets(
     left_indptr: IntArray,
     left: IndexArray,
@@ -258,7 +259,7 @@ def merge_sets(
             place += 1
 
 
-@_compiled
+@compiled_loop
 def merge_values(
     indptr: IntArray,
     items: IndexArray,

@@ -1,0 +1,28 @@
+"""What releases cost: accountants, and claims that say what they cover.
+
+``secure_fedrec.protection.dp.events`` says what was released; ``curves`` bounds its Renyi
+divergence, ``accountants`` turns bounds into (epsilon, delta), ``statement`` says what that means,
+and ``calibrate`` finds the noise for a budget. Needs Opacus, and so torch; the protection layers do
+not.
+"""
+
+from secure_fedrec.accounting.accountants import Accountant, Spent, spend
+from secure_fedrec.accounting.calibrate import (
+    find_noise_multiplier,
+    gaussian_events,
+    skellam_events,
+)
+from secure_fedrec.accounting.curves import renyi_curve
+from secure_fedrec.accounting.statement import PrivacyStatement, claim
+
+__all__ = [
+    "Accountant",
+    "PrivacyStatement",
+    "Spent",
+    "claim",
+    "find_noise_multiplier",
+    "gaussian_events",
+    "renyi_curve",
+    "skellam_events",
+    "spend",
+]

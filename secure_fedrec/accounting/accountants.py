@@ -1,0 +1,150 @@
+"""What a list of events costs: Opacus' accountants, and ours for what they do not know.
+
+``"rdp"`` adds Renyi curves and converts with Opacus (Balle et al. 2020, theorem 21). ``"prv"``
+(Gopi, Lee and Wutschitz 2021, through Opacus) convolves privacy losses and is tighter, but speaks
+of continuous Gaussian noise only, so it takes rounded Gaussians and nothing else.
+"""
+
+import math
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+import numpy as np
+from opacus.accountants import PRVAccountant, RDPAccountant
+from opacus.accountants.analysis.rdp import get_privacy_spent
+
+from secure_fedrec.accounting.curves import needs_integer_orders, pure_epsilon, renyi_curve
+from secure_fedrec.arrays import FloatArray
+from secure_fedrec.errors import ConfigError
+from secure_fedrec.protection.dp.events import Adversary, Event, GaussianNoise
+
+__all__ = ["Accountant", "Spent", "spend"]
+
+Accountant: TypeAlias = Literal["rdp", "prv"]
+
+_REALS = np.array(sorted({*map(float, RDPAccountant.DEFAULT_ALPHAS), *range(64, 257, 8)}))
+_INTEGERS = np.array(sorted({*range(2, 65), *range(68, 129, 4), *range(136, 513, 8)}), dtype=float)
+# Without sampling a curve is a formula, and small costs want very large orders.
+_LARGE = np.unique(np.round(np.geomspace(513, 2**24, 160)))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spent:
+    """A price.
+
+    Args:
+        epsilon: at ``delta``.
+        delta: all of it: the accountant's and that for the noise's distance from its name.
+        accountant: which one.
+        order: best Renyi order, or NaN where there is none.
+        distance: total variation over all rounds between the noise as drawn and as named.
+    """
+
+    epsilon: float
+    delta: float
+    accountant: Accountant
+    order: float
+    distance: float
+
+
+def spend(
+    events: Sequence[Event],
+    *,
+    adversary: Adversary,
+    delta: float,
+    accountant: Accountant = "rdp",
+) -> Spent:
+    """Price a list of events against one adversary.
+
+    If the drawn noise is within t of the named noise in total variation, an (epsilon, d) claim on
+    the named one gives (epsilon, d + (1 + e^epsilon) t) on the drawn one; that share is taken off
+    ``delta`` before the accountant gets it.
+
+    Args:
+        events: what was released.
+        adversary: who looks.
+        delta: in (0, 1).
+        accountant: "rdp", or "prv" if all noise is rounded Gaussian.
+
+    Raises:
+        ConfigError: nothing to price, an event that has no price against this adversary (see
+            ``renyi_curve``), an accountant that does not know an event's noise, or a ``delta`` that
+            the noise's distance uses up.
+    """
+    if not 0 < delta < 1:
+        raise ConfigError("dp.delta", delta, "must be between 0 and 1")
+    if not events:
+        raise ConfigError("dp.events", [], "nothing was released")
+    if accountant not in ("rdp", "prv"):
+        raise ConfigError("dp.accountant", accountant, "is unknown", ["rdp", "prv"])
+    price = _renyi if accountant == "rdp" else _prv
+    distance = math.fsum(event.rounds * event.distance for event in events)
+    first, _ = price(events, adversary, delta)
+    share = _share(first + 1, distance)
+    if share > delta / 2:
+        raise ConfigError(
+            "dp.delta",
+            delta,
+            f"at epsilon {first:.3g} the noise's distance from its name, {distance:.3g}, takes up "
+            "more than half",
+        )
+    epsilon, order = price(events, adversary, delta - share)
+    if _share(epsilon, distance) > share:
+        raise ConfigError("dp.delta", delta, "is too near to what the noise's distance takes up")
+    return Spent(
+        epsilon=epsilon, delta=delta, accountant=accountant, order=order, distance=distance
+    )
+
+
+def _share(epsilon: float, distance: float) -> float:
+    return 0.0 if distance == 0 else (1 + math.exp(min(epsilon, 700.0))) * distance
+
+
+def _renyi(events: Sequence[Event], adversary: Adversary, delta: float) -> tuple[float, float]:
+    orders = _orders(events, adversary)
+    curve = np.zeros(len(orders))
+    for event in events:
+        curve = curve + renyi_curve(event, adversary, orders)
+    with _any_best_order():
+        epsilon, order = get_privacy_spent(orders=list(orders), rdp=list(curve), delta=delta)
+    pure = [pure_epsilon(event, adversary) for event in events]
+    basic = math.fsum(
+        event.rounds * each for event, each in zip(events, pure, strict=True) if each is not None
+    )
+    if None not in pure and basic <= epsilon:
+        return basic, math.inf
+    return max(0.0, float(epsilon)), float(order)
+
+
+def _orders(events: Sequence[Event], adversary: Adversary) -> FloatArray:
+    integers = any(needs_integer_orders(event, adversary) for event in events)
+    sampled = any(event.sampling.against(adversary) < 1 for event in events)
+    orders = _INTEGERS if integers else _REALS
+    return orders if sampled else np.concatenate([orders[orders < _LARGE[0]], _LARGE])
+
+
+def _prv(events: Sequence[Event], adversary: Adversary, delta: float) -> tuple[float, float]:
+    engine = PRVAccountant()
+    for event in events:
+        mechanism = event.mechanism
+        renyi_curve(event, adversary, np.array([2.0]))  # what has no price is refused alike
+        if not (isinstance(mechanism, GaussianNoise) and mechanism.form == "rounded"):
+            raise ConfigError(
+                "dp.accountant", "prv", f"knows continuous Gaussian noise only, not {mechanism}"
+            )
+        rate = event.sampling.against(adversary)
+        engine.history.append((mechanism.multiplier, rate, event.rounds))
+    # At q = 1 Opacus takes ln(1 - q), and rightly finds -inf.
+    with np.errstate(divide="ignore"), _any_best_order():
+        return float(engine.get_epsilon(delta)), math.nan
+
+
+@contextmanager
+def _any_best_order() -> Iterator[None]:
+    """Let the best order be at an end of its range: the bound holds, if not the tightest."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Optimal order is the", category=UserWarning)
+        yield

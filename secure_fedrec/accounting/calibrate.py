@@ -1,0 +1,114 @@
+"""How much noise a budget needs: bisection over the noise multiplier."""
+
+from collections.abc import Callable, Sequence
+
+from secure_fedrec.accounting.accountants import Accountant, spend
+from secure_fedrec.errors import ConfigError
+from secure_fedrec.protection.dp.encoding import BoundedEncoding
+from secure_fedrec.protection.dp.events import (
+    Adversary,
+    Event,
+    GaussianNoise,
+    Sampling,
+    SkellamNoise,
+)
+
+__all__ = ["find_noise_multiplier", "gaussian_events", "skellam_events"]
+
+_LARGEST = 2.0**20
+
+
+def find_noise_multiplier(
+    events_of: Callable[[float], Sequence[Event]],
+    *,
+    epsilon: float,
+    delta: float,
+    adversary: Adversary,
+    accountant: Accountant = "rdp",
+    tolerance: float = 1e-3,
+) -> float:
+    """The smallest noise multiplier, to a relative tolerance from above, that meets a budget.
+
+    Args:
+        events_of: what is released with a given multiplier; more noise must not cost more.
+        epsilon: the budget.
+        delta: its delta.
+        adversary: against whom.
+        accountant: see ``spend``.
+        tolerance: relative width at which the search ends; the upper end is returned.
+
+    Returns:
+        A multiplier whose price is at most ``epsilon``.
+
+    Raises:
+        ConfigError: the budget is not positive, or cannot be met by a multiplier below 2^20.
+    """
+    if not epsilon > 0:
+        raise ConfigError("dp.epsilon", epsilon, "must be positive")
+    if not tolerance > 0:
+        raise ConfigError("dp.tolerance", tolerance, "must be positive")
+
+    def fits(multiplier: float) -> bool:
+        found = events_of(multiplier)
+        spent = spend(found, adversary=adversary, delta=delta, accountant=accountant)
+        return spent.epsilon <= epsilon
+
+    high = 1.0
+    while not fits(high):
+        high *= 2
+        if high > _LARGEST:
+            raise ConfigError("dp.epsilon", epsilon, f"needs a noise multiplier above {_LARGEST}")
+    # Downwards in small steps: where there is almost no noise the accountants are slow.
+    low = high / 2
+    while fits(low):
+        low, high = low / 2, low
+        if high < 1 / _LARGEST:
+            return high
+    while high - low > tolerance * high:
+        middle = (low + high) / 2
+        low, high = (low, middle) if fits(middle) else (middle, high)
+    return high
+
+
+def gaussian_events(
+    multiplier: float, *, rounds: int, sampling: Sampling | None = None
+) -> tuple[Event, ...]:
+    """Rounded Gaussian noise on a client's contribution, for planning before a layout exists."""
+    return (
+        Event(
+            mechanism=GaussianNoise(multiplier=multiplier, form="rounded"),
+            covers="one client's whole contribution to a round",
+            adjacency="zero-out",
+            noised_against=("server", "release"),
+            rounds=rounds,
+            sampling=Sampling() if sampling is None else sampling,
+        ),
+    )
+
+
+def skellam_events(
+    multiplier: float,
+    encoding: BoundedEncoding,
+    *,
+    rounds: int,
+    sampling: Sampling | None = None,
+) -> tuple[Event, ...]:
+    """Skellam noise on an encoded contribution, for planning: no table is built.
+
+    The noise's distance and the ring are those of ``SkellamConfig.events`` and are not in here.
+    """
+    bound = encoding.bound
+    return (
+        Event(
+            mechanism=SkellamNoise(
+                l2_square=bound.l2_square,
+                l1=bound.l1,
+                variance=multiplier**2 * bound.l2_square,
+            ),
+            covers="one client's whole contribution to a round",
+            adjacency="zero-out",
+            noised_against=("server", "release"),
+            rounds=rounds,
+            sampling=Sampling() if sampling is None else sampling,
+        ),
+    )

@@ -1,0 +1,167 @@
+"""User-level clipping: one client's whole contribution as one vector of bounded L2 norm.
+
+What is counted as one client's contribution decides what a claim means. Here it is *everything* the
+client adds to a round's sums: its rows, its counts per row and its weight, as the parts of a
+``Contribution``, laid end to end and clipped together.
+
+Adjacency is *zero-out*: two rounds are neighbours if they differ in one client's contribution being
+replaced by zeros. The set of participants is public and equal in both. The L2 sensitivity is then
+the clip itself (replacing one contribution by any other would double it).
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+import numpy as np
+
+from secure_fedrec.arrays import FloatArray
+from secure_fedrec.errors import ConfigError, EncodingError
+
+__all__ = ["Contribution", "Part", "Release", "clip_to_norm"]
+
+Release: TypeAlias = Literal["noised", "exact"]
+"""How a part leaves: inside the clipped and noised vector, or beside it as an exact sum."""
+
+
+def clip_to_norm(values: FloatArray, bound: float, *, order: Literal[1, 2] = 2) -> FloatArray:
+    """Shrink a vector onto the ball of a given norm: ``v min(1, bound / |v|)``.
+
+    Args:
+        values: float64[d].
+        bound: largest norm, positive.
+        order: 2 for the Euclidean norm, 1 for the sum of magnitudes.
+
+    Returns:
+        float64[d], a new array whose computed norm is at most ``bound``.
+
+    Raises:
+        EncodingError: a value is NaN or infinite.
+    """
+    peak = float(np.abs(values).max(initial=0.0))
+    if not math.isfinite(peak):
+        raise EncodingError("a contribution holds NaN or infinity; it is refused, not clipped")
+    clipped = np.array(values, dtype=np.float64)
+    if peak > bound:
+        clipped *= bound / peak  # so that no square overflows
+    norm = _norm(clipped, order)
+    while norm > bound:
+        # Once, unless rounding left the norm an ulp above; then once more, a little shorter.
+        clipped *= math.nextafter(bound / norm, 0.0)
+        norm = _norm(clipped, order)
+    return clipped
+
+
+def _norm(values: FloatArray, order: Literal[1, 2]) -> float:
+    """In numpy's own summation: a library product starts threads for it."""
+    if order == 1:
+        return float(np.abs(values).sum())
+    return math.sqrt(float(np.square(values).sum()))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """One part of a contribution.
+
+    Args:
+        name: e.g. "rows", "counts", "weight".
+        size: number of values.
+        scale: factor applied before clipping and taken off after decoding. It sets how much of the
+            clip a part takes: counts of 1 beside gradients of 0.01 would otherwise take it all.
+        release: "noised", or "exact" for a part that is summed outside this vector; the latter is
+            recorded, so that no privacy claim can be made over it.
+
+    Raises:
+        ConfigError: a field is out of range.
+    """
+
+    name: str
+    size: int
+    scale: float = 1.0
+    release: Release = "noised"
+
+    def __post_init__(self) -> None:
+        if self.size < 1:
+            raise ConfigError(f"dp.parts.{self.name}.size", self.size, "must be at least 1")
+        if not (math.isfinite(self.scale) and self.scale > 0):
+            raise ConfigError(f"dp.parts.{self.name}.scale", self.scale, "must be positive")
+        if self.release not in ("noised", "exact"):
+            raise ConfigError(
+                f"dp.parts.{self.name}.release", self.release, "unknown", ["noised", "exact"]
+            )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Contribution:
+    """The layout of what one client adds to a round.
+
+    Args:
+        parts: in order; names are unique and at least one part is noised.
+
+    Raises:
+        ConfigError: no part is noised, or a name occurs twice.
+    """
+
+    parts: tuple[Part, ...]
+
+    def __post_init__(self) -> None:
+        names = [part.name for part in self.parts]
+        if len(set(names)) != len(names):
+            raise ConfigError("dp.parts", names, "a name occurs twice")
+        if not any(part.release == "noised" for part in self.parts):
+            raise ConfigError("dp.parts", names, "at least one part must be noised")
+
+    @property
+    def noised(self) -> tuple[Part, ...]:
+        """The parts inside the clipped vector."""
+        return tuple(part for part in self.parts if part.release == "noised")
+
+    @property
+    def exact(self) -> tuple[str, ...]:
+        """Names of the parts that leave exactly."""
+        return tuple(part.name for part in self.parts if part.release == "exact")
+
+    @property
+    def size(self) -> int:
+        """Length of the clipped vector."""
+        return sum(part.size for part in self.noised)
+
+    def join(self, values: Mapping[str, FloatArray]) -> FloatArray:
+        """Lay the noised parts end to end, scaled.
+
+        Args:
+            values: for each noised part an array with ``size`` values (of any shape).
+
+        Returns:
+            float64[self.size].
+
+        Raises:
+            EncodingError: a part is missing, unknown, or has another size.
+        """
+        due = {part.name for part in self.noised}
+        if set(values) != due:
+            raise EncodingError(f"parts {sorted(due)} were due, got {sorted(values)}")
+        joined = np.empty(self.size)
+        start = 0
+        for part in self.noised:
+            flat = np.asarray(values[part.name], dtype=np.float64).reshape(-1)
+            if len(flat) != part.size:
+                raise EncodingError(f"part {part.name!r} has {part.size} values, got {len(flat)}")
+            joined[start : start + part.size] = flat * part.scale
+            start += part.size
+        return joined
+
+    def split(self, joined: FloatArray) -> dict[str, FloatArray]:
+        """The parts of a decoded sum, unscaled: float64[part.size] each.
+
+        Raises:
+            EncodingError: the vector has another shape.
+        """
+        if joined.shape != (self.size,):
+            raise EncodingError(f"a vector of shape ({self.size},) was due, got {joined.shape}")
+        ends = np.cumsum([part.size for part in self.noised])[:-1]
+        pieces = np.split(joined, ends)
+        return {
+            part.name: piece / part.scale for part, piece in zip(self.noised, pieces, strict=True)
+        }

@@ -1,0 +1,245 @@
+"""Gaussian or Laplace noise added in one place: by each client (local) or by the server (central).
+
+Local noise protects a client's upload from everybody, the server included, without any other layer;
+it is what Fednoise does with Laplace or Gaussian noise on the gradients of a client. Central noise
+protects a client from those who get only the released sum; the server, which adds it, is trusted.
+
+Papers write ``gradient + noise`` in real numbers. In floating point that form has holes: which
+doubles a sum can take depends on the secret, so single outputs rule inputs out (Mironov, "On
+significance of the least significant bits for differential privacy", 2012). Here the noise is
+integer, known in distribution to about 2^-126, and it is added to the encoded integers before
+anything leaves.
+
+The contribution is the whole, dense vector of the layout: noise on touched rows only would leave
+the rated set in the clear.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from secure_fedrec.arrays import FloatArray, RingArray
+from secure_fedrec.errors import ConfigError, ProtocolError, SumBudgetError
+from secure_fedrec.fixedpoint import FixedPoint
+from secure_fedrec.protection.dp.encoding import BoundedEncoding
+from secure_fedrec.protection.dp.events import (
+    Event,
+    GaussianNoise,
+    LaplaceNoise,
+    Mechanism,
+    Sampling,
+    exact_events,
+    require_public_to_server,
+)
+from secure_fedrec.protection.dp.ring import require_ring_words
+from secure_fedrec.protection.dp.sampler import draw_noise
+from secure_fedrec.protection.dp.tables import NoiseTable, noise_table
+
+__all__ = ["CentralNoise", "DirectNoiseConfig", "LocalNoise"]
+
+_ORDERS = {"discrete-gaussian": 2, "rounded-gaussian": 2, "discrete-laplace": 1}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DirectNoiseConfig:
+    """Settings of local or central noise.
+
+    Args:
+        encoding: layout, clip and resolution; clips L2 for Gaussian noise, L1 for Laplace.
+        noise: "rounded-gaussian" (accounted as a continuous Gaussian, also under sampling and by
+            PRV), "discrete-gaussian" (Renyi curve only), or "discrete-laplace" (pure epsilon).
+        noise_multiplier: standard deviation over L2 sensitivity, or Laplace scale over L1
+            sensitivity (pure epsilon = 1 / noise_multiplier).
+        place: who adds it.
+        ring_bits: width of the ring in which uploads are summed.
+        cohort: most clients in one sum.
+        adjacency: "zero-out", or "replace", which doubles the sensitivity: any contribution may
+            stand in for any other.
+
+    Raises:
+        ConfigError: a field is out of range, or the noise needs too long a table.
+        SumBudgetError: a sum of ``cohort`` uploads at their largest would leave the ring. Nothing
+            is left to chance here: both clip and noise table have a largest value.
+    """
+
+    encoding: BoundedEncoding
+    noise: Literal["discrete-gaussian", "discrete-laplace", "rounded-gaussian"]
+    noise_multiplier: float
+    place: Literal["local", "central"]
+    ring_bits: int
+    cohort: int
+    adjacency: Literal["zero-out", "replace"] = "zero-out"
+
+    def __post_init__(self) -> None:
+        if self.noise not in _ORDERS:
+            raise ConfigError("dp.noise", self.noise, "is not such a noise", sorted(_ORDERS))
+        if self.encoding.order != _ORDERS[self.noise]:
+            raise ConfigError(
+                "dp.order", self.encoding.order, f"{self.noise} needs {_ORDERS[self.noise]}"
+            )
+        if not (math.isfinite(self.noise_multiplier) and self.noise_multiplier > 0):
+            raise ConfigError("dp.noise_multiplier", self.noise_multiplier, "must be positive")
+        if self.place not in ("local", "central"):
+            raise ConfigError("dp.place", self.place, "is nowhere", ["local", "central"])
+        if self.adjacency not in ("zero-out", "replace"):
+            raise ConfigError("dp.adjacency", self.adjacency, "unknown", ["zero-out", "replace"])
+        if not 8 <= self.ring_bits <= 64:
+            raise ConfigError("ring.bits", self.ring_bits, "must be between 8 and 64")
+        if self.cohort < 1:
+            raise ConfigError("dp.cohort", self.cohort, "must be at least 1")
+        if self._largest_sum > 2 ** (self.ring_bits - 1) - 1:
+            raise SumBudgetError(
+                "ring.bits",
+                self.ring_bits,
+                f"sums reach {self._largest_sum}; at least {self._largest_sum.bit_length() + 1} "
+                "bits are needed, or fewer ring.fraction_bits",
+            )
+
+    @property
+    def sensitivity(self) -> float:
+        """Largest change of an encoded contribution, in the norm that is clipped; ring units."""
+        bound = self.encoding.bound
+        once = bound.l1 if bound.order == 1 else math.nextafter(math.sqrt(bound.limit), math.inf)
+        return once * (2.0 if self.adjacency == "replace" else 1.0)
+
+    @property
+    def table(self) -> NoiseTable:
+        """The noise, per coordinate."""
+        return noise_table(self.noise, self.noise_multiplier * self.sensitivity)
+
+    @property
+    def codec(self) -> FixedPoint:
+        """The ring, with the largest magnitude of one client's word as its clip."""
+        return FixedPoint(bits=self.ring_bits, fraction_bits=0, clip=float(self._largest_word))
+
+    def events(self, *, rounds: int, sampling: Sampling | None = None) -> tuple[Event, ...]:
+        """What so many rounds release.
+
+        Args:
+            rounds: number of rounds.
+            sampling: how cohorts are drawn; none means that they are public.
+
+        Raises:
+            ConfigError: the sampling claims to be secret from the server.
+        """
+        contribution, local = self.encoding.contribution, self.place == "local"
+        names = ", ".join(part.name for part in contribution.noised)
+        noised = Event(
+            mechanism=self._mechanism(),
+            covers=f"one client's whole contribution to a round ({names})",
+            adjacency=self.adjacency,
+            noised_against=("server", "release") if local else ("release",),
+            rounds=rounds,
+            sampling=require_public_to_server(sampling),
+            distance=min(1.0, contribution.size * self.table.distance),
+            assumes=() if local else ("the server is trusted with the exact sum",),
+        )
+        return (noised, *exact_events(contribution.exact, rounds))
+
+    def _mechanism(self) -> Mechanism:
+        if self.noise == "discrete-laplace":
+            return LaplaceNoise(epsilon=1 / self.noise_multiplier)
+        form: Literal["rounded", "discrete"] = (
+            "rounded" if self.noise == "rounded-gaussian" else "discrete"
+        )
+        return GaussianNoise(multiplier=self.noise_multiplier, form=form)
+
+    @property
+    def _largest_word(self) -> int:
+        return self.encoding.bound.peak + (self.table.largest if self.place == "local" else 0)
+
+    @property
+    def _largest_sum(self) -> int:
+        central = self.table.largest if self.place == "central" else 0
+        return self.cohort * self._largest_word + central
+
+
+class LocalNoise:
+    """A client's upload with noise of its own, and the server's reading of a sum of such uploads.
+
+    Args:
+        config: settings with ``place = "local"``.
+
+    Raises:
+        ConfigError: another place.
+    """
+
+    __slots__ = ("_config",)
+
+    def __init__(self, config: DirectNoiseConfig) -> None:
+        _require_place(config, "local")
+        self._config = config
+
+    def protect(self, values: Mapping[str, FloatArray]) -> RingArray:
+        """Clip, round and noise one contribution; every call is a release of its own.
+
+        Returns:
+            Ring words, shape (contribution.size,).
+
+        Raises:
+            EncodingError: the contribution is malformed, NaN or infinite.
+        """
+        integers = self._config.encoding.encode(values)
+        integers += draw_noise(self._config.table, len(integers))
+        return self._config.codec.from_integers(integers)
+
+    def decode(self, ring_sum: RingArray, *, clients: int) -> dict[str, FloatArray]:
+        """Unbiased estimates of the sums of the clipped parts over so many clients.
+
+        Raises:
+            ProtocolError: more clients than the cohort, or none.
+            WireError: not ring words of the right shape.
+        """
+        return _decode(self._config, ring_sum, clients, noise=False)
+
+
+class CentralNoise:
+    """Clients send encoded contributions; the trusted server noises their sum.
+
+    Args:
+        config: settings with ``place = "central"``.
+
+    Raises:
+        ConfigError: another place.
+    """
+
+    __slots__ = ("_config",)
+
+    def __init__(self, config: DirectNoiseConfig) -> None:
+        _require_place(config, "central")
+        self._config = config
+
+    def encode(self, values: Mapping[str, FloatArray]) -> RingArray:
+        """The client's part: clip and round; nothing hides the words from who receives them.
+
+        Raises:
+            EncodingError: the contribution is malformed, NaN or infinite.
+        """
+        return self._config.codec.from_integers(self._config.encoding.encode(values))
+
+    def release(self, ring_sum: RingArray, *, clients: int) -> dict[str, FloatArray]:
+        """The server's part: noise the sum, then decode it; every call is a release of its own.
+
+        Raises:
+            ProtocolError: more clients than the cohort, or none.
+            WireError: not ring words of the right shape.
+        """
+        return _decode(self._config, ring_sum, clients, noise=True)
+
+
+def _require_place(config: DirectNoiseConfig, place: str) -> None:
+    if config.place != place:
+        raise ConfigError("dp.place", config.place, "is another mechanism's", [place])
+
+
+def _decode(
+    config: DirectNoiseConfig, ring_sum: RingArray, clients: int, *, noise: bool
+) -> dict[str, FloatArray]:
+    if not 1 <= clients <= config.cohort:
+        raise ProtocolError(f"a sum of 1 to {config.cohort} clients was due, not of {clients}")
+    require_ring_words(ring_sum, config.codec, config.encoding.contribution.size)
+    integers = config.codec.to_integers(ring_sum)
+    if noise:
+        integers = integers + draw_noise(config.table, len(integers))
+    return config.encoding.decode(integers)

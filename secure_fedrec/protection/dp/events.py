@@ -1,0 +1,207 @@
+"""What was released: facts that an accountant turns into a price, apart from any accountant.
+
+An event says which noise was added, relative to the largest change that the protected thing can
+make; to whom the noise is a protection; and what is assumed. ``secure_fedrec.accounting`` reads
+events; nothing here computes an epsilon.
+"""
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
+
+from secure_fedrec.errors import ConfigError
+
+__all__ = [
+    "Adjacency",
+    "Adversary",
+    "Event",
+    "ExactSum",
+    "GaussianNoise",
+    "LaplaceNoise",
+    "Mechanism",
+    "RandomAnswer",
+    "Sampling",
+    "SkellamNoise",
+    "exact_events",
+    "require_public_to_server",
+]
+
+Adversary: TypeAlias = Literal["server", "release"]
+"""Who looks: the server with what the round shows it, or whoever gets only the result."""
+
+Adjacency: TypeAlias = Literal["zero-out", "replace", "add-or-remove", "one-bit"]
+"""Which pairs of inputs a claim makes hard to tell apart."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GaussianNoise:
+    """Gaussian noise, ``multiplier`` = standard deviation over L2 sensitivity.
+
+    Args:
+        multiplier: sigma / Delta_2, positive.
+        form: "rounded" is a continuous Gaussian rounded after the addition; by post-processing all
+            that holds for a continuous Gaussian holds. "discrete" is the discrete Gaussian: its
+            Renyi curve is that of the Gaussian (Canonne, Kamath and Steinke 2020, proposition 5),
+            other properties of the Gaussian are not claimed for it.
+    """
+
+    multiplier: float
+    form: Literal["rounded", "discrete"]
+
+    def __post_init__(self) -> None:
+        _require_positive("multiplier", self.multiplier)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaplaceNoise:
+    """Discrete Laplace noise on integers: pure epsilon = L1 sensitivity over scale."""
+
+    epsilon: float
+
+    def __post_init__(self) -> None:
+        _require_positive("epsilon", self.epsilon)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SkellamNoise:
+    """Skellam noise on integers.
+
+    Args:
+        l2_square: largest squared L2 norm of the change, in ring units.
+        l1: largest L1 norm of the change.
+        variance: variance of the noise per coordinate, at least.
+    """
+
+    l2_square: int
+    l1: float
+    variance: float
+
+    def __post_init__(self) -> None:
+        for name in ("l2_square", "l1", "variance"):
+            _require_positive(name, getattr(self, name))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RandomAnswer:
+    """Randomized response: pure epsilon for one changed bit (0: the answers say nothing)."""
+
+    epsilon: float
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.epsilon < math.inf:
+            raise ConfigError("dp.epsilon", self.epsilon, "must be at least 0 and finite")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExactSum:
+    """A part that left without noise; no epsilon exists for it."""
+
+    what: str
+
+
+Mechanism: TypeAlias = GaussianNoise | LaplaceNoise | SkellamNoise | RandomAnswer | ExactSum
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sampling:
+    """Poisson sampling of what is protected, and from whom the outcome is secret.
+
+    Args:
+        rate: probability q with which the protected thing takes part, by its own coin.
+        secret_from: adversaries who do not learn who took part. A server that runs a round knows
+            the cohort, masked or not; a client's draws of its own ratings nobody else sees.
+
+    Raises:
+        ConfigError: no probability, or a rate below 1 that is secret from nobody.
+    """
+
+    rate: float = 1.0
+    secret_from: tuple[Adversary, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not 0 < self.rate <= 1:
+            raise ConfigError("dp.sampling.rate", self.rate, "must be above 0 and at most 1")
+        if self.rate < 1 and not self.secret_from:
+            raise ConfigError(
+                "dp.sampling.rate", self.rate, "a sample that everybody sees amplifies nothing"
+            )
+
+    def against(self, adversary: Adversary) -> float:
+        """The rate that counts against an adversary: 1 for one who sees the sample."""
+        return self.rate if adversary in self.secret_from else 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Event:
+    """One kind of release, repeated over rounds.
+
+    Args:
+        mechanism: the noise.
+        covers: what changes between neighbouring inputs ("one client's whole contribution: ...").
+        adjacency: how it changes.
+        noised_against: adversaries who see the value only with the noise.
+        rounds: how often.
+        sampling: see ``Sampling``.
+        distance: bound on the total variation between one round's noise as drawn and as named.
+        wrap: bound on the probability that one round's sum leaves the ring (a wrong result, not a
+            leak).
+        assumes: conditions of the claim, as clauses.
+
+    Raises:
+        ConfigError: ``rounds`` is below 1 or a bound is no probability.
+    """
+
+    mechanism: Mechanism
+    covers: str
+    adjacency: Adjacency
+    noised_against: tuple[Adversary, ...]
+    rounds: int = 1
+    sampling: Sampling = field(default_factory=Sampling)
+    distance: float = 0.0
+    wrap: float = 0.0
+    assumes: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.rounds < 1:
+            raise ConfigError("dp.rounds", self.rounds, "must be at least 1")
+        for name in ("distance", "wrap"):
+            if not 0 <= getattr(self, name) <= 1:
+                raise ConfigError(f"dp.{name}", getattr(self, name), "must be a probability")
+
+
+def exact_events(names: Iterable[str], rounds: int) -> tuple[Event, ...]:
+    """Events of parts that leave without noise; an accountant refuses to price them."""
+    return tuple(
+        Event(
+            mechanism=ExactSum(what=name),
+            covers=f"the exact sums of {name}",
+            adjacency="zero-out",
+            noised_against=(),
+            rounds=rounds,
+        )
+        for name in names
+    )
+
+
+def require_public_to_server(sampling: Sampling | None) -> Sampling:
+    """The cohort's sampling, refused where it claims to be secret from the server.
+
+    Raises:
+        ConfigError: it does.
+    """
+    if sampling is None:
+        return Sampling()
+    if "server" in sampling.secret_from:
+        raise ConfigError(
+            "dp.sampling.secret_from",
+            sampling.secret_from,
+            "a server that runs a round knows its cohort",
+            ["release"],
+        )
+    return sampling
+
+
+def _require_positive(name: str, value: float) -> None:
+    if not (math.isfinite(value) and value > 0):
+        raise ConfigError(f"dp.{name}", value, "must be positive and finite")

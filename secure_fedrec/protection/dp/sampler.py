@@ -1,0 +1,75 @@
+"""Drawing from a noise table: AES-256 in counter mode under a fresh key of the operating system.
+
+Each call draws its own key. No state lives between calls, so two processes forked from one cannot
+draw the same noise, and what one call drew says nothing about another.
+
+The number of steps of a draw depends on its magnitude (a few steps of bisection in the tails), and
+table look-ups touch memory that depends on it. An adversary who can time single draws or watch the
+caches of the client's machine is outside the threat model; one who sees messages is not.
+"""
+
+import secrets
+
+import numpy as np
+from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+
+from secure_fedrec.arrays import IntArray, WordArray
+from secure_fedrec.protection.dp.loops import invert
+from secure_fedrec.protection.dp.tables import NoiseTable
+
+__all__ = ["draw_noise", "secret_words"]
+
+_CHUNK = 2**15  # words at a time: 256 KiB stay in the second-level cache
+_MOST_TIES = 64
+
+
+def secret_words(count: int) -> WordArray:
+    """uint64[count], uniform: AES-256-CTR under a key that the operating system drew just now."""
+    key = secrets.token_bytes(32)
+    encryptor = Cipher(algorithms.AES256(key), modes.CTR(bytes(16))).encryptor()
+    out = np.empty(count, dtype="<u8")
+    zeros = bytes(min(count, _CHUNK) * 8)
+    for start in range(0, count, _CHUNK):
+        part = out[start : start + _CHUNK]
+        # The spare block that pyca asks for is not needed in counter mode.
+        part[:] = np.frombuffer(encryptor.update(zeros[: part.nbytes]), dtype="<u8")
+    return out
+
+
+def draw_noise(table: NoiseTable, count: int) -> IntArray:
+    """Independent draws of the table's noise.
+
+    Args:
+        table: see ``noise_table``.
+        count: how many.
+
+    Returns:
+        int64[count], in ring units.
+    """
+    draws = np.empty(count, dtype=np.int64)
+    words = secret_words(count)
+    for start in range(0, count, _CHUNK):
+        part = slice(start, start + _CHUNK)
+        look_up(table, words[part], draws[part])
+    return draws
+
+
+def look_up(table: NoiseTable, words: WordArray, draws: IntArray) -> None:
+    """The draws that given words stand for; ties are decided by 64 more secret bits each."""
+    shift = 64 - len(table.guide).bit_length()
+    ties = np.empty(_MOST_TIES, dtype=np.int64)
+    found = invert(words, table.high, table.guide, shift, draws, ties)
+    if found > len(ties):
+        ties = np.empty(found, dtype=np.int64)
+        invert(words, table.high, table.guide, shift, draws, ties)
+    for place, low in zip(ties[:found].tolist(), secret_words(found).tolist(), strict=True):
+        magnitude = _settle(table, int(words[place]) >> 1, low)
+        draws[place] = -magnitude if int(words[place]) & 1 else magnitude
+
+
+def _settle(table: NoiseTable, high: int, low: int) -> int:
+    """The first magnitude with (high, low) < threshold; several may share their upper bits."""
+    magnitude = int(np.searchsorted(table.high, np.uint64(high), side="left"))
+    while (high << 64) + low >= table.threshold(magnitude):
+        magnitude += 1
+    return magnitude

@@ -1,0 +1,185 @@
+"""Prices at known points, against two other accountants, and with the noise's own error inside."""
+
+import math
+from collections.abc import Callable
+
+import dp_accounting
+import numpy as np
+import pytest
+from dp_accounting import pld, rdp
+from opacus.accountants import RDPAccountant
+
+from secure_fedrec.accounting import gaussian_events, spend
+from secure_fedrec.accounting.accountants import Accountant
+from secure_fedrec.errors import ConfigError
+from secure_fedrec.protection.dp import (
+    Event,
+    GaussianNoise,
+    LaplaceNoise,
+    RandomAnswer,
+    Sampling,
+    SkellamNoise,
+)
+from secure_fedrec.protection.dp.events import Adversary
+
+Make = Callable[..., Event]
+SECRET = Sampling(rate=0.01, secret_from=("release",))
+
+
+@pytest.mark.parametrize(("accountant", "expected"), [("rdp", 2.101), ("prv", 1.838)])
+def test_price_at_the_known_point(accountant: Accountant, expected: float) -> None:
+    events = gaussian_events(1.0, rounds=1000, sampling=SECRET)
+    spent = spend(events, adversary="release", delta=1e-5, accountant=accountant)
+    assert spent.epsilon == pytest.approx(expected, abs=5e-4)
+
+
+def test_price_equals_opacus_and_dp_accounting() -> None:
+    events = gaussian_events(1.0, rounds=1000, sampling=SECRET)
+    ours = spend(events, adversary="release", delta=1e-5).epsilon
+    engine = RDPAccountant()
+    engine.history = [(1.0, 0.01, 1000)]
+    assert ours == pytest.approx(engine.get_epsilon(1e-5), rel=1e-12)
+    theirs = rdp.RdpAccountant(RDPAccountant.DEFAULT_ALPHAS)
+    theirs.compose(
+        dp_accounting.PoissonSampledDpEvent(0.01, dp_accounting.GaussianDpEvent(1.0)), 1000
+    )
+    assert ours == pytest.approx(theirs.get_epsilon(1e-5), rel=1e-6)
+
+
+def test_prv_brackets_the_privacy_loss_distribution() -> None:
+    events = gaussian_events(1.0, rounds=1000, sampling=SECRET)
+    ours = spend(events, adversary="release", delta=1e-5, accountant="prv").epsilon
+    second = pld.PLDAccountant()
+    second.compose(
+        dp_accounting.PoissonSampledDpEvent(0.01, dp_accounting.GaussianDpEvent(1.0)), 1000
+    )
+    exact = second.get_epsilon(1e-5)
+    assert exact <= ours < 1.02 * exact
+
+
+def test_prv_without_sampling_is_the_analytic_gaussian() -> None:
+    # 25 rounds at multiplier 5 are one Gaussian of multiplier 1.
+    ours = spend(gaussian_events(5.0, rounds=25), adversary="server", delta=1e-5, accountant="prv")
+    exact = dp_accounting.get_epsilon_gaussian(1.0, 1e-5)
+    assert exact <= ours.epsilon < exact + 0.03
+    assert math.isnan(ours.order)
+
+
+@pytest.mark.parametrize("multiplier", [0.5, 2.0, 30.0, 400.0])
+def test_renyi_orders_reach_far_enough_for_small_and_large_prices(multiplier: float) -> None:
+    ours = spend(gaussian_events(multiplier, rounds=1), adversary="server", delta=1e-6).epsilon
+    exact = dp_accounting.get_epsilon_gaussian(multiplier, 1e-6)
+    assert exact <= ours < 1.35 * exact + 1e-3
+
+
+@pytest.mark.parametrize("adversary", ["server", "release"])
+def test_skellam_approaches_the_gaussian_as_the_ring_gets_finer(
+    event: Make, adversary: Adversary
+) -> None:
+    sampling = Sampling(rate=0.1, secret_from=("release",))
+    found = []
+    for units in (4, 32, 1024):
+        mechanism = SkellamNoise(
+            l2_square=units**2, l1=min(units**2, 100.0 * units), variance=4.0 * units**2
+        )
+        events = [event(mechanism, rounds=10, sampling=sampling)]
+        found.append(spend(events, adversary=adversary, delta=1e-5).epsilon)
+    gaussian = GaussianNoise(multiplier=2.0, form="discrete")
+    limit = spend(
+        [event(gaussian, rounds=10, sampling=sampling)], adversary=adversary, delta=1e-5
+    ).epsilon
+    # A Gaussian without sampling has real orders, which may be a little better than integers.
+    assert found == sorted(found, reverse=True)
+    assert limit <= found[-1] < 1.02 * limit
+
+
+def test_noise_error_is_paid_from_delta(event: Make) -> None:
+    mechanism = GaussianNoise(multiplier=4.0, form="rounded")
+    clean = spend([event(mechanism, rounds=4)], adversary="server", delta=1e-5)
+    off = spend([event(mechanism, rounds=4, distance=1e-10)], adversary="server", delta=1e-5)
+    assert off.distance == pytest.approx(4e-10)
+    assert off.epsilon > clean.epsilon
+    assert off.delta == 1e-5
+    # The accountant got what was left over: its own price there is the price.
+    left = 1e-5 - (1 + math.exp(clean.epsilon + 1)) * 4e-10
+    again = spend([event(mechanism, rounds=4)], adversary="server", delta=left)
+    assert off.epsilon == pytest.approx(again.epsilon, rel=1e-9)
+
+
+def test_noise_that_is_not_what_it_is_named_has_no_price(event: Make) -> None:
+    mechanism = GaussianNoise(multiplier=1.0, form="rounded")
+    with pytest.raises(ConfigError, match="more than half"):
+        spend([event(mechanism, distance=1e-6)], adversary="server", delta=1e-5)
+
+
+def test_pure_prices_add_up_where_that_is_cheaper(event: Make) -> None:
+    few = [event(LaplaceNoise(epsilon=0.5)), event(RandomAnswer(epsilon=0.25))]
+    spent = spend(few, adversary="server", delta=1e-9)
+    assert spent.epsilon == 0.75
+    assert spent.order == math.inf
+    many = [event(LaplaceNoise(epsilon=0.1), rounds=1000)]
+    assert spend(many, adversary="server", delta=1e-6).epsilon < 25 < 100
+
+
+def test_sampled_pure_price(event: Make) -> None:
+    sampling = Sampling(rate=0.1, secret_from=("release",))
+    spent = spend(
+        [event(LaplaceNoise(epsilon=1.0), sampling=sampling)], adversary="release", delta=1e-12
+    )
+    assert spent.epsilon == pytest.approx(math.log1p(0.1 * math.expm1(1.0)))
+
+
+def test_mixed_noises_compose_at_common_orders(event: Make) -> None:
+    skellam = event(SkellamNoise(l2_square=64, l1=64.0, variance=640.0), rounds=5)
+    gaussian = event(GaussianNoise(multiplier=3.0, form="rounded"), rounds=5)
+    alone = [spend([each], adversary="server", delta=1e-6).epsilon for each in (skellam, gaussian)]
+    both = spend([skellam, gaussian], adversary="server", delta=1e-6)
+    assert max(alone) < both.epsilon < sum(alone)
+    assert both.order == math.floor(both.order)
+
+
+@pytest.mark.parametrize(
+    "mechanism",
+    [
+        GaussianNoise(multiplier=1.0, form="discrete"),
+        SkellamNoise(l2_square=4, l1=4.0, variance=9.0),
+        LaplaceNoise(epsilon=1.0),
+    ],
+)
+def test_prv_knows_continuous_gaussians_only(mechanism: object, event: Make) -> None:
+    with pytest.raises(ConfigError, match="continuous Gaussian"):
+        spend([event(mechanism)], adversary="server", delta=1e-5, accountant="prv")
+
+
+@pytest.mark.parametrize("delta", [0.0, 1.0, -1e-5, math.nan])
+def test_delta_is_a_probability(delta: float) -> None:
+    with pytest.raises(ConfigError, match=r"dp\.delta"):
+        spend(gaussian_events(1.0, rounds=1), adversary="server", delta=delta)
+
+
+def test_no_events_and_unknown_accountants_are_refused() -> None:
+    with pytest.raises(ConfigError, match="nothing"):
+        spend([], adversary="server", delta=1e-5)
+    with pytest.raises(ConfigError, match="accountant"):
+        spend(
+            gaussian_events(1.0, rounds=1),
+            adversary="server",
+            delta=1e-5,
+            accountant="gdp",  # type: ignore[arg-type]
+        )
+
+
+def test_price_falls_with_noise_and_rises_with_rounds(event: Make) -> None:
+    prices = np.array(
+        [
+            [
+                spend(
+                    gaussian_events(multiplier, rounds=rounds), adversary="server", delta=1e-5
+                ).epsilon
+                for multiplier in (0.7, 1.0, 5.0)
+            ]
+            for rounds in (1, 10, 100)
+        ]
+    )
+    assert np.all(np.diff(prices, axis=0) > 0)
+    assert np.all(np.diff(prices, axis=1) < 0)
