@@ -5,18 +5,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from audits.config import AuditConfig
+from audits.privacy import with_noise_found
 from secure_fedrec.algorithms import PMF
 from secure_fedrec.data import RatingTable, Split, k_fold, latest_ml_1m, leave_one_out, load, locate
 from secure_fedrec.errors import ConfigError
-from secure_fedrec.protection import (
-    Cloak,
-    Collector,
-    Denoisers,
-    DirectSum,
-    RandomizedResponse,
-    Stack,
-    VirtualRatings,
-)
+from secure_fedrec.protection import Denoisers, Sizes, Stack, build_stack
 from secure_fedrec.streams import Streams
 from secure_fedrec.wire import Adversary
 
@@ -88,6 +81,12 @@ def build_federation(config: AuditConfig, split: Split) -> Federation:
         raise ConfigError(
             "cohort.clients_per_round", per_round, f"there are only {train.n_clients} clients"
         )
+    sizes = Sizes(
+        n_clients=train.n_clients,
+        n_items=train.n_items,
+        width=algorithm.width,
+        cohort=train.n_clients if per_round is None else per_round,
+    )
     denoisers = config.protection.get("denoisers")
     require_parties(
         config.adversaries,
@@ -99,32 +98,12 @@ def build_federation(config: AuditConfig, split: Split) -> Federation:
             raise ConfigError(
                 "recording.payload_senders", sender, f"clients are 0 to {train.n_clients - 1}"
             )
-    layers = config.protection
-    cloak: Cloak | None = None
-    if "virtual-ratings" in layers:
-        cloak = VirtualRatings(layers["virtual-ratings"], n_items=train.n_items, streams=streams)
-    if "randomized-response" in layers:
-        cloak = RandomizedResponse(
-            layers["randomized-response"], n_items=train.n_items, streams=streams
-        )
-    collector: Collector
-    if "denoisers" in layers:
-        collector = Denoisers(
-            layers["denoisers"],
-            n_clients=train.n_clients,
-            n_items=train.n_items,
-            width=algorithm.width,
-            codec=config.ring,
-            streams=streams,
-        )
-    else:
-        collector = DirectSum(
-            n_clients=train.n_clients,
-            n_items=train.n_items,
-            width=algorithm.width,
-            codec=config.ring,
-        )
-    stack = Stack(codec=config.ring, cloak=cloak, collector=collector, n_clients=train.n_clients)
+    stack = build_stack(
+        with_noise_found(config.protection, rounds=config.algorithm.rounds, sizes=sizes),
+        sizes=sizes,
+        codec=config.ring,
+        streams=streams,
+    )
     return Federation(config=config, split=split, stack=stack, streams=streams)
 
 

@@ -36,12 +36,7 @@ from secure_fedrec.data import DATASETS, SyntheticConfig
 from secure_fedrec.engines import CohortConfig
 from secure_fedrec.errors import ConfigError, DataError
 from secure_fedrec.fixedpoint import FixedPoint
-from secure_fedrec.protection import (
-    DenoisersConfig,
-    RandomizedResponseConfig,
-    VirtualRatingsConfig,
-    require_compatible,
-)
+from secure_fedrec.protection import LAYERS, require_compatible
 from secure_fedrec.wire import Adversary, RecordingPolicy
 
 __all__ = ["AuditConfig", "DataConfig", "RunConfig", "load_config", "parse_config"]
@@ -50,11 +45,6 @@ T = TypeVar("T")
 
 SPLITS = ("k-fold", "leave-one-out")
 ALGORITHMS = ("pmf",)
-LAYERS: Mapping[str, type] = {
-    "virtual-ratings": VirtualRatingsConfig,
-    "randomized-response": RandomizedResponseConfig,
-    "denoisers": DenoisersConfig,
-}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -194,7 +184,7 @@ class AuditConfig:
             plain[name] = _without_none(dataclasses.asdict(getattr(self, name)))
         plain["algorithm"] = {"name": "pmf", **plain["algorithm"]}
         plain["protection"] = [
-            {"layer": layer, **dataclasses.asdict(settings)}
+            {"layer": layer, **_without_none(dataclasses.asdict(settings))}
             for layer, settings in self.protection.items()
         ]
         plain["adversaries"] = [

@@ -158,6 +158,13 @@ class FixedPoint:
             words = words & words.dtype.type(2**self.bits - 1)
         return words
 
+    def reduce(self, words: RingArray) -> RingArray:
+        """Cut words back to the ring after they were added modulo their word size."""
+        if self.bits == 8 * words.itemsize:
+            return words
+        cut: RingArray = words & words.dtype.type(2**self.bits - 1)
+        return cut
+
     def to_integers(self, ring: RingArray) -> IntArray:
         """Centre ring elements: the representative of each in [-2^(b-1), 2^(b-1)), as int64."""
         unused = np.uint64(64 - self.bits)

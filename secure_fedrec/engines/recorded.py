@@ -159,6 +159,7 @@ def public_knowledge(algorithm: Algorithm, stack: Stack, train: RatingTable) -> 
         "ring": {"bits": codec.bits, "fraction_bits": codec.fraction_bits, "clip": codec.clip},
         "algorithm": algorithm.public_knowledge(),
         "protection": stack.describe(),
+        "model_hidden_from": list(stack.collector.model_hidden_from),
     }
 
 

@@ -206,6 +206,7 @@ class _Watched:
         self._collector = collector
         self.codec = collector.codec
         self.n_clients = collector.n_clients
+        self.model_hidden_from = collector.model_hidden_from
         self.aggregate: Aggregate | None = None
 
     def participants(self, cohort: IntArray) -> IntArray:

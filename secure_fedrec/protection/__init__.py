@@ -1,7 +1,11 @@
 """Protection layers: what each party may see while a sum is formed.
 
 Reading order: ``base`` (how layers meet), ``virtual_ratings`` and ``randomized_response`` (cloaks),
-``plain`` and ``denoisers`` (collectors), ``compatibility`` (what stacks, and what it claims).
+``plain``, ``denoisers`` and ``hidden_sums`` (collectors), ``compatibility`` (what stacks, and what
+it claims), ``stacking`` (from names to a stack).
+
+Layers for other people's training loops stand on their own, each in a package that needs neither
+the algorithms nor the engine: ``masking``, ``paillier``, ``dp`` and ``routing``.
 """
 
 from secure_fedrec.protection.base import Cloak, Cloaked, Collector, LocalModel, Stack
@@ -12,9 +16,11 @@ from secure_fedrec.protection.randomized_response import (
     RandomizedResponse,
     RandomizedResponseConfig,
 )
+from secure_fedrec.protection.stacking import LAYERS, Sizes, build_stack
 from secure_fedrec.protection.virtual_ratings import VirtualRatings, VirtualRatingsConfig
 
 __all__ = [
+    "LAYERS",
     "STACKS",
     "Binding",
     "Claim",
@@ -27,8 +33,10 @@ __all__ = [
     "LocalModel",
     "RandomizedResponse",
     "RandomizedResponseConfig",
+    "Sizes",
     "Stack",
     "VirtualRatings",
     "VirtualRatingsConfig",
+    "build_stack",
     "require_compatible",
 ]

@@ -172,6 +172,11 @@ class Collector(Protocol):
         """Clients of the federation."""
         ...
 
+    @property
+    def model_hidden_from(self) -> tuple[str, ...]:
+        """Roles that pass the public table on without being able to read it."""
+        ...
+
     def participants(self, cohort: IntArray) -> IntArray:
         """Clients of the cohort that can take part, ascending; the others sit the round out."""
         ...

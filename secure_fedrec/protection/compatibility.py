@@ -70,6 +70,31 @@ STACKS: Mapping[tuple[str, ...], Claim] = MappingProxyType(
             lossless=True,
             found="as SDCF and FedRec++",
         ),
+        ("masking",): Claim(
+            system="federated PMF under secure aggregation (Bonawitz et al. 2017)",
+            hides="every upload, from the server, which learns sums and counts per item",
+            assumes="a roster of signing keys that the server did not choose, and at most the "
+            "configured share of clients working with the server",
+            lossless=True,
+            found="one upload tells nothing; an item with a single rater is that rater's row in "
+            "the sum, whoever it is, unless the tail floor keeps it back; sums of different "
+            "cohorts can be subtracted",
+        ),
+        ("clip", "skellam", "masking"): Claim(
+            system="federated PMF with distributed differential privacy (Agarwal et al. 2021)",
+            hides="a client's whole contribution, rows and counts, from the server and from "
+            "whoever sees the model, up to the stated epsilon and delta",
+            assumes="as masking; at most the configured number of clients reveal their noise",
+            lossless=False,
+            found="counts and tail rows are estimates; what is paid is accuracy",
+        ),
+        ("paillier",): Claim(
+            system="FedMF (Chai et al. 2021) with all rows encrypted",
+            hides="every upload, from the server; the sums as well, where the clients hold the key",
+            assumes="an honest-but-curious server that does not collude with a holder of the key",
+            lossless=True,
+            found="as masking where an authority opens the sums",
+        ),
         ("denoisers",): Claim(
             system="FedRec++ at rho = 0",
             hides="the rows of the denoisers from the server, inside sums",

@@ -103,6 +103,8 @@ class Denoisers:
         streams: the run's random streams; uses "denoisers" and "arrival".
     """
 
+    model_hidden_from: tuple[str, ...] = ()
+
     def __init__(
         self,
         config: DenoisersConfig,

@@ -133,6 +133,8 @@ class DirectSum:
         codec: the ring.
     """
 
+    model_hidden_from: tuple[str, ...] = ()
+
     def __init__(self, *, n_clients: int, n_items: int, width: int, codec: FixedPoint) -> None:
         self.n_clients = n_clients
         self.n_items = n_items

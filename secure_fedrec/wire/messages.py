@@ -44,6 +44,10 @@ class Step(IntEnum):
     """Denoiser to server: sums of virtual rows less its own rows (FedRec++ eq. 9)."""
     AGGREGATE = 4
     """Not sent: what the server holds after the round, as an adversary in its place would."""
+    SHARE = 5
+    """Client to denoiser, under its name: additive shares of all its rows, rated and virtual."""
+    COUNTS = 6
+    """Client to server: which rows it has, hidden, before the rows themselves are asked for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

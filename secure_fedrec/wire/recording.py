@@ -274,7 +274,8 @@ class Recorder:
         }
         if messages.tags is not None:
             columns["tags"] = messages.tags
-        if block.counts is not None:
+        # The counts of an upload are hidden like its values, and as large as a payload.
+        if block.counts is not None and (values or messages.step is not Step.UPLOAD):
             columns["counts"] = block.counts
         if values and block.values is not None:
             columns["values"] = block.values

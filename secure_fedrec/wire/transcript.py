@@ -34,6 +34,8 @@ _ENDS = {  # role of sender, role of receiver
     Step.NOISE: ("client", "denoiser"),
     Step.DENOISE: ("denoiser", "server"),
     Step.AGGREGATE: ("server", "server"),
+    Step.SHARE: ("client", "denoiser"),
+    Step.COUNTS: ("client", "server"),
 }
 _PARTY = re.compile(r"server|denoisers|(?:denoiser|client):\d+")
 
@@ -193,7 +195,8 @@ class View:
     def sees(self, step: Step) -> bool:
         """Whether any message of that step reached or left a corrupted party."""
         if step is Step.MODEL:  # everybody takes part in the broadcast, denoisers as clients
-            return bool(self.adversary.corrupt)
+            blind = set(self.public.get("model_hidden_from", ()))
+            return any(party.split(":")[0] not in blind for party in self.adversary.corrupt)
         sender, receiver = _ENDS[step]
         return self.adversary.has(sender) or self.adversary.has(receiver)
 
@@ -252,7 +255,7 @@ class View:
         if step is Step.MODEL:
             raise TranscriptError("the model is one table for all; ask for table(round)")
         parts = [
-            self._strip(columns, payload=payload)
+            self._strip(columns, step, payload=payload)
             for columns in self._store.read(round_, step.name.lower())
             if not payload or "values" in columns
         ]
@@ -270,7 +273,7 @@ class View:
         if "network" not in self.adversary.taps:
             raise TranscriptError(f"{self.adversary.name} does not tap the network")
         seen: dict[Step, tuple[IntArray, IntArray, IntArray]] = {}
-        for step in (Step.UPLOAD, Step.NOISE, Step.DENOISE):
+        for step in (Step.COUNTS, Step.UPLOAD, Step.NOISE, Step.SHARE, Step.DENOISE):
             parts = [
                 {name: columns[name] for name in ("senders", "receivers", "sizes")}
                 for columns in self._store.read(round_, step.name.lower())
@@ -295,10 +298,12 @@ class View:
             raise TranscriptError(f"{self.adversary.name} saw no message of step {step.name}")
 
     @staticmethod
-    def _strip(columns: Columns, *, payload: bool) -> Columns:
+    def _strip(columns: Columns, step: Step, *, payload: bool) -> Columns:
         keep = dict(columns)
         if not payload:
             keep.pop("values", None)
+            if step is Step.UPLOAD:
+                keep.pop("counts", None)
         return keep
 
     @staticmethod

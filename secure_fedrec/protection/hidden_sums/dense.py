@@ -1,0 +1,372 @@
+"""Rounds of hidden uploads: every client sends the same rows, so no row number tells anything.
+
+A client's rows become words of one public layout: d values for each of k items, and a count word
+per item (1 where it has a row, 0 elsewhere). How the words are hidden, and how their sum comes out,
+is what masking and encryption differ in; what they have in common is here.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+import numpy as np
+
+from secure_fedrec.arrays import BoolArray, IndexArray, IntArray, RingArray
+from secure_fedrec.errors import ConfigError, ProtocolError
+from secure_fedrec.fixedpoint import FixedPoint
+from secure_fedrec.uploads import RowBlock
+from secure_fedrec.wire import Messages, Parties, Step, Traffic, Wire
+
+__all__ = [
+    "DenseLayout",
+    "DenseSum",
+    "DenseWords",
+    "Gathered",
+    "HiddenSession",
+    "HiddenSum",
+    "Hider",
+]
+
+_CHUNK_BYTES = 32 * 2**20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class DenseLayout:
+    """What the words of a hidden upload stand for; public.
+
+    Args:
+        items: int32[k], ascending row numbers of the shared table.
+        width: values per item; 0 asks for the counts alone.
+    """
+
+    items: IndexArray
+    width: int
+
+    @property
+    def length(self) -> int:
+        """Words per client: k * width values, then k counts."""
+        return len(self.items) * (self.width + 1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class DenseWords:
+    """Words of some clients.
+
+    Args:
+        clients: int64[B].
+        words: [B, layout.length] ring words.
+        layout: what they stand for.
+    """
+
+    clients: IntArray
+    words: RingArray
+    layout: DenseLayout
+
+    def message(self, *, round_: int, step: Step, codec: FixedPoint, sizes: IntArray) -> Messages:
+        """The clients' messages: public row numbers, hidden values, hidden counts."""
+        size, items, width = len(self.clients), self.layout.items, self.layout.width
+        cut = len(items) * width
+        return Messages(
+            round=round_,
+            step=step,
+            senders=Parties(role="client", ids=self.clients),
+            receivers=Parties.server(size),
+            payload=RowBlock(
+                indptr=np.arange(size + 1) * len(items),
+                rows=np.tile(items, size),
+                values=self.words[:, :cut].reshape(size * len(items), width),
+                counts=codec.to_integers(self.words[:, cut:].reshape(-1)),
+            ),
+            sizes=sizes,
+        )
+
+
+class Gathered:
+    """The encoded rows of a round's clients, each still at its client.
+
+    A simulation hands them over batch by batch; they are hidden and sent once all are there.
+
+    Args:
+        round_: the round in progress.
+        expected: int64[P], clients that must each submit exactly once, in this order.
+        n_items: rows of the shared table.
+        codec: the ring.
+    """
+
+    def __init__(self, *, round_: int, expected: IntArray, n_items: int, codec: FixedPoint) -> None:
+        self.clients = expected
+        self._round = round_
+        self._n_items = n_items
+        self._codec = codec
+        self._parts: list[RowBlock] = []
+        self._submitted = 0
+
+    def add(self, clients: IntArray, block: RowBlock) -> None:
+        """Take the rows of the next clients.
+
+        Raises:
+            ProtocolError: not the clients whose turn it is.
+        """
+        due = self.clients[self._submitted : self._submitted + len(clients)]
+        if not np.array_equal(due, clients):
+            raise ProtocolError(f"round {self._round}: clients submit once each, in order")
+        self._parts.append(block)
+        self._submitted += len(clients)
+
+    def require_complete(self) -> None:
+        """Check that every client has submitted.
+
+        Raises:
+            ProtocolError: one has not.
+        """
+        if self._submitted != len(self.clients):
+            raise ProtocolError(
+                f"round {self._round}: no rows from client {int(self.clients[self._submitted])}; "
+                "the round is abandoned"
+            )
+
+    def words(self, layout: DenseLayout) -> Iterator[DenseWords]:
+        """The clients' words in a layout, a few clients at a time."""
+        first = 0
+        step = max(1, _CHUNK_BYTES // max(1, layout.length * 8))
+        for block in self._parts:
+            for start in range(0, len(block), step):
+                stop = min(len(block), start + step)
+                yield DenseWords(
+                    clients=self.clients[first + start : first + stop],
+                    words=self._spread(block, start, stop, layout),
+                    layout=layout,
+                )
+            first += len(block)
+
+    def _spread(self, block: RowBlock, start: int, stop: int, layout: DenseLayout) -> RingArray:
+        if block.values is None:
+            raise ProtocolError("rows without values cannot be summed")
+        bounds = block.indptr[start : stop + 1]
+        rows = slice(int(bounds[0]), int(bounds[-1]))
+        owners = np.repeat(np.arange(stop - start), np.diff(bounds))
+        place = np.full(self._n_items, -1, dtype=np.int64)
+        place[layout.items] = np.arange(len(layout.items))
+        places = place[block.rows[rows]]
+        sent = places >= 0
+        words = np.zeros((stop - start, layout.length), dtype=self._codec.dtype)
+        cut = len(layout.items) * layout.width
+        values = words[:, :cut].reshape(stop - start, len(layout.items), layout.width)
+        values[owners[sent], places[sent]] = block.values[rows][sent][:, : layout.width]
+        words[owners[sent], cut + places[sent]] = 1
+        return words
+
+
+class Hider(Protocol):
+    """One way of hiding the words of a round and of opening their sum."""
+
+    @property
+    def size(self) -> int:
+        """Bytes that a client sends."""
+        ...
+
+    def hide(self, part: DenseWords) -> RingArray:
+        """Words as they are sent: [B, length]."""
+        ...
+
+    def open(self, total: RingArray) -> RingArray:
+        """The sum of the plain words, given the sum of the words sent: [length] each.
+
+        Words are summed modulo their word size and cut to the ring afterwards.
+        """
+        ...
+
+
+class DenseSum:
+    """The server's side: adds hidden words up as they come.
+
+    Args:
+        round_: the round in progress.
+        step: the step whose messages it adds.
+        expected: int64[P], clients that must each be heard exactly once.
+        n_clients: clients of the federation.
+        layout: what the words stand for.
+        codec: the ring.
+    """
+
+    def __init__(
+        self,
+        *,
+        round_: int,
+        step: Step,
+        expected: IntArray,
+        n_clients: int,
+        layout: DenseLayout,
+        codec: FixedPoint,
+    ) -> None:
+        self._round = round_
+        self._step = step
+        self._codec = codec
+        self._layout = layout
+        self._awaited: BoolArray = np.zeros(n_clients, dtype=bool)
+        self._awaited[expected] = True
+        self._cut = len(layout.items) * layout.width
+        self.total: RingArray = np.zeros(layout.length, dtype=codec.dtype)
+
+    def accept(self, messages: Messages) -> None:
+        """Add delivered words.
+
+        Raises:
+            ProtocolError: of another round or step, from a client not awaited, a second message,
+                or not in the agreed layout.
+        """
+        if messages.round != self._round or messages.step is not self._step:
+            raise ProtocolError(
+                f"round {self._round} awaits {self._step.name}, got {messages.step.name} of round "
+                f"{messages.round}"
+            )
+        senders, block = messages.senders.ids, messages.payload
+        if not self._awaited[senders].all() or len(np.unique(senders)) != len(senders):
+            raise ProtocolError(f"round {self._round}: a client is not awaited, or sent twice")
+        items, width = self._layout.items, self._layout.width
+        if (
+            not isinstance(block, RowBlock)
+            or block.values is None
+            or block.counts is None
+            or block.values.shape != (len(senders) * len(items), width)
+            or not np.array_equal(block.rows, np.tile(items, len(senders)))
+        ):
+            raise ProtocolError(f"round {self._round}: an upload is not in the agreed layout")
+        self._awaited[senders] = False
+        dtype = self.total.dtype
+        values = block.values.reshape(len(senders), -1)
+        self.total[: self._cut] += values.sum(axis=0, dtype=dtype)
+        counts = self._codec.from_integers(block.counts.reshape(len(senders), -1))
+        self.total[self._cut :] += counts.sum(axis=0, dtype=dtype)
+
+    def require_complete(self) -> None:
+        """Check that every client was heard.
+
+        Raises:
+            ProtocolError: one is missing; without it the words are noise.
+        """
+        missing = np.flatnonzero(self._awaited)
+        if len(missing):
+            raise ProtocolError(
+                f"round {self._round}: no upload from {len(missing)} clients, the first is client "
+                f"{int(missing[0])}; the round is abandoned"
+            )
+
+
+class HiddenSum:
+    """What collectors of hidden uploads have in common.
+
+    Args:
+        min_survivors: fewest clients whose sum may be formed.
+        n_clients: clients of the federation.
+        n_items: rows of the shared table.
+        width: values per row.
+        codec: the ring.
+
+    Raises:
+        ConfigError: fewer clients than the smallest sum.
+    """
+
+    model_hidden_from: tuple[str, ...] = ()
+
+    def __init__(
+        self, *, min_survivors: int, n_clients: int, n_items: int, width: int, codec: FixedPoint
+    ) -> None:
+        if min_survivors > n_clients:
+            raise ConfigError(
+                "protection.min_survivors", min_survivors, f"there are only {n_clients} clients"
+            )
+        self.min_survivors = min_survivors
+        self.n_clients = n_clients
+        self.n_items = n_items
+        self.width = width
+        self.codec = codec
+
+    @property
+    def layout(self) -> DenseLayout:
+        """All rows of the table."""
+        return DenseLayout(items=np.arange(self.n_items, dtype=np.int32), width=self.width)
+
+    def participants(self, cohort: IntArray) -> IntArray:
+        """Everybody in the cohort takes part."""
+        return np.sort(cohort)
+
+    def require_enough(self, round_: int, participants: IntArray) -> None:
+        """Check that the round's sum hides somebody.
+
+        Raises:
+            ProtocolError: fewer clients than the smallest sum allowed.
+        """
+        if len(participants) < self.min_survivors:
+            raise ProtocolError(
+                f"round {round_}: {len(participants)} clients, a sum needs at least "
+                f"{self.min_survivors}"
+            )
+
+    def traffic(self, rows: IntArray, virtual: IntArray) -> tuple[Traffic, ...]:
+        """Every client sends every row."""
+        del virtual
+        return (
+            Traffic(
+                step=Step.UPLOAD,
+                messages=len(rows),
+                rows=len(rows) * self.n_items,
+                width=self.width + 1,
+            ),
+        )
+
+
+class HiddenSession:
+    """One round of hidden uploads up to the point where all clients have submitted."""
+
+    def __init__(
+        self, collector: HiddenSum, round_: int, participants: IntArray, wire: Wire
+    ) -> None:
+        collector.require_enough(round_, participants)
+        self.order = participants
+        self._collector = collector
+        self._round = round_
+        self._wire = wire
+        self._gathered = Gathered(
+            round_=round_, expected=participants, n_items=collector.n_items, codec=collector.codec
+        )
+
+    def exempt(self, clients: IntArray) -> BoolArray:
+        """Nobody is exempt from a cloak."""
+        return np.zeros(len(clients), dtype=bool)
+
+    def submit(self, clients: IntArray, block: RowBlock, virtual: BoolArray) -> None:
+        """Hold the rows of the next clients until all are there."""
+        del virtual
+        self._gathered.add(clients, block)
+
+    def _hidden_sum(
+        self, step: Step, layout: DenseLayout, parts: Iterator[DenseWords], hider: Hider
+    ) -> tuple[RingArray, IntArray]:
+        """Hide the words of a few clients at a time, send them, and open their sum.
+
+        Returns:
+            ([k, width] ring words, counts int64[k]).
+        """
+        collector = self._collector
+        server = DenseSum(
+            round_=self._round,
+            step=step,
+            expected=self.order,
+            n_clients=collector.n_clients,
+            layout=layout,
+            codec=collector.codec,
+        )
+        for part in parts:
+            sent = replace(part, words=hider.hide(part)).message(
+                round_=self._round,
+                step=step,
+                codec=collector.codec,
+                sizes=np.full(len(part.clients), hider.size),
+            )
+            server.accept(self._wire.send(sent, origins=part.clients))
+        server.require_complete()
+        total = collector.codec.reduce(hider.open(server.total))
+        cut = len(layout.items) * layout.width
+        values = total[:cut].reshape(len(layout.items), layout.width)
+        return values, collector.codec.to_integers(total[cut:])

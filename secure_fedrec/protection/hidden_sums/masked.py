@@ -1,0 +1,206 @@
+"""Masked sums as a collector of the engine: the server learns sums and counts, and nobody's rows.
+
+Two executions give the same bits:
+
+- ``"real"`` runs the protocol of ``masking`` among the clients of the round, keys, signatures and
+  shares included;
+- ``"simulated"`` hides every upload under pads that cancel in the sum, as the protocol's masks do
+  once all clients are heard: each client adds its own keystream and takes off its successor's, so
+  that any set of uploads short of all is uniformly random. It shows the server of an audit what the
+  protocol would show it, at the cost of two keystreams per client.
+
+Item denominators are exact: a client's count words are summed under the same masks as its rows.
+With a tail floor the counts are summed first, and rows of items below the floor are never sent
+(two phases; suppressing them after unmasking would hide nothing from the server).
+"""
+
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from secure_fedrec.arrays import IntArray, RingArray
+from secure_fedrec.errors import ConfigError
+from secure_fedrec.fixedpoint import FixedPoint
+from secure_fedrec.protection.hidden_sums.dense import (
+    DenseLayout,
+    DenseWords,
+    HiddenSession,
+    HiddenSum,
+)
+from secure_fedrec.protection.hidden_sums.protocol import run_protocol
+from secure_fedrec.protection.masking import SitePolicy
+from secure_fedrec.protection.masking.packing import packed_size
+from secure_fedrec.protection.masking.parameters import Adversary
+from secure_fedrec.protection.masking.prg import MaskExpander
+from secure_fedrec.protection.plain import aggregate_note
+from secure_fedrec.streams import Streams
+from secure_fedrec.uploads import Aggregate
+from secure_fedrec.wire import Step, Wire
+
+__all__ = ["EXECUTIONS", "MaskedSum", "MaskingLayerConfig"]
+
+EXECUTIONS = ("simulated", "real")
+_ENVELOPE_BYTES = 286  # header, head and signature around a masked vector
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MaskingLayerConfig:
+    """Settings of the layer.
+
+    Args:
+        execution: "simulated" or "real".
+        min_survivors: fewest clients whose sum may be formed.
+        tail_floor: rows of items with fewer ratings in the round are not sent; 0 or 1 sends all.
+        corrupt: fraction of clients that may work with the server ("real" only).
+        adversary: the server that is withstood, "curious" or "active" ("real" only).
+
+    Raises:
+        ConfigError: a field is out of range.
+    """
+
+    execution: str = "simulated"
+    min_survivors: int = 3
+    tail_floor: int = 0
+    corrupt: float = 0.1
+    adversary: Adversary = "active"
+
+    def __post_init__(self) -> None:
+        if self.execution not in EXECUTIONS:
+            raise ConfigError(
+                "protection.execution", self.execution, "unknown execution", EXECUTIONS
+            )
+        if self.min_survivors < 2:
+            raise ConfigError(
+                "protection.min_survivors", self.min_survivors, "a sum of one hides nothing"
+            )
+        if self.tail_floor < 0:
+            raise ConfigError("protection.tail_floor", self.tail_floor, "must be at least 0")
+        if not 0 <= self.corrupt < 1:
+            raise ConfigError("protection.corrupt", self.corrupt, "must be in [0, 1)")
+        if self.adversary not in ("curious", "active"):
+            raise ConfigError(
+                "protection.adversary", self.adversary, "is unknown", ("curious", "active")
+            )
+
+    @property
+    def policy(self) -> SitePolicy:
+        """The conditions of every client of the protocol."""
+        return SitePolicy(
+            adversary=self.adversary, corrupt=self.corrupt, min_survivors=self.min_survivors
+        )
+
+
+class MaskedSum(HiddenSum):
+    """Collector of masked uploads.
+
+    Args:
+        config: settings.
+        n_clients: clients of the federation.
+        n_items: rows of the shared table.
+        width: values per row.
+        codec: the ring.
+        streams: the run's random streams; a simulation uses the one named "pads".
+    """
+
+    def __init__(
+        self,
+        config: MaskingLayerConfig,
+        *,
+        n_clients: int,
+        n_items: int,
+        width: int,
+        codec: FixedPoint,
+        streams: Streams,
+    ) -> None:
+        super().__init__(
+            min_survivors=config.min_survivors,
+            n_clients=n_clients,
+            n_items=n_items,
+            width=width,
+            codec=codec,
+        )
+        self.config = config
+        self.pads = streams.stream("pads")
+
+    def open(self, *, round_: int, participants: IntArray, wire: Wire) -> "MaskedSession":
+        """Begin a round.
+
+        Raises:
+            ProtocolError: fewer clients than the smallest sum allowed.
+        """
+        return MaskedSession(self, round_, participants, wire)
+
+    def describe(self) -> tuple[str, dict[str, Any]]:
+        """All settings are public."""
+        return "masking", asdict(self.config)
+
+
+class MaskedSession(HiddenSession):
+    """One round of masked uploads."""
+
+    _collector: MaskedSum
+
+    def close(self) -> Aggregate:
+        """Hide, send and sum what was gathered."""
+        self._gathered.require_complete()
+        collector, layout = self._collector, self._collector.layout
+        known = None  # counts that the server learns beside those of the rows it gets
+        if collector.config.tail_floor > 1:
+            _, known = self._masked_sum(Step.COUNTS, replace(layout, width=0))
+            items = np.flatnonzero(known >= collector.config.tail_floor).astype(np.int32)
+            layout = replace(layout, items=items)
+        values, counts = self._masked_sum(Step.UPLOAD, layout)
+        ring: RingArray = np.zeros((collector.n_items, collector.width), dtype=values.dtype)
+        summed = np.zeros(collector.n_items, dtype=np.int64)
+        ring[layout.items], summed[layout.items] = values, counts
+        aggregate = Aggregate(ring=ring, counts=summed, codec=collector.codec)
+        seen = aggregate if known is None else replace(aggregate, counts=known)
+        self._wire.note(aggregate_note(self._round, seen))
+        return aggregate
+
+    def _words(self, layout: DenseLayout) -> Iterator[DenseWords]:
+        """What the clients put under the masks."""
+        return self._gathered.words(layout)
+
+    def _masked_sum(self, step: Step, layout: DenseLayout) -> tuple[RingArray, IntArray]:
+        """Sums and counts of a layout: ([k, width] ring words, int64[k])."""
+        collector = self._collector
+        if collector.config.execution == "simulated":
+            pads = _Pads(collector, layout, self._round, step, self.order)
+            return self._hidden_sum(step, layout, self._words(layout), pads)
+        parts = list(self._words(layout))
+        policy = collector.config.policy
+        masks = run_protocol(parts, layout=layout, codec=collector.codec, policy=policy)
+        return self._hidden_sum(step, layout, iter(parts), masks)
+
+
+class _Pads:
+    """Pads that cancel: every client adds a keystream and takes off that of the next client.
+
+    A device has its mask keys from the key agreement; a simulation takes them from a seeded stream.
+    """
+
+    def __init__(
+        self, collector: MaskedSum, layout: DenseLayout, round_: int, step: Step, order: IntArray
+    ) -> None:
+        phases = np.full(len(order), int(step))
+        keys = collector.pads.words_at(round_, order, phases, width=4)
+        self._own = {int(client): key.tobytes() for client, key in zip(order, keys, strict=True)}
+        self._next = dict(zip(order.tolist(), np.roll(order, -1).tolist(), strict=True))
+        self._codec = collector.codec
+        self._expander = MaskExpander()
+        self.size = packed_size(layout.length, collector.codec.bits) + _ENVELOPE_BYTES
+
+    def hide(self, part: DenseWords) -> RingArray:
+        """Words under their pads."""
+        hidden = part.words.copy()
+        for client, words in zip(part.clients.tolist(), hidden, strict=True):
+            successor = self._own[self._next[client]]
+            self._expander.apply(words, add=[self._own[client]], subtract=[successor])
+        return self._codec.reduce(hidden)
+
+    def open(self, total: RingArray) -> RingArray:
+        """The pads of all clients cancel."""
+        return total

@@ -1,0 +1,252 @@
+"""Masked sums with Skellam noise inside: user-level differential privacy against the server.
+
+A client's whole contribution, rows and counts together, is clipped, rotated, rounded and noised in
+the ring before it is masked (``dp.skellam``). The server opens the sum alone, takes the rotation
+off, and has unbiased estimates of the sums and of the counts. An item's denominator is its
+estimated count, but never below a public floor: next to nobody rated it, and noise over next to
+nothing is a large step.
+
+Noise comes from the operating system's generator in every execution, so two runs of the same
+configuration differ in it.
+"""
+
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, replace
+from hashlib import sha256
+from typing import Any
+
+import numpy as np
+
+from secure_fedrec.arrays import FloatArray, IntArray
+from secure_fedrec.errors import ConfigError, EncodingError
+from secure_fedrec.fixedpoint import FixedPoint
+from secure_fedrec.protection.dp import (
+    BoundedEncoding,
+    Contribution,
+    Part,
+    SkellamClient,
+    SkellamConfig,
+    SkellamServer,
+)
+from secure_fedrec.protection.hidden_sums.dense import DenseLayout, DenseWords
+from secure_fedrec.protection.hidden_sums.masked import (
+    MaskedSession,
+    MaskedSum,
+    MaskingLayerConfig,
+)
+from secure_fedrec.protection.plain import aggregate_note
+from secure_fedrec.streams import Streams
+from secure_fedrec.uploads import Aggregate
+from secure_fedrec.wire import Step, Wire
+
+__all__ = ["ClipConfig", "NoisedSum", "SkellamLayerConfig", "contribution_of"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClipConfig:
+    """Settings of the layer "clip".
+
+    Args:
+        norm: largest L2 norm of a client's contribution to a round, rows and scaled counts joined.
+        count_scale: factor on the counts before clipping, see ``dp.clipping.Part``.
+
+    Raises:
+        ConfigError: a field is not positive and finite.
+    """
+
+    norm: float = 1.0
+    count_scale: float = 0.1
+
+    def __post_init__(self) -> None:
+        for name in ("norm", "count_scale"):
+            value = getattr(self, name)
+            if not (np.isfinite(value) and value > 0):
+                raise ConfigError(f"protection.{name}", value, "must be positive and finite")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SkellamLayerConfig:
+    """Settings of the layer "skellam"; give either the noise or the budget it is found from.
+
+    Args:
+        noise_multiplier: standard deviation of the noise that counts over the clip.
+        epsilon: budget against the server over all rounds of the run.
+        delta: its delta.
+        fraction_bits: binary digits kept of a contribution.
+        corrupt: clients whose noise does not count, because they may work with the server.
+        least_count: smallest denominator of an item.
+
+    Raises:
+        ConfigError: a field is out of range, or both or neither of noise and budget are given.
+    """
+
+    noise_multiplier: float | None = None
+    epsilon: float | None = None
+    delta: float = 1e-5
+    fraction_bits: int = 12
+    corrupt: int = 0
+    least_count: int = 1
+
+    def __post_init__(self) -> None:
+        if (self.noise_multiplier is None) == (self.epsilon is None):
+            raise ConfigError(
+                "protection.noise_multiplier",
+                self.noise_multiplier,
+                "give either protection.noise_multiplier or protection.epsilon",
+            )
+        if self.least_count < 1:
+            raise ConfigError("protection.least_count", self.least_count, "must be at least 1")
+        for name in ("noise_multiplier", "epsilon"):
+            value = getattr(self, name)
+            if value is not None and not (np.isfinite(value) and value > 0):
+                raise ConfigError(f"protection.{name}", value, "must be positive and finite")
+        if not 0 < self.delta < 1:
+            raise ConfigError("protection.delta", self.delta, "must be between 0 and 1")
+        if self.corrupt < 0:
+            raise ConfigError("protection.corrupt", self.corrupt, "must be at least 0")
+
+
+def contribution_of(*, n_items: int, width: int, clip: ClipConfig) -> Contribution:
+    """What a client adds to a round: its rows of the table, and which rows those are."""
+    return Contribution(
+        parts=(
+            Part(name="rows", size=n_items * width),
+            Part(name="counts", size=n_items, scale=clip.count_scale),
+        )
+    )
+
+
+class NoisedSum(MaskedSum):
+    """Collector of clipped, noised and masked uploads.
+
+    Args:
+        config: settings of the masks.
+        clip: settings of the clip.
+        noise: settings of the noise, with its multiplier.
+        cohort: most clients in a round.
+        n_clients: clients of the federation.
+        n_items: rows of the shared table.
+        width: values per row.
+        codec: the ring.
+        streams: the run's random streams.
+
+    Raises:
+        ConfigError: a setting is out of range, or the multiplier has not been found yet.
+        SumBudgetError: the ring is too small for contributions and noise.
+    """
+
+    def __init__(
+        self,
+        config: MaskingLayerConfig,
+        *,
+        clip: ClipConfig,
+        noise: SkellamLayerConfig,
+        cohort: int,
+        n_clients: int,
+        n_items: int,
+        width: int,
+        codec: FixedPoint,
+        streams: Streams,
+    ) -> None:
+        super().__init__(
+            config,
+            n_clients=n_clients,
+            n_items=n_items,
+            width=width,
+            codec=codec,
+            streams=streams,
+        )
+        if noise.noise_multiplier is None:
+            raise ConfigError(
+                "protection.noise_multiplier", None, "must be found from the budget first"
+            )
+        if config.tail_floor > 1:
+            raise ConfigError(
+                "protection.tail_floor", config.tail_floor, "exact counts would leave beside noise"
+            )
+        self.clip = clip
+        self.noise = noise
+        self.skellam = SkellamConfig(
+            encoding=BoundedEncoding(
+                contribution=contribution_of(n_items=n_items, width=width, clip=clip),
+                clip=clip.norm,
+                fraction_bits=noise.fraction_bits,
+            ),
+            noise_multiplier=noise.noise_multiplier,
+            ring_bits=codec.bits,
+            cohort=cohort,
+            min_survivors=config.min_survivors,
+            corrupt=noise.corrupt,
+        )
+
+    def open(self, *, round_: int, participants: IntArray, wire: Wire) -> "NoisedSession":
+        """Begin a round.
+
+        Raises:
+            ProtocolError: fewer clients than the smallest sum allowed.
+        """
+        return NoisedSession(self, round_, participants, wire)
+
+    def describe(self) -> tuple[str, dict[str, Any]]:
+        """All settings are public."""
+        return "masking", {
+            **asdict(self.config),
+            "clip": asdict(self.clip),
+            "skellam": asdict(self.noise),
+        }
+
+
+class NoisedSession(MaskedSession):
+    """One round of noised uploads."""
+
+    _collector: NoisedSum
+
+    def close(self) -> Aggregate:
+        """Clip, noise, hide, send and sum what was gathered."""
+        self._gathered.require_complete()
+        collector = self._collector
+        values, counts = self._masked_sum(Step.UPLOAD, collector.layout)
+        words = np.concatenate([values.reshape(-1), collector.skellam.codec.from_integers(counts)])
+        server = SkellamServer(collector.skellam, self._seed)
+        sums = server.decode(words, survivors=len(self.order))
+        aggregate = self._estimate(sums["rows"], sums["counts"])
+        self._wire.note(aggregate_note(self._round, aggregate))
+        return aggregate
+
+    @property
+    def _seed(self) -> bytes:
+        """Public seed of the round's rotation."""
+        return sha256(f"secure-fedrec|v1|rotation|{self._round}".encode()).digest()
+
+    def _words(self, layout: DenseLayout) -> Iterator[DenseWords]:
+        """Contributions, clipped and noised."""
+        return map(self._noised, super()._words(layout))
+
+    def _noised(self, part: DenseWords) -> DenseWords:
+        collector = self._collector
+        cut = collector.n_items * collector.width
+        words = np.empty_like(part.words)
+        for noised, plain in zip(words, part.words, strict=True):
+            contribution = {
+                "rows": collector.codec.decode(plain[:cut]),
+                "counts": collector.codec.to_integers(plain[cut:]).astype(np.float64),
+            }
+            noised[:] = SkellamClient(collector.skellam, self._seed).protect(contribution)
+        return replace(part, words=words)
+
+    def _estimate(self, rows: FloatArray, counts: FloatArray) -> Aggregate:
+        """The estimates as the engine's aggregate: reals on the ring's grid, whole denominators."""
+        collector = self._collector
+        integers = np.rint(rows * collector.codec.scale)
+        if np.abs(integers).max(initial=0.0) >= 2.0 ** (collector.codec.bits - 1):
+            raise EncodingError(
+                f"round {self._round}: an estimate leaves the ring; lower the noise or "
+                "ring.fraction_bits"
+            )
+        ring = collector.codec.from_integers(integers.astype(np.int64))
+        least = collector.noise.least_count
+        return Aggregate(
+            ring=ring.reshape(collector.n_items, collector.width),
+            counts=np.maximum(np.rint(counts), least).astype(np.int64),
+            codec=collector.codec,
+        )

@@ -1,0 +1,68 @@
+"""Secure aggregation: a server learns the sum of its clients' vectors, and nothing else.
+
+Clients add masks that cancel in the sum over one agreed set of survivors; what does not cancel
+because clients dropped out is restored from secret shares. The claim holds against a server that
+deviates in any way together with a bounded number of clients, given a roster that the server did
+not sign; or the round aborts. Not claimed: that the server publishes the right sum, that inputs are
+in good faith, or that participation is hidden; and the difference of two sums is what it is.
+
+Reading order: ``shamir``, ``prg``, ``packing`` (arithmetic); ``formats``, ``keys``, ``hybrid``
+(bytes and keys); ``roster``, ``config``, ``policy``, ``parameters``, ``graph`` (what is agreed
+beforehand); ``layouts`` (what is summed); ``messages``, ``messages_sum``, ``transcript``,
+``topology``, ``journal``; ``pairs``, ``client_round``, ``client``; ``recovery``, ``unmasking``,
+``server_round``, ``server``; ``rounds``, ``tail_floor``.
+"""
+
+from secure_fedrec.protection.masking.client import ClientState, MaskingClient
+from secure_fedrec.protection.masking.config import KeyAgreement, MaskingConfig
+from secure_fedrec.protection.masking.formats import SERVER, Kind
+from secure_fedrec.protection.masking.journal import FileJournal, Journal, MemoryJournal
+from secure_fedrec.protection.masking.keys import Identity
+from secure_fedrec.protection.masking.layouts import (
+    EncodedVector,
+    MeanLayout,
+    SumLayout,
+    TableLayout,
+    WeightedMean,
+)
+from secure_fedrec.protection.masking.parameters import MaskingParameters, find_parameters
+from secure_fedrec.protection.masking.policy import Expected, SitePolicy, draw_cohort
+from secure_fedrec.protection.masking.recovery import Fault
+from secure_fedrec.protection.masking.roster import Roster
+from secure_fedrec.protection.masking.rounds import Federation, RoundOutcome, run_round
+from secure_fedrec.protection.masking.server import MaskingServer, ServerState
+from secure_fedrec.protection.masking.server_round import Outgoing
+from secure_fedrec.protection.masking.tail_floor import SecondRound, TailFloor
+
+__all__ = [
+    "SERVER",
+    "ClientState",
+    "EncodedVector",
+    "Expected",
+    "Fault",
+    "Federation",
+    "FileJournal",
+    "Identity",
+    "Journal",
+    "KeyAgreement",
+    "Kind",
+    "MaskingClient",
+    "MaskingConfig",
+    "MaskingParameters",
+    "MaskingServer",
+    "MeanLayout",
+    "MemoryJournal",
+    "Outgoing",
+    "Roster",
+    "RoundOutcome",
+    "SecondRound",
+    "ServerState",
+    "SitePolicy",
+    "SumLayout",
+    "TableLayout",
+    "TailFloor",
+    "WeightedMean",
+    "draw_cohort",
+    "find_parameters",
+    "run_round",
+]

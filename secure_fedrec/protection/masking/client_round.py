@@ -1,0 +1,378 @@
+"""The steps of one client in one round, and the rules that it holds the server to.
+
+Each step takes an envelope that is known to be the server's, checks all of it, and only then
+computes the answer. A broken rule raises ``ProtocolError``; the caller (``client``) then aborts.
+"""
+
+from collections.abc import Mapping
+from hashlib import sha256
+
+import numpy as np
+
+from secure_fedrec.arrays import BoolArray, IntArray
+from secure_fedrec.errors import ProtocolError
+from secure_fedrec.protection.masking.formats import (
+    SIGNATURE_BYTES,
+    Envelope,
+    Kind,
+    encode_marks,
+    labelled_hash,
+    seal,
+    seal_for_server,
+    verify,
+)
+from secure_fedrec.protection.masking.keys import (
+    Identity,
+    exchange,
+    seal_box,
+    self_key,
+    server_key,
+)
+from secure_fedrec.protection.masking.layouts import EncodedVector
+from secure_fedrec.protection.masking.messages import (
+    Advertisement,
+    Boxes,
+    Keys,
+    Setup,
+    ShareRecord,
+    Shares,
+    commitment_to,
+)
+from secure_fedrec.protection.masking.messages_sum import (
+    Quorum,
+    Result,
+    Reveal,
+    Survivors,
+    Upload,
+    statement_of,
+)
+from secure_fedrec.protection.masking.packing import pack
+from secure_fedrec.protection.masking.pairs import Neighbour, RoundSecrets
+from secure_fedrec.protection.masking.policy import Expected, SitePolicy
+from secure_fedrec.protection.masking.prg import MaskExpander
+from secure_fedrec.protection.masking.roster import Roster
+from secure_fedrec.protection.masking.shamir import encode_element, split
+from secure_fedrec.protection.masking.topology import PublicRound, Topology
+from secure_fedrec.protection.masking.transcript import leaf_hash, require_included
+
+__all__ = ["ClientRound"]
+
+
+class ClientRound:
+    """One client's side of a round, from SETUP to RESULT.
+
+    Args:
+        identity: the client's signing key.
+        roster: the roster.
+        policy: conditions of the site.
+        expected: what the round must be about.
+        beacons: public randomness observed so far, by epoch.
+        setup: the SETUP message.
+
+    Raises:
+        ProtocolError: the setup breaks a rule.
+    """
+
+    def __init__(
+        self,
+        *,
+        identity: Identity,
+        roster: Roster,
+        policy: SitePolicy,
+        expected: Expected,
+        beacons: Mapping[int, bytes],
+        setup: Envelope,
+    ) -> None:
+        _require_empty(setup)
+        proposed = Setup.decode(setup.head)
+        self.public = PublicRound.of(proposed, setup.context)
+        self.config = proposed.config
+        self._identity = identity
+        self._roster = roster
+        if setup.context.roster_hash != roster.hash or proposed.roster_version != roster.version:
+            raise ProtocolError("SETUP: another roster")
+        policy.require(self.config, roster)
+        self._require_expected(policy, expected, beacons)
+        self._number = identity.number
+        self._place = self.public.place(self._number)
+        context = self.public.context
+        self._secrets = RoundSecrets(context, self._number, with_kem=self.config.hybrid)
+        self._own = self._secrets.advertisement(self.public.epoch)
+        self._neighbours: dict[int, Neighbour] = {}
+        self._topology: Topology
+        self._advertised: BoolArray
+        self._shared: BoolArray
+        self._upload_leaf: bytes
+        self._statement: bytes
+        self.survivors: BoolArray
+        self.result: Result
+
+    def require_fitting(self, vector: EncodedVector) -> None:
+        """Check a vector against the configuration.
+
+        Raises:
+            ProtocolError: another layout, ring or length, or so many clients could leave the ring.
+        """
+        config = self.config
+        if (vector.layout_hash, vector.bits, len(vector.words)) != (
+            config.layout_hash,
+            config.bits,
+            config.length,
+        ):
+            raise ProtocolError("the vector is not of the configured layout, ring and length")
+        if vector.clients < config.clients:
+            raise ProtocolError(
+                f"the layout has room for {vector.clients} clients, the cohort has "
+                f"{config.clients}: the sum could leave the ring"
+            )
+
+    def advertise(self) -> bytes:
+        """R1: this client's public keys."""
+        return self._sign(Kind.ADVERTISE, self._own.head())
+
+    def share(self, envelope: Envelope, beacon: bytes | None) -> bytes:
+        """R2: shares of both secrets for each neighbour that advertised.
+
+        Args:
+            envelope: KEYS.
+            beacon: the observed beacon of the round's epoch; None where none is due.
+        """
+        keys = Keys.decode(envelope.head, envelope.payload, self.config)
+        if beacon is not None and self.public.beacon_due and keys.beacon != beacon:
+            raise ProtocolError("KEYS: not the beacon that was observed")
+        topology = self.public.topology(keys.beacon)
+        if not keys.advertised[self._place]:
+            raise ProtocolError(f"KEYS: client {self._number} is missing")
+        topology.require_live(self._place, self._number, keys.advertised)
+        live = topology.live(self._place, keys.advertised)
+        self._require_neighbours("KEYS", live, keys.records)
+        neighbours = self._agree(keys.records)
+        head = self._share_secrets(neighbours).head()
+        self._topology = topology
+        self._advertised = keys.advertised
+        self._neighbours = neighbours
+        return self._sign(Kind.SHARES, head)
+
+    def upload(self, envelope: Envelope, vector: EncodedVector | None) -> bytes:
+        """R3: the vector under the self mask and one mask per neighbour that shared."""
+        boxes = Boxes.decode(envelope.head, envelope.payload, self._number, self.config)
+        shared = boxes.shared
+        if np.any(shared & ~self._advertised):
+            raise ProtocolError("BOXES: a client shared that did not advertise")
+        if not shared[self._place]:
+            raise ProtocolError(f"BOXES: client {self._number} is missing")
+        if int(shared.sum()) < self.config.min_survivors:
+            raise ProtocolError(
+                f"BOXES: {int(shared.sum())} clients; a sum needs {self.config.min_survivors}"
+            )
+        self._topology.require_live(self._place, self._number, shared)
+        live = self._topology.live(self._place, shared)
+        self._require_neighbours("BOXES", live, boxes.records)
+        if vector is None:
+            raise ProtocolError("BOXES: no vector was loaded")
+        self.require_fitting(vector)
+        disputed = self._open_shares(boxes.records)
+        packed = self._masked(vector, boxes)
+        head = Upload(
+            shared_hash=labelled_hash("shared", encode_marks(shared)),
+            digest=sha256(packed).digest(),
+            disputed=disputed,
+        ).head()
+        message = self._for_server(Kind.UPLOAD, "upload-mac", head, packed)
+        self._shared = shared
+        self._upload_leaf = leaf_hash(Envelope.decode(message).proven)
+        return message
+
+    def confirm(self, envelope: Envelope) -> bytes:
+        """R4: a signature on the survivors, the only set this client will ever help to unmask."""
+        told = Survivors.decode(envelope.head, envelope.payload, self.config)
+        survivors = told.survivors
+        if np.any(survivors & ~self._shared):
+            raise ProtocolError("SURVIVORS: a survivor that did not share")
+        if not survivors[self._place]:
+            raise ProtocolError(f"SURVIVORS: client {self._number} uploaded and is missing")
+        self._topology.require_survivors(survivors)
+        self._topology.require_live(self._place, self._number, survivors)
+        require_included(
+            told.root,
+            self._upload_leaf,
+            index=int(survivors[: self._place].sum()),
+            leaves=int(survivors.sum()),
+            path=told.path,
+        )
+        self.survivors = survivors
+        self._statement = statement_of(
+            survivors=survivors, shared=self._shared, root=told.root, seed=self._topology.seed
+        )
+        return self._sign(Kind.CONFIRM, self._statement)
+
+    def reveal(self, envelope: Envelope) -> bytes:
+        """R5: the own self-mask seed, and one share per neighbour: never both."""
+        _require_empty(envelope)
+        self._require_quorum(Quorum.decode(envelope.head))
+        shares = {}
+        for number, neighbour in self._neighbours.items():
+            place = self.public.place(number)
+            share = neighbour.give_share(survives=bool(self.survivors[place]))
+            if share is not None:
+                shares[number] = share
+        seed = encode_element(self._secrets.self_element)
+        message = Reveal(self_seed=seed, shares=shares).encode()
+        head = seal_box(self._server_key("reveal-box"), message, self.public.context.round_id)
+        return self._for_server(Kind.REVEAL, "reveal-mac", head)
+
+    def finish(self, envelope: Envelope) -> None:
+        """R6: the receipt must show this client's upload in the transcript."""
+        result = Result.decode(envelope.head, envelope.payload)
+        require_included(
+            result.root,
+            self._upload_leaf,
+            index=result.index,
+            leaves=result.leaves,
+            path=result.path,
+        )
+        self.result = result
+
+    def wipe(self) -> None:
+        """Release what could open this client's mask or a neighbour's."""
+        self._secrets.wipe()
+        self._neighbours.clear()
+
+    def _require_expected(
+        self, policy: SitePolicy, expected: Expected, beacons: Mapping[int, bytes]
+    ) -> None:
+        config, public = self.config, self.public
+        if config.layout_hash != expected.layout_hash:
+            raise ProtocolError("SETUP: another layout than expected")
+        if config.public_state != expected.public_state:
+            raise ProtocolError("SETUP: another public state than expected")
+        if config.min_survivors < expected.min_survivors:
+            raise ProtocolError(f"SETUP: fewer than {expected.min_survivors} survivors would do")
+        if config.corrupt_clients < expected.corrupt_clients:
+            raise ProtocolError(f"SETUP: {expected.corrupt_clients} corrupt clients are expected")
+        self._require_fresh_epoch(beacons)
+        if expected.cohort is None:
+            before = beacons.get(public.epoch - 1) if public.epoch else None
+            policy.require_cohort(public.cohort, self._roster, beacon=before)
+        elif not np.array_equal(public.cohort, expected.cohort):
+            raise ProtocolError("SETUP: another cohort than expected")
+
+    def _require_fresh_epoch(self, beacons: Mapping[int, bytes]) -> None:
+        epoch = self.public.epoch
+        if epoch:
+            # Whoever knew the beacon before the keys were signed could have chosen the round for
+            # the graph that it gives.
+            if max(beacons, default=0) >= epoch:
+                raise ProtocolError(f"SETUP: the beacon of epoch {epoch} is known already")
+            if epoch > 1 and epoch - 1 not in beacons:
+                raise ProtocolError(f"SETUP: epoch {epoch} is not the next one")
+
+    def _require_neighbours(self, name: str, live: IntArray, records: Mapping[int, bytes]) -> None:
+        expected = self.public.cohort[live].tolist()
+        if list(records) != expected:
+            wrong = sorted(set(records) ^ set(expected))
+            raise ProtocolError(f"{name}: wrong set of neighbours (see clients {wrong[:5]})")
+
+    def _agree(self, records: Mapping[int, bytes]) -> dict[int, Neighbour]:
+        """Verify the neighbours' advertisements and agree on channels."""
+        context, neighbours = self.public.context, {}
+        seen = {self._own.mask_public, self._own.channel_public}
+        for number, record in records.items():
+            head, signature = record[:-SIGNATURE_BYTES], record[-SIGNATURE_BYTES:]
+            verify(self._roster.key_of(number), context, Kind.ADVERTISE, number, head, signature)
+            keys = Advertisement.decode(head, self.config)
+            if keys.epoch != self.public.epoch:
+                raise ProtocolError(f"KEYS: client {number} advertised for another epoch")
+            publics = {keys.mask_public, keys.channel_public}
+            if len(publics) < 2 or publics & seen:
+                raise ProtocolError(f"KEYS: client {number} advertised a key twice")
+            seen |= publics
+            neighbours[number] = Neighbour.agree(self._secrets, context, self._number, number, keys)
+        return neighbours
+
+    def _share_secrets(self, neighbours: Mapping[int, Neighbour]) -> Shares:
+        secrets, threshold = self._secrets, self.config.threshold
+        indices = [self.public.place(number) + 1 for number in neighbours]
+        mask_shares = split(secrets.mask_element, threshold=threshold, indices=indices)
+        self_shares = split(secrets.self_element, threshold=threshold, indices=indices)
+        records = {
+            number: neighbour.seal_shares(mask_share, self_share)
+            for (number, neighbour), mask_share, self_share in zip(
+                neighbours.items(), mask_shares, self_shares, strict=True
+            )
+        }
+        higher = [number for number in neighbours if number > self._number]
+        return Shares(
+            commitment=commitment_to(self.public.context, self._number, secrets.self_element),
+            records=records,
+            seals={
+                number: neighbours[number].seal_pair(secrets)
+                for number in (higher if self.config.hybrid else [])
+            },
+        )
+
+    def _open_shares(self, records: Mapping[int, bytes]) -> IntArray:
+        """Open the shares of the neighbours; int64[...], those whose shares are unusable.
+
+        A neighbour that sends bad shares harms recovery, not privacy: it is named, and the round
+        goes on with the others.
+        """
+        disputed = []
+        for number, record in records.items():
+            neighbour = self._neighbours[number]
+            try:
+                neighbour.shares = neighbour.open_shares(self._secrets, ShareRecord.decode(record))
+            except ProtocolError:
+                disputed.append(number)
+        return np.array(disputed, dtype=np.int64)
+
+    def _masked(self, vector: EncodedVector, boxes: Boxes) -> memoryview:
+        words = vector.words.copy()
+        context = self.public.context
+        add = [self_key(self._secrets.self_element, context, self._number)]
+        subtract: list[bytes] = []
+        for number in boxes.records:
+            key = self._neighbours[number].mask_key(self._secrets, boxes.seals.get(number, b""))
+            (add if self._number < number else subtract).append(key)
+        expander = MaskExpander()
+        expander.apply(words, add=add, subtract=subtract)
+        expander.wipe()
+        return pack(words, self.config.bits)
+
+    def _require_quorum(self, quorum: Quorum) -> None:
+        needed, cohort = self.config.quorum, self.public.cohort
+        if len(quorum.signatures) != needed:
+            raise ProtocolError(
+                f"QUORUM: {len(quorum.signatures)} signatures; agreement takes {needed}"
+            )
+        for number, signature in quorum.signatures.items():
+            if not self.survivors[self.public.place(number)]:
+                raise ProtocolError(f"QUORUM: client {number} is no survivor of {len(cohort)}")
+            verify(
+                self._roster.key_of(number),
+                self.public.context,
+                Kind.CONFIRM,
+                number,
+                self._statement,
+                signature,
+            )
+
+    def _server_key(self, purpose: str) -> bytes:
+        server = self.public.server_channel
+        shared = exchange(self._secrets.channel_key, server)
+        publics = self._own.channel_public, server
+        return server_key(shared, purpose, self.public.context, self._number, publics)
+
+    def _for_server(
+        self, kind: Kind, purpose: str, head: bytes, payload: memoryview | bytes = b""
+    ) -> bytes:
+        key = self._server_key(purpose)
+        return seal_for_server(key, self.public.context, kind, self._number, head, payload)
+
+    def _sign(self, kind: Kind, head: bytes) -> bytes:
+        return seal(self._identity.key, self.public.context, kind, self._number, head)
+
+
+def _require_empty(envelope: Envelope) -> None:
+    if len(envelope.payload):
+        raise ProtocolError(f"{envelope.kind.name}: trailing bytes")

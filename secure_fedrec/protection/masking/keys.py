@@ -1,0 +1,195 @@
+"""Keys of a round: fresh secrets, key agreement, and derivation with domain separation.
+
+Every key is derived by HKDF-SHA256 (RFC 5869) with the round's identity as salt and an ``info``
+that names the purpose and, with length prefixes, all that the key is bound to. No key has two uses.
+
+A client's mask key pair comes from a uniform field element s (``shamir``): the secret that its
+neighbours hold shares of *is* that element, and the server can check a recovered one against the
+public key that the client signed.
+"""
+
+import secrets
+from dataclasses import dataclass
+
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+
+from secure_fedrec.errors import ConfigError, ProtocolError
+from secure_fedrec.protection.masking.formats import SERVER, Context
+from secure_fedrec.protection.masking.shamir import PRIME, encode_element
+
+__all__ = [
+    "TAG_BYTES",
+    "Identity",
+    "channel_key",
+    "derive",
+    "exchange",
+    "fresh_element",
+    "fresh_key",
+    "mask_private_key",
+    "open_box",
+    "pair_key",
+    "require_usable",
+    "seal_box",
+    "self_key",
+    "server_key",
+]
+
+TAG_BYTES = 16
+# A box key encrypts exactly one message, so its nonce can be constant.
+_NONCE = bytes(12)
+_PROBE = X25519PrivateKey.from_private_bytes(bytes(32))
+
+
+def fresh_key() -> bytes:
+    """32 bytes from the operating system's generator; the root of every ephemeral key."""
+    return secrets.token_bytes(32)
+
+
+def fresh_element() -> int:
+    """A uniform element of the field, from the operating system's generator."""
+    while True:
+        element = int.from_bytes(fresh_key(), "little") >> 1
+        if element < PRIME:
+            return element
+
+
+def derive(secret: bytes, purpose: str, context: Context, *parts: bytes, size: int = 32) -> bytes:
+    """A key for one purpose.
+
+    Args:
+        secret: input key material.
+        purpose: what the key is for.
+        context: the round; its identity is the salt, its hashes are bound.
+        parts: what else the key is bound to, in a fixed order.
+        size: bytes wanted.
+    """
+    bound = (b"secure-fedrec|v1|masking", purpose.encode(), context.hashes, *parts)
+    info = b"".join([len(part).to_bytes(2, "little") + part for part in bound])
+    return HKDF(algorithm=SHA256(), length=size, salt=context.round_id, info=info).derive(secret)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Identity:
+    """Long-term signing key of a client (or of the server, whose number is ``SERVER``).
+
+    Args:
+        number: client number, 0 to 2^32 - 2, or ``SERVER``.
+        key: Ed25519 private key.
+    """
+
+    number: int
+    key: Ed25519PrivateKey
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.number <= SERVER:
+            raise ConfigError("identity.number", self.number, f"must be between 0 and {SERVER - 1}")
+
+    @classmethod
+    def generate(cls, number: int) -> "Identity":
+        """A new identity."""
+        return cls(number=number, key=Ed25519PrivateKey.generate())
+
+    @property
+    def public(self) -> bytes:
+        """The 32 bytes that the roster lists."""
+        return self.key.public_key().public_bytes_raw()
+
+
+def mask_private_key(element: int, context: Context, owner: int) -> X25519PrivateKey:
+    """The X25519 key that a client's secret field element stands for."""
+    raw = derive(encode_element(element), "mask-key", context, _number(owner))
+    return X25519PrivateKey.from_private_bytes(raw)
+
+
+def exchange(private: X25519PrivateKey, public: bytes) -> bytes:
+    """X25519 (RFC 7748).
+
+    Raises:
+        ProtocolError: the public key has low order, so the result would not depend on ours.
+    """
+    try:
+        return private.exchange(X25519PublicKey.from_public_bytes(public))
+    except ValueError:
+        raise ProtocolError("a public key of low order") from None
+
+
+def require_usable(public: bytes) -> None:
+    """Refuse a public key of low order, whoever it is meant for.
+
+    Raises:
+        ProtocolError: it has low order.
+    """
+    # Clamped scalars are multiples of 8, so one exchange tells, whatever the private key.
+    exchange(_PROBE, public)
+
+
+def channel_key(
+    shared: bytes,
+    context: Context,
+    *,
+    sender: int,
+    receiver: int,
+    sender_public: bytes,
+    receiver_public: bytes,
+) -> bytes:
+    """Key of one direction of a channel; it encrypts one message."""
+    return derive(
+        shared,
+        "channel",
+        context,
+        _number(sender),
+        _number(receiver),
+        sender_public,
+        receiver_public,
+    )
+
+
+def server_key(
+    shared: bytes, purpose: str, context: Context, client: int, publics: tuple[bytes, bytes]
+) -> bytes:
+    """Key of a client's only message of one purpose to the server.
+
+    Args:
+        shared: X25519 secret of the client's and the server's channel keys.
+        purpose: "upload-mac", "reveal-mac" or "reveal-box".
+        context: the round.
+        client: the client.
+        publics: the client's and the server's public channel key.
+    """
+    return derive(shared, purpose, context, _number(client), *publics)
+
+
+def pair_key(shared: bytes, context: Context, one: int, other: int) -> bytes:
+    """Key of the mask that two clients share; the order of the two does not matter."""
+    return derive(shared, "pair-mask", context, _number(min(one, other)), _number(max(one, other)))
+
+
+def self_key(element: int, context: Context, owner: int) -> bytes:
+    """Key of the mask that a client puts on its own vector."""
+    return derive(encode_element(element), "self-mask", context, _number(owner))
+
+
+def seal_box(key: bytes, message: bytes, header: bytes | memoryview) -> bytes:
+    """AES-256-GCM of the only message under this key; ``header`` is authenticated with it."""
+    return AESGCM(key).encrypt(_NONCE, message, header)
+
+
+def open_box(key: bytes, box: bytes | memoryview, header: bytes | memoryview) -> bytes:
+    """Inverse of ``seal_box``.
+
+    Raises:
+        ProtocolError: the box was not made with this key, or box or header were altered.
+    """
+    try:
+        return AESGCM(key).decrypt(_NONCE, box, header)
+    except InvalidTag:
+        raise ProtocolError("a box does not open") from None
+
+
+def _number(client: int) -> bytes:
+    return client.to_bytes(4, "little")

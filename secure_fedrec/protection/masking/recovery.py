@@ -1,0 +1,169 @@
+"""Restoring the secrets that take the masks off a sum, and naming who stood in the way.
+
+For every survivor the server needs the self-mask seed b: sent by the client itself, or restored
+from t shares if it has gone since. For every client that shared and did not upload it needs the
+mask seed s, to take off the masks that its surviving neighbours share with it. Nothing else may be
+restored, and what was restored is checked before use: b against the commitment, s against the
+public key that its owner signed.
+
+Each share has a hash signed by the sharer and checked by the receiver on arrival. A share that
+differs from it was altered by the responder; shares that fit their hashes and do not fit each other
+were dealt wrong by the sharer.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from hmac import compare_digest
+from itertools import combinations, islice
+from typing import Literal
+
+from secure_fedrec.errors import ProtocolError
+from secure_fedrec.protection.masking import hybrid
+from secure_fedrec.protection.masking.formats import Context
+from secure_fedrec.protection.masking.keys import exchange, mask_private_key, pair_key
+from secure_fedrec.protection.masking.messages import (
+    Advertisement,
+    commitment_to,
+    share_hash,
+)
+from secure_fedrec.protection.masking.pairs import pair_seal_info
+from secure_fedrec.protection.masking.shamir import combine, decode_element, encode_element
+
+__all__ = ["Dealt", "Fault", "pair_keys_of", "restore"]
+
+_MOST_SUBSETS = 256
+"""Subsets of shares to try when some of them are bad."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fault:
+    """A client that did not do its part.
+
+    Args:
+        kind: "bad sharer" dealt shares that do not fit; "bad responder" returned another share than
+            it was dealt; "disputed" says that a neighbour's shares did not open (one of the two is
+            to blame); "bad seed" sent another self-mask seed than it is bound to.
+        client: who is at fault (for "disputed": who complained).
+        about: whose secret it is about.
+    """
+
+    kind: Literal["bad sharer", "bad responder", "disputed", "bad seed"]
+    client: int
+    about: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dealt:
+    """A secret that was shared, and what is known to check it.
+
+    Args:
+        context: the round.
+        owner: the client whose secret it is.
+        purpose: "mask" or "self".
+        public: mask public key of the owner, or its commitment to the self-mask seed.
+        hashes: signed hash of the share of each neighbour, by number.
+        indices: Shamir index of each neighbour, by number.
+    """
+
+    context: Context
+    owner: int
+    purpose: Literal["mask", "self"]
+    public: bytes
+    hashes: Mapping[int, bytes]
+    indices: Mapping[int, int]
+
+    def fits(self, element: int) -> bool:
+        """Whether a restored secret is the one that its owner is bound to."""
+        if self.purpose == "self":
+            found = commitment_to(self.context, self.owner, element)
+        else:
+            key = mask_private_key(element, self.context, self.owner)
+            found = key.public_key().public_bytes_raw()
+        return compare_digest(found, self.public)
+
+    def accepts(self, responder: int, share: bytes) -> bool:
+        """Whether a returned share is the one that was dealt."""
+        found = share_hash(self.context, self.purpose, self.owner, responder, share)
+        return compare_digest(found, self.hashes[responder])
+
+
+def restore(
+    dealt: Dealt, shares: Mapping[int, bytes], *, threshold: int, blame: Callable[[Fault], None]
+) -> int:
+    """Restore a secret from returned shares.
+
+    Args:
+        dealt: the secret.
+        shares: returned shares by responder.
+        threshold: shares that determine it.
+        blame: told of every client found at fault.
+
+    Raises:
+        ProtocolError: too few good shares, or no tried subset gives the secret.
+    """
+    name = f"the {dealt.purpose} seed of client {dealt.owner}"
+    good: dict[int, int] = {}
+    for responder, share in shares.items():
+        if not dealt.accepts(responder, share):
+            blame(Fault(kind="bad responder", client=responder, about=dealt.owner))
+            continue
+        try:
+            good[dealt.indices[responder]] = decode_element(share)
+        except ProtocolError:  # signed by the sharer, and no field element
+            blame(Fault(kind="bad sharer", client=dealt.owner, about=dealt.owner))
+    if len(good) < threshold:
+        raise ProtocolError(f"{name} needs {threshold} shares, {len(good)} are good")
+    for number, subset in enumerate(_subsets(tuple(good), threshold)):
+        element = combine({index: good[index] for index in subset})
+        if dealt.fits(element):
+            if number:
+                blame(Fault(kind="bad sharer", client=dealt.owner, about=dealt.owner))
+            return element
+    blame(Fault(kind="bad sharer", client=dealt.owner, about=dealt.owner))
+    raise ProtocolError(f"{name} was dealt in shares that do not fit each other")
+
+
+def pair_keys_of(
+    element: int,
+    context: Context,
+    owner: int,
+    *,
+    partners: Mapping[int, Advertisement],
+    seals: Mapping[int, bytes],
+) -> dict[int, bytes]:
+    """The pair keys of a client whose mask seed was restored.
+
+    Args:
+        element: its mask seed.
+        context: the round.
+        owner: the client.
+        partners: advertisements of the neighbours whose masks are wanted, by number.
+        seals: the sealed pair secrets of the partners with lower numbers (hybrid agreement only).
+
+    Returns:
+        Key by partner.
+    """
+    private = mask_private_key(element, context, owner)
+    kem: hybrid.KemKey | None = None
+    keys = {}
+    for number, keys_of in partners.items():
+        shared = exchange(private, keys_of.mask_public)
+        if keys_of.mask_kem:
+            if owner < number:
+                shared += hybrid.pair_secret(element, context, number)
+            else:
+                if kem is None:
+                    kem = hybrid.KemKey(encode_element(element), "mask-kem", context, owner)
+                shared += kem.open(seals[number], pair_seal_info(context, number, owner))
+        keys[number] = pair_key(shared, context, owner, number)
+    return keys
+
+
+def _subsets(indices: tuple[int, ...], size: int) -> Iterator[tuple[int, ...]]:
+    """Runs of consecutive indices, which avoid any one of them, then others, up to a limit."""
+    count = len(indices)
+    runs = count if count > size else 1
+    for start in range(runs):
+        yield tuple(indices[(start + step) % count] for step in range(size))
+    if count > size:
+        yield from islice(combinations(indices, size), _MOST_SUBSETS)

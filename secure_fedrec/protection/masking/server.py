@@ -1,0 +1,215 @@
+"""The server half of a masked sum: takes and gives bytes, owns no socket, thread or clock.
+
+``start`` gives the first messages; ``receive`` takes one message of a client at a time; when
+everybody has answered, or the host's patience is over, ``close_step`` goes on with those who have.
+A step that is left with too few clients aborts the round: there is no partial result.
+
+A message that does not belong is refused with ``ProtocolError`` and changes nothing.
+"""
+
+from collections.abc import Callable
+from enum import Enum
+
+from secure_fedrec.arrays import IntArray, RingArray
+from secure_fedrec.errors import ProtocolError
+from secure_fedrec.protection.masking.config import MaskingConfig
+from secure_fedrec.protection.masking.formats import Envelope, Kind
+from secure_fedrec.protection.masking.keys import Identity
+from secure_fedrec.protection.masking.packing import pack
+from secure_fedrec.protection.masking.recovery import Fault
+from secure_fedrec.protection.masking.roster import Roster
+from secure_fedrec.protection.masking.server_round import Outgoing, ServerRound
+
+__all__ = ["MaskingServer", "ServerState"]
+
+
+class ServerState(Enum):
+    """What the server awaits; the value of a waiting state is the kind of message."""
+
+    CREATED = "created"
+    ADVERTISE = Kind.ADVERTISE
+    SHARES = Kind.SHARES
+    UPLOAD = Kind.UPLOAD
+    CONFIRM = Kind.CONFIRM
+    REVEAL = Kind.REVEAL
+    DONE = "done"
+    ABORTED = "aborted"
+
+
+class MaskingServer:
+    """The server of one round.
+
+    Args:
+        identity: the server's signing key, as the roster lists it.
+        roster: the roster.
+        config: the configuration.
+        cohort: int64[n], client numbers, ascending.
+        round_number: at least 1, and beyond that of every earlier round.
+        epoch: epoch of the beacon that seeds the graph or drew the cohort; 0 without one.
+
+    Raises:
+        ConfigError: an argument does not fit the others.
+    """
+
+    def __init__(
+        self,
+        *,
+        identity: Identity,
+        roster: Roster,
+        config: MaskingConfig,
+        cohort: IntArray,
+        round_number: int,
+        epoch: int = 0,
+    ) -> None:
+        self.state = ServerState.CREATED
+        self.abort_reason: str | None = None
+        self._round = ServerRound(
+            identity=identity,
+            roster=roster,
+            config=config,
+            cohort=cohort,
+            round_number=round_number,
+            epoch=epoch,
+        )
+        self._awaiting: set[int] = set()
+
+    @property
+    def awaiting(self) -> frozenset[int]:
+        """Clients that may still answer this step."""
+        return frozenset(self._awaiting)
+
+    @property
+    def faults(self) -> tuple[Fault, ...]:
+        """Clients found at fault so far."""
+        return tuple(self._round.faults)
+
+    @property
+    def survivors(self) -> IntArray:
+        """int64[|S|], the clients in the sum.
+
+        Raises:
+            ProtocolError: there is no result.
+        """
+        self._require_done()
+        return self._round.public.cohort[self._round.survivors]
+
+    @property
+    def result(self) -> RingArray:
+        """Ring words of the sum.
+
+        Raises:
+            ProtocolError: there is no result.
+        """
+        self._require_done()
+        return self._round.result
+
+    @property
+    def packed_result(self) -> bytes:
+        """The sum as bytes that clients can check (``MaskingClient.open_result``).
+
+        Raises:
+            ProtocolError: there is no result.
+        """
+        return bytes(pack(self.result, self._round.public.config.bits))
+
+    @property
+    def transcript_root(self) -> bytes:
+        """Merkle root over every signed message of the round.
+
+        Raises:
+            ProtocolError: there is no result.
+        """
+        self._require_done()
+        return self._round.transcript_root
+
+    def start(self) -> list[Outgoing]:
+        """The SETUP messages.
+
+        Raises:
+            ProtocolError: the round has started already.
+        """
+        if self.state is not ServerState.CREATED:
+            raise ProtocolError(f"the round has started: state {self.state.name}")
+        outgoing = self._round.setup()
+        self._await(ServerState.ADVERTISE, outgoing)
+        return outgoing
+
+    def receive(self, data: bytes) -> None:
+        """Take one message of a client.
+
+        Raises:
+            ProtocolError: it is refused.
+        """
+        envelope = Envelope.decode(data)
+        name, current = envelope.kind.name, self._round
+        if self.state.value is not envelope.kind:
+            raise ProtocolError(f"{name}: the server is in state {self.state.name}")
+        if envelope.context != current.public.context:
+            raise ProtocolError(f"{name}: another round, configuration, roster or cohort")
+        if envelope.sender not in self._awaiting:
+            raise ProtocolError(f"{name}: client {envelope.sender} is not awaited")
+        if envelope.kind is not Kind.UPLOAD and len(envelope.payload):
+            raise ProtocolError(f"{name}: trailing bytes")
+        current.require_authentic(envelope)
+        match envelope.kind:
+            case Kind.ADVERTISE:
+                current.accept_keys(envelope)
+            case Kind.SHARES:
+                current.accept_shares(envelope)
+            case Kind.UPLOAD:
+                current.accept_upload(envelope)
+            case Kind.CONFIRM:
+                current.accept_confirmation(envelope)
+            case _:
+                current.accept_reveal(envelope)
+        self._awaiting.discard(envelope.sender)
+
+    def close_step(self, *, beacon: bytes | None = None) -> list[Outgoing]:
+        """Go on with the clients that have answered.
+
+        Args:
+            beacon: the epoch's public randomness, where it seeds the graph and advertisements are
+                being closed.
+
+        Returns:
+            Messages of the next step.
+
+        Raises:
+            ProtocolError: nothing is awaited, or a beacon is missing (the step stays open); or too
+                few clients are left and the round is aborted.
+        """
+        close: dict[ServerState, tuple[ServerState, Callable[[], list[Outgoing]]]] = {
+            ServerState.ADVERTISE: (ServerState.SHARES, lambda: self._round.close_keys(beacon)),
+            ServerState.SHARES: (ServerState.UPLOAD, self._round.close_shares),
+            ServerState.UPLOAD: (ServerState.CONFIRM, self._round.close_uploads),
+            ServerState.CONFIRM: (ServerState.REVEAL, self._round.close_confirmations),
+            ServerState.REVEAL: (ServerState.DONE, self._round.close_reveals),
+        }
+        if self.state not in close:
+            raise ProtocolError(f"nothing is awaited in state {self.state.name}")
+        if self.state is ServerState.ADVERTISE:
+            self._round.require_beacon(beacon)
+        after, step = close[self.state]
+        try:
+            outgoing = step()
+        except Exception as error:
+            self.abort(str(error))
+            raise
+        self._await(after, outgoing)
+        return outgoing
+
+    def abort(self, reason: str) -> None:
+        """End the round without a result."""
+        self.state = ServerState.ABORTED
+        self.abort_reason = reason
+        self._awaiting.clear()
+        self._round.wipe()
+
+    def _await(self, state: ServerState, outgoing: list[Outgoing]) -> None:
+        self.state = state
+        done = state is ServerState.DONE
+        self._awaiting = set() if done else {message.receiver for message in outgoing}
+
+    def _require_done(self) -> None:
+        if self.state is not ServerState.DONE:
+            raise ProtocolError(f"there is no result in state {self.state.name}")

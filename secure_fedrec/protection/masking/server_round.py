@@ -1,0 +1,385 @@
+"""What the server keeps and computes in one round, step by step.
+
+``accept_*`` take a message that is known to be its sender's and awaited, check all of it, and only
+then store it. ``close_*`` check who is left and give the messages of the next step. The server
+signs a step once; what differs per receiver proves itself (``formats``).
+"""
+
+import secrets
+from hashlib import sha256
+from typing import NamedTuple
+
+import numpy as np
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+
+from secure_fedrec.arrays import BoolArray, IntArray, RingArray
+from secure_fedrec.errors import ConfigError, ProtocolError
+from secure_fedrec.protection.masking import hybrid
+from secure_fedrec.protection.masking.config import MaskingConfig
+from secure_fedrec.protection.masking.formats import (
+    SERVER,
+    Context,
+    Envelope,
+    Kind,
+    encode_marks,
+    labelled_hash,
+    seal,
+)
+from secure_fedrec.protection.masking.keys import (
+    Identity,
+    exchange,
+    fresh_key,
+    open_box,
+    require_usable,
+    server_key,
+)
+from secure_fedrec.protection.masking.messages import (
+    Advertisement,
+    Boxes,
+    Keys,
+    Setup,
+    Shares,
+)
+from secure_fedrec.protection.masking.messages_sum import (
+    Quorum,
+    Result,
+    Reveal,
+    Survivors,
+    Upload,
+    statement_of,
+)
+from secure_fedrec.protection.masking.packing import pack, unpack, word_type
+from secure_fedrec.protection.masking.recovery import Fault
+from secure_fedrec.protection.masking.roster import Roster, cohort_hash
+from secure_fedrec.protection.masking.topology import NO_BEACON, PublicRound, Topology
+from secure_fedrec.protection.masking.transcript import MerkleTree, leaf_hash
+from secure_fedrec.protection.masking.unmasking import Unmasking
+
+__all__ = ["Outgoing", "ServerRound"]
+
+
+class Outgoing(NamedTuple):
+    """A message of the server and the client that is to get it."""
+
+    receiver: int
+    data: bytes
+
+
+class ServerRound:
+    """The server's side of a round (arguments: ``MaskingServer``)."""
+
+    def __init__(
+        self,
+        *,
+        identity: Identity,
+        roster: Roster,
+        config: MaskingConfig,
+        cohort: IntArray,
+        round_number: int,
+        epoch: int,
+    ) -> None:
+        _require_fitting(identity, roster, config, cohort, round_number, epoch)
+        self.faults: list[Fault] = []
+        self.survivors: BoolArray
+        self.result: RingArray
+        self.transcript_root: bytes
+        self._identity = identity
+        self._roster = roster
+        self._config = config
+        self._channel = X25519PrivateKey.from_private_bytes(fresh_key())
+        self._setup = Setup(
+            config=config,
+            epoch=epoch,
+            roster_version=roster.version,
+            channel_public=self._channel.public_key().public_bytes_raw(),
+            cohort=cohort,
+        )
+        context = Context(
+            round_id=round_number.to_bytes(8, "little") + secrets.token_bytes(8),
+            config_hash=config.hash,
+            roster_hash=roster.hash,
+            cohort_hash=cohort_hash(cohort),
+        )
+        self.public = PublicRound.of(self._setup, context)
+        self._topology: Topology
+        self._live: dict[int, list[int]] = {}
+        self._advertised: BoolArray = np.zeros(config.clients, dtype=np.bool_)
+        self._shared: BoolArray = np.zeros(config.clients, dtype=np.bool_)
+        self._uploaded: BoolArray = np.zeros(config.clients, dtype=np.bool_)
+        self._keys: dict[int, Advertisement] = {}
+        self._publics: set[bytes] = set()
+        self._channels: dict[int, bytes] = {}
+        self._key_records: dict[int, bytes] = {}
+        self._shares: dict[int, Shares] = {}
+        self._disputed: dict[int, frozenset[int]] = {}
+        self._sum: RingArray = np.zeros(config.length, dtype=word_type(config.bits))
+        self._upload_leaves: dict[int, bytes] = {}
+        self._statement: bytes
+        self._confirmations: dict[int, bytes] = {}
+        self._reveals: dict[int, Reveal] = {}
+        self._transcript: list[bytes] = []
+
+    def require_authentic(self, envelope: Envelope) -> None:
+        """Check who sent a message that is awaited."""
+        client = envelope.sender
+        match envelope.kind:
+            case Kind.UPLOAD:
+                envelope.authenticate(self._server_key(client, "upload-mac"))
+            case Kind.REVEAL:
+                envelope.authenticate(self._server_key(client, "reveal-mac"))
+            case _:
+                envelope.verify(self._roster.key_of(client))
+
+    def setup(self) -> list[Outgoing]:
+        """R0."""
+        data = self._sign(Kind.SETUP, self._setup.head())
+        return [Outgoing(client, data) for client in self.public.cohort.tolist()]
+
+    def accept_keys(self, envelope: Envelope) -> None:
+        """R1 of a client."""
+        keys = Advertisement.decode(envelope.head, self._config)
+        if keys.epoch != self.public.epoch:
+            raise ProtocolError("ADVERTISE: another epoch")
+        require_usable(keys.mask_public)
+        shared = exchange(self._channel, keys.channel_public)
+        if self._config.hybrid:
+            for public in (keys.mask_kem, keys.channel_kem):
+                hybrid.require_usable(public)
+        publics = {keys.mask_public, keys.channel_public}
+        if len(publics) < 2 or publics & self._publics:
+            raise ProtocolError(f"ADVERTISE: client {envelope.sender} advertised a key twice")
+        self._publics |= publics
+        self._keys[envelope.sender] = keys
+        self._channels[envelope.sender] = shared
+        self._key_records[envelope.sender] = envelope.head + envelope.proof
+        self._advertised[self.public.place(envelope.sender)] = True
+        self._transcript.append(leaf_hash(envelope.proven))
+
+    def require_beacon(self, beacon: bytes | None) -> None:
+        """Check that the beacon is there exactly when it is due."""
+        if self.public.beacon_due != (beacon is not None) or len(beacon or NO_BEACON) != 32:
+            raise ProtocolError(
+                f"a beacon of 32 bytes {'is' if self.public.beacon_due else 'is not'} due"
+            )
+
+    def close_keys(self, beacon: bytes | None) -> list[Outgoing]:
+        """R1 to the clients; the graph is settled."""
+        self._require_enough(self._advertised, "advertised keys")
+        if self._config.degree is None:
+            beacon = NO_BEACON
+        elif beacon is None:  # a server that follows the protocol draws it itself
+            beacon = fresh_key()
+        self._topology = self.public.topology(beacon)
+        self._find_live(self._advertised)
+        keys = Keys(advertised=self._advertised, beacon=beacon, records={})
+        signed = self._sign(Kind.KEYS, keys.head())
+        outgoing = []
+        for place, client in self._marked(self._advertised):
+            records = {other: self._key_records[other] for other in self._live[place]}
+            payload = Keys(advertised=self._advertised, beacon=beacon, records=records).payload()
+            outgoing.append(Outgoing(client, signed + payload))
+        return outgoing
+
+    def accept_shares(self, envelope: Envelope) -> None:
+        """R2 of a client."""
+        shares = Shares.decode(envelope.head, envelope.sender, self._config)
+        place = self.public.place(envelope.sender)
+        if list(shares.records) != self._live[place]:
+            raise ProtocolError(f"SHARES: client {envelope.sender} did not serve its neighbours")
+        self._shares[envelope.sender] = shares
+        self._shared[place] = True
+        self._transcript.append(leaf_hash(envelope.proven))
+
+    def close_shares(self) -> list[Outgoing]:
+        """R2 to the clients."""
+        self._require_enough(self._shared, "shared their secrets")
+        self._find_live(self._shared)
+        signed = self._sign(Kind.BOXES, encode_marks(self._shared))
+        outgoing = []
+        for place, client in self._marked(self._shared):
+            senders = self._live[place]
+            boxes = Boxes(
+                shared=self._shared,
+                records={other: self._shares[other].records[client] for other in senders},
+                seals={
+                    other: self._shares[other].seals[client]
+                    for other in senders
+                    if other < client and self._config.hybrid
+                },
+            )
+            outgoing.append(Outgoing(client, signed + boxes.payload()))
+        return outgoing
+
+    def accept_upload(self, envelope: Envelope) -> None:
+        """R3 of a client: its vector goes into the sum at once and is not kept."""
+        upload = Upload.decode(envelope.head)
+        client = envelope.sender
+        place = self.public.place(client)
+        if upload.shared_hash != labelled_hash("shared", encode_marks(self._shared)):
+            raise ProtocolError(f"UPLOAD: client {client} was told of other sharers")
+        disputed = frozenset(upload.disputed.tolist())
+        if not disputed <= set(self._live[place]):
+            raise ProtocolError(f"UPLOAD: client {client} disputes the shares of a stranger")
+        words = unpack(envelope.payload, self._config.length, self._config.bits)
+        np.add(self._sum, words, out=self._sum)
+        self._uploaded[place] = True
+        self._disputed[client] = disputed
+        self.faults += [
+            Fault(kind="disputed", client=client, about=other) for other in sorted(disputed)
+        ]
+        self._upload_leaves[client] = leaf_hash(envelope.proven)
+        self._transcript.append(self._upload_leaves[client])
+
+    def close_uploads(self) -> list[Outgoing]:
+        """R4 to the clients: the survivors, and a commitment to what they uploaded."""
+        survivors = self._uploaded.copy()
+        self._topology.require_survivors(survivors)
+        for place, client in self._marked(self._shared):
+            # The secrets of all survivors may be needed, and those of the others that one of them
+            # has masked with.
+            if survivors[place] or len(self._topology.live(place, survivors)):
+                self._topology.require_live(place, client, survivors)
+        self.survivors = survivors
+        clients = [client for _, client in self._marked(survivors)]
+        tree = MerkleTree([self._upload_leaves[client] for client in clients])
+        self._statement = statement_of(
+            survivors=survivors, shared=self._shared, root=tree.root, seed=self._topology.seed
+        )
+        signed = self._sign(Kind.SURVIVORS, encode_marks(survivors) + tree.root)
+        return [
+            Outgoing(
+                client,
+                signed
+                + Survivors(survivors=survivors, root=tree.root, path=tree.path(index)).payload(),
+            )
+            for index, client in enumerate(clients)
+        ]
+
+    def accept_confirmation(self, envelope: Envelope) -> None:
+        """R4 of a client."""
+        if envelope.head != self._statement:
+            raise ProtocolError(f"CONFIRM: client {envelope.sender} agreed to something else")
+        self._confirmations[envelope.sender] = envelope.proof
+        self._transcript.append(leaf_hash(envelope.proven))
+
+    def close_confirmations(self) -> list[Outgoing]:
+        """R4 to the clients: exactly as many signatures as make a quorum."""
+        needed = self._config.quorum
+        if len(self._confirmations) < needed:
+            raise ProtocolError(
+                f"{len(self._confirmations)} clients agreed on the survivors; it takes {needed}"
+            )
+        signatures = dict(sorted(self._confirmations.items())[:needed])
+        data = self._sign(Kind.QUORUM, Quorum(signatures=signatures).head())
+        return [Outgoing(client, data) for _, client in self._marked(self.survivors)]
+
+    def accept_reveal(self, envelope: Envelope) -> None:
+        """R5 of a client."""
+        client = envelope.sender
+        key = self._server_key(client, "reveal-box")
+        reveal = Reveal.decode(open_box(key, envelope.head, self.public.context.round_id))
+        place = self.public.place(client)
+        due = set(self._live[place]) - self._disputed[client]
+        if set(reveal.shares) != due:
+            raise ProtocolError(f"REVEAL: client {client} sent shares of the wrong neighbours")
+        self._reveals[client] = reveal
+        self._transcript.append(leaf_hash(envelope.proven))
+
+    def close_reveals(self) -> list[Outgoing]:
+        """R6: the masks come off."""
+        Unmasking(
+            public=self.public,
+            topology=self._topology,
+            shared=self._shared,
+            survivors=self.survivors,
+            keys=self._keys,
+            shares=self._shares,
+            reveals=self._reveals,
+            blame=self._blame,
+        ).apply(self._sum)
+        bits = self._config.bits
+        packed = pack(self._sum, bits)
+        self.result = unpack(packed, self._config.length, bits)
+        tree = MerkleTree(self._transcript)
+        self.transcript_root = tree.root
+        digest = sha256(packed).digest()
+        signed = b""
+        outgoing = []
+        for _, client in self._marked(self.survivors):
+            index = self._transcript.index(self._upload_leaves[client])
+            receipt = Result(
+                digest=digest,
+                root=tree.root,
+                leaves=len(self._transcript),
+                index=index,
+                path=tree.path(index),
+            )
+            # The head is the same for all: signed once.
+            signed = signed or self._sign(Kind.RESULT, receipt.head(), record=False)
+            outgoing.append(Outgoing(client, signed + receipt.payload()))
+        self.wipe()
+        return outgoing
+
+    def wipe(self) -> None:
+        """Drop the sum under construction and what could unmask it."""
+        self._sum = np.zeros(0, dtype=self._sum.dtype)
+        self._reveals.clear()
+        self._shares.clear()
+        self._channels.clear()
+
+    def _blame(self, fault: Fault) -> None:
+        if fault not in self.faults:
+            self.faults.append(fault)
+
+    def _require_enough(self, marks: BoolArray, what: str) -> None:
+        count, needed = int(marks.sum()), self._config.min_survivors
+        if count < needed:
+            raise ProtocolError(f"{count} clients {what}; a sum needs {needed}")
+
+    def _marked(self, marks: BoolArray) -> list[tuple[int, int]]:
+        """Place and number of the marked clients."""
+        places = np.flatnonzero(marks)
+        return list(zip(places.tolist(), self.public.cohort[places].tolist(), strict=True))
+
+    def _find_live(self, marks: BoolArray) -> None:
+        """Numbers of the marked neighbours, ascending, of each marked client, by place."""
+        for place in np.flatnonzero(marks).tolist():
+            self._live[place] = self.public.cohort[self._topology.live(place, marks)].tolist()
+
+    def _server_key(self, client: int, purpose: str) -> bytes:
+        publics = self._keys[client].channel_public, self._setup.channel_public
+        return server_key(self._channels[client], purpose, self.public.context, client, publics)
+
+    def _sign(self, kind: Kind, head: bytes, *, record: bool = True) -> bytes:
+        data = seal(self._identity.key, self.public.context, kind, SERVER, head)
+        if record:
+            self._transcript.append(leaf_hash(data))
+        return data
+
+
+def _require_fitting(
+    identity: Identity,
+    roster: Roster,
+    config: MaskingConfig,
+    cohort: IntArray,
+    round_number: int,
+    epoch: int,
+) -> None:
+    if identity.number != SERVER or identity.public != roster.server:
+        raise ConfigError("server.identity", identity.number, "is not the server of the roster")
+    if len(cohort) != config.clients or np.any(np.diff(cohort) <= 0):
+        raise ConfigError(
+            "server.cohort", len(cohort), f"must be {config.clients} ascending client numbers"
+        )
+    strangers = cohort[~np.isin(cohort, roster.numbers)]
+    if len(strangers):
+        raise ConfigError("server.cohort", strangers[:3].tolist(), "is not on the roster")
+    for key, value, low in (("round_number", round_number, 1), ("epoch", epoch, 0)):
+        if not low <= value < 2**64:
+            raise ConfigError(f"server.{key}", value, f"must be between {low} and 2^64 - 1")
+    if config.needs_beacon and not epoch:
+        raise ConfigError(
+            "server.epoch",
+            epoch,
+            "a sparse graph against an active server needs the epoch of a beacon",
+        )

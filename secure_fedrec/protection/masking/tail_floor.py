@@ -1,0 +1,213 @@
+"""Rows that few clients have are not summed: masked counts first, then the rows that may be.
+
+A sum over one client is that client's row, so a mask over a cohort hides nothing in the tail of the
+items. Suppressing rows after unmasking would hide nothing from the server. Hence two rounds:
+
+1. a sum of presence marks (1 for every row that a client has), over the survivors S;
+2. a sum over the cohort S of the rows alone that at least ``floor + slack`` of them have. At most
+   ``slack`` clients may drop out of it, so at least ``floor`` clients stand behind every row.
+
+Each client derives the second layout itself from the counts that the server signed and refuses any
+other. What is left: the counts show which rows one client alone has, though not whose and not what
+is in them; and the counts are the server's word, so the floor holds against a curious server and
+against all who see the published sums, not against a server that lies about counts.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from secure_fedrec.arrays import IntArray
+from secure_fedrec.errors import ConfigError, EncodingError, ProtocolError
+from secure_fedrec.fixedpoint import FixedPoint
+from secure_fedrec.protection.masking.client import MaskingClient
+from secure_fedrec.protection.masking.config import MaskingConfig
+from secure_fedrec.protection.masking.formats import encode_ids, labelled_hash
+from secure_fedrec.protection.masking.layouts import EncodedVector, SumLayout, TableLayout
+from secure_fedrec.protection.masking.policy import Expected
+from secure_fedrec.uploads import RowBlock
+
+__all__ = ["SecondRound", "TailFloor"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class SecondRound:
+    """What both sides derive from the counts.
+
+    Args:
+        layout: the rows that are summed.
+        cohort: int64[n], the survivors of the first round.
+        public_state: hash of counts and cohort, for the configuration.
+        min_survivors: fewest survivors of the second round.
+    """
+
+    layout: TableLayout
+    cohort: IntArray
+    public_state: bytes
+    min_survivors: int
+
+    def expected(self, *, corrupt_clients: int) -> Expected:
+        """What a client must insist on.
+
+        Args:
+            corrupt_clients: corrupt clients that the first round reckoned with; all of them may be
+                among its survivors.
+        """
+        return Expected(
+            layout_hash=self.layout.hash,
+            public_state=self.public_state,
+            cohort=self.cohort,
+            min_survivors=self.min_survivors,
+            corrupt_clients=corrupt_clients,
+        )
+
+    def encode(self, block: RowBlock) -> EncodedVector:
+        """Encode those of a client's rows that are summed; the others stay at the client."""
+        kept = np.isin(block.rows, self.layout.rows)
+        if len(block) != 1 or block.values is None:
+            raise EncodingError("the second round takes the rows of one client")
+        return self.layout.encode(
+            RowBlock(
+                indptr=np.array([0, int(kept.sum())]),
+                rows=block.rows[kept],
+                values=block.values[kept],
+                counts=None if block.counts is None else block.counts[kept],
+            )
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TailFloor:
+    """Settings of the two rounds.
+
+    Args:
+        floor: fewest clients behind a row that is summed.
+        slack: clients that may drop out of the second round.
+
+    Raises:
+        ConfigError: a floor below 2, or a negative slack.
+    """
+
+    floor: int
+    slack: int = 0
+
+    def __post_init__(self) -> None:
+        if self.floor < 2:
+            raise ConfigError("tail_floor.floor", self.floor, "must be at least 2")
+        if self.slack < 0:
+            raise ConfigError("tail_floor.slack", self.slack, "must be at least 0")
+
+    @staticmethod
+    def presence_layout(rows: int, *, clients: int, bits: int = 32) -> SumLayout:
+        """Layout of the first round: one mark per row of the table."""
+        return SumLayout(bits=bits, length=rows, clients=clients, largest=1)
+
+    @staticmethod
+    def presence(layout: SumLayout, block: RowBlock) -> EncodedVector:
+        """A client's marks.
+
+        Raises:
+            EncodingError: a row is beyond the table.
+        """
+        if len(block.rows) and not 0 <= block.rows.min() <= block.rows.max() < layout.length:
+            raise EncodingError(f"rows must be between 0 and {layout.length - 1}")
+        marks = np.zeros(layout.length, dtype=np.int64)
+        marks[block.rows] = 1
+        return layout.encode(marks)
+
+    def second_round(
+        self,
+        counts: IntArray,
+        cohort: IntArray,
+        *,
+        codec: FixedPoint,
+        width: int,
+        max_count: int = 1,
+    ) -> SecondRound:
+        """What the counts of the first round allow.
+
+        Args:
+            counts: int64[rows], how many survivors have each row.
+            cohort: int64[n], those survivors.
+            codec: ring of the second round.
+            width: values per row.
+            max_count: largest count of one client's row.
+
+        Raises:
+            ProtocolError: no row reaches the floor, or a count is not between 0 and n.
+        """
+        if len(counts) and not 0 <= counts.min() <= counts.max() <= len(cohort):
+            raise ProtocolError(f"a count of clients is not between 0 and {len(cohort)}")
+        kept = np.flatnonzero(counts >= self.floor + self.slack)
+        if not len(kept):
+            raise ProtocolError(f"no row is held by {self.floor + self.slack} clients")
+        layout = TableLayout(
+            codec=codec, rows=kept, width=width, clients=len(cohort), max_count=max_count
+        )
+        return SecondRound(
+            layout=layout,
+            cohort=cohort,
+            public_state=labelled_hash(
+                "tail-floor", counts.astype("<i8").tobytes(), encode_ids(cohort)
+            ),
+            min_survivors=max(2, len(cohort) - self.slack),
+        )
+
+    def second_round_of(
+        self,
+        client: MaskingClient,
+        packed: bytes,
+        *,
+        first: SumLayout,
+        codec: FixedPoint,
+        width: int,
+        max_count: int = 1,
+    ) -> SecondRound:
+        """The second round as a client derives it: from the sum it can check and its own survivors.
+
+        Args:
+            client: its half of the finished first round.
+            packed: the published sum.
+            first: layout of the first round.
+            codec: ring of the second round.
+            width: values per row.
+            max_count: largest count of one client's row.
+
+        Raises:
+            ProtocolError: this is not the sum that the server signed, or ``second_round`` refuses.
+        """
+        counts = first.decode(client.open_result(packed))
+        return self.second_round(
+            counts, client.survivors, codec=codec, width=width, max_count=max_count
+        )
+
+    @staticmethod
+    def config(
+        second: SecondRound, first: MaskingConfig, *, threshold: int | None = None
+    ) -> MaskingConfig:
+        """Configuration of the second round, on the complete graph.
+
+        Args:
+            second: what the counts allow.
+            first: configuration of the first round.
+            threshold: shares that restore a secret; default: that of the first round, or the most
+                that the cohort allows.
+
+        Raises:
+            ConfigError: too few survivors are left for the corrupt clients reckoned with.
+        """
+        clients = len(second.cohort)
+        most = second.min_survivors - 1
+        return MaskingConfig(
+            clients=clients,
+            bits=second.layout.codec.bits,
+            length=second.layout.words,
+            layout_hash=second.layout.hash,
+            threshold=min(first.threshold if threshold is None else threshold, most),
+            min_survivors=second.min_survivors,
+            quorum=min((clients + first.corrupt_clients) // 2 + 1, second.min_survivors),
+            corrupt_clients=first.corrupt_clients,
+            adversary=first.adversary,
+            key_agreement=first.key_agreement,
+            public_state=second.public_state,
+        )

@@ -1,0 +1,165 @@
+"""The public side of a round, the same for every party: who is there, and who masks with whom."""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from secure_fedrec.arrays import BoolArray, IntArray
+from secure_fedrec.errors import ProtocolError
+from secure_fedrec.protection.masking.config import MaskingConfig
+from secure_fedrec.protection.masking.formats import Context
+from secure_fedrec.protection.masking.graph import (
+    graph_seed,
+    harary_neighbours,
+    permutation,
+    windows_hold,
+)
+from secure_fedrec.protection.masking.messages import Setup
+from secure_fedrec.protection.masking.roster import cohort_hash
+
+__all__ = ["NO_BEACON", "PublicRound", "Topology"]
+
+NO_BEACON = bytes(32)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class PublicRound:
+    """What SETUP settles.
+
+    Args:
+        context: round id and hashes.
+        config: the configuration.
+        cohort: int64[n], client numbers, ascending. A client's *place* is its position here.
+        epoch: epoch of the beacon, 0 without one.
+        server_channel: the server's X25519 key of the round.
+    """
+
+    context: Context
+    config: MaskingConfig
+    cohort: IntArray
+    epoch: int
+    server_channel: bytes
+    _places: dict[int, int] = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        places = {client: place for place, client in enumerate(self.cohort.tolist())}
+        object.__setattr__(self, "_places", places)
+
+    @classmethod
+    def of(cls, setup: Setup, context: Context) -> "PublicRound":
+        """Check that a SETUP says what its header is bound to.
+
+        Raises:
+            ProtocolError: configuration or cohort have other hashes, or an epoch is named without
+                need or missing.
+        """
+        if setup.config.hash != context.config_hash:
+            raise ProtocolError("SETUP: the configuration is not that of the header")
+        if cohort_hash(setup.cohort) != context.cohort_hash:
+            raise ProtocolError("SETUP: the cohort is not that of the header")
+        if setup.config.needs_beacon and not setup.epoch:
+            raise ProtocolError(
+                "SETUP: against an active server a sparse graph needs a beacon; without one only "
+                "the complete graph is safe"
+            )
+        return cls(
+            context=context,
+            config=setup.config,
+            cohort=setup.cohort,
+            epoch=setup.epoch,
+            server_channel=setup.channel_public,
+        )
+
+    @property
+    def beacon_due(self) -> bool:
+        """Whether the graph must come from the beacon of the epoch."""
+        return bool(self.epoch) and self.config.degree is not None
+
+    def place(self, client: int) -> int:
+        """Place of a client in the cohort.
+
+        Raises:
+            ProtocolError: it is not in the cohort.
+        """
+        try:
+            return self._places[client]
+        except KeyError:
+            raise ProtocolError(f"client {client} is not in the cohort") from None
+
+    def topology(self, beacon: bytes) -> "Topology":
+        """The graph that a beacon gives.
+
+        Raises:
+            ProtocolError: the complete graph comes with a beacon.
+        """
+        if self.config.degree is None:
+            if beacon != NO_BEACON:
+                raise ProtocolError("KEYS: the complete graph takes no beacon")
+            return Topology(self.config, NO_BEACON)
+        seed = graph_seed(beacon, self.context.cohort_hash, self.context.round_id)
+        return Topology(self.config, seed)
+
+
+class Topology:
+    """Who masks with whom.
+
+    Args:
+        config: the configuration.
+        seed: seed of the ring; not used by the complete graph.
+    """
+
+    __slots__ = ("_config", "_order", "_rows", "seed")
+
+    def __init__(self, config: MaskingConfig, seed: bytes) -> None:
+        self.seed = seed
+        self._config = config
+        self._order: IntArray | None = None
+        self._rows: IntArray | None = None
+        if config.degree is not None:
+            self._order = permutation(seed, config.clients)
+            self._rows = harary_neighbours(self._order, config.degree)
+
+    def neighbours(self, place: int) -> IntArray:
+        """int64[k], places of a client's neighbours, ascending."""
+        if self._rows is not None:
+            row: IntArray = self._rows[place]
+            return row
+        others = np.arange(self._config.clients - 1)
+        return others + (others >= place)
+
+    def live(self, place: int, marks: BoolArray) -> IntArray:
+        """Places of the neighbours that are marked."""
+        neighbours = self.neighbours(place)
+        return neighbours[marks[neighbours]].astype(np.int64, copy=False)
+
+    def require_survivors(self, survivors: BoolArray) -> None:
+        """Check that a sum over these clients hides each of them.
+
+        Raises:
+            ProtocolError: they are fewer than configured, or, against an active server, their
+                graph could fall apart.
+        """
+        count, least = int(survivors.sum()), self._config.min_survivors
+        if count < least:
+            raise ProtocolError(f"{count} survivors; a sum needs at least {least}")
+        window = self._config.window_least
+        if window is None or self._order is None:
+            return
+        if not windows_hold(self._order, survivors, self._config.neighbours, window):
+            raise ProtocolError(
+                f"the survivors leave fewer than {window} clients in some "
+                f"{self._config.neighbours // 2} consecutive places of the ring: the graph could "
+                "be cut"
+            )
+
+    def require_live(self, place: int, client: int, marks: BoolArray) -> None:
+        """Check that enough neighbours are there to restore a client's secrets.
+
+        Raises:
+            ProtocolError: fewer than the threshold.
+        """
+        live, threshold = len(self.live(place, marks)), self._config.threshold
+        if live < threshold:
+            raise ProtocolError(
+                f"client {client} has {live} live neighbours; its secrets need {threshold}"
+            )

@@ -1,0 +1,73 @@
+"""Packed Paillier: sums of ring words under encryption, the same bits as a plain sum.
+
+Reading order: ``keys`` and ``encryption`` (the scheme), ``slots`` and ``vectors`` (many ring words
+per ciphertext, and a budget of additions), ``sums`` (one call per step); then the interactive
+rounds: ``key_holders`` (who holds the key, against whom), ``envelopes`` and ``plans`` (signed
+messages under one agreement), ``authority`` and ``encrypted_table`` (the halves).
+
+Everything here works without the extra ``paillier``, on Python's integers; ``gmpy2`` makes it about
+eight times faster. ``phe_bridge``, which is not imported here, talks to python-paillier.
+"""
+
+from secure_fedrec.protection.paillier.authority import (
+    Authority,
+    UploadingClient,
+    UploadingServer,
+)
+from secure_fedrec.protection.paillier.division import AverageStep, rounded_quotients
+from secure_fedrec.protection.paillier.encrypted_table import (
+    TableClient,
+    TableServer,
+    TableUpdate,
+    updaters,
+)
+from secure_fedrec.protection.paillier.encryption import Decryptor, Encryptor
+from secure_fedrec.protection.paillier.envelopes import Identity, Party, Role, Roster
+from secure_fedrec.protection.paillier.key_holders import KEY_HOLDINGS, KeyClaim, KeyHolding
+from secure_fedrec.protection.paillier.keys import (
+    DEFAULT_BITS,
+    PrivateKey,
+    PublicKey,
+    generate_key,
+)
+from secure_fedrec.protection.paillier.plans import Plan
+from secure_fedrec.protection.paillier.slots import SlotLayout
+from secure_fedrec.protection.paillier.sums import PaillierSum
+from secure_fedrec.protection.paillier.vectors import (
+    EncryptedVector,
+    RunningSum,
+    decrypt_vector,
+    encrypt_vector,
+)
+
+__all__ = [
+    "DEFAULT_BITS",
+    "KEY_HOLDINGS",
+    "Authority",
+    "AverageStep",
+    "Decryptor",
+    "EncryptedVector",
+    "Encryptor",
+    "Identity",
+    "KeyClaim",
+    "KeyHolding",
+    "PaillierSum",
+    "Party",
+    "Plan",
+    "PrivateKey",
+    "PublicKey",
+    "Role",
+    "Roster",
+    "RunningSum",
+    "SlotLayout",
+    "TableClient",
+    "TableServer",
+    "TableUpdate",
+    "UploadingClient",
+    "UploadingServer",
+    "decrypt_vector",
+    "encrypt_vector",
+    "generate_key",
+    "rounded_quotients",
+    "updaters",
+]

@@ -1,0 +1,303 @@
+"""A round whose key an authority holds: clients encrypt, the server adds, the authority opens sums.
+
+    client                           server                          authority
+    MASK_KEY  (masked) ------------>
+              <------------ MASK_KEYS
+    UPLOAD    --------------------->  adds
+                                      SUMS  ----------------------->  decrypts
+                                            <----------------------- RESULT
+
+The halves take and give bytes and own no socket, thread or clock. Every client of the cohort takes
+part: a missing, repeated or malformed message refuses the step, and no sum is opened without all.
+What the arrangement promises, and against whom, is in ``key_holders``: without masks the authority
+cannot tell a sum from one upload, since anybody can encrypt a count.
+"""
+
+from collections.abc import Sequence
+from enum import Enum
+
+from secure_fedrec.arrays import RingArray
+from secure_fedrec.errors import ConfigError, ProtocolError
+from secure_fedrec.protection.paillier.encryption import Decryptor, Encryptor
+from secure_fedrec.protection.paillier.envelopes import (
+    ENVELOPE_BYTES,
+    Envelope,
+    Identity,
+    Kind,
+    Role,
+)
+from secure_fedrec.protection.paillier.keys import PrivateKey
+from secure_fedrec.protection.paillier.pairwise import MASK_KEY_BYTES, PairwiseMask
+from secure_fedrec.protection.paillier.plans import Plan
+from secure_fedrec.protection.paillier.uploads import UploadSum, encrypt_upload, require_words
+from secure_fedrec.protection.paillier.vectors import decrypt_vector, split_vectors
+from secure_fedrec.protection.paillier.words import read_words, write_words
+
+__all__ = ["Authority", "UploadingClient", "UploadingServer"]
+
+
+class _Client(Enum):
+    ADVERTISE = "advertise"
+    KEYS = "receive_keys"
+    UPLOAD = "upload"
+    DONE = "none: it has uploaded"
+
+
+class _Server(Enum):
+    KEYS = "mask keys"
+    UPLOADS = "uploads"
+    RESULT = "the authority's result"
+    DONE = "nothing more"
+
+
+class UploadingClient:
+    """The client's half of one round.
+
+    Args:
+        plan: the agreement; its ``minimum`` is this client's own.
+        identity: who it is.
+        encryptor: under the plan's key; worth keeping over rounds.
+        round_: the round, above every earlier one.
+    """
+
+    def __init__(self, plan: Plan, identity: Identity, encryptor: Encryptor, round_: int) -> None:
+        _require_authority(plan)
+        plan.require_party(identity, Role.CLIENT)
+        if encryptor.key != plan.key:
+            raise ConfigError("paillier.encryptor", encryptor.key, "is of another key")
+        self._plan = plan
+        self._identity = identity
+        self._encryptor = encryptor
+        self._round = round_
+        self._secrets: dict[int, bytes] = {}
+        self._mask: PairwiseMask | None = None
+        self._state = _Client.ADVERTISE if plan.holding.masked else _Client.UPLOAD
+
+    def advertise(self) -> bytes:
+        """The first message of a masked round.
+
+        Raises:
+            ProtocolError: not now.
+        """
+        self._require(_Client.ADVERTISE)
+        self._mask = PairwiseMask(
+            client=self._identity.party.number, round_=self._round, context=self._plan.context
+        )
+        self._state = _Client.KEYS
+        return self._seal(Kind.MASK_KEY, self._mask.public)
+
+    def receive_keys(self, data: bytes) -> None:
+        """Take the mask keys of the cohort, each signed by its client.
+
+        Raises:
+            WireError: not such a message.
+            ProtocolError: not now, or a key that is missing, repeated, replaced, unsigned or weak.
+        """
+        mask = self._require_mask(_Client.KEYS)
+        plan, round_ = self._plan, self._round
+        bundle = plan.read(data, round_=round_, awaits=Kind.MASK_KEYS, sender=Role.SERVER)
+        size = ENVELOPE_BYTES + MASK_KEY_BYTES
+        if len(bundle.body) != size * len(plan.clients):
+            raise ProtocolError(f"round {round_}: not one mask key per client of the cohort")
+        keys: dict[int, bytes] = {}
+        for start in range(0, len(bundle.body), size):
+            part = bundle.body[start : start + size]
+            found = plan.read(part, round_=round_, awaits=Kind.MASK_KEY, sender=Role.CLIENT)
+            keys[found.sender.number] = found.body
+        if tuple(keys) != plan.clients:
+            raise ProtocolError(f"round {round_}: not one mask key per client, in order")
+        self._secrets = dict(mask.agree(keys))
+        self._state = _Client.UPLOAD
+
+    def upload(self, vectors: Sequence[RingArray]) -> bytes:
+        """Encrypt this client's ring words, masked where the plan says so.
+
+        Args:
+            vectors: one per layout of the plan, signed values within the clip of its codec.
+
+        Raises:
+            ProtocolError: not now.
+            EncodingError: the words do not fit; nothing leaves then.
+        """
+        self._require(_Client.UPLOAD)
+        plan = self._plan
+        require_words(vectors, plan.layouts)
+        if plan.holding.masked:
+            mask = self._require_mask(_Client.UPLOAD)
+            vectors = [
+                mask.apply(words, number, self._secrets, layout.codec)
+                for number, (words, layout) in enumerate(zip(vectors, plan.layouts, strict=True))
+            ]
+        body = encrypt_upload(vectors, plan.layouts, self._encryptor)
+        self._secrets, self._mask = {}, None
+        self._state = _Client.DONE
+        return self._seal(Kind.UPLOAD, body)
+
+    def _seal(self, kind: Kind, body: bytes) -> bytes:
+        context = self._plan.context
+        return self._identity.seal(kind, round_=self._round, context=context, body=body)
+
+    def _require_mask(self, state: _Client) -> PairwiseMask:
+        self._require(state)
+        if self._mask is None:
+            raise ProtocolError(f"round {self._round}: there is no mask key")
+        return self._mask
+
+    def _require(self, state: _Client) -> None:
+        if self._state is not state:
+            raise ProtocolError(
+                f"round {self._round}: {self._identity.party} refuses the step {state.value}; its "
+                f"next step is {self._state.value}"
+            )
+
+
+class UploadingServer:
+    """The server's half of one round: it adds ciphertexts and holds no key.
+
+    Args:
+        plan: the agreement.
+        identity: the server's.
+        round_: the round.
+    """
+
+    def __init__(self, plan: Plan, identity: Identity, round_: int) -> None:
+        _require_authority(plan)
+        plan.require_party(identity, Role.SERVER)
+        self._plan = plan
+        self._identity = identity
+        self._round = round_
+        self._keys: dict[int, bytes] = {}
+        self._sum = UploadSum(plan)
+        self._result: tuple[RingArray, ...] = ()
+        self._state = _Server.KEYS if plan.holding.masked else _Server.UPLOADS
+
+    def receive(self, data: bytes) -> None:
+        """Take the next message.
+
+        Raises:
+            WireError: the bytes are no such message.
+            ProtocolError: not the kind awaited now, repeated, or by whom it may not come.
+        """
+        if self._state is _Server.KEYS:
+            self._take_key(data)
+        elif self._state is _Server.UPLOADS:
+            sent = self._read(data, Kind.UPLOAD, Role.CLIENT)
+            self._sum.add(sent)
+            if not self._sum.missing:
+                self._state = _Server.RESULT
+        elif self._state is _Server.RESULT:
+            self._take_result(data)
+        else:
+            raise ProtocolError(f"round {self._round} is over")
+
+    def mask_keys(self) -> bytes:
+        """All mask keys, for every client.
+
+        Raises:
+            ProtocolError: some are missing, or the round has no masks.
+        """
+        if len(self._keys) < len(self._plan.clients):
+            raise ProtocolError(f"round {self._round}: there are not all mask keys")
+        return self._seal(Kind.MASK_KEYS, b"".join(self._keys[c] for c in self._plan.clients))
+
+    def sums(self) -> bytes:
+        """The encrypted sums, for the authority.
+
+        Raises:
+            ProtocolError: uploads are missing; the message counts them.
+        """
+        if self._state in (_Server.KEYS, _Server.UPLOADS):
+            raise ProtocolError(f"round {self._round}: {self._sum.describe_missing()}")
+        return self._seal(Kind.SUMS, self._sum.to_bytes())
+
+    def result(self) -> tuple[RingArray, ...]:
+        """Ring words of each vector's sum.
+
+        Raises:
+            ProtocolError: the authority did not answer yet.
+        """
+        if self._state is not _Server.DONE:
+            raise ProtocolError(f"round {self._round} awaits {self._state.value}")
+        return self._result
+
+    def _take_key(self, data: bytes) -> None:
+        found = self._read(data, Kind.MASK_KEY, Role.CLIENT)
+        if len(found.body) != MASK_KEY_BYTES:
+            raise ProtocolError(f"{found.sender} sent a mask key of {len(found.body)} bytes")
+        if found.sender.number in self._keys:
+            raise ProtocolError(f"round {self._round}: {found.sender} sent a second mask key")
+        self._keys[found.sender.number] = data
+        if len(self._keys) == len(self._plan.clients):
+            self._state = _Server.UPLOADS
+
+    def _take_result(self, data: bytes) -> None:
+        body = self._read(data, Kind.RESULT, Role.AUTHORITY).body
+        self._result = read_words(body, self._plan.layouts)
+        self._state = _Server.DONE
+
+    def _read(self, data: bytes, kind: Kind, sender: Role) -> Envelope:
+        return self._plan.read(data, round_=self._round, awaits=kind, sender=sender)
+
+    def _seal(self, kind: Kind, body: bytes) -> bytes:
+        context = self._plan.context
+        return self._identity.seal(kind, round_=self._round, context=context, body=body)
+
+
+class Authority:
+    """The key holder: opens one set of sums per round.
+
+    Args:
+        plan: the agreement; its ``minimum`` is the authority's own.
+        identity: the authority's.
+        private: the private key.
+        last_round: the last round it answered, as it noted it; rounds only grow.
+    """
+
+    def __init__(
+        self, plan: Plan, identity: Identity, private: PrivateKey, last_round: int = 0
+    ) -> None:
+        _require_authority(plan)
+        plan.require_party(identity, Role.AUTHORITY)
+        if private.public != plan.key:
+            raise ConfigError("paillier.private_key", private, "is not the key of the plan")
+        self._plan = plan
+        self._identity = identity
+        self._decryptor = Decryptor(private)
+        self.last_round = last_round
+        """The last round answered. Note it down before the answer is sent."""
+
+    def answer(self, data: bytes, round_: int) -> bytes:
+        """Decrypt the sums of a round.
+
+        Args:
+            data: the server's message.
+            round_: the round that the authority expects.
+
+        Raises:
+            WireError: not such a message.
+            ProtocolError: the round was answered, or sums that are not over the whole cohort.
+        """
+        plan = self._plan
+        if round_ <= self.last_round:
+            raise ProtocolError(f"round {round_}: round {self.last_round} was answered already")
+        body = plan.read(data, round_=round_, awaits=Kind.SUMS, sender=Role.SERVER).body
+        vectors = split_vectors(body, key=plan.key, layouts=plan.layouts)
+        for vector in vectors:
+            if vector.terms != len(plan.clients):
+                raise ProtocolError(
+                    f"round {round_}: a sum over {vector.terms} of {len(plan.clients)} clients is "
+                    "not opened"
+                )
+        words = write_words([decrypt_vector(vector, self._decryptor) for vector in vectors])
+        self.last_round = round_
+        return self._identity.seal(Kind.RESULT, round_=round_, context=plan.context, body=words)
+
+
+def _require_authority(plan: Plan) -> None:
+    if plan.holding.holder != "authority":
+        raise ConfigError(
+            "protection.paillier.holder",
+            plan.holding.holder,
+            "is not this protocol's",
+            ["authority"],
+        )

@@ -1,0 +1,156 @@
+"""What all parties agree on before the first message.
+
+Each party builds the plan from its own configuration; nobody takes it from the server. Every
+message carries the hash of the plan, so parties that do not agree refuse one another at once.
+"""
+
+import hashlib
+import struct
+from dataclasses import dataclass
+
+from secure_fedrec.errors import ConfigError, ProtocolError
+from secure_fedrec.protection.paillier.envelopes import (
+    Envelope,
+    Identity,
+    Kind,
+    Party,
+    Role,
+    Roster,
+    open_envelope,
+)
+from secure_fedrec.protection.paillier.key_holders import KeyHolding
+from secure_fedrec.protection.paillier.keys import PublicKey
+from secure_fedrec.protection.paillier.slots import SlotLayout
+
+__all__ = ["Plan"]
+
+_CONTEXT_DOMAIN = b"secure-fedrec|v1|paillier|context|"
+_SMALLEST_COHORT = 3  # of two, each knows the other's upload from the sum
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """The agreement.
+
+    Args:
+        holding: who holds the key, against whom.
+        key: the public key.
+        roster: everybody's verification key.
+        clients: numbers of the clients of the cohort, ascending; every one takes part.
+        layouts: of the vectors that each client uploads, in order.
+        table: layout of the item table, which is encrypted but never added; only where the clients
+            hold the key.
+        minimum: fewest clients in a sum that this party accepts; each party has its own.
+
+    Raises:
+        ConfigError: fewer clients than the minimum, a minimum below 3, a client or a key holder
+            that is not in the roster, clients that do not ascend, or layouts whose kind or budget
+            does not fit.
+    """
+
+    holding: KeyHolding
+    key: PublicKey
+    roster: Roster
+    clients: tuple[int, ...]
+    layouts: tuple[SlotLayout, ...]
+    table: SlotLayout | None = None
+    minimum: int = _SMALLEST_COHORT
+
+    def __post_init__(self) -> None:
+        if self.minimum < _SMALLEST_COHORT:
+            raise ConfigError(
+                "protection.paillier.minimum",
+                self.minimum,
+                f"must be at least {_SMALLEST_COHORT}: of two clients each knows the other's "
+                "upload from the sum",
+            )
+        if len(self.clients) < self.minimum:
+            raise ConfigError(
+                "protection.paillier.clients",
+                len(self.clients),
+                f"the cohort is below the minimum of {self.minimum}",
+            )
+        if any(left >= right for left, right in zip(self.clients, self.clients[1:], strict=False)):
+            raise ConfigError("protection.paillier.clients", self.clients, "must ascend")
+        self._require_listed()
+        self._require_layouts()
+
+    def _require_listed(self) -> None:
+        parties = [Party(Role.CLIENT, number) for number in self.clients]
+        if self.holding.holder == "authority":
+            parties.append(Party(Role.AUTHORITY))
+        for party in parties:
+            if party not in self.roster:
+                raise ConfigError("paillier.roster", str(party), "is not in the roster")
+
+    def _require_layouts(self) -> None:
+        if not self.layouts:
+            raise ConfigError("paillier.layouts", (), "there is nothing to sum")
+        for layout in self.layouts:
+            layout.slots(self.key.bits)  # refuses a key without room
+            if layout.whole_ring != self.holding.masked:
+                raise ConfigError(
+                    "paillier.layouts", layout, "its kind of slots differs from the key holding"
+                )
+            if layout.budget < len(self.clients):
+                raise ConfigError(
+                    "paillier.budget",
+                    layout.budget,
+                    f"{len(self.clients)} clients would overspend it",
+                )
+        if (self.table is not None) != (self.holding.holder == "clients"):
+            raise ConfigError(
+                "paillier.table", self.table, "an encrypted table goes with a key held by clients"
+            )
+        if self.table is not None and self.table.budget != 1:
+            raise ConfigError(
+                "paillier.table", self.table.budget, "a table is never added: budget 1"
+            )
+
+    @property
+    def context(self) -> bytes:
+        """SHA-256 over the whole agreement; a party's own minimum is not part of it."""
+        holding = self.holding
+        parts = [
+            holding.holder.encode(),
+            holding.adversary.encode(),
+            bytes([holding.masked]),
+            self.key.key_id,
+            self.roster.digest,
+            struct.pack(f"<{len(self.clients)}I", *self.clients),
+            *(layout.to_bytes() for layout in self.layouts),
+            b"" if self.table is None else self.table.to_bytes(),
+        ]
+        digest = hashlib.sha256(_CONTEXT_DOMAIN)
+        for part in parts:
+            digest.update(len(part).to_bytes(8, "little") + part)
+        return digest.digest()
+
+    def require_party(self, identity: Identity, role: Role) -> None:
+        """Check that an identity may play a part.
+
+        Raises:
+            ConfigError: another role, or a client outside the cohort.
+        """
+        party = identity.party
+        inside = role is not Role.CLIENT or party.number in self.clients
+        if party.role is not role or not inside or party not in self.roster:
+            raise ConfigError("paillier.identity", str(party), "has no part in this plan")
+
+    def read(self, data: bytes, *, round_: int, awaits: Kind, sender: Role) -> Envelope:
+        """Open the one kind of message that a state accepts.
+
+        Raises:
+            WireError: the bytes are no message.
+            ProtocolError: a message of another agreement, round, kind or role, of a client outside
+                the cohort, or with a bad signature.
+        """
+        found = open_envelope(data, roster=self.roster, round_=round_, context=self.context)
+        if found.kind is not awaits or found.sender.role is not sender:
+            raise ProtocolError(
+                f"round {round_} awaits {awaits.name} from a {sender.name.lower()}, got "
+                f"{found.kind.name} from {found.sender}"
+            )
+        if sender is Role.CLIENT and found.sender.number not in self.clients:
+            raise ProtocolError(f"{found.sender} is not in the cohort")
+        return found

@@ -1,0 +1,121 @@
+"""From named layers and their settings to a stack."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+
+from secure_fedrec.fixedpoint import FixedPoint
+from secure_fedrec.protection.base import Cloak, Collector, Stack
+from secure_fedrec.protection.compatibility import require_compatible
+from secure_fedrec.protection.denoisers import Denoisers, DenoisersConfig
+from secure_fedrec.protection.hidden_sums import (
+    ClipConfig,
+    EncryptedSum,
+    EncryptionLayerConfig,
+    MaskedSum,
+    MaskingLayerConfig,
+    NoisedSum,
+    SkellamLayerConfig,
+)
+from secure_fedrec.protection.plain import DirectSum
+from secure_fedrec.protection.randomized_response import (
+    RandomizedResponse,
+    RandomizedResponseConfig,
+)
+from secure_fedrec.protection.virtual_ratings import VirtualRatings, VirtualRatingsConfig
+from secure_fedrec.streams import Streams
+
+__all__ = ["LAYERS", "Sizes", "build_stack"]
+
+LAYERS: Mapping[str, type] = MappingProxyType(
+    {
+        "virtual-ratings": VirtualRatingsConfig,
+        "randomized-response": RandomizedResponseConfig,
+        "denoisers": DenoisersConfig,
+        "clip": ClipConfig,
+        "skellam": SkellamLayerConfig,
+        "masking": MaskingLayerConfig,
+        "paillier": EncryptionLayerConfig,
+    }
+)
+"""Settings by layer name."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sizes:
+    """What a stack is built for.
+
+    Args:
+        n_clients: clients of the federation.
+        n_items: rows of the shared table.
+        width: values per row.
+        cohort: most clients in a round.
+    """
+
+    n_clients: int
+    n_items: int
+    width: int
+    cohort: int
+
+
+def build_stack(
+    layers: Mapping[str, Any], *, sizes: Sizes, codec: FixedPoint, streams: Streams
+) -> Stack:
+    """Put layers together.
+
+    Args:
+        layers: settings by layer name, in the order data passes them.
+        sizes: of the federation.
+        codec: the ring.
+        streams: the run's random streams.
+
+    Raises:
+        ConfigError: the layers do not stack, or a setting does not fit the federation.
+    """
+    require_compatible(tuple(layers))
+    return Stack(
+        codec=codec,
+        cloak=_cloak(layers, sizes, streams),
+        collector=_collector(layers, sizes, codec, streams),
+        n_clients=sizes.n_clients,
+    )
+
+
+def _cloak(layers: Mapping[str, Any], sizes: Sizes, streams: Streams) -> Cloak | None:
+    if "virtual-ratings" in layers:
+        return VirtualRatings(layers["virtual-ratings"], n_items=sizes.n_items, streams=streams)
+    if "randomized-response" in layers:
+        return RandomizedResponse(
+            layers["randomized-response"], n_items=sizes.n_items, streams=streams
+        )
+    return None
+
+
+def _collector(
+    layers: Mapping[str, Any], sizes: Sizes, codec: FixedPoint, streams: Streams
+) -> Collector:
+    table: dict[str, Any] = {
+        "n_clients": sizes.n_clients,
+        "n_items": sizes.n_items,
+        "width": sizes.width,
+        "codec": codec,
+    }
+    if "skellam" in layers:
+        return NoisedSum(
+            layers["masking"],
+            clip=layers["clip"],
+            noise=layers["skellam"],
+            cohort=sizes.cohort,
+            streams=streams,
+            **table,
+        )
+    makers: Mapping[str, Callable[..., Collector]] = {
+        "denoisers": Denoisers,
+        "masking": MaskedSum,
+        "paillier": EncryptedSum,
+    }
+    for name, maker in makers.items():
+        if name in layers:
+            return maker(layers[name], streams=streams, **table)
+    return DirectSum(**table)

@@ -1,0 +1,394 @@
+"""Hidden uploads: the bits of plain ones, nothing to read in them, and no sum without a client."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.stats import chi2
+
+from secure_fedrec.algorithms import PMF, PMFConfig
+from secure_fedrec.data import RatingTable, SyntheticConfig, generate
+from secure_fedrec.engines import CohortConfig, RecordedRun
+from secure_fedrec.errors import ConfigError, LosslessnessError, ProtocolError
+from secure_fedrec.fixedpoint import FixedPoint
+from secure_fedrec.protection import DirectSum, Sizes, Stack, build_stack
+from secure_fedrec.protection.hidden_sums import (
+    ClipConfig,
+    EncryptedSum,
+    EncryptionLayerConfig,
+    MaskedSum,
+    MaskingLayerConfig,
+    NoisedSum,
+    SkellamLayerConfig,
+    protocol,
+)
+from secure_fedrec.protection.hidden_sums.masked import EXECUTIONS
+from secure_fedrec.protection.masking import run_round
+from secure_fedrec.streams import Streams
+from secure_fedrec.uploads import RowBlock
+from secure_fedrec.wire import (
+    Adversary,
+    Alter,
+    Delay,
+    Drop,
+    Fault,
+    RecordingPolicy,
+    Repeat,
+    Step,
+    View,
+)
+
+N_CLIENTS, N_ITEMS, RANK = 10, 24, 3
+SERVER = Adversary(name="server", corrupt=frozenset({"server"}))
+CODECS = [
+    FixedPoint(),
+    FixedPoint(bits=44, fraction_bits=24, clip=64.0),
+    FixedPoint(bits=32, fraction_bits=20, clip=32.0),
+]
+LAYERS: dict[str, dict[str, Any]] = {
+    "masking": {"masking": MaskingLayerConfig()},
+    "masking, protocol": {"masking": MaskingLayerConfig(execution="real")},
+    "masking, curious": {"masking": MaskingLayerConfig(execution="real", adversary="curious")},
+    "paillier": {"paillier": EncryptionLayerConfig()},
+    "paillier, clients' key": {"paillier": EncryptionLayerConfig(holder="clients")},
+    "paillier, ciphertexts": {"paillier": EncryptionLayerConfig(execution="real", key_bits=2048)},
+}
+
+
+def table_of(seed: int = 1) -> RatingTable:
+    return generate(SyntheticConfig(clients=N_CLIENTS, items=N_ITEMS, mean_ratings=6.0, seed=seed))
+
+
+def run_of(
+    layers: dict[str, Any],
+    *,
+    codec: FixedPoint = CODECS[0],
+    faults: tuple[Fault, ...] = (),
+    rounds: int = 3,
+    cohort: int | None = None,
+    table: RatingTable | None = None,
+    stack: Stack | None = None,
+) -> RecordedRun:
+    train = table_of() if table is None else table
+    streams = Streams.from_seed(5)
+    if stack is None:
+        sizes = Sizes(n_clients=N_CLIENTS, n_items=N_ITEMS, width=RANK, cohort=cohort or N_CLIENTS)
+        stack = build_stack(layers, sizes=sizes, codec=codec, streams=streams)
+    return RecordedRun(
+        algorithm=PMF(PMFConfig(rank=RANK, rounds=rounds, init_scale=0.3)),
+        stack=stack,
+        train=train,
+        test=train.subset(np.zeros(len(train), dtype=bool)),
+        streams=streams,
+        policy=RecordingPolicy(payload_rounds=(1, 2, 3)),
+        cohort=CohortConfig(clients_per_round=cohort),
+        faults=faults,
+    )
+
+
+def finished(run: RecordedRun, rounds: int = 3) -> RecordedRun:
+    for _ in range(rounds):
+        run.run_round()
+    return run
+
+
+def uploads(view: View, round_: int, step: Step = Step.UPLOAD) -> RowBlock:
+    block = view.messages(step, round_, payload=True).payload
+    assert isinstance(block, RowBlock)
+    return block
+
+
+@pytest.mark.parametrize("codec", CODECS, ids=lambda codec: f"{codec.bits} bits")
+@pytest.mark.parametrize("layers", LAYERS.values(), ids=LAYERS)
+def test_every_way_of_hiding_ends_in_the_bits_of_plain_sums(
+    layers: dict[str, Any], codec: FixedPoint
+) -> None:
+    plain, hidden = finished(run_of({}, codec=codec), 2), finished(run_of(layers, codec=codec), 2)
+    assert hidden.table_digests == plain.table_digests
+    everybody = np.arange(N_CLIENTS)
+    for name in plain.engine.vault.names():
+        ours = hidden.engine.vault.read(name, everybody)
+        assert ours.tobytes() == plain.engine.vault.read(name, everybody).tobytes()
+
+
+@settings(deadline=None, max_examples=200)
+@given(
+    st.integers(0, 2**32),
+    st.integers(2, N_CLIENTS),
+    st.sampled_from(CODECS),
+    st.sampled_from(["masking", "paillier"]),
+)
+def test_any_cohort_any_ratings(seed: int, cohort: int, codec: FixedPoint, name: str) -> None:
+    config: Any = {
+        "masking": MaskingLayerConfig(min_survivors=2),
+        "paillier": EncryptionLayerConfig(min_survivors=2),
+    }[name]
+    layers = {name: config}
+    settings_: dict[str, Any] = {"codec": codec, "cohort": cohort, "table": table_of(seed)}
+    plain = finished(run_of({}, **settings_), 2)
+    assert finished(run_of(layers, **settings_), 2).table_digests == plain.table_digests
+
+
+@pytest.mark.parametrize("layers", LAYERS.values(), ids=LAYERS)
+def test_an_upload_names_every_row_and_its_words_are_noise(layers: dict[str, Any]) -> None:
+    view = finished(run_of(layers)).transcript.view(SERVER)
+    seen = []
+    for round_ in (1, 2, 3):
+        messages = view.messages(Step.UPLOAD, round_, payload=True)
+        block = uploads(view, round_)
+        assert messages.senders.ids.tolist() == list(range(N_CLIENTS))
+        assert block.rows.tolist() == list(range(N_ITEMS)) * N_CLIENTS
+        assert len(set(messages.sizes.tolist())) == 1
+        assert block.values is not None
+        assert block.counts is not None
+        seen += [block.values.astype("<u8").tobytes(), block.counts.astype("<u8").tobytes()]
+    # 3 rounds x 10 clients x 24 items x 4 words x 8 bytes; every byte value equally often.
+    counts = np.bincount(np.frombuffer(b"".join(seen), dtype=np.uint8), minlength=256)
+    expected = counts.sum() / 256
+    statistic = float(((counts - expected) ** 2 / expected).sum())
+    assert chi2.sf(statistic, 255) > 1e-6
+
+
+def test_plain_words_fail_the_same_test() -> None:
+    """The weakened copy: without pads most words are zero and small."""
+    run = run_of({}, stack=_unpadded())
+    block = uploads(finished(run).transcript.view(SERVER), 1)
+    assert block.values is not None
+    counts = np.bincount(np.frombuffer(block.values.tobytes(), dtype=np.uint8), minlength=256)
+    expected = counts.sum() / 256
+    assert chi2.sf(float(((counts - expected) ** 2 / expected).sum()), 255) < 1e-6
+
+
+def _unpadded() -> Stack:
+    stack = build_stack(
+        {"masking": MaskingLayerConfig()},
+        sizes=Sizes(n_clients=N_CLIENTS, n_items=N_ITEMS, width=RANK, cohort=N_CLIENTS),
+        codec=CODECS[0],
+        streams=Streams.from_seed(5),
+    )
+    assert isinstance(stack.collector, MaskedSum)
+
+    class Zeros:
+        def words_at(self, *_: object, width: int) -> Any:
+            return np.zeros((N_CLIENTS, width), dtype=np.uint64)  # all clients share one key
+
+    stack.collector.pads = Zeros()  # type: ignore[assignment]
+    return stack
+
+
+def test_pads_differ_between_rounds_and_between_phases() -> None:
+    layers = {"masking": MaskingLayerConfig(tail_floor=2)}
+    view = finished(run_of(layers)).transcript.view(SERVER)
+    words = [view.messages(Step.COUNTS, 1, payload=True).payload]
+    words += [view.messages(Step.COUNTS, 2, payload=True).payload]
+    first, second = words
+    assert isinstance(first, RowBlock)
+    assert isinstance(second, RowBlock)
+    assert first.counts is not None
+    assert second.counts is not None
+    # Equal pads would leave the difference of two 0/1 vectors.
+    assert np.abs(first.counts - second.counts).min() > 1
+    rows = uploads(view, 1)
+    assert rows.counts is not None
+    kept = np.isin(first.rows, rows.rows[: rows.lengths[0]])
+    assert np.abs(first.counts[kept] - rows.counts).min() > 1
+
+
+def test_what_is_short_of_all_uploads_tells_nothing_of_the_sum() -> None:
+    view = finished(run_of({"masking": MaskingLayerConfig()})).transcript.view(SERVER)
+    block, total = uploads(view, 1), uploads(view, 1, Step.AGGREGATE)
+    assert block.values is not None
+    assert total.values is not None
+    words = block.values.reshape(N_CLIENTS, N_ITEMS, RANK)
+    assert np.array_equal(words.sum(axis=0, dtype=np.uint64), total.values)
+    for left_out in range(N_CLIENTS):
+        rest = np.delete(words, left_out, axis=0).sum(axis=0, dtype=np.uint64)
+        assert np.all(rest != total.values)  # even where that client has no row
+
+
+@pytest.mark.parametrize("layers", LAYERS.values(), ids=LAYERS)
+@pytest.mark.parametrize("fault", [Drop, Repeat, Delay])
+def test_a_faulty_round_is_refused_and_changes_nothing(
+    layers: dict[str, Any], fault: Callable[..., Fault]
+) -> None:
+    def first(messages: Any) -> Any:
+        return np.arange(len(messages)) == 0
+
+    run = run_of(layers, faults=(fault(step=Step.UPLOAD, chooser=first),))
+    before = run.engine.state()
+    with pytest.raises(ProtocolError, match="round 1"):
+        run.run_round()
+    for name, value in run.engine.state().items():
+        assert np.array_equal(value, before[name], equal_nan=True), name
+
+
+def test_an_altered_masked_word_alters_the_sum_and_is_not_detected() -> None:
+    def first(messages: Any) -> Any:
+        return np.arange(len(messages)) == 0
+
+    layers = {"masking": MaskingLayerConfig()}
+    altered = run_of(layers, faults=(Alter(step=Step.UPLOAD, chooser=first),))
+    altered.run_round()
+    clean = run_of(layers)
+    clean.run_round()
+    assert altered.table_digests != clean.table_digests
+
+
+@pytest.mark.parametrize("execution", EXECUTIONS)
+def test_the_tail_floor_keeps_rows_back_before_they_are_sent(execution: str) -> None:
+    layers = {"masking": MaskingLayerConfig(tail_floor=3, execution=execution)}
+    run = run_of(layers)
+    before = run.engine.public.table.copy()
+    run.run_round()
+    view = run.transcript.view(SERVER)
+    ratings = table_of()
+    raters = np.bincount(ratings.items, minlength=N_ITEMS)
+    kept = np.flatnonzero(raters >= 3)
+    assert 0 < len(kept) < N_ITEMS
+    block = uploads(view, 1)
+    assert block.rows[: block.lengths[0]].tolist() == kept.tolist()
+    total = uploads(view, 1, Step.AGGREGATE)
+    assert total.counts is not None
+    assert total.values is not None
+    assert total.counts.tolist() == raters.tolist()  # the first phase tells the counts
+    assert not total.values[raters < 3].any()
+    moved = np.any(run.engine.public.table != before, axis=1)
+    assert np.flatnonzero(moved).tolist() == kept.tolist()
+
+
+@pytest.mark.parametrize("name", ["masking", "paillier"])
+def test_too_few_clients_are_refused(name: str) -> None:
+    config: Any = {
+        "masking": MaskingLayerConfig(min_survivors=5),
+        "paillier": EncryptionLayerConfig(min_survivors=5),
+    }[name]
+    with pytest.raises(ProtocolError, match="4 clients, a sum needs at least 5"):
+        run_of({name: config}, cohort=4).run_round()
+    too_many: Any = {
+        "masking": MaskingLayerConfig(min_survivors=N_CLIENTS + 1),
+        "paillier": EncryptionLayerConfig(min_survivors=N_CLIENTS + 1),
+    }[name]
+    with pytest.raises(ConfigError, match=f"there are only {N_CLIENTS}"):
+        run_of({name: too_many})
+
+
+def test_clients_with_the_key_keep_the_sums_from_the_server() -> None:
+    run = finished(run_of({"paillier": EncryptionLayerConfig(holder="clients")}), 1)
+    view = run.transcript.view(SERVER)
+    assert view.rounds(Step.AGGREGATE) == ()
+    assert not view.sees(Step.MODEL)
+    client = Adversary(name="client", corrupt=frozenset({"client:0"}))
+    assert run.transcript.view(client).sees(Step.MODEL)
+    opened = finished(run_of({"paillier": EncryptionLayerConfig(holder="authority")}), 1)
+    assert opened.transcript.view(SERVER).rounds(Step.AGGREGATE) == (1,)
+    assert opened.transcript.view(SERVER).sees(Step.MODEL)
+
+
+def test_a_protocol_that_sums_wrongly_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    def wrong(*arguments: Any, **named: Any) -> Any:
+        outcome = run_round(*arguments, **named)
+        words = outcome.words.copy()
+        words[0] += np.uint64(1)
+        return replace(outcome, words=words)
+
+    monkeypatch.setattr(protocol, "run_round", wrong)
+    with pytest.raises(LosslessnessError):
+        run_of({"masking": MaskingLayerConfig(execution="real")}).run_round()
+
+
+def noised(multiplier: float, **noise: Any) -> dict[str, Any]:
+    return {
+        "clip": ClipConfig(norm=50.0, count_scale=1.0),
+        "skellam": SkellamLayerConfig(noise_multiplier=multiplier, **noise),
+        "masking": MaskingLayerConfig(min_survivors=N_CLIENTS),
+    }
+
+
+def test_noised_sums_are_right_on_average_and_as_wide_as_promised() -> None:
+    run = run_of(noised(0.05))
+    assert isinstance(run.engine.stack.collector, NoisedSum)
+    plain = run_of({})
+    errors = []
+    for round_ in range(1, 4):
+        run.engine.restore({**plain.engine.state()})  # the same contributions in every round
+        for each in (run, plain):
+            each.run_round()
+        noisy = uploads(run.transcript.view(SERVER), round_, Step.AGGREGATE).values
+        exact = uploads(plain.transcript.view(SERVER), round_, Step.AGGREGATE).values
+        assert noisy is not None
+        assert exact is not None
+        codec = CODECS[0]
+        errors.append((codec.decode(noisy) - codec.decode(exact)).reshape(-1))
+    found = np.concatenate(errors)
+    skellam = run.engine.stack.collector.skellam
+    wide = np.sqrt(N_CLIENTS * skellam.local_variance) / skellam.encoding.scale
+    assert abs(found.mean()) < 5 * wide / np.sqrt(len(found))
+    assert 0.8 < found.std() / wide < 1.25
+
+
+def test_counts_leave_inside_the_noise_and_never_fall_below_the_floor() -> None:
+    run = finished(run_of(noised(2.0, least_count=4, fraction_bits=6)), 1)
+    total = uploads(run.transcript.view(SERVER), 1, Step.AGGREGATE)
+    assert total.counts is not None
+    assert total.counts.min() >= 4
+    raters = np.bincount(table_of().items, minlength=N_ITEMS)
+    assert total.counts.tolist() != np.maximum(raters, 4).tolist()
+
+
+def test_noise_refuses_what_would_undo_it() -> None:
+    with pytest.raises(ConfigError, match="exact counts"):
+        run_of({**noised(1.0), "masking": MaskingLayerConfig(tail_floor=2)})
+    with pytest.raises(ConfigError, match="either"):
+        SkellamLayerConfig()
+    with pytest.raises(ConfigError, match="either"):
+        SkellamLayerConfig(noise_multiplier=1.0, epsilon=8.0)
+    budget = {**noised(1.0), "skellam": SkellamLayerConfig(epsilon=8.0)}
+    with pytest.raises(ConfigError, match="must be found from the budget first"):
+        run_of(budget)
+
+
+@pytest.mark.parametrize(
+    ("make", "key"),
+    [
+        (lambda: MaskingLayerConfig(execution="fast"), "protection.execution"),
+        (lambda: MaskingLayerConfig(min_survivors=1), "protection.min_survivors"),
+        (lambda: MaskingLayerConfig(tail_floor=-1), "protection.tail_floor"),
+        (lambda: MaskingLayerConfig(corrupt=1.0), "protection.corrupt"),
+        (lambda: MaskingLayerConfig(adversary="kind"), "protection.adversary"),  # type: ignore[arg-type]
+        (lambda: EncryptionLayerConfig(execution="fast"), "protection.execution"),
+        (lambda: EncryptionLayerConfig(holder="server"), "protection.holder"),
+        (lambda: EncryptionLayerConfig(key_bits=1024), "protection.key_bits"),
+        (lambda: EncryptionLayerConfig(min_survivors=1), "protection.min_survivors"),
+        (lambda: ClipConfig(norm=0.0), "protection.norm"),
+        (lambda: ClipConfig(count_scale=float("nan")), "protection.count_scale"),
+        (lambda: SkellamLayerConfig(epsilon=-1.0), "protection.epsilon"),
+        (lambda: SkellamLayerConfig(epsilon=1.0, delta=0.0), "protection.delta"),
+        (lambda: SkellamLayerConfig(epsilon=1.0, corrupt=-1), "protection.corrupt"),
+        (lambda: SkellamLayerConfig(epsilon=1.0, least_count=0), "protection.least_count"),
+    ],
+)
+def test_settings_out_of_range_name_their_key(make: Callable[[], object], key: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        make()
+    assert refused.value.key == key
+
+
+def test_the_same_collectors_can_be_made_by_hand() -> None:
+    sizes: dict[str, Any] = {
+        "n_clients": N_CLIENTS,
+        "n_items": N_ITEMS,
+        "width": RANK,
+        "codec": CODECS[0],
+    }
+    streams = Streams.from_seed(1)
+    for collector in (
+        DirectSum(**sizes),
+        MaskedSum(MaskingLayerConfig(), streams=streams, **sizes),
+        EncryptedSum(EncryptionLayerConfig(), streams=streams, **sizes),
+    ):
+        stack = Stack(codec=CODECS[0], cloak=None, collector=collector, n_clients=N_CLIENTS)
+        assert stack.traffic(np.full(N_CLIENTS, 3))[0].messages == N_CLIENTS
