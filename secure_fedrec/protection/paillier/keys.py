@@ -4,7 +4,7 @@ A plaintext m in Z_n is encrypted as ``(1 + m n) * o mod n^2`` with an obfuscato
 residue. Where obfuscators come from is a property of the key:
 
 - DJN keys (Damgård, Jurik and Nielsen, "A generalization of Paillier's public-key system with
-  applications to electronic voting", Int. J. Inf. Secur. 2010, section 4.2): p and q are 3 mod 4
+  applications to electronic voting", Int. J. Inf. Secur. 2010): p and q are 3 mod 4
   with gcd(p - 1, q - 1) = 2, ``h = (-x^2)^n mod n^2`` for a random x is part of the public key, and
   ``o = h^alpha`` with a random alpha of half the bits of n. That half-length exponents give
   residues that look uniform rests on the hardness of factoring n (Goldreich and Rosen, J.
@@ -216,7 +216,7 @@ def _suit(p: int, q: int) -> bool:
 
 
 def _are_apart(p: int, q: int) -> bool:
-    """FIPS 186-5, A.1.3 step 5.4: close primes are found by Fermat's method."""
+    """FIPS 186-5, A.1.3: close primes are found by Fermat's method."""
     return (q - p).bit_length() > p.bit_length() - 100
 
 
