@@ -10,6 +10,8 @@ from secure_fedrec.algorithms import PMF
 from secure_fedrec.data import RatingTable, Split, k_fold, latest_ml_1m, leave_one_out, load, locate
 from secure_fedrec.errors import ConfigError
 from secure_fedrec.protection import Denoisers, Sizes, Stack, build_stack
+from secure_fedrec.protection.linkage_hardened import LinkageHardened
+from secure_fedrec.protection.shared_upload import SharedUpload
 from secure_fedrec.streams import Streams
 from secure_fedrec.wire import Adversary
 
@@ -42,6 +44,8 @@ class Federation:
         collector = self.stack.collector
         if isinstance(collector, Denoisers):
             return tuple(collector.binding.denoisers.tolist())
+        if isinstance(collector, SharedUpload | LinkageHardened):
+            return tuple(collector.denoisers.tolist())
         return ()
 
 
@@ -87,11 +91,15 @@ def build_federation(config: AuditConfig, split: Split) -> Federation:
         width=algorithm.width,
         cohort=train.n_clients if per_round is None else per_round,
     )
-    denoisers = config.protection.get("denoisers")
+    counts = [
+        config.protection[layer].count
+        for layer in ("denoisers", "linkage-hardened", "shared-upload")
+        if layer in config.protection
+    ]
     require_parties(
         config.adversaries,
         n_clients=train.n_clients,
-        denoisers=0 if denoisers is None else denoisers.count,
+        denoisers=sum(counts),
     )
     for sender in config.recording.payload_senders or ():
         if sender >= train.n_clients:

@@ -56,6 +56,31 @@ STACKS: Mapping[tuple[str, ...], Claim] = MappingProxyType(
             found="broken like FedRec; collusion links every message by value, and many denoisers "
             "expose virtual rows, and themselves, to the server alone",
         ),
+        ("virtual-ratings", "denoisers", "routing"): Claim(
+            system="FedRec++ over a mix cascade",
+            hides="as FedRec++; who sent what to a denoiser, from everybody on the way",
+            assumes="as FedRec; one honest mix per path",
+            lossless=True,
+            found="as FedRec++: the channel was not the weak place, the repeated rows are",
+        ),
+        ("virtual-ratings", "linkage-hardened"): Claim(
+            system="FedRec++ with linkage-hardened denoisers",
+            hides="which upload a virtual row came from, from the server and all but one denoiser",
+            assumes="honest-but-curious parties, one honest mix per path, one honest denoiser",
+            lossless=True,
+            found="does not hide the rated set from the server, and does not claim to: identified "
+            "rows and the exact sum of the real ones are linear equations in the hidden bits",
+        ),
+        ("virtual-ratings", "shared-upload"): Claim(
+            system="FedRec++ with additively shared uploads",
+            hides="values and which named rows are real, from any proper subset of the server and "
+            "the denoisers, which learn the items named and sums and counts over all clients",
+            assumes="honest-but-curious parties, one of server and denoisers honest; sticky "
+            "virtual items, because fresh ones let the named items be intersected over rounds",
+            lossless=True,
+            found="one upload tells no more than its item numbers; counts of rare items and the "
+            "sums of changing cohorts stay what they are",
+        ),
         ("randomized-response",): Claim(
             system="SDCF",
             hides="the rated set, from the server, as local randomized response of each round",

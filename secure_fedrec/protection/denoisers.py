@@ -34,7 +34,7 @@ from secure_fedrec.streams import Stream, Streams
 from secure_fedrec.uploads import Aggregate, RowBlock
 from secure_fedrec.wire import Messages, Parties, Step, Traffic, Wire, message_sizes
 
-__all__ = ["Binding", "Denoisers", "DenoisersConfig"]
+__all__ = ["Binding", "Denoisers", "DenoisersConfig", "DenoisingSession"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,6 +143,10 @@ class Denoisers:
         """Begin a round."""
         return DenoisingSession(self, round_, participants, wire)
 
+    def noise_sizes(self, block: RowBlock) -> IntArray:
+        """Bytes of each client's message to its denoiser: int64[B]."""
+        return message_sizes(block, width=self.width, codec=self.codec)
+
     def traffic(self, rows: IntArray, virtual: IntArray) -> tuple[Traffic, ...]:
         """Uploads and noise of the ordinary clients, sums of the denoisers."""
         ordinary = ~self.binding.is_denoiser
@@ -248,7 +252,7 @@ class DenoisingSession:
             senders=Parties.anonymous("client", len(clients)),
             receivers=Parties(role="denoiser", ids=groups),
             payload=block,
-            sizes=message_sizes(block, width=collector.width, codec=collector.codec),
+            sizes=collector.noise_sizes(block),
             tags=collector.arrival.words_at(self._round, clients, zeros, width=1)[:, 0],
         )
         targets = collector.binding.denoisers[groups]

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
+from secure_fedrec.errors import ConfigError
 from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.protection.base import Cloak, Collector, Stack
 from secure_fedrec.protection.compatibility import require_compatible
@@ -18,11 +19,14 @@ from secure_fedrec.protection.hidden_sums import (
     NoisedSum,
     SkellamLayerConfig,
 )
+from secure_fedrec.protection.linkage_hardened import LinkageHardened, LinkageHardenedConfig
 from secure_fedrec.protection.plain import DirectSum
 from secure_fedrec.protection.randomized_response import (
     RandomizedResponse,
     RandomizedResponseConfig,
 )
+from secure_fedrec.protection.routed_denoisers import RoutedDenoisers, RoutingLayerConfig
+from secure_fedrec.protection.shared_upload import SharedUpload, SharedUploadConfig
 from secure_fedrec.protection.virtual_ratings import VirtualRatings, VirtualRatingsConfig
 from secure_fedrec.streams import Streams
 
@@ -33,6 +37,9 @@ LAYERS: Mapping[str, type] = MappingProxyType(
         "virtual-ratings": VirtualRatingsConfig,
         "randomized-response": RandomizedResponseConfig,
         "denoisers": DenoisersConfig,
+        "routing": RoutingLayerConfig,
+        "linkage-hardened": LinkageHardenedConfig,
+        "shared-upload": SharedUploadConfig,
         "clip": ClipConfig,
         "skellam": SkellamLayerConfig,
         "masking": MaskingLayerConfig,
@@ -110,8 +117,20 @@ def _collector(
             streams=streams,
             **table,
         )
+    if "routing" in layers:
+        return RoutedDenoisers(
+            layers["denoisers"], routing=layers["routing"], streams=streams, **table
+        )
+    if "shared-upload" in layers and layers["shared-upload"].floor > sizes.cohort:
+        raise ConfigError(
+            "protection.floor",
+            layers["shared-upload"].floor,
+            f"only {sizes.cohort} clients take part in a round",
+        )
     makers: Mapping[str, Callable[..., Collector]] = {
         "denoisers": Denoisers,
+        "linkage-hardened": LinkageHardened,
+        "shared-upload": SharedUpload,
         "masking": MaskedSum,
         "paillier": EncryptedSum,
     }

@@ -29,6 +29,8 @@ from secure_fedrec.wire.messages import Messages, Step
 __all__ = ["BlockStore", "Recorder", "RecordingPolicy", "Traffic"]
 
 _BLOCK_BYTES = 64 * 2**20
+HIDDEN_COUNTS = frozenset({Step.UPLOAD, Step.SHARE})
+"""Steps whose counts, where they have any, are kept with the payloads only."""
 Columns = dict[str, npt.NDArray[Any]]
 
 
@@ -274,8 +276,8 @@ class Recorder:
         }
         if messages.tags is not None:
             columns["tags"] = messages.tags
-        # The counts of an upload are hidden like its values, and as large as a payload.
-        if block.counts is not None and (values or messages.step is not Step.UPLOAD):
+        # The counts of hidden rows are words like their values, and as large as a payload.
+        if block.counts is not None and (values or messages.step not in HIDDEN_COUNTS):
             columns["counts"] = block.counts
         if values and block.values is not None:
             columns["values"] = block.values

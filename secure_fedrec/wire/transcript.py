@@ -23,7 +23,12 @@ from secure_fedrec.errors import ConfigError, TranscriptError
 from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.uploads import RowBlock
 from secure_fedrec.wire.messages import NOBODY, Messages, Parties, Step
-from secure_fedrec.wire.recording import BlockStore, Columns, concatenate_columns
+from secure_fedrec.wire.recording import (
+    HIDDEN_COUNTS,
+    BlockStore,
+    Columns,
+    concatenate_columns,
+)
 
 __all__ = ["Adversary", "Transcript", "Truth", "View"]
 
@@ -302,7 +307,7 @@ class View:
         keep = dict(columns)
         if not payload:
             keep.pop("values", None)
-            if step is Step.UPLOAD:
+            if step in HIDDEN_COUNTS:
                 keep.pop("counts", None)
         return keep
 

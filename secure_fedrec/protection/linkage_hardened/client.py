@@ -1,0 +1,148 @@
+"""The client's half: all rows to the server, shares of the fakes to the denoisers.
+
+A client sends all its rows to the server under its name, and every fake row x once more through the
+mix network: as D shares x = s_1 + ... + s_D in Z_2^b, one per denoiser, each in a cell of its own.
+The number of cells a client sends to each denoiser is public and the same for all clients.
+"""
+
+import secrets
+from dataclasses import dataclass
+
+import numpy as np
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from secure_fedrec.arrays import BoolArray, IndexArray, RingArray
+from secure_fedrec.errors import ConfigError, ProtocolError, WireError
+from secure_fedrec.protection.linkage_hardened.rows import (
+    ROW_ID_BYTES,
+    RowShare,
+    encode_row,
+    row_bytes,
+)
+from secure_fedrec.protection.routing import Directory, send
+from secure_fedrec.protection.shared_upload.client import require_rows
+from secure_fedrec.protection.shared_upload.context import RoundContext
+from secure_fedrec.protection.shared_upload.messages import Kind, encode_rows, sign
+from secure_fedrec.protection.shared_upload.words import Keystream
+
+__all__ = ["LinkageClient", "Sent", "require_directory"]
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """What a client sends in a round.
+
+    Args:
+        upload: message to the server.
+        cells: onions for the mix network, in random order.
+    """
+
+    upload: bytes
+    cells: tuple[bytes, ...]
+
+
+def require_directory(directory: Directory, context: RoundContext) -> None:
+    """Check that the mix network fits the round: recipients 0 to D - 1 are the denoisers.
+
+    Raises:
+        ConfigError: a cell is too small for a row, or the directory has too few recipients, or
+            there is one denoiser only, who would see the fakes in clear.
+    """
+    denoisers = len(context.roster.denoisers)
+    if denoisers < 2:
+        raise ConfigError("protection.count", denoisers, "must be at least 2; one sees the rows")
+    if len(directory.recipients) < denoisers:
+        raise ConfigError(
+            "routing.recipients", len(directory.recipients), f"must be at least {denoisers}"
+        )
+    needed = row_bytes(context.width, context.codec.bytes_per_value)
+    config = directory.config
+    if config.capacity < needed:
+        raise ConfigError(
+            "routing.cell_bytes",
+            config.cell_bytes,
+            f"must be at least {config.cell_bytes + needed - config.capacity} to carry a row",
+        )
+
+
+class LinkageClient:
+    """One client in one round.
+
+    Args:
+        context: the round.
+        client: its number.
+        identity: its signing key.
+        directory: the mix network of the epoch.
+        cells: public number of cells to each denoiser.
+
+    Raises:
+        ProtocolError: the roster has another key for this client.
+        ConfigError: see ``require_directory``.
+    """
+
+    __slots__ = ("_cells", "_client", "_context", "_directory", "_done", "_identity")
+
+    def __init__(
+        self,
+        context: RoundContext,
+        client: int,
+        identity: Ed25519PrivateKey,
+        *,
+        directory: Directory,
+        cells: int,
+    ) -> None:
+        clients = context.roster.clients
+        mine = identity.public_key().public_bytes_raw()
+        if not 0 <= client < len(clients) or clients[client] != mine:
+            raise ProtocolError(f"the roster has another key for client {client}")
+        require_directory(directory, context)
+        self._context = context
+        self._client = client
+        self._identity = identity
+        self._directory = directory
+        self._cells = cells
+        self._done = False
+
+    def send(self, rows: IndexArray, words: RingArray, virtual: BoolArray) -> Sent:
+        """Upload the rows and route the shares of the fakes; a client does so once.
+
+        Args:
+            rows: int32[n], rated and fake rows, ascending.
+            words: [n, d] ring words.
+            virtual: bool[n], which are fake.
+
+        Raises:
+            ConfigError: more fakes than cells.
+            WireError: the columns do not fit the table, or the words are of another ring.
+            EncodingError: a word stands for a value beyond the ring's clip.
+            ProtocolError: the client has sent already.
+        """
+        if self._done:
+            raise ProtocolError(f"client {self._client} is done")
+        context, codec = self._context, self._context.codec
+        if virtual.dtype != np.bool_ or virtual.shape != rows.shape:
+            raise WireError("marks of fakes must be bool[n]")
+        require_rows(rows, words, np.ones(len(rows), dtype=bool), context)
+        fakes = np.flatnonzero(virtual)
+        names = [secrets.token_bytes(ROW_ID_BYTES) for _ in fakes]
+        denoisers = len(context.roster.denoisers)
+        stream = Keystream(secrets.token_bytes(32))
+        last, cells = words[fakes], []
+        for denoiser in range(denoisers):
+            share = last
+            if denoiser < denoisers - 1:
+                share = stream.draw(len(fakes), context.width, codec)
+                last = last - share
+            share = codec.reduce(share)
+            messages = [
+                encode_row(RowShare(name, int(rows[fake]), share[n : n + 1]), denoiser, context)
+                for n, (name, fake) in enumerate(zip(names, fakes.tolist(), strict=True))
+            ]
+            cells += send(
+                messages, recipient=denoiser, cells=self._cells, directory=self._directory
+            )
+        secrets.SystemRandom().shuffle(cells)
+        self._done = True
+        body = encode_rows(rows, words, context)
+        upload = sign(Kind.UPLOAD, self._client, body, context=context, identity=self._identity)
+        return Sent(upload, tuple(cells))

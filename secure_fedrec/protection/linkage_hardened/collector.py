@@ -1,0 +1,348 @@
+"""The collector: a round of linkage-hardened denoisers, simulated or with real cryptography.
+
+The simulation draws the shares of a whole batch of clients from one AES-256-CTR stream per round,
+keyed by the operating system; it wraps and signs nothing, and refuses a message that was changed on
+the wire where the real halves would find a seal or a signature broken. Views and sums are those of
+the protocol; dummies, which no view can tell apart and no sum contains, are metered but not
+recorded. With ``real`` the halves and a mix cascade run beside it, and any difference is an error.
+"""
+
+import secrets
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from secure_fedrec.arrays import BoolArray, IndexArray, IntArray, RingArray, WordArray
+from secure_fedrec.errors import ConfigError, ProtocolError
+from secure_fedrec.fixedpoint import FixedPoint
+from secure_fedrec.kernels import scatter_add
+from secure_fedrec.protection.linkage_hardened.config import LinkageHardenedConfig
+from secure_fedrec.protection.linkage_hardened.real import MixNetwork, RealRound
+from secure_fedrec.protection.plain import ServerSum, aggregate_note, upload_messages
+from secure_fedrec.protection.shared_upload.collector import MAX_REAL_CLIENTS, require_equal
+from secure_fedrec.protection.shared_upload.context import LEAST_FLOOR, RoundContext
+from secure_fedrec.protection.shared_upload.messages import ENVELOPE_BYTES, rows_message_bytes
+from secure_fedrec.protection.shared_upload.real import Identities
+from secure_fedrec.protection.shared_upload.server import reveal
+from secure_fedrec.protection.shared_upload.tally import bare_messages, require_genuine
+from secure_fedrec.protection.shared_upload.words import Keystream
+from secure_fedrec.streams import Streams
+from secure_fedrec.uploads import Aggregate, RowBlock
+from secure_fedrec.wire import Messages, Parties, Step, Traffic, Wire
+
+__all__ = ["LinkageHardened"]
+
+_ROW_SET_BYTES = ENVELOPE_BYTES + 40
+
+
+class LinkageHardened:
+    """Collector with linkage-hardened denoisers.
+
+    Args:
+        config: settings.
+        n_clients: clients of the federation.
+        n_items: rows of the shared table.
+        width: values per row.
+        codec: the ring.
+        streams: the run's random streams; "denoisers" draws who they are. Shares and keys come
+            from the operating system.
+
+    Attributes:
+        denoisers: int64[count], client number of each denoiser.
+    """
+
+    model_hidden_from: tuple[str, ...] = ()
+
+    def __init__(
+        self,
+        config: LinkageHardenedConfig,
+        *,
+        n_clients: int,
+        n_items: int,
+        width: int,
+        codec: FixedPoint,
+        streams: Streams,
+    ) -> None:
+        config.require_fits(n_clients, width=width, codec=codec)
+        codec.require_budget(n_clients)
+        self.config = config
+        self.n_clients = n_clients
+        self.n_items = n_items
+        self.width = width
+        self.codec = codec
+        draw = streams.stream("denoisers").generator()
+        self.denoisers: IntArray = draw.permutation(n_clients)[: config.count].astype(np.int64)
+        self._identities: Identities | None = None
+
+    def participants(self, cohort: IntArray) -> IntArray:
+        """Everybody in the cohort takes part; denoisers serve whether they do or not."""
+        return np.sort(cohort)
+
+    def open(self, *, round_: int, participants: IntArray, wire: Wire) -> "LinkageSession":
+        """Begin a round.
+
+        Raises:
+            ConfigError: more participants than run with real cryptography.
+        """
+        if self.config.real and len(participants) > MAX_REAL_CLIENTS:
+            raise ConfigError(
+                "protection.real",
+                True,
+                f"{len(participants)} clients, at most {MAX_REAL_CLIENTS} run with real "
+                "cryptography; set cohort.clients_per_round",
+            )
+        return LinkageSession(self, round_, participants, wire)
+
+    def real_round(self, round_: int) -> RealRound:
+        """The real halves of a round, behind a mix cascade with keys of its own."""
+        config = self.config
+        if self._identities is None:
+            self._identities = Identities.draw(clients=self.n_clients, denoisers=config.count)
+        network = MixNetwork.start(config.routing, recipients=config.count, epoch=round_)
+        context = RoundContext(
+            codec=self.codec,
+            n_items=self.n_items,
+            width=self.width,
+            floor=LEAST_FLOOR,
+            roster=self._identities.roster,
+            round=round_,
+            round_id=secrets.token_bytes(16),
+            kem=config.kem,
+        )
+        return RealRound(context, self._identities, network, cells=config.cells)
+
+    def require_cells(self, clients: IntArray, fakes: IntArray) -> None:
+        """Check that the fakes of every client fit its cells; nothing is sent otherwise.
+
+        Raises:
+            ConfigError: those of some client do not.
+        """
+        most = int(fakes.max(initial=0))
+        if most > self.config.cells:
+            client = int(clients[int(np.argmax(fakes))])
+            raise ConfigError(
+                "protection.cells",
+                self.config.cells,
+                f"client {client} has {most} virtual rows; raise it for everyone, or lower rho",
+            )
+
+    def traffic(self, rows: IntArray, virtual: IntArray) -> tuple[Traffic, ...]:
+        """One upload per client, one message per fake and denoiser, one sum per denoiser."""
+        count, width, fakes = self.config.count, self.width, int(virtual.sum())
+        sums = count * min(self.n_items, fakes)
+        uploads = Traffic(step=Step.UPLOAD, messages=len(rows), rows=int(rows.sum()), width=width)
+        noise = Traffic(step=Step.NOISE, messages=count * fakes, rows=count * fakes, width=width)
+        totals = Traffic(step=Step.DENOISE, messages=count, rows=sums, width=width, counts=True)
+        return uploads, noise, totals
+
+    def describe(self) -> tuple[str, dict[str, Any]]:
+        """All settings and the denoisers are public."""
+        config = self.config
+        return "linkage-hardened", {
+            "count": config.count,
+            "cells": config.cells,
+            "layers": config.layers,
+            "cell_bytes": config.cell_bytes,
+            "kem": config.kem,
+            "real": config.real,
+            "clients": self.denoisers.tolist(),
+        }
+
+
+class LinkageSession:
+    """One round."""
+
+    def __init__(
+        self, collector: LinkageHardened, round_: int, participants: IntArray, wire: Wire
+    ) -> None:
+        self._collector = collector
+        self._round = round_
+        self._wire = wire
+        self.order = participants
+        self._stream = Keystream(secrets.token_bytes(32))
+        self._real: RealRound | None = None
+        self._server = ServerSum(
+            round_=round_,
+            expected=participants,
+            n_clients=collector.n_clients,
+            n_items=collector.n_items,
+            width=collector.width,
+            codec=collector.codec,
+        )
+        self._held = [
+            _FakeTally(round_, number, self._server.ring)
+            for number in range(collector.config.count)
+        ]
+        self._fakes = 0
+
+    def exempt(self, clients: IntArray) -> BoolArray:
+        """Nobody is exempt from the cloak: denoisers upload like everybody."""
+        return np.zeros(len(clients), dtype=bool)
+
+    def submit(self, clients: IntArray, block: RowBlock, virtual: BoolArray) -> None:
+        """Send the rows of the next clients, and the shares of their fakes."""
+        collector = self._collector
+        before = np.concatenate([[0], np.cumsum(virtual)])
+        fakes = before[block.indptr[1:]] - before[block.indptr[:-1]]
+        collector.require_cells(clients, fakes)
+        if collector.config.real:
+            if self._real is None:
+                self._real = collector.real_round(self._round)
+            self._real.submit(clients, block, virtual)
+        self._upload(clients, block)
+        self._send_fakes(clients, fakes, block, np.flatnonzero(virtual))
+
+    def close(self) -> Aggregate:
+        """Compare the sets of rows, take the fakes off, hand over the sum of the real rows."""
+        codec = self._collector.codec
+        self._server.require_complete()
+        tags = [held.tags() for held in self._held]
+        for number, own in enumerate(tags):
+            if len(own) != self._fakes or not np.array_equal(own, tags[0]):
+                raise ProtocolError(
+                    f"round {self._round}: denoiser {number} holds other rows than the others; the "
+                    "round is abandoned"
+                )
+        totals = np.concatenate(
+            [self._server.ring, codec.from_integers(self._server.counts)[:, None]], axis=1
+        )
+        counts = self._held[0].counts
+        support = np.flatnonzero(counts).astype(np.int32)
+        for number, held in enumerate(self._held):
+            totals[support, :-1] -= self._release(number, support, held)
+        totals[:, -1] -= counts.astype(totals.dtype)
+        self._count_agreement()
+        aggregate = reveal(totals, self._server.counts, codec)
+        if self._real is not None:
+            require_equal(self._real.close(), aggregate)
+        self._wire.note(aggregate_note(self._round, aggregate))
+        return aggregate
+
+    def _upload(self, clients: IntArray, block: RowBlock) -> None:
+        collector = self._collector
+        codec, width = collector.codec, collector.width
+        plain = upload_messages(self._round, clients, block, width, codec)
+        sizes = rows_message_bytes(block.lengths, width, codec.bytes_per_value)
+        sent = replace(plain, sizes=sizes)
+        delivered = self._wire.send(sent, origins=clients)
+        if delivered.round == self._round:
+            require_genuine(sent, delivered, "the server")
+        self._server.accept(delivered)
+
+    def _send_fakes(
+        self, clients: IntArray, fakes: IntArray, block: RowBlock, which: IntArray
+    ) -> None:
+        collector = self._collector
+        config, codec = collector.config, collector.codec
+        if block.values is None:
+            raise ProtocolError("rows without values cannot be shared")
+        self._fakes += len(which)
+        owners = np.repeat(clients, fakes)
+        rows, last = block.rows[which], block.values[which]
+        # The first 64 bits of the row ids; as on any anonymous line, nothing else orders messages.
+        tags = np.frombuffer(secrets.token_bytes(8 * len(which)), dtype=np.uint64)
+        for number, held in enumerate(self._held):
+            share = last
+            if number < config.count - 1:
+                share = self._stream.draw(len(which), collector.width, codec)
+                last = last - share
+            sent = self._noise(number, rows, codec.reduce(share), tags)
+            targets = np.full(len(which), collector.denoisers[number])
+            held.accept(sent, self._wire.send(sent, origins=owners, targets=targets))
+            self._meter_dummies(number, clients, fakes)
+
+    def _noise(self, number: int, rows: IndexArray, words: RingArray, tags: WordArray) -> Messages:
+        count = len(rows)
+        return Messages(
+            round=self._round,
+            step=Step.NOISE,
+            senders=Parties.anonymous("client", count),
+            receivers=Parties(role="denoiser", ids=np.full(count, number)),
+            payload=RowBlock(indptr=np.arange(count + 1), rows=rows, values=words),
+            sizes=np.full(count, self._collector.config.cell_bytes),
+            tags=tags,
+        )
+
+    def _meter_dummies(self, number: int, clients: IntArray, fakes: IntArray) -> None:
+        config = self._collector.config
+        senders = np.repeat(clients, config.cells - fakes)
+        targets = np.full(len(senders), self._collector.denoisers[number])
+        bare = bare_messages(self._round, np.full(len(senders), config.cell_bytes))
+        self._wire.meter.count(bare, senders=senders, receivers=targets)
+
+    def _release(self, number: int, support: IndexArray, held: "_FakeTally") -> RingArray:
+        """Send a denoiser's sums; what the server receives."""
+        collector = self._collector
+        block = RowBlock(
+            indptr=np.array([0, len(support)]),
+            rows=support,
+            values=collector.codec.reduce(held.totals[support]),
+            counts=held.counts[support],
+        )
+        per_row = 8 + collector.width * collector.codec.bytes_per_value
+        sent = Messages(
+            round=self._round,
+            step=Step.DENOISE,
+            senders=Parties(role="denoiser", ids=np.array([number])),
+            receivers=Parties.server(1),
+            payload=block,
+            sizes=np.array([ENVELOPE_BYTES + 8 + per_row * len(support)]),
+        )
+        origin = collector.denoisers[number : number + 1]
+        delivered = self._wire.send(sent, origins=origin)
+        if delivered.round != self._round or len(delivered) != 1:
+            raise ProtocolError(
+                f"round {self._round}: {len(delivered)} sums of denoiser {number} of round "
+                f"{delivered.round}; the round is abandoned"
+            )
+        require_genuine(sent, delivered, "the server")
+        payload = delivered.payload
+        if not isinstance(payload, RowBlock) or payload.values is None:
+            raise ProtocolError(f"round {self._round}: denoisers send rows with words")
+        return payload.values
+
+    def _count_agreement(self) -> None:
+        """Meter the sets of rows that denoisers compare, over the server."""
+        count = self._collector.config.count
+        denoisers = self._collector.denoisers
+        sent = bare_messages(self._round, np.full(count, _ROW_SET_BYTES))
+        self._wire.meter.count(sent, senders=denoisers, receivers=None)
+        passed = bare_messages(self._round, np.full(count, count * _ROW_SET_BYTES))
+        self._wire.meter.count(passed, senders=None, receivers=denoisers)
+
+
+class _FakeTally:
+    """What one denoiser holds of a simulated round: row ids, sums and counts by row."""
+
+    def __init__(self, round_: int, number: int, like: RingArray) -> None:
+        self._round = round_
+        self._holder = f"denoiser {number}"
+        self._tags: list[WordArray] = []
+        self.totals: RingArray = np.zeros_like(like)
+        self.counts: IntArray = np.zeros(len(like), dtype=np.int64)
+
+    def accept(self, sent: Messages, delivered: Messages) -> None:
+        """Add the row shares that arrived of a batch.
+
+        Raises:
+            ProtocolError: messages of another round or step, or changed ones, which fail
+                authentication.
+        """
+        if delivered.round != self._round or delivered.step is not Step.NOISE:
+            raise ProtocolError(
+                f"round {self._round} awaits row shares, got {delivered.step.name} of round "
+                f"{delivered.round}"
+            )
+        require_genuine(sent, delivered, self._holder)
+        block, tags = delivered.payload, delivered.tags
+        if not isinstance(block, RowBlock) or block.values is None or tags is None:
+            raise ProtocolError(f"round {self._round}: row shares are tagged rows with words")
+        self._tags.append(tags)
+        scatter_add(self.totals, block.rows, block.values)
+        self.counts += np.bincount(block.rows, minlength=len(self.counts))
+
+    def tags(self) -> WordArray:
+        """Row ids, ascending."""
+        held: WordArray = np.concatenate([np.empty(0, dtype=np.uint64), *self._tags])
+        return np.sort(held)

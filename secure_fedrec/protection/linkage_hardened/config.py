@@ -1,0 +1,67 @@
+"""Settings of linkage-hardened denoisers."""
+
+from dataclasses import dataclass
+
+from secure_fedrec.errors import ConfigError
+from secure_fedrec.fixedpoint import FixedPoint
+from secure_fedrec.protection.linkage_hardened.rows import row_bytes
+from secure_fedrec.protection.routing import RoutingConfig
+
+__all__ = ["LinkageHardenedConfig"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LinkageHardenedConfig:
+    """Settings of the layer.
+
+    Args:
+        count: number of denoisers, clients drawn once; at least 2.
+        cells: public number of cells that every client sends to each denoiser in a round; bounds
+            the fakes of a client.
+        layers: mixes a cell passes.
+        cell_bytes: size of a cell.
+        kem: key encapsulation, "x25519" or "mlkem768-x25519".
+        real: also run the real halves and mixes, and require equal bits.
+
+    Raises:
+        ConfigError: a field is out of range.
+    """
+
+    count: int = 2
+    cells: int = 1024
+    layers: int = 3
+    cell_bytes: int = 1024
+    kem: str = "x25519"
+    real: bool = False
+
+    def __post_init__(self) -> None:
+        if self.count < 2:
+            raise ConfigError(
+                "protection.count", self.count, "must be at least 2; one would see the fakes"
+            )
+        if not 1 <= self.cells < 2**31:
+            raise ConfigError("protection.cells", self.cells, "must be between 1 and 2^31 - 1")
+        _ = self.routing
+
+    @property
+    def routing(self) -> RoutingConfig:
+        """Sizes of the mix network."""
+        return RoutingConfig(
+            layers=self.layers, cell_bytes=self.cell_bytes, kem=self.kem, min_batch=2
+        )
+
+    def require_fits(self, n_clients: int, *, width: int, codec: FixedPoint) -> None:
+        """Check the settings against the federation.
+
+        Raises:
+            ConfigError: more denoisers than clients, or a row does not fit a cell.
+        """
+        if self.count > n_clients:
+            raise ConfigError("protection.count", self.count, f"there are {n_clients} clients")
+        lacking = row_bytes(width, codec.bytes_per_value) - self.routing.capacity
+        if lacking > 0:
+            raise ConfigError(
+                "protection.cell_bytes",
+                self.cell_bytes,
+                f"must be at least {self.cell_bytes + lacking} to carry a row",
+            )

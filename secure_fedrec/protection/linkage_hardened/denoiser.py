@@ -1,0 +1,156 @@
+"""A denoiser's half: it sums shares by row, once all denoisers hold shares of the same rows."""
+
+import struct
+from collections.abc import Sequence
+from enum import Enum
+
+import numpy as np
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from secure_fedrec.arrays import RingArray
+from secure_fedrec.errors import ProtocolError
+from secure_fedrec.kernels import scatter_add
+from secure_fedrec.protection.linkage_hardened.rows import decode_row, encode_sums, set_of_rows
+from secure_fedrec.protection.routing import Endpoint
+from secure_fedrec.protection.shared_upload.context import RoundContext
+from secure_fedrec.protection.shared_upload.messages import Kind, open_envelope, sign
+
+__all__ = ["LinkageDenoiser"]
+
+_SET = struct.Struct("<II32s")
+
+
+class _State(Enum):
+    COLLECTING = "collecting"
+    CLOSED = "waiting for the other denoisers"
+    DONE = "done"
+    ABORTED = "aborted"
+
+
+class LinkageDenoiser:
+    """One denoiser in one round.
+
+    Args:
+        context: the round.
+        denoiser: its number, also as recipient of the mix network.
+        identity: its signing key.
+        endpoint: its end of the mix network; lives longer than a round.
+
+    Raises:
+        ProtocolError: the roster has another key for this denoiser.
+    """
+
+    __slots__ = (
+        "_context",
+        "_denoiser",
+        "_dummies",
+        "_endpoint",
+        "_identity",
+        "_rows",
+        "_state",
+        "_words",
+    )
+
+    def __init__(
+        self,
+        context: RoundContext,
+        denoiser: int,
+        identity: Ed25519PrivateKey,
+        *,
+        endpoint: Endpoint,
+    ) -> None:
+        denoisers = context.roster.denoisers
+        mine = identity.public_key().public_bytes_raw()
+        if not 0 <= denoiser < len(denoisers) or denoisers[denoiser] != mine:
+            raise ProtocolError(f"the roster has another key for denoiser {denoiser}")
+        self._context = context
+        self._denoiser = denoiser
+        self._identity = identity
+        self._endpoint = endpoint
+        self._dummies = endpoint.dummies
+        self._rows: dict[bytes, int] = {}
+        self._words: list[RingArray] = []
+        self._state = _State.COLLECTING
+
+    def receive(self, cell: bytes) -> None:
+        """Take a cell from the mix network.
+
+        Raises:
+            ProtocolError: the cell is refused by the endpoint, or holds a share of another round,
+                for another denoiser, or a row id for the second time; it is dropped.
+            WireError: what it holds is no row share; it is dropped.
+        """
+        self._require(_State.COLLECTING)
+        message = self._endpoint.receive(cell)
+        if message is None:
+            return
+        share = decode_row(message, self._denoiser, self._context)
+        if share.row_id in self._rows:
+            raise ProtocolError(f"denoiser {self._denoiser}: a row id came twice")
+        self._rows[share.row_id] = share.row
+        self._words.append(share.words)
+
+    @property
+    def cells(self) -> int:
+        """Cells of this round: row shares and dummies."""
+        return len(self._rows) + self._endpoint.dummies - self._dummies
+
+    def close(self) -> bytes:
+        """End the collection: which rows are held, for the other denoisers.
+
+        Raises:
+            ProtocolError: it has ended already.
+        """
+        self._require(_State.COLLECTING)
+        self._state = _State.CLOSED
+        return self._sign(Kind.ROW_SET, self._set())
+
+    def release(self, sets: Sequence[bytes]) -> bytes:
+        """Sums of the shares by row, if all denoisers hold shares of the same rows.
+
+        Args:
+            sets: ROW_SET of every denoiser, in order.
+
+        Raises:
+            ProtocolError: a denoiser holds other rows: this one aborts. Or a message is missing,
+                unsigned or of another round: it is dropped.
+            WireError: a malformed message; it is dropped.
+        """
+        self._require(_State.CLOSED)
+        context = self._context
+        if len(sets) != len(context.roster.denoisers):
+            raise ProtocolError(f"{len(sets)} sets of {len(context.roster.denoisers)} denoisers")
+        for number, message in enumerate(sets):
+            signed = open_envelope(message, Kind.ROW_SET, context=context)
+            if signed.sender != number:
+                raise ProtocolError(f"expected the set of denoiser {number}, not {signed.sender}")
+            if signed.body != self._set():
+                self._state = _State.ABORTED
+                self._words = []
+                raise ProtocolError(
+                    f"denoiser {self._denoiser} aborts round {context.round}: denoiser {number} "
+                    "holds other rows or cells"
+                )
+        self._state = _State.DONE
+        return self._sign(Kind.FAKES, self._sums())
+
+    def _set(self) -> bytes:
+        return _SET.pack(self.cells, len(self._rows), set_of_rows(self._rows, self._context))
+
+    def _sums(self) -> bytes:
+        context = self._context
+        rows = np.fromiter(self._rows.values(), dtype=np.int64, count=len(self._rows))
+        totals = np.zeros((context.n_items, context.width), dtype=context.codec.dtype)
+        if len(rows):
+            scatter_add(totals, rows, np.concatenate(self._words))
+        counts = np.bincount(rows, minlength=context.n_items)
+        support = np.flatnonzero(counts).astype(np.int32)
+        words = context.codec.reduce(totals[support])
+        return encode_sums(self.cells, support, counts[support], words, context)
+
+    def _sign(self, kind: Kind, body: bytes) -> bytes:
+        return sign(kind, self._denoiser, body, context=self._context, identity=self._identity)
+
+    def _require(self, state: _State) -> None:
+        if self._state is not state:
+            raise ProtocolError(f"denoiser {self._denoiser} is {self._state.value}")

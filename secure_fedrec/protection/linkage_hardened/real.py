@@ -1,0 +1,124 @@
+"""All parties of a round in one process: real keys, real onions, real mixes.
+
+For small cohorts: it shows that the halves compute what the simulation computes, to the bit.
+"""
+
+import secrets
+from dataclasses import dataclass
+
+import numpy as np
+
+from secure_fedrec.arrays import BoolArray, IntArray
+from secure_fedrec.protection.linkage_hardened.client import LinkageClient
+from secure_fedrec.protection.linkage_hardened.denoiser import LinkageDenoiser
+from secure_fedrec.protection.linkage_hardened.server import LinkageServer
+from secure_fedrec.protection.routing import (
+    Directory,
+    Endpoint,
+    MixNode,
+    OpeningKey,
+    RoutingConfig,
+    address_of,
+)
+from secure_fedrec.protection.shared_upload.context import RoundContext
+from secure_fedrec.protection.shared_upload.real import Identities
+from secure_fedrec.uploads import Aggregate, RowBlock
+
+__all__ = ["MixNetwork", "RealRound"]
+
+
+@dataclass(slots=True, kw_only=True)
+class MixNetwork:
+    """A cascade: one mix per layer, and the denoisers at its end.
+
+    Args:
+        directory: keys of the epoch.
+        mixes: the mixes, in order.
+        ends: the denoisers' ends.
+    """
+
+    directory: Directory
+    mixes: tuple[MixNode, ...]
+    ends: tuple[Endpoint, ...]
+
+    @classmethod
+    def start(cls, config: RoutingConfig, *, recipients: int, epoch: int) -> "MixNetwork":
+        """A network with fresh keys."""
+        keys = [OpeningKey.generate(config.mechanism) for _ in range(config.layers + recipients)]
+        public = tuple(key.public for key in keys)
+        directory = Directory(
+            config=config,
+            epoch=epoch,
+            mixes=tuple((key,) for key in public[: config.layers]),
+            recipients=public[config.layers :],
+        )
+        mixes = tuple(MixNode(layer=layer, node=0) for layer in range(config.layers))
+        ends = tuple(Endpoint(layers=config.layers, index=index) for index in range(recipients))
+        nodes: list[MixNode | Endpoint] = [*mixes, *ends]
+        for node, key in zip(nodes, keys, strict=True):
+            node.rotate(directory, key)
+        return cls(directory=directory, mixes=mixes, ends=ends)
+
+    def carry(self, cells: list[bytes]) -> list[bytes]:
+        """Pass cells through all mixes, as one batch."""
+        for mix in self.mixes:
+            for cell in cells:
+                mix.receive(cell)
+            cells = mix.flush()
+        return cells
+
+
+class RealRound:
+    """One round.
+
+    Args:
+        context: the round.
+        identities: everybody's signing keys.
+        network: the mix network.
+        cells: public number of cells of each client to each denoiser.
+    """
+
+    __slots__ = ("_cells", "_context", "_denoisers", "_identities", "_network", "_sent", "_server")
+
+    def __init__(
+        self, context: RoundContext, identities: Identities, network: MixNetwork, *, cells: int
+    ) -> None:
+        self._context = context
+        self._identities = identities
+        self._network = network
+        self._cells = cells
+        self._sent: list[bytes] = []
+        self._server = LinkageServer(context, cells=cells)
+        self._denoisers = [
+            LinkageDenoiser(context, number, key, endpoint=network.ends[number])
+            for number, key in enumerate(identities.denoisers)
+        ]
+
+    def submit(self, clients: IntArray, block: RowBlock, virtual: BoolArray) -> IntArray:
+        """Run the client half of some clients; sizes of their uploads, int64[B]."""
+        if block.values is None:
+            raise ValueError("an upload has values")
+        sizes = []
+        ends = zip(clients.tolist(), block.indptr[:-1], block.indptr[1:], strict=True)
+        for client, start, stop in ends:
+            mine = slice(int(start), int(stop))
+            half = LinkageClient(
+                self._context,
+                client,
+                self._identities.clients[client],
+                directory=self._network.directory,
+                cells=self._cells,
+            )
+            sent = half.send(block.rows[mine], block.values[mine], virtual[mine])
+            self._server.receive(sent.upload)
+            self._sent += sent.cells
+            sizes.append(len(sent.upload))
+        return np.array(sizes, dtype=np.int64)
+
+    def close(self) -> Aggregate:
+        """Mix, agree on the rows, take the fakes off."""
+        secrets.SystemRandom().shuffle(self._sent)
+        for cell in self._network.carry(self._sent):
+            self._denoisers[address_of(cell).node].receive(cell)
+        sets = [denoiser.close() for denoiser in self._denoisers]
+        return self._server.finish([denoiser.release(sets) for denoiser in self._denoisers])

@@ -1,0 +1,106 @@
+"""The server's half: it adds up identified uploads and takes the denoisers' sums of fakes off."""
+
+from collections.abc import Sequence
+from enum import Enum
+from typing import NoReturn
+
+import numpy as np
+
+from secure_fedrec.arrays import IntArray
+from secure_fedrec.errors import ProtocolError
+from secure_fedrec.kernels import scatter_add
+from secure_fedrec.protection.linkage_hardened.rows import decode_sums
+from secure_fedrec.protection.shared_upload.client import with_counts
+from secure_fedrec.protection.shared_upload.context import RoundContext
+from secure_fedrec.protection.shared_upload.messages import Kind, decode_rows, open_envelope
+from secure_fedrec.protection.shared_upload.server import reveal
+from secure_fedrec.uploads import Aggregate
+
+__all__ = ["LinkageServer"]
+
+
+class _State(Enum):
+    COLLECTING = "collecting"
+    DONE = "done"
+    ABORTED = "aborted"
+
+
+class LinkageServer:
+    """The server in one round.
+
+    Args:
+        context: the round.
+        cells: public number of cells of each client to each denoiser.
+    """
+
+    __slots__ = ("_cells", "_context", "_heard", "_named", "_state", "_totals")
+
+    def __init__(self, context: RoundContext, *, cells: int) -> None:
+        self._context = context
+        self._cells = cells
+        self._heard: set[int] = set()
+        self._totals = np.zeros((context.n_items, context.width + 1), dtype=context.codec.dtype)
+        self._named: IntArray = np.zeros(context.n_items, dtype=np.int64)
+        self._state = _State.COLLECTING
+
+    def receive(self, message: bytes) -> None:
+        """Take a client's upload.
+
+        Raises:
+            ProtocolError: it is unsigned, of another round, or the client's second; it is dropped.
+            WireError: a malformed message; it is dropped.
+        """
+        self._require()
+        context = self._context
+        signed = open_envelope(message, Kind.UPLOAD, context=context)
+        if signed.sender in self._heard:
+            raise ProtocolError(f"client {signed.sender} sent two uploads")
+        rows, words = decode_rows(signed.body, context, width=context.width)
+        self._heard.add(signed.sender)
+        self._named[rows] += 1
+        scatter_add(self._totals, rows, with_counts(words, np.ones(len(rows), dtype=bool)))
+
+    def finish(self, sums: Sequence[bytes]) -> Aggregate:
+        """Take the fakes off.
+
+        Args:
+            sums: FAKES of every denoiser, in order.
+
+        Raises:
+            ProtocolError: denoisers disagree on rows and counts, cells are missing or too many for
+                the clients that were heard, or the rest is none that real rows can sum to: the
+                round is aborted. Or a message is missing, unsigned or of another round.
+            WireError: a malformed message.
+        """
+        self._require()
+        context = self._context
+        if len(sums) != len(context.roster.denoisers):
+            raise ProtocolError(f"sums of {len(sums)} of {len(context.roster.denoisers)} denoisers")
+        parts = []
+        for number, message in enumerate(sums):
+            signed = open_envelope(message, Kind.FAKES, context=context)
+            if signed.sender != number:
+                raise ProtocolError(f"expected sums of denoiser {number}, not of {signed.sender}")
+            parts.append(decode_sums(signed.body, context))
+        expected = self._cells * len(self._heard)
+        rows, counts = parts[0][1], parts[0][2]
+        for number, (cells, own_rows, own_counts, words) in enumerate(parts):
+            if cells != expected:
+                self._abort(f"denoiser {number} got {cells} cells, {expected} were due")
+            if not (np.array_equal(own_rows, rows) and np.array_equal(own_counts, counts)):
+                self._abort(f"denoiser {number} counts other fakes than denoiser 0")
+            self._totals[rows, :-1] -= words
+        self._totals[rows, -1] -= counts.astype(self._totals.dtype)
+        self._state = _State.DONE
+        try:
+            return reveal(self._totals, self._named, context.codec)
+        except ProtocolError as damage:
+            self._abort(str(damage))
+
+    def _require(self) -> None:
+        if self._state is not _State.COLLECTING:
+            raise ProtocolError(f"the server is {self._state.value}")
+
+    def _abort(self, reason: str) -> NoReturn:
+        self._state = _State.ABORTED
+        raise ProtocolError(f"the server aborts round {self._context.round}: {reason}")

@@ -1,0 +1,163 @@
+"""FedRec++'s denoisers behind the mix cascade: the anonymous channel that the paper assumes.
+
+A client's virtual rows go to its denoiser in cells of one size through ``routing``, so no party on
+the way links an ordinary client to a message, and the denoiser sees none of its senders. The rows
+are those of the paper's form: whoever holds a client's upload as well links them by value.
+
+``"simulated"`` counts the cells and lets messages lose their senders; ``"real"`` also encodes every
+message, wraps it, passes each batch of clients through mixes with keys of their own, and requires
+that what comes out is what went in.
+"""
+
+from collections import Counter
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from secure_fedrec.arrays import IntArray
+from secure_fedrec.errors import ConfigError, LosslessnessError
+from secure_fedrec.fixedpoint import FixedPoint
+from secure_fedrec.protection.denoisers import Denoisers, DenoisersConfig, DenoisingSession
+from secure_fedrec.protection.linkage_hardened.real import MixNetwork
+from secure_fedrec.protection.routing import RoutingConfig, address_of, cells_needed, send
+from secure_fedrec.streams import Streams
+from secure_fedrec.uploads import RowBlock
+from secure_fedrec.wire import Step, Wire, encode_rows
+
+__all__ = ["RoutedDenoisers", "RoutingLayerConfig"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RoutingLayerConfig:
+    """Settings of the layer.
+
+    Args:
+        layers: mixes a cell passes.
+        cell_bytes: size of a cell.
+        kem: key encapsulation, "x25519" or "mlkem768-x25519".
+        execution: "simulated" or "real".
+
+    Raises:
+        ConfigError: a field is out of range.
+    """
+
+    layers: int = 3
+    cell_bytes: int = 65536
+    kem: str = "x25519"
+    execution: str = "simulated"
+
+    def __post_init__(self) -> None:
+        if self.execution not in ("simulated", "real"):
+            raise ConfigError(
+                "protection.execution", self.execution, "is unknown", ("simulated", "real")
+            )
+        _ = self.routing
+
+    @property
+    def routing(self) -> RoutingConfig:
+        """Sizes of the mix network."""
+        return RoutingConfig(
+            layers=self.layers, cell_bytes=self.cell_bytes, kem=self.kem, min_batch=2
+        )
+
+
+class RoutedDenoisers(Denoisers):
+    """Collector with denoising clients behind mixes.
+
+    Args:
+        config: settings of the denoisers.
+        routing: settings of the mixes.
+        n_clients: clients of the federation.
+        n_items: rows of the shared table.
+        width: values per row.
+        codec: the ring.
+        streams: the run's random streams.
+    """
+
+    def __init__(
+        self,
+        config: DenoisersConfig,
+        *,
+        routing: RoutingLayerConfig,
+        n_clients: int,
+        n_items: int,
+        width: int,
+        codec: FixedPoint,
+        streams: Streams,
+    ) -> None:
+        super().__init__(
+            config,
+            n_clients=n_clients,
+            n_items=n_items,
+            width=width,
+            codec=codec,
+            streams=streams,
+        )
+        self.routing = routing
+
+    def open(self, *, round_: int, participants: IntArray, wire: Wire) -> "RoutedSession":
+        """Begin a round."""
+        return RoutedSession(self, round_, participants, wire)
+
+    def noise_sizes(self, block: RowBlock) -> IntArray:
+        """Bytes of each client's cells."""
+        plain = super().noise_sizes(block)
+        capacity = self.routing.routing.capacity
+        return np.maximum(1, -(-plain // capacity)) * self.routing.cell_bytes
+
+    def describe(self) -> tuple[str, dict[str, Any]]:
+        """Denoisers and mixes are public."""
+        name, settings = super().describe()
+        return name, {**settings, "routing": asdict(self.routing)}
+
+
+class RoutedSession(DenoisingSession):
+    """One round with denoisers behind mixes."""
+
+    _collector: RoutedDenoisers
+
+    def __init__(
+        self, collector: RoutedDenoisers, round_: int, participants: IntArray, wire: Wire
+    ) -> None:
+        super().__init__(collector, round_, participants, wire)
+        self._network: MixNetwork | None = None
+        if collector.routing.execution == "real":
+            recipients = collector.config.count
+            self._network = MixNetwork.start(
+                collector.routing.routing, recipients=recipients, epoch=round_
+            )
+
+    def _send_noise(self, clients: IntArray, block: RowBlock) -> None:
+        if self._network is not None:
+            self._mix(self._network, self._groups(clients), block)
+        super()._send_noise(clients, block)
+
+    def _mix(self, network: MixNetwork, groups: IntArray, block: RowBlock) -> None:
+        """Pass the messages of a batch through the mixes; require that they come out unchanged.
+
+        Raises:
+            LosslessnessError: they do not.
+        """
+        codec, capacity = self._collector.codec, network.directory.config.capacity
+        sent: Counter[tuple[int, bytes]] = Counter()
+        cells: list[bytes] = []
+        for group, one in zip(groups.tolist(), block.split(), strict=True):
+            message = encode_rows(one, round_=self._round, step=Step.NOISE, codec=codec)
+            sent[group, message] += 1
+            cells += send(
+                [message],
+                recipient=group,
+                cells=cells_needed([message], capacity),
+                directory=network.directory,
+            )
+        found: Counter[tuple[int, bytes]] = Counter()
+        for cell in network.carry(cells):
+            place = address_of(cell).node
+            whole = network.ends[place].receive(cell)
+            if whole is not None:
+                found[place, whole] += 1
+        for end in network.ends:
+            end.require_whole()
+        if found != sent:
+            raise LosslessnessError(f"round {self._round}: the mixes changed or lost a message")

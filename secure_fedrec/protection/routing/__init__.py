@@ -1,0 +1,32 @@
+"""Anonymous routing: fixed-size onions through layers of mixes. Usable alone.
+
+Reading order: ``sealing`` (HPKE), ``fragments`` (messages in pieces), ``directory`` (sizes and keys
+of an epoch), ``onions`` (one layer per hop), ``mix`` (what a mix does), ``endpoint`` (both ends).
+
+What it hides: which sender a message came from, within the cells of the same batches, from whoever
+watches all lines and runs all nodes but one mix of the path. Assumed: every party holds the same
+authentic directory, and senders hand in the same number of cells. Not hidden: who takes part, when,
+and how many cells each recipient gets.
+
+    message --cut--> fragments --wrap--> cells --MixNode x layers--> cells --Endpoint--> message
+"""
+
+from secure_fedrec.protection.routing.directory import Directory, RoutingConfig
+from secure_fedrec.protection.routing.endpoint import Endpoint, cells_needed, send
+from secure_fedrec.protection.routing.mix import MixNode
+from secure_fedrec.protection.routing.onions import Place, address_of
+from secure_fedrec.protection.routing.sealing import KEMS, OpeningKey, SealingKey
+
+__all__ = [
+    "KEMS",
+    "Directory",
+    "Endpoint",
+    "MixNode",
+    "OpeningKey",
+    "Place",
+    "RoutingConfig",
+    "SealingKey",
+    "address_of",
+    "cells_needed",
+    "send",
+]

@@ -1,0 +1,164 @@
+"""The two ends of the network: senders' cells, recipients' messages, and cells sent to oneself.
+
+A sender hands in a *public* number of cells, whatever it has to say: what its messages do not fill
+is filled with dummies, which nobody but the recipient can tell from them. Every party that sends,
+and every operator of a mix, is also an endpoint and sends loops: cells to itself. A loop looks to
+each mix but the last like any other cell (the last one sees where a path ends), and a loop that
+does not return shows that cells are being dropped.
+"""
+
+import secrets
+from collections.abc import Sequence
+
+from secure_fedrec.errors import ConfigError, ProtocolError, WireError
+from secure_fedrec.protection.routing.directory import Directory
+from secure_fedrec.protection.routing.fragments import (
+    Fragment,
+    Kind,
+    Reassembler,
+    cover,
+    cut,
+    decode_fragment,
+)
+from secure_fedrec.protection.routing.onions import CellOpener, draw_path, wrap
+from secure_fedrec.protection.routing.sealing import OpeningKey
+
+__all__ = ["MAX_UNFINISHED_BYTES", "Endpoint", "cells_needed", "send"]
+
+MAX_UNFINISHED_BYTES = 2**28
+
+
+def cells_needed(messages: Sequence[bytes], capacity: int) -> int:
+    """Cells that these messages fill; an empty message fills one."""
+    return sum(max(1, -(-len(message) // capacity)) for message in messages)
+
+
+def send(
+    messages: Sequence[bytes], *, recipient: int, cells: int, directory: Directory
+) -> list[bytes]:
+    """Onions for the messages to one recipient, filled up with dummies.
+
+    Args:
+        messages: any number, of any length.
+        recipient: number of the recipient.
+        cells: public number of cells; how many are returned.
+        directory: keys of the epoch.
+
+    Returns:
+        Cells in a uniformly random order, each over a path of its own.
+
+    Raises:
+        ConfigError: the messages do not fit; nothing is sent.
+        ProtocolError: there is no such recipient.
+    """
+    capacity = directory.config.capacity
+    needed = cells_needed(messages, capacity)
+    if needed > cells:
+        raise ConfigError(
+            "routing.cells", cells, f"the messages of a sender fill {needed}; raise it for everyone"
+        )
+    pieces: list[Fragment] = [piece for message in messages for piece in cut(message, capacity)]
+    pieces += [cover(Kind.DUMMY) for _ in range(cells - needed)]
+    secrets.SystemRandom().shuffle(pieces)
+    return [
+        wrap(piece, path=draw_path(directory), recipient=recipient, directory=directory)
+        for piece in pieces
+    ]
+
+
+class Endpoint:
+    """A place where paths end.
+
+    Args:
+        layers: mixes a cell passes.
+        index: number of the recipient.
+
+    Attributes:
+        dummies: cells received that were sent to fill up a number.
+    """
+
+    __slots__ = ("_index", "_loops", "_opener", "_reassembler", "dummies")
+
+    def __init__(self, *, layers: int, index: int) -> None:
+        self._index = index
+        self._opener = CellOpener(layers, index)
+        self._reassembler = Reassembler(MAX_UNFINISHED_BYTES)
+        self._loops: set[bytes] = set()
+        self.dummies = 0
+
+    def rotate(self, directory: Directory, key: OpeningKey) -> None:
+        """Begin an epoch with a fresh key.
+
+        Raises:
+            ProtocolError: the epoch is not a later one, or the directory differs.
+        """
+        self._opener.rotate(directory, key)
+
+    def retire(self, epoch: int) -> None:
+        """Forget an epoch.
+
+        Raises:
+            ProtocolError: the endpoint holds no key of it.
+        """
+        self._opener.retire(epoch)
+
+    def loop(self) -> bytes:
+        """A cell to oneself; it should come back."""
+        directory = self._opener.directory
+        piece = cover(Kind.LOOP)
+        path = draw_path(directory)
+        cell = wrap(piece, path=path, recipient=self._index, directory=directory)
+        self._loops.add(piece.message)
+        return cell
+
+    @property
+    def loops_out(self) -> int:
+        """Loops that have not returned."""
+        return len(self._loops)
+
+    def require_loops(self) -> None:
+        """Check that every loop has returned.
+
+        Raises:
+            ProtocolError: some have not: cells are being dropped.
+        """
+        if self._loops:
+            raise ProtocolError(f"{len(self._loops)} loops did not return: cells are being dropped")
+
+    def require_whole(self) -> None:
+        """Check that no message is unfinished.
+
+        Raises:
+            ProtocolError: pieces of some are missing.
+        """
+        if self._reassembler.unfinished:
+            raise ProtocolError(f"{self._reassembler.unfinished} messages miss a fragment")
+
+    def forget_unfinished(self) -> int:
+        """Give up the messages of which pieces are missing; how many there were."""
+        lost = self._reassembler.unfinished
+        self._reassembler = Reassembler(MAX_UNFINISHED_BYTES)
+        return lost
+
+    def receive(self, cell: bytes) -> bytes | None:
+        """Take a cell in; the message that it completes, or None.
+
+        Raises:
+            ProtocolError: see ``CellOpener.open``; or what is inside is no fragment, repeats or
+                contradicts another one, or is a loop that this party did not send.
+        """
+        directory, inside = self._opener.open(cell)
+        capacity = directory.config.capacity
+        try:
+            piece = decode_fragment(inside, capacity)
+        except WireError as damage:
+            raise ProtocolError(f"cell refused: {damage}") from damage
+        if piece.kind is Kind.DATA:
+            return self._reassembler.add(piece, capacity)
+        if piece.kind is Kind.LOOP:
+            if piece.message not in self._loops:
+                raise ProtocolError("cell refused: a loop that was not sent from here")
+            self._loops.remove(piece.message)
+        else:
+            self.dummies += 1
+        return None

@@ -1,0 +1,98 @@
+"""A mix node: takes cells in, forwards them in batches, in an order of its own.
+
+Sans-I/O: bytes in through ``receive``, bytes out through ``flush``; when to flush, and how cells
+travel, is the caller's. A batch mixes cells of one epoch only, because a cell's epoch is public.
+"""
+
+import secrets
+
+from secure_fedrec.errors import ProtocolError
+from secure_fedrec.protection.routing.directory import Directory
+from secure_fedrec.protection.routing.onions import CellOpener, forward
+from secure_fedrec.protection.routing.sealing import OpeningKey
+
+__all__ = ["MixNode"]
+
+
+class MixNode:
+    """One mix.
+
+    What it hides: which of the cells of a batch is which of those that came in, from everybody but
+    itself. The batch is the anonymity set, and whoever puts in all other cells of a batch finds
+    the remaining one; cells that parties send to themselves (``Endpoint.loop``) show such floods.
+
+    Args:
+        layer: layer of the node, from 0.
+        node: its number in the layer.
+    """
+
+    __slots__ = ("_layer", "_opener", "_pools", "_sizes")
+
+    def __init__(self, *, layer: int, node: int) -> None:
+        self._layer = layer
+        self._opener = CellOpener(layer, node)
+        self._pools: dict[int, list[bytes]] = {}
+        self._sizes: dict[int, int] = {}
+
+    def rotate(self, directory: Directory, key: OpeningKey) -> None:
+        """Begin an epoch with a fresh key.
+
+        Raises:
+            ProtocolError: the epoch is not a later one, the directory lists another key for this
+                node, or the node stands in the layer of the recipients.
+        """
+        if self._layer >= directory.config.layers:
+            raise ProtocolError(f"layer {self._layer} is no layer of mixes")
+        self._opener.rotate(directory, key)
+        self._pools[directory.epoch] = []
+        self._sizes[directory.epoch] = directory.config.min_batch
+
+    def retire(self, epoch: int) -> None:
+        """Forget an epoch.
+
+        Raises:
+            ProtocolError: cells of that epoch still wait (fill the batch with loops and flush it),
+                or the node holds no key of it.
+        """
+        waiting = len(self._pools.get(epoch, ()))
+        if waiting:
+            raise ProtocolError(f"{waiting} cells of epoch {epoch} wait; flush them first")
+        self._opener.retire(epoch)
+        del self._pools[epoch], self._sizes[epoch]
+
+    @property
+    def waiting(self) -> int:
+        """Cells that wait to be forwarded."""
+        return sum(len(pool) for pool in self._pools.values())
+
+    @property
+    def ready(self) -> bool:
+        """Whether a batch is large enough to be forwarded."""
+        return any(len(pool) >= self._sizes[epoch] for epoch, pool in self._pools.items())
+
+    def receive(self, cell: bytes) -> None:
+        """Take a cell in.
+
+        Raises:
+            ProtocolError: see ``CellOpener.open``; or the cell goes on to a node that does not
+                exist. It is dropped.
+        """
+        directory, inside = self._opener.open(cell)
+        self._pools[directory.epoch].append(forward(inside, self._layer + 1, directory))
+
+    def flush(self) -> list[bytes]:
+        """Forward every batch that is large enough, each in a uniformly random order.
+
+        Raises:
+            ProtocolError: none is; a smaller one would mix too little.
+        """
+        if not self.ready:
+            raise ProtocolError(f"{self.waiting} cells wait, fewer than the smallest batch")
+        out: list[bytes] = []
+        for epoch in sorted(self._pools):
+            pool = self._pools[epoch]
+            if len(pool) >= self._sizes[epoch]:
+                secrets.SystemRandom().shuffle(pool)
+                out += pool
+                self._pools[epoch] = []
+        return out

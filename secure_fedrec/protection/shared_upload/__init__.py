@@ -1,0 +1,33 @@
+"""Shared uploads, the hardened denoisers: every row is shared between server and denoisers.
+
+Reading order: ``context`` (what a round is), ``words`` (ring words), ``messages`` (bytes),
+``client``, ``denoiser``, ``server`` (the halves), ``real`` (all of them in one process), ``tally``
+and ``collector`` (a round for the engine).
+
+    client:    x || c  ->  one uniform share per party      (fakes share zero)
+    denoisers: HELD -> server: PROPOSAL -> denoisers: CONSENT -> server: AGREEMENT
+    denoisers: sums of shares over the agreed set S -> server: sums and counts over S
+
+Claim: any proper subset of {server, denoisers} that follows the protocol learns who took part,
+which rows each client named (rated or fake), and the sums and counts per row over the agreed set S
+of at least ``floor`` clients; nothing else. Integrity against a denoiser that sends wrong sums is
+not claimed: most such sums are found out, none by proof. Sums over changing cohorts are equations
+in the same bits; full participation, the floor or noise bound what they give.
+"""
+
+from secure_fedrec.protection.shared_upload.client import Shared, SharingClient
+from secure_fedrec.protection.shared_upload.collector import SharedUpload, SharedUploadConfig
+from secure_fedrec.protection.shared_upload.context import Roster, RoundContext
+from secure_fedrec.protection.shared_upload.denoiser import SharingDenoiser
+from secure_fedrec.protection.shared_upload.server import SharingServer
+
+__all__ = [
+    "Roster",
+    "RoundContext",
+    "Shared",
+    "SharedUpload",
+    "SharedUploadConfig",
+    "SharingClient",
+    "SharingDenoiser",
+    "SharingServer",
+]

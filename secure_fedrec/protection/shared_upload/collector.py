@@ -1,0 +1,352 @@
+"""The collector: a round of shared uploads for the engine, simulated or with real cryptography.
+
+The simulation draws the denoisers' shares of a whole batch of clients from one AES-256-CTR stream
+per denoiser, keyed by the operating system in every round, instead of one stream per client; it
+signs and seals nothing, and refuses a message that was changed on the wire where the real halves
+would find its signature broken. Sums, counts, supports and message sizes are those of the protocol.
+With ``real`` the halves of this package run beside it, and any difference is an error.
+"""
+
+import secrets
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from secure_fedrec.arrays import BoolArray, IntArray, RingArray
+from secure_fedrec.errors import ConfigError, LosslessnessError, ProtocolError
+from secure_fedrec.fixedpoint import FixedPoint
+from secure_fedrec.protection.plain import aggregate_note
+from secure_fedrec.protection.routing.sealing import require_kem
+from secure_fedrec.protection.shared_upload.client import with_counts
+from secure_fedrec.protection.shared_upload.context import LEAST_FLOOR, RoundContext
+from secure_fedrec.protection.shared_upload.messages import (
+    ENVELOPE_BYTES,
+    agreement_bytes,
+    rows_message_bytes,
+    seed_message_bytes,
+)
+from secure_fedrec.protection.shared_upload.real import Identities, RealRound, SharedBatch
+from secure_fedrec.protection.shared_upload.server import reveal
+from secure_fedrec.protection.shared_upload.tally import ShareTally, bare_messages, share_block
+from secure_fedrec.protection.shared_upload.words import Keystream
+from secure_fedrec.streams import Streams
+from secure_fedrec.uploads import Aggregate, RowBlock
+from secure_fedrec.wire import Messages, Parties, Step, Traffic, Wire
+
+__all__ = ["MAX_REAL_CLIENTS", "SharedUpload", "SharedUploadConfig", "require_equal"]
+
+MAX_REAL_CLIENTS = 64
+"""Clients of a round that runs with real cryptography in one process."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SharedUploadConfig:
+    """Settings of the layer.
+
+    Args:
+        count: number of denoisers, clients drawn once; they hold shares with the server.
+        floor: fewest clients over which anything is summed. Whoever knows the uploads of c of them
+            is left with a sum over floor - c.
+        kem: key encapsulation of the sealed seeds, "x25519" or "mlkem768-x25519".
+        real: also run the real halves, and require equal bits.
+
+    Raises:
+        ConfigError: a field is out of range.
+    """
+
+    count: int = 1
+    floor: int = 16
+    kem: str = "x25519"
+    real: bool = False
+
+    def __post_init__(self) -> None:
+        require_kem("protection.kem", self.kem)
+        if self.count < 1:
+            raise ConfigError("protection.count", self.count, "must be at least 1")
+        if self.floor < LEAST_FLOOR:
+            raise ConfigError("protection.floor", self.floor, f"must be at least {LEAST_FLOOR}")
+
+    def require_fits(self, n_clients: int) -> None:
+        """Check the settings against the number of clients.
+
+        Raises:
+            ConfigError: more denoisers than clients, or a floor that no round can reach.
+        """
+        for key, value in (("count", self.count), ("floor", self.floor)):
+            if value > n_clients:
+                raise ConfigError(f"protection.{key}", value, f"there are {n_clients} clients")
+
+
+class SharedUpload:
+    """Collector of additively shared uploads.
+
+    Args:
+        config: settings.
+        n_clients: clients of the federation.
+        n_items: rows of the shared table.
+        width: values per row.
+        codec: the ring.
+        streams: the run's random streams; "denoisers" draws who they are. Shares and keys come
+            from the operating system.
+
+    Attributes:
+        denoisers: int64[count], client number of each denoiser.
+    """
+
+    model_hidden_from: tuple[str, ...] = ()
+
+    def __init__(
+        self,
+        config: SharedUploadConfig,
+        *,
+        n_clients: int,
+        n_items: int,
+        width: int,
+        codec: FixedPoint,
+        streams: Streams,
+    ) -> None:
+        config.require_fits(n_clients)
+        codec.require_budget(n_clients)
+        self.config = config
+        self.n_clients = n_clients
+        self.n_items = n_items
+        self.width = width
+        self.codec = codec
+        draw = streams.stream("denoisers").generator()
+        self.denoisers: IntArray = draw.permutation(n_clients)[: config.count].astype(np.int64)
+        self._identities: Identities | None = None
+
+    def participants(self, cohort: IntArray) -> IntArray:
+        """Everybody in the cohort takes part; denoisers hold shares whether they do or not."""
+        return np.sort(cohort)
+
+    def open(self, *, round_: int, participants: IntArray, wire: Wire) -> "SharedUploadSession":
+        """Begin a round.
+
+        Raises:
+            ProtocolError: fewer participants than the floor.
+            ConfigError: more participants than run with real cryptography.
+        """
+        config = self.config
+        if len(participants) < config.floor:
+            raise ProtocolError(
+                f"round {round_}: {len(participants)} clients are fewer than the floor of "
+                f"{config.floor}"
+            )
+        if config.real and len(participants) > MAX_REAL_CLIENTS:
+            raise ConfigError(
+                "protection.real",
+                True,
+                f"{len(participants)} clients, at most {MAX_REAL_CLIENTS} run with real "
+                "cryptography; set cohort.clients_per_round",
+            )
+        return SharedUploadSession(self, round_, participants, wire)
+
+    def real_round(self, round_: int) -> RealRound:
+        """The real halves of a round."""
+        if self._identities is None:
+            self._identities = Identities.draw(clients=self.n_clients, denoisers=self.config.count)
+        context = RoundContext(
+            codec=self.codec,
+            n_items=self.n_items,
+            width=self.width,
+            floor=self.config.floor,
+            roster=self._identities.roster,
+            round=round_,
+            round_id=secrets.token_bytes(16),
+            kem=self.config.kem,
+        )
+        return RealRound(context, self._identities)
+
+    def traffic(self, rows: IntArray, virtual: IntArray) -> tuple[Traffic, ...]:
+        """One upload per client, one share per client and denoiser, one sum per denoiser."""
+        del virtual
+        count, total, width = self.config.count, int(rows.sum()), self.width
+        parts = (
+            (Step.UPLOAD, len(rows), total),
+            (Step.SHARE, count * len(rows), count * total),
+            (Step.DENOISE, count, count * min(self.n_items, total)),
+        )
+        return tuple(
+            Traffic(step=step, messages=messages, rows=sent, width=width, counts=True)
+            for step, messages, sent in parts
+        )
+
+    def describe(self) -> tuple[str, dict[str, Any]]:
+        """All settings and the denoisers are public."""
+        config = self.config
+        settings = {"count": config.count, "floor": config.floor, "kem": config.kem}
+        return "shared-upload", {
+            **settings,
+            "real": config.real,
+            "clients": self.denoisers.tolist(),
+        }
+
+
+class SharedUploadSession:
+    """One round of shared uploads."""
+
+    def __init__(
+        self, collector: SharedUpload, round_: int, participants: IntArray, wire: Wire
+    ) -> None:
+        self._collector = collector
+        self._round = round_
+        self._wire = wire
+        self.order = participants
+        self._streams: list[Keystream] = []
+        self._real: RealRound | None = None
+        self._named = np.zeros(collector.n_items, dtype=np.int64)
+
+        def tally(step: Step, holder: str) -> ShareTally:
+            return ShareTally(
+                round_=round_,
+                step=step,
+                holder=holder,
+                expected=participants,
+                n_clients=collector.n_clients,
+                shape=(collector.n_items, collector.width + 1),
+                codec=collector.codec,
+            )
+
+        self._server = tally(Step.UPLOAD, "the server")
+        self._held = [
+            tally(Step.SHARE, f"denoiser {number}") for number in range(collector.config.count)
+        ]
+
+    def exempt(self, clients: IntArray) -> BoolArray:
+        """Nobody is exempt from the cloak: what a fake shares is zero."""
+        return np.zeros(len(clients), dtype=bool)
+
+    def submit(self, clients: IntArray, block: RowBlock, virtual: BoolArray) -> None:
+        """Send the shares of the next clients."""
+        batch = self._share(clients, block, ~virtual)
+        self._named += np.bincount(block.rows, minlength=len(self._named))
+        codec = self._collector.codec
+        uploads = self._messages(
+            Step.UPLOAD,
+            clients,
+            Parties.server(len(clients)),
+            share_block(block, batch.server, codec),
+            batch.server_bytes,
+        )
+        self._server.accept(uploads, self._wire.send(uploads, origins=clients))
+        for number, (held, words) in enumerate(zip(self._held, batch.denoisers, strict=True)):
+            shares = self._messages(
+                Step.SHARE,
+                clients,
+                Parties(role="denoiser", ids=np.full(len(clients), number)),
+                share_block(block, words, codec),
+                batch.denoiser_bytes,
+            )
+            targets = np.full(len(clients), self._collector.denoisers[number])
+            held.accept(shares, self._wire.send(shares, origins=clients, targets=targets))
+
+    def close(self) -> Aggregate:
+        """Agree on the clients, release the sums, add them up."""
+        for holder in (self._server, *self._held):
+            holder.require_complete()
+        self._count_agreement()
+        codec = self._collector.codec
+        support = np.flatnonzero(self._named).astype(np.int32)
+        totals = self._server.totals
+        for number, held in enumerate(self._held):
+            totals[support] += self._release(number, held.totals[support])
+        aggregate = reveal(totals, self._named, codec)
+        if self._real is not None:
+            require_equal(self._real.close(), aggregate)
+        self._wire.note(aggregate_note(self._round, aggregate))
+        return aggregate
+
+    def _share(self, clients: IntArray, block: RowBlock, rated: BoolArray) -> SharedBatch:
+        collector = self._collector
+        if block.values is None:
+            raise ProtocolError("rows without values cannot be shared")
+        if collector.config.real:
+            if self._real is None:
+                self._real = collector.real_round(self._round)
+            return self._real.submit(clients, block, rated)
+        if not self._streams:
+            self._streams = [Keystream(secrets.token_bytes(32)) for _ in self._held]
+        codec, width = collector.codec, collector.width
+        shares = [stream.draw(len(block.rows), width + 1, codec) for stream in self._streams]
+        rest = with_counts(block.values, rated)
+        for share in shares:
+            rest -= share
+        overhead = require_kem("protection.kem", collector.config.kem).overhead
+        return SharedBatch(
+            server=codec.reduce(rest),
+            denoisers=shares,
+            server_bytes=rows_message_bytes(block.lengths, width + 1, codec.bytes_per_value),
+            denoiser_bytes=seed_message_bytes(block.lengths, overhead),
+        )
+
+    def _release(self, number: int, sums: RingArray) -> RingArray:
+        """Send a denoiser's sums; what the server receives."""
+        collector, codec = self._collector, self._collector.codec
+        support = np.flatnonzero(self._named).astype(np.int32)
+        lone = RowBlock(indptr=np.array([0, len(support)]), rows=support, values=None)
+        block = share_block(lone, codec.reduce(sums), codec)
+        sent = Messages(
+            round=self._round,
+            step=Step.DENOISE,
+            senders=Parties(role="denoiser", ids=np.array([number])),
+            receivers=Parties.server(1),
+            payload=block,
+            sizes=rows_message_bytes(lone.lengths, collector.width + 1, codec.bytes_per_value),
+        )
+        origin = collector.denoisers[number : number + 1]
+        delivered = self._wire.send(sent, origins=origin)
+        received = ShareTally(
+            round_=self._round,
+            step=Step.DENOISE,
+            holder=f"the server, of denoiser {number}",
+            expected=np.array([number]),
+            n_clients=collector.config.count,
+            shape=(collector.n_items, collector.width + 1),
+            codec=codec,
+        )
+        received.accept(sent, delivered)
+        received.require_complete()
+        return received.totals[support]
+
+    def _messages(
+        self, step: Step, clients: IntArray, receivers: Parties, block: RowBlock, sizes: IntArray
+    ) -> Messages:
+        senders = Parties(role="client", ids=clients)
+        return Messages(
+            round=self._round,
+            step=step,
+            senders=senders,
+            receivers=receivers,
+            payload=block,
+            sizes=sizes,
+        )
+
+    def _count_agreement(self) -> None:
+        """Meter keys and agreement, which hold nothing that a view does not have already."""
+        collector = self._collector
+        count, clients = collector.config.count, self.order
+        mechanism = require_kem("protection.kem", collector.config.kem)
+        keys = np.full(len(clients), count * (ENVELOPE_BYTES + mechanism.public_bytes))
+        sent, received = agreement_bytes(len(clients), count)
+        for sizes, origins, targets in (
+            (keys, None, clients),
+            (np.full(count, ENVELOPE_BYTES + mechanism.public_bytes), collector.denoisers, None),
+            (np.full(count, sent), collector.denoisers, None),
+            (np.full(count, received), None, collector.denoisers),
+        ):
+            bare = bare_messages(self._round, sizes)
+            self._wire.meter.count(bare, senders=origins, receivers=targets)
+
+
+def require_equal(real: Aggregate, simulated: Aggregate) -> None:
+    """Check that the real halves came to the same words.
+
+    Raises:
+        LosslessnessError: they did not.
+    """
+    if not (
+        np.array_equal(real.ring, simulated.ring) and np.array_equal(real.counts, simulated.counts)
+    ):
+        raise LosslessnessError("the real halves and the ring path differ")

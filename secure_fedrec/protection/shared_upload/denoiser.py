@@ -1,0 +1,196 @@
+"""A denoiser's half: it holds seeds, agrees on a set of clients, and releases one sum over it."""
+
+from enum import Enum
+
+import numpy as np
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from secure_fedrec.arrays import IndexArray, RingArray
+from secure_fedrec.errors import ProtocolError
+from secure_fedrec.kernels import scatter_add
+from secure_fedrec.protection.routing.sealing import OpeningKey
+from secure_fedrec.protection.shared_upload.client import expand, seed_info
+from secure_fedrec.protection.shared_upload.context import RoundContext
+from secure_fedrec.protection.shared_upload.messages import (
+    Kind,
+    Members,
+    decode_members,
+    decode_seed,
+    encode_members,
+    encode_rows,
+    open_envelope,
+    set_digest,
+    sign,
+    split_consents,
+    support_digest,
+)
+
+__all__ = ["SharingDenoiser"]
+
+
+class _State(Enum):
+    COLLECTING = "collecting seeds"
+    HELD = "waiting for the proposal"
+    CONSENTED = "waiting for the agreement"
+    DONE = "done"
+    ABORTED = "aborted"
+
+
+class SharingDenoiser:
+    """One denoiser in one round.
+
+    Its HPKE key is made here and dies with this object: a denoiser that restarts has another key,
+    opens none of the round's seeds, and so cannot be led to release two sums.
+
+    Args:
+        context: the round.
+        denoiser: its number.
+        identity: its signing key.
+
+    Raises:
+        ProtocolError: the roster has another key for this denoiser.
+    """
+
+    __slots__ = ("_context", "_denoiser", "_held", "_identity", "_key", "_set", "_state")
+
+    def __init__(self, context: RoundContext, denoiser: int, identity: Ed25519PrivateKey) -> None:
+        denoisers = context.roster.denoisers
+        mine = identity.public_key().public_bytes_raw()
+        if not 0 <= denoiser < len(denoisers) or denoisers[denoiser] != mine:
+            raise ProtocolError(f"the roster has another key for denoiser {denoiser}")
+        self._context = context
+        self._denoiser = denoiser
+        self._identity = identity
+        self._key = OpeningKey.generate(context.mechanism)
+        self._held: dict[int, tuple[bytes, IndexArray]] = {}
+        self._set: tuple[Members, bytes] = ({}, b"")
+        self._state = _State.COLLECTING
+
+    def advertise(self) -> bytes:
+        """The key of this round, for the clients.
+
+        Raises:
+            ProtocolError: seeds are no longer collected.
+        """
+        self._require(_State.COLLECTING)
+        return self._sign(Kind.ADVERT, self._key.public.data)
+
+    def receive(self, message: bytes) -> None:
+        """Take a client's seed.
+
+        Raises:
+            ProtocolError: it is unsigned, of another round, sealed to or meant for another
+                denoiser, or the client's second; it is dropped.
+            WireError: a malformed message; it is dropped.
+        """
+        self._require(_State.COLLECTING)
+        signed = open_envelope(message, Kind.SEED, context=self._context)
+        if len(signed.body) < 4 or int.from_bytes(signed.body[:4], "little") != self._denoiser:
+            raise ProtocolError(f"a seed that is not for denoiser {self._denoiser}")
+        if signed.sender in self._held:
+            raise ProtocolError(f"client {signed.sender} sent two seeds")
+        info = seed_info(signed.sender, self._denoiser, self._context)
+        self._held[signed.sender] = decode_seed(
+            self._key.open(signed.body[4:], info), self._context
+        )
+
+    def share_of(self, client: int) -> tuple[IndexArray, RingArray]:
+        """What this denoiser knows of a client's rows: numbers, and uniform words [n, d + 1].
+
+        Raises:
+            ProtocolError: nothing of that client is held.
+        """
+        if client not in self._held:
+            raise ProtocolError(f"denoiser {self._denoiser} holds nothing of client {client}")
+        seed, rows = self._held[client]
+        return rows, expand(seed, len(rows), client, self._denoiser, self._context)
+
+    def hold(self) -> bytes:
+        """End the collection: whose seeds are held, and for which rows.
+
+        Raises:
+            ProtocolError: it has ended already.
+        """
+        self._require(_State.COLLECTING)
+        self._state = _State.HELD
+        return self._sign(Kind.HELD, encode_members(self._members()))
+
+    def consent(self, proposal: bytes) -> bytes:
+        """Sign the proposed set, if it is one that this denoiser can and may sum over.
+
+        Raises:
+            ProtocolError: the set is below the floor, or names a client whose seed is missing here
+                or is for other rows: the denoiser aborts. Or the message is unsigned or of another
+                round: it is dropped.
+            WireError: a malformed message; it is dropped.
+        """
+        self._require(_State.HELD)
+        signed = open_envelope(proposal, Kind.PROPOSAL, context=self._context)
+        chosen, held = decode_members(signed.body, self._context), self._members()
+        if len(chosen) < self._context.floor:
+            self._abort(f"{len(chosen)} clients are fewer than the floor of {self._context.floor}")
+        for client, support in chosen.items():
+            if held.get(client) != support:
+                self._abort(f"the shares of client {client} are missing or for other rows")
+        self._set = (chosen, set_digest(signed.body, self._context))
+        self._state = _State.CONSENTED
+        return self._sign(Kind.CONSENT, self._set[1])
+
+    def release(self, agreement: bytes) -> bytes:
+        """Sums of the shares over the set on which all denoisers agree.
+
+        Raises:
+            ProtocolError: a denoiser consented to another set: this one aborts. Or a message is
+                missing, unsigned or of another round: it is dropped.
+            WireError: a malformed message; it is dropped.
+        """
+        self._require(_State.CONSENTED)
+        context = self._context
+        signed = open_envelope(agreement, Kind.AGREEMENT, context=context)
+        count = len(context.roster.denoisers)
+        for number, message in enumerate(split_consents(signed.body, count)):
+            consent = open_envelope(message, Kind.CONSENT, context=context)
+            if consent.sender != number:
+                raise ProtocolError(f"expected the consent of denoiser {number}")
+            if consent.body != self._set[1]:
+                self._abort(f"denoiser {number} consented to another set")
+        body = self._sums()
+        self._state = _State.DONE
+        self._forget()
+        return self._sign(Kind.SUMS, body)
+
+    def _sums(self) -> bytes:
+        context = self._context
+        totals = np.zeros((context.n_items, context.width + 1), dtype=context.codec.dtype)
+        named = np.zeros(context.n_items, dtype=bool)
+        for client in self._set[0]:
+            rows, words = self.share_of(client)
+            scatter_add(totals, rows, words)
+            named[rows] = True
+        support = np.flatnonzero(named).astype(np.int32)
+        return encode_rows(support, context.codec.reduce(totals[support]), context)
+
+    def _members(self) -> Members:
+        return {
+            client: support_digest(client, rows, self._context)
+            for client, (_, rows) in sorted(self._held.items())
+        }
+
+    def _sign(self, kind: Kind, body: bytes) -> bytes:
+        return sign(kind, self._denoiser, body, context=self._context, identity=self._identity)
+
+    def _require(self, state: _State) -> None:
+        if self._state is not state:
+            raise ProtocolError(f"denoiser {self._denoiser} is {self._state.value}")
+
+    def _abort(self, reason: str) -> None:
+        self._state = _State.ABORTED
+        self._forget()
+        raise ProtocolError(
+            f"denoiser {self._denoiser} aborts round {self._context.round}: {reason}"
+        )
+
+    def _forget(self) -> None:
+        """Drop the key and the seeds; Python offers no way to wipe the memory they lay in."""
+        self._held = {}
+        self._key = OpeningKey.generate(self._context.mechanism)

@@ -1,0 +1,271 @@
+"""The messages of a round: one signed envelope, many bodies, version 1, little-endian.
+
+    envelope   u8 version | u8 type | u16 0 | u32 sender | u32 round | 32 bytes context digest
+               body | 64 bytes Ed25519 signature over all before it
+
+    ADVERT     HPKE public key of this round                                    denoiser to clients
+    SHARES     u32 n | u32 row numbers [n] | words [n * (d + 1)]                client to server
+    SEED       u32 denoiser | HPKE box of (32 bytes seed | u32 n | u32 row numbers [n])
+                                                                                client to denoiser
+    HELD       u32 n | (u32 client | 32 bytes support digest) [n]               denoiser to server
+    PROPOSAL   as HELD: the set of clients to sum over                          server to denoisers
+    CONSENT    32 bytes digest of the proposal's body                           denoiser to server
+    AGREEMENT  the CONSENT messages of all denoisers, in order                  server to denoisers
+    SUMS       as SHARES: sums of a denoiser's shares over the agreed set       denoiser to server
+
+and in the linkage-hardened form
+
+    UPLOAD     as SHARES, without count words: rows in clear                    client to server
+    ROW_SET    u32 cells | u32 rows | 32 bytes digest of row ids and items      to all denoisers
+    FAKES      u32 cells | u32 n | u32 row numbers [n] | u32 counts [n] | words [n * d]
+                                                                                denoiser to server
+
+Row numbers and client numbers ascend. The last of the d + 1 words of a row is its count word. Every
+message has one encoding, and anything else is refused.
+"""
+
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from hashlib import sha256
+from itertools import pairwise
+
+import numpy as np
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+
+from secure_fedrec.arrays import IndexArray, IntArray, RingArray
+from secure_fedrec.errors import ProtocolError, WireError
+from secure_fedrec.protection.routing.sealing import labelled
+from secure_fedrec.protection.shared_upload.context import DOMAIN, RoundContext
+from secure_fedrec.protection.shared_upload.words import pack_words, unpack_words
+
+__all__ = [
+    "ENVELOPE_BYTES",
+    "SEED_BYTES",
+    "Kind",
+    "Members",
+    "agreement_bytes",
+    "decode_members",
+    "decode_rows",
+    "decode_seed",
+    "decode_support",
+    "encode_members",
+    "encode_rows",
+    "encode_seed",
+    "encode_support",
+    "open_envelope",
+    "rows_message_bytes",
+    "seed_message_bytes",
+    "set_digest",
+    "sign",
+    "split_consents",
+    "support_digest",
+]
+
+_VERSION = 1
+_HEADER = struct.Struct("<BBHII32s")
+_COUNT = struct.Struct("<I")
+_MEMBER = struct.Struct("<I32s")
+_SIGNATURE_BYTES = 64
+ENVELOPE_BYTES = _HEADER.size + _SIGNATURE_BYTES
+SEED_BYTES = 32
+
+Members = dict[int, bytes]
+"""Support digest by client, ascending."""
+
+
+class Kind(IntEnum):
+    """Type of a message."""
+
+    ADVERT = 1
+    SHARES = 2
+    SEED = 3
+    HELD = 4
+    PROPOSAL = 5
+    CONSENT = 6
+    AGREEMENT = 7
+    SUMS = 8
+    UPLOAD = 9
+    ROW_SET = 10
+    FAKES = 11
+
+
+_SENDERS = dict.fromkeys((Kind.SHARES, Kind.SEED, Kind.UPLOAD), "client") | dict.fromkeys(
+    (Kind.ADVERT, Kind.HELD, Kind.CONSENT, Kind.SUMS, Kind.ROW_SET, Kind.FAKES), "denoiser"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Signed:
+    """An envelope whose signature has been verified."""
+
+    kind: Kind
+    sender: int
+    body: bytes
+
+
+def sign(
+    kind: Kind, sender: int, body: bytes, *, context: RoundContext, identity: Ed25519PrivateKey
+) -> bytes:
+    """A message in its envelope."""
+    header = _HEADER.pack(_VERSION, kind, 0, sender, context.round, context.digest)
+    return header + body + identity.sign(labelled(DOMAIN, b"message", header + body))
+
+
+def open_envelope(data: bytes, kind: Kind, *, context: RoundContext) -> Signed:
+    """Check an envelope: form first, then round, then signature.
+
+    Raises:
+        WireError: the bytes are no envelope.
+        ProtocolError: another type, round or context, a sender who is not on the roster, or a
+            signature that is not the sender's.
+    """
+    if len(data) < ENVELOPE_BYTES:
+        raise WireError(f"a message of {len(data)} bytes is shorter than its envelope")
+    version, found, zero, sender, round_, digest = _HEADER.unpack_from(data)
+    if version != _VERSION or zero or found not in set(Kind):
+        raise WireError("a message of an unknown version or type")
+    if found != kind:
+        raise ProtocolError(f"expected {kind.name}, got {Kind(found).name}")
+    if round_ != context.round or digest != context.digest:
+        raise ProtocolError(f"{kind.name} of round {round_} belongs to another round or setting")
+    signed, signature = data[:-_SIGNATURE_BYTES], data[-_SIGNATURE_BYTES:]
+    try:
+        key = Ed25519PublicKey.from_public_bytes(_key_of(kind, sender, context))
+        key.verify(signature, labelled(DOMAIN, b"message", signed))
+    except (InvalidSignature, ValueError) as damage:
+        raise ProtocolError(f"{kind.name} is not signed by its sender {sender}") from damage
+    return Signed(kind, sender, signed[_HEADER.size :])
+
+
+def _key_of(kind: Kind, sender: int, context: RoundContext) -> bytes:
+    roster = context.roster
+    groups = {"client": roster.clients, "denoiser": roster.denoisers}
+    group = groups.get(_SENDERS.get(kind, ""), (roster.server,))
+    if sender >= len(group):
+        raise ProtocolError(f"{kind.name} of sender {sender}, who is not on the roster")
+    return group[sender]
+
+
+def encode_rows(rows: IndexArray, words: RingArray, context: RoundContext) -> bytes:
+    """Body of SHARES, SUMS and UPLOAD; ``words`` is [n, d + 1], or [n, d] in UPLOAD."""
+    return encode_support(rows) + pack_words(words, context.codec)
+
+
+def decode_rows(body: bytes, context: RoundContext, *, width: int) -> tuple[IndexArray, RingArray]:
+    """Row numbers int32[n] and words [n, width].
+
+    Raises:
+        WireError: not what ``encode_rows`` writes.
+    """
+    rows, place = decode_support(body, context)
+    return rows, unpack_words(body[place:], len(rows), width, context.codec)
+
+
+def encode_seed(seed: bytes, rows: IndexArray) -> bytes:
+    """What is sealed in SEED."""
+    return seed + encode_support(rows)
+
+
+def decode_seed(plaintext: bytes, context: RoundContext) -> tuple[bytes, IndexArray]:
+    """Seed and row numbers.
+
+    Raises:
+        WireError: not what ``encode_seed`` writes.
+    """
+    rows, place = decode_support(plaintext[SEED_BYTES:], context)
+    if len(plaintext) != SEED_BYTES + place:
+        raise WireError(f"a seed of {len(plaintext)} bytes names {len(rows)} rows")
+    return plaintext[:SEED_BYTES], rows
+
+
+def encode_members(members: Members) -> bytes:
+    """Body of HELD and PROPOSAL."""
+    entries = [_MEMBER.pack(client, members[client]) for client in sorted(members)]
+    return _COUNT.pack(len(entries)) + b"".join(entries)
+
+
+def decode_members(body: bytes, context: RoundContext) -> Members:
+    """Clients and their support digests.
+
+    Raises:
+        WireError: another length, clients that do not ascend or are not on the roster.
+    """
+    if len(body) < _COUNT.size:
+        raise WireError("a set of clients is shorter than its count")
+    (count,) = _COUNT.unpack_from(body)
+    if len(body) != _COUNT.size + count * _MEMBER.size:
+        raise WireError(f"a set of {len(body)} bytes declares {count} clients")
+    entries = list(_MEMBER.iter_unpack(body[_COUNT.size :]))
+    clients = [client for client, _ in entries]
+    ascending = all(one < other for one, other in pairwise(clients))
+    if not ascending or (clients and clients[-1] >= len(context.roster.clients)):
+        raise WireError("clients of a set must ascend and be on the roster")
+    return dict(entries)
+
+
+def support_digest(client: int, rows: IndexArray, context: RoundContext) -> bytes:
+    """What server and denoisers compare to know that a client told all of them the same rows."""
+    parts = (_COUNT.pack(client), encode_support(rows))
+    return sha256(labelled(DOMAIN, b"support", context.digest, *parts)).digest()
+
+
+def set_digest(body: bytes, context: RoundContext) -> bytes:
+    """What CONSENT signs: the proposal's body."""
+    return sha256(labelled(DOMAIN, b"set", context.digest, body)).digest()
+
+
+def rows_message_bytes(rows: IntArray, width: int, bytes_per_value: int) -> IntArray:
+    """Sizes of SHARES, SUMS or UPLOAD messages of so many rows with ``width`` words each."""
+    per_row = 4 + width * bytes_per_value
+    return np.asarray(ENVELOPE_BYTES + _COUNT.size + per_row * rows, dtype=np.int64)
+
+
+def seed_message_bytes(rows: IntArray, overhead: int) -> IntArray:
+    """Sizes of SEED messages for so many rows; ``overhead`` is that of the key encapsulation."""
+    fixed = ENVELOPE_BYTES + 2 * _COUNT.size + SEED_BYTES + overhead
+    return np.asarray(fixed + 4 * rows, dtype=np.int64)
+
+
+def agreement_bytes(clients: int, denoisers: int) -> tuple[int, int]:
+    """Bytes that the agreement costs each denoiser, sent (HELD, CONSENT) and received."""
+    members = ENVELOPE_BYTES + _COUNT.size + clients * _MEMBER.size
+    consent = ENVELOPE_BYTES + 32
+    return members + consent, members + ENVELOPE_BYTES + denoisers * consent
+
+
+def split_consents(body: bytes, count: int) -> Sequence[bytes]:
+    """The CONSENT messages in an AGREEMENT.
+
+    Raises:
+        WireError: not ``count`` of them.
+    """
+    size = ENVELOPE_BYTES + 32
+    if len(body) != count * size:
+        raise WireError(f"an agreement of {len(body)} bytes does not hold {count} consents")
+    return [body[at : at + size] for at in range(0, len(body), size)]
+
+
+def encode_support(rows: IndexArray) -> bytes:
+    """Number of rows, row numbers."""
+    return _COUNT.pack(len(rows)) + rows.astype("<u4").tobytes()
+
+
+def decode_support(data: bytes, context: RoundContext) -> tuple[IndexArray, int]:
+    """Row numbers, and where they end.
+
+    Raises:
+        WireError: the data is too short, or the numbers do not ascend inside the table.
+    """
+    if len(data) < _COUNT.size:
+        raise WireError("a list of rows is shorter than its count")
+    (count,) = _COUNT.unpack_from(data)
+    end = _COUNT.size + 4 * count
+    if count > context.n_items or len(data) < end:
+        raise WireError(f"{len(data)} bytes declare {count} rows of {context.n_items}")
+    rows = np.frombuffer(data, "<u4", count, _COUNT.size)
+    if np.any(rows[1:] <= rows[:-1]) or (count and int(rows[-1]) >= context.n_items):
+        raise WireError(f"row numbers must ascend and stay below {context.n_items}")
+    return rows.astype(np.int32), end

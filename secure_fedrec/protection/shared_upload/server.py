@@ -1,0 +1,237 @@
+"""The server's half: it holds explicit shares, proposes a set of clients, and adds the sums up."""
+
+from collections.abc import Sequence
+from enum import Enum
+from typing import NoReturn
+
+import numpy as np
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from secure_fedrec.arrays import IndexArray, IntArray, RingArray
+from secure_fedrec.errors import ProtocolError
+from secure_fedrec.fixedpoint import FixedPoint
+from secure_fedrec.kernels import scatter_add
+from secure_fedrec.protection.shared_upload.context import RoundContext
+from secure_fedrec.protection.shared_upload.messages import (
+    Kind,
+    Members,
+    decode_members,
+    decode_rows,
+    encode_members,
+    open_envelope,
+    set_digest,
+    sign,
+    support_digest,
+)
+from secure_fedrec.uploads import Aggregate
+
+__all__ = ["SharingServer", "reveal"]
+
+
+class _State(Enum):
+    COLLECTING = "collecting shares"
+    PROPOSED = "waiting for consents"
+    AGREED = "waiting for sums"
+    DONE = "done"
+    ABORTED = "aborted"
+
+
+class SharingServer:
+    """The server in one round.
+
+    Args:
+        context: the round.
+        identity: its signing key.
+
+    Raises:
+        ProtocolError: the roster has another key for the server.
+
+    Attributes:
+        left_out: why a client that was heard is not in the proposed set, by client.
+    """
+
+    __slots__ = ("_body", "_context", "_identity", "_shares", "_state", "left_out")
+
+    def __init__(self, context: RoundContext, identity: Ed25519PrivateKey) -> None:
+        if identity.public_key().public_bytes_raw() != context.roster.server:
+            raise ProtocolError("the roster has another key for the server")
+        self._context = context
+        self._identity = identity
+        self._shares: dict[int, tuple[IndexArray, RingArray]] = {}
+        self._body = b""
+        self._state = _State.COLLECTING
+        self.left_out: dict[int, str] = {}
+
+    def receive(self, message: bytes) -> None:
+        """Take a client's share.
+
+        Raises:
+            ProtocolError: it is unsigned, of another round, or the client's second; it is dropped.
+            WireError: a malformed message; it is dropped.
+        """
+        self._require(_State.COLLECTING)
+        signed = open_envelope(message, Kind.SHARES, context=self._context)
+        if signed.sender in self._shares:
+            raise ProtocolError(f"client {signed.sender} sent two shares")
+        self._shares[signed.sender] = decode_rows(
+            signed.body, self._context, width=self._context.width + 1
+        )
+
+    def share_of(self, client: int) -> tuple[IndexArray, RingArray]:
+        """What the server knows of a client's rows: numbers, and uniform words [n, d + 1].
+
+        Raises:
+            ProtocolError: nothing of that client is held.
+        """
+        if client not in self._shares:
+            raise ProtocolError(f"the server holds nothing of client {client}")
+        return self._shares[client]
+
+    def propose(self, held: Sequence[bytes]) -> bytes:
+        """The set of clients that server and denoisers all heard, with the same rows.
+
+        Args:
+            held: what each denoiser holds, in order.
+
+        Raises:
+            ProtocolError: fewer clients than the floor: the round is aborted. Or a message is
+                missing, unsigned or of another round.
+            WireError: a malformed message.
+        """
+        self._require(_State.COLLECTING)
+        context = self._context
+        bodies = self._open_all(held, Kind.HELD)
+        lists = [decode_members(body, context) for body in bodies]
+        mine: Members = {
+            client: support_digest(client, rows, context)
+            for client, (rows, _) in self._shares.items()
+        }
+        chosen = {
+            client: support
+            for client, support in mine.items()
+            if all(other.get(client) == support for other in lists)
+        }
+        heard = set(mine).union(*lists)
+        self.left_out = {
+            client: _reason(client, mine, lists) for client in sorted(heard - set(chosen))
+        }
+        if len(chosen) < context.floor:
+            self._abort(f"{len(chosen)} clients are fewer than the floor of {context.floor}")
+        self._shares = {client: self._shares[client] for client in sorted(chosen)}
+        self._body = encode_members(chosen)
+        self._state = _State.PROPOSED
+        return self._sign(Kind.PROPOSAL, self._body)
+
+    def agree(self, consents: Sequence[bytes]) -> bytes:
+        """All consents, for the denoisers to see that they agree.
+
+        Raises:
+            ProtocolError: a denoiser consented to another set: the round is aborted. Or a message
+                is missing, unsigned or of another round.
+            WireError: a malformed message.
+        """
+        self._require(_State.PROPOSED)
+        expected = set_digest(self._body, self._context)
+        for number, body in enumerate(self._open_all(consents, Kind.CONSENT)):
+            if body != expected:
+                self._abort(f"denoiser {number} consented to another set")
+        self._state = _State.AGREED
+        return self._sign(Kind.AGREEMENT, b"".join(consents))
+
+    def finish(self, sums: Sequence[bytes]) -> Aggregate:
+        """Add up the sums of all parties.
+
+        Raises:
+            ProtocolError: a denoiser's sums are of other rows, or the total is none that real rows
+                can have: the round is aborted. Or a message is missing, unsigned or of another
+                round.
+            WireError: a malformed message.
+        """
+        self._require(_State.AGREED)
+        context = self._context
+        bodies = self._open_all(sums, Kind.SUMS)
+        parts = [decode_rows(body, context, width=context.width + 1) for body in bodies]
+        totals = np.zeros((context.n_items, context.width + 1), dtype=context.codec.dtype)
+        named = np.zeros(context.n_items, dtype=np.int64)
+        for rows, words in self._shares.values():
+            scatter_add(totals, rows, words)
+            named[rows] += 1
+        support = np.flatnonzero(named)
+        for number, (rows, words) in enumerate(parts):
+            if not np.array_equal(rows, support):
+                self._abort(f"the sums of denoiser {number} are of other rows than the shares")
+            scatter_add(totals, rows, words)
+        try:
+            aggregate = reveal(totals, named, context.codec)
+        except ProtocolError as damage:
+            self._abort(str(damage))
+        self._state = _State.DONE
+        self._shares = {}
+        return aggregate
+
+    @property
+    def members(self) -> tuple[int, ...]:
+        """Clients of the proposed set, ascending; empty before there is one."""
+        collecting = self._state in (_State.COLLECTING, _State.ABORTED)
+        return () if collecting else tuple(decode_members(self._body, self._context))
+
+    def _open_all(self, messages: Sequence[bytes], kind: Kind) -> list[bytes]:
+        count = len(self._context.roster.denoisers)
+        if len(messages) != count:
+            raise ProtocolError(f"{len(messages)} {kind.name} messages of {count} denoisers")
+        bodies = []
+        for number, message in enumerate(messages):
+            signed = open_envelope(message, kind, context=self._context)
+            if signed.sender != number:
+                raise ProtocolError(
+                    f"expected {kind.name} of denoiser {number}, not of {signed.sender}"
+                )
+            bodies.append(signed.body)
+        return bodies
+
+    def _sign(self, kind: Kind, body: bytes) -> bytes:
+        return sign(kind, 0, body, context=self._context, identity=self._identity)
+
+    def _require(self, state: _State) -> None:
+        if self._state is not state:
+            raise ProtocolError(f"the server is {self._state.value}")
+
+    def _abort(self, reason: str) -> NoReturn:
+        self._state = _State.ABORTED
+        self._shares = {}
+        raise ProtocolError(f"the server aborts round {self._context.round}: {reason}")
+
+
+def reveal(totals: RingArray, named: IntArray, codec: FixedPoint) -> Aggregate:
+    """Split the total of all shares into row sums and counts.
+
+    Args:
+        totals: [m, d + 1], not yet reduced.
+        named: int64[m], clients that named each row, rated or fake.
+        codec: the ring.
+
+    Raises:
+        ProtocolError: a count is above the clients that named the row, or a sum is larger than so
+            many rows can have: shares are missing or wrong.
+    """
+    totals = codec.reduce(totals)
+    words = totals[:, -1].astype(np.uint64)
+    if np.any(words > named.astype(np.uint64)):
+        raise ProtocolError("a count exceeds the clients that named its row")
+    counts = words.astype(np.int64)
+    sums = codec.to_integers(totals[:, :-1])
+    most = (counts * codec.largest)[:, None]
+    if np.any(sums > most) or np.any(sums < -most):
+        raise ProtocolError("a sum exceeds what its count of rows can reach")
+    return Aggregate(ring=np.ascontiguousarray(totals[:, :-1]), counts=counts, codec=codec)
+
+
+def _reason(client: int, mine: Members, lists: Sequence[Members]) -> str:
+    if client not in mine:
+        return "no share at the server"
+    for number, other in enumerate(lists):
+        if client not in other:
+            return f"no seed at denoiser {number}"
+        if other[client] != mine[client]:
+            return f"other rows at denoiser {number}"
+    return ""

@@ -1,0 +1,152 @@
+"""One holder's sum of shares in a simulated round."""
+
+import numpy as np
+
+from secure_fedrec.arrays import IntArray, RingArray
+from secure_fedrec.errors import ProtocolError
+from secure_fedrec.fixedpoint import FixedPoint
+from secure_fedrec.kernels import scatter_add
+from secure_fedrec.uploads import RowBlock
+from secure_fedrec.wire import Messages, Parties, Step
+
+__all__ = ["ShareTally", "bare_messages", "require_genuine", "share_block"]
+
+
+def share_block(block: RowBlock, words: RingArray, codec: FixedPoint) -> RowBlock:
+    """Shares [N, d + 1] as the wire carries them: row words, and count words as centred integers.
+
+    The count word of a share is uniform in the ring like the others; it counts nothing by itself.
+    """
+    return RowBlock(
+        indptr=block.indptr,
+        rows=block.rows,
+        values=np.ascontiguousarray(words[:, :-1]),
+        counts=codec.to_integers(words[:, -1]).copy(),
+    )
+
+
+def bare_messages(round_: int, sizes: IntArray) -> Messages:
+    """Messages of given sizes without rows, for a meter: none of them is recorded."""
+    nothing = RowBlock(
+        indptr=np.zeros(len(sizes) + 1, dtype=np.int64),
+        rows=np.empty(0, dtype=np.int32),
+        values=None,
+    )
+    ends = Parties.server(len(sizes))
+    return Messages(
+        round=round_, step=Step.SHARE, senders=ends, receivers=ends, payload=nothing, sizes=sizes
+    )
+
+
+class ShareTally:
+    """Adds up the shares that one party is sent.
+
+    Args:
+        round_: the round in progress.
+        step: step of the messages awaited.
+        holder: who sums, for error messages.
+        expected: int64[P], numbers of the senders, each of whom must be heard once.
+        n_clients: number of possible senders.
+        shape: (m, d + 1).
+        codec: the ring.
+
+    Attributes:
+        totals: [m, d + 1] sums, modulo the word size.
+    """
+
+    def __init__(
+        self,
+        *,
+        round_: int,
+        step: Step,
+        holder: str,
+        expected: IntArray,
+        n_clients: int,
+        shape: tuple[int, int],
+        codec: FixedPoint,
+    ) -> None:
+        self._round = round_
+        self._step = step
+        self._holder = holder
+        self._codec = codec
+        self._awaited = np.zeros(n_clients, dtype=bool)
+        self._awaited[expected] = True
+        self.totals: RingArray = np.zeros(shape, dtype=codec.dtype)
+
+    def accept(self, sent: Messages, delivered: Messages) -> None:
+        """Add what was delivered of a batch.
+
+        Args:
+            sent: the batch as its senders made it.
+            delivered: what arrived.
+
+        Raises:
+            ProtocolError: a message of another round or step, of a sender who is not awaited or
+                was heard before, or one that its sender did not sign.
+        """
+        if delivered.round != self._round or delivered.step is not self._step:
+            raise ProtocolError(
+                f"round {self._round}: {self._holder} awaits {self._step.name}, got "
+                f"{delivered.step.name} of round {delivered.round}"
+            )
+        senders = delivered.senders.ids
+        if not self._awaited[senders].all() or len(np.unique(senders)) != len(senders):
+            raise ProtocolError(
+                f"round {self._round}: {self._holder} got two {self._step.name} messages of a "
+                "sender, or one of a sender who is not awaited"
+            )
+        block = delivered.payload
+        if not isinstance(block, RowBlock) or block.values is None or block.counts is None:
+            raise ProtocolError(f"round {self._round}: shares are rows with words and counts")
+        require_genuine(sent, delivered, self._holder)
+        self._awaited[senders] = False
+        counts = self._codec.from_integers(block.counts)
+        words = np.concatenate([block.values, counts[:, None]], axis=1)
+        scatter_add(self.totals, block.rows, words)
+
+    def require_complete(self) -> None:
+        """Check that everybody awaited was heard.
+
+        Raises:
+            ProtocolError: somebody is missing: the sets are unequal, and nothing is released.
+        """
+        missing = np.flatnonzero(self._awaited)
+        if len(missing):
+            raise ProtocolError(
+                f"round {self._round}: {self._holder} misses the {self._step.name} message of "
+                f"{len(missing)} senders, the first is {int(missing[0])}; the round is abandoned"
+            )
+
+
+def require_genuine(sent: Messages, delivered: Messages, holder: str) -> None:
+    """What signatures and seals show: every message is one that its sender made, unchanged.
+
+    Args:
+        sent: a batch.
+        delivered: what arrived of it; messages are matched by tag, or by sender where they have
+            none.
+        holder: who receives, for error messages.
+
+    Raises:
+        ProtocolError: one is not.
+    """
+    if delivered is sent:
+        return
+    keys = [
+        messages.senders.ids if messages.tags is None else messages.tags
+        for messages in (sent, delivered)
+    ]
+    places = np.argsort(keys[0], kind="stable")
+    ranks = np.searchsorted(keys[0][places], keys[1])
+    found = places[np.minimum(ranks, len(places) - 1)]
+    original, arrived = sent.select(found).payload, delivered.payload
+    same = np.array_equal(keys[0][found], keys[1])
+    if isinstance(original, RowBlock) and isinstance(arrived, RowBlock):
+        for name in ("indptr", "rows", "values", "counts"):
+            one, other = getattr(original, name), getattr(arrived, name)
+            same &= one is other if one is None or other is None else np.array_equal(one, other)
+    if not same:
+        raise ProtocolError(
+            f"round {sent.round}: {holder} got a {sent.step.name} message that its sender did not "
+            "make"
+        )

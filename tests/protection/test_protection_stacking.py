@@ -1,0 +1,148 @@
+"""Stacks by name: those of the table can be built, others are refused, mixes change no bit."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from secure_fedrec.algorithms import PMF, PMFConfig
+from secure_fedrec.data import SyntheticConfig, generate
+from secure_fedrec.engines import RecordedRun
+from secure_fedrec.errors import ConfigError, LosslessnessError
+from secure_fedrec.fixedpoint import FixedPoint
+from secure_fedrec.protection import LAYERS, STACKS, Sizes, build_stack
+from secure_fedrec.protection.hidden_sums import SkellamLayerConfig
+from secure_fedrec.protection.linkage_hardened.real import MixNetwork
+from secure_fedrec.protection.routed_denoisers import RoutedDenoisers, RoutingLayerConfig
+from secure_fedrec.protection.shared_upload import SharedUploadConfig
+from secure_fedrec.streams import Streams
+from secure_fedrec.wire import RecordingPolicy, Step
+
+N_CLIENTS, N_ITEMS, RANK = 20, 30, 3
+TABLE = generate(SyntheticConfig(clients=N_CLIENTS, items=N_ITEMS, mean_ratings=6.0, seed=2))
+SIZES = Sizes(n_clients=N_CLIENTS, n_items=N_ITEMS, width=RANK, cohort=N_CLIENTS)
+
+
+def settings_of(stack: tuple[str, ...]) -> dict[str, Any]:
+    """Default settings, but for what has no default."""
+    made = {name: LAYERS[name]() for name in stack if name != "skellam"}
+    if "skellam" in stack:
+        made["skellam"] = SkellamLayerConfig(noise_multiplier=1.0)
+    return {name: made[name] for name in stack}
+
+
+def run_of(layers: dict[str, Any], rounds: int = 2) -> RecordedRun:
+    streams, codec = Streams.from_seed(3), FixedPoint()
+    run = RecordedRun(
+        algorithm=PMF(PMFConfig(rank=RANK, rounds=rounds, init_scale=0.3)),
+        stack=build_stack(layers, sizes=SIZES, codec=codec, streams=streams),
+        train=TABLE,
+        test=TABLE.subset(np.zeros(len(TABLE), dtype=bool)),
+        streams=streams,
+        policy=RecordingPolicy(payload_rounds=(1, 2)),
+    )
+    for _ in range(rounds):
+        run.run_round()
+    return run
+
+
+@pytest.mark.parametrize("stack", STACKS, ids=lambda stack: " + ".join(stack) or "none")
+def test_every_stack_of_the_table_runs_and_is_lossless_where_it_says_so(
+    stack: tuple[str, ...],
+) -> None:
+    run = run_of(settings_of(stack))
+    described = run.transcript.public["protection"]["layers"]
+    assert described == [layer for layer in stack if layer in described]
+    if "randomized-response" in stack or not STACKS[stack].lossless:
+        return  # its twin drops the same reports; tests/properties compare the two
+    assert run.table_digests == run_of({}).table_digests
+
+
+@pytest.mark.parametrize(
+    "stack",
+    [
+        ("masking", "denoisers"),
+        ("virtual-ratings", "masking"),
+        ("skellam", "masking"),
+        ("clip", "masking"),
+        ("clip", "skellam"),
+        ("masking", "clip", "skellam"),
+        ("routing",),
+        ("shared-upload",),
+        ("masking", "paillier"),
+    ],
+    ids=" + ".join,
+)
+def test_other_stacks_are_refused_with_those_that_exist(stack: tuple[str, ...]) -> None:
+    with pytest.raises(ConfigError, match="do not stack") as refused:
+        build_stack(
+            settings_of(stack), sizes=SIZES, codec=FixedPoint(), streams=Streams.from_seed(1)
+        )
+    assert refused.value.choices is not None
+    assert "clip + skellam + masking" in refused.value.choices
+
+
+def test_a_floor_that_no_cohort_reaches_is_refused() -> None:
+    layers = {**settings_of(("virtual-ratings",)), "shared-upload": SharedUploadConfig(floor=16)}
+    small = Sizes(n_clients=N_CLIENTS, n_items=N_ITEMS, width=RANK, cohort=15)
+    with pytest.raises(ConfigError, match=r"protection\.floor = 16: only 15 clients"):
+        build_stack(layers, sizes=small, codec=FixedPoint(), streams=Streams.from_seed(1))
+
+
+def routed(execution: str, **routing: Any) -> dict[str, Any]:
+    layers = settings_of(("virtual-ratings", "denoisers"))
+    config = RoutingLayerConfig(execution=execution, **{"cell_bytes": 2048, **routing})
+    return {**layers, "routing": config}
+
+
+def test_mixes_change_no_bit() -> None:
+    plain = run_of(settings_of(("virtual-ratings", "denoisers")))
+    for execution in ("simulated", "real"):
+        assert run_of(routed(execution)).table_digests == plain.table_digests
+    assert (
+        run_of(routed("real", kem="mlkem768-x25519", cell_bytes=8192)).table_digests
+        == plain.table_digests
+    )
+
+
+def test_a_message_costs_whole_cells() -> None:
+    run = run_of(routed("simulated"))
+    collector = run.engine.stack.collector
+    assert isinstance(collector, RoutedDenoisers)
+    meter = run.engine.wire.meter
+    ordinary = ~collector.binding.is_denoiser
+    plain = run_of(settings_of(("virtual-ratings", "denoisers"))).engine.wire.meter
+    extra = meter.clients("bytes_sent") - plain.clients("bytes_sent")
+    assert np.all(extra[ordinary] > 0)
+    received = meter.clients("bytes_received")[~ordinary] - (
+        run.engine.public.table.nbytes * run.completed
+    )
+    assert np.all(received % collector.routing.cell_bytes == 0)
+
+
+def test_mixes_that_lose_or_change_a_message_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    carry = MixNetwork.carry
+    monkeypatch.setattr(MixNetwork, "carry", lambda network, cells: carry(network, cells)[1:])
+    with pytest.raises(LosslessnessError, match="the mixes changed or lost a message"):
+        run_of(routed("real"))
+
+
+def test_noise_arrives_without_its_sender() -> None:
+    run = run_of(routed("real"))
+    truth = run.truth.columns(1, f"{Step.NOISE.name.lower()}-origins")
+    assert truth is not None  # kept for scoring, in no view
+
+
+@pytest.mark.parametrize(
+    ("settings", "key"),
+    [
+        ({"execution": "fast"}, "protection.execution"),
+        ({"kem": "rsa"}, "routing.kem"),
+        ({"layers": 0}, "routing.layers"),
+        ({"cell_bytes": 10}, "routing.cell_bytes"),
+    ],
+)
+def test_settings_out_of_range_name_their_key(settings: dict[str, Any], key: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        RoutingLayerConfig(**settings)
+    assert refused.value.key == key
