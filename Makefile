@@ -5,7 +5,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
-SOURCES := secure_fedrec attacks audits benchmarks tests
+SOURCES := secure_fedrec attacks audits benchmarks examples tests
 OUT ?= out/quickstart
 
 .PHONY: audit test lint types layers unit format clean

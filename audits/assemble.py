@@ -18,6 +18,7 @@ import scipy
 from attacks import SUITE, Finding
 from attacks.controls import ControlResult
 from audits.build import Federation
+from audits.claims import protection_json
 from audits.config import AuditConfig
 from audits.findings import finding_json
 from audits.gates import GateResult, Outcome
@@ -88,6 +89,11 @@ def assemble(
         "utility": _utility(measured),
         "cost": _cost(measured, seconds),
         "lossless": _lossless(measured),
+        "protection": protection_json(
+            measured.config.protection,
+            measured.federation.stack.collector,
+            rounds=measured.run.completed,
+        ),
         "data": _data(measured),
         "capped_clients": _capped(measured),
         "attack_cards": {name: _card(name) for name in measured.config.attacks},

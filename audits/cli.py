@@ -88,6 +88,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=version(_DISTRIBUTION))
     words = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     _add_runs(words)
+    _add_plan(words)
     _add_looks(words)
     return parser
 
@@ -135,6 +136,45 @@ def _add_runs(words: Any) -> None:
     _override_option(check)
     _data_options(check)
     _output_options(check)
+
+
+def _add_plan(words: Any) -> None:
+    """The command that plans a deployment; its options are the fields of ``Deployment``."""
+    plan = _command(words, "plan", commands.plan, "parameters and costs of a deployment")
+    numbers: tuple[tuple[str, type, str], ...] = (
+        ("cohort", int, "clients of a round (default: all)"),
+        ("dropout", float, "largest fraction of dropouts that a round survives (default 0.1)"),
+        ("corrupt", float, "largest fraction of corrupt clients (default 0.1)"),
+        ("dim", int, "ring words of a client's vector (default 100000)"),
+        ("bits", int, "ring width (default 32)"),
+        ("min-honest", int, "fewest honest clients behind a sum (default 2)"),
+        ("privacy-bits", int, "privacy fails with probability 2^-BITS at most (default 40)"),
+        ("correctness-bits", int, "a round fails with probability 2^-BITS at most (default 20)"),
+        ("noise-multiplier", float, "noise of one round, in clips (default 1)"),
+        ("epsilon-per-round", float, "budget to find the noise from, against the server"),
+        ("delta", float, "delta of every epsilon (default 1e-5)"),
+        ("clip", float, "L2 clip of a contribution; the noise is then Skellam, in the ring"),
+        ("fraction-bits", int, "binary digits of a clipped contribution (default 12)"),
+    )
+    # What is left out keeps the default of ``Deployment``.
+    absent = argparse.SUPPRESS
+    plan.add_argument("--clients", type=int, required=True, metavar="N", help="clients in all")
+    for name, kind, text in numbers:
+        letter = "N" if kind is int else "X"
+        plan.add_argument(f"--{name}", type=kind, default=absent, metavar=letter, help=text)
+    plan.add_argument(
+        "--adversary", default=absent, help="curious, active or both (default both): the server"
+    )
+    plan.add_argument(
+        "--key-agreement", default=absent, metavar="KEM", help="x25519 or x25519+mlkem768"
+    )
+    plan.add_argument(
+        "--no-beacon",
+        action="store_false",
+        dest="beacon",
+        help="there is no public randomness that the server does not choose",
+    )
+    plan.add_argument("--json", action="store_true", help="machine-readable result on stdout")
 
 
 def _add_looks(words: Any) -> None:

@@ -1,6 +1,7 @@
 """What each command of ``secure-fedrec`` does; returns its exit code."""
 
 import argparse
+import dataclasses
 import json
 import sys
 from pathlib import Path
@@ -15,6 +16,7 @@ from audits import training
 from audits.build import build_federation, load_table, require_parties, split_table
 from audits.config import AuditConfig, load_config, parse_config
 from audits.findings import finding_json, sentence
+from audits.planning import Deployment, plans
 from secure_fedrec.data import DATASETS, RatingScale, RatingTable, get, load, locate
 from secure_fedrec.engines import RoundReport
 from secure_fedrec.errors import ConfigError, DataError, TranscriptError
@@ -22,7 +24,7 @@ from secure_fedrec.npz import read_npz
 from secure_fedrec.properties import compare_runs
 from secure_fedrec.wire import Adversary, BlockStore, Meter, Transcript, Truth
 
-__all__ = ["PRESETS", "attack", "audit", "check", "data", "explain", "init", "train"]
+__all__ = ["PRESETS", "attack", "audit", "check", "data", "explain", "init", "plan", "train"]
 
 _CONFIGS = Path(__file__).parent / "configs"
 _DEFAULT = _CONFIGS / "quickstart.toml"
@@ -41,7 +43,7 @@ def audit(arguments: argparse.Namespace) -> int:
         progress=not arguments.quiet,
     )
     if arguments.json:
-        keep = ("verdict", "gates", "findings", "utility", "lossless", "cost")
+        keep = ("verdict", "gates", "findings", "utility", "lossless", "protection", "cost")
         _emit({key: result.report[key] for key in keep})
     else:
         _print_audit(result)
@@ -172,6 +174,29 @@ def data(arguments: argparse.Namespace) -> int:
     return 0
 
 
+def plan(arguments: argparse.Namespace) -> int:
+    """``plan --clients N ...``: parameters and costs of a deployment of masked sums."""
+    given = {
+        field.name: getattr(arguments, field.name)
+        for field in dataclasses.fields(Deployment)
+        if hasattr(arguments, field.name)
+    }
+    deployment = Deployment(**given)
+    found = plans(deployment)
+    if arguments.json:
+        planned = [each.as_json() for each in found]
+        _emit({"deployment": dataclasses.asdict(deployment), "plans": planned})
+        return 0
+    print(
+        f"{deployment.clients:,} clients, {deployment.drawn:,} in a round, of which "
+        f"{deployment.dropout:g} may drop out; {deployment.corrupt:g} of all may be corrupt; "
+        f"vectors of {deployment.dim:,} words of {deployment.bits} bits"
+    )
+    for each in found:
+        print("", *each.lines(), sep="\n")
+    return 0
+
+
 def init(arguments: argparse.Namespace) -> int:
     """``init PRESET``: a commented configuration to start from."""
     if arguments.preset not in PRESETS:
@@ -289,6 +314,11 @@ def _print_audit(result: runner.AuditResult) -> None:
     print(report["verdict"]["summary"])
     print(f"test error over {folds} fold(s): MAE {mean['mae']:.4f}, RMSE {mean['rmse']:.4f}")
     print(f"losslessness: {report['lossless']['statement']}")
+    protection = report["protection"]
+    if protection["execution"] is not None:
+        print(f"protection, {protection['execution']}: {protection['execution_note']}")
+    for statement in protection["privacy"]:
+        print(f"privacy: {statement['text']}")
     for finding in report["findings"]:
         if finding["status"] == "measured":
             print(f"  [{finding['severity']}] {finding['attack']}: {finding['sentence']}")

@@ -105,6 +105,7 @@ def _context(report: Mapping[str, Any]) -> dict[str, Any]:
         "report": report,
         "adversaries": view.adversary_rows(report),
         "gates": view.gate_rows(report["gates"]),
+        "protection": report.get("protection"),
         "worst": next((f for f in ordered if f["status"] == "measured"), None),
         "headline": view.headline,
         "findings": [view.finding_card(f, cards.get(f["attack"])) for f in ordered],

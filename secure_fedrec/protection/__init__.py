@@ -8,6 +8,7 @@ Layers for other people's training loops stand on their own, each in a package t
 the algorithms nor the engine: ``masking``, ``paillier``, ``dp`` and ``routing``.
 """
 
+from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.protection.base import Cloak, Cloaked, Collector, LocalModel, Stack
 from secure_fedrec.protection.compatibility import STACKS, Claim, require_compatible
 from secure_fedrec.protection.denoisers import Binding, Denoisers, DenoisersConfig
@@ -30,6 +31,7 @@ __all__ = [
     "Denoisers",
     "DenoisersConfig",
     "DirectSum",
+    "FixedPoint",
     "LocalModel",
     "RandomizedResponse",
     "RandomizedResponseConfig",

@@ -129,7 +129,8 @@ def test_check_tells_lossless_from_lossy(
 def test_check_agrees_with_the_claim_of_every_stack(
     command: Command, write_config: Write, small: dict[str, Any], layers: tuple[str, ...]
 ) -> None:
-    small["protection"] = [{"layer": layer} for layer in layers]
+    due = {"skellam": {"noise_multiplier": 0.01, "least_count": 40}}  # has no default
+    small["protection"] = [{"layer": layer, **due.get(layer, {})} for layer in layers]
     code, out, _ = command("check", write_config(small), "--rounds", "3", "--json")
     outcome = json.loads(out)
     assert outcome["lossless"] == STACKS[layers].lossless

@@ -248,7 +248,7 @@ def test_json_is_all_there_is_on_stdout(recorded: Path, command: Command, tmp_pa
     code, out, _ = command("audit", config, "--out", tmp_path / "run", "--json")
     report = json.loads((tmp_path / "run" / "report.json").read_text(encoding="utf-8"))
     assert code == 1
-    keys = ("verdict", "gates", "findings", "utility", "lossless", "cost")
+    keys = ("verdict", "gates", "findings", "utility", "lossless", "protection", "cost")
     assert json.loads(out) == {key: report[key] for key in keys}
 
 

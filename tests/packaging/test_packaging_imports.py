@@ -12,7 +12,7 @@ import secure_fedrec
 from audits import cli
 
 ROOT = Path(secure_fedrec.__file__).parents[1]
-COMMANDS = ("audit", "train", "attack", "check", "data", "init", "explain")
+COMMANDS = ("audit", "train", "attack", "check", "plan", "data", "init", "explain")
 
 
 def modules(package: str) -> list[str]:
@@ -39,7 +39,9 @@ def imported_after(names: list[str]) -> set[str]:
 
 
 def test_the_library_brings_neither_attacks_nor_audits_nor_torch() -> None:
-    names = modules("secure_fedrec")
+    # The accountants and private local training are Opacus' business, which is PyTorch's.
+    priced = ("secure_fedrec.accounting", "secure_fedrec.dp_sgd")
+    names = [name for name in modules("secure_fedrec") if not name.startswith(priced)]
     assert len(names) > 30
     # Strategies and assertions for other people's tests need their test tools.
     tools = {"hypothesis", "pytest"}

@@ -1,0 +1,336 @@
+"""What a deployment of masked sums needs and costs: the figures behind ``secure-fedrec plan``.
+
+Graph, threshold, bytes and times come from ``secure_fedrec.protection.masking.costs``; what a round
+costs in privacy comes from ``secure_fedrec.accounting``, against two readers:
+
+- the *server* of a round knows its cohort, masked or not: no sampling counts for it (q = 1);
+- an *outsider* sees only the released model. Sampling counts for it if the cohort is a Poisson
+  sample that it does not learn; a cohort drawn by a public beacon is none.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
+
+from secure_fedrec.errors import ConfigError, SumBudgetError
+from secure_fedrec.protection.dp import BoundedEncoding, Contribution, Part, Sampling, SkellamConfig
+from secure_fedrec.protection.masking import KeyAgreement, MaskingConfig
+from secure_fedrec.protection.masking.costs import Figure, Plan, plan
+from secure_fedrec.protection.masking.parameters import Adversary
+
+if TYPE_CHECKING:
+    from secure_fedrec.accounting import PrivacyStatement
+    from secure_fedrec.protection.dp import Event
+
+__all__ = ["ADVERSARIES", "AdversaryChoice", "Deployment", "plans"]
+
+AdversaryChoice: TypeAlias = Literal["curious", "active", "both"]
+ADVERSARIES: tuple[str, ...] = get_args(AdversaryChoice)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Deployment:
+    """What is planned for; the fields are the options of the command.
+
+    Args:
+        clients: clients of the roster.
+        cohort: clients of a round; None for all of them.
+        dropout: largest fraction of dropouts that a round survives.
+        corrupt: largest fraction of corrupt clients, of the roster.
+        dim: ring words of a client's vector.
+        bits: ring width.
+        adversary: server to withstand; "both" plans twice.
+        min_honest: fewest honest clients behind any sum.
+        privacy_bits, correctness_bits: see ``find_parameters``.
+        beacon: whether there is public randomness that the server does not choose.
+        key_agreement: see ``MaskingConfig``.
+        noise_multiplier: noise of one round over the L2 sensitivity; 1 if there is no budget.
+        epsilon_per_round: budget from which the noise is found instead, against the server.
+        delta: of every epsilon.
+        clip: L2 norm of a contribution; with one the noise is Skellam in the ring, else a rounded
+            Gaussian stands in for it.
+        fraction_bits: binary digits of a clipped contribution, 12 by default.
+
+    Raises:
+        ConfigError: an option is out of range, or two contradict each other.
+    """
+
+    clients: int
+    cohort: int | None = None
+    dropout: float = 0.1
+    corrupt: float = 0.1
+    dim: int = 100_000
+    bits: int = 32
+    adversary: AdversaryChoice = "both"
+    min_honest: int = 2
+    privacy_bits: int = 40
+    correctness_bits: int = 20
+    beacon: bool = True
+    key_agreement: KeyAgreement = "x25519"
+    noise_multiplier: float | None = None
+    epsilon_per_round: float | None = None
+    delta: float = 1e-5
+    clip: float | None = None
+    fraction_bits: int | None = None
+
+    def __post_init__(self) -> None:
+        for name, choices in (
+            ("adversary", ADVERSARIES),
+            ("key_agreement", get_args(KeyAgreement)),
+        ):
+            if getattr(self, name) not in choices:
+                raise ConfigError(_option(name), getattr(self, name), "is unknown", choices)
+        for name, low, high in (
+            ("clients", 3, 2**24),
+            ("cohort", 3, self.clients),
+            ("dim", 1, 2**31 - 1),
+            ("bits", 1, 64),
+            ("min_honest", 2, self.clients),
+            ("privacy_bits", 1, 128),
+            ("correctness_bits", 1, 128),
+            ("fraction_bits", 0, 40),
+        ):
+            value = getattr(self, name)
+            if value is not None and not low <= value <= high:
+                raise ConfigError(_option(name), value, f"must be between {low} and {high}")
+        self._require_rates()
+
+    def _require_rates(self) -> None:
+        for name in ("dropout", "corrupt"):
+            if not 0 <= getattr(self, name) < 1:
+                raise ConfigError(
+                    _option(name), getattr(self, name), "must be at least 0 and below 1"
+                )
+        if not 0 < self.delta < 1:
+            raise ConfigError("--delta", self.delta, "must be between 0 and 1")
+        for name in ("noise_multiplier", "epsilon_per_round", "clip"):
+            value = getattr(self, name)
+            if value is not None and not (math.isfinite(value) and value > 0):
+                raise ConfigError(_option(name), value, "must be positive and finite")
+        if self.noise_multiplier is not None and self.epsilon_per_round is not None:
+            raise ConfigError(
+                "--epsilon-per-round",
+                self.epsilon_per_round,
+                "give a noise multiplier or a budget, not both",
+            )
+        if self.clip is None and self.fraction_bits is not None:
+            raise ConfigError("--fraction-bits", self.fraction_bits, "needs --clip")
+
+    @property
+    def drawn(self) -> int:
+        """Clients of a round."""
+        return self.clients if self.cohort is None else self.cohort
+
+    @property
+    def adversaries(self) -> tuple[Adversary, ...]:
+        """The servers that are planned for."""
+        return ("curious", "active") if self.adversary == "both" else (self.adversary,)
+
+    @property
+    def encoding(self) -> BoundedEncoding | None:
+        """How a contribution is clipped and encoded for Skellam noise."""
+        if self.clip is None:
+            return None
+        return BoundedEncoding(
+            contribution=Contribution(parts=(Part(name="vector", size=self.dim),)),
+            clip=self.clip,
+            fraction_bits=12 if self.fraction_bits is None else self.fraction_bits,
+        )
+
+
+def plans(deployment: Deployment) -> tuple[Plan, ...]:
+    """One plan per adversary, privacy loss included; times are measured on this machine, now.
+
+    Raises:
+        ConfigError: no parameters meet the bounds; names the option.
+    """
+    return tuple(_plan(deployment, adversary) for adversary in deployment.adversaries)
+
+
+def _plan(deployment: Deployment, adversary: Adversary) -> Plan:
+    try:
+        found = plan(
+            clients=deployment.clients,
+            cohort=deployment.drawn,
+            dropout=deployment.dropout,
+            corrupt=deployment.corrupt,
+            dim=deployment.dim,
+            adversary=adversary,
+            bits=deployment.bits,
+            beacon=deployment.beacon,
+            key_agreement=deployment.key_agreement,
+            privacy_bits=deployment.privacy_bits,
+            correctness_bits=deployment.correctness_bits,
+            epsilon=lambda config: _privacy(deployment, config),
+        )
+    except ConfigError as refused:
+        raise _by_option(refused, deployment, adversary) from None
+    return _with_honest(deployment, found)
+
+
+def _with_honest(deployment: Deployment, found: Plan) -> Plan:
+    """The plan with the honest clients that are sure to stand behind a sum.
+
+    Raises:
+        ConfigError: they are fewer than what was asked for.
+    """
+    parameters = found.parameters
+    honest = parameters.min_survivors - parameters.corrupt_clients
+    if honest < deployment.min_honest:
+        raise ConfigError(
+            "--min-honest",
+            deployment.min_honest,
+            f"the smallest sum holds {honest} honest clients; lower --dropout or --corrupt, or "
+            "enlarge --cohort",
+        )
+    figure = Figure(
+        name="honest among them at least",
+        value=honest,
+        unit="clients",
+        source="survivors at least, less the corrupt clients",
+    )
+    names = [each.name for each in found.figures]
+    place = names.index("survivors at least") + 1
+    return replace(found, figures=(*found.figures[:place], figure, *found.figures[place:]))
+
+
+def _privacy(deployment: Deployment, config: MaskingConfig) -> list[Figure]:
+    """Noise and epsilon of one round."""
+    multiplier, found_by = _noise(deployment)
+    encoding = deployment.encoding
+    if encoding is None:
+        found_by += "; a rounded Gaussian stands in for the noise, --clip plans it in the ring"
+    figures = [Figure(name="noise multiplier", value=multiplier, unit="x clip", source=found_by)]
+    if encoding is None:
+        figures += _epsilons(deployment, config, multiplier, None)
+        return figures
+    skellam = SkellamConfig(
+        encoding=encoding,
+        noise_multiplier=multiplier,
+        ring_bits=config.bits,
+        cohort=config.clients,
+        min_survivors=config.min_survivors,
+        corrupt=config.corrupt_clients,
+    )
+    figures += _epsilons(deployment, config, multiplier, skellam)
+    figures += [
+        Figure(
+            name="noise of one client",
+            value=math.sqrt(skellam.local_variance),
+            unit="ring units (sd)",
+            source="variance of the whole over (survivors at least - corrupt clients)",
+        ),
+        Figure(
+            name="correctness: sum leaves the ring",
+            value=math.log2(skellam.wrap_probability) if skellam.wrap_probability else -math.inf,
+            unit="log2 probability",
+            source="Hoeffding over the rotation, Chernoff over the noise; a wrong result, no leak",
+        ),
+    ]
+    return figures
+
+
+def _noise(deployment: Deployment) -> tuple[float, str]:
+    """The noise multiplier, and where it comes from."""
+    if deployment.epsilon_per_round is None:
+        given = deployment.noise_multiplier
+        name = "standard deviation over the L2 sensitivity"
+        return (1.0, f"{name}, by default") if given is None else (given, f"{name}, as given")
+    from secure_fedrec.accounting import find_noise_multiplier  # noqa: PLC0415
+
+    multiplier = find_noise_multiplier(
+        lambda candidate: _events(deployment, candidate),
+        epsilon=deployment.epsilon_per_round,
+        delta=deployment.delta,
+        adversary="server",
+    )
+    budget = f"epsilon = {deployment.epsilon_per_round:g} per round against the server"
+    return multiplier, f"least noise, to 0.1%, with {budget}"
+
+
+def _events(
+    deployment: Deployment, multiplier: float, sampling: Sampling | None = None
+) -> "Sequence[Event]":
+    # The accountants bring PyTorch along; commands that need none of it should not wait for it.
+    from secure_fedrec.accounting import gaussian_events, skellam_events  # noqa: PLC0415
+
+    encoding = deployment.encoding
+    if encoding is None:
+        return gaussian_events(multiplier, rounds=1, sampling=sampling)
+    return skellam_events(multiplier, encoding, rounds=1, sampling=sampling)
+
+
+def _epsilons(
+    deployment: Deployment, config: MaskingConfig, multiplier: float, skellam: SkellamConfig | None
+) -> list[Figure]:
+    """Epsilon of a round against the server, and against an outsider."""
+    from secure_fedrec.accounting import claim  # noqa: PLC0415
+
+    rate = deployment.drawn / deployment.clients
+    by_beacon = config.adversary == "active" and rate < 1
+    amplified = rate < 1 and not by_beacon
+    secret = Sampling(rate=rate, secret_from=("release",)) if amplified else None
+
+    def events(sampling: Sampling | None) -> "Sequence[Event]":
+        if skellam is None:
+            return _events(deployment, multiplier, sampling)
+        return skellam.events(rounds=1, sampling=sampling)
+
+    server = claim(events(None), adversary="server", delta=deployment.delta)
+    release = claim(events(secret), adversary="release", delta=deployment.delta)
+    condition = "q = 1: everybody takes part"
+    if by_beacon:
+        condition = "q = 1: a public beacon draws the cohort"
+    elif amplified:
+        condition = f"only if the cohort is a secret Poisson sample, q = {rate:g}; else as above"
+    return [
+        _epsilon("server", server, "q = 1: the server knows the cohort"),
+        _epsilon("outsider", release, condition),
+    ]
+
+
+def _epsilon(reader: str, statement: "PrivacyStatement", condition: str) -> Figure:
+    noise = statement.releases[0].partition(",")[0]
+    conversion = f"Renyi order {statement.spent.order:g}, Opacus' conversion"
+    return Figure(
+        name=f"epsilon per round, {reader}",
+        value=statement.epsilon,
+        unit=f"at delta {statement.delta:g}",
+        source=f"{condition}; {noise}, {conversion}; {statement.adjacency}",
+    )
+
+
+_OPTIONS: Mapping[str, str] = {
+    "dp.clip": "clip",
+    "dp.delta": "delta",
+    "dp.epsilon": "epsilon_per_round",
+    "dp.noise_multiplier": "noise_multiplier",
+    "masking.clients": "cohort",
+    "masking.corrupt": "corrupt",
+    "masking.dropout": "dropout",
+    "masking.length": "dim",
+    "masking.roster": "clients",
+    "plan.cohort": "cohort",
+    "ring.bits": "bits",
+    "ring.fraction_bits": "fraction_bits",
+}
+"""Option by the key under which the layers refuse its value."""
+
+
+def _by_option(refused: ConfigError, deployment: Deployment, adversary: Adversary) -> ConfigError:
+    """The same refusal under the name of the option that the user gave."""
+    against = f"against {'an active' if adversary == 'active' else 'a curious'} server: "
+    if refused.key == "plan.beacon":
+        return ConfigError("--no-beacon", True, f"{against}{refused.problem}")
+    name = _OPTIONS.get(refused.key)
+    key, value = refused.key, refused.value
+    if name is not None:
+        given = getattr(deployment, name)
+        key, value = _option(name), value if given is None else given
+    kind = SumBudgetError if isinstance(refused, SumBudgetError) else ConfigError
+    return kind(key, value, against + refused.problem, refused.choices)
+
+
+def _option(name: str) -> str:
+    return "--" + name.replace("_", "-")
