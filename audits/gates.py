@@ -34,6 +34,8 @@ ATTACK_METRICS = (
     "user_vector_share",
     "linked_share",
     "unmasked_share",
+    "tail_rating_accuracy",
+    "tail_rating_share",
 )
 
 

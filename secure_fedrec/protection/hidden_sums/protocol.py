@@ -6,7 +6,7 @@ two halves of ``masking``. What the server is sent, masked vectors included, is 
 
 import struct
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import sha256
 
 import numpy as np
@@ -84,6 +84,8 @@ def run_protocol(
         dropout=policy.dropout,
         adversary=policy.adversary,
     )
+    least = max(config.min_survivors, policy.min_survivors)
+    config = replace(config, min_survivors=least)
     federation = Federation(clients.tolist(), policy=policy)
     server = _Recording(
         identity=federation.server,

@@ -54,8 +54,10 @@ class Calibration:
         split: Shamir sharing of one secret among the neighbours.
         combine: Shamir recovery of one secret from a set of shares that did not occur before.
         mask_gigabytes_per_second: rate behind ``mask``, in masked words.
-        client_edge: a client's bookkeeping for one neighbour, beyond the operations above.
-        server_edge: the server's for one client and one neighbour of it.
+        client_round: a client's bookkeeping for a round, beyond the operations above.
+        client_edge: the same for each neighbour.
+        server_client: the server's for each client.
+        server_edge: the server's for each neighbour of each client.
     """
 
     keygen: float
@@ -74,7 +76,9 @@ class Calibration:
     split: float
     combine: float
     mask_gigabytes_per_second: float
+    client_round: float = 0.0
     client_edge: float = 0.0
+    server_client: float = 0.0
     server_edge: float = 0.0
 
 

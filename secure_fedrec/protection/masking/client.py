@@ -181,6 +181,7 @@ class MaskingClient:
             return None
         stored = self._journal.revealed(envelope.context.round_id)
         if stored is not None:
+            envelope.require_no_payload()
             envelope.verify(self._roster.server)
         return stored
 

@@ -83,7 +83,7 @@ class ClientRound:
         beacons: Mapping[int, bytes],
         setup: Envelope,
     ) -> None:
-        _require_empty(setup)
+        setup.require_no_payload()
         proposed = Setup.decode(setup.head)
         self.public = PublicRound.of(proposed, setup.context)
         self.config = proposed.config
@@ -208,7 +208,7 @@ class ClientRound:
 
     def reveal(self, envelope: Envelope) -> bytes:
         """R5: the own self-mask seed, and one share per neighbour: never both."""
-        _require_empty(envelope)
+        envelope.require_no_payload()
         self._require_quorum(Quorum.decode(envelope.head))
         shares = {}
         for number, neighbour in self._neighbours.items():
@@ -371,8 +371,3 @@ class ClientRound:
 
     def _sign(self, kind: Kind, head: bytes) -> bytes:
         return seal(self._identity.key, self.public.context, kind, self._number, head)
-
-
-def _require_empty(envelope: Envelope) -> None:
-    if len(envelope.payload):
-        raise ProtocolError(f"{envelope.kind.name}: trailing bytes")

@@ -281,7 +281,7 @@ def _time_figures(
     d = parameters.dropped_clients
     rate = f"masks at {calibration.mask_gigabytes_per_second:.2f} GB/s, measured now"
     timed = [
-        ("client time", client_seconds(config, calibration), f"operation counts; {rate}"),
+        ("client time", client_seconds(config, calibration), f"operations and bookkeeping; {rate}"),
         (
             "server time, no dropouts",
             server_seconds(config, calibration, dropped=0),

@@ -182,6 +182,15 @@ class Envelope:
         """Header, head and proof: this message's leaf in a transcript."""
         return self.context.prefix(self.kind, self.sender, self.head) + self.proof
 
+    def require_no_payload(self) -> None:
+        """Refuse bytes behind the proof, where the kind has none.
+
+        Raises:
+            ProtocolError: there are some.
+        """
+        if len(self.payload):
+            raise ProtocolError(f"{self.kind.name}: {len(self.payload)} trailing bytes")
+
     def verify(self, public_key: bytes) -> None:
         """Check the signature of the sender.
 

@@ -11,6 +11,9 @@ that either client's secret field element gives it back:
 The pair key is HKDF(X25519 || r): secret as long as one of the two holds. Channels carry shares, so
 they are hybrid as well; each direction seals a fresh secret to the receiver's channel KEM key.
 Authenticity rests on the Ed25519 signatures, which an attacker would have to break on the day.
+
+A pair secret that does not open makes its receiver leave the round, because its mask could not
+cancel: a corrupt client can cost a round its neighbours, and so its result, but nobody's privacy.
 """
 
 from cryptography.exceptions import InvalidTag

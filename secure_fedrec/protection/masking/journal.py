@@ -123,8 +123,12 @@ class FileJournal(MemoryJournal):
         except OSError:
             os.close(self._lock)
             raise CheckpointError(f"{self._path}: another process holds this journal") from None
-        if self._path.exists():
-            self._load(self._path.read_bytes())
+        try:
+            if self._path.exists():
+                self._load(self._path.read_bytes())
+        except CheckpointError:
+            self.close()
+            raise
 
     @property
     def interrupted(self) -> bool:

@@ -314,7 +314,7 @@ def _codec_bytes(codec: FixedPoint) -> bytes:
 def _require_positive(prefix: str, **numbers: int) -> None:
     for key, value in numbers.items():
         if not 1 <= value < 2**63:
-            raise ConfigError(f"{prefix}.{key}", value, "must be at least 1")
+            raise ConfigError(f"{prefix}.{key}", value, "must be between 1 and 2^63 - 1")
 
 
 def _require_budget(bits: int, clients: int, largest: int, factor: str) -> None:

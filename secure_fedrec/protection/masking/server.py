@@ -148,8 +148,8 @@ class MaskingServer:
             raise ProtocolError(f"{name}: another round, configuration, roster or cohort")
         if envelope.sender not in self._awaiting:
             raise ProtocolError(f"{name}: client {envelope.sender} is not awaited")
-        if envelope.kind is not Kind.UPLOAD and len(envelope.payload):
-            raise ProtocolError(f"{name}: trailing bytes")
+        if envelope.kind is not Kind.UPLOAD:
+            envelope.require_no_payload()
         current.require_authentic(envelope)
         match envelope.kind:
             case Kind.ADVERTISE:

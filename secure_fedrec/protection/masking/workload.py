@@ -1,7 +1,8 @@
-"""How much work a masked sum is: operations counted step by step, bookkeeping from a real round.
+"""How much work a masked sum is: operations counted step by step, bookkeeping from real rounds.
 
-What the operations leave unexplained of a small round, run on this machine with the protocol's own
-halves, is spread over its edges: encoding, checking and passing on of records grows with them.
+What the operations leave unexplained of two small rounds, run on this machine with the protocol's
+own halves, is a part per client and a part per neighbour: encoding, checking and passing on of
+messages and of the records in them.
 """
 
 from collections.abc import Callable
@@ -20,7 +21,7 @@ from secure_fedrec.protection.masking.server import ServerState
 
 __all__ = ["calibrate", "client_seconds", "server_seconds"]
 
-_SAMPLE_CLIENTS = 24
+_SAMPLES = (8, 32)  # clients on a complete graph
 _SAMPLE_ROUNDS = 3
 
 _Arguments = ParamSpec("_Arguments")
@@ -42,7 +43,7 @@ def client_seconds(config: MaskingConfig, calibration: Calibration) -> float:
         + cost.digest
         + cost.tag
     )
-    seconds += k * cost.client_edge
+    seconds += cost.client_round + k * cost.client_edge
     if config.hybrid:  # a channel secret each way; a pair secret one way, by the lower of two
         seconds += 2 * cost.kem_keygen + 1.5 * k * (cost.kem_seal + cost.kem_open)
     return seconds
@@ -63,34 +64,45 @@ def server_seconds(config: MaskingConfig, calibration: Calibration, *, dropped: 
         + dropped * (cost.combine + cost.keygen)  # restored and checked against the public key
         + pairs * (cost.agreement + cost.mask)
     )
-    seconds += n * k * cost.server_edge
+    seconds += n * (cost.server_client + k * cost.server_edge)
     if config.hybrid:  # the higher of a pair opens what the lower sealed
         seconds += dropped * cost.kem_keygen + pairs / 2 * cost.kem_open
     return seconds
 
 
 def calibrate(config: MaskingConfig) -> Calibration:
-    """Measure the operations of a configuration, and the bookkeeping on a small complete graph."""
-    layout = SumLayout(bits=32, length=16, clients=_SAMPLE_CLIENTS, largest=1)
-    sample = MaskingConfig.for_cohort(
-        _SAMPLE_CLIENTS,
+    """Measure the operations of a configuration, and the bookkeeping on small complete graphs."""
+    (few, client_few, server_few), (many, client_many, server_many) = map(_unexplained, _SAMPLES)
+    client_edge = max(0.0, (client_many - client_few) / (many - few))
+    server_edge = max(0.0, (server_many - server_few) / (many - few))
+    return replace(
+        measure_operations(config),
+        client_round=max(0.0, client_few - few * client_edge),
+        client_edge=client_edge,
+        server_client=max(0.0, server_few - few * server_edge),
+        server_edge=server_edge,
+    )
+
+
+def _unexplained(clients: int) -> tuple[int, float, float]:
+    """Neighbours, and CPU seconds of a client and of the server per client beyond operations."""
+    layout = SumLayout(bits=32, length=16, clients=clients, largest=1)
+    config = MaskingConfig.for_cohort(
+        clients,
         bits=layout.bits,
         length=layout.words,
         layout_hash=layout.hash,
         corrupt=0.0,
         dropout=0.0,
     )
-    operations = measure_operations(sample)
-    edges = sample.neighbours
-    spent = [_sample_round(sample, layout) for _ in range(_SAMPLE_ROUNDS)]
-    client = min(round_.clients for round_ in spent) / sample.clients
+    operations = measure_operations(config)
+    spent = [_sample_round(config, layout) for _ in range(_SAMPLE_ROUNDS)]
+    client = min(round_.clients for round_ in spent) / clients
     server = min(round_.server for round_ in spent)
-    client -= client_seconds(sample, operations)
-    server -= server_seconds(sample, operations, dropped=0)
-    return replace(
-        measure_operations(config),
-        client_edge=max(0.0, client / edges),
-        server_edge=max(0.0, server / (sample.clients * edges)),
+    return (
+        config.neighbours,
+        client - client_seconds(config, operations),
+        (server - server_seconds(config, operations, dropped=0)) / clients,
     )
 
 

@@ -1,0 +1,306 @@
+"""Every rule that a client holds the server to: broken by a server that signs what it says."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from secure_fedrec.errors import ProtocolError
+from secure_fedrec.protection.masking import ClientState, Kind
+from secure_fedrec.protection.masking.formats import (
+    SIGNATURE_BYTES,
+    Context,
+    Envelope,
+    encode_marks,
+    seal,
+)
+from secure_fedrec.protection.masking.messages import Advertisement, Boxes, Keys
+from secure_fedrec.protection.masking.messages_sum import Quorum, Result, Survivors
+from secure_fedrec.protection.masking.transcript import MerkleTree
+
+ME = 7
+
+
+def refused(s: Any, message: bytes, match: str) -> None:
+    """The message aborts the round, names its reason, and nothing gets the client going again."""
+    client = s.clients[ME]
+    with pytest.raises(ProtocolError, match=match):
+        client.receive(message)
+    assert client.state is ClientState.ABORTED
+    assert client._round is None or client._round._secrets.__dict__ == {}
+    with pytest.raises(ProtocolError, match="aborted"):
+        client.receive(s.message_for(ME))
+
+
+def config_with(s: Any, **changes: Any) -> Any:
+    fields = {name: getattr(s.config, name) for name in s.config.__slots__}
+    return type(s.config)(**(fields | changes))
+
+
+@pytest.mark.parametrize("kind", [Kind.KEYS, Kind.BOXES, Kind.SURVIVORS, Kind.QUORUM, Kind.RESULT])
+@pytest.mark.parametrize("field", ["config_hash", "roster_hash", "cohort_hash"])
+def test_a_configuration_that_changes_in_mid_round_aborts(
+    scene: Any, kind: Kind, field: str
+) -> None:
+    s = scene()
+    s.until_clients_get(kind)
+    envelope = Envelope.decode(s.message_for(ME))
+    fields = {name: getattr(envelope.context, name) for name in Context.__slots__}
+    context = Context(**(fields | {field: b"z" * 32}))
+    message = seal(
+        s.federation.server.key, context, kind, envelope.sender, envelope.head,
+        bytes(envelope.payload),
+    )  # fmt: skip
+    refused(s, message, "changed in mid-round")
+
+
+def keys_saying(s: Any, **changes: Any) -> bytes:
+    envelope = Envelope.decode(s.message_for(ME))
+    keys = Keys.decode(envelope.head, envelope.payload, s.config)
+    fields = {name: getattr(keys, name) for name in Keys.__slots__} | changes
+    other = Keys(**fields)
+    return bytes(s.server_says(s.message_for(ME), head=other.head(), payload=other.payload()))
+
+
+def records_of(s: Any) -> dict[int, bytes]:
+    envelope = Envelope.decode(s.message_for(ME))
+    return dict(Keys.decode(envelope.head, envelope.payload, s.config).records)
+
+
+def test_wrong_sets_of_neighbours_abort(scene: Any) -> None:
+    for change in ("missing", "self", "unknown"):
+        s = scene()
+        s.until_clients_get(Kind.KEYS)
+        records = records_of(s)
+        if change == "missing":
+            del records[20]
+        if change == "self":
+            records = dict(sorted((records | {ME: records[20]}).items()))
+        if change == "unknown":
+            records[99] = records[40]
+        refused(s, keys_saying(s, records=records), "wrong set of neighbours")
+
+
+@pytest.mark.parametrize("flip", [0, 8, 40, 72, 100, 135])
+def test_an_advertisement_that_its_client_did_not_sign_aborts(scene: Any, flip: int) -> None:
+    s = scene()
+    s.until_clients_get(Kind.KEYS)
+    records = records_of(s)
+    broken = bytearray(records[20])
+    broken[flip] ^= 1
+    refused(s, keys_saying(s, records=records | {20: bytes(broken)}), "bad signature of client 20")
+
+
+def test_the_keys_of_one_client_do_not_pass_for_another(scene: Any) -> None:
+    s = scene()
+    s.until_clients_get(Kind.KEYS)
+    records = records_of(s)
+    swapped = records | {20: records[21]}
+    refused(s, keys_saying(s, records=swapped), "bad signature of client 20")
+
+
+def advertised_by(s: Any, number: int, keys: Advertisement) -> bytes:
+    """An advertisement by a corrupt client."""
+    context = Envelope.decode(s.message_for(ME)).context
+    signed = seal(s.federation.identities[number].key, context, Kind.ADVERTISE, number, keys.head())
+    envelope = Envelope.decode(signed)
+    return envelope.head + envelope.proof
+
+
+@pytest.mark.parametrize(
+    "case", ["copied_mask", "copied_channel", "mine", "same_twice", "low_order", "epoch"]
+)
+def test_keys_that_a_corrupt_client_signed_are_still_checked(scene: Any, case: str) -> None:
+    s = scene()
+    s.until_clients_get(Kind.KEYS)
+    records = records_of(s)
+    theirs = Advertisement.decode(records[21][:-SIGNATURE_BYTES], s.config)
+    own = Advertisement.decode(records[20][:-SIGNATURE_BYTES], s.config)
+    mine = s.clients[ME]._round._own
+    fields = {name: getattr(own, name) for name in Advertisement.__slots__}
+    change: dict[str, Any] = {
+        "copied_mask": {"mask_public": theirs.mask_public},
+        "copied_channel": {"channel_public": theirs.mask_public},
+        "mine": {"mask_public": mine.channel_public},
+        "same_twice": {"mask_public": own.channel_public},
+        "low_order": {"channel_public": bytes(32)},
+        "epoch": {"epoch": 9},
+    }[case]
+    forged = advertised_by(s, 20, Advertisement(**(fields | change)))
+    # Keys are looked at in ascending order, so 20 shows up before the 21 it copies.
+    culprit = {"copied_mask": "client 21", "copied_channel": "client 21"}.get(case, "")
+    match = {"low_order": "low order", "epoch": "another epoch"}.get(case, f"{culprit}.*key twice")
+    refused(s, keys_saying(s, records=records | {20: forged}), match)
+
+
+def test_fewer_live_neighbours_than_the_threshold_abort(scene: Any) -> None:
+    for kind in (Kind.KEYS, Kind.BOXES):
+        s = scene(threshold=3, min_survivors=4)
+        s.until_clients_get(kind)
+        marks = np.array([False, True, True, False, True])
+        if kind is Kind.KEYS:
+            records = {n: r for n, r in records_of(s).items() if n in (20, 40)}
+            message = keys_saying(s, advertised=marks, records=records)
+            refused(s, message, "2 live neighbours; its secrets need 3")
+        else:
+            # The survivor minimum would already refuse it; here the threshold itself is meant.
+            s.clients[ME]._round.config = config_with(s, threshold=3, min_survivors=4)
+            object.__setattr__(s.clients[ME]._round.config, "min_survivors", 2)
+            refused(s, boxes_saying(s, shared=marks), "2 live neighbours; its secrets need 3")
+
+
+def boxes_saying(s: Any, **changes: Any) -> bytes:
+    envelope = Envelope.decode(s.message_for(ME))
+    boxes = Boxes.decode(envelope.head, envelope.payload, ME, s.config)
+    fields = {name: getattr(boxes, name) for name in Boxes.__slots__} | changes
+    other = Boxes(**fields)
+    return bytes(s.server_says(s.message_for(ME), head=other.head(), payload=other.payload()))
+
+
+@pytest.mark.parametrize(
+    ("shared", "match"),
+    [
+        ([1, 0, 1, 1, 1], "client 7 is missing"),
+        ([1, 1, 0, 0, 0], "2 clients; a sum needs 3"),
+        ([1, 1, 1, 1, 0], "wrong set of neighbours"),
+    ],
+)
+def test_a_wrong_set_of_sharers_aborts(scene: Any, shared: list[int], match: str) -> None:
+    s = scene()
+    s.until_clients_get(Kind.BOXES)
+    refused(s, boxes_saying(s, shared=np.array(shared, dtype=np.bool_)), match)
+
+
+def test_a_sharer_that_never_advertised_aborts(scene: Any) -> None:
+    s = scene()
+    s.until_clients_get(Kind.BOXES, silent={40: Kind.ADVERTISE})
+    refused(s, boxes_saying(s, shared=np.ones(5, np.bool_)), "that did not advertise")
+
+
+def survivors_saying(s: Any, survivors: list[int], **changes: Any) -> bytes:
+    envelope = Envelope.decode(s.message_for(ME))
+    told = Survivors.decode(envelope.head, envelope.payload, s.config)
+    leaves = s.server._round._upload_leaves
+    marks = np.array(survivors, dtype=np.bool_)
+    chosen = [leaves[n] for n, there in zip(sorted(leaves), survivors, strict=True) if there]
+    tree = MerkleTree(chosen)
+    place = sum(survivors[:1])
+    path = tree.path(place) if survivors[1] else told.path
+    other = Survivors(survivors=marks, root=tree.root, path=path)
+    return bytes(s.server_says(s.message_for(ME), head=other.head(), payload=other.payload()))
+
+
+@pytest.mark.parametrize(
+    ("survivors", "match"),
+    [
+        ([1, 0, 1, 1, 1], "client 7 uploaded and is missing"),
+        ([1, 1, 0, 0, 0], "2 survivors; a sum needs at least 3"),
+    ],
+)
+def test_a_wrong_survivor_set_aborts(scene: Any, survivors: list[int], match: str) -> None:
+    s = scene()
+    s.until_clients_get(Kind.SURVIVORS)
+    refused(s, survivors_saying(s, survivors), match)
+
+
+def test_a_survivor_that_never_shared_aborts(scene: Any) -> None:
+    s = scene()
+    s.until_clients_get(Kind.SURVIVORS, silent={40: Kind.SHARES})
+    head = encode_marks(np.ones(5, np.bool_)) + bytes(32)
+    refused(s, s.server_says(s.message_for(ME), head=head), "survivor that did not share")
+
+
+def test_a_survivor_set_leaving_too_few_neighbours_aborts(scene: Any) -> None:
+    s = scene(threshold=3, min_survivors=4)
+    s.until_clients_get(Kind.SURVIVORS)
+    object.__setattr__(s.clients[ME]._round.config, "min_survivors", 2)
+    refused(s, survivors_saying(s, [1, 1, 1, 0, 0]), "2 live neighbours; its secrets need 3")
+
+
+@pytest.mark.parametrize("change", ["root", "path", "shorter", "longer"])
+def test_a_root_that_does_not_hold_the_own_upload_aborts(scene: Any, change: str) -> None:
+    s = scene()
+    s.until_clients_get(Kind.SURVIVORS)
+    envelope = Envelope.decode(s.message_for(ME))
+    head, payload = bytearray(envelope.head), bytes(envelope.payload)
+    if change == "root":
+        head[-1] ^= 1
+    payload = {
+        "root": payload,
+        "path": b"\x01" * len(payload),
+        "shorter": payload[32:],
+        "longer": payload + bytes(32),
+    }[change]
+    message = s.server_says(s.message_for(ME), head=bytes(head), payload=payload)
+    refused(s, message, "does not lead to the root")
+
+
+def quorum_of(s: Any) -> dict[int, bytes]:
+    return dict(Quorum.decode(Envelope.decode(s.message_for(ME)).head).signatures)
+
+
+@pytest.mark.parametrize("case", ["fewer", "more", "forged", "swapped", "stranger", "other_set"])
+def test_anything_but_a_quorum_on_one_set_aborts(scene: Any, case: str) -> None:
+    s = scene()
+    s.until_clients_get(Kind.QUORUM, silent={40: Kind.UPLOAD})
+    signatures = quorum_of(s)
+    assert len(signatures) == s.config.quorum == 3
+    first = min(signatures)
+    if case == "fewer":
+        del signatures[first]
+    if case == "more":
+        signatures[21] = s.server._round._confirmations[21]
+    if case == "forged":
+        signatures[first] = bytes(64)
+    if case == "swapped":
+        one, other = sorted(signatures)[:2]
+        signatures[one], signatures[other] = signatures[other], signatures[one]
+    if case == "stranger":
+        signatures = dict(sorted(signatures.items())[:-1]) | {40: bytes(64)}
+    if case == "other_set":
+        context = s.server._round.public.context
+        head = b"s" * 32
+        message = seal(s.federation.identities[first].key, context, Kind.CONFIRM, first, head)
+        signatures[first] = Envelope.decode(message).proof
+    match = {"fewer": "2 signatures", "more": "4 signatures", "stranger": "is no survivor"}
+    message = s.server_says(s.message_for(ME), head=Quorum(signatures=signatures).head())
+    refused(s, message, match.get(case, "CONFIRM: bad signature"))
+    assert s.federation.journals[ME].revealed(s.server._round.public.context.round_id) is None
+
+
+def test_a_reveal_is_given_once_and_holds_one_share_per_neighbour(scene: Any) -> None:
+    s = scene()
+    s.until_server_gets(Kind.REVEAL, silent={40: Kind.UPLOAD})
+    for number, reply in list(s.replies.items()):
+        again = s.clients[number].receive(s.message_for(number))
+        assert again == [reply]  # byte for byte, and nothing is computed anew
+    s._deliver()
+    for number, reveal in s.server._round._reveals.items():
+        others = {3, 7, 20, 21, 40} - {number}
+        assert set(reveal.shares) == others
+        shares = s.server._round._shares
+        for other in others:
+            hashes = shares[other].records[number][-64:]
+            from secure_fedrec.protection.masking.messages import share_hash
+
+            context = s.server._round.public.context
+            kind = {"mask": hashes[:32], "self": hashes[32:]}
+            found = [
+                purpose
+                for purpose, value in kind.items()
+                if share_hash(context, purpose, other, number, reveal.shares[other]) == value
+            ]
+            assert found == (["mask"] if other == 40 else ["self"])
+
+
+def test_a_receipt_that_does_not_hold_the_upload_aborts(scene: Any) -> None:
+    s = scene()
+    s.until_clients_get(Kind.RESULT)
+    envelope = Envelope.decode(s.message_for(ME))
+    result = Result.decode(envelope.head, envelope.payload)
+    wrong = Result(
+        digest=result.digest, root=result.root, leaves=result.leaves, index=result.index + 1,
+        path=result.path,
+    )  # fmt: skip
+    message = s.server_says(s.message_for(ME), payload=wrong.payload())
+    refused(s, message, "does not lead to the root")

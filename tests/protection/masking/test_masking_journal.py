@@ -1,0 +1,193 @@
+"""What a client commits to survives a crash; a damaged or shared journal is refused."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from secure_fedrec.errors import CheckpointError, ProtocolError
+from secure_fedrec.protection.masking import FileJournal, Kind, MemoryJournal
+
+ME = 7
+
+
+def round_id(number: int, tail: bytes = b"\x00" * 8) -> bytes:
+    return number.to_bytes(8, "little") + tail
+
+
+@pytest.fixture(params=["memory", "file"])
+def journal(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
+    return MemoryJournal() if request.param == "memory" else FileJournal(tmp_path / "journal")
+
+
+def test_rounds_only_grow(journal: Any) -> None:
+    journal.begin(round_id(5), roster_version=2, epoch=0)
+    for number in (0, 4, 5):
+        with pytest.raises(ProtocolError, match="not beyond round 5"):
+            journal.begin(round_id(number, b"\x01" * 8), roster_version=2, epoch=0)
+    journal.begin(round_id(6), roster_version=2, epoch=0)
+
+
+def test_rosters_and_epochs_only_grow_and_a_refusal_changes_nothing(journal: Any) -> None:
+    journal.begin(round_id(1), roster_version=3, epoch=7)
+    with pytest.raises(ProtocolError, match="older than roster 3"):
+        journal.begin(round_id(2), roster_version=2, epoch=8)
+    with pytest.raises(ProtocolError, match="no second attempt"):
+        journal.begin(round_id(2), roster_version=3, epoch=7)
+    journal.begin(round_id(2), roster_version=3, epoch=0)  # a round without a beacon
+    with pytest.raises(ProtocolError, match="no second attempt"):
+        journal.begin(round_id(3), roster_version=3, epoch=7)
+
+
+def test_a_round_is_revealed_once(journal: Any) -> None:
+    with pytest.raises(ProtocolError, match="last round begun"):
+        journal.reveal(round_id(1), b"early")
+    journal.begin(round_id(1), roster_version=1, epoch=0)
+    with pytest.raises(ProtocolError, match="last round begun"):
+        journal.reveal(round_id(1, b"\x01" * 8), b"other")
+    journal.reveal(round_id(1), b"first")
+    with pytest.raises(ProtocolError, match="once"):
+        journal.reveal(round_id(1), b"second")
+    assert journal.revealed(round_id(1)) == b"first"
+    journal.begin(round_id(2), roster_version=1, epoch=0)
+    assert journal.revealed(round_id(1)) is None
+
+
+def test_a_file_is_on_disk_before_the_call_returns(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    events: list[str] = []
+    fsync, replace = os.fsync, Path.replace
+
+    def watched_fsync(descriptor: int) -> None:
+        events.append("fsync")
+        fsync(descriptor)
+
+    def watched_replace(self: Path, target: Path) -> Path:
+        events.append("replace")
+        return replace(self, target)
+
+    monkeypatch.setattr(os, "fsync", watched_fsync)
+    monkeypatch.setattr(Path, "replace", watched_replace)
+    journal = FileJournal(tmp_path / "journal")
+    journal.begin(round_id(1), roster_version=1, epoch=0)
+    assert events == ["fsync", "replace", "fsync"]  # the file, its name, the folder
+    assert (tmp_path / "journal").stat().st_mode & 0o077 == 0
+
+
+def test_a_write_that_fails_begins_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    journal = FileJournal(tmp_path / "journal")
+
+    def full(_: int) -> None:
+        raise OSError("disk full")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", full)
+        with pytest.raises(OSError, match="disk full"):
+            journal.begin(round_id(1), roster_version=1, epoch=0)
+    journal.begin(round_id(1), roster_version=1, epoch=0)
+
+
+def test_it_comes_back_as_it_was(tmp_path: Path) -> None:
+    journal = FileJournal(tmp_path / "journal")
+    journal.begin(round_id(4), roster_version=2, epoch=3)
+    assert journal.interrupted
+    journal.reveal(round_id(4), b"message")
+    journal.close()
+    again = FileJournal(tmp_path / "journal")
+    assert again.revealed(round_id(4)) == b"message"
+    assert not again.interrupted
+    with pytest.raises(ProtocolError, match="not beyond round 4"):
+        again.begin(round_id(4), roster_version=2, epoch=4)
+
+
+def test_damage_anywhere_is_noticed(tmp_path: Path) -> None:
+    path = tmp_path / "journal"
+    journal = FileJournal(path)
+    journal.begin(round_id(4), roster_version=2, epoch=3)
+    journal.reveal(round_id(4), b"message")
+    journal.close()
+    good = path.read_bytes()
+    for place in range(len(good)):
+        path.write_bytes(good[:place] + bytes([good[place] ^ 1]) + good[place + 1 :])
+        with pytest.raises(CheckpointError):
+            FileJournal(path)
+        path.write_bytes(good[:place])
+        with pytest.raises(CheckpointError):
+            FileJournal(path)
+    path.write_bytes(good)
+    assert FileJournal(path).revealed(round_id(4)) == b"message"
+
+
+def test_two_processes_cannot_share_a_journal(tmp_path: Path) -> None:
+    first = FileJournal(tmp_path / "journal")
+    with pytest.raises(CheckpointError, match="another process"):
+        FileJournal(tmp_path / "journal")
+    first.close()
+    FileJournal(tmp_path / "journal").close()
+
+
+def restarted(s: Any) -> Any:
+    """The same client in a new process: the journal is all that is left of it."""
+    s.federation.journals[ME].close()
+    path = s.federation.journals[ME]._path
+    s.federation.journals[ME] = FileJournal(path)
+    return s.federation.open_client(ME, s.expected)
+
+
+@pytest.mark.parametrize("kind", [Kind.KEYS, Kind.BOXES, Kind.SURVIVORS, Kind.QUORUM])
+def test_a_restart_in_mid_round_ends_the_round_for_this_client(
+    scene: Any, tmp_path: Path, kind: Kind
+) -> None:
+    s = scene()
+    s.federation.journals[ME] = FileJournal(tmp_path / "journal")
+    s.clients[ME] = s.federation.open_client(ME, s.expected)
+    s.clients[ME].load(s.layout.encode(s.values[ME]))
+    setup = s.server.start
+    messages: list[bytes] = []
+
+    def remember() -> Any:
+        outgoing = setup()
+        messages.append(next(data for number, data in outgoing if number == ME))
+        return outgoing
+
+    s.server.start = remember
+    s.until_clients_get(kind)
+    client = restarted(s)
+    client.load(s.layout.encode(s.values[ME]))
+    with pytest.raises(ProtocolError, match=r"in state SETUP"):
+        client.receive(s.message_for(ME))
+    with pytest.raises(ProtocolError, match="not beyond round"):
+        client.receive(messages[0])  # no second R1, so no second set of keys
+
+
+def test_after_a_crash_behind_the_reveal_the_same_bytes_are_sent_again(
+    scene: Any, tmp_path: Path
+) -> None:
+    s = scene()
+    s.federation.journals[ME] = FileJournal(tmp_path / "journal")
+    s.clients[ME] = s.federation.open_client(ME, s.expected)
+    s.clients[ME].load(s.layout.encode(s.values[ME]))
+    s.until_server_gets(Kind.REVEAL)
+    client = restarted(s)
+    assert client.receive(s.message_for(ME)) == [s.replies[ME]]
+    tampered = bytearray(s.message_for(ME))
+    tampered[-1] ^= 1
+    with pytest.raises(ProtocolError, match="bad signature of the server"):
+        client.receive(bytes(tampered))
+
+
+def test_nothing_leaves_if_the_journal_cannot_be_written(scene: Any) -> None:
+    class Full(MemoryJournal):
+        def _save(self, *_: Any) -> None:
+            raise OSError("disk full")
+
+    s = scene()
+    s.federation.journals[ME] = Full()
+    s.clients[ME] = s.federation.open_client(ME, s.expected)
+    s.until_clients_get(Kind.SETUP)
+    with pytest.raises(OSError, match="disk full"):
+        s.clients[ME].receive(s.message_for(ME))
+    with pytest.raises(ProtocolError, match="aborted"):
+        s.clients[ME].receive(s.message_for(ME))

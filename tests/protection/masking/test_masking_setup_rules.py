@@ -1,0 +1,174 @@
+"""What a client asks of a SETUP: its own policy and expectations, never the server's word."""
+
+from typing import Any
+
+import pytest
+
+from secure_fedrec.errors import ConfigError, ProtocolError
+from secure_fedrec.protection.masking import (
+    ClientState,
+    Expected,
+    Federation,
+    Kind,
+    SitePolicy,
+    draw_cohort,
+)
+from secure_fedrec.protection.masking.formats import Context, Envelope, seal
+from secure_fedrec.protection.masking.messages import Setup
+from secure_fedrec.protection.masking.roster import cohort_hash
+
+ME = 7
+
+
+def refused(s: Any, message: bytes, match: str) -> None:
+    """The message aborts the round, names its reason, and nothing gets the client going again."""
+    client = s.clients[ME]
+    with pytest.raises(ProtocolError, match=match):
+        client.receive(message)
+    assert client.state is ClientState.ABORTED
+    assert client._round is None or client._round._secrets.__dict__ == {}
+    with pytest.raises(ProtocolError, match="aborted"):
+        client.receive(s.message_for(ME))
+
+
+def setup_saying(s: Any, **changes: Any) -> bytes:
+    """A SETUP with other contents, hashed and signed as if it were meant so."""
+    envelope = Envelope.decode(s.message_for(ME))
+    setup = Setup.decode(envelope.head)
+    fields = {name: getattr(setup, name) for name in Setup.__slots__} | changes
+    other = Setup(**fields)
+    context = Context(
+        round_id=envelope.context.round_id,
+        config_hash=other.config.hash,
+        roster_hash=envelope.context.roster_hash,
+        cohort_hash=cohort_hash(other.cohort),
+    )
+    return seal(s.federation.server.key, context, Kind.SETUP, envelope.sender, other.head())
+
+
+def config_with(s: Any, **changes: Any) -> Any:
+    fields = {name: getattr(s.config, name) for name in s.config.__slots__}
+    return type(s.config)(**(fields | changes))
+
+
+@pytest.mark.parametrize(
+    ("changes", "match"),
+    [
+        ({"min_survivors": 4, "quorum": 4}, None),
+        ({"layout_hash": bytes(32)}, "another layout"),
+        ({"public_state": b"x" * 32}, "another public state"),
+        ({"adversary": "curious"}, "only against an active server"),
+        ({"min_survivors": 3, "quorum": 3}, "asks for 4"),
+        ({"bits": 21}, "configured layout, ring"),
+        ({"length": 5}, "configured layout, ring"),
+    ],
+)
+def test_a_proposed_configuration_is_held_against_policy_and_expectation(
+    scene: Any, changes: dict[str, Any], match: str | None
+) -> None:
+    s = scene(
+        policy=SitePolicy(corrupt=0.0, dropout=0.1, min_survivors=4), min_survivors=5, quorum=3
+    )
+    s.until_clients_get(Kind.SETUP)
+    message = setup_saying(s, config=config_with(s, **changes))
+    if match is None:
+        assert s.clients[ME].receive(message)
+    else:
+        refused(s, message, match)
+
+
+def test_a_site_that_reckons_with_corrupt_clients_refuses_parameters_for_fewer(scene: Any) -> None:
+    s = scene(policy=SitePolicy(corrupt=0.25, dropout=0.0))
+    s.until_clients_get(Kind.SETUP)
+    refused(s, s.message_for(ME), "withstands 0 corrupt clients; this site reckons with 1")
+
+
+def test_a_site_that_wants_the_hybrid_agreement_refuses_the_classical_one(scene: Any) -> None:
+    s = scene(
+        policy=SitePolicy(corrupt=0.0, dropout=0.0, key_agreement="x25519+mlkem768"),
+    )
+    s.until_clients_get(Kind.SETUP)
+    refused(s, s.message_for(ME), "hybrid")
+
+
+def test_an_unsafe_sparse_graph_is_refused(scene: Any) -> None:
+    s = scene(
+        numbers=range(130),
+        policy=SitePolicy(corrupt=0.02, dropout=0.05),
+        degree=8,
+        threshold=4,
+        min_survivors=124,
+        quorum=67,
+        corrupt_clients=2,
+        window_least=1,
+        epoch=1,
+    )
+    s.until_clients_get(Kind.SETUP)
+    refused(s, s.message_for(ME), "is not the safe one")
+
+
+def test_the_cohort_must_be_the_roster_where_the_policy_says_so(scene: Any) -> None:
+    federation = Federation((3, 7, 20, 21, 40, 50), policy=SitePolicy(corrupt=0.0, dropout=0.4))
+    s = scene(federation=federation)
+    s.until_clients_get(Kind.SETUP)
+    refused(s, s.message_for(ME), "not the cohort of the rule 'roster'")
+
+
+def test_a_cohort_can_be_one_that_a_beacon_draws_and_no_other(scene: Any) -> None:
+    policy = SitePolicy(corrupt=0.0, dropout=0.4, cohort="beacon")
+    federation = Federation(range(12), policy=policy)
+    federation.beacons = {1: b"b" * 32}
+    drawn = draw_cohort(b"b" * 32, federation.roster, 5).tolist()
+    assert drawn == sorted(drawn)
+    assert drawn != draw_cohort(b"c" * 32, federation.roster, 5).tolist()
+    s = scene(numbers=drawn, federation=federation, epoch=2)
+    s.until_clients_get(Kind.SETUP)
+    for number, data in s.outgoing:
+        assert s.clients[number].receive(data)
+    chosen = [number for number in range(12) if number not in drawn][:4] + drawn[:1]
+    s = scene(numbers=chosen, federation=federation, epoch=2)
+    s.until_clients_get(Kind.SETUP)
+    number, data = s.outgoing[0]
+    with pytest.raises(ProtocolError, match="rule 'beacon'"):
+        s.clients[number].receive(data)
+
+
+def test_an_active_server_may_not_choose_the_cohort() -> None:
+    with pytest.raises(ConfigError, match="choose its victims"):
+        SitePolicy(cohort="server")
+    assert SitePolicy(adversary="curious", cohort="server")
+
+
+@pytest.mark.parametrize("field", ["config_hash", "roster_hash", "cohort_hash"])
+def test_a_setup_must_be_what_its_header_is_bound_to(scene: Any, field: str) -> None:
+    s = scene()
+    s.until_clients_get(Kind.SETUP)
+    envelope = Envelope.decode(s.message_for(ME))
+    fields = {name: getattr(envelope.context, name) for name in Context.__slots__}
+    context = Context(**(fields | {field: b"z" * 32}))
+    key = s.federation.server.key
+    refused(s, seal(key, context, Kind.SETUP, envelope.sender, envelope.head), "SETUP: ")
+
+
+def test_a_client_is_bound_to_its_own_key(scene: Any) -> None:
+    s = scene()
+    stranger = Federation((7,)).identities[7]
+    with pytest.raises(ConfigError, match="another key"):
+        type(s.clients[7])(
+            identity=stranger,
+            roster=s.federation.roster,
+            policy=SitePolicy(),
+            journal=s.federation.journals[7],
+            expected=Expected(layout_hash=bytes(32)),
+        )
+
+
+def test_a_vector_with_room_for_fewer_clients_is_refused(scene: Any) -> None:
+    s = scene()
+    vector = s.layout.encode(s.values[ME])
+    small = type(vector)(
+        words=vector.words, bits=vector.bits, layout_hash=vector.layout_hash, clients=4
+    )
+    s.clients[ME].load(small)
+    s.until_clients_get(Kind.SETUP)
+    refused(s, s.message_for(ME), "room for 4 clients, the cohort has 5")
