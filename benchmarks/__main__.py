@@ -1,21 +1,63 @@
-"""The command line: ``python -m benchmarks NAME [--quick] [--json] [--data-dir DIR]``."""
+"""Benchmarks: ``python -m benchmarks NAME [--quick] [--json] [--ours-only] [--data-dir DIR]``."""
 
 import argparse
 import json
 import sys
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from benchmarks import fedrec
 from benchmarks.federations import Options
 from secure_fedrec.errors import ConfigError, DataError
 
 Result = dict[str, Any]
+Benchmark = Callable[[Options], Result]
 
-REGISTRY: dict[str, Callable[[Options], Result]] = {"fedrec": fedrec.run}
-"""Name to benchmark."""
 
+# A benchmark is imported when it is run: whoever lacks the peer of one can run the others.
+def _fedrec() -> Benchmark:
+    from benchmarks import fedrec  # noqa: PLC0415
+
+    return fedrec.run
+
+
+def _masking() -> Benchmark:
+    from benchmarks import flower_secagg, masking  # noqa: PLC0415
+
+    return partial(masking.run, peer=flower_secagg.PEER)
+
+
+def _masking_alone() -> Benchmark:
+    from benchmarks import masking  # noqa: PLC0415
+
+    return partial(masking.run, peer=None)
+
+
+def _noise() -> Benchmark:
+    from benchmarks import noise  # noqa: PLC0415
+
+    return noise.run
+
+
+def _paillier() -> Benchmark:
+    from benchmarks import paillier  # noqa: PLC0415
+
+    return paillier.run
+
+
+REGISTRY: dict[str, Callable[[], Benchmark]] = {
+    "fedrec": _fedrec,
+    "masking": _masking,
+    "noise": _noise,
+    "paillier": _paillier,
+}
+"""Name to what imports the benchmark."""
+
+ALONE: dict[str, Callable[[], Benchmark]] = {"masking": _masking_alone}
+"""Benchmarks that can leave out their peer."""
+
+_PEERS = ("flwr", "gmpy2", "opendp", "phe")
 _BAD_USAGE = 2
 
 
@@ -26,17 +68,44 @@ def main(arguments: Sequence[str] | None = None) -> int:
         arguments: the command line without the program; ``sys.argv`` by default.
 
     Returns:
-        0, or 2 if the data are wrong (argparse itself exits with 2 on bad usage).
+        0, or 2 if the data are wrong or a peer is missing (argparse itself exits with 2 on bad
+        usage).
     """
     parsed = _parser().parse_args(arguments)
     options = Options(quick=parsed.quick, data_dir=parsed.data_dir)
     try:
-        result = REGISTRY[parsed.name](options)
+        result = find(parsed.name, ours_only=parsed.ours_only)(options)
     except (ConfigError, DataError) as problem:
         print(f"benchmarks: {problem}", file=sys.stderr)
         return _BAD_USAGE
     print(json.dumps(result, indent=2) if parsed.json else as_table(result))
     return 0
+
+
+def find(name: str, *, ours_only: bool = False) -> Benchmark:
+    """Import a benchmark.
+
+    Args:
+        name: one of ``REGISTRY``.
+        ours_only: without its peer.
+
+    Raises:
+        ConfigError: its peer is not installed, or it cannot do without.
+    """
+    if ours_only and name not in ALONE:
+        raise ConfigError("--ours-only", name, "measures nothing without its peer", ALONE)
+    try:
+        return (ALONE if ours_only else REGISTRY)[name]()
+    except ModuleNotFoundError as missing:
+        module = (missing.name or "").partition(".")[0]
+        if module not in _PEERS:
+            raise
+        advice = "pip install 'secure-fedrec[benchmarks]'"
+        if name in ALONE:
+            advice += ", or leave the peer out with --ours-only"
+        raise ConfigError(
+            "benchmark", name, f"measures against {module}, which is not installed: {advice}"
+        ) from missing
 
 
 def as_table(result: Result) -> str:
@@ -76,6 +145,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("name", choices=sorted(REGISTRY), help="which benchmark")
     parser.add_argument("--quick", action="store_true", help="fewer clients and repeats, < 45 s")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
+    parser.add_argument(
+        "--ours-only", action="store_true", help="leave out the peer (masking); no ratios to it"
+    )
     parser.add_argument(
         "--data-dir",
         type=Path,

@@ -1,0 +1,198 @@
+"""One round of this project's masked sum, metered: our contender of ``masking``.
+
+The real halves exchange real bytes through ``run_round``. Signatures are on, the server is taken
+for active, and every client draws fresh keys. What is summed is a weighted mean, [w, w x].
+"""
+
+from dataclasses import dataclass, replace
+from typing import Final
+
+import numpy as np
+
+from benchmarks.secagg_case import CLIP, MAX_WEIGHT, Case, CpuMeter, Inputs, RoundCost
+from secure_fedrec.fixedpoint import FixedPoint
+from secure_fedrec.protection.masking import (
+    Expected,
+    Federation,
+    Kind,
+    MaskingClient,
+    MaskingConfig,
+    MaskingServer,
+    MeanLayout,
+    Outgoing,
+    Roster,
+    RoundOutcome,
+    SitePolicy,
+    run_round,
+)
+
+__all__ = ["config_of", "masked_round"]
+
+_CODEC: Final = FixedPoint(bits=32, fraction_bits=18, clip=CLIP)
+"""Twice as fine as Flower's default: 2^22 steps over [-8, 8]."""
+
+_CORRUPT = 0.1
+_EPOCH = 1
+
+
+def masked_round(case: Case, inputs: Inputs) -> RoundCost:
+    """Run a round and check its sum.
+
+    Returns:
+        What it cost.
+
+    Raises:
+        AssertionError: the sum is not the exact integer sum over the survivors.
+    """
+    layout = layout_of(case)
+    config = config_of(case)
+    meter = CpuMeter()
+    federation = Federation(range(case.clients), policy=_AnyGraph(corrupt=_CORRUPT))
+    expected = Expected(layout_hash=layout.hash)
+    server = _open_server(federation, config, meter)
+    clients = {
+        number: _open_client(federation, number, expected, inputs, meter)
+        for number in range(case.clients)
+    }
+    vectors = {}
+    for number, client in clients.items():
+        with meter.charge(f"encode {client.party}"):
+            vectors[number] = layout.encode(inputs.vectors[number], weight=inputs.weights[number])
+    outcome = run_round(
+        server,
+        clients,
+        vectors,
+        drops=dict.fromkeys(inputs.dropped, Kind.UPLOAD),
+        epoch=_EPOCH if config.needs_beacon else 0,
+        beacon=bytes(range(32)) if config.needs_beacon else None,
+    )
+    with meter.charge("decode"):
+        mean = layout.decode(outcome.words).mean
+    _require_exact(layout, inputs, outcome)
+    assert len(mean) == case.length
+    return _cost(meter, clients, inputs)
+
+
+def layout_of(case: Case) -> MeanLayout:
+    """A weighted mean of the case's vectors in a ring of 32 bits."""
+    return MeanLayout(codec=_CODEC, length=case.length, clients=case.clients, max_weight=MAX_WEIGHT)
+
+
+def config_of(case: Case) -> MaskingConfig:
+    """The case's graph and threshold against an active server; three quarters must survive."""
+    corrupt = int(_CORRUPT * case.clients)
+    layout = layout_of(case)
+    return MaskingConfig(
+        clients=case.clients,
+        bits=_CODEC.bits,
+        length=layout.words,
+        layout_hash=layout.hash,
+        degree=None if case.complete else case.neighbours,
+        threshold=case.threshold,
+        min_survivors=case.clients * 3 // 4,
+        quorum=(case.clients + corrupt) // 2 + 1,
+        corrupt_clients=corrupt,
+        window_least=None if case.complete else 1,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _AnyGraph(SitePolicy):
+    """A site that takes part on the graph of a row and insists on everything else.
+
+    The peer's rows have as few neighbours as its user asks for; for so few clients ours would have
+    the complete graph. The check that is made costs what the real one does.
+    """
+
+    def require(self, config: MaskingConfig, roster: Roster) -> None:
+        # Not super(): a dataclass with slots is another class than the one super() looks for.
+        SitePolicy.require(self, replace(config, degree=None, window_least=None), roster)
+
+
+class _MeteredClient(MaskingClient):
+    """A client that is charged for what it does."""
+
+    meter: CpuMeter
+    party: str
+    sent = 0
+
+    def receive(self, data: bytes) -> list[bytes]:
+        with self.meter.charge(self.party):
+            replies = super().receive(data)
+        self.sent += sum(map(len, replies))
+        return replies
+
+
+class _MeteredServer(MaskingServer):
+    """A server that is charged for what it does."""
+
+    meter: CpuMeter
+
+    def start(self) -> list[Outgoing]:
+        with self.meter.charge("server"):
+            return super().start()
+
+    def receive(self, data: bytes) -> None:
+        with self.meter.charge("server"):
+            super().receive(data)
+
+    def close_step(self, *, beacon: bytes | None = None) -> list[Outgoing]:
+        with self.meter.charge("server"):
+            return super().close_step(beacon=beacon)
+
+
+def _open_server(federation: Federation, config: MaskingConfig, meter: CpuMeter) -> _MeteredServer:
+    with meter.charge("server"):
+        server = _MeteredServer(
+            identity=federation.server,
+            roster=federation.roster,
+            config=config,
+            cohort=federation.roster.numbers,
+            round_number=1,
+            epoch=_EPOCH if config.needs_beacon else 0,
+        )
+    server.meter = meter
+    return server
+
+
+def _open_client(
+    federation: Federation, number: int, expected: Expected, inputs: Inputs, meter: CpuMeter
+) -> _MeteredClient:
+    party = "dropped" if number in inputs.dropped else "survivor"
+    with meter.charge(party):
+        client = _MeteredClient(
+            identity=federation.identities[number],
+            roster=federation.roster,
+            policy=federation.policy,
+            journal=federation.journals[number],
+            expected=expected,
+        )
+    client.meter, client.party = meter, party
+    return client
+
+
+def _require_exact(layout: MeanLayout, inputs: Inputs, outcome: RoundOutcome) -> None:
+    """The sum is that of the integers, computed here without the ring."""
+    assert outcome.survivors.tolist() == inputs.survivors
+    assert not outcome.aborted
+    assert not outcome.faults
+    total = np.zeros(layout.length, dtype=np.int64)
+    scale = np.float64(1 / _CODEC.resolution)
+    for number in inputs.survivors:
+        integers = np.rint(inputs.vectors[number].astype(np.float64) * scale).astype(np.int64)
+        total += integers * inputs.weights[number]
+    found = layout.decode(outcome.words)
+    assert found.weight == sum(inputs.weights[number] for number in inputs.survivors)
+    assert np.array_equal(found.sums, total)
+
+
+def _cost(meter: CpuMeter, clients: dict[int, _MeteredClient], inputs: Inputs) -> RoundCost:
+    seconds, count = meter.seconds, len(inputs.survivors)
+    encode = seconds["encode survivor"] / count
+    return RoundCost(
+        client=seconds["survivor"] / count + encode,
+        encode=encode,
+        server=seconds["server"] + seconds["decode"],
+        decode=seconds["decode"],
+        upload=sum(clients[number].sent for number in inputs.survivors) / count,
+    )
