@@ -8,7 +8,7 @@ READY := $(VENV)/.ready
 SOURCES := secure_fedrec attacks audits benchmarks examples tests
 OUT ?= out/quickstart
 
-.PHONY: audit test lint types layers unit format clean
+.PHONY: audit test lint types layers unit fuzz format clean
 
 audit: $(READY)
 	@if [ -f $(OUT)/config.json ]; then rm -rf $(OUT); fi # an earlier run, and nothing else
@@ -28,6 +28,12 @@ layers: $(READY)
 
 unit: $(READY)
 	$(BIN)/pytest -n auto --dist worksteal -q
+
+# The state machines of masking and shared uploads, with five times the messages of a test run.
+fuzz: $(READY)
+	SECURE_FEDREC_FUZZ=100000 FUZZ_MESSAGES=100000 EXPLORE=1 $(BIN)/pytest -n auto -q \
+		tests/protection/masking/test_masking_fuzz.py \
+		tests/protection/shared_upload/test_shared_upload_fuzz.py
 
 format: $(READY)
 	$(BIN)/ruff check --fix $(SOURCES)

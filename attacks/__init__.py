@@ -1,8 +1,10 @@
 """The attack suite: what each adversary really learns, from its own view and nothing else.
 
-Reading order: ``base`` (what an attack is), ``rated_set``, ``ratings``, ``linkage`` and ``sums``
-(the attacks), ``statistics``, ``figures`` and ``games`` (how claims are scored), ``controls``
-(proof that the attacks work at all), ``suite`` (the list).
+Reading order: ``base`` (what an attack is), ``knowledge`` and ``presence`` (what every server
+knows), ``rated_set``, ``ratings``, ``linkage``, ``sums``, ``tail_items`` (with ``tail_rows`` and
+``participation``) and ``regression`` (the attacks), ``intervals``, ``statistics``, ``figures`` and
+``games`` (how claims are scored), ``controls`` (proof that the attacks work at all), ``suite`` (the
+list).
 """
 
 from attacks.base import Attack, AttackCard, Claims, NotApplicable

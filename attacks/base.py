@@ -16,6 +16,7 @@ from secure_fedrec.arrays import BoolArray, FloatArray, IntArray, WordArray
 from secure_fedrec.wire import View
 
 __all__ = [
+    "AnonymousRowClaim",
     "Attack",
     "AttackCard",
     "Claims",
@@ -139,6 +140,31 @@ class LinkClaim:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class AnonymousRowClaim:
+    """Rows of single clients, read off the sum of a round without knowing whose they are.
+
+    Args:
+        round: which round.
+        items: int64[N], items that exactly one client of the round is said to have rated.
+        groups: int64[N], rows of one group are said to be of one client: numbers below G.
+        ratings: float64[N]; counts where ``named``.
+        named: bool[N], whether the rating is claimed.
+        vectors: float64[G, d], private vectors of the groups; count where ``solved``.
+        solved: bool[G], whether the vector is claimed.
+        owners: int64[G], the client of each group; -1 where none is named.
+    """
+
+    round: int
+    items: IntArray
+    groups: IntArray
+    ratings: FloatArray
+    named: BoolArray
+    vectors: FloatArray
+    solved: BoolArray
+    owners: IntArray
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Claims:
     """Everything an attack claims.
 
@@ -148,6 +174,7 @@ class Claims:
         ratings: ratings.
         vectors: private vectors, one claim per round.
         links: senders, one claim per round.
+        rows: rows whose clients are not named, one claim per round.
         unmasked: bool[B, m] aligned with ``rated``: visible items proven to be virtual.
         details: what else is worth reporting, as JSON values.
     """
@@ -157,6 +184,7 @@ class Claims:
     ratings: RatingClaim | None = None
     vectors: tuple[VectorClaim, ...] = ()
     links: tuple[LinkClaim, ...] = ()
+    rows: tuple[AnonymousRowClaim, ...] = ()
     unmasked: BoolArray | None = None
     details: Mapping[str, Any] = field(default_factory=dict)
 

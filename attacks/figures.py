@@ -4,11 +4,12 @@ Functions take claims and the truth and return figures by name; a figure is None
 cannot support it. ``games`` decides what is played and when the truth is opened.
 """
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from attacks.base import Claims, LinkClaim, RatedSetClaim, VectorClaim
+from attacks.base import AnonymousRowClaim, Claims, LinkClaim, RatedSetClaim, VectorClaim
 from attacks.statistics import (
     Interval,
     ScoreTable,
@@ -31,6 +32,7 @@ __all__ = [
     "rated_figures",
     "rated_grid",
     "rating_figures",
+    "row_figures",
     "score_table",
     "unmasked_figures",
     "vector_figures",
@@ -265,3 +267,95 @@ def unmasked_figures(
         "wrongly_unmasked_share": float(wrong.sum() / max(1, labels.sum())),
         "clients_mostly_unmasked_share": float(np.mean(per_client > 0.9)),
     }
+
+
+def row_figures(
+    claims: Sequence[AnonymousRowClaim],
+    cohorts: Mapping[int, IntArray],
+    train: RatingTable,
+    recorded: Truth,
+    corrupted: frozenset[int],
+) -> dict[str, float | None]:
+    """Rows read off sums without a name, beside the one client that they can be of.
+
+    A claim about an item is right only if exactly one client of the round rated it; rows of the
+    adversary's own clients are left out. All figures are shares, None where nothing was claimed:
+
+    - ``tail_row_precision`` of the claimed rows: of one client indeed;
+    - ``tail_rating_accuracy`` of the named ratings: that client's rating;
+    - ``tail_rating_share`` of all items with one rater in a round: rating named, and right;
+    - ``tail_group_accuracy`` of the pairs of rows in one group: of one client;
+    - ``tail_owner_accuracy`` of the rows with a name: of the client named;
+    - ``tail_vector_share`` of the claimed vectors: right to a relative error of 1e-3.
+
+    Args:
+        claims: one per round.
+        cohorts: round -> int64[P], the clients that took part.
+        train: the ratings.
+        recorded: private vectors by round.
+        corrupted: the adversary's own clients.
+    """
+    parts = [
+        _row_truths(claim, cohorts[claim.round], train, recorded, corrupted) for claim in claims
+    ]
+
+    def share(name: str) -> float | None:
+        hits = np.concatenate([np.empty(0, dtype=bool), *(part[name] for part in parts)])
+        return float(hits.mean()) if len(hits) else None
+
+    named = sum(int(part["ratings"].sum()) for part in parts)
+    tail = sum(int(part["tail"].sum()) for part in parts)
+    return {
+        "tail_row_precision": share("rows"),
+        "tail_rating_accuracy": share("ratings"),
+        "tail_rating_share": named / tail if tail else None,
+        "tail_group_accuracy": share("pairs"),
+        "tail_owner_accuracy": share("owners"),
+        "tail_vector_share": share("vectors"),
+    }
+
+
+def _row_truths(
+    claim: AnonymousRowClaim,
+    cohort: IntArray,
+    train: RatingTable,
+    recorded: Truth,
+    corrupted: frozenset[int],
+) -> dict[str, BoolArray]:
+    """What of a round's claim is right, and which items have one (honest) rater."""
+    there = np.isin(train.clients, cohort)
+    raters = np.bincount(train.items[there], minlength=train.n_items)
+    rater = np.full(train.n_items, -1, dtype=np.int64)
+    rater[train.items[there]] = train.clients[there]
+    rater[raters != 1] = -1
+    rating = np.full(train.n_items, np.nan)
+    rating[train.items[there]] = train.ratings[there]
+    own = np.isin(rater, sorted(corrupted)) & (rater >= 0)
+    keep = ~own[claim.items]
+    items, groups = claim.items[keep], claim.groups[keep]
+    whose, owner = rater[items], claim.owners[groups]
+    one, other = np.nonzero(np.triu(groups[:, None] == groups[None, :], k=1))
+    return {
+        "rows": whose >= 0,
+        "ratings": ((whose >= 0) & (claim.ratings[keep] == rating[items]))[claim.named[keep]],
+        "pairs": (whose[one] >= 0) & (whose[one] == whose[other]),
+        "owners": (owner == whose)[owner >= 0],
+        "vectors": _vector_truths(claim, groups, whose, recorded),
+        "tail": (rater >= 0) & ~own,
+    }
+
+
+def _vector_truths(
+    claim: AnonymousRowClaim, groups: IntArray, whose: IntArray, recorded: Truth
+) -> BoolArray:
+    """Whether each claimed vector is that of the client of the group's first row."""
+    columns = recorded.columns(claim.round, "private-user_vectors")
+    present, first = np.unique(groups, return_index=True)
+    solved = claim.solved[present]
+    if columns is None or not solved.any():
+        return np.empty(0, dtype=bool)
+    clients = whose[first[solved]]
+    actual = columns["values"][clients]
+    error = np.linalg.norm(claim.vectors[present[solved]] - actual, axis=1)
+    right = error < _VECTOR_ERROR * np.linalg.norm(actual, axis=1)
+    return np.asarray(right & (clients >= 0))

@@ -22,11 +22,13 @@ from attacks.figures import (
     rated_figures,
     rated_grid,
     rating_figures,
+    row_figures,
     score_table,
     unmasked_figures,
     vector_figures,
 )
 from attacks.statistics import per_client_auc, pooled_roc
+from secure_fedrec.arrays import IntArray
 from secure_fedrec.data import RatingTable
 from secure_fedrec.wire import Adversary, Step, Transcript, Truth, View
 
@@ -128,7 +130,9 @@ def evaluate(
 
 
 def _payload_rounds(view: View) -> tuple[int, ...]:
-    steps = (step for step in (Step.UPLOAD, Step.DENOISE, Step.NOISE) if view.sees(step))
+    steps = (
+        step for step in (Step.UPLOAD, Step.SHARE, Step.DENOISE, Step.NOISE) if view.sees(step)
+    )
     return tuple(sorted({round_ for step in steps for round_ in view.payload_rounds(step)}))
 
 
@@ -161,6 +165,9 @@ def _score(attack: Attack, view: View, truth: GroundTruth, seed: int) -> Finding
         figures |= vector_figures(vectors, truth.recorded, corrupted)
     for links in claims.links:
         figures |= link_figures(links, truth.recorded, corrupted)
+    if claims.rows:
+        cohorts = {claim.round: _cohort(view, claim.round) for claim in claims.rows}
+        figures |= row_figures(claims.rows, cohorts, truth.train, truth.recorded, corrupted)
     if claims.unmasked is not None:
         figures |= unmasked_figures(claims, labels, corrupted)
     curve = pooled_roc(catalogue)
@@ -178,6 +185,11 @@ def _score(attack: Attack, view: View, truth: GroundTruth, seed: int) -> Finding
         null_control=null,
         roc={"fpr": curve.fpr.tolist(), "tpr": curve.tpr.tolist()},
     )
+
+
+def _cohort(view: View, round_: int) -> IntArray:
+    """Clients that sent the server an upload in a round."""
+    return np.unique(view.messages(Step.UPLOAD, round_).senders.ids)
 
 
 def _honest_only(claim: RatedSetClaim, corrupted: frozenset[int]) -> RatedSetClaim:

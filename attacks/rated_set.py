@@ -1,16 +1,17 @@
-"""Rated-set inference from item numbers: what was touched, what repeats, what stands alone."""
+"""Rated-set inference from item numbers: what was touched, and what repeats."""
 
 from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
 
-from attacks.base import AttackCard, Claims, NotApplicable, RatedSetClaim, client_grid
-from secure_fedrec.arrays import BoolArray, FloatArray, IntArray
-from secure_fedrec.uploads import RowBlock
-from secure_fedrec.wire import Messages, Step, View
+from attacks.base import AttackCard, Claims, NotApplicable, RatedSetClaim
+from attacks.named import named_rounds, named_rows, sees_named_rows
+from attacks.presence import rows_of
+from secure_fedrec.arrays import FloatArray, IntArray
+from secure_fedrec.wire import Step, View
 
-__all__ = ["Direct", "Intersection", "TailItems"]
+__all__ = ["Direct", "Intersection"]
 
 _HISTORY = (1, 2, 3, 5, 10, 20, 50, 100)
 
@@ -85,89 +86,10 @@ class Intersection:
         return Claims(rounds=rounds, rated=claim)
 
 
-class TailItems:
-    """Items with one rater, or none, in the aggregate."""
-
-    name = "tail-items"
-    reads_one_round = True
-    card = AttackCard(
-        game="Given the sums and counts the server ends up with, tell which identified rows are "
-        "real.",
-        adversary="Honest-but-curious server.",
-        needs="Payloads of the uploads and of the aggregate of one round, in a protocol whose "
-        "aggregate is free of virtual rows.",
-        statistic="An item with count 1: the aggregate is that rater's row, so the upload that "
-        "equals it is real and every other upload of the item is virtual. Count 0: all are "
-        "virtual.",
-        reference="Singletons in published aggregates; secure aggregation does not remove them.",
-        limits="Reaches only the tail of the catalogue; a popular item hides its raters.",
-    )
-
-    def run(self, view: View) -> Claims | NotApplicable:
-        """Claim what the counts prove."""
-        if not view.sees(Step.AGGREGATE):
-            return NotApplicable(reason="the view holds no aggregate")
-        layers: Sequence[str] = view.public["protection"]["layers"]
-        if layers and "denoisers" not in layers:
-            return NotApplicable(
-                reason="the aggregate still contains the virtual rows, its counts prove nothing"
-            )
-        rounds = sorted(
-            set(view.payload_rounds(Step.AGGREGATE)) & set(view.payload_rounds(Step.UPLOAD))
-        )
-        if not rounds:
-            return NotApplicable(reason="no round has payloads of both uploads and aggregate")
-        return self._read(view, rounds[0])
-
-    def _read(self, view: View, round_: int) -> Claims:
-        uploads, block = _rows(view.messages(Step.UPLOAD, round_, payload=True))
-        _, total = _rows(view.messages(Step.AGGREGATE, round_, payload=True))
-        n_items = int(view.public["n_items"])
-        clients = np.unique(uploads.senders.ids)
-        owners = np.repeat(uploads.senders.ids, block.lengths)
-        flat, visible = client_grid(clients, owners, block.rows.astype(np.int64), n_items)
-        counts = np.zeros(n_items, dtype=np.int64) if total.counts is None else total.counts
-        state = np.where(visible.ravel(), 1.0, 0.0)  # 0 unseen, 1 undecided
-        real, fake = self._decide(block, total, counts)
-        state[flat[real]] = 2.0
-        state[flat[fake]] = 0.5
-        scores = state.reshape(visible.shape)
-        claim = RatedSetClaim(
-            clients=clients, scores=scores, visible=visible, predicted=scores == 2.0
-        )
-        singles = int(np.sum(counts == 1))
-        details = {
-            "tail_items": singles,
-            "rows_recovered": int(np.sum(real & (counts[block.rows] == 1))),
-            "rows_proven_real": int(real.sum()),
-            "rows_proven_virtual": int(fake.sum()),
-        }
-        return Claims(
-            rounds=(round_,), rated=claim, unmasked=visible & (scores == 0.5), details=details
-        )
-
-    @staticmethod
-    def _decide(block: RowBlock, total: RowBlock, counts: IntArray) -> tuple[BoolArray, BoolArray]:
-        """Rows proven real and rows proven virtual: bool[N] each."""
-        if block.values is None or total.values is None:
-            raise ValueError("payloads were asked for")
-        of_item = counts[block.rows]
-        equal = (of_item == 1) & np.all(block.values == total.values[block.rows], axis=1)
-        # In a coarse ring two uploads can hold the same words: then neither is proven real.
-        alike = np.bincount(block.rows[equal], minlength=len(counts))
-        return equal & (alike[block.rows] == 1), ~equal & (of_item <= 1)
-
-
-def _rows(messages: Messages) -> tuple[Messages, RowBlock]:
-    if not isinstance(messages.payload, RowBlock):
-        raise TypeError("expected rows")
-    return messages, messages.payload
-
-
 def _upload_rounds(view: View) -> tuple[int, ...] | NotApplicable:
-    if not view.sees(Step.UPLOAD):
+    if not view.sees(Step.UPLOAD) and not sees_named_rows(view):
         return NotApplicable(reason="the view holds no uploads")
-    rounds = view.rounds(Step.UPLOAD)
+    rounds = named_rounds(view)
     return rounds if rounds else NotApplicable(reason="no upload was recorded")
 
 
@@ -184,7 +106,7 @@ def _count_touches(
     seen = np.zeros(n_clients, dtype=bool)
     kept: dict[int, npt.NDArray[np.uint16]] = {}
     for number, round_ in enumerate(rounds, start=1):
-        uploads, block = _rows(view.messages(Step.UPLOAD, round_))
+        uploads, block = rows_of(named_rows(view, round_))
         seen[uploads.senders.ids] = True
         counts[np.repeat(uploads.senders.ids * n_items, block.lengths) + block.rows] += 1
         if number in keep:

@@ -24,11 +24,12 @@ from attacks.base import (
     VectorClaim,
     client_grid,
 )
+from attacks.named import named_payload_rounds, named_rows, sees_named_rows
 from secure_fedrec.arrays import BoolArray, FloatArray, IntArray
 from secure_fedrec.uploads import RowBlock
 from secure_fedrec.wire import Step, View
 
-__all__ = ["Lattice"]
+__all__ = ["Lattice", "nearest_levels", "refine_scale", "scale_candidates"]
 
 _GUESS_ROWS = 48  # at rho = 3 a quarter of the rows is real: all 48 virtual has odds below 1e-5
 _NOISE_MULTIPLE = 8.0
@@ -85,13 +86,13 @@ class Lattice:
 
     def run(self, view: View) -> Claims | NotApplicable:
         """Decode every recorded upload of the round."""
-        if not view.sees(Step.UPLOAD):
+        if not view.sees(Step.UPLOAD) and not sees_named_rows(view):
             return NotApplicable(reason="the view holds no uploads")
         if view.public["algorithm"]["name"] != "pmf":
             return NotApplicable(reason="rows are not one gradient step of matrix factorization")
-        rounds = [
-            r for r in view.payload_rounds(Step.UPLOAD) if r in view.payload_rounds(Step.MODEL)
-        ]
+        if not view.sees(Step.MODEL):
+            return NotApplicable(reason="the view holds no public table")
+        rounds = [r for r in named_payload_rounds(view) if r in view.payload_rounds(Step.MODEL)]
         if self._round is not None:
             rounds = [r for r in rounds if r == self._round]
         if not rounds:
@@ -102,7 +103,7 @@ class Lattice:
         return self._decode(view, rounds[0])
 
     def _decode(self, view: View, round_: int) -> Claims | NotApplicable:
-        messages = view.messages(Step.UPLOAD, round_, payload=True)
+        messages = named_rows(view, round_, payload=True)
         block, clients = messages.payload, messages.senders.ids
         if not len(clients):
             return NotApplicable(reason=f"the view holds no uploads of round {round_}")
@@ -140,7 +141,7 @@ class Lattice:
         scores[flat] = -np.minimum(distance, 1e6)
         predicted = np.zeros(visible.size, dtype=bool)
         predicted[flat] = distance <= 1.0
-        nearest = levels[_nearest(ratings, levels)]
+        nearest = levels[nearest_levels(ratings, levels)]
         vectors = np.stack([one.vector for one in decoded])
         return Claims(
             rounds=(round_,),
@@ -162,29 +163,44 @@ def _decode_upload(rows: FloatArray, vectors: FloatArray, levels: FloatArray) ->
         return _Decoded(ratings=empty, distance=empty, vector=np.zeros(rows.shape[1]))
     direction = np.linalg.svd(rows, full_matrices=False)[2][0]
     a, b = rows @ direction, vectors @ direction
+    if _is_noise(float(np.sum(a**2)), float(np.sum(rows**2)), rows.shape):
+        middle = np.full(len(rows), levels[len(levels) // 2])
+        far = np.full(len(rows), np.inf)
+        return _Decoded(ratings=middle, distance=far, vector=np.zeros(rows.shape[1]))
     left_over = rows - a[:, None] * direction
     noise = float(np.sqrt(np.mean(left_over**2)))
     scale = _fit_scale(a, b, levels, noise)
     ratings = -a / scale + scale * b
-    gap = np.abs(ratings - levels[_nearest(ratings, levels)])
+    gap = np.abs(ratings - levels[nearest_levels(ratings, levels)])
     tolerance = _tolerance(noise, np.array([scale]), levels)[0]
     return _Decoded(ratings=ratings, distance=gap / tolerance, vector=scale * direction)
 
 
+def _is_noise(along: float, total: float, shape: tuple[int, ...]) -> bool:
+    """Whether the leading direction of [N, d] rows holds no more than that of independent noise.
+
+    The largest singular value of noise squares to (1 + sqrt(d / N))^2 / d of the whole (Marchenko
+    and Pastur 1967); a rank-one upload has nearly all of it there. Hidden uploads are noise, and
+    fitting a scale to each would take minutes to say nothing.
+    """
+    size, width = shape
+    return size >= 4 * width and along <= 1.2 * (1 + (width / size) ** 0.5) ** 2 / width * total
+
+
 def _fit_scale(a: FloatArray, b: FloatArray, levels: FloatArray, noise: float) -> float:
     """The scale that puts most rows on the rating scale."""
-    candidates = _candidates(a, b, levels)
+    candidates = scale_candidates(a, b, levels)
     tolerance = _tolerance(noise, candidates, levels)
     ratings = -a / candidates[:, None] + candidates[:, None] * b
-    gap = np.abs(ratings - levels[_nearest(ratings, levels)])
+    gap = np.abs(ratings - levels[nearest_levels(ratings, levels)])
     hits = (gap <= tolerance[:, None]).sum(axis=1)
     # A wide tolerance hits by chance: compare with the share of the scale it covers.
     chance = 2 * tolerance / (levels[1] - levels[0]) * len(a)
     best = int(np.argmax(hits - chance))
-    return _refine(a, b, levels, float(candidates[best]), gap[best] <= tolerance[best])
+    return refine_scale(a, b, levels, float(candidates[best]), gap[best] <= tolerance[best])
 
 
-def _candidates(a: FloatArray, b: FloatArray, levels: FloatArray) -> FloatArray:
+def scale_candidates(a: FloatArray, b: FloatArray, levels: FloatArray) -> FloatArray:
     """Both roots of s^2 b - v s - a = 0 for some rows and every rating v."""
     chosen = np.linspace(0, len(a) - 1, min(len(a), _GUESS_ROWS)).astype(np.int64)
     a, b = a[chosen, None], b[chosen, None]
@@ -197,14 +213,14 @@ def _candidates(a: FloatArray, b: FloatArray, levels: FloatArray) -> FloatArray:
     return found if len(found) else np.ones(1)
 
 
-def _refine(
+def refine_scale(
     a: FloatArray, b: FloatArray, levels: FloatArray, scale: float, hits: BoolArray
 ) -> float:
     """Newton steps on the squared misfit of the rows that hit, their ratings held fixed."""
     if not hits.any():
         return scale
     a, b = a[hits], b[hits]
-    fixed = levels[_nearest(-a / scale + scale * b, levels)]
+    fixed = levels[nearest_levels(-a / scale + scale * b, levels)]
     for _ in range(3):
         misfit = -a / scale + scale * b - fixed
         slope = a / scale**2 + b
@@ -221,7 +237,7 @@ def _tolerance(noise: float, scales: FloatArray, levels: FloatArray) -> FloatArr
     return np.asarray(np.minimum(wide, _WIDEST * spacing))
 
 
-def _nearest(ratings: FloatArray, levels: FloatArray) -> IntArray:
+def nearest_levels(ratings: FloatArray, levels: FloatArray) -> IntArray:
     """Index of the nearest level (levels are evenly spaced)."""
     position = np.rint((ratings - levels[0]) / (levels[1] - levels[0]))
     return np.asarray(np.clip(position, 0, len(levels) - 1).astype(np.int64))

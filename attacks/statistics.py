@@ -21,12 +21,18 @@ References:
     [5] Clopper and Pearson, "The use of confidence or fiducial limits", Biometrika 26(4), 1934.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.stats import beta
 
+from attacks.intervals import (
+    Interval,
+    check_share,
+    mean_interval,
+    percentile_interval,
+    resampled,
+    share_interval,
+)
 from secure_fedrec.arrays import BoolArray, FloatArray, IntArray
 
 __all__ = [
@@ -47,7 +53,6 @@ __all__ = [
 ]
 
 _MAX_POINTS = 512
-_BLOCK_ELEMENTS = 1 << 21
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -89,16 +94,6 @@ class ScoreTable:
     def n_pairs(self) -> int:
         """Number of (client, guess) pairs."""
         return len(self.scores)
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Interval:
-    """A point estimate, its two-sided interval, and the number of independent units behind it."""
-
-    value: float
-    low: float
-    high: float
-    n_clients: int
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -154,32 +149,6 @@ def mean_auc_interval(
     return mean_interval(aucs, seed=seed, confidence=confidence, draws=draws, span=1.0)
 
 
-def mean_interval(
-    values: FloatArray, *, seed: int, confidence: float = 0.95, draws: int = 2000, span: float
-) -> Interval:
-    """Mean of per-client values, NaN left out, with a percentile bootstrap over the clients.
-
-    Args:
-        values: float64[n_clients].
-        seed: of the bootstrap.
-        confidence: of the interval.
-        draws: bootstrap draws.
-        span: length of the interval the values lie in (1 for an AUC, 2 for a difference).
-
-    Raises:
-        ValueError: if every value is NaN.
-    """
-    _check_share("confidence", confidence)
-    known = values[~np.isnan(values)]
-    if not len(known):
-        raise ValueError("no client has both positives and negatives: there is no AUC to average")
-    # Not a BLAS product: its last bits depend on the number of threads.
-    means = [(w * known).sum(axis=1) / len(known) for w in _resampled(len(known), draws, seed)]
-    # Equal values are told by themselves, as rounding makes their resampled means differ.
-    drawn = np.concatenate(means) if known.min() < known.max() else known
-    return _percentile_interval(float(known.mean()), drawn, len(known), confidence, span)
-
-
 def pooled_roc(table: ScoreTable) -> RocCurve:
     """ROC curve over all pairs, thinned to at most 512 points for drawing.
 
@@ -203,7 +172,7 @@ def tpr_at_fpr(table: ScoreTable, fpr: float = 0.01) -> float:
     A tie that would cross the target is left out whole, so a constant score has TPR 0. Reports
     print ``tpr_at_fpr_interval``, which refuses a table with too few negatives.
     """
-    _check_share("fpr", fpr)
+    check_share("fpr", fpr)
     positives, negatives = _sorted_classes(table)
     # With k false positives allowed, the loosest rule is "score > the (k + 1)th largest negative".
     cut = negatives[-1 - _allowed(len(negatives), fpr)]
@@ -227,16 +196,16 @@ def tpr_at_fpr_interval(
         positives or below 10 / fpr negative pairs, as the threshold would rest on fewer than ten
         false positives. Pairs are correlated, so this floor is necessary, not sufficient.
     """
-    _check_share("fpr", fpr)
-    _check_share("confidence", confidence)
+    check_share("fpr", fpr)
+    check_share("confidence", confidence)
     n_positives = _count_per_client(table.labels, table.indptr)
     if not n_positives.any() or table.n_pairs - n_positives.sum() < 10 / fpr:
         return None
     histograms = _client_histograms(table, _tail_cuts(_sorted_classes(table)[1], fpr))
-    weights = _resampled(table.n_clients, draws, seed)
+    weights = resampled(table.n_clients, draws, seed, width=2 * _MAX_POINTS)
     drawn = np.concatenate([_resampled_tpr(block, histograms, fpr) for block in weights])
     value = float(_resampled_tpr(np.ones((1, table.n_clients)), histograms, fpr)[0])
-    return _percentile_interval(value, drawn, int(np.count_nonzero(n_positives)), confidence)
+    return percentile_interval(value, drawn, int(np.count_nonzero(n_positives)), confidence)
 
 
 def advantage(table: ScoreTable) -> float:
@@ -293,27 +262,6 @@ def exact_set_share(predicted: BoolArray, table: ScoreTable, confidence: float =
     return share_interval(exact, int(np.count_nonzero(guessed)), confidence)
 
 
-def share_interval(successes: int, trials: int, confidence: float = 0.95) -> Interval:
-    """Exact Clopper-Pearson interval of a share of independent trials (clients, not pairs) [5].
-
-    Returns:
-        The interval, ``trials`` as its ``n_clients``. Without trials: NaN within [0, 1].
-
-    Raises:
-        ValueError: unless 0 <= successes <= trials.
-    """
-    _check_share("confidence", confidence)
-    if not 0 <= successes <= trials:
-        raise ValueError(f"{successes} successes in {trials} trials")
-    tail, failures = (1.0 - confidence) / 2, trials - successes
-    return Interval(
-        value=successes / trials if trials else float("nan"),
-        low=float(beta.ppf(tail, successes, failures + 1)) if successes else 0.0,
-        high=float(beta.isf(tail, successes + 1, failures)) if failures else 1.0,
-        n_clients=trials,
-    )
-
-
 def _allowed(n_negatives: int, fpr: float) -> int:
     """Largest k with k / n_negatives <= fpr; floor(fpr * n) can be one off in floating point."""
     near = int(fpr * n_negatives)
@@ -367,32 +315,6 @@ def _resampled_tpr(weights: FloatArray, histograms: FloatArray, fpr: float) -> F
     return np.asarray(np.where(rates[:, 0] <= fpr, rates[:, 1], 0.0).max(axis=1))
 
 
-def _resampled(n_clients: int, draws: int, seed: int) -> Iterator[FloatArray]:
-    """Blocks float64[<= draws, n_clients]: how often each draw with replacement took a client."""
-    if draws < 100:
-        raise ValueError(f"draws must be at least 100, not {draws}")
-    rng = np.random.default_rng(seed)
-    shares = np.full(n_clients, 1.0 / n_clients)
-    per_block = max(1, _BLOCK_ELEMENTS // max(n_clients, 2 * _MAX_POINTS))
-    for start in range(0, draws, per_block):
-        rows = min(per_block, draws - start)
-        yield rng.multinomial(n_clients, shares, size=rows).astype(np.float64)
-
-
-def _percentile_interval(
-    value: float, drawn: FloatArray, units: int, level: float, span: float = 1.0
-) -> Interval:
-    """Percentile interval that holds its value, widened where all draws agree."""
-    tail = (1.0 - level) / 2
-    low, high = (float(end) for end in np.quantile(drawn, [tail, 1.0 - tail]))
-    if drawn.min() == drawn.max():
-        alike = share_interval(units - 1, units - 1, level).low
-        # The other clients may lie anywhere in [0, span], or [-span / 2, span / 2].
-        bottom = 0.0 if span == 1.0 else -span / 2
-        low, high = (value * alike + (bottom + end) * (1.0 - alike) for end in (0.0, span))
-    return Interval(value=value, low=min(value, low), high=max(value, high), n_clients=units)
-
-
 def _count_per_client(mask: BoolArray, indptr: IntArray) -> IntArray:
     """int64[n_clients], the true entries of each client; holds for clients without pairs too."""
     counts: IntArray = np.diff(np.searchsorted(np.flatnonzero(mask), indptr))
@@ -415,8 +337,3 @@ def _check_column(name: str, column: object, dtype: str, *, length: int | None =
     if column.ndim != 1 or (length is not None and len(column) != length):
         wanted = "one dimension" if length is None else f"the shape ({length},)"
         raise ValueError(f"{name} must have {wanted}, not {column.shape}")
-
-
-def _check_share(name: str, value: float) -> None:
-    if not 0.0 < value < 1.0:
-        raise ValueError(f"{name} must lie strictly between 0 and 1, not {value}")

@@ -5,9 +5,11 @@ from types import MappingProxyType
 
 from attacks.base import Attack
 from attacks.linkage import CollusionLinkage
-from attacks.rated_set import Direct, Intersection, TailItems
+from attacks.rated_set import Direct, Intersection
 from attacks.ratings import Lattice
+from attacks.regression import SubsetRegression
 from attacks.sums import DenoiserExposure, DenoiserSums
+from attacks.tail_items import TailItems
 from secure_fedrec.errors import ConfigError
 
 __all__ = ["SUITE", "attack_named"]
@@ -18,6 +20,7 @@ _ATTACKS: tuple[Attack, ...] = (
     Lattice(),
     CollusionLinkage(),
     TailItems(),
+    SubsetRegression(),
     DenoiserSums(),
     DenoiserExposure(),
 )

@@ -14,6 +14,7 @@ from math import comb
 import numpy as np
 
 from attacks.base import AttackCard, Claims, NotApplicable, RatedSetClaim, client_grid
+from attacks.knowledge import Protocol
 from attacks.linkage import fingerprints
 from secure_fedrec.arrays import FloatArray, IntArray
 from secure_fedrec.fixedpoint import FixedPoint
@@ -52,11 +53,13 @@ class DenoiserExposure:
         rounds = view.rounds(Step.DENOISE)
         if not rounds:
             return NotApplicable(reason="no denoisers' sums were recorded")
+        if Protocol.of(view).hidden:
+            return NotApplicable(reason="the denoisers' sums are shares, with no row of their own")
         messages = view.messages(Step.DENOISE, rounds[0])
         block = messages.payload
         if not isinstance(block, RowBlock) or block.counts is None:
             raise TypeError("denoisers send rows with counts")
-        identities = np.asarray(view.public["protection"]["denoisers"]["clients"], dtype=np.int64)
+        identities = np.asarray(Protocol.of(view).denoisers, dtype=np.int64)
         owners = np.repeat(identities[messages.senders.ids], block.lengths)
         clients = np.unique(owners)
         flat, visible = client_grid(

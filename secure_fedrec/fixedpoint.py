@@ -167,12 +167,15 @@ class FixedPoint:
 
     def to_integers(self, ring: RingArray) -> IntArray:
         """Centre ring elements: the representative of each in [-2^(b-1), 2^(b-1)), as int64."""
-        unused = np.uint64(64 - self.bits)
-        words = np.asarray(ring).astype(np.uint64, copy=False)
-        if not unused:
-            return words.view(np.int64)
         # Moving the sign bit to the top and back extends it; the shift right is arithmetic.
-        return np.left_shift(words, unused).view(np.int64) >> np.int64(unused)
+        if self.bits <= 32:
+            narrow = np.asarray(ring).astype(np.uint32, copy=False) << np.uint32(32 - self.bits)
+            return (narrow.view(np.int32) >> np.int32(32 - self.bits)).astype(np.int64)
+        words = np.asarray(ring).astype(np.uint64, copy=False)
+        if self.bits == 64:
+            return words.view(np.int64)
+        unused = 64 - self.bits
+        return (words << np.uint64(unused)).view(np.int64) >> np.int64(unused)
 
     def decode(self, ring: RingArray) -> FloatArray:
         """Decode an aggregate to float64.

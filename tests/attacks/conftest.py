@@ -2,7 +2,9 @@
 
 from collections.abc import Callable
 from functools import cache
+from typing import Any
 
+import numpy as np
 import pytest
 
 from attacks import GroundTruth
@@ -23,7 +25,7 @@ from secure_fedrec.protection import (
 )
 from secure_fedrec.streams import Streams
 from secure_fedrec.wire import Adversary, BlockStore, RecordingPolicy, Transcript
-from secure_fedrec.wire.recording import Columns
+from secure_fedrec.wire.recording import Columns, concatenate_columns
 
 Edit = Callable[[int, str, Columns], Columns | None]
 
@@ -88,6 +90,80 @@ def rewrite(transcript: Transcript, edit: Edit) -> Transcript:
                 if edited is not None:
                     copy.append(round_, name, edited)
     return Transcript(copy, transcript.public)
+
+
+def clean(run: RecordedRun, truth: GroundTruth) -> Transcript:
+    """An ideal removal of virtual rows: the aggregate is the exact sum of the real ones."""
+    rated = np.zeros((truth.train.n_clients, truth.train.n_items), dtype=bool)
+    rated[truth.train.clients, truth.train.items] = True
+    store = run.transcript._store
+
+    def real_sums(round_: int, name: str, columns: Columns) -> Columns:
+        if name != "aggregate":
+            return columns
+        uploads = concatenate_columns(list(store.read(round_, "upload")))
+        owners = np.repeat(uploads["senders"], uploads["lengths"])
+        real = rated[owners, uploads["rows"]]
+        rows = uploads["rows"][real]
+        columns["counts"] = np.bincount(rows, minlength=len(columns["counts"])).astype(np.int64)
+        if "values" in columns:
+            sums = np.zeros_like(columns["values"])
+            np.add.at(sums, rows, uploads["values"][real])
+            codec = run.engine.stack.codec
+            columns["values"] = codec.from_integers(codec.to_integers(sums))
+        return columns
+
+    return relabel(rewrite(run.transcript, real_sums), "linkage-hardened")
+
+
+def hide(transcript: Transcript, layer: str, *, seed: int = 0) -> Transcript:
+    """Uploads as a hiding layer leaves them: random words, in a public layout where it is dense."""
+    rng = np.random.default_rng(seed)
+    n_items = int(transcript.public["n_items"])
+
+    def randomise(round_: int, name: str, columns: Columns) -> Columns:
+        del round_
+        if name != "upload":
+            return columns
+        if layer != "shared-upload":
+            senders = len(columns["senders"])
+            columns["lengths"] = np.full(senders, n_items)
+            columns["rows"] = np.tile(np.arange(n_items, dtype=columns["rows"].dtype), senders)
+        if "values" in columns:
+            shape, words = (len(columns["rows"]), columns["values"].shape[1]), np.uint64
+            columns["values"] = rng.integers(0, 2**64, size=shape, dtype=words)
+            columns["counts"] = rng.integers(-(2**63), 2**63 - 1, size=shape[0], dtype=np.int64)
+        return columns
+
+    return relabel(rewrite(transcript, randomise), layer)
+
+
+def relabel(transcript: Transcript, *layers: str, **settings: Any) -> Transcript:
+    """The same recording under other public settings; a cloak stays."""
+    old = transcript.public["protection"]
+    cloaks = [name for name in old["layers"] if name in ("virtual-ratings", "randomized-response")]
+    if layers and set(layers) <= {"masking", "paillier"}:
+        cloaks = []
+    protection = {"layers": [*cloaks, *layers], **{name: old[name] for name in cloaks}, **settings}
+    return Transcript(transcript._store, {**transcript.public, "protection": protection})
+
+
+@pytest.fixture(scope="session")
+def cleaned() -> Callable[[RecordedRun, GroundTruth], Transcript]:
+    """Takes the virtual rows out of the sums of a recorded run."""
+    return clean
+
+
+@pytest.fixture(scope="session")
+def hidden() -> Callable[..., Transcript]:
+    """Hides the uploads of a transcript."""
+    return hide
+
+
+@pytest.fixture(scope="session")
+def relabelled() -> Callable[..., Transcript]:
+    """Changes the public settings of a transcript."""
+    return relabel
 
 
 @pytest.fixture(scope="session")

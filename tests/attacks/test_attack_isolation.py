@@ -248,6 +248,7 @@ NEEDS = {
     "tail-items": {"upload", "aggregate"},
     "denoiser-sums": {"upload", "denoise"},
     "denoiser-exposure": {"denoise"},
+    "subset-regression": {"upload", "aggregate"},
 }
 
 

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from attacks import Attack, Claims, GroundTruth, NotApplicable, evaluate
-from attacks.rated_set import TailItems
 from attacks.sums import DenoiserExposure, DenoiserSums
+from attacks.tail_items import TailItems
 from secure_fedrec.algorithms import PMFConfig
 from secure_fedrec.arrays import BoolArray
 from secure_fedrec.data import SyntheticConfig

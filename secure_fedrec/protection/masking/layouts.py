@@ -140,16 +140,19 @@ class WeightedMean:
         """
         if self.weight <= 0:
             raise ProtocolError("the survivors' weights add up to 0; there is no mean")
-        if self.weight <= _EXACT:
-            mean = self.sums / np.float64(self.weight)
-            wide = np.flatnonzero(np.abs(self.sums) > _EXACT)
-        else:
+        low, high = int(self.sums.min(initial=0)), int(self.sums.max(initial=0))
+        if self.weight > _EXACT:
             mean, wide = np.empty(len(self.sums)), np.arange(len(self.sums))
+        else:
+            mean, wide = self.sums / np.float64(self.weight), np.empty(0, dtype=np.int64)
+            if max(high, -low) > _EXACT:
+                wide = np.flatnonzero((self.sums > _EXACT) | (self.sums < -_EXACT))
         # A quotient of integers beyond 2^53 would be rounded twice by float64 division; Python
         # rounds the quotient of two integers once.
         for place in wide.tolist():
             mean[place] = int(self.sums[place]) / self.weight
-        return np.asarray(mean * self.resolution, dtype=np.float64)
+        mean *= self.resolution
+        return mean
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -204,13 +207,12 @@ class MeanLayout:
         """
         weight = _count("weight", weight, self.max_weight)
         reals = _reals(values, (self.length,))
-        integers = np.empty(self.words, dtype=np.int64)
-        integers[0] = weight
-        np.multiply(
-            self.codec.to_integers(self.codec.encode(reals)), np.int64(weight), out=integers[1:]
-        )
+        words: RingArray = np.empty(self.words, dtype=self.codec.dtype)
+        words[0] = weight
+        # A ring map: the product of the words is the word of the product, which fits the ring.
+        np.multiply(self.codec.encode(reals), self.codec.dtype(weight), out=words[1:])
         return EncodedVector(
-            words=self.codec.from_integers(integers),
+            words=self.codec.reduce(words),
             bits=self.codec.bits,
             layout_hash=self.hash,
             clients=self.clients,

@@ -1,0 +1,324 @@
+"""Sums of hidden uploads: what tail items and changing cohorts still prove about clients."""
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from attacks import Claims, GroundTruth, NotApplicable, evaluate
+from attacks.ratings import Lattice
+from attacks.sums import DenoiserExposure
+from attacks.tail_items import TailItems
+from secure_fedrec.algorithms import PMFConfig
+from secure_fedrec.arrays import BoolArray
+from secure_fedrec.data import SyntheticConfig
+from secure_fedrec.engines import RecordedRun
+from secure_fedrec.engines.local import CohortConfig
+from secure_fedrec.protection import RandomizedResponseConfig, VirtualRatingsConfig
+from secure_fedrec.wire import Adversary, Transcript
+from secure_fedrec.wire.recording import Columns
+
+Federate = Callable[..., tuple[RecordedRun, GroundTruth]]
+Cleaned = Callable[[RecordedRun, GroundTruth], Transcript]
+Hidden = Callable[..., Transcript]
+Edit = Callable[[int, str, Columns], Columns | None]
+Rewritten = Callable[[Transcript, Edit], Transcript]
+
+SERVER = Adversary(name="server", corrupt=frozenset({"server"}))
+STICKY = VirtualRatingsConfig(rho=1.0, sticky=True)
+SPARSE = SyntheticConfig(clients=60, items=600, mean_ratings=15.0, seed=11)
+"""Ten items for each client: many have one rater, and many clients several of these."""
+COHORT = CohortConfig(clients_per_round=20)
+
+
+def claims_of(transcript: Transcript) -> Claims:
+    claims = TailItems().run(transcript.view(SERVER))
+    assert isinstance(claims, Claims)
+    return claims
+
+
+def grid(claims: Claims, truth: GroundTruth) -> BoolArray:
+    rated = np.zeros((truth.train.n_clients, truth.train.n_items), dtype=bool)
+    rated[truth.train.clients, truth.train.items] = True
+    return np.asarray(rated[claims.rated.clients])
+
+
+def assert_true(claims: Claims, truth: GroundTruth) -> None:
+    """No pair is called rated that is not, none excluded that is."""
+    rated = grid(claims, truth)
+    assert claims.rated.predicted is not None
+    assert not (claims.rated.predicted & ~rated).any()
+    lowest = claims.rated.scores <= 0.5
+    assert not (lowest & rated & claims.rated.visible).any()
+    if claims.unmasked is not None:
+        assert not (claims.unmasked & rated).any()
+
+
+# --- tail items of masked sums --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("layer", ["masking", "paillier"])
+def test_rows_of_tail_items_are_read_off_a_masked_sum(
+    federate: Federate, hidden: Hidden, layer: str
+) -> None:
+    run, truth = federate(data=SPARSE)
+    popularity = truth.train.item_popularity()
+    finding = evaluate(TailItems(), SERVER, hidden(run.transcript, layer), truth, seed=0)
+    figures, details = finding.figures, finding.details
+    assert details["tail_items"] == details["rows_recovered"] == int((popularity == 1).sum())
+    assert details["rows_left_out"] == 0
+    assert details["groups"] > 20
+    for name in ("row_precision", "rating_accuracy", "group_accuracy", "vector_share"):
+        assert figures[f"tail_{name}"] == 1.0, name
+    share = figures["tail_rating_share"]
+    assert share is not None
+    assert share > 0.7
+    # Whose they are does not follow: to the counts of one cohort, its clients are all alike.
+    assert details["groups_attributed"] == 0
+    assert figures["tail_owner_accuracy"] is None
+    scores = claims_of(hidden(run.transcript, layer)).rated.scores
+    assert (scores == scores[0]).all()
+
+
+def test_every_payload_round_is_read(federate: Federate, hidden: Hidden) -> None:
+    run, truth = federate(data=SPARSE, rounds=3, payload_rounds=(1, 3))
+    claims = claims_of(hidden(run.transcript, "masking"))
+    assert [claim.round for claim in claims.rows] == [1, 3]
+    single = np.flatnonzero(truth.train.item_popularity() == 1)
+    for claim in claims.rows:
+        np.testing.assert_array_equal(claim.items, single)
+    assert claims.details["rows_recovered"] == 2 * len(single)
+
+
+def test_a_tail_floor_leaves_no_row_to_recover(
+    federate: Federate, hidden: Hidden, rewritten: Rewritten
+) -> None:
+    """Rows of items below the floor are not in the sum; their counts are."""
+    run, truth = federate(data=SPARSE)
+
+    def floor(round_: int, name: str, columns: Columns) -> Columns:
+        del round_
+        if name == "aggregate":
+            columns["values"][columns["counts"] < 3] = 0
+        return columns
+
+    floored = rewritten(hidden(run.transcript, "masking"), floor)
+    finding = evaluate(TailItems(), SERVER, floored, truth, seed=0)
+    assert finding.details["rows_recovered"] == 0
+    assert finding.details["rows_left_out"] == finding.details["tail_items"] > 100
+    assert finding.figures["tail_rating_share"] == 0.0
+    assert finding.figures["tail_rating_accuracy"] is None
+
+
+def noised(transcript: Transcript, rewritten: Rewritten, deviation: float) -> Transcript:
+    rng = np.random.default_rng(0)
+
+    def add(round_: int, name: str, columns: Columns) -> Columns:
+        del round_
+        if name == "aggregate":
+            if "values" in columns:
+                noise = rng.normal(0.0, deviation * 2.0**32, columns["values"].shape)
+                columns["values"] += np.rint(noise).astype(np.int64).view(np.uint64)
+            shift = rng.normal(0.0, deviation, len(columns["counts"]))
+            columns["counts"] += np.rint(shift).astype(np.int64)
+        return columns
+
+    return rewritten(transcript, add)
+
+
+@pytest.mark.parametrize("deviation", [0.5, 5.0])
+def test_noised_sums_and_counts_prove_nothing(
+    federate: Federate,
+    hidden: Hidden,
+    rewritten: Rewritten,
+    relabelled: Hidden,
+    deviation: float,
+) -> None:
+    run, truth = federate(data=SPARSE, rounds=6, payload_rounds=(1, 4), cohort=COHORT)
+    noisy = noised(hidden(run.transcript, "masking"), rewritten, deviation)
+    for public in (
+        relabelled(noisy, "clip", "skellam", "masking"),
+        relabelled(noisy, "masking", masking={"skellam": {"noise_multiplier": 1.0}}),
+    ):
+        finding = evaluate(TailItems(), SERVER, public, truth, seed=0)
+        assert finding.details["counts_exact"] is False
+        nothing = ("rows_recovered", "ratings_named", "pairs_proven_real", "pairs_excluded")
+        assert {finding.details[name] for name in nothing} == {0}
+        assert finding.figures["tail_rating_accuracy"] is None
+
+
+def test_counts_that_contradict_each_other_prove_nothing(
+    federate: Federate, hidden: Hidden, rewritten: Rewritten
+) -> None:
+    """Noise that the public settings do not own up to is noticed."""
+    run, truth = federate(data=SPARSE, rounds=6, payload_rounds=(1, 4), cohort=COHORT)
+    noisy = noised(hidden(run.transcript, "masking"), rewritten, 2.0)
+    claims = claims_of(noisy)
+    assert claims.details["counts_consistent"] is False
+    assert claims.details["pairs_proven_real"] == claims.details["pairs_excluded"] == 0
+    assert claims.details["groups_attributed"] == 0
+    assert len(grid(claims, truth)) == len(claims.rated.clients)
+
+
+# --- changing cohorts -----------------------------------------------------------------------------
+
+
+def test_changing_cohorts_name_raters(federate: Federate, hidden: Hidden) -> None:
+    """The more rounds, the more pairs are settled, every one of them rightly."""
+    data = SyntheticConfig(clients=60, items=150, mean_ratings=15.0, seed=3)
+    settled, aucs = [], []
+    for rounds in (1, 10, 40, 70):
+        run, truth = federate(data=data, rounds=rounds, cohort=COHORT, payload_rounds=(1,))
+        masked = hidden(run.transcript, "masking")
+        claims = claims_of(masked)
+        assert_true(claims, truth)
+        settled.append(claims.details["pairs_proven_real"] + claims.details["pairs_excluded"])
+        finding = evaluate(TailItems(), SERVER, masked, truth, seed=0)
+        aucs.append(finding.figures["auc"] or 0.0)
+        assert finding.null_control is not None
+        assert finding.null_control["passed"]
+        if finding.figures["tail_owner_accuracy"] is not None:
+            assert finding.figures["tail_owner_accuracy"] == 1.0
+    assert settled == sorted(settled)
+    assert aucs == sorted(aucs)
+    # Seventy cohorts of sixty clients: as many equations as unknowns.
+    assert aucs[-1] == 1.0
+    assert settled[-1] == 60 * 150
+
+
+def test_shared_uploads_under_full_participation_give_counts_alone(
+    federate: Federate, cleaned: Cleaned, hidden: Hidden
+) -> None:
+    run, truth = federate(data=SPARSE, cloak=STICKY, rounds=4, payload_rounds=(1, 4))
+    claims = claims_of(hidden(cleaned(run, truth), "shared-upload"))
+    assert_true(claims, truth)
+    assert claims.details["cohorts"] == 1
+    rated = grid(claims, truth)
+    counts, supports = rated.sum(axis=0), claims.rated.visible.sum(axis=0)
+    # Settled are the items whose count says it all: nobody, or everybody who shows the item.
+    assert claims.rated.predicted is not None
+    settled = claims.rated.predicted | (claims.unmasked if claims.unmasked is not None else False)
+    by_count = claims.rated.visible & ((counts == 0) | (counts == supports))
+    np.testing.assert_array_equal(settled[:, counts != 1], by_count[:, counts != 1])
+
+
+def test_shared_uploads_of_changing_cohorts_fall(
+    federate: Federate, cleaned: Cleaned, hidden: Hidden
+) -> None:
+    data = SyntheticConfig(clients=60, items=150, mean_ratings=15.0, seed=3)
+    run, truth = federate(data=data, cloak=STICKY, rounds=20, payload_rounds=(1, 10), cohort=COHORT)
+    shared = hidden(cleaned(run, truth), "shared-upload")
+    assert_true(claims_of(shared), truth)
+    finding = evaluate(TailItems(), SERVER, shared, truth, seed=0)
+    inside, prior = finding.figures["support_auc"], finding.figures["support_prior_auc"]
+    assert inside is not None
+    assert prior is not None
+    assert inside > prior + 0.2
+    assert finding.figures["precision"] == 1.0
+    assert finding.figures["wrongly_unmasked_share"] == 0.0
+    assert finding.figures["tail_owner_accuracy"] == 1.0
+
+
+@settings(max_examples=25, deadline=None, derandomize=True)
+@given(
+    seed=st.integers(0, 10_000),
+    cloak=st.sampled_from([None, STICKY, VirtualRatingsConfig(rho=2.0)]),
+    rank=st.sampled_from([1, 2, 3, 8]),
+    cohort=st.sampled_from([None, 8, 20]),
+    rounds=st.integers(1, 8),
+)
+def test_nothing_false_is_proven_from_hidden_uploads(
+    federate: Federate,
+    cleaned: Cleaned,
+    hidden: Hidden,
+    seed: int,
+    cloak: VirtualRatingsConfig | None,
+    rank: int,
+    cohort: int | None,
+    rounds: int,
+) -> None:
+    run, truth = federate(
+        data=SyntheticConfig(clients=30, items=80, mean_ratings=8.0, seed=seed),
+        algorithm=PMFConfig(rank=rank, rounds=rounds),
+        cloak=cloak,
+        rounds=rounds,
+        payload_rounds=tuple(range(1, rounds + 1)),
+        cohort=None if cohort is None else CohortConfig(clients_per_round=cohort),
+        seed=seed,
+    )
+    layers = ("masking", "paillier") if cloak is None else ("shared-upload",)
+    for layer in layers:
+        transcript = hidden(run.transcript if cloak is None else cleaned(run, truth), layer)
+        assert_true(claims_of(transcript), truth)
+        figures = evaluate(TailItems(), SERVER, transcript, truth, seed=0).figures
+        for name in ("row_precision", "rating_accuracy", "group_accuracy", "owner_accuracy"):
+            assert figures[f"tail_{name}"] in (None, 1.0), name
+
+
+def test_dropped_reports_exclude_nobody(
+    federate: Federate, cleaned: Cleaned, hidden: Hidden
+) -> None:
+    """Under randomized response a rater can be missing from a count of 0."""
+    run, truth = federate(cloak=RandomizedResponseConfig(), rounds=4, payload_rounds=(1,))
+    claims = claims_of(hidden(cleaned(run, truth), "shared-upload"))
+    assert claims.unmasked is not None
+    assert not claims.unmasked.any()
+    assert claims.details["pairs_proven_real"] == 0
+
+
+# --- views that lack what is needed ---------------------------------------------------------------
+
+
+def test_hidden_uploads_without_an_aggregate_are_not_applicable(
+    federate: Federate, hidden: Hidden, rewritten: Rewritten
+) -> None:
+    """As where the clients hold the key: the server never sees the sum."""
+    run, _ = federate(data=SPARSE)
+
+    def drop(round_: int, name: str, columns: Columns) -> Columns | None:
+        del round_
+        return None if name == "aggregate" else columns
+
+    claims = TailItems().run(rewritten(hidden(run.transcript, "paillier"), drop).view(SERVER))
+    assert claims == NotApplicable(reason="no round has both uploads and an aggregate")
+
+
+def test_without_payloads_counts_still_speak(
+    federate: Federate, hidden: Hidden, rewritten: Rewritten
+) -> None:
+    run, truth = federate(data=SPARSE, rounds=6, payload_rounds=(1,), cohort=COHORT)
+
+    def drop(round_: int, name: str, columns: Columns) -> Columns:
+        del round_, name
+        columns.pop("values", None)
+        return columns
+
+    claims = claims_of(rewritten(hidden(run.transcript, "masking"), drop))
+    assert claims.rows == ()
+    assert claims.details["pairs_excluded"] > 0
+    assert_true(claims, truth)
+
+
+def test_rows_are_not_decoded_without_the_public_table(federate: Federate, hidden: Hidden) -> None:
+    """Where the model is hidden from the server, its rows stay rows."""
+    run, _ = federate(data=SPARSE)
+    transcript = hidden(run.transcript, "paillier")
+    blind = Transcript(transcript._store, {**transcript.public, "model_hidden_from": ["server"]})
+    claims = claims_of(blind)
+    assert claims.details["rows_recovered"] == claims.details["tail_items"] > 0
+    assert claims.details["groups"] == claims.details["ratings_named"] == 0
+    assert Lattice().run(blind.view(SERVER)) == NotApplicable(
+        reason="the view holds no public table"
+    )
+
+
+def test_shares_of_denoisers_expose_no_row_of_their_own(
+    federate: Federate, relabelled: Hidden
+) -> None:
+    run, _ = federate(cloak=VirtualRatingsConfig(rho=1.0), denoisers=10)
+    shared = relabelled(run.transcript, "shared-upload", **{"shared-upload": {"clients": [1, 2]}})
+    claims = DenoiserExposure().run(shared.view(SERVER))
+    assert isinstance(claims, NotApplicable)
+    assert "shares" in claims.reason
