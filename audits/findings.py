@@ -36,8 +36,9 @@ def severity(finding: Finding) -> str | None:
     critical: ratings, or the rated sets of most clients, are recovered with at least 90 %
     precision; high: the lift over the popularity prior, inside the visible support or over the
     catalogue, is at least 0.20, or TPR at 1 % FPR at least 10 %, both at their lower ends, or half
-    of the virtual rows are unmasked; medium: a lift of 0.05 to 0.20; low: statistically visible
-    below that; info otherwise. None if nothing was measured.
+    of the virtual rows are unmasked; medium: a lift of 0.05 to 0.20, or 5 % of the ratings that
+    stand alone in a sum are read off it; low: statistically visible below that; info otherwise.
+    None if nothing was measured.
     """
     if not finding.measured:
         return None
@@ -53,7 +54,7 @@ def severity(finding: Finding) -> str | None:
     lift = max(value("lift_over_prior_low"), value("support_lift_over_prior_low"))
     if lift >= 0.20 or value("tpr_at_1pct_fpr_low") >= 0.10 or value("unmasked_share") >= 0.5:
         return "high"
-    if lift >= 0.05:
+    if lift >= 0.05 or value("tail_rating_share") >= 0.05:
         return "medium"
     return "low" if value("auc_low") > 0.5 else "info"
 
@@ -94,6 +95,12 @@ def _clauses(figures: Any) -> list[str]:
     vectors = figures.get("user_vector_share")
     if vectors is not None:
         clauses.append(f"recovers the private vector of {_percent(vectors)} of the clients")
+    tail = figures.get("tail_rating_share")
+    if tail is not None and tail > 0:
+        clauses.append(
+            f"reads {_percent(tail)} of the ratings that no other client's hide in a sum, without "
+            "their clients' names"
+        )
     unmasked = figures.get("unmasked_share")
     if unmasked is not None and unmasked > 0:
         clauses.append(f"proves {_percent(unmasked)} of the virtual rows to be virtual")
