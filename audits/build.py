@@ -5,11 +5,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from audits.config import AuditConfig
-from audits.privacy import with_noise_found
+from audits.privacy import require_budget, with_noise_found
 from secure_fedrec.algorithms import PMF
 from secure_fedrec.data import RatingTable, Split, k_fold, latest_ml_1m, leave_one_out, load, locate
 from secure_fedrec.errors import ConfigError
-from secure_fedrec.protection import Denoisers, Sizes, Stack, build_stack
+from secure_fedrec.protection import Collector, Denoisers, Sizes, Stack, build_stack
+from secure_fedrec.protection.hidden_sums import EncryptedSum, NoisedSum
 from secure_fedrec.protection.linkage_hardened import LinkageHardened
 from secure_fedrec.protection.shared_upload import SharedUpload
 from secure_fedrec.streams import Streams
@@ -112,7 +113,34 @@ def build_federation(config: AuditConfig, split: Split) -> Federation:
         codec=config.ring,
         streams=streams,
     )
+    require_claimed(config, stack.collector)
+    require_budget(config, stack.collector)
     return Federation(config=config, split=split, stack=stack, streams=streams)
+
+
+def require_claimed(config: AuditConfig, collector: Collector) -> None:
+    """Refuse adversaries that hold a key, or know noise, which the run would not show them.
+
+    Raises:
+        ConfigError: there is one.
+    """
+    for adversary in config.adversaries:
+        clients = adversary.members("client") or frozenset()
+        clients_hold_the_key = isinstance(collector, EncryptedSum) and collector.model_hidden_from
+        if clients_hold_the_key and adversary.has("server") and clients:
+            raise ConfigError(
+                "adversaries.corrupt",
+                sorted(adversary.corrupt),
+                "every client holds the key: server and client together read all uploads, which "
+                "protection.holder = 'clients' does not claim to withstand",
+                ("server", "client:U"),
+            )
+        if isinstance(collector, NoisedSum) and len(clients) > collector.skellam.corrupt:
+            raise ConfigError(
+                "protection.corrupt",
+                collector.skellam.corrupt,
+                f"adversary {adversary.name!r} knows the noise of {len(clients)} clients",
+            )
 
 
 def require_parties(adversaries: Sequence[Adversary], *, n_clients: int, denoisers: int) -> None:

@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from audits.config import AuditConfig
+from secure_fedrec.errors import ConfigError
 from secure_fedrec.protection import Collector, Sizes
 from secure_fedrec.protection.dp import BoundedEncoding
 from secure_fedrec.protection.hidden_sums import NoisedSum, contribution_of
@@ -11,7 +13,7 @@ from secure_fedrec.protection.hidden_sums import NoisedSum, contribution_of
 if TYPE_CHECKING:
     from secure_fedrec.accounting import PrivacyStatement
 
-__all__ = ["privacy_statement", "with_noise_found"]
+__all__ = ["privacy_statement", "require_budget", "with_noise_found"]
 
 
 def with_noise_found(layers: Mapping[str, Any], *, rounds: int, sizes: Sizes) -> Mapping[str, Any]:
@@ -48,3 +50,33 @@ def privacy_statement(collector: Collector, *, rounds: int) -> "PrivacyStatement
 
     events = collector.skellam.events(rounds=rounds)
     return claim(events, adversary="server", delta=collector.noise.delta)
+
+
+def require_budget(config: AuditConfig, collector: Collector) -> None:
+    """Check what a run will cost against the budget its noise was found from.
+
+    The search prices the named distribution; the claim adds the distance of the one that is drawn,
+    which weighs with exp(epsilon).
+
+    Raises:
+        ConfigError: the claim would exceed the budget.
+    """
+    noise = config.protection.get("skellam")
+    if noise is None or noise.epsilon is None:
+        return
+    advice = (
+        "so large a budget leaves no room for the sampler's distance from the named noise: lower "
+        "it, or give protection.noise_multiplier"
+    )
+    try:
+        statement = privacy_statement(collector, rounds=config.algorithm.rounds)
+    except ConfigError as refused:
+        raise ConfigError(
+            "protection.epsilon", noise.epsilon, f"cannot be claimed ({refused}); {advice}"
+        ) from None
+    if statement is not None and statement.epsilon > noise.epsilon:
+        raise ConfigError(
+            "protection.epsilon",
+            noise.epsilon,
+            f"the run would cost {statement.epsilon:.4g}; {advice}",
+        )

@@ -2,11 +2,14 @@
 
 A client's virtual rows go to its denoiser in cells of one size through ``routing``, so no party on
 the way links an ordinary client to a message, and the denoiser sees none of its senders. The rows
-are those of the paper's form: whoever holds a client's upload as well links them by value.
+are those of the paper's form: whoever holds a client's upload as well links them by value. A client
+hands in as many cells as its message fills, one at least: how many is not hidden from the first
+mixes.
 
+All cells of a round are one batch, and a round with one ordinary client alone is refused.
 ``"simulated"`` counts the cells and lets messages lose their senders; ``"real"`` also encodes every
-message, wraps it, passes each batch of clients through mixes with keys of their own, and requires
-that what comes out is what went in.
+message, wraps it, passes all of a round through mixes with keys of their own, and requires that
+what comes out is what went in.
 """
 
 from collections import Counter
@@ -16,13 +19,19 @@ from typing import Any
 import numpy as np
 
 from secure_fedrec.arrays import IntArray
-from secure_fedrec.errors import ConfigError, LosslessnessError
+from secure_fedrec.errors import ConfigError, LosslessnessError, ProtocolError
 from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.protection.denoisers import Denoisers, DenoisersConfig, DenoisingSession
 from secure_fedrec.protection.linkage_hardened.real import MixNetwork
-from secure_fedrec.protection.routing import RoutingConfig, address_of, cells_needed, send
+from secure_fedrec.protection.routing import (
+    LEAST_SENDERS,
+    RoutingConfig,
+    address_of,
+    cells_needed,
+    send,
+)
 from secure_fedrec.streams import Streams
-from secure_fedrec.uploads import RowBlock
+from secure_fedrec.uploads import Aggregate, RowBlock
 from secure_fedrec.wire import Step, Wire, encode_rows
 
 __all__ = ["RoutedDenoisers", "RoutingLayerConfig"]
@@ -56,9 +65,16 @@ class RoutingLayerConfig:
 
     @property
     def routing(self) -> RoutingConfig:
-        """Sizes of the mix network."""
+        """Sizes of the mix network.
+
+        The numbers of cells differ and have no public bound, so the smallest batch in cells cannot
+        stand for senders: ``RoutedDenoisers.open`` counts them, and a round is one batch.
+        """
         return RoutingConfig(
-            layers=self.layers, cell_bytes=self.cell_bytes, kem=self.kem, min_batch=2
+            layers=self.layers,
+            cell_bytes=self.cell_bytes,
+            kem=self.kem,
+            min_batch=LEAST_SENDERS,
         )
 
 
@@ -97,7 +113,17 @@ class RoutedDenoisers(Denoisers):
         self.routing = routing
 
     def open(self, *, round_: int, participants: IntArray, wire: Wire) -> "RoutedSession":
-        """Begin a round."""
+        """Begin a round.
+
+        Raises:
+            ProtocolError: its batch would hold the cells of one sender alone.
+        """
+        senders = int(np.count_nonzero(~self.binding.is_denoiser[participants]))
+        if 0 < senders < LEAST_SENDERS:
+            raise ProtocolError(
+                f"round {round_}: {senders} client sends through the mixes, at least "
+                f"{LEAST_SENDERS} must"
+            )
         return RoutedSession(self, round_, participants, wire)
 
     def noise_sizes(self, block: RowBlock) -> IntArray:
@@ -122,42 +148,55 @@ class RoutedSession(DenoisingSession):
     ) -> None:
         super().__init__(collector, round_, participants, wire)
         self._network: MixNetwork | None = None
+        self._cells: list[bytes] = []
+        self._sent: Counter[tuple[int, bytes]] = Counter()
         if collector.routing.execution == "real":
             recipients = collector.config.count
             self._network = MixNetwork.start(
                 collector.routing.routing, recipients=recipients, epoch=round_
             )
 
-    def _send_noise(self, clients: IntArray, block: RowBlock) -> None:
-        if self._network is not None:
-            self._mix(self._network, self._groups(clients), block)
-        super()._send_noise(clients, block)
-
-    def _mix(self, network: MixNetwork, groups: IntArray, block: RowBlock) -> None:
-        """Pass the messages of a batch through the mixes; require that they come out unchanged.
+    def close(self) -> Aggregate:
+        """Mix, then end the round.
 
         Raises:
-            LosslessnessError: they do not.
+            LosslessnessError: messages do not come out of the mixes as they went in.
         """
+        if self._network is not None and self._cells:
+            self._mix(self._network)
+        return super().close()
+
+    def _send_noise(self, clients: IntArray, block: RowBlock) -> None:
+        if self._network is not None:
+            self._wrap(self._network, self._groups(clients), block)
+        super()._send_noise(clients, block)
+
+    def _wrap(self, network: MixNetwork, groups: IntArray, block: RowBlock) -> None:
+        """Make the cells of some clients; they wait for those of the other clients."""
         codec, capacity = self._collector.codec, network.directory.config.capacity
-        sent: Counter[tuple[int, bytes]] = Counter()
-        cells: list[bytes] = []
         for group, one in zip(groups.tolist(), block.split(), strict=True):
             message = encode_rows(one, round_=self._round, step=Step.NOISE, codec=codec)
-            sent[group, message] += 1
-            cells += send(
+            self._sent[group, message] += 1
+            self._cells += send(
                 [message],
                 recipient=group,
                 cells=cells_needed([message], capacity),
                 directory=network.directory,
             )
+
+    def _mix(self, network: MixNetwork) -> None:
+        """Pass the messages of the round through the mixes; require that they come out unchanged.
+
+        Raises:
+            LosslessnessError: they do not.
+        """
         found: Counter[tuple[int, bytes]] = Counter()
-        for cell in network.carry(cells):
+        for cell in network.carry(self._cells):
             place = address_of(cell).node
             whole = network.ends[place].receive(cell)
             if whole is not None:
                 found[place, whole] += 1
         for end in network.ends:
             end.require_whole()
-        if found != sent:
+        if found != self._sent:
             raise LosslessnessError(f"round {self._round}: the mixes changed or lost a message")

@@ -102,6 +102,13 @@ def _cloak(layers: Mapping[str, Any], sizes: Sizes, streams: Streams) -> Cloak |
 def _collector(
     layers: Mapping[str, Any], sizes: Sizes, codec: FixedPoint, streams: Streams
 ) -> Collector:
+    for layer in ("masking", "paillier"):
+        if layer in layers and layers[layer].min_survivors > sizes.cohort:
+            raise ConfigError(
+                "protection.min_survivors",
+                layers[layer].min_survivors,
+                f"only {sizes.cohort} clients take part in a round",
+            )
     table: dict[str, Any] = {
         "n_clients": sizes.n_clients,
         "n_items": sizes.n_items,

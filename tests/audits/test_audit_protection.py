@@ -22,7 +22,7 @@ Write = Callable[[dict[str, Any]], Path]
 NOISED = [
     {"layer": "clip", "norm": 4.0},
     {"layer": "skellam", "epsilon": 8.0, "least_count": 40},
-    {"layer": "masking"},
+    {"layer": "masking", "min_survivors": 30},
 ]
 
 

@@ -12,7 +12,6 @@ configuration differ in it.
 
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
-from hashlib import sha256
 from typing import Any
 
 import numpy as np
@@ -73,7 +72,8 @@ class SkellamLayerConfig:
         epsilon: budget against the server over all rounds of the run.
         delta: its delta.
         fraction_bits: binary digits kept of a contribution.
-        corrupt: clients whose noise does not count, because they may work with the server.
+        corrupt: clients whose noise does not count, because they may work with the server; by
+            default as many as the masks reckon with, and never fewer.
         least_count: smallest denominator of an item.
 
     Raises:
@@ -84,7 +84,7 @@ class SkellamLayerConfig:
     epsilon: float | None = None
     delta: float = 1e-5
     fraction_bits: int = 12
-    corrupt: int = 0
+    corrupt: int | None = None
     least_count: int = 1
 
     def __post_init__(self) -> None:
@@ -102,7 +102,7 @@ class SkellamLayerConfig:
                 raise ConfigError(f"protection.{name}", value, "must be positive and finite")
         if not 0 < self.delta < 1:
             raise ConfigError("protection.delta", self.delta, "must be between 0 and 1")
-        if self.corrupt < 0:
+        if self.corrupt is not None and self.corrupt < 0:
             raise ConfigError("protection.corrupt", self.corrupt, "must be at least 0")
 
 
@@ -114,6 +114,25 @@ def contribution_of(*, n_items: int, width: int, clip: ClipConfig) -> Contributi
             Part(name="counts", size=n_items, scale=clip.count_scale),
         )
     )
+
+
+def _corrupt(config: MaskingLayerConfig, noise: SkellamLayerConfig, cohort: int) -> int:
+    """Clients whose noise does not count.
+
+    Raises:
+        ConfigError: fewer than the masks reckon with.
+    """
+    least = int(config.corrupt * cohort)
+    if noise.corrupt is None:
+        return least
+    if noise.corrupt < least:
+        raise ConfigError(
+            "protection.corrupt",
+            noise.corrupt,
+            f"the masks reckon with {least} of {cohort} clients working with the server; the noise "
+            f"of as many must not count: at least {least}, or lower the masks' share",
+        )
+    return noise.corrupt
 
 
 class NoisedSum(MaskedSum):
@@ -164,8 +183,16 @@ class NoisedSum(MaskedSum):
             raise ConfigError(
                 "protection.tail_floor", config.tail_floor, "exact counts would leave beside noise"
             )
+        corrupt = _corrupt(config, noise, cohort)
+        if corrupt >= config.min_survivors:
+            raise ConfigError(
+                "protection.min_survivors",
+                config.min_survivors,
+                f"must exceed the {corrupt} clients whose noise protects nobody",
+            )
         self.clip = clip
-        self.noise = noise
+        self.noise = replace(noise, corrupt=corrupt)
+        self.rotation = streams.stream("rotation")
         self.skellam = SkellamConfig(
             encoding=BoundedEncoding(
                 contribution=contribution_of(n_items=n_items, width=width, clip=clip),
@@ -176,7 +203,7 @@ class NoisedSum(MaskedSum):
             ring_bits=codec.bits,
             cohort=cohort,
             min_survivors=config.min_survivors,
-            corrupt=noise.corrupt,
+            corrupt=corrupt,
         )
 
     def open(self, *, round_: int, participants: IntArray, wire: Wire) -> "NoisedSession":
@@ -215,8 +242,12 @@ class NoisedSession(MaskedSession):
 
     @property
     def _seed(self) -> bytes:
-        """Public seed of the round's rotation."""
-        return sha256(f"secure-fedrec|v1|rotation|{self._round}".encode()).digest()
+        """Public seed of the round's rotation, not known before the round.
+
+        A deployment takes it from a beacon; a simulation from a seeded stream.
+        """
+        zero = np.zeros(1, dtype=np.int64)
+        return self._collector.rotation.words_at(self._round, zero, zero, width=4).tobytes()
 
     def _words(self, layout: DenseLayout) -> Iterator[DenseWords]:
         """Contributions, clipped and noised."""

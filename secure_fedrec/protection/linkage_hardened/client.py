@@ -13,6 +13,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from secure_fedrec.arrays import BoolArray, IndexArray, RingArray
 from secure_fedrec.errors import ConfigError, ProtocolError, WireError
+from secure_fedrec.protection.linkage_hardened.config import least_batch
 from secure_fedrec.protection.linkage_hardened.rows import (
     ROW_ID_BYTES,
     RowShare,
@@ -41,12 +42,18 @@ class Sent:
     cells: tuple[bytes, ...]
 
 
-def require_directory(directory: Directory, context: RoundContext) -> None:
+def require_directory(directory: Directory, context: RoundContext, *, cells: int) -> None:
     """Check that the mix network fits the round: recipients 0 to D - 1 are the denoisers.
 
+    Args:
+        directory: the mix network of the epoch.
+        context: the round.
+        cells: public number of cells of each client to each denoiser.
+
     Raises:
-        ConfigError: a cell is too small for a row, or the directory has too few recipients, or
-            there is one denoiser only, who would see the fakes in clear.
+        ConfigError: a cell is too small for a row, a batch may hold the cells of one client alone,
+            the directory has too few recipients, or there is one denoiser only, who would see the
+            fakes in clear.
     """
     denoisers = len(context.roster.denoisers)
     if denoisers < 2:
@@ -62,6 +69,14 @@ def require_directory(directory: Directory, context: RoundContext) -> None:
             "routing.cell_bytes",
             config.cell_bytes,
             f"must be at least {config.cell_bytes + needed - config.capacity} to carry a row",
+        )
+    least = least_batch(cells=cells, denoisers=denoisers)
+    if config.min_batch < least:
+        raise ConfigError(
+            "routing.min_batch",
+            config.min_batch,
+            f"must be at least {least}; a client hands in {cells * denoisers} cells, and a smaller "
+            "batch may be one client's alone",
         )
 
 
@@ -95,7 +110,7 @@ class LinkageClient:
         mine = identity.public_key().public_bytes_raw()
         if not 0 <= client < len(clients) or clients[client] != mine:
             raise ProtocolError(f"the roster has another key for client {client}")
-        require_directory(directory, context)
+        require_directory(directory, context, cells=cells)
         self._context = context
         self._client = client
         self._identity = identity

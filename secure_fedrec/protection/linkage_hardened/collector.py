@@ -83,8 +83,14 @@ class LinkageHardened:
         """Begin a round.
 
         Raises:
+            ProtocolError: fewer participants than the least floor, who would not fill a batch.
             ConfigError: more participants than run with real cryptography.
         """
+        if len(participants) < LEAST_FLOOR:
+            raise ProtocolError(
+                f"round {round_}: {len(participants)} clients are fewer than the floor of "
+                f"{LEAST_FLOOR}"
+            )
         if self.config.real and len(participants) > MAX_REAL_CLIENTS:
             raise ConfigError(
                 "protection.real",
@@ -99,7 +105,9 @@ class LinkageHardened:
         config = self.config
         if self._identities is None:
             self._identities = Identities.draw(clients=self.n_clients, denoisers=config.count)
-        network = MixNetwork.start(config.routing, recipients=config.count, epoch=round_)
+        network = MixNetwork.start(
+            config.routing, recipients=config.count, epoch=round_, max_pieces=1
+        )
         context = RoundContext(
             codec=self.codec,
             n_items=self.n_items,

@@ -5,9 +5,19 @@ from dataclasses import dataclass
 from secure_fedrec.errors import ConfigError
 from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.protection.linkage_hardened.rows import row_bytes
-from secure_fedrec.protection.routing import RoutingConfig
+from secure_fedrec.protection.routing import LEAST_SENDERS, RoutingConfig
 
-__all__ = ["LinkageHardenedConfig"]
+__all__ = ["LinkageHardenedConfig", "least_batch"]
+
+
+def least_batch(*, cells: int, denoisers: int) -> int:
+    """Fewest cells a mix may forward together, so that no client fills more than half a batch.
+
+    Args:
+        cells: public number of cells of each client to each denoiser.
+        denoisers: number of denoisers.
+    """
+    return LEAST_SENDERS * cells * denoisers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,19 +45,25 @@ class LinkageHardenedConfig:
     real: bool = False
 
     def __post_init__(self) -> None:
-        if self.count < 2:
+        if not 2 <= self.count < 2**16:
             raise ConfigError(
-                "protection.count", self.count, "must be at least 2; one would see the fakes"
+                "protection.count",
+                self.count,
+                "must be between 2 and 65535; one would see the fakes",
             )
-        if not 1 <= self.cells < 2**31:
-            raise ConfigError("protection.cells", self.cells, "must be between 1 and 2^31 - 1")
+        most = (2**31 - 1) // least_batch(cells=1, denoisers=self.count)
+        if not 1 <= self.cells <= most:
+            raise ConfigError("protection.cells", self.cells, f"must be between 1 and {most}")
         _ = self.routing
 
     @property
     def routing(self) -> RoutingConfig:
         """Sizes of the mix network."""
         return RoutingConfig(
-            layers=self.layers, cell_bytes=self.cell_bytes, kem=self.kem, min_batch=2
+            layers=self.layers,
+            cell_bytes=self.cell_bytes,
+            kem=self.kem,
+            min_batch=least_batch(cells=self.cells, denoisers=self.count),
         )
 
     def require_fits(self, n_clients: int, *, width: int, codec: FixedPoint) -> None:

@@ -3,6 +3,7 @@
 import struct
 from collections.abc import Sequence
 from enum import Enum
+from typing import NoReturn
 
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -35,12 +36,14 @@ class LinkageDenoiser:
         denoiser: its number, also as recipient of the mix network.
         identity: its signing key.
         endpoint: its end of the mix network; lives longer than a round.
+        cells: public number of cells of each client to each denoiser.
 
     Raises:
         ProtocolError: the roster has another key for this denoiser.
     """
 
     __slots__ = (
+        "_cells",
         "_context",
         "_denoiser",
         "_dummies",
@@ -58,11 +61,13 @@ class LinkageDenoiser:
         identity: Ed25519PrivateKey,
         *,
         endpoint: Endpoint,
+        cells: int,
     ) -> None:
         denoisers = context.roster.denoisers
         mine = identity.public_key().public_bytes_raw()
         if not 0 <= denoiser < len(denoisers) or denoisers[denoiser] != mine:
             raise ProtocolError(f"the roster has another key for denoiser {denoiser}")
+        self._cells = cells
         self._context = context
         self._denoiser = denoiser
         self._identity = identity
@@ -91,17 +96,27 @@ class LinkageDenoiser:
         self._words.append(share.words)
 
     @property
-    def cells(self) -> int:
+    def received(self) -> int:
         """Cells of this round: row shares and dummies."""
         return len(self._rows) + self._endpoint.dummies - self._dummies
 
     def close(self) -> bytes:
         """End the collection: which rows are held, for the other denoisers.
 
+        Cells have no senders, so a denoiser can count cells only: one client that sends more than
+        its number makes up for others that are missing, until the server counts uploads.
+
         Raises:
-            ProtocolError: it has ended already.
+            ProtocolError: fewer cells came than the floor's number of clients send: the round is
+                aborted. Or it has ended already.
         """
         self._require(_State.COLLECTING)
+        floor = self._context.floor
+        if self.received < floor * self._cells:
+            self._abort(
+                f"{self.received} cells, {floor * self._cells} are those of the floor of {floor} "
+                "clients"
+            )
         self._state = _State.CLOSED
         return self._sign(Kind.ROW_SET, self._set())
 
@@ -125,17 +140,12 @@ class LinkageDenoiser:
             if signed.sender != number:
                 raise ProtocolError(f"expected the set of denoiser {number}, not {signed.sender}")
             if signed.body != self._set():
-                self._state = _State.ABORTED
-                self._words = []
-                raise ProtocolError(
-                    f"denoiser {self._denoiser} aborts round {context.round}: denoiser {number} "
-                    "holds other rows or cells"
-                )
+                self._abort(f"denoiser {number} holds other rows or cells")
         self._state = _State.DONE
         return self._sign(Kind.FAKES, self._sums())
 
     def _set(self) -> bytes:
-        return _SET.pack(self.cells, len(self._rows), set_of_rows(self._rows, self._context))
+        return _SET.pack(self.received, len(self._rows), set_of_rows(self._rows, self._context))
 
     def _sums(self) -> bytes:
         context = self._context
@@ -146,7 +156,7 @@ class LinkageDenoiser:
         counts = np.bincount(rows, minlength=context.n_items)
         support = np.flatnonzero(counts).astype(np.int32)
         words = context.codec.reduce(totals[support])
-        return encode_sums(self.cells, support, counts[support], words, context)
+        return encode_sums(self.received, support, counts[support], words, context)
 
     def _sign(self, kind: Kind, body: bytes) -> bytes:
         return sign(kind, self._denoiser, body, context=self._context, identity=self._identity)
@@ -154,3 +164,10 @@ class LinkageDenoiser:
     def _require(self, state: _State) -> None:
         if self._state is not state:
             raise ProtocolError(f"denoiser {self._denoiser} is {self._state.value}")
+
+    def _abort(self, reason: str) -> NoReturn:
+        self._state = _State.ABORTED
+        self._words = []
+        raise ProtocolError(
+            f"denoiser {self._denoiser} aborts round {self._context.round}: {reason}"
+        )

@@ -20,6 +20,7 @@ from secure_fedrec.protection.routing import (
     RoutingConfig,
     address_of,
 )
+from secure_fedrec.protection.routing.endpoint import MAX_PIECES
 from secure_fedrec.protection.shared_upload.context import RoundContext
 from secure_fedrec.protection.shared_upload.real import Identities
 from secure_fedrec.uploads import Aggregate, RowBlock
@@ -42,8 +43,10 @@ class MixNetwork:
     ends: tuple[Endpoint, ...]
 
     @classmethod
-    def start(cls, config: RoutingConfig, *, recipients: int, epoch: int) -> "MixNetwork":
-        """A network with fresh keys."""
+    def start(
+        cls, config: RoutingConfig, *, recipients: int, epoch: int, max_pieces: int = MAX_PIECES
+    ) -> "MixNetwork":
+        """A network with fresh keys, whose ends take messages of at most ``max_pieces`` cells."""
         keys = [OpeningKey.generate(config.mechanism) for _ in range(config.layers + recipients)]
         public = tuple(key.public for key in keys)
         directory = Directory(
@@ -53,7 +56,10 @@ class MixNetwork:
             recipients=public[config.layers :],
         )
         mixes = tuple(MixNode(layer=layer, node=0) for layer in range(config.layers))
-        ends = tuple(Endpoint(layers=config.layers, index=index) for index in range(recipients))
+        ends = tuple(
+            Endpoint(layers=config.layers, index=index, max_pieces=max_pieces)
+            for index in range(recipients)
+        )
         nodes: list[MixNode | Endpoint] = [*mixes, *ends]
         for node, key in zip(nodes, keys, strict=True):
             node.rotate(directory, key)
@@ -90,7 +96,7 @@ class RealRound:
         self._sent: list[bytes] = []
         self._server = LinkageServer(context, cells=cells)
         self._denoisers = [
-            LinkageDenoiser(context, number, key, endpoint=network.ends[number])
+            LinkageDenoiser(context, number, key, endpoint=network.ends[number], cells=cells)
             for number, key in enumerate(identities.denoisers)
         ]
 

@@ -67,9 +67,10 @@ class LinkageServer:
             sums: FAKES of every denoiser, in order.
 
         Raises:
-            ProtocolError: denoisers disagree on rows and counts, cells are missing or too many for
-                the clients that were heard, or the rest is none that real rows can sum to: the
-                round is aborted. Or a message is missing, unsigned or of another round.
+            ProtocolError: fewer clients were heard than the floor, denoisers disagree on rows and
+                counts, cells are missing or too many for the clients that were heard, or the rest
+                is none that real rows can sum to: the round is aborted. Or a message is missing,
+                unsigned or of another round.
             WireError: a malformed message.
         """
         self._require()
@@ -82,6 +83,8 @@ class LinkageServer:
             if signed.sender != number:
                 raise ProtocolError(f"expected sums of denoiser {number}, not of {signed.sender}")
             parts.append(decode_sums(signed.body, context))
+        if len(self._heard) < context.floor:
+            self._abort(f"{len(self._heard)} clients are fewer than the floor of {context.floor}")
         expected = self._cells * len(self._heard)
         rows, counts = parts[0][1], parts[0][2]
         for number, (cells, own_rows, own_counts, words) in enumerate(parts):

@@ -29,6 +29,7 @@ from secure_fedrec.protection.paillier.keys import (
     PrivateKey,
     PublicKey,
     generate_key,
+    require_key_bits,
 )
 from secure_fedrec.protection.paillier.plans import Plan
 from secure_fedrec.protection.paillier.slots import SlotLayout
@@ -68,6 +69,7 @@ __all__ = [
     "decrypt_vector",
     "encrypt_vector",
     "generate_key",
+    "require_key_bits",
     "rounded_quotients",
     "updaters",
 ]

@@ -32,7 +32,7 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from secure_fedrec.errors import ConfigError, PrivateStateError, WireError
 from secure_fedrec.protection.paillier.arithmetic import default_arithmetic, is_probable_prime
 
-__all__ = ["DEFAULT_BITS", "PrivateKey", "PublicKey", "generate_key"]
+__all__ = ["DEFAULT_BITS", "PrivateKey", "PublicKey", "generate_key", "require_key_bits"]
 
 DEFAULT_BITS = 3072
 """Length of n: 128 bits of security by NIST SP 800-57 part 1, table 2."""
@@ -45,6 +45,24 @@ _PUBLIC, _PRIVATE = b"SFPK", b"SFPS"
 _FULL, _DJN = 0, 1
 _ID_DOMAIN = b"secure-fedrec|v1|paillier|public-key|"
 _RSA_EXPONENT = 65537  # of the throw-away RSA keys that the primes are taken from
+
+
+def require_key_bits(bits: int, *, key: str = "paillier.bits") -> None:
+    """Check the length of a modulus before a key is made or taken.
+
+    Args:
+        bits: length of n.
+        key: the setting to name in the refusal.
+
+    Raises:
+        ConfigError: ``bits`` is below 2048, above 8192, or not a multiple of 16.
+    """
+    if not _MINIMUM_BITS <= bits <= _MAXIMUM_BITS or bits % 16:
+        raise ConfigError(
+            key,
+            bits,
+            f"the modulus must have {_MINIMUM_BITS} to {_MAXIMUM_BITS} bits, a multiple of 16",
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,7 +86,7 @@ class PublicKey:
     """SHA-256 of the serialised key: what ciphertexts and messages are bound to."""
 
     def __post_init__(self) -> None:
-        _require_bits(self.n.bit_length())
+        require_key_bits(self.n.bit_length())
         if self.n % 2 == 0:
             raise ConfigError("paillier.n", "(even)", "must be a product of two odd primes")
         if self.h is not None:
@@ -197,7 +215,7 @@ def generate_key(bits: int = DEFAULT_BITS) -> PrivateKey:
     Raises:
         ConfigError: ``bits`` is below 2048, above 8192, or not a multiple of 16.
     """
-    _require_bits(bits)
+    require_key_bits(bits)
     found: list[int] = []
     while True:
         numbers = rsa.generate_private_key(_RSA_EXPONENT, bits).private_numbers()
@@ -228,15 +246,6 @@ def _generator(n: int) -> int:
             return int(default_arithmetic().power(-x * x % n, n, n * n))
 
 
-def _require_bits(bits: int) -> None:
-    if not _MINIMUM_BITS <= bits <= _MAXIMUM_BITS or bits % 16:
-        raise ConfigError(
-            "protection.paillier.bits",
-            bits,
-            f"the modulus must have {_MINIMUM_BITS} to {_MAXIMUM_BITS} bits, a multiple of 16",
-        )
-
-
 def _refuse(problem: str) -> NoReturn:
     raise ConfigError("paillier.private_key", "(not shown)", problem)
 
@@ -247,8 +256,10 @@ def _read_head(data: bytes, magic: bytes, kind: str) -> tuple[int, int]:
     found, version, form, bits = _HEAD.unpack_from(data)
     if found != magic or version != _VERSION or form not in (_FULL, _DJN):
         raise WireError(f"{kind} key: unknown format, version or form")
-    if not _MINIMUM_BITS <= bits <= _MAXIMUM_BITS or bits % 16:
-        raise WireError(f"{kind} key: {bits} bits are not accepted")
+    try:
+        require_key_bits(bits)
+    except ConfigError:
+        raise WireError(f"{kind} key: {bits} bits are not accepted") from None
     return form, bits
 
 

@@ -24,7 +24,7 @@ from secure_fedrec.protection.paillier.slots import SlotLayout
 
 __all__ = ["Plan"]
 
-_CONTEXT_DOMAIN = b"secure-fedrec|v1|paillier|context|"
+_CONTEXT_DOMAIN = b"secure-fedrec|v2|paillier|context|"
 _SMALLEST_COHORT = 3  # of two, each knows the other's upload from the sum
 
 

@@ -97,7 +97,7 @@ class SlotLayout:
         slots = (key_bits - 1 - self.guard_bits) // self.slot_bits
         if slots < 1:
             raise ConfigError(
-                "protection.paillier.bits", key_bits, f"a slot takes {self.slot_bits} bits"
+                "paillier.bits", key_bits, f"a slot takes {self.slot_bits} bits"
             )
         return slots
 
@@ -106,10 +106,18 @@ class SlotLayout:
         return -(-self.length // self.slots(key_bits))
 
     def to_bytes(self) -> bytes:
-        """Canonical form, 24 bytes: what messages declare and contexts are bound to."""
+        """Canonical form, 24 bytes, little-endian: what messages declare, contexts are bound to.
+
+            u8 kind | u8 ring bits | u16 fraction bits | u32 budget | u64 largest | u64 length
+
+        Both kinds state the whole codec, since whoever reads a sum in other units than the clients
+        wrote it reads other reals. The clip is stated as the ring integer it comes to.
+        """
         kind = 1 if self.whole_ring else 0
-        largest = 0 if self.whole_ring else self.codec.largest
-        return _FIELDS.pack(kind, self.codec.bits, 0, self.budget, largest, self.length)
+        codec = self.codec
+        return _FIELDS.pack(
+            kind, codec.bits, codec.fraction_bits, self.budget, codec.largest, self.length
+        )
 
     def require_words(self, words: RingArray) -> None:
         """Check what a client wants to encrypt.

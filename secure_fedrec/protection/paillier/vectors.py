@@ -1,6 +1,6 @@
 """Encrypted vectors: packed ciphertexts that know their key, their layout and what was spent.
 
-The layout of an encrypted vector, version 1, little-endian:
+The layout of an encrypted vector, version 2, little-endian:
 
     "SFPV" | u8 version | u8 0 | u16 bits | key id [32] | slot layout [24] | u32 terms
     ciphertexts [bits / 4 each], as many as the layout needs
@@ -23,7 +23,7 @@ from secure_fedrec.protection.paillier.slots import SlotLayout
 __all__ = ["EncryptedVector", "RunningSum", "decrypt_vector", "encrypt_vector", "split_vectors"]
 
 _MAGIC = b"SFPV"
-_VERSION = 1
+_VERSION = 2
 _HEAD = struct.Struct("<4sBBH32s24sI")
 
 

@@ -11,7 +11,7 @@ and how many cells each recipient gets.
     message --cut--> fragments --wrap--> cells --MixNode x layers--> cells --Endpoint--> message
 """
 
-from secure_fedrec.protection.routing.directory import Directory, RoutingConfig
+from secure_fedrec.protection.routing.directory import LEAST_SENDERS, Directory, RoutingConfig
 from secure_fedrec.protection.routing.endpoint import Endpoint, cells_needed, send
 from secure_fedrec.protection.routing.mix import MixNode
 from secure_fedrec.protection.routing.onions import Place, address_of
@@ -19,6 +19,7 @@ from secure_fedrec.protection.routing.sealing import KEMS, OpeningKey, SealingKe
 
 __all__ = [
     "KEMS",
+    "LEAST_SENDERS",
     "Directory",
     "Endpoint",
     "MixNode",

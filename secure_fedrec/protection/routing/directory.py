@@ -22,12 +22,14 @@ from secure_fedrec.errors import ConfigError, WireError
 from secure_fedrec.protection.routing.fragments import FRAGMENT_HEADER_BYTES
 from secure_fedrec.protection.routing.sealing import KEMS, Kem, SealingKey, labelled, require_kem
 
-__all__ = ["CELL_HEADER", "NEXT_HOP", "Directory", "RoutingConfig"]
+__all__ = ["CELL_HEADER", "LEAST_SENDERS", "NEXT_HOP", "Directory", "RoutingConfig"]
 
 CELL_HEADER = struct.Struct("<BBHI")
 """In front of every cell: version, layer, node, epoch."""
 NEXT_HOP = struct.Struct("<H")
 """In front of the inner onion: the node of the next layer."""
+LEAST_SENDERS = 2
+"""A batch with the cells of one sender hides nothing."""
 
 _VERSION = 1
 _HEADER = struct.Struct("<BBBBIII")
@@ -43,7 +45,9 @@ class RoutingConfig:
         layers: mixes a cell passes.
         cell_bytes: size of a cell as its sender hands it in.
         kem: key encapsulation, "x25519" or "mlkem768-x25519".
-        min_batch: fewest cells that a mix shuffles and forwards together.
+        min_batch: fewest cells that a mix shuffles and forwards together. It counts cells, not
+            senders, whom a mix cannot tell apart: where every sender hands in n cells, set it to
+            at least ``LEAST_SENDERS * n``, so that no batch is one sender's alone.
 
     Raises:
         ConfigError: a field is out of range, or no payload fits the cell.
@@ -58,9 +62,11 @@ class RoutingConfig:
         require_kem("routing.kem", self.kem)
         if not 1 <= self.layers <= 16:
             raise ConfigError("routing.layers", self.layers, "must be between 1 and 16")
-        if not 2 <= self.min_batch < 2**31:
+        if not LEAST_SENDERS <= self.min_batch < 2**31:
             raise ConfigError(
-                "routing.min_batch", self.min_batch, "must be at least 2; a batch of one mixes none"
+                "routing.min_batch",
+                self.min_batch,
+                f"must be between {LEAST_SENDERS} and 2^31 - 1; a batch of one mixes none",
             )
         if self.cell_bytes > 2**24 or self.capacity < 1:
             least = self.cell_bytes - self.capacity + 1

@@ -23,9 +23,12 @@ from secure_fedrec.protection.routing.fragments import (
 from secure_fedrec.protection.routing.onions import CellOpener, draw_path, wrap
 from secure_fedrec.protection.routing.sealing import OpeningKey
 
-__all__ = ["MAX_UNFINISHED_BYTES", "Endpoint", "cells_needed", "send"]
+__all__ = ["MAX_PIECES", "MAX_UNFINISHED_BYTES", "Endpoint", "cells_needed", "send"]
 
+MAX_PIECES = 2**16
+"""Most pieces of a message, where an endpoint is not told fewer."""
 MAX_UNFINISHED_BYTES = 2**28
+"""Most bytes of pieces that an endpoint holds while it waits for the others of their messages."""
 
 
 def cells_needed(messages: Sequence[bytes], capacity: int) -> int:
@@ -72,17 +75,24 @@ class Endpoint:
     Args:
         layers: mixes a cell passes.
         index: number of the recipient.
+        max_pieces: most pieces of a message; no sender needs more than its public number of cells.
 
     Attributes:
         dummies: cells received that were sent to fill up a number.
+
+    Raises:
+        ConfigError: ``max_pieces`` is out of range.
     """
 
-    __slots__ = ("_index", "_loops", "_opener", "_reassembler", "dummies")
+    __slots__ = ("_index", "_loops", "_max_pieces", "_opener", "_reassembler", "dummies")
 
-    def __init__(self, *, layers: int, index: int) -> None:
+    def __init__(self, *, layers: int, index: int, max_pieces: int = MAX_PIECES) -> None:
+        if not 1 <= max_pieces < 2**32:
+            raise ConfigError("routing.max_pieces", max_pieces, "must be between 1 and 2^32 - 1")
         self._index = index
         self._opener = CellOpener(layers, index)
-        self._reassembler = Reassembler(MAX_UNFINISHED_BYTES)
+        self._max_pieces = max_pieces
+        self._reassembler = self._fresh()
         self._loops: set[bytes] = set()
         self.dummies = 0
 
@@ -137,7 +147,7 @@ class Endpoint:
     def forget_unfinished(self) -> int:
         """Give up the messages of which pieces are missing; how many there were."""
         lost = self._reassembler.unfinished
-        self._reassembler = Reassembler(MAX_UNFINISHED_BYTES)
+        self._reassembler = self._fresh()
         return lost
 
     def receive(self, cell: bytes) -> bytes | None:
@@ -145,7 +155,8 @@ class Endpoint:
 
         Raises:
             ProtocolError: see ``CellOpener.open``; or what is inside is no fragment, repeats or
-                contradicts another one, or is a loop that this party did not send.
+                contradicts another one, is of a message of too many pieces, finds no room beside
+                the unfinished messages, or is a loop that this party did not send.
         """
         directory, inside = self._opener.open(cell)
         capacity = directory.config.capacity
@@ -162,3 +173,6 @@ class Endpoint:
         else:
             self.dummies += 1
         return None
+
+    def _fresh(self) -> Reassembler:
+        return Reassembler(MAX_UNFINISHED_BYTES, max_pieces=self._max_pieces)

@@ -11,7 +11,7 @@ payload. There is exactly one encoding of every piece, and anything else is refu
 
 import secrets
 import struct
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import IntEnum
 
 from secure_fedrec.errors import ProtocolError, WireError
@@ -118,22 +118,28 @@ def decode_fragment(data: bytes, capacity: int) -> Fragment:
 
 @dataclass(slots=True)
 class _Unfinished:
-    parts: list[bytes | None]
-    missing: int
+    count: int
     capacity: int
+    parts: dict[int, bytes] = field(default_factory=dict)
 
 
 class Reassembler:
     """Puts messages together at the recipient, whatever order their pieces arrive in.
 
+    Senders are anonymous and may declare any number of pieces, so room is taken by the pieces that
+    came, never by those still to come. A piece that makes its message whole takes none: messages
+    of one piece always pass.
+
     Args:
-        limit: most bytes of unfinished messages held at once, counting those still to come.
+        limit: most bytes of pieces held at once, each counted with its header.
+        max_pieces: most pieces of a message.
     """
 
-    __slots__ = ("_held", "_limit", "_messages")
+    __slots__ = ("_held", "_limit", "_max_pieces", "_messages")
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self, limit: int, *, max_pieces: int) -> None:
         self._limit = limit
+        self._max_pieces = max_pieces
         self._held = 0
         self._messages: dict[bytes, _Unfinished] = {}
 
@@ -146,29 +152,31 @@ class Reassembler:
         """Take a piece; the message, once it is whole.
 
         Raises:
-            ProtocolError: the piece came twice, disagrees with an earlier one, or would exceed the
-                limit.
+            ProtocolError: the message has more pieces than may be, or than there is room for; or
+                the piece came twice, disagrees with an earlier one, or would exceed the limit. It
+                is dropped.
         """
-        message = self._messages.get(fragment.message)
-        if message is None:
-            message = self._begin(fragment, capacity)
-        if len(message.parts) != fragment.count or message.capacity != capacity:
+        begun = self._messages.get(fragment.message) or _Unfinished(fragment.count, capacity)
+        if (begun.count, begun.capacity) != (fragment.count, capacity):
             raise ProtocolError("two fragments of a message disagree about its length")
-        if message.parts[fragment.index] is not None:
+        # All pieces but the last to come must find room.
+        most = min(self._max_pieces, 1 + self._limit // (_HEADER.size + capacity))
+        if fragment.count > most:
+            raise ProtocolError(f"a message of {fragment.count} fragments; at most {most} may be")
+        if fragment.index in begun.parts:
             raise ProtocolError(f"fragment {fragment.index} of a message came twice")
-        message.parts[fragment.index] = fragment.payload
-        message.missing -= 1
-        if message.missing:
+        if len(begun.parts) + 1 < begun.count:
+            self._hold(fragment, begun)
             return None
-        del self._messages[fragment.message]
-        self._held -= fragment.count * capacity
-        return b"".join(part for part in message.parts if part is not None)
+        self._messages.pop(fragment.message, None)
+        self._held -= sum(_HEADER.size + len(part) for part in begun.parts.values())
+        begun.parts[fragment.index] = fragment.payload
+        return b"".join(begun.parts[index] for index in range(begun.count))
 
-    def _begin(self, fragment: Fragment, capacity: int) -> _Unfinished:
-        declared = fragment.count * capacity
-        if self._held + declared > self._limit:
+    def _hold(self, fragment: Fragment, begun: _Unfinished) -> None:
+        held = self._held + _HEADER.size + len(fragment.payload)
+        if held > self._limit:
             raise ProtocolError(f"unfinished messages would hold more than {self._limit} bytes")
-        self._held += declared
-        begun = _Unfinished([None] * fragment.count, fragment.count, capacity)
+        self._held = held
+        begun.parts[fragment.index] = fragment.payload
         self._messages[fragment.message] = begun
-        return begun

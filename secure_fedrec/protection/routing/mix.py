@@ -18,8 +18,9 @@ class MixNode:
     """One mix.
 
     What it hides: which of the cells of a batch is which of those that came in, from everybody but
-    itself. The batch is the anonymity set, and whoever puts in all other cells of a batch finds
-    the remaining one; cells that parties send to themselves (``Endpoint.loop``) show such floods.
+    itself. The senders of a batch are the anonymity set: ``min_batch`` counts cells, and whoever
+    puts in all other cells of a batch finds the remaining ones; cells that parties send to
+    themselves (``Endpoint.loop``) show such floods.
 
     Args:
         layer: layer of the node, from 0.

@@ -36,10 +36,12 @@ from secure_fedrec.wire import (
     Delay,
     Drop,
     Fault,
+    Meter,
     RecordingPolicy,
     Repeat,
     Step,
     View,
+    Wire,
 )
 
 N_CLIENTS, N_ITEMS, RANK = 10, 24, 3
@@ -266,13 +268,19 @@ def test_too_few_clients_are_refused(name: str) -> None:
         "masking": MaskingLayerConfig(min_survivors=5),
         "paillier": EncryptionLayerConfig(min_survivors=5),
     }[name]
+    stack = build_stack(
+        {name: config},
+        sizes=Sizes(n_clients=N_CLIENTS, n_items=N_ITEMS, width=RANK, cohort=N_CLIENTS),
+        codec=CODECS[0],
+        streams=Streams.from_seed(1),
+    )
     with pytest.raises(ProtocolError, match="4 clients, a sum needs at least 5"):
-        run_of({name: config}, cohort=4).run_round()
+        run_of({}, stack=stack, cohort=4).run_round()
     too_many: Any = {
         "masking": MaskingLayerConfig(min_survivors=N_CLIENTS + 1),
         "paillier": EncryptionLayerConfig(min_survivors=N_CLIENTS + 1),
     }[name]
-    with pytest.raises(ConfigError, match=f"there are only {N_CLIENTS}"):
+    with pytest.raises(ConfigError, match=f"only {N_CLIENTS} clients"):
         run_of({name: too_many})
 
 
@@ -304,7 +312,7 @@ def noised(multiplier: float, **noise: Any) -> dict[str, Any]:
     return {
         "clip": ClipConfig(norm=50.0, count_scale=1.0),
         "skellam": SkellamLayerConfig(noise_multiplier=multiplier, **noise),
-        "masking": MaskingLayerConfig(min_survivors=N_CLIENTS),
+        "masking": MaskingLayerConfig(min_survivors=N_CLIENTS, corrupt=0.0),
     }
 
 
@@ -349,6 +357,53 @@ def test_noise_refuses_what_would_undo_it() -> None:
     budget = {**noised(1.0), "skellam": SkellamLayerConfig(epsilon=8.0)}
     with pytest.raises(ConfigError, match="must be found from the budget first"):
         run_of(budget)
+
+
+def test_the_noise_of_clients_that_the_masks_reckon_with_does_not_count() -> None:
+    def noised_at(share: float, **noise: Any) -> NoisedSum:
+        masks = MaskingLayerConfig(min_survivors=N_CLIENTS, corrupt=share)
+        layers = {**noised(1.0, fraction_bits=6, **noise), "masking": masks}
+        collector = run_of(layers).engine.stack.collector
+        assert isinstance(collector, NoisedSum)
+        return collector
+
+    assert noised_at(0.0).skellam.corrupt == 0
+    assert noised_at(0.35).skellam.corrupt == 3
+    alone, reckoned = noised_at(0.0).skellam, noised_at(0.35).skellam
+    assert reckoned.local_variance * 7 == pytest.approx(alone.local_variance * 10)
+    assert noised_at(0.35, corrupt=5).skellam.corrupt == 5
+    with pytest.raises(ConfigError, match=r"protection\.corrupt = 2: the masks reckon with 3"):
+        noised_at(0.35, corrupt=2)
+
+
+def test_rotations_differ_between_rounds_and_runs() -> None:
+    def seeds(seed: int) -> list[bytes]:
+        stack = build_stack(
+            noised(1.0),
+            sizes=Sizes(n_clients=N_CLIENTS, n_items=N_ITEMS, width=RANK, cohort=N_CLIENTS),
+            codec=CODECS[0],
+            streams=Streams.from_seed(seed),
+        )
+        wire = Wire(meter=Meter(N_CLIENTS))
+        everybody = np.arange(N_CLIENTS)
+        sessions = [
+            stack.collector.open(round_=round_, participants=everybody, wire=wire)
+            for round_ in (1, 2)
+        ]
+        return [session._seed for session in sessions]  # type: ignore[attr-defined]
+
+    assert len({*seeds(1), *seeds(2)}) == 4
+    assert seeds(1) == seeds(1)
+
+
+def test_a_smallest_sum_that_no_cohort_reaches_is_refused_at_once() -> None:
+    configs: dict[str, Any] = {
+        "masking": MaskingLayerConfig(min_survivors=5),
+        "paillier": EncryptionLayerConfig(min_survivors=5),
+    }
+    for name, config in configs.items():
+        with pytest.raises(ConfigError, match=r"protection\.min_survivors = 5: only 4 clients"):
+            run_of({name: config}, cohort=4)
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ from secure_fedrec.protection.paillier import (
     PublicKey,
     generate_key,
     keys,
+    require_key_bits,
 )
 from secure_fedrec.protection.paillier.arithmetic import ARITHMETICS, is_probable_prime
 
@@ -66,7 +67,15 @@ def test_keys_are_3072_bits_by_default_and_differ() -> None:
 def test_unsafe_or_odd_lengths_are_refused(bits: int) -> None:
     with pytest.raises(ConfigError, match="modulus must have 2048 to 8192 bits") as refusal:
         generate_key(bits)
-    assert refusal.value.key == "protection.paillier.bits"
+    assert refusal.value.key == "paillier.bits"
+    with pytest.raises(ConfigError, match="modulus must have 2048 to 8192 bits") as refusal:
+        require_key_bits(bits, key="protection.key_bits")
+    assert (refusal.value.key, refusal.value.value) == ("protection.key_bits", bits)
+
+
+@pytest.mark.parametrize("bits", [2048, 2064, 3072, 8192])
+def test_every_sixteenth_length_in_the_range_is_accepted(bits: int) -> None:
+    require_key_bits(bits)
 
 
 def test_short_public_keys_are_refused_from_bytes_too(real_key: PrivateKey) -> None:

@@ -256,8 +256,8 @@ def test_the_byte_form_is_the_stated_one(short_key: PrivateKey) -> None:
     data = vector.to_bytes()
     head = struct.Struct("<4sBBH32sBBHIQQI")
     assert head.unpack_from(data) == (
-        *(b"SFPV", 1, 0, 512, short_key.public.key_id),
-        *(0, 24, 0, 3, CODEC.largest, 20),
+        *(b"SFPV", 2, 0, 512, short_key.public.key_id),
+        *(0, 24, CODEC.fraction_bits, 3, CODEC.largest, 20),
         2,
     )
     width = 512 // 4

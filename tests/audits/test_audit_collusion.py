@@ -1,0 +1,53 @@
+"""Adversaries outside a stack's claim are refused, not audited as if they saw nothing."""
+
+from typing import Any
+
+import pytest
+
+from audits.build import build_federation, load_table, split_table
+from audits.config import parse_config
+from secure_fedrec.errors import ConfigError
+
+NOISED: list[dict[str, Any]] = [
+    {"layer": "clip"},
+    {"layer": "skellam", "epsilon": 8.0},
+    {"layer": "masking", "min_survivors": 30, "corrupt": 0.05},
+]
+
+
+def build(protection: list[dict[str, Any]], corrupt: list[str]) -> None:
+    config = parse_config(
+        {
+            "data": {"name": "synthetic", "clients": 40, "items": 60},
+            "algorithm": {"name": "pmf", "rank": 4, "rounds": 5},
+            "protection": protection,
+            "adversaries": [{"name": "them", "corrupt": corrupt}],
+        }
+    )
+    table = load_table(config, None)
+    build_federation(config, split_table(config, table, None, fold=0))
+
+
+def test_a_client_that_holds_the_key_does_not_work_with_the_server() -> None:
+    shared: list[dict[str, Any]] = [{"layer": "paillier", "holder": "clients"}]
+    build(shared, ["server"])
+    build(shared, ["client:0"])
+    build([{"layer": "paillier", "holder": "authority"}], ["server", "client:0"])
+    with pytest.raises(ConfigError, match="every client holds the key") as refused:
+        build(shared, ["server", "client:0"])
+    assert refused.value.key == "adversaries.corrupt"
+
+
+def test_an_adversary_knows_no_more_noise_than_the_claim_counts() -> None:
+    build(NOISED, ["server", "client:0", "client:1"])
+    with pytest.raises(ConfigError, match="knows the noise of 3 clients") as refused:
+        build(NOISED, ["server", "client:0", "client:1", "client:2"])
+    assert refused.value.key == "protection.corrupt"
+
+
+def test_a_budget_that_the_claim_would_exceed_is_refused() -> None:
+    build(NOISED, ["server"])
+    huge = [NOISED[0], {"layer": "skellam", "epsilon": 60.0}, NOISED[2]]
+    with pytest.raises(ConfigError, match="so large a budget leaves no room") as refused:
+        build(huge, ["server"])
+    assert refused.value.key == "protection.epsilon"
