@@ -28,6 +28,10 @@ _SIMULATED: Mapping[str, str] = MappingProxyType(
 """What stood in for the cryptography, by layer."""
 
 _REAL = "the protocol itself was carried out, with keys made for this run"
+_REAL_PAILLIER = (
+    "words were packed, encrypted, added and decrypted under a key made for this run; messages "
+    "were not signed, and the item table was not kept encrypted"
+)
 
 
 def protection_json(
@@ -85,4 +89,6 @@ def _note(executions: Mapping[str, Execution | None]) -> str | None:
     simulated = [name for name, execution in executions.items() if execution == "simulated"]
     if simulated:
         return "; ".join(_SIMULATED[name] for name in simulated)
-    return _REAL if "real" in executions.values() else None
+    if "real" not in executions.values():
+        return None
+    return _REAL_PAILLIER if "paillier" in executions else _REAL

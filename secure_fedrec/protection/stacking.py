@@ -30,7 +30,10 @@ from secure_fedrec.protection.shared_upload import SharedUpload, SharedUploadCon
 from secure_fedrec.protection.virtual_ratings import VirtualRatings, VirtualRatingsConfig
 from secure_fedrec.streams import Streams
 
-__all__ = ["LAYERS", "Sizes", "build_stack"]
+__all__ = ["COMPLETE_UP_TO", "LAYERS", "Sizes", "build_stack"]
+
+COMPLETE_UP_TO = 128
+"""Clients of a round that mask with everybody else; beyond, the graph is sparse."""
 
 LAYERS: Mapping[str, type] = MappingProxyType(
     {
@@ -109,6 +112,15 @@ def _collector(
                 layers[layer].min_survivors,
                 f"only {sizes.cohort} clients take part in a round",
             )
+    masks = layers.get("masking")
+    if masks is not None and masks.adversary == "active" and sizes.cohort > COMPLETE_UP_TO:
+        raise ConfigError(
+            "protection.adversary",
+            "active",
+            f"{sizes.cohort} clients in a round need a sparse graph, and that a beacon, which the "
+            f"engine has not: at most {COMPLETE_UP_TO} clients, or",
+            ("curious",),
+        )
     table: dict[str, Any] = {
         "n_clients": sizes.n_clients,
         "n_items": sizes.n_items,
@@ -127,6 +139,14 @@ def _collector(
     if "routing" in layers:
         return RoutedDenoisers(
             layers["denoisers"], routing=layers["routing"], streams=streams, **table
+        )
+    cloak = layers.get("virtual-ratings")
+    if "shared-upload" in layers and cloak is not None and not cloak.sticky:
+        raise ConfigError(
+            "protection.sticky",
+            False,
+            "item numbers of shared uploads stay visible: fresh virtual items would be intersected",
+            (True,),
         )
     if "shared-upload" in layers and layers["shared-upload"].floor > sizes.cohort:
         raise ConfigError(

@@ -17,19 +17,23 @@ from sklearn.metrics import roc_auc_score
 
 from secure_fedrec.errors import ProtocolError
 from secure_fedrec.protection.masking import (
+    ClientState,
     Federation,
+    KeyAgreement,
     Kind,
     MaskingClient,
     MaskingConfig,
+    Outgoing,
     Roster,
     SitePolicy,
     SumLayout,
+    hybrid,
 )
 from secure_fedrec.protection.masking import client_round as rules
 from secure_fedrec.protection.masking.formats import Envelope
-from secure_fedrec.protection.masking.keys import self_key
+from secure_fedrec.protection.masking.keys import exchange, pair_key, self_key
 from secure_fedrec.protection.masking.messages import Boxes, Keys, ShareRecord, Shares
-from secure_fedrec.protection.masking.pairs import Neighbour, RoundSecrets
+from secure_fedrec.protection.masking.pairs import Neighbour, RoundSecrets, pair_seal_info
 from secure_fedrec.protection.masking.prg import MaskExpander
 from secure_fedrec.protection.masking.recovery import pair_keys_of
 from secure_fedrec.protection.masking.shamir import combine, decode_element
@@ -57,10 +61,10 @@ def substitute_keys(attack: Any) -> Any:
     mask_shares, self_shares, boxes = {}, {}, {}
     for number, fake in fakes.items():
         edge = Neighbour.agree(fake, context, number, VICTIM, victims_keys)
-        opened = edge.open_shares(fake, ShareRecord.decode(shares.records[number]))
+        opened = edge.open_shares(fake, ShareRecord.decode(shares.records[number]), b"")
         index = core.public.place(number) + 1
         mask_shares[index], self_shares[index] = map(decode_element, opened)
-        boxes[number] = edge.seal_shares(1, 2)
+        boxes[number] = edge.seal_shares(1, 2, b"")
     told = Boxes(shared=core._advertised, records=boxes, seals={})
     (upload,) = attack.clients[VICTIM].receive(attack.says(Kind.BOXES, told.head(), told.payload()))
     words, t = attack.words(upload), attack.config.threshold
@@ -86,6 +90,67 @@ def test_key_substitution(attacked: Any, monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(rules, "verify", lambda *_: None)
     weak = attacked()
     assert np.array_equal(substitute_keys(weak), weak.values[VICTIM])
+
+
+# The server's own pair secrets, and a quantum computer some years later.
+
+
+def substitute_pair_secrets(attack: Any) -> Any:
+    """Seal secrets of the server's own to the client whose neighbours all have lower numbers."""
+    victim, own = max(attack.clients), b"\x07" * 32
+    attack.until(Kind.BOXES)
+    core, context = attack.core, attack.core.public.context
+    target = attack.clients[victim]
+    broken = target._round._secrets.mask_key  # X25519 falls: the public half went through KEYS
+    for place, (number, data) in enumerate(attack.outgoing):
+        if number == victim:
+            envelope = Envelope.decode(data)
+            boxes = Boxes.decode(envelope.head, envelope.payload, victim, attack.config)
+            seals = {
+                lower: hybrid.seal_to(
+                    core._keys[victim].mask_kem, own, pair_seal_info(context, lower, victim)
+                )
+                for lower in boxes.seals
+            }
+            told = Boxes(shared=boxes.shared, records=boxes.records, seals=seals)
+            message = attack.says(Kind.BOXES, told.head(), told.payload())
+            attack.outgoing[place] = Outgoing(number, message)
+    for number, data in attack.outgoing:
+        (upload,) = attack.clients[number].receive(data)
+        attack.uploads[number] = attack.words(upload)
+        attack.server.receive(upload)
+    attack.outgoing = attack.server.close_step()
+    reveals = attack.unmask_story(set(attack.clients), set(attack.clients))
+    words = attack.uploads[victim]
+    masks = [
+        pair_key(exchange(broken, core._keys[lower].mask_public) + own, context, lower, victim)
+        for lower in attack.clients
+        if lower != victim
+    ]
+    self_seed = decode_element(reveals[victim].self_seed)
+    MaskExpander().apply(words, add=masks, subtract=[self_key(self_seed, context, victim)])
+    return attack.layout.decode(words & np.uint32(2**20 - 1))
+
+
+def test_pair_secret_substitution(attacked: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    agreement: KeyAgreement = "x25519+mlkem768"
+    policy = SitePolicy(corrupt=0.0, dropout=0.4, key_agreement=agreement)
+    ours = attacked(policy=policy, key_agreement=agreement)
+    with pytest.raises(ProtocolError, match="nothing shows that the pair secret is client 0's"):
+        substitute_pair_secrets(ours)
+    assert ours.clients[5].state is ClientState.ABORTED
+    assert 5 not in ours.uploads
+    # Weakened copy: nothing that a neighbour made covers what it sealed.
+    header = Neighbour._header
+
+    def short(
+        self: Neighbour, sender: int, receiver: int, mask: bytes, own: bytes, _: bytes
+    ) -> bytes:
+        return header(self, sender, receiver, mask, own, b"")
+
+    monkeypatch.setattr(Neighbour, "_header", short)
+    weak = attacked(policy=policy, key_agreement=agreement)
+    assert np.array_equal(substitute_pair_secrets(weak), weak.values[5])
 
 
 # Guessing mask keys.

@@ -8,15 +8,22 @@ import pytest
 from secure_fedrec.algorithms import PMF, PMFConfig
 from secure_fedrec.data import SyntheticConfig, generate
 from secure_fedrec.engines import RecordedRun
-from secure_fedrec.errors import ConfigError, LosslessnessError
+from secure_fedrec.errors import ConfigError, LosslessnessError, ProtocolError
 from secure_fedrec.fixedpoint import FixedPoint
-from secure_fedrec.protection import LAYERS, STACKS, Sizes, build_stack
-from secure_fedrec.protection.hidden_sums import SkellamLayerConfig
+from secure_fedrec.protection import (
+    LAYERS,
+    STACKS,
+    Sizes,
+    VirtualRatingsConfig,
+    build_stack,
+)
+from secure_fedrec.protection.hidden_sums import MaskingLayerConfig, SkellamLayerConfig
 from secure_fedrec.protection.linkage_hardened.real import MixNetwork
 from secure_fedrec.protection.routed_denoisers import RoutedDenoisers, RoutingLayerConfig
 from secure_fedrec.protection.shared_upload import SharedUploadConfig
 from secure_fedrec.streams import Streams
-from secure_fedrec.wire import RecordingPolicy, Step
+from secure_fedrec.uploads import RowBlock
+from secure_fedrec.wire import Meter, RecordingPolicy, Step, Wire
 
 N_CLIENTS, N_ITEMS, RANK = 20, 30, 3
 TABLE = generate(SyntheticConfig(clients=N_CLIENTS, items=N_ITEMS, mean_ratings=6.0, seed=2))
@@ -26,6 +33,8 @@ SIZES = Sizes(n_clients=N_CLIENTS, n_items=N_ITEMS, width=RANK, cohort=N_CLIENTS
 def settings_of(stack: tuple[str, ...]) -> dict[str, Any]:
     """Default settings, but for what has no default."""
     made = {name: LAYERS[name]() for name in stack if name != "skellam"}
+    if "shared-upload" in stack and "virtual-ratings" in stack:
+        made["virtual-ratings"] = VirtualRatingsConfig(sticky=True)
     if "skellam" in stack:
         made["skellam"] = SkellamLayerConfig(noise_multiplier=1.0)
     return {name: made[name] for name in stack}
@@ -83,16 +92,47 @@ def test_other_stacks_are_refused_with_those_that_exist(stack: tuple[str, ...]) 
 
 
 def test_a_floor_that_no_cohort_reaches_is_refused() -> None:
-    layers = {**settings_of(("virtual-ratings",)), "shared-upload": SharedUploadConfig(floor=16)}
+    sticky = VirtualRatingsConfig(sticky=True)
+    layers = {"virtual-ratings": sticky, "shared-upload": SharedUploadConfig(floor=16)}
     small = Sizes(n_clients=N_CLIENTS, n_items=N_ITEMS, width=RANK, cohort=15)
     with pytest.raises(ConfigError, match=r"protection\.floor = 16: only 15 clients"):
         build_stack(layers, sizes=small, codec=FixedPoint(), streams=Streams.from_seed(1))
+
+
+def test_shared_uploads_refuse_items_that_could_be_intersected() -> None:
+    layers = {"virtual-ratings": VirtualRatingsConfig(), "shared-upload": SharedUploadConfig()}
+    with pytest.raises(ConfigError, match=r"protection\.sticky = False: .*intersected"):
+        build_stack(layers, sizes=SIZES, codec=FixedPoint(), streams=Streams.from_seed(1))
+
+
+def test_an_active_server_is_withstood_on_the_complete_graph_only() -> None:
+    layers = {"masking": MaskingLayerConfig(adversary="active")}
+    for cohort, fits in ((128, True), (129, False)):
+        sizes = Sizes(n_clients=200, n_items=N_ITEMS, width=RANK, cohort=cohort)
+        settings: dict[str, Any] = {
+            "sizes": sizes,
+            "codec": FixedPoint(),
+            "streams": Streams.from_seed(1),
+        }
+        if fits:
+            build_stack(layers, **settings)
+            continue
+        with pytest.raises(ConfigError, match="129 clients in a round need a sparse graph"):
+            build_stack(layers, **settings)
 
 
 def routed(execution: str, **routing: Any) -> dict[str, Any]:
     layers = settings_of(("virtual-ratings", "denoisers"))
     config = RoutingLayerConfig(execution=execution, **{"cell_bytes": 2048, **routing})
     return {**layers, "routing": config}
+
+
+def routed_collector(execution: str) -> RoutedDenoisers:
+    stack = build_stack(
+        routed(execution), sizes=SIZES, codec=FixedPoint(), streams=Streams.from_seed(3)
+    )
+    assert isinstance(stack.collector, RoutedDenoisers)
+    return stack.collector
 
 
 def test_mixes_change_no_bit() -> None:
@@ -125,6 +165,41 @@ def test_mixes_that_lose_or_change_a_message_are_caught(monkeypatch: pytest.Monk
     monkeypatch.setattr(MixNetwork, "carry", lambda network, cells: carry(network, cells)[1:])
     with pytest.raises(LosslessnessError, match="the mixes changed or lost a message"):
         run_of(routed("real"))
+
+
+def test_a_round_is_one_batch_however_its_clients_are_submitted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    carry, sizes = MixNetwork.carry, []
+
+    def counted(network: MixNetwork, cells: list[bytes]) -> list[bytes]:
+        sizes.append(len(cells))
+        return carry(network, cells)
+
+    monkeypatch.setattr(MixNetwork, "carry", counted)
+    collector = routed_collector("real")
+    session = collector.open(
+        round_=1, participants=np.arange(N_CLIENTS), wire=Wire(meter=Meter(N_CLIENTS))
+    )
+    for client in session.order:  # one client at a time
+        values = collector.codec.encode(np.full((1, RANK), 0.5))
+        row = RowBlock(indptr=np.array([0, 1]), rows=np.array([3], dtype=np.int32), values=values)
+        session.submit(np.array([client]), row, ~session.exempt(np.array([client])))
+    session.close()
+    assert sizes == [int(np.count_nonzero(~collector.binding.is_denoiser))]
+
+
+@pytest.mark.parametrize("execution", ["simulated", "real"])
+def test_a_batch_of_one_sender_is_refused(execution: str) -> None:
+    collector = routed_collector(execution)
+    denoisers = collector.binding.denoisers
+    ordinary = np.flatnonzero(~collector.binding.is_denoiser)
+    wire = Wire(meter=Meter(N_CLIENTS))
+    with pytest.raises(ProtocolError, match="1 client sends through the mixes, at least 2 must"):
+        collector.open(round_=1, participants=np.append(denoisers, ordinary[:1]), wire=wire)
+    for enough in (0, 2):  # nobody sends, or two do
+        clients = np.append(denoisers, ordinary[:enough])
+        collector.open(round_=1, participants=clients, wire=wire)
 
 
 def test_noise_arrives_without_its_sender() -> None:

@@ -4,7 +4,8 @@ Who reads the sum depends on who holds the key (``paillier.key_holders``): an au
 the server, or the clients open it for themselves, as in FedMF, and the server does not even see the
 item table. Two executions give the same bits: ``"real"`` packs, encrypts, adds and decrypts;
 ``"simulated"`` sends as many random words instead, which to whoever lacks the key is the same
-thing, and adds the plaintexts.
+thing, and adds the plaintexts. Neither signs messages nor carries the item table in encrypted form:
+the halves of ``paillier.authority`` and ``paillier.encrypted_table`` do.
 
 A recorded upload shows as many words of a client's ciphertexts as the layout has: the rest of them
 is no more readable. Sizes are those of the whole ciphertexts.
@@ -16,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from secure_fedrec.arrays import IntArray, RingArray
-from secure_fedrec.errors import ConfigError
+from secure_fedrec.errors import ConfigError, LosslessnessError
 from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.protection.hidden_sums.dense import (
     DenseWords,
@@ -33,6 +34,7 @@ from secure_fedrec.protection.paillier import (
     RunningSum,
     SlotLayout,
     generate_key,
+    require_key_bits,
 )
 from secure_fedrec.protection.plain import aggregate_note
 from secure_fedrec.streams import Streams
@@ -70,8 +72,7 @@ class EncryptionLayerConfig:
             raise ConfigError(
                 "protection.holder", self.holder, "holds no key", ("authority", "clients")
             )
-        if self.key_bits < 2048:
-            raise ConfigError("protection.key_bits", self.key_bits, "must be at least 2048")
+        require_key_bits(self.key_bits, key="protection.key_bits")
         if self.min_survivors < 2:
             raise ConfigError(
                 "protection.min_survivors", self.min_survivors, "a sum of one hides nothing"
@@ -205,9 +206,11 @@ class _Ciphertexts:
             key=self._private.public,
         )
         self._running = RunningSum(key=self._private.public, layout=self._sum.layout)
+        self._plain = np.zeros(collector.layout.length, dtype=collector.codec.dtype)
 
     def hide(self, part: DenseWords) -> RingArray:
         """The first words of the ciphertexts; the ciphertexts are added up beside."""
+        self._plain += part.words.sum(axis=0, dtype=self._plain.dtype)
         shown = np.empty_like(part.words)
         for seen, words in zip(shown, part.words, strict=True):
             vector = self._sum.encrypt(words)
@@ -220,6 +223,13 @@ class _Ciphertexts:
         return self._codec.reduce(shown)
 
     def open(self, total: RingArray) -> RingArray:
-        """The key holder's step."""
+        """The key holder's step.
+
+        Raises:
+            LosslessnessError: what was decrypted is not the sum of the plain words.
+        """
         del total
-        return self._sum.decrypt(self._running.vector(), self._private)
+        opened = self._sum.decrypt(self._running.vector(), self._private)
+        if not np.array_equal(opened, self._codec.reduce(self._plain)):
+            raise LosslessnessError("the decrypted sum differs from the plain sum")
+        return opened

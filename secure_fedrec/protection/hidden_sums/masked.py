@@ -16,6 +16,7 @@ With a tail floor the counts are summed first, and rows of items below the floor
 
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -31,6 +32,7 @@ from secure_fedrec.protection.hidden_sums.dense import (
 )
 from secure_fedrec.protection.hidden_sums.protocol import run_protocol
 from secure_fedrec.protection.masking import SitePolicy
+from secure_fedrec.protection.masking.hypergeometric import least_within
 from secure_fedrec.protection.masking.packing import packed_size
 from secure_fedrec.protection.masking.parameters import Adversary
 from secure_fedrec.protection.masking.prg import MaskExpander
@@ -53,8 +55,9 @@ class MaskingLayerConfig:
         execution: "simulated" or "real".
         min_survivors: fewest clients whose sum may be formed.
         tail_floor: rows of items with fewer ratings in the round are not sent; 0 or 1 sends all.
-        corrupt: fraction of clients that may work with the server ("real" only).
-        adversary: the server that is withstood, "curious" or "active" ("real" only).
+        corrupt: fraction of the federation's clients that may work with the server.
+        adversary: the server that is withstood, "curious" or "active"; an active one needs the
+            complete graph here, which reaches up to 128 clients per round.
 
     Raises:
         ConfigError: a field is out of range.
@@ -64,7 +67,7 @@ class MaskingLayerConfig:
     min_survivors: int = 3
     tail_floor: int = 0
     corrupt: float = 0.1
-    adversary: Adversary = "active"
+    adversary: Adversary = "curious"
 
     def __post_init__(self) -> None:
         if self.execution not in EXECUTIONS:
@@ -90,6 +93,17 @@ class MaskingLayerConfig:
         return SitePolicy(
             adversary=self.adversary, corrupt=self.corrupt, min_survivors=self.min_survivors
         )
+
+    def corrupt_clients(self, *, cohort: int, n_clients: int) -> int:
+        """Clients of a round that may work with the server.
+
+        All of the federation's where everybody takes part; of a cohort drawn at random, more than
+        its share of them is a matter of luck, and this many are exceeded with 2^-41.
+        """
+        marked = int(Fraction(repr(self.corrupt)) * n_clients)
+        if cohort >= n_clients:
+            return marked
+        return max(0, least_within(n_clients, marked, cohort, Fraction(1, 2**41)) - 1)
 
 
 class MaskedSum(HiddenSum):
@@ -151,7 +165,11 @@ class MaskedSession(HiddenSession):
             _, known = self._masked_sum(Step.COUNTS, replace(layout, width=0))
             items = np.flatnonzero(known >= collector.config.tail_floor).astype(np.int32)
             layout = replace(layout, items=items)
-        values, counts = self._masked_sum(Step.UPLOAD, layout)
+        if not len(layout.items):  # no item reaches the floor: nothing is asked for
+            values = np.zeros((0, collector.width), dtype=collector.codec.dtype)
+            counts = np.zeros(0, dtype=np.int64)
+        else:
+            values, counts = self._masked_sum(Step.UPLOAD, layout)
         ring: RingArray = np.zeros((collector.n_items, collector.width), dtype=values.dtype)
         summed = np.zeros(collector.n_items, dtype=np.int64)
         ring[layout.items], summed[layout.items] = values, counts
@@ -172,7 +190,13 @@ class MaskedSession(HiddenSession):
             return self._hidden_sum(step, layout, self._words(layout), pads)
         parts = list(self._words(layout))
         policy = collector.config.policy
-        masks = run_protocol(parts, layout=layout, codec=collector.codec, policy=policy)
+        masks = run_protocol(
+            parts,
+            layout=layout,
+            codec=collector.codec,
+            policy=policy,
+            roster=collector.n_clients,
+        )
         return self._hidden_sum(step, layout, iter(parts), masks)
 
 

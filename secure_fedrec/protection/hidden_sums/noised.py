@@ -116,13 +116,15 @@ def contribution_of(*, n_items: int, width: int, clip: ClipConfig) -> Contributi
     )
 
 
-def _corrupt(config: MaskingLayerConfig, noise: SkellamLayerConfig, cohort: int) -> int:
+def _corrupt(
+    config: MaskingLayerConfig, noise: SkellamLayerConfig, *, cohort: int, n_clients: int
+) -> int:
     """Clients whose noise does not count.
 
     Raises:
         ConfigError: fewer than the masks reckon with.
     """
-    least = int(config.corrupt * cohort)
+    least = config.corrupt_clients(cohort=cohort, n_clients=n_clients)
     if noise.corrupt is None:
         return least
     if noise.corrupt < least:
@@ -183,7 +185,7 @@ class NoisedSum(MaskedSum):
             raise ConfigError(
                 "protection.tail_floor", config.tail_floor, "exact counts would leave beside noise"
             )
-        corrupt = _corrupt(config, noise, cohort)
+        corrupt = _corrupt(config, noise, cohort=cohort, n_clients=n_clients)
         if corrupt >= config.min_survivors:
             raise ConfigError(
                 "protection.min_survivors",
@@ -275,9 +277,10 @@ class NoisedSession(MaskedSession):
                 "ring.fraction_bits"
             )
         ring = collector.codec.from_integers(integers.astype(np.int64))
-        least = collector.noise.least_count
+        # Nobody has more raters than there are clients; clamping an estimate costs no privacy.
+        least, most = collector.noise.least_count, max(collector.noise.least_count, len(self.order))
         return Aggregate(
             ring=ring.reshape(collector.n_items, collector.width),
-            counts=np.maximum(np.rint(counts), least).astype(np.int64),
+            counts=np.clip(np.rint(counts), least, most).astype(np.int64),
             codec=collector.codec,
         )

@@ -55,7 +55,12 @@ class ProtocolMasks:
 
 
 def run_protocol(
-    parts: Iterable[DenseWords], *, layout: DenseLayout, codec: FixedPoint, policy: SitePolicy
+    parts: Iterable[DenseWords],
+    *,
+    layout: DenseLayout,
+    codec: FixedPoint,
+    policy: SitePolicy,
+    roster: int,
 ) -> ProtocolMasks:
     """Run one round and compare its result with the plain sum of the words.
 
@@ -64,6 +69,7 @@ def run_protocol(
         layout: what they stand for.
         codec: the ring.
         policy: the conditions of every client.
+        roster: clients from which the round's were drawn; the share of corrupt ones is theirs.
 
     Raises:
         ConfigError: no safe parameters for so few clients.
@@ -83,6 +89,7 @@ def run_protocol(
         corrupt=policy.corrupt,
         dropout=policy.dropout,
         adversary=policy.adversary,
+        roster=roster if roster > len(clients) else None,
     )
     least = max(config.min_survivors, policy.min_survivors)
     config = replace(config, min_survivors=least)

@@ -6,9 +6,10 @@
 A ``MaskingClient`` lives for one round. Its state is the kind of message that it awaits.
 
 - A message that is not the server's, or not awaited, is *refused*: ``ProtocolError``, and nothing
-  has changed.
-- A message of the server that breaks a rule *aborts* the round: ``ProtocolError``, secrets are
-  released, and every later message is refused.
+  has changed. So is a SETUP that the client does not take part in, such as an old one that somebody
+  sends again: a client is in no round before its journal says so.
+- Any other message of the server that breaks a rule *aborts* the round: ``ProtocolError``, secrets
+  are released, and every later message is refused.
 
 Protocol: Bonawitz et al., "Practical Secure Aggregation for Privacy-Preserving Machine Learning",
 CCS 2017, with the sparse graph of Bell et al., CCS 2020, and one set of survivors agreed by
@@ -132,7 +133,8 @@ class MaskingClient:
         try:
             messages = self._handle(envelope)
         except Exception as error:
-            self.abort(str(error))
+            if self._round is not None:
+                self.abort(str(error))
             raise
         self.state = _AFTER[self.state]
         return messages
@@ -240,13 +242,17 @@ class MaskingClient:
             beacons=self._beacons,
             setup=envelope,
         )
-        if self._vector is not None:
-            current.require_fitting(self._vector)
-        self._journal.begin(
-            envelope.context.round_id,
-            roster_version=self._roster.version,
-            epoch=current.public.epoch,
-        )
+        try:
+            if self._vector is not None:
+                current.require_fitting(self._vector)
+            self._journal.begin(
+                envelope.context.round_id,
+                roster_version=self._roster.version,
+                epoch=current.public.epoch,
+            )
+        except Exception:
+            current.wipe()
+            raise
         self._round = current
         return current.advertise()
 

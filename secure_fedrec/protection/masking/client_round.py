@@ -1,7 +1,8 @@
 """The steps of one client in one round, and the rules that it holds the server to.
 
 Each step takes an envelope that is known to be the server's, checks all of it, and only then
-computes the answer. A broken rule raises ``ProtocolError``; the caller (``client``) then aborts.
+computes the answer. A broken rule raises ``ProtocolError``; the caller (``client``) then aborts,
+or, at SETUP, refuses.
 """
 
 from collections.abc import Mapping
@@ -91,7 +92,7 @@ class ClientRound:
         self._roster = roster
         if setup.context.roster_hash != roster.hash or proposed.roster_version != roster.version:
             raise ProtocolError("SETUP: another roster")
-        policy.require(self.config, roster)
+        policy.for_round(expected, self.config, roster).require(self.config, roster)
         self._require_expected(policy, expected, beacons)
         self._number = identity.number
         self._place = self.public.place(self._number)
@@ -171,7 +172,7 @@ class ClientRound:
         if vector is None:
             raise ProtocolError("BOXES: no vector was loaded")
         self.require_fitting(vector)
-        disputed = self._open_shares(boxes.records)
+        disputed = self._open_shares(boxes)
         packed = self._masked(vector, boxes)
         head = Upload(
             shared_hash=labelled_hash("shared", encode_marks(shared)),
@@ -248,8 +249,6 @@ class ClientRound:
             raise ProtocolError("SETUP: another public state than expected")
         if config.min_survivors < expected.min_survivors:
             raise ProtocolError(f"SETUP: fewer than {expected.min_survivors} survivors would do")
-        if config.corrupt_clients < expected.corrupt_clients:
-            raise ProtocolError(f"SETUP: {expected.corrupt_clients} corrupt clients are expected")
         self._require_fresh_epoch(beacons)
         if expected.cohort is None:
             before = beacons.get(public.epoch - 1) if public.epoch else None
@@ -295,34 +294,45 @@ class ClientRound:
         indices = [self.public.place(number) + 1 for number in neighbours]
         mask_shares = split(secrets.mask_element, threshold=threshold, indices=indices)
         self_shares = split(secrets.self_element, threshold=threshold, indices=indices)
+        higher = [number for number in neighbours if number > self._number]
+        seals = {
+            number: neighbours[number].seal_pair(secrets)
+            for number in (higher if self.config.hybrid else [])
+        }
         records = {
-            number: neighbour.seal_shares(mask_share, self_share)
+            number: neighbour.seal_shares(mask_share, self_share, seals.get(number, b""))
             for (number, neighbour), mask_share, self_share in zip(
                 neighbours.items(), mask_shares, self_shares, strict=True
             )
         }
-        higher = [number for number in neighbours if number > self._number]
         return Shares(
             commitment=commitment_to(self.public.context, self._number, secrets.self_element),
             records=records,
-            seals={
-                number: neighbours[number].seal_pair(secrets)
-                for number in (higher if self.config.hybrid else [])
-            },
+            seals=seals,
         )
 
-    def _open_shares(self, records: Mapping[int, bytes]) -> IntArray:
+    def _open_shares(self, boxes: Boxes) -> IntArray:
         """Open the shares of the neighbours; int64[...], those whose shares are unusable.
 
         A neighbour that sends bad shares harms recovery, not privacy: it is named, and the round
-        goes on with the others.
+        goes on with the others. But where a sealed pair secret came with them, nothing else says
+        that it is the neighbour's, and a mask made with it could be the server's to remove.
+
+        Raises:
+            ProtocolError: shares that came with a sealed pair secret are unusable.
         """
         disputed = []
-        for number, record in records.items():
-            neighbour = self._neighbours[number]
+        for number, record in boxes.records.items():
+            neighbour, pair_seal = self._neighbours[number], boxes.seals.get(number, b"")
             try:
-                neighbour.shares = neighbour.open_shares(self._secrets, ShareRecord.decode(record))
-            except ProtocolError:
+                neighbour.shares = neighbour.open_shares(
+                    self._secrets, ShareRecord.decode(record), pair_seal
+                )
+            except ProtocolError as error:
+                if pair_seal:
+                    raise ProtocolError(
+                        f"BOXES: nothing shows that the pair secret is client {number}'s: {error}"
+                    ) from None
                 disputed.append(number)
         return np.array(disputed, dtype=np.int64)
 

@@ -12,8 +12,14 @@ The pair key is HKDF(X25519 || r): secret as long as one of the two holds. Chann
 they are hybrid as well; each direction seals a fresh secret to the receiver's channel KEM key.
 Authenticity rests on the Ed25519 signatures, which an attacker would have to break on the day.
 
-A pair secret that does not open makes its receiver leave the round, because its mask could not
-cancel: a corrupt client can cost a round its neighbours, and so its result, but nobody's privacy.
+HPKE in base mode does not say who sealed: whoever has the public key can seal a secret of his own.
+A fresh channel secret is authenticated by use, since the channel key also takes the X25519 secret
+of two signed keys. The sealed r is authenticated by the box of shares that its sender puts into the
+same channel: its SHA-256 is associated data of that box (``pairs``).
+
+A pair secret that does not open, or whose box does not, makes its receiver leave the round: its
+mask could not cancel, or would be no secret. A corrupt client can cost a round its neighbours, and
+so its result, but nobody's privacy.
 """
 
 from cryptography.exceptions import InvalidTag

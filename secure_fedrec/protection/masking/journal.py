@@ -102,7 +102,7 @@ class FileJournal(MemoryJournal):
     """A journal in a file, on disk before ``begin`` or ``reveal`` return.
 
     The file is replaced as a whole, so a crash leaves the old state or the new one. A lock beside
-    it keeps a second process out; ``close`` releases it.
+    it keeps a second process out; ``close`` releases it, and nothing is written without it.
 
     Layout: magic and version | u32 roster version | u64 epoch | 16 round id | u32 size of the
     message | message | 32 SHA-256 over all before it.
@@ -117,11 +117,12 @@ class FileJournal(MemoryJournal):
     def __init__(self, path: str | Path) -> None:
         super().__init__()
         self._path = Path(path)
-        self._lock = os.open(f"{self._path}.lock", os.O_RDWR | os.O_CREAT, 0o600)
+        lock = os.open(f"{self._path}.lock", os.O_RDWR | os.O_CREAT, 0o600)
+        self._lock: int | None = lock
         try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
-            os.close(self._lock)
+            self.close()
             raise CheckpointError(f"{self._path}: another process holds this journal") from None
         try:
             if self._path.exists():
@@ -135,9 +136,34 @@ class FileJournal(MemoryJournal):
         """Whether the last round was begun and not revealed: after a restart it is lost."""
         return self._round_id != _NO_ROUND and not self._message
 
+    def begin(self, round_id: bytes, *, roster_version: int, epoch: int) -> None:
+        """Record that keys of a round are about to be advertised (``Journal.begin``).
+
+        Raises:
+            CheckpointError: the journal was closed.
+        """
+        self._require_open()
+        super().begin(round_id, roster_version=roster_version, epoch=epoch)
+
+    def reveal(self, round_id: bytes, message: bytes) -> None:
+        """Record a REVEAL message that is about to be sent (``Journal.reveal``).
+
+        Raises:
+            CheckpointError: the journal was closed.
+        """
+        self._require_open()
+        super().reveal(round_id, message)
+
     def close(self) -> None:
-        """Release the lock."""
-        os.close(self._lock)
+        """Release the lock; a second time does nothing."""
+        lock, self._lock = self._lock, None
+        if lock is not None:
+            os.close(lock)
+
+    def _require_open(self) -> None:
+        if self._lock is None:
+            # Another process may have gone on from the file, with rounds that are not known here.
+            raise CheckpointError(f"{self._path}: this journal was closed")
 
     def _load(self, data: bytes) -> None:
         body, digest = data[:-32], data[-32:]

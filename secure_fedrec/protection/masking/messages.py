@@ -13,7 +13,9 @@ The table gives head | payload of each; sizes in bytes, n clients in the cohort,
 
 Records stand behind a u32 count, each after the u32 number of its client, numbers ascending. A box
 is 64 + 16 bytes (share of the mask seed, share of the self-mask seed, tag); with the hybrid
-key agreement 1168 bytes of sealed channel secret stand before it.
+key agreement 1168 bytes of sealed channel secret stand before it. Associated data of a box: the
+header and round of its SHARES | u32 receiver | 2 x 32 share hashes [| SHA-256 of the sealed pair
+secret, if one goes to the receiver].
 """
 
 from collections.abc import Mapping

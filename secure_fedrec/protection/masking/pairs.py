@@ -1,6 +1,7 @@
 """One client's secrets of a round, and what it agrees on with each neighbour."""
 
 from dataclasses import dataclass, field
+from hashlib import sha256
 
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
@@ -103,8 +104,14 @@ class Neighbour:
             own_public=secrets.channel_key.public_key().public_bytes_raw(),
         )
 
-    def seal_shares(self, mask_share: int, self_share: int) -> bytes:
-        """Encode the record that carries two shares to the neighbour."""
+    def seal_shares(self, mask_share: int, self_share: int, pair_seal: bytes) -> bytes:
+        """Encode the record that carries two shares to the neighbour.
+
+        Args:
+            mask_share: share of this client's mask seed.
+            self_share: share of its self-mask seed.
+            pair_seal: what ``seal_pair`` gave for the neighbour; empty where nothing is sealed.
+        """
         shares = encode_element(mask_share), encode_element(self_share)
         hashes = self._hashes(self.owner, self.number, *shares)
         seal, shared = b"", self.shared
@@ -121,20 +128,28 @@ class Neighbour:
             sender_public=self.own_public,
             receiver_public=self.keys.channel_public,
         )
-        header = self._header(self.owner, self.number, *hashes)
+        header = self._header(self.owner, self.number, *hashes, pair_seal)
         box = seal_box(key, b"".join(shares), header)
         return ShareRecord(
             channel_seal=seal, box=box, mask_hash=hashes[0], self_hash=hashes[1]
         ).encode()
 
-    def open_shares(self, secrets: RoundSecrets, record: ShareRecord) -> tuple[bytes, bytes]:
-        """Open the record that the neighbour sent.
+    def open_shares(
+        self, secrets: RoundSecrets, record: ShareRecord, pair_seal: bytes
+    ) -> tuple[bytes, bytes]:
+        """Open the record that the neighbour sent, and so check who made its pair seal.
+
+        Args:
+            secrets: this client's secrets.
+            record: what arrived as the neighbour's record.
+            pair_seal: what arrived as the neighbour's pair seal; empty where nothing is sealed.
 
         Returns:
             Its shares of the neighbour's mask seed and self-mask seed.
 
         Raises:
-            ProtocolError: it does not open, or the shares are not those of the signed hashes.
+            ProtocolError: the neighbour did not make record and pair seal as they are, or the
+                shares are not those of the signed hashes.
         """
         shared = self.shared
         if secrets.channel_kem is not None:
@@ -148,13 +163,13 @@ class Neighbour:
             sender_public=self.keys.channel_public,
             receiver_public=self.own_public,
         )
-        header = self._header(self.number, self.owner, record.mask_hash, record.self_hash)
+        hashes = record.mask_hash, record.self_hash
+        header = self._header(self.number, self.owner, *hashes, pair_seal)
         message = open_box(key, record.box, header)
         shares = message[:ELEMENT_BYTES], message[ELEMENT_BYTES:]
         for share in shares:
             decode_element(share)
-        hashes = self._hashes(self.number, self.owner, *shares)
-        if hashes != (record.mask_hash, record.self_hash):
+        if self._hashes(self.number, self.owner, *shares) != hashes:
             raise ProtocolError(f"client {self.number} sent shares that it did not sign")
         return shares
 
@@ -183,7 +198,7 @@ class Neighbour:
         Args:
             secrets: this client's secrets.
             pair_seal: what the neighbour sealed, if the agreement is hybrid and its number is the
-                lower one.
+                lower one; ``open_shares`` has taken it.
 
         Raises:
             ProtocolError: the seal does not open, or the neighbour's key has low order.
@@ -205,8 +220,14 @@ class Neighbour:
             share_hash(self.context, "self", sender, receiver, self_share),
         )
 
-    def _header(self, sender: int, receiver: int, mask_hash: bytes, self_hash: bytes) -> bytes:
+    def _header(
+        self, sender: int, receiver: int, mask_hash: bytes, self_hash: bytes, pair_seal: bytes
+    ) -> bytes:
         head = receiver.to_bytes(4, "little") + mask_hash + self_hash
+        if pair_seal:
+            # Anybody can seal to a public KEM key. The channel key, which no third party has, is
+            # what tells the neighbour's seal from the server's.
+            head += sha256(pair_seal).digest()
         return self.context.prefix(Kind.SHARES, sender, head)
 
     def _seal_info(self, purpose: str, sender: int, receiver: int) -> bytes:

@@ -49,7 +49,7 @@ from secure_fedrec.protection.masking.hypergeometric import (
     upper_tail,
 )
 
-__all__ = ["Adversary", "Bound", "MaskingParameters", "find_parameters"]
+__all__ = ["Adversary", "Bound", "MaskingParameters", "find_parameters", "share_of"]
 
 _MOST_CLIENTS = 2**24
 
@@ -163,7 +163,7 @@ def find_parameters(
     question = Question(
         n=n,
         corrupt=clients,
-        dropped=_share(dropout, n),
+        dropped=share_of(dropout, n),
         adversary=adversary,
         agreed=agreed_survivors,
         privacy=privacy - drawn,
@@ -237,7 +237,7 @@ def _require_agreement(adversary: Adversary, agreed_survivors: bool) -> None:
         )
 
 
-def _share(rate: float, n: int) -> int:
+def share_of(rate: float, n: int) -> int:
     """floor(rate n) of the decimal number that the float prints as: .29 of 100 is 29, not 28."""
     return int(Fraction(repr(float(rate))) * n)
 
@@ -247,8 +247,8 @@ def _corrupt_clients(
 ) -> tuple[int, Fraction]:
     """Corrupt clients to expect at most in the cohort, and P[there are more]."""
     if roster is None or roster == n:
-        return _share(rate, n), Fraction(0)
-    marked = _share(rate, roster)
+        return share_of(rate, n), Fraction(0)
+    marked = share_of(rate, roster)
     excess = least_within(roster, marked, n, budget)
     return excess - 1, upper_tail(roster, marked, n, excess)
 

@@ -5,7 +5,7 @@ assumes a fraction of corrupt clients finds the safe parameters itself (``find_p
 of trusting the proposed ones.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Literal, TypeAlias, get_args
 
@@ -20,6 +20,7 @@ from secure_fedrec.protection.masking.parameters import (
     Adversary,
     MaskingParameters,
     find_parameters,
+    share_of,
 )
 from secure_fedrec.protection.masking.roster import Roster
 
@@ -40,10 +41,14 @@ class SitePolicy:
         cohort: where the clients of a round come from: "roster" (all of it), "beacon" (drawn by
             public randomness), or "server" (its free choice: for a curious server only, because an
             active one would surround a client with corrupt ones).
+        cohort_clients: clients that a beacon draws; exactly with the rule "beacon". It is settled
+            here because a server that could choose it after the beacon would have as many draws as
+            there are sizes, and the bound on corrupt clients holds for one.
         key_agreement: "x25519+mlkem768" refuses rounds without ML-KEM.
 
     Raises:
-        ConfigError: a setting is out of range, or an active server may choose the cohort.
+        ConfigError: a setting is out of range, an active server may choose the cohort, or the
+            size of a drawn cohort is missing or has no use.
     """
 
     adversary: Adversary = "active"
@@ -51,6 +56,7 @@ class SitePolicy:
     dropout: float = 0.1
     min_survivors: int = 3
     cohort: CohortRule = "roster"
+    cohort_clients: int | None = None
     key_agreement: KeyAgreement = "x25519"
 
     def __post_init__(self) -> None:
@@ -73,6 +79,40 @@ class SitePolicy:
                 "lets an active server choose its victims",
                 choices=("roster", "beacon"),
             )
+        self._check_cohort_clients()
+
+    def for_round(
+        self, expected: "Expected", config: MaskingConfig, roster: Roster
+    ) -> "SitePolicy":
+        """This policy with the corrupt clients of a round of which the host knows more.
+
+        A cohort that the host names is not drawn by the site's rule, so nothing says that corrupt
+        clients are as rare in it as in the roster: against an active server all of theirs may be
+        in it, unless the host says how many.
+
+        Args:
+            expected: what the host knows.
+            config: the proposed configuration.
+            roster: the roster.
+
+        Raises:
+            ProtocolError: fewer than two clients of the cohort would be honest.
+        """
+        named, least = expected.cohort is not None, expected.corrupt_clients
+        if least is None:
+            active = named and self.adversary == "active"
+            least = share_of(self.corrupt, len(roster.numbers)) if active else 0
+        drawn = self.cohort == "beacon"
+        undrawn = replace(self, cohort="roster", cohort_clients=None) if drawn else self
+        site = undrawn if named else self
+        if not least or least <= site._parameters(config, roster).corrupt_clients:
+            return site
+        if least > config.clients - 2:
+            raise ProtocolError(
+                f"SETUP: {least} corrupt clients may be among the {config.clients} of the cohort"
+            )
+        # The half keeps floor(rate n) at ``least`` when the quotient is rounded.
+        return replace(undrawn, corrupt=(least + 0.5) / config.clients)
 
     def require(self, config: MaskingConfig, roster: Roster) -> None:
         """Check a proposed configuration.
@@ -112,16 +152,31 @@ class SitePolicy:
         Raises:
             ProtocolError: the cohort is not the one that the site's rule gives.
         """
+        size = self.cohort_clients or 0  # set where the beacon draws
         if self.cohort == "server":
             expected = cohort[np.isin(cohort, roster.numbers)]
         elif self.cohort == "roster":
             expected = roster.numbers
         elif beacon is None:
             raise ProtocolError("SETUP: the beacon that draws the cohort has not been observed")
+        elif not len(cohort) == size <= len(roster.numbers):
+            raise ProtocolError(
+                f"SETUP: a cohort of {len(cohort)} clients; this site has the beacon draw "
+                f"{size} of {len(roster.numbers)}"
+            )
         else:
-            expected = draw_cohort(beacon, roster, min(len(cohort), len(roster.numbers)))
+            expected = draw_cohort(beacon, roster, size)
         if not np.array_equal(cohort, expected):
             raise ProtocolError(f"SETUP: not the cohort of the rule {self.cohort!r}")
+
+    def _check_cohort_clients(self) -> None:
+        size = self.cohort_clients
+        if (self.cohort == "beacon") != (size is not None):
+            raise ConfigError(
+                "policy.cohort_clients", size, 'must be set exactly with the rule "beacon"'
+            )
+        if size is not None and size < 3:
+            raise ConfigError("policy.cohort_clients", size, "must be at least 3")
 
     def _parameters(self, config: MaskingConfig, roster: Roster) -> MaskingParameters:
         drawn = self.cohort == "beacon"
@@ -141,36 +196,47 @@ class SitePolicy:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Expected:
-    """What a client knows of the round from elsewhere; a SETUP that differs aborts it.
+    """What a client knows of the round from elsewhere; a SETUP that differs is refused.
 
     Args:
         layout_hash: layout of the vector it is going to upload.
         public_state: hash of the state (the model) it computes the vector from.
-        cohort: int64[n], the clients that must take part; None leaves it to the policy's rule.
+        cohort: int64[n], the clients that must take part, in place of those of the policy's rule;
+            None leaves it to that rule.
         min_survivors: fewest vectors that may be summed, if more than the policy asks for.
-        corrupt_clients: corrupt clients to withstand, if more than the policy reckons with.
+        corrupt_clients: corrupt clients to withstand, if more than the policy reckons with. Where
+            it is None and ``cohort`` is given, a policy against an active server reckons with the
+            corrupt clients of the whole roster, ``floor(policy.corrupt * len(roster))``: whoever
+            chose the cohort may have chosen all of them.
     """
 
     layout_hash: bytes
     public_state: bytes = bytes(32)
     cohort: IntArray | None = None
     min_survivors: int = 0
-    corrupt_clients: int = 0
+    corrupt_clients: int | None = None
 
 
 def draw_cohort(beacon: bytes, roster: Roster, clients: int) -> IntArray:
     """The cohort that public randomness draws from the roster.
 
-    Neither the round's identity nor anything else that the server chooses goes into the draw.
+    Beacon and roster alone make the order in which clients are drawn, and the size is settled
+    beforehand at each site (``SitePolicy.cohort_clients``), so the server has no part in one draw.
+    It can let an epoch pass whose draw it dislikes: the bound on corrupt clients holds per epoch.
 
     Args:
         beacon: public randomness of the epoch before the round's.
         roster: the roster.
-        clients: clients to draw.
+        clients: clients to draw, at most those of the roster.
 
     Returns:
         int64[clients], ascending.
+
+    Raises:
+        ConfigError: the roster has fewer clients.
     """
+    if not 0 < clients <= len(roster.numbers):
+        raise ConfigError("cohort.clients", clients, f"must be between 1 and {len(roster.numbers)}")
     order = permutation(labelled_hash("cohort-draw", beacon, roster.hash), len(roster.numbers))
     return np.sort(roster.numbers[order[:clients]])
 

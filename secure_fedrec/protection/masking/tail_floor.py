@@ -80,6 +80,10 @@ class SecondRound:
 class TailFloor:
     """Settings of the two rounds.
 
+    Whoever knows the rows of c of the clients behind an item takes them off its sum, and is left
+    with a sum over ``floor - c`` clients: with c corrupt clients a floor below c + 2 can leave one
+    client's row.
+
     Args:
         floor: fewest clients behind a row that is summed.
         slack: clients that may drop out of the second round.
@@ -190,20 +194,25 @@ class TailFloor:
         Args:
             second: what the counts allow.
             first: configuration of the first round.
-            threshold: shares that restore a secret; default: that of the first round, or the most
-                that the cohort allows.
+            threshold: shares that restore a secret, taken as it is; default: that of the first
+                round, or what the complete graph needs against as many corrupt clients
+                (``corrupt_clients + 1``, since all of them are neighbours of every client) if that
+                is more, or the most that the cohort allows (``min_survivors - 1``) if that is less.
 
         Raises:
-            ConfigError: too few survivors are left for the corrupt clients reckoned with.
+            ConfigError: too few survivors are left for the corrupt clients reckoned with, or the
+                given threshold is not one for this cohort.
         """
         clients = len(second.cohort)
-        most = second.min_survivors - 1
+        if threshold is None:
+            least = max(first.threshold, first.corrupt_clients + 1, 2)
+            threshold = min(least, second.min_survivors - 1)
         return MaskingConfig(
             clients=clients,
             bits=second.layout.codec.bits,
             length=second.layout.words,
             layout_hash=second.layout.hash,
-            threshold=min(first.threshold if threshold is None else threshold, most),
+            threshold=threshold,
             min_survivors=second.min_survivors,
             quorum=min((clients + first.corrupt_clients) // 2 + 1, second.min_survivors),
             corrupt_clients=first.corrupt_clients,

@@ -50,8 +50,8 @@ class PublicRound:
         """Check that a SETUP says what its header is bound to.
 
         Raises:
-            ProtocolError: configuration or cohort have other hashes, or an epoch is named without
-                need or missing.
+            ProtocolError: configuration or cohort have other hashes, or no epoch is named where
+                the graph needs a beacon. (Elsewhere it may be: beacons also draw cohorts.)
         """
         if setup.config.hash != context.config_hash:
             raise ProtocolError("SETUP: the configuration is not that of the header")

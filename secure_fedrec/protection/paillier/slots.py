@@ -96,9 +96,7 @@ class SlotLayout:
         """
         slots = (key_bits - 1 - self.guard_bits) // self.slot_bits
         if slots < 1:
-            raise ConfigError(
-                "paillier.bits", key_bits, f"a slot takes {self.slot_bits} bits"
-            )
+            raise ConfigError("paillier.bits", key_bits, f"a slot takes {self.slot_bits} bits")
         return slots
 
     def plaintexts(self, key_bits: int) -> int:

@@ -28,6 +28,7 @@ from secure_fedrec.protection.hidden_sums import (
 )
 from secure_fedrec.protection.hidden_sums.masked import EXECUTIONS
 from secure_fedrec.protection.masking import run_round
+from secure_fedrec.protection.paillier import PaillierSum
 from secure_fedrec.streams import Streams
 from secure_fedrec.uploads import RowBlock
 from secure_fedrec.wire import (
@@ -54,7 +55,7 @@ CODECS = [
 LAYERS: dict[str, dict[str, Any]] = {
     "masking": {"masking": MaskingLayerConfig()},
     "masking, protocol": {"masking": MaskingLayerConfig(execution="real")},
-    "masking, curious": {"masking": MaskingLayerConfig(execution="real", adversary="curious")},
+    "masking, active": {"masking": MaskingLayerConfig(execution="real", adversary="active")},
     "paillier": {"paillier": EncryptionLayerConfig()},
     "paillier, clients' key": {"paillier": EncryptionLayerConfig(holder="clients")},
     "paillier, ciphertexts": {"paillier": EncryptionLayerConfig(execution="real", key_bits=2048)},
@@ -338,6 +339,42 @@ def test_noised_sums_are_right_on_average_and_as_wide_as_promised() -> None:
     assert 0.8 < found.std() / wide < 1.25
 
 
+def test_no_estimate_has_more_raters_than_there_are_clients() -> None:
+    layers = noised(2.0, fraction_bits=6) | {"clip": ClipConfig(norm=50.0, count_scale=1e-20)}
+    total = uploads(finished(run_of(layers), 1).transcript.view(SERVER), 1, Step.AGGREGATE)
+    assert total.counts is not None
+    assert total.counts.min() >= 1
+    assert total.counts.max() <= N_CLIENTS
+
+
+def test_of_a_drawn_cohort_more_clients_may_be_corrupt_than_their_share() -> None:
+    masks = MaskingLayerConfig(corrupt=0.1)
+    assert masks.corrupt_clients(cohort=943, n_clients=943) == 94
+    assert masks.corrupt_clients(cohort=64, n_clients=943) == 27
+    assert MaskingLayerConfig(corrupt=0.29).corrupt_clients(cohort=100, n_clients=100) == 29
+
+
+@pytest.mark.parametrize("execution", EXECUTIONS)
+def test_a_floor_that_no_item_reaches_leaves_everything_as_it_is(execution: str) -> None:
+    run = run_of({"masking": MaskingLayerConfig(tail_floor=1000, execution=execution)})
+    before = run.engine.public.table.copy()
+    run.run_round()
+    assert np.array_equal(run.engine.public.table, before)
+
+
+def test_a_decryption_that_is_off_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    right = PaillierSum.decrypt
+
+    def wrong(self: PaillierSum, *arguments: Any) -> Any:
+        words = right(self, *arguments).copy()
+        words[0] += words.dtype.type(1)
+        return words
+
+    monkeypatch.setattr(PaillierSum, "decrypt", wrong)
+    with pytest.raises(LosslessnessError, match="decrypted sum"):
+        run_of(LAYERS["paillier, ciphertexts"]).run_round()
+
+
 def test_counts_leave_inside_the_noise_and_never_fall_below_the_floor() -> None:
     run = finished(run_of(noised(2.0, least_count=4, fraction_bits=6)), 1)
     total = uploads(run.transcript.view(SERVER), 1, Step.AGGREGATE)
@@ -417,6 +454,8 @@ def test_a_smallest_sum_that_no_cohort_reaches_is_refused_at_once() -> None:
         (lambda: EncryptionLayerConfig(execution="fast"), "protection.execution"),
         (lambda: EncryptionLayerConfig(holder="server"), "protection.holder"),
         (lambda: EncryptionLayerConfig(key_bits=1024), "protection.key_bits"),
+        (lambda: EncryptionLayerConfig(key_bits=2049), "protection.key_bits"),
+        (lambda: EncryptionLayerConfig(key_bits=16384), "protection.key_bits"),
         (lambda: EncryptionLayerConfig(min_survivors=1), "protection.min_survivors"),
         (lambda: ClipConfig(norm=0.0), "protection.norm"),
         (lambda: ClipConfig(count_scale=float("nan")), "protection.count_scale"),

@@ -11,7 +11,7 @@ from scipy.stats import chisquare
 
 from secure_fedrec.algorithms import PMF, PMFConfig
 from secure_fedrec.data import SyntheticConfig, generate
-from secure_fedrec.engines import RecordedRun
+from secure_fedrec.engines import CohortConfig, RecordedRun
 from secure_fedrec.errors import ConfigError, LosslessnessError, ProtocolError, TranscriptError
 from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.properties import assert_lossless, compare_runs
@@ -34,7 +34,7 @@ SLOW = settings(max_examples=50, deadline=None, suppress_health_check=[HealthChe
 
 @st.composite
 def hardened_federations(draw: st.DrawFn, *, width: int, real: bool) -> Federation:
-    """Any small federation whose fakes are routed as shares."""
+    """Any small federation whose fakes are routed as shares; every cohort fills a batch."""
     size = 4 if real else 6
     drawn = draw(federations(width=width, max_clients=size, max_items=size, max_rounds=2))
     n = drawn.ratings.n_clients
@@ -49,7 +49,9 @@ def hardened_federations(draw: st.DrawFn, *, width: int, real: bool) -> Federati
         codec=drawn.stack.codec,
         streams=drawn.streams,
     )
-    return replace(drawn, stack=replace(drawn.stack, collector=collector))
+    invited = drawn.cohort.clients_per_round
+    cohort = CohortConfig(clients_per_round=None if invited is None else max(2, invited))
+    return replace(drawn, stack=replace(drawn.stack, collector=collector), cohort=cohort)
 
 
 @pytest.mark.parametrize(("real", "examples"), [(False, 60), (True, 15)])
@@ -345,7 +347,9 @@ def test_more_fakes_than_cells_are_refused_before_anything_is_sent() -> None:
 def test_impossible_settings_are_refused() -> None:
     for changes, key in (
         ({"count": 1}, "protection.count"),
+        ({"count": 2**16}, "protection.count"),
         ({"cells": 0}, "protection.cells"),
+        ({"cells": 2**29}, "protection.cells"),
         ({"layers": 0}, "routing.layers"),
         ({"cell_bytes": 64}, "routing.cell_bytes"),
         ({"kem": "none"}, "routing.kem"),

@@ -15,7 +15,7 @@ from secure_fedrec.protection.masking.formats import (
     seal,
 )
 from secure_fedrec.protection.masking.messages import Advertisement, Boxes, Keys
-from secure_fedrec.protection.masking.messages_sum import Quorum, Result, Survivors
+from secure_fedrec.protection.masking.messages_sum import Quorum, Result, Survivors, Upload
 from secure_fedrec.protection.masking.transcript import MerkleTree
 
 ME = 7
@@ -169,6 +169,36 @@ def test_a_wrong_set_of_sharers_aborts(scene: Any, shared: list[int], match: str
     s = scene()
     s.until_clients_get(Kind.BOXES)
     refused(s, boxes_saying(s, shared=np.array(shared, dtype=np.bool_)), match)
+
+
+@pytest.mark.parametrize("place", [0, 1167, 1168, 1247, 1248, 1311])
+def test_a_record_that_vouches_for_a_pair_secret_opens_or_aborts(scene: Any, place: int) -> None:
+    """A byte of a channel seal, a box or a hash: at a lower neighbour's, and at a higher one's."""
+    for number, fatal in ((3, True), (20, False)):
+        s = scene(key_agreement="x25519+mlkem768")
+        s.until_clients_get(Kind.BOXES)
+        envelope = Envelope.decode(s.message_for(ME))
+        boxes = Boxes.decode(envelope.head, envelope.payload, ME, s.config)
+        record = bytearray(boxes.records[number])
+        record[place] ^= 1
+        message = boxes_saying(s, records={**boxes.records, number: bytes(record)})
+        if fatal:
+            refused(s, message, "the pair secret is client 3's")
+        else:
+            (upload,) = s.clients[ME].receive(message)
+            told = Upload.decode(Envelope.decode(upload).head)
+            assert told.disputed.tolist() == [number]
+
+
+@pytest.mark.parametrize("place", [0, 1119, 1120, 1167])
+def test_a_pair_secret_that_its_client_did_not_seal_so_aborts(scene: Any, place: int) -> None:
+    s = scene(key_agreement="x25519+mlkem768")
+    s.until_clients_get(Kind.BOXES)
+    envelope = Envelope.decode(s.message_for(ME))
+    boxes = Boxes.decode(envelope.head, envelope.payload, ME, s.config)
+    seal_of = bytearray(boxes.seals[3])
+    seal_of[place] ^= 1
+    refused(s, boxes_saying(s, seals={3: bytes(seal_of)}), "a box does not open")
 
 
 def test_a_sharer_that_never_advertised_aborts(scene: Any) -> None:

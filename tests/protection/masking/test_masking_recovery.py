@@ -76,10 +76,10 @@ def deal_badly(monkeypatch: pytest.MonkeyPatch, s: Any, sharer: int, victims: se
 
     honest = Neighbour.seal_shares
 
-    def seal_shares(self: Neighbour, mask_share: int, self_share: int) -> bytes:
+    def seal_shares(self: Neighbour, mask_share: int, self_share: int, pair_seal: bytes) -> bytes:
         if self.owner == sharer and self.number in victims:
             mask_share = (mask_share + self.number) % PRIME
-        return honest(self, mask_share, self_share)
+        return honest(self, mask_share, self_share, pair_seal)
 
     monkeypatch.setattr(Neighbour, "seal_shares", seal_shares)
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from secure_fedrec.errors import ProtocolError
+from secure_fedrec.errors import ConfigError, ProtocolError
 from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.protection.masking import (
     Expected,
@@ -307,6 +307,40 @@ def test_a_second_round_sums_only_rows_at_the_floor_and_clients_derive_it_themse
     for place, row in enumerate(second.layout.rows.tolist()):
         holders = [1.0 + number for number in range(4) if row in held[number]]
         assert aggregate.values[place].tolist() == [sum(holders)] * 2
+
+
+@pytest.mark.parametrize("adversary", ["active", "curious"])
+def test_a_second_round_after_a_sparse_first_one_withstands_as_many(adversary: Any) -> None:
+    """A sparse graph's threshold is below the corrupt clients that the complete one must stand."""
+    first = MaskingConfig.for_cohort(
+        200, bits=32, length=10, layout_hash=bytes(32), corrupt=0.3, dropout=0.02,
+        adversary=adversary,
+    )  # fmt: skip
+    assert first.degree is not None
+    assert first.threshold <= first.corrupt_clients == 60
+    floor = TailFloor(floor=62, slack=5)
+    codec = FixedPoint(bits=32, fraction_bits=8, clip=8.0)
+    second = floor.second_round(np.full(10, 190), np.arange(197), codec=codec, width=2)
+    config = floor.config(second, first)
+    assert config.degree is None
+    assert config.threshold == 61
+    assert config.corrupt_clients == 60
+    site = SitePolicy(corrupt=0.3, dropout=0.02, adversary=adversary)
+    roster = Federation(range(200), policy=site).roster
+    site.for_round(second.expected(corrupt_clients=60), config, roster).require(config, roster)
+
+
+def test_a_second_round_takes_a_threshold_as_it_is_or_refuses_it() -> None:
+    codec = FixedPoint(bits=32, fraction_bits=8, clip=8.0)
+    first = MaskingConfig.for_cohort(10, bits=32, length=1, layout_hash=bytes(32))
+    second = TailFloor(floor=2, slack=1).second_round(
+        np.array([9]), np.arange(9), codec=codec, width=1
+    )
+    assert TailFloor.config(second, first, threshold=7).threshold == 7
+    assert TailFloor.config(second, first).threshold <= 7
+    for wrong in (1, 8):  # one corrupt client; 8 survivors, each of which needs 8 others
+        with pytest.raises(ConfigError, match="threshold|min_survivors"):
+            TailFloor.config(second, first, threshold=wrong)
 
 
 @pytest.mark.parametrize("change", ["lower_floor", "other_counts", "fewer_survivors"])

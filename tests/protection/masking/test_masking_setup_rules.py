@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import numpy as np
 import pytest
 
 from secure_fedrec.errors import ConfigError, ProtocolError
@@ -10,6 +11,7 @@ from secure_fedrec.protection.masking import (
     Expected,
     Federation,
     Kind,
+    MaskingConfig,
     SitePolicy,
     draw_cohort,
 )
@@ -21,14 +23,13 @@ ME = 7
 
 
 def refused(s: Any, message: bytes, match: str) -> None:
-    """The message aborts the round, names its reason, and nothing gets the client going again."""
+    """The message is refused by name, and the client waits for another as if it had not come."""
     client = s.clients[ME]
     with pytest.raises(ProtocolError, match=match):
         client.receive(message)
-    assert client.state is ClientState.ABORTED
-    assert client._round is None or client._round._secrets.__dict__ == {}
-    with pytest.raises(ProtocolError, match="aborted"):
-        client.receive(s.message_for(ME))
+    assert client.state is ClientState.SETUP
+    assert client._round is None
+    assert s.federation.journals[ME]._round_id == bytes(16)  # nothing was begun
 
 
 def setup_saying(s: Any, **changes: Any) -> bytes:
@@ -115,7 +116,7 @@ def test_the_cohort_must_be_the_roster_where_the_policy_says_so(scene: Any) -> N
 
 
 def test_a_cohort_can_be_one_that_a_beacon_draws_and_no_other(scene: Any) -> None:
-    policy = SitePolicy(corrupt=0.0, dropout=0.4, cohort="beacon")
+    policy = SitePolicy(corrupt=0.0, dropout=0.4, cohort="beacon", cohort_clients=5)
     federation = Federation(range(12), policy=policy)
     federation.beacons = {1: b"b" * 32}
     drawn = draw_cohort(b"b" * 32, federation.roster, 5).tolist()
@@ -131,6 +132,104 @@ def test_a_cohort_can_be_one_that_a_beacon_draws_and_no_other(scene: Any) -> Non
     number, data = s.outgoing[0]
     with pytest.raises(ProtocolError, match="rule 'beacon'"):
         s.clients[number].receive(data)
+
+
+def test_a_server_does_not_choose_the_size_of_a_cohort_that_a_beacon_draws(scene: Any) -> None:
+    """Of the sizes 3 to 12 it could take the one whose draw it likes best."""
+    for size in (4, 6, 12):
+        federation = Federation(
+            range(12),
+            policy=SitePolicy(corrupt=0.0, dropout=0.4, cohort="beacon", cohort_clients=5),
+        )
+        federation.beacons = {1: b"b" * 32}
+        drawn = draw_cohort(b"b" * 32, federation.roster, size).tolist()
+        s = scene(numbers=drawn, federation=federation, epoch=2)
+        s.until_clients_get(Kind.SETUP)
+        number, data = s.outgoing[0]
+        with pytest.raises(ProtocolError, match=f"cohort of {size} clients; .* draw 5 of 12"):
+            s.clients[number].receive(data)
+
+
+def test_a_site_settles_the_size_exactly_where_a_beacon_draws() -> None:
+    with pytest.raises(ConfigError, match="cohort_clients"):
+        SitePolicy(cohort="beacon")
+    with pytest.raises(ConfigError, match="cohort_clients"):
+        SitePolicy(cohort="roster", cohort_clients=5)
+    with pytest.raises(ConfigError, match="at least 3"):
+        SitePolicy(cohort="beacon", cohort_clients=2)
+    roster = Federation(range(4)).roster
+    for size in (0, 5):
+        with pytest.raises(ConfigError, match="between 1 and 4"):
+            draw_cohort(b"b" * 32, roster, size)
+
+
+@pytest.mark.parametrize(
+    ("policy", "expected", "config", "match"),
+    [
+        # 20 clients in the roster, 4 of them corrupt, and a cohort of 8 that the host names: all of
+        # the 4 may be in it, where 8 drawn ones would hold 1.
+        ({}, {}, 1, "withstands 1 corrupt clients; this site reckons with 4"),
+        ({}, {}, 3, "withstands 3 corrupt clients; this site reckons with 4"),
+        ({}, {}, 4, None),
+        ({"cohort": "beacon", "cohort_clients": 5}, {}, 3, "reckons with 4"),
+        # The host knows how many there are; the site's own rate still holds for the cohort.
+        ({}, {"corrupt_clients": 2}, 1, "reckons with 2"),
+        ({}, {"corrupt_clients": 2}, 2, None),
+        ({}, {"corrupt_clients": 0}, 0, "reckons with 1"),
+        ({}, {"corrupt_clients": 0}, 1, None),
+        ({}, {"corrupt_clients": 7}, 4, "7 corrupt clients may be among the 8"),
+        # A curious server names no cohort to please corrupt clients.
+        ({"adversary": "curious"}, {}, 1, None),
+    ],
+)
+def test_a_named_cohort_may_hold_all_corrupt_clients_of_the_roster(
+    scene: Any, policy: dict[str, Any], expected: dict[str, Any], config: int, match: str | None
+) -> None:
+    site = SitePolicy(**{"corrupt": 0.2, "dropout": 0.0} | policy)
+    federation = Federation(range(20), policy=site)
+    s = scene(
+        numbers=range(8), federation=federation, threshold=6, min_survivors=8, quorum=8,
+        corrupt_clients=config,
+    )  # fmt: skip
+    named = Expected(layout_hash=s.layout.hash, cohort=np.arange(8), **expected)
+    s.clients[ME] = federation.open_client(ME, named)
+    s.until_clients_get(Kind.SETUP)
+    if match is None:
+        assert s.clients[ME].receive(s.message_for(ME))
+    else:
+        refused(s, s.message_for(ME), match)
+
+
+def test_a_sparse_graph_of_a_named_cohort_is_made_for_all_corrupt_clients_of_the_roster() -> None:
+    roster = Federation(range(300)).roster
+    site = SitePolicy(corrupt=0.05, dropout=0.05)
+    named = Expected(layout_hash=bytes(32), cohort=np.arange(200))
+    for share, fits in ((0.05, False), (0.075, True)):  # 10 of the 200; the 15 of the roster
+        config = MaskingConfig.for_cohort(
+            200, bits=32, length=1, layout_hash=bytes(32), corrupt=share, dropout=0.05
+        )
+        assert config.degree is not None
+        reckoned = site.for_round(named, config, roster)
+        if fits:
+            reckoned.require(config, roster)
+        else:
+            site.require(config, roster)  # enough for clients drawn by the rule
+            with pytest.raises(ProtocolError, match="reckons with 15"):
+                reckoned.require(config, roster)
+
+
+def test_an_old_setup_is_refused_and_the_next_one_taken(scene: Any) -> None:
+    first = scene()
+    first.until_clients_get(Kind.SETUP)
+    old = first.message_for(ME)
+    first.clients[ME].receive(old)
+    s = scene(federation=first.federation)
+    s.until_clients_get(Kind.SETUP)
+    with pytest.raises(ProtocolError, match="not beyond round 1"):
+        s.clients[ME].receive(old)
+    assert s.clients[ME].state is ClientState.SETUP
+    assert s.clients[ME].abort_reason is None
+    assert s.clients[ME].receive(s.message_for(ME))
 
 
 def test_an_active_server_may_not_choose_the_cohort() -> None:

@@ -20,12 +20,9 @@ from secure_fedrec.protection.routing import (
 )
 from secure_fedrec.protection.routing import onions as onions_module
 from secure_fedrec.protection.routing.fragments import (
-    Fragment,
     Kind,
-    Reassembler,
     cover,
     cut,
-    decode_fragment,
     encode_fragment,
 )
 from secure_fedrec.protection.routing.onions import CellOpener, wrap
@@ -245,58 +242,6 @@ def test_endpoints_refuse_what_is_no_fragment_and_loops_of_others(build: Build) 
     end.receive(sealed(piece))
     with pytest.raises(ProtocolError, match="came twice"):
         end.receive(sealed(piece))  # the same fragment under a fresh seal
-
-
-fragments = st.builds(
-    lambda message, capacity, place: (cut(message, capacity), capacity, place),
-    st.binary(max_size=200),
-    st.integers(1, 64),
-    st.integers(0, 10**6),
-)
-
-
-@settings(deadline=None)
-@given(fragments, st.randoms(use_true_random=False))
-def test_cut_and_put_together(drawn: tuple[list[Fragment], int, int], order: Any) -> None:
-    pieces, capacity, _ = drawn
-    whole = b"".join(piece.payload for piece in pieces)
-    order.shuffle(pieces)
-    reassembler = Reassembler(2**20)
-    results = []
-    for piece in pieces:
-        data = encode_fragment(piece, capacity)
-        assert decode_fragment(data, capacity) == piece
-        results.append(reassembler.add(decode_fragment(data, capacity), capacity))
-    assert results == [None] * (len(pieces) - 1) + [whole]
-    assert reassembler.unfinished == 0
-
-
-@settings(deadline=None)
-@given(fragments, st.integers(1, 255))
-def test_a_fragment_has_one_encoding(drawn: tuple[list[Fragment], int, int], change: int) -> None:
-    pieces, capacity, place = drawn
-    data = bytearray(encode_fragment(pieces[place % len(pieces)], capacity))
-    data[place % len(data)] ^= change
-    try:
-        read = decode_fragment(bytes(data), capacity)
-    except WireError:
-        return
-    assert encode_fragment(read, capacity) == bytes(data)
-
-
-def test_reassembly_is_bounded_and_consistent() -> None:
-    reassembler = Reassembler(100)
-    one, two = cut(bytes(70), 10), cut(bytes(40), 10)
-    reassembler.add(one[0], 10)
-    with pytest.raises(ProtocolError, match="more than 100 bytes"):
-        reassembler.add(two[0], 10)
-    shorter = Fragment(kind=Kind.DATA, message=one[0].message, index=1, count=3, payload=bytes(10))
-    with pytest.raises(ProtocolError, match="disagree"):
-        reassembler.add(shorter, 10)
-    for piece in one[1:-1]:
-        assert reassembler.add(piece, 10) is None
-    assert reassembler.add(one[-1], 10) == bytes(70)
-    reassembler.add(two[0], 10)  # room again
 
 
 @pytest.mark.parametrize("kem", sorted(KEMS))
