@@ -16,6 +16,7 @@ from secure_fedrec.protection.dp.events import (
 __all__ = ["find_noise_multiplier", "gaussian_events", "skellam_events"]
 
 _LARGEST = 2.0**20
+_FINEST = 1e-12
 
 
 def find_noise_multiplier(
@@ -35,29 +36,40 @@ def find_noise_multiplier(
         delta: its delta.
         adversary: against whom.
         accountant: see ``spend``.
-        tolerance: relative width at which the search ends; the upper end is returned.
+        tolerance: relative width at which the search ends, at least 1e-12; the upper end is
+            returned.
 
     Returns:
-        A multiplier whose price is at most ``epsilon``.
+        A multiplier that has a price, of at most ``epsilon``.
 
     Raises:
-        ConfigError: the budget is not positive, or cannot be met by a multiplier below 2^20.
+        ConfigError: the budget is not positive, the tolerance is too small, the events have no
+            price at any multiplier (see ``spend``), or no multiplier up to 2^20 meets the budget.
     """
     if not epsilon > 0:
         raise ConfigError("dp.epsilon", epsilon, "must be positive")
-    if not tolerance > 0:
-        raise ConfigError("dp.tolerance", tolerance, "must be positive")
+    if not tolerance >= _FINEST:
+        raise ConfigError("dp.tolerance", tolerance, f"must be at least {_FINEST}")
+    unpriced: ConfigError | None = None
 
     def fits(multiplier: float) -> bool:
+        nonlocal unpriced
         found = events_of(multiplier)
-        spent = spend(found, adversary=adversary, delta=delta, accountant=accountant)
+        try:
+            spent = spend(found, adversary=adversary, delta=delta, accountant=accountant)
+        except ConfigError as error:  # so little noise that its distance from its name eats delta
+            unpriced = error
+            return False
+        unpriced = None
         return spent.epsilon <= epsilon
 
     high = 1.0
     while not fits(high):
         high *= 2
         if high > _LARGEST:
-            raise ConfigError("dp.epsilon", epsilon, f"needs a noise multiplier above {_LARGEST}")
+            raise unpriced or ConfigError(
+                "dp.epsilon", epsilon, f"needs a noise multiplier above {_LARGEST}"
+            )
     # Downwards in small steps: where there is almost no noise the accountants are slow.
     low = high / 2
     while fits(low):
@@ -66,6 +78,8 @@ def find_noise_multiplier(
             return high
     while high - low > tolerance * high:
         middle = (low + high) / 2
+        if middle in (low, high):
+            break
         low, high = (low, middle) if fits(middle) else (middle, high)
     return high
 

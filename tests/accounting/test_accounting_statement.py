@@ -1,5 +1,6 @@
 """A claim says what it covers, and is not made where something exact leaves beside the noise."""
 
+import math
 from collections.abc import Callable
 
 import pytest
@@ -189,15 +190,60 @@ def test_small_multipliers_are_found_too() -> None:
     assert found < 0.5
 
 
-@pytest.mark.parametrize(("epsilon", "tolerance"), [(0.0, 1e-3), (-1.0, 1e-3), (1.0, 0.0)])
-def test_budgets_and_tolerances_are_positive(epsilon: float, tolerance: float) -> None:
-    with pytest.raises(ConfigError, match="must be positive"):
+@pytest.mark.parametrize(
+    ("epsilon", "tolerance"), [(0.0, 1e-3), (-1.0, 1e-3), (1.0, 0.0), (1.0, 1e-17), (1.0, math.nan)]
+)
+def test_budgets_are_positive_and_tolerances_within_reach_of_doubles(
+    epsilon: float, tolerance: float
+) -> None:
+    with pytest.raises(ConfigError, match=r"must be (positive|at least 1e-12)"):
         find_noise_multiplier(
             lambda multiplier: gaussian_events(multiplier, rounds=1),
             epsilon=epsilon,
             delta=1e-5,
             adversary="server",
             tolerance=tolerance,
+        )
+
+
+def test_the_finest_tolerance_ends_the_search() -> None:
+    def price(multiplier: float) -> float:
+        events = gaussian_events(multiplier, rounds=10)
+        return spend(events, adversary="server", delta=1e-5).epsilon
+
+    found = find_noise_multiplier(
+        lambda multiplier: gaussian_events(multiplier, rounds=10),
+        epsilon=8.0,
+        delta=1e-5,
+        adversary="server",
+        tolerance=1e-12,
+    )
+    assert price(found) <= 8.0 < price(found * (1 - 1e-11))
+
+
+# Little noise costs so much that the distance of drawn from named noise has no price any more: on
+# the way down from a multiplier of 1 for the large budget, at 1 itself for the many rounds.
+@pytest.mark.parametrize(("epsilon", "rounds"), [(1000.0, 30), (8.0, 1500)])
+def test_multipliers_without_a_price_do_not_end_the_search(epsilon: float, rounds: int) -> None:
+    def events_of(multiplier: float) -> tuple[Event, ...]:
+        return skellam_config(noise_multiplier=multiplier).events(rounds=rounds)
+
+    def price(multiplier: float) -> float:
+        return spend(events_of(multiplier), adversary="server", delta=1e-5).epsilon
+
+    found = find_noise_multiplier(events_of, epsilon=epsilon, delta=1e-5, adversary="server")
+    assert price(found) <= epsilon
+    with pytest.raises(ConfigError, match="distance"):
+        price(min(1.0, found * 0.99))
+
+
+def test_events_without_a_price_at_any_noise_are_refused_for_their_own_reason() -> None:
+    with pytest.raises(ConfigError, match=r"dp\.delta"):
+        find_noise_multiplier(
+            lambda multiplier: gaussian_events(multiplier, rounds=1),
+            epsilon=1.0,
+            delta=2.0,
+            adversary="server",
         )
 
 

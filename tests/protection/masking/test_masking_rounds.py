@@ -338,8 +338,9 @@ def test_a_second_round_takes_a_threshold_as_it_is_or_refuses_it() -> None:
     )
     assert TailFloor.config(second, first, threshold=7).threshold == 7
     assert TailFloor.config(second, first).threshold <= 7
-    for wrong in (1, 8):  # one corrupt client; 8 survivors, each of which needs 8 others
-        with pytest.raises(ConfigError, match="threshold|min_survivors"):
+    # One corrupt client; 8 survivors, each of which would need 8 others.
+    for wrong, key in ((1, "masking.threshold"), (8, "masking.min_survivors")):
+        with pytest.raises(ConfigError, match=key):
             TailFloor.config(second, first, threshold=wrong)
 
 

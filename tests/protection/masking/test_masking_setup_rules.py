@@ -143,7 +143,7 @@ def test_a_server_does_not_choose_the_size_of_a_cohort_that_a_beacon_draws(scene
         )
         federation.beacons = {1: b"b" * 32}
         drawn = draw_cohort(b"b" * 32, federation.roster, size).tolist()
-        s = scene(numbers=drawn, federation=federation, epoch=2)
+        s = scene(numbers=drawn, federation=federation, epoch=2, min_survivors=size)
         s.until_clients_get(Kind.SETUP)
         number, data = s.outgoing[0]
         with pytest.raises(ProtocolError, match=f"cohort of {size} clients; .* draw 5 of 12"):
@@ -175,6 +175,7 @@ def test_a_site_settles_the_size_exactly_where_a_beacon_draws() -> None:
         # The host knows how many there are; the site's own rate still holds for the cohort.
         ({}, {"corrupt_clients": 2}, 1, "reckons with 2"),
         ({}, {"corrupt_clients": 2}, 2, None),
+        ({"cohort": "beacon", "cohort_clients": 5}, {"corrupt_clients": 2}, 2, None),
         ({}, {"corrupt_clients": 0}, 0, "reckons with 1"),
         ({}, {"corrupt_clients": 0}, 1, None),
         ({}, {"corrupt_clients": 7}, 4, "7 corrupt clients may be among the 8"),
