@@ -9,9 +9,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from secure_fedrec import dp_sgd
 from secure_fedrec.accounting import claim
-from secure_fedrec.dp_sgd import DpSgdConfig, LatticeNoise, train_privately
+from secure_fedrec.dp_sgd import DpSgdConfig, LatticeNoise, lattice, train_privately, training
 from secure_fedrec.errors import ConfigError, EncodingError
 from secure_fedrec.protection.dp import GaussianNoise
 
@@ -93,7 +92,7 @@ def clipped_sum(model: nn.Module, data: tuple[Tensor, ...], clip: float) -> np.n
 
 
 def without_noise(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dp_sgd, "draw_noise", lambda table, count: np.zeros(count, np.int64))
+    monkeypatch.setattr(lattice, "draw_noise", lambda table, count: np.zeros(count, np.int64))
 
 
 @pytest.mark.parametrize("clip", [0.05, 0.5, 200.0])
@@ -172,13 +171,13 @@ def test_an_empty_batch_is_noise_and_nothing_else(
 
 
 def test_batches_are_poisson_samples(monkeypatch: pytest.MonkeyPatch) -> None:
-    sizes = [len(dp_sgd._poisson_batch(200, 0.3)) for _ in range(2000)]
+    sizes = [len(training._poisson_batch(200, 0.3)) for _ in range(2000)]
     assert np.mean(sizes) == pytest.approx(60, abs=5 * math.sqrt(42 / 2000))
     assert np.var(sizes) == pytest.approx(42, rel=0.2)
     words = np.array([0, 2**63 - 1, 2**63, 2**64 - 1], dtype=np.uint64)
-    monkeypatch.setattr(dp_sgd, "secret_words", lambda count: words)
-    assert dp_sgd._poisson_batch(4, 0.5).tolist() == [0, 1]
-    assert dp_sgd._poisson_batch(4, 1.0).tolist() == [0, 1, 2, 3]
+    monkeypatch.setattr(training, "secret_words", lambda count: words)
+    assert training._poisson_batch(4, 0.5).tolist() == [0, 1]
+    assert training._poisson_batch(4, 1.0).tolist() == [0, 1, 2, 3]
 
 
 def test_torch_seed_decides_neither_batch_nor_noise(

@@ -1,0 +1,177 @@
+"""The training loop: batches, clipped sums, noise, steps, and what they release."""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from secure_fedrec.dp_sgd.clipping import ClippedGradients, ExampleLosses, require_layers
+from secure_fedrec.dp_sgd.lattice import LatticeNoise
+from secure_fedrec.errors import ConfigError
+from secure_fedrec.protection.dp.events import Event, GaussianNoise, Sampling
+from secure_fedrec.protection.dp.sampler import secret_words
+from secure_fedrec.protection.dp.tables import NoiseTable
+
+__all__ = ["DpSgdConfig", "train_privately"]
+
+_MARGIN = 1 - 2.0**-10
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DpSgdConfig:
+    """Settings of private local training; all are public.
+
+    Args:
+        steps: number of optimiser steps.
+        rate: probability with which each example is in a step's batch.
+        clip: largest L2 norm of one example's gradient.
+        noise_multiplier: standard deviation of the noise over the clip (rounding included).
+        expected_batch: number by which noisy sums are divided. A constant: the true size of the
+            client's data or batch would be a release of its own.
+
+    Raises:
+        ConfigError: a field is out of range.
+    """
+
+    steps: int
+    rate: float
+    clip: float
+    noise_multiplier: float
+    expected_batch: float
+
+    def __post_init__(self) -> None:
+        if self.steps < 1:
+            raise ConfigError("dp_sgd.steps", self.steps, "must be at least 1")
+        if not 0 < self.rate <= 1:
+            raise ConfigError("dp_sgd.rate", self.rate, "must be above 0 and at most 1")
+        for name in ("clip", "noise_multiplier", "expected_batch"):
+            value = getattr(self, name)
+            if not (math.isfinite(value) and value > 0):
+                raise ConfigError(f"dp_sgd.{name}", value, "must be positive and finite")
+
+
+def train_privately(
+    model: nn.Module,
+    data: tuple[Tensor, ...],
+    losses: ExampleLosses,
+    optimizer: torch.optim.Optimizer,
+    config: DpSgdConfig,
+) -> tuple[Event, ...]:
+    """Train a model in place.
+
+    Args:
+        model: layers whose gradients' norms Opacus has a formula for (embedding, linear,
+            convolution, layer and group normalisation); no batch or instance normalisation, no
+            buffers. Every trainable parameter is used once per forward pass, by a call of its own
+            layer on a tensor whose first dimension counts the examples: an unused one is refused,
+            and so are tied weights, ``h @ table.weight.T`` and penalties on weights within the
+            losses (weight decay belongs in the optimiser). An item table that scores positives and
+            negatives is called once, on both stacked along a later dimension.
+        data: tensors of equal first dimension, one row per example.
+        losses: per-example losses, float[n]; it must call the model it is given, and each loss must
+            depend on its own example only (no negatives from the batch).
+        optimizer: over the model's trainable parameters.
+        config: settings.
+
+    Returns:
+        What the trained parameters release, to be priced by ``secure_fedrec.accounting``.
+
+    Raises:
+        ConfigError: the data are empty or of unequal lengths, the model is not as above, the
+            optimiser holds other parameters, or the losses are not one per example or mix the
+            examples. What the losses do shows at the first batch that is not empty; the parameters
+            are then as after the last good step.
+        EncodingError: training diverged; the parameters are as after the last good step.
+    """
+    training = model.training
+    try:
+        # Opacus judges and hooks a model in training mode only.
+        size = _require_fit(model.train(), data, optimizer)
+        return _train(model, size, data, losses, optimizer, config)
+    finally:
+        optimizer.zero_grad()
+        model.train(training)
+
+
+def _train(
+    model: nn.Module,
+    size: int,
+    data: tuple[Tensor, ...],
+    losses: ExampleLosses,
+    optimizer: torch.optim.Optimizer,
+    config: DpSgdConfig,
+) -> tuple[Event, ...]:
+    weights = {name: weight for name, weight in model.named_parameters() if weight.requires_grad}
+    dimension = sum(weight.numel() for weight in weights.values())
+    noise = LatticeNoise(
+        size=dimension, sensitivity=config.clip, multiplier=config.noise_multiplier
+    )
+    with ClippedGradients(model, weights, losses, config.clip * _MARGIN) as gradients:
+        for _ in range(config.steps):
+            optimizer.zero_grad()
+            chosen = _poisson_batch(size, config.rate)
+            if len(chosen):
+                gradients.leave(tuple(column[chosen] for column in data))
+            _noise_gradients(list(weights.values()), noise, config.expected_batch)
+            optimizer.step()
+    return _events(config, dimension, noise.table)
+
+
+def _require_fit(
+    model: nn.Module, data: tuple[Tensor, ...], optimizer: torch.optim.Optimizer
+) -> int:
+    sizes = {len(column) for column in data}
+    if len(sizes) != 1 or sizes == {0}:
+        raise ConfigError("dp_sgd.data", sorted(sizes), "columns need one common length above 0")
+    require_layers(model)
+    held = {id(weight) for group in optimizer.param_groups for weight in group["params"]}
+    if held != {id(weight) for weight in model.parameters() if weight.requires_grad}:
+        raise ConfigError(
+            "dp_sgd.optimizer", type(optimizer).__name__, "must hold the model's parameters"
+        )
+    return sizes.pop()
+
+
+def _poisson_batch(size: int, rate: float) -> Tensor:
+    """Positions chosen independently with probability ``rate``, rounded down to 2^-64."""
+    words = secret_words(size)
+    if rate == 1:
+        return torch.arange(size)
+    return torch.from_numpy(np.flatnonzero(words < np.uint64(math.floor(rate * 2.0**64))))
+
+
+def _noise_gradients(parameters: list[nn.Parameter], noise: LatticeNoise, divisor: float) -> None:
+    flat = np.concatenate(
+        [
+            np.zeros(weight.numel())
+            if weight.grad is None
+            else weight.grad.detach().to("cpu", torch.float64).numpy().reshape(-1)
+            for weight in parameters
+        ]
+    )
+    noisy = torch.from_numpy(noise.add(flat) / divisor)
+    start = 0
+    for weight in parameters:
+        part = noisy[start : start + weight.numel()].reshape(weight.shape)
+        weight.grad = part.to(weight.device, weight.dtype)
+        start += weight.numel()
+
+
+def _events(config: DpSgdConfig, size: int, table: NoiseTable) -> tuple[Event, ...]:
+    return (
+        Event(
+            mechanism=GaussianNoise(multiplier=config.noise_multiplier, form="rounded"),
+            covers="one training example of one client",
+            adjacency="add-or-remove",
+            noised_against=("server", "release"),
+            rounds=config.steps,
+            sampling=Sampling(rate=config.rate, secret_from=("server", "release")),
+            distance=min(1.0, size * table.distance),
+            assumes=(
+                "floating-point error in gradients stays within 2^-10 of the clip",
+                "nothing but the trained parameters leaves the client",
+            ),
+        ),
+    )
