@@ -175,6 +175,9 @@ class ClippedGradients:
         A parameter without one norm per example was used outside its layer's call, or its layer was
         called on something else than one row per example.
         """
+        for name, layer in self._model.named_modules():
+            if [] in vars(layer).get("activations", []):
+                raise ConfigError("dp_sgd.model", name, "must be given its input by position")
         for weight in self._weights.values():
             vars(weight).pop("_norm_sample", None)  # of the step before
         _backward(found[chosen].sum(), again=True)

@@ -129,7 +129,11 @@ def test_check_tells_lossless_from_lossy(
 def test_check_agrees_with_the_claim_of_every_stack(
     command: Command, write_config: Write, small: dict[str, Any], layers: tuple[str, ...]
 ) -> None:
-    due = {"skellam": {"noise_multiplier": 0.01, "least_count": 40}}  # has no default
+    due: dict[str, dict[str, Any]] = {  # what has no default, or none that fits these layers
+        "skellam": {"noise_multiplier": 0.01, "least_count": 40},
+        "masking": {"min_survivors": 20},
+        "virtual-ratings": {"sticky": "shared-upload" in layers},
+    }
     small["protection"] = [{"layer": layer, **due.get(layer, {})} for layer in layers]
     code, out, _ = command("check", write_config(small), "--rounds", "3", "--json")
     outcome = json.loads(out)

@@ -281,6 +281,17 @@ def test_a_refused_model_can_be_trained_afterwards_as_if_nothing_had_been() -> N
     assert not np.array_equal(flat(model), before)
 
 
+def test_inputs_given_by_name_are_refused() -> None:
+    # Hooks see arguments by position only.
+    model = nn.Sequential(nn.Linear(4, 4))
+
+    def by_name(_: nn.Module, batch: tuple[Tensor, ...]) -> Tensor:
+        return torch.as_tensor(model[0](input=batch[0])).sum(dim=1)
+
+    with pytest.raises(ConfigError, match="by position"):
+        train(model, (torch.randn(3, 4),), by_name)
+
+
 def test_errors_of_the_losses_themselves_are_not_renamed() -> None:
     def unfinished(*_: object) -> Tensor:
         raise NotImplementedError("mine")

@@ -25,6 +25,10 @@ Release: TypeAlias = Literal["noised", "exact"]
 """How a part leaves: inside the clipped and noised vector, or beside it as an exact sum."""
 
 
+_SUMMATION = 2.0**-44
+"""Relative difference that the order of summation can make, with room for any length used here."""
+
+
 def clip_to_norm(values: FloatArray, bound: float, *, order: Literal[1, 2] = 2) -> FloatArray:
     """Shrink a vector onto the ball of a given norm: ``v min(1, bound / |v|)``.
 
@@ -45,10 +49,12 @@ def clip_to_norm(values: FloatArray, bound: float, *, order: Literal[1, 2] = 2) 
     clipped = np.array(values, dtype=np.float64)
     if peak > bound:
         clipped *= bound / peak  # so that no square overflows
+    # A little short of the bound: whoever sums the squares in another order finds it kept as well.
+    limit = bound * (1 - _SUMMATION)
     norm = _norm(clipped, order)
-    while norm > bound:
+    while norm > limit:
         # Once, unless rounding left the norm an ulp above; then once more, a little shorter.
-        clipped *= math.nextafter(bound / norm, 0.0)
+        clipped *= math.nextafter(limit / norm, 0.0)
         norm = _norm(clipped, order)
     return clipped
 
