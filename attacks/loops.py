@@ -5,27 +5,13 @@ time on that; and the last bits of its answer depend on the number of cores. The
 arithmetic in a fixed order.
 """
 
-from collections.abc import Callable
-from typing import TypeVar, cast
-
-from numba import njit
-
 from secure_fedrec.arrays import FloatArray
+from secure_fedrec.compiled import compiled_loop
 
 __all__ = ["add_products", "solve_positive"]
 
-_Loop = TypeVar("_Loop", bound=Callable[..., object])
 
-
-def _compiled(loop: _Loop) -> _Loop:
-    """Compile on first call, with a cache on disk where one can be written."""
-    try:
-        return cast(_Loop, njit(cache=True)(loop))
-    except RuntimeError:  # numba finds no writable cache folder
-        return cast(_Loop, njit(loop))
-
-
-@_compiled
+@compiled_loop
 def add_products(rows: FloatArray, products: FloatArray) -> None:
     """``products += rows.T @ rows``, upper triangle only."""
     size, width = rows.shape
@@ -45,7 +31,7 @@ def add_products(rows: FloatArray, products: FloatArray) -> None:
                 products[one, other] += a * rows[row, other]
 
 
-@_compiled
+@compiled_loop
 def solve_positive(matrix: FloatArray, vector: FloatArray) -> bool:
     """Replace ``vector`` by the solution of ``matrix @ x = vector``.
 

@@ -84,6 +84,7 @@ def build_stack(
         ConfigError: the layers do not stack, or a setting does not fit the federation.
     """
     require_compatible(tuple(layers))
+    _require_fits(layers, sizes)
     return Stack(
         codec=codec,
         cloak=_cloak(layers, sizes, streams),
@@ -102,9 +103,12 @@ def _cloak(layers: Mapping[str, Any], sizes: Sizes, streams: Streams) -> Cloak |
     return None
 
 
-def _collector(
-    layers: Mapping[str, Any], sizes: Sizes, codec: FixedPoint, streams: Streams
-) -> Collector:
+def _require_fits(layers: Mapping[str, Any], sizes: Sizes) -> None:
+    """Check what only layers and cohort together decide, before anything is built.
+
+    Raises:
+        ConfigError: they do not fit.
+    """
     for layer in ("masking", "paillier"):
         if layer in layers and layers[layer].min_survivors > sizes.cohort:
             raise ConfigError(
@@ -121,6 +125,25 @@ def _collector(
             f"engine has not: at most {COMPLETE_UP_TO} clients, or",
             ("curious",),
         )
+    cloak = layers.get("virtual-ratings")
+    if "shared-upload" in layers and cloak is not None and not cloak.sticky:
+        raise ConfigError(
+            "protection.sticky",
+            False,
+            "item numbers of shared uploads stay visible: fresh virtual items would be intersected",
+            (True,),
+        )
+    if "shared-upload" in layers and layers["shared-upload"].floor > sizes.cohort:
+        raise ConfigError(
+            "protection.floor",
+            layers["shared-upload"].floor,
+            f"only {sizes.cohort} clients take part in a round",
+        )
+
+
+def _collector(
+    layers: Mapping[str, Any], sizes: Sizes, codec: FixedPoint, streams: Streams
+) -> Collector:
     table: dict[str, Any] = {
         "n_clients": sizes.n_clients,
         "n_items": sizes.n_items,
@@ -139,20 +162,6 @@ def _collector(
     if "routing" in layers:
         return RoutedDenoisers(
             layers["denoisers"], routing=layers["routing"], streams=streams, **table
-        )
-    cloak = layers.get("virtual-ratings")
-    if "shared-upload" in layers and cloak is not None and not cloak.sticky:
-        raise ConfigError(
-            "protection.sticky",
-            False,
-            "item numbers of shared uploads stay visible: fresh virtual items would be intersected",
-            (True,),
-        )
-    if "shared-upload" in layers and layers["shared-upload"].floor > sizes.cohort:
-        raise ConfigError(
-            "protection.floor",
-            layers["shared-upload"].floor,
-            f"only {sizes.cohort} clients take part in a round",
         )
     makers: Mapping[str, Callable[..., Collector]] = {
         "denoisers": Denoisers,
