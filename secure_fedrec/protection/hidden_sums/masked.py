@@ -44,7 +44,7 @@ from secure_fedrec.wire import Step, Wire
 __all__ = ["EXECUTIONS", "MaskedSum", "MaskingLayerConfig"]
 
 EXECUTIONS = ("simulated", "real")
-_ENVELOPE_BYTES = 286  # header, head and signature around a masked vector
+_ENVELOPE_BYTES = 206  # header, head and MAC around a masked vector
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
