@@ -160,6 +160,24 @@ def add_rows(target: RingArray, rows: IndexArray | IntArray, values: RingArray) 
 
 
 @compiled_loop
+def add_four(
+    target: RingArray, first: RingArray, second: RingArray, third: RingArray, fourth: RingArray
+) -> None:
+    """``target += first + second + third + fourth``, modulo the word size, in one pass."""
+    for place in range(len(target)):
+        target[place] += first[place] + second[place] + third[place] + fourth[place]
+
+
+@compiled_loop
+def subtract_four(
+    target: RingArray, first: RingArray, second: RingArray, third: RingArray, fourth: RingArray
+) -> None:
+    """``target -= first + second + third + fourth``, modulo the word size, in one pass."""
+    for place in range(len(target)):
+        target[place] -= first[place] + second[place] + third[place] + fourth[place]
+
+
+@compiled_loop
 def subtract_rows(target: RingArray, rows: IndexArray | IntArray, values: RingArray) -> None:
     """``target[rows[n]] -= values[n]``, modulo the word size for unsigned words."""
     for row in range(len(rows)):

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import NoReturn
 
 import numpy as np
+import numpy.typing as npt
 
 from secure_fedrec.arrays import FloatArray, IntArray, RingArray
 from secure_fedrec.compiled import round_to_integers
@@ -167,10 +168,20 @@ class FixedPoint:
 
     def to_integers(self, ring: RingArray) -> IntArray:
         """Centre ring elements: the representative of each in [-2^(b-1), 2^(b-1)), as int64."""
+        return self.signed(ring).astype(np.int64, copy=False)
+
+    def signed(self, ring: RingArray) -> npt.NDArray[np.int32] | IntArray:
+        """As ``to_integers``, in the word's own size: int32 for uint32.
+
+        Nothing is copied where b is the size of the word.
+        """
         # Moving the sign bit to the top and back extends it; the shift right is arithmetic.
         if self.bits <= 32:
-            narrow = np.asarray(ring).astype(np.uint32, copy=False) << np.uint32(32 - self.bits)
-            return (narrow.view(np.int32) >> np.int32(32 - self.bits)).astype(np.int64)
+            narrow = np.asarray(ring).astype(np.uint32, copy=False)
+            if self.bits == 32:
+                return narrow.view(np.int32)
+            lifted = narrow << np.uint32(32 - self.bits)
+            return lifted.view(np.int32) >> np.int32(32 - self.bits)
         words = np.asarray(ring).astype(np.uint64, copy=False)
         if self.bits == 64:
             return words.view(np.int64)

@@ -10,7 +10,7 @@ Reading order: ``shamir``, ``prg``, ``packing`` (arithmetic); ``formats``, ``key
 (bytes and keys); ``roster``, ``config``, ``policy``, ``parameters``, ``graph`` (what is agreed
 beforehand); ``layouts`` (what is summed); ``messages``, ``messages_sum``, ``transcript``,
 ``topology``, ``journal``; ``pairs``, ``client_round``, ``client``; ``recovery``, ``unmasking``,
-``server_round``, ``server``; ``rounds``, ``tail_floor``.
+``running_sum``, ``server_round``, ``server``; ``rounds``, ``tail_floor``.
 """
 
 from secure_fedrec.protection.masking.client import ClientState, MaskingClient

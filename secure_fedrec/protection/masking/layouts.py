@@ -123,13 +123,18 @@ class WeightedMean:
 
     Args:
         weight: sum of the weights.
-        sums: int64[d], sums of weight times value in units of ``resolution``.
-        resolution: a power of two.
+        words: ring words [d], sums of weight times value.
+        codec: what they mean.
     """
 
     weight: int
-    sums: IntArray
-    resolution: float
+    words: RingArray
+    codec: FixedPoint
+
+    @property
+    def sums(self) -> IntArray:
+        """int64[d], sums of weight times value in units of ``codec.resolution``."""
+        return self.codec.to_integers(self.words)
 
     @property
     def mean(self) -> FloatArray:
@@ -140,18 +145,25 @@ class WeightedMean:
         """
         if self.weight <= 0:
             raise ProtocolError("the survivors' weights add up to 0; there is no mean")
-        low, high = int(self.sums.min(initial=0)), int(self.sums.max(initial=0))
-        if self.weight > _EXACT:
-            mean, wide = np.empty(len(self.sums)), np.arange(len(self.sums))
-        else:
-            mean, wide = self.sums / np.float64(self.weight), np.empty(0, dtype=np.int64)
-            if max(high, -low) > _EXACT:
-                wide = np.flatnonzero((self.sums > _EXACT) | (self.sums < -_EXACT))
-        # A quotient of integers beyond 2^53 would be rounded twice by float64 division; Python
-        # rounds the quotient of two integers once.
+        if self.weight <= _EXACT and 2 ** (self.codec.bits - 1) <= _EXACT:
+            # The scale is a power of two, so this rounds once, and it reads the words once.
+            integers = self.codec.signed(self.words)
+            return np.asarray(integers / np.float64(self.weight * self.codec.scale))
+        return self._wide_mean()
+
+    def _wide_mean(self) -> FloatArray:
+        """A quotient of integers beyond 2^53 would be rounded twice by float64 division.
+
+        Python rounds the quotient of two integers once.
+        """
+        sums = self.sums
+        mean, wide = np.empty(len(sums)), np.arange(len(sums))
+        if self.weight <= _EXACT:
+            mean = sums / np.float64(self.weight)
+            wide = np.flatnonzero((sums > _EXACT) | (sums < -_EXACT))
         for place in wide.tolist():
-            mean[place] = int(self.sums[place]) / self.weight
-        mean *= self.resolution
+            mean[place] = int(sums[place]) / self.weight
+        mean *= self.codec.resolution
         return mean
 
 
@@ -221,10 +233,8 @@ class MeanLayout:
     def decode(self, words: RingArray) -> WeightedMean:
         """The exact sums."""
         _require_words(words, self.words)
-        integers = self.codec.to_integers(words)
-        return WeightedMean(
-            weight=int(integers[0]), sums=integers[1:], resolution=self.codec.resolution
-        )
+        weight = int(self.codec.to_integers(words[:1])[0])
+        return WeightedMean(weight=weight, words=words[1:], codec=self.codec)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

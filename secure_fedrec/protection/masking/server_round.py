@@ -51,6 +51,7 @@ from secure_fedrec.protection.masking.messages_sum import (
 from secure_fedrec.protection.masking.packing import pack, unpack, word_type
 from secure_fedrec.protection.masking.recovery import Fault
 from secure_fedrec.protection.masking.roster import Roster, cohort_hash
+from secure_fedrec.protection.masking.running_sum import RunningSum
 from secure_fedrec.protection.masking.topology import NO_BEACON, PublicRound, Topology
 from secure_fedrec.protection.masking.transcript import MerkleTree, leaf_hash
 from secure_fedrec.protection.masking.unmasking import Unmasking
@@ -112,7 +113,7 @@ class ServerRound:
         self._key_records: dict[int, bytes] = {}
         self._shares: dict[int, Shares] = {}
         self._disputed: dict[int, frozenset[int]] = {}
-        self._sum: RingArray = np.zeros(config.length, dtype=word_type(config.bits))
+        self._sum = RunningSum(config.length, word_type(config.bits))
         self._upload_leaves: dict[int, bytes] = {}
         self._statement: bytes
         self._confirmations: dict[int, bytes] = {}
@@ -211,7 +212,7 @@ class ServerRound:
         return outgoing
 
     def accept_upload(self, envelope: Envelope) -> None:
-        """R3 of a client: its vector goes into the sum at once and is not kept."""
+        """R3 of a client: its vector goes into the sum and is not kept."""
         upload = Upload.decode(envelope.head)
         client = envelope.sender
         place = self.public.place(client)
@@ -220,8 +221,7 @@ class ServerRound:
         disputed = frozenset(upload.disputed.tolist())
         if not disputed <= set(self._live[place]):
             raise ProtocolError(f"UPLOAD: client {client} disputes the shares of a stranger")
-        words = unpack(envelope.payload, self._config.length, self._config.bits)
-        np.add(self._sum, words, out=self._sum)
+        self._sum.add(unpack(envelope.payload, self._config.length, self._config.bits))
         self._uploaded[place] = True
         self._disputed[client] = disputed
         self.faults += [
@@ -287,6 +287,7 @@ class ServerRound:
 
     def close_reveals(self) -> list[Outgoing]:
         """R6: the masks come off."""
+        total = self._sum.total()
         Unmasking(
             public=self.public,
             topology=self._topology,
@@ -296,9 +297,9 @@ class ServerRound:
             shares=self._shares,
             reveals=self._reveals,
             blame=self._blame,
-        ).apply(self._sum)
+        ).apply(total)
         bits = self._config.bits
-        packed = pack(self._sum, bits)
+        packed = pack(total, bits)
         self.result = unpack(packed, self._config.length, bits)
         tree = MerkleTree(self._transcript)
         self.transcript_root = tree.root
@@ -322,7 +323,7 @@ class ServerRound:
 
     def wipe(self) -> None:
         """Drop the sum under construction and what could unmask it."""
-        self._sum = np.zeros(0, dtype=self._sum.dtype)
+        self._sum.wipe()
         self._reveals.clear()
         self._shares.clear()
         self._channels.clear()

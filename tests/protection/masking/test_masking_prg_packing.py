@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from secure_fedrec.errors import ProtocolError
 from secure_fedrec.protection.masking.packing import pack, packed_size, unpack, word_type
 from secure_fedrec.protection.masking.prg import MaskExpander
+from secure_fedrec.protection.masking.running_sum import RunningSum
 
 KEYS = [bytes([number]) * 32 for number in range(6)]
 
@@ -26,14 +27,45 @@ def keystream(key: bytes, length: int, dtype: type[np.unsignedinteger[Any]]) -> 
 
 
 @pytest.mark.parametrize("dtype", [np.uint32, np.uint64])
-@pytest.mark.parametrize("length", [1, 3, 4, 65535, 65536, 65537, 131075])
-def test_a_mask_is_the_keystream_across_every_buffer_border(dtype: Any, length: int) -> None:
+@pytest.mark.parametrize("length", [1, 3, 4, 8191, 8193, 16383, 16384, 16385, 40007])
+@pytest.mark.parametrize(("plus", "minus"), [(2, 1), (0, 4), (4, 0), (5, 9), (11, 6)])
+def test_masks_are_keystreams_across_every_buffer_border_and_group(
+    dtype: Any, length: int, plus: int, minus: int
+) -> None:
+    keys = [bytes([number]) * 32 for number in range(plus + minus)]
     target = np.full(length, 7, dtype=dtype)
-    MaskExpander().apply(target, add=KEYS[:2], subtract=KEYS[2:3])
-    masks = [keystream(key, length, dtype) for key in KEYS[:3]]
+    MaskExpander().apply(target, add=keys[:plus], subtract=keys[plus:])
+    masks = [keystream(key, length, dtype) for key in keys]
+    expected = np.full(length, 7, dtype=dtype)
     with np.errstate(over="ignore"):
-        expected = np.full(length, 7, dtype=dtype) + masks[0] + masks[1] - masks[2]
+        for place, mask in enumerate(masks):
+            expected = expected + mask if place < plus else expected - mask
     assert np.array_equal(target, expected)
+
+
+@pytest.mark.parametrize("dtype", [np.uint32, np.uint64])
+@pytest.mark.parametrize("count", [0, 1, 3, 4, 5, 8, 10])
+def test_a_running_sum_is_the_sum_whenever_it_is_asked_for(dtype: Any, count: int) -> None:
+    rng = np.random.default_rng(count)
+    high = np.iinfo(dtype).max
+    vectors = [rng.integers(0, high, 100, dtype=dtype, endpoint=True) for _ in range(count)]
+    running, total = RunningSum(100, dtype), np.zeros(100, dtype=dtype)
+    for place, vector in enumerate(vectors):
+        running.add(vector)
+        with np.errstate(over="ignore"):
+            total += vector
+        if place % 3 == 2:
+            assert np.array_equal(running.total(), total)
+    assert np.array_equal(running.total(), total)
+    running.wipe()
+    assert not len(running.total())
+
+
+def test_a_running_sum_refuses_other_vectors() -> None:
+    running = RunningSum(4, np.uint32)
+    for vector in (np.zeros(3, np.uint32), np.zeros(4, np.uint64)):
+        with pytest.raises(ValueError, match="the sum is of uint32"):
+            running.add(vector)
 
 
 @pytest.mark.parametrize("bits", [1, 2, 3, 5, 8, 17, 32, 33, 63, 64])

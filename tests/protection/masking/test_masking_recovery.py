@@ -110,7 +110,7 @@ def test_shares_that_never_fit_abort_without_a_partial_result(
     assert s.server.faults == (Fault(kind="bad sharer", client=40, about=40),)
     with pytest.raises(ProtocolError, match="no result"):
         _ = s.server.result
-    assert not len(s.server._round._sum)
+    assert not len(s.server._round._sum.total())
 
 
 def test_shares_that_do_not_open_are_disputed_and_the_round_goes_on(scene: Any) -> None:
@@ -164,7 +164,7 @@ def test_below_a_minimum_the_round_aborts_with_nothing(
     with pytest.raises(ProtocolError, match=match):
         s.until_clients_get(Kind.RESULT, silent=silent)
     assert s.server.abort_reason is not None
-    assert not len(s.server._round._sum)
+    assert not len(s.server._round._sum.total())
     assert not s.server._round._reveals
 
 
