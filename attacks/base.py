@@ -1,9 +1,9 @@
 """What an attack is: a reader of one adversary's view that makes claims about clients.
 
 An attack never sees the truth. It states what it claims (which items a client rated, with what
-ratings, what the client's vector is, who sent an anonymous message); the harness in ``games`` opens
-the truth and scores the claims. Where a view lacks what an attack needs, it answers
-``NotApplicable`` with the reason, never a silent coin flip.
+ratings, what the client's vector is, who sent an anonymous message, and what ``claims`` lists
+beside these); the harness in ``games`` opens the truth and scores the claims. Where a view lacks
+what an attack needs, it answers ``NotApplicable`` with the reason, never a silent coin flip.
 """
 
 from collections.abc import Mapping
@@ -12,6 +12,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from attacks.claims import DraftClaim, FeatureClaim, HistogramClaim, LabelClaim, SetClaim
 from secure_fedrec.arrays import BoolArray, FloatArray, IntArray, WordArray
 from secure_fedrec.wire import View
 
@@ -78,6 +79,12 @@ class RatedSetClaim:
     predicted: BoolArray | None = None
     history: Mapping[int, FloatArray] = field(default_factory=dict)
 
+    @classmethod
+    def about_nobody(cls) -> "RatedSetClaim":
+        """No claim: about no client."""
+        grid = np.zeros((0, 0))
+        return cls(clients=np.zeros(0, dtype=np.int64), scores=grid, visible=grid > 0)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class RatingClaim:
@@ -102,11 +109,13 @@ class VectorClaim:
         round: which round.
         clients: int64[B].
         vectors: float64[B, d].
+        table: name of the private table whose rows they are.
     """
 
     round: int
     clients: IntArray
     vectors: FloatArray
+    table: str = "user_vectors"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -170,22 +179,32 @@ class Claims:
 
     Args:
         rounds: rounds whose messages it used.
-        rated: rated sets.
+        rated: rated sets; about no client where an attack claims none.
         ratings: ratings.
         vectors: private vectors, one claim per round.
         links: senders, one claim per round.
         rows: rows whose clients are not named, one claim per round.
         unmasked: bool[B, m] aligned with ``rated``: visible items proven to be virtual.
+        labels: a secret class of each client.
+        sets: secret sets that are not rated sets.
+        histograms: secret counts of each client, as shares.
+        features: from which attributes of the clients may be told.
+        drafts: vectors of members of clients, one claim per kind.
         details: what else is worth reporting, as JSON values.
     """
 
     rounds: tuple[int, ...]
-    rated: RatedSetClaim
+    rated: RatedSetClaim = field(default_factory=RatedSetClaim.about_nobody)
     ratings: RatingClaim | None = None
     vectors: tuple[VectorClaim, ...] = ()
     links: tuple[LinkClaim, ...] = ()
     rows: tuple[AnonymousRowClaim, ...] = ()
     unmasked: BoolArray | None = None
+    labels: LabelClaim | None = None
+    sets: tuple[SetClaim, ...] = ()
+    histograms: HistogramClaim | None = None
+    features: FeatureClaim | None = None
+    drafts: tuple[DraftClaim, ...] = ()
     details: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -193,7 +212,9 @@ class Attack(Protocol):
     """An attack.
 
     One that decodes the payloads of a single round says so with ``reads_one_round = True``; the
-    harness then tries it on every recorded round.
+    harness then tries it on every recorded round. One that does not take the rows of the shared
+    table for items says so with ``reads_item_rows = False``; the others are not asked where they
+    are something else.
     """
 
     @property

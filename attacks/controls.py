@@ -1,33 +1,27 @@
 """Positive controls: every attack must reach its known level on a federation built to leak.
 
-An attack that silently broke looks like privacy. So each audit also runs the suite on a small
-planted federation (FedRec++ with many denoisers, where every attack of the suite applies; for
-``subset-regression`` one with sticky virtual items, which defeat every attack on item numbers), and
-a control that misses its floor makes the audit inconclusive.
+An attack that silently broke looks like privacy. So each audit also runs the suite on small planted
+federations, and a control that misses its floor makes the audit inconclusive. Attacks on ratings
+run on FedRec++ with many denoisers (``subset-regression`` on one with sticky virtual items, which
+defeat every attack on item numbers); attacks on split and on hierarchical personalization run on
+federations whose algorithms are written for the purpose.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from types import MappingProxyType
 
 from attacks.games import GroundTruth, evaluate
+from attacks.planted import plant_organisations, plant_ratings, plant_split
+from attacks.planted.ratings import ROUNDS
 from attacks.suite import SUITE
-from secure_fedrec.algorithms import PMF, PMFConfig
-from secure_fedrec.data import SyntheticConfig, generate, k_fold
 from secure_fedrec.engines import RecordedRun
-from secure_fedrec.fixedpoint import FixedPoint
-from secure_fedrec.protection import (
-    Denoisers,
-    DenoisersConfig,
-    Stack,
-    VirtualRatings,
-    VirtualRatingsConfig,
-)
-from secure_fedrec.streams import Streams
-from secure_fedrec.wire import Adversary, RecordingPolicy
+from secure_fedrec.wire import Adversary
 
 __all__ = ["FLOORS", "ControlResult", "positive_controls"]
+
+_Planted = tuple[RecordedRun, GroundTruth]
 
 FLOORS: Mapping[str, tuple[str, float]] = MappingProxyType(
     {
@@ -39,11 +33,41 @@ FLOORS: Mapping[str, tuple[str, float]] = MappingProxyType(
         "denoiser-sums": ("unmasked_share", 0.9),
         "denoiser-exposure": ("precision", 1.0),
         "subset-regression": ("support_auc", 0.95),
+        "dense-layer": ("reidentified_share", 1.0),
+        "output-bias": ("label_accuracy", 0.9),
+        "touched-rows": ("exact_set_share", 1.0),
+        "signed-rows": ("auc", 0.99),
+        "attribute-inference": ("attribute_auc", 0.95),
+        "attribute-counts": ("histogram_correlation", 0.9),
+        "drafts": ("disclosed_share", 0.16),  # one member of six is alone in its group
     }
 )
 """Per attack: the figure that must reach the floor on the planted federation."""
 
-_ROUNDS = 6
+_FEDERATIONS: Mapping[str, Callable[[], _Planted]] = MappingProxyType(
+    {
+        "denoisers": lambda: plant_ratings(denoisers=20, sticky=False, payload_rounds=(1,)),
+        "sticky": lambda: plant_ratings(
+            denoisers=2, sticky=True, payload_rounds=tuple(range(1, ROUNDS + 1))
+        ),
+        "split": plant_split,
+        "implicit": lambda: plant_split(implicit=True, payload_rounds=(1,)),
+        "organisations": plant_organisations,
+    }
+)
+_PLACES: Mapping[str, str] = MappingProxyType(
+    {
+        "subset-regression": "sticky",
+        "dense-layer": "split",
+        "output-bias": "split",
+        "touched-rows": "split",
+        "signed-rows": "implicit",
+        "attribute-inference": "split",
+        "attribute-counts": "organisations",
+        "drafts": "organisations",
+    }
+)
+_COLLUDING = frozenset({"collusion-linkage"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,49 +93,18 @@ class ControlResult:
 @lru_cache(maxsize=1)
 def positive_controls() -> Mapping[str, ControlResult]:
     """Run every attack on its planted federation; a few seconds, once per process."""
-    many = _planted(denoisers=20, sticky=False, payload_rounds=(1,))
-    sticky = _planted(denoisers=2, sticky=True, payload_rounds=tuple(range(1, _ROUNDS + 1)))
-    adversary = Adversary(name="planted", corrupt=frozenset({"server", "denoisers"}))
+    coalition = Adversary(name="planted", corrupt=frozenset({"server", "denoisers"}))
     alone = Adversary(name="planted-server", corrupt=frozenset({"server"}))
     results: dict[str, ControlResult] = {}
     for name, attack in SUITE.items():
         metric, floor = FLOORS[name]
-        who = adversary if name == "collusion-linkage" else alone
-        run, truth = sticky if name == "subset-regression" else many
+        who = coalition if name in _COLLUDING else alone
+        run, truth = _planted(_PLACES.get(name, "denoisers"))
         finding = evaluate(attack, who, run.transcript, truth, seed=0)
         results[name] = ControlResult(metric=metric, value=finding.figures.get(metric), floor=floor)
     return MappingProxyType(results)
 
 
-@lru_cache(maxsize=2)
-def _planted(
-    *, denoisers: int, sticky: bool, payload_rounds: tuple[int, ...]
-) -> tuple[RecordedRun, GroundTruth]:
-    data = SyntheticConfig(clients=60, items=150, mean_ratings=15.0, seed=20210202)
-    train, test = k_fold(generate(data), folds=5, fold=0, seed=1)
-    streams = Streams.from_seed(7)
-    algorithm = PMF(PMFConfig(rank=6, rounds=_ROUNDS))
-    codec = FixedPoint()
-    collector = Denoisers(
-        DenoisersConfig(count=denoisers),
-        n_clients=train.n_clients,
-        n_items=train.n_items,
-        width=algorithm.width,
-        codec=codec,
-        streams=streams,
-    )
-    cloak = VirtualRatings(
-        VirtualRatingsConfig(rho=1.0, sticky=sticky), n_items=train.n_items, streams=streams
-    )
-    run = RecordedRun(
-        algorithm=algorithm,
-        stack=Stack(codec=codec, cloak=cloak, collector=collector, n_clients=train.n_clients),
-        train=train,
-        test=test,
-        streams=streams,
-        policy=RecordingPolicy(payload_rounds=payload_rounds),
-    )
-    for _ in range(_ROUNDS):
-        run.run_round()
-    bound = tuple(collector.binding.denoisers.tolist())
-    return run, GroundTruth(train=train, recorded=run.truth, denoiser_clients=bound)
+@lru_cache(maxsize=len(_FEDERATIONS))
+def _planted(place: str) -> _Planted:
+    return _FEDERATIONS[place]()

@@ -1,65 +1,68 @@
 """Games: the harness gives an attack its view, keeps the truth, and scores the claims afterwards.
 
-The secret of the rated-set game is, for every client an attack makes claims about, which items of
-the catalogue it rated in the training data. The figure is the mean over clients of each client's
-AUC, once over the whole catalogue and once within the *visible support* (items the adversary saw in
-that client's messages, where virtual ratings are supposed to help). Every figure stands beside two
-others: what the popularity of items alone would give (the prior), and what the same scores give
-against permuted labels (the null control, which must sit at 0.5).
+Each kind of claim is a game of its own, judged by a module of ``scoring``: rated sets, which items
+of the catalogue a client rated in the training data, and other sets (``sets``); ratings, senders of
+anonymous messages and rows of single clients (``ratings``); private vectors (``vectors``); labels
+and histograms (``clients``); vectors of members of clients (``drafts``); attributes
+(``attributes``).
+
+The figure of a rated set is the mean over clients of each client's AUC, once over the whole
+catalogue and once within the *visible support* (items the adversary saw in that client's messages,
+where virtual ratings are supposed to help). Every figure stands beside two others: what is known
+without the view (the prior, or chance), and what the same claims give against permuted truth (the
+null control, which must sit at chance).
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
-from attacks.base import Attack, NotApplicable, RatedSetClaim
-from attacks.figures import (
-    history_figures,
-    is_honest,
-    link_figures,
-    rated_figures,
-    rated_grid,
-    rating_figures,
-    row_figures,
-    score_table,
-    unmasked_figures,
-    vector_figures,
-)
-from attacks.statistics import per_client_auc, pooled_roc
+from attacks.base import Attack, Claims, NotApplicable
+from attacks.claims import DraftClaim, FeatureClaim
+from attacks.scoring.attributes import People, score_attributes
+from attacks.scoring.clients import score_histograms, score_labels
+from attacks.scoring.drafts import Members, of_disclosed, score_drafts
+from attacks.scoring.ratings import link_figures, rated_grid, rating_figures, row_figures
+from attacks.scoring.scored import Figures, Scored, is_honest
+from attacks.scoring.sets import score_rated_sets, score_sets, unmasked_figures
+from attacks.scoring.vectors import score_vectors
+from attacks.truth import GroundTruth
 from secure_fedrec.arrays import IntArray
-from secure_fedrec.data import RatingTable
-from secure_fedrec.wire import Adversary, Step, Transcript, Truth, View
+from secure_fedrec.wire import Adversary, Step, Transcript, View
 
 __all__ = ["Finding", "GroundTruth", "evaluate"]
 
-_BY_ROUND = ("auc", "support_auc", "precision", "rating_accuracy", "exact_set_share")
+_BY_ROUND = (
+    "auc",
+    "support_auc",
+    "precision",
+    "rating_accuracy",
+    "exact_set_share",
+    "vector_cosine",
+    "reidentified_share",
+    "label_accuracy",
+    "set_auc",
+    "histogram_correlation",
+    "disclosed_share",
+    "holder_accuracy",
+    "attribute_auc",
+)
+_RATED_STRENGTHS = ("auc", "support_auc")
+_STRENGTHS = (
+    "vector_cosine_lift",
+    "reidentified_lift",
+    "label_lift",
+    "set_lift",
+    "histogram_correlation_lift",
+    "disclosed_share",
+    "holder_lift",
+    "attribute_lift",
+)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GroundTruth:
-    """What the harness knows and no attack does.
-
-    Args:
-        train: the training ratings.
-        recorded: what was recorded apart from the transcript.
-        denoiser_clients: client number of each denoiser; empty without denoisers.
-    """
-
-    train: RatingTable
-    recorded: Truth
-    denoiser_clients: tuple[int, ...] = ()
-
-    def corrupted_clients(self, adversary: Adversary) -> frozenset[int]:
-        """Clients on the adversary's side; nobody attacks himself."""
-        own = adversary.members("client")
-        clients = frozenset(range(self.train.n_clients)) if own is None else own
-        denoisers = adversary.members("denoiser")
-        if denoisers is None:
-            return clients | frozenset(self.denoiser_clients)
-        indices = (index for index in denoisers if index < len(self.denoiser_clients))
-        return clients | frozenset(self.denoiser_clients[index] for index in indices)
+_PAYLOADS = (Step.UPLOAD, Step.SHARE, Step.DENOISE, Step.NOISE, Step.BAG)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,9 +77,9 @@ class Finding:
         rounds: rounds whose messages it used.
         figures: measured values by the names used in reports and gates; a value is None where the
             data cannot support it.
-        units: clients, pairs and positives behind the figures.
+        units: clients (or members of clients), pairs and positives behind the figures.
         details: attack-specific extras.
-        null_control: the same scores against permuted labels.
+        null_control: the same claims against permuted truth.
         roc: pooled ROC curve over the catalogue.
     """
 
@@ -123,83 +126,141 @@ def evaluate(
         return tried[0]
     worst = max(measured, key=_strength)
     by_round = {
-        str(finding.rounds[0]): {name: finding.figures.get(name) for name in _BY_ROUND}
+        str(finding.rounds[0]): {
+            name: finding.figures[name] for name in _BY_ROUND if name in finding.figures
+        }
         for finding in measured
     }
     return replace(worst, details={**worst.details, "by_round": by_round})
 
 
 def _payload_rounds(view: View) -> tuple[int, ...]:
-    steps = (
-        step for step in (Step.UPLOAD, Step.SHARE, Step.DENOISE, Step.NOISE) if view.sees(step)
-    )
+    steps = (step for step in _PAYLOADS if view.sees(step))
     return tuple(sorted({round_ for step in steps for round_ in view.payload_rounds(step)}))
 
 
 def _strength(finding: Finding) -> float:
     """Of two rounds, the one in which the attack tells more apart is the one that counts."""
-    inside, whole = finding.figures.get("support_auc"), finding.figures.get("auc")
-    return (inside if inside is not None else 0.0) + (whole if whole is not None else 0.0)
+    names = _RATED_STRENGTHS if finding.figures.get("auc") is not None else _STRENGTHS
+    return sum(finding.figures.get(name) or 0.0 for name in names)
 
 
 def _score(attack: Attack, view: View, truth: GroundTruth, seed: int) -> Finding:
     adversary = view.adversary
-    claims = attack.run(view)
     blank = Finding(attack=attack.name, adversary=adversary.name, game=attack.card.game)
+    if getattr(attack, "reads_item_rows", True) and "n_items" not in view.public:
+        return replace(blank, reason="the rows of the shared table are not items")
+    claims = attack.run(view)
     if isinstance(claims, NotApplicable):
         return replace(blank, reason=claims.reason)
     corrupted = truth.corrupted_clients(adversary)
-    rated = _honest_only(claims.rated, corrupted)
-    if not len(rated.clients):
-        return replace(blank, reason="every client the claims are about is the adversary's own")
-    labels = rated_grid(truth.train, rated.clients)
-    catalogue = score_table(rated.scores, labels)
-    if not np.isfinite(per_client_auc(catalogue)).any():
-        return replace(blank, reason="there is nothing to tell apart in the truth")
-    figures, null = rated_figures(rated, labels, catalogue, truth.train, seed)
-    details: dict[str, Any] = dict(claims.details)
-    if rated.history:
-        details["auc_by_rounds"] = history_figures(rated, labels)
-    figures |= rating_figures(claims, truth.train, corrupted)
-    for vectors in claims.vectors:
-        figures |= vector_figures(vectors, truth.recorded, corrupted)
-    for links in claims.links:
-        figures |= link_figures(links, truth.recorded, corrupted)
-    if claims.rows:
-        cohorts = {claim.round: _cohort(view, claim.round) for claim in claims.rows}
-        figures |= row_figures(claims.rows, cohorts, truth.train, truth.recorded, corrupted)
-    if claims.unmasked is not None:
-        figures |= unmasked_figures(claims, labels, corrupted)
-    curve = pooled_roc(catalogue)
-    units = {
-        "clients": len(rated.clients),
-        "pairs": catalogue.n_pairs,
-        "positives": int(catalogue.labels.sum()),
-    }
+    judged = list(_judge(claims, view, truth, corrupted, seed))
+    reasons = [each.reason for each in judged if isinstance(each, NotApplicable)]
+    scored = [each for each in judged if isinstance(each, Scored)]
+    no_rated_sets = len(claims.rated.clients) and isinstance(judged[0], NotApplicable)
+    if no_rated_sets or not any(each.units for each in scored):
+        unknown = "the truth holds nothing to judge the claims by"
+        return replace(blank, reason=reasons[0] if reasons else unknown)
+    figures: Figures = {}
+    details = dict(claims.details)
+    for each in reversed(scored):  # of two claims of a kind, the first gives the figures
+        figures |= each.figures
+        details |= each.details
+    nulls = [each.null_control for each in scored if each.null_control is not None]
     return replace(
         blank,
         rounds=claims.rounds,
         figures=figures,
-        units=units,
+        units=next(each.units for each in scored if each.units),
         details=details,
-        null_control=null,
-        roc={"fpr": curve.fpr.tolist(), "tpr": curve.tpr.tolist()},
+        null_control=nulls[0] if nulls else None,
+        roc=scored[0].roc,
     )
+
+
+def _judge(
+    claims: Claims, view: View, truth: GroundTruth, corrupted: frozenset[int], seed: int
+) -> Iterator[Scored | NotApplicable]:
+    """Every claim by the truth about it; rated sets come first."""
+    if len(claims.rated.clients):
+        yield _judge_ratings(claims, view, truth, corrupted, seed)
+    for vectors in claims.vectors:
+        yield score_vectors(vectors, truth.recorded, corrupted, seed)
+    labels, histograms = claims.labels, claims.histograms
+    if labels is not None and labels.name in truth.labels:
+        yield score_labels(labels, truth.labels[labels.name], corrupted, seed)
+    for each in claims.sets:
+        if each.name in truth.sets:
+            yield score_sets(each, truth.sets[each.name], corrupted, seed)
+    if histograms is not None and histograms.name in truth.histograms:
+        secret = truth.histograms[histograms.name]
+        yield score_histograms(histograms, secret, corrupted, seed)
+    for drafts in claims.drafts:
+        yield from _judge_drafts(drafts, truth, corrupted, seed)
+    if claims.features is not None and truth.attributes:
+        yield _judge_features(claims.features, truth, corrupted, seed)
+
+
+def _judge_ratings(
+    claims: Claims, view: View, truth: GroundTruth, corrupted: frozenset[int], seed: int
+) -> Scored | NotApplicable:
+    """Rated sets, and what hangs on them: ratings, senders, single rows, virtual rows."""
+    train = truth.train
+    if train is None:
+        return NotApplicable(reason="the truth holds no ratings")
+    grid = rated_grid(train)
+    scored = score_rated_sets(claims.rated, grid, corrupted, seed)
+    if isinstance(scored, NotApplicable):
+        return scored
+    figures = scored.figures | rating_figures(claims, train, corrupted)
+    for links in claims.links:
+        figures |= link_figures(links, truth.recorded, corrupted)
+    if claims.rows:
+        cohorts = {claim.round: _cohort(view, claim.round) for claim in claims.rows}
+        figures |= row_figures(claims.rows, cohorts, train, truth.recorded, corrupted)
+    if claims.unmasked is not None:
+        figures |= unmasked_figures(claims.rated, claims.unmasked, grid, corrupted)
+    return replace(scored, figures=figures)
+
+
+def _judge_drafts(
+    claim: DraftClaim, truth: GroundTruth, corrupted: frozenset[int], seed: int
+) -> Iterator[Scored | NotApplicable]:
+    """Drafts of one kind, and what a disclosed vector tells of the attributes of its member."""
+    members = Members.of(claim, truth.recorded)
+    if members is None:
+        yield NotApplicable(reason=f"the truth holds no {claim.table} of round {claim.round + 1}")
+        return
+    scored = score_drafts(claim, members, corrupted, seed)
+    yield scored
+    if claim.tells_people and truth.attributes and isinstance(scored, Scored):
+        judged = np.flatnonzero(is_honest(members.clients, corrupted))
+        people = People(
+            features=members.vectors[judged],
+            attributes={name: classes[judged] for name, classes in truth.attributes.items()},
+            ceiling=None,
+        )
+        told = score_attributes(people, known=truth.auxiliary, seed=seed)
+        yield told if isinstance(told, NotApplicable) else of_disclosed(told)
+
+
+def _judge_features(
+    claim: FeatureClaim, truth: GroundTruth, corrupted: frozenset[int], seed: int
+) -> Scored | NotApplicable:
+    """Attributes of clients, beside what their true rated sets tell."""
+    honest = is_honest(claim.clients, corrupted)
+    clients = claim.clients[honest]
+    ceiling = None
+    if truth.train is not None:
+        ceiling = rated_grid(truth.train)[clients].astype(np.float64)
+    people = People(
+        features=claim.features[honest],
+        attributes={name: classes[clients] for name, classes in truth.attributes.items()},
+        ceiling=ceiling,
+    )
+    return score_attributes(people, known=truth.auxiliary, seed=seed)
 
 
 def _cohort(view: View, round_: int) -> IntArray:
     """Clients that sent the server an upload in a round."""
     return np.unique(view.messages(Step.UPLOAD, round_).senders.ids)
-
-
-def _honest_only(claim: RatedSetClaim, corrupted: frozenset[int]) -> RatedSetClaim:
-    keep = is_honest(claim.clients, corrupted)
-    if keep.all():
-        return claim
-    return RatedSetClaim(
-        clients=claim.clients[keep],
-        scores=claim.scores[keep],
-        visible=claim.visible[keep],
-        predicted=None if claim.predicted is None else claim.predicted[keep],
-        history={rounds: scores[keep] for rounds, scores in claim.history.items()},
-    )

@@ -4,10 +4,16 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from attacks.base import Attack
+from attacks.hierarchical.attribute_counts import AttributeCounts
+from attacks.hierarchical.drafts import Drafts
 from attacks.linkage import CollusionLinkage
 from attacks.rated_set import Direct, Intersection
 from attacks.ratings import Lattice
 from attacks.regression import SubsetRegression
+from attacks.split.attributes import AttributeInference
+from attacks.split.dense_layer import DenseLayerInputs
+from attacks.split.output_bias import OutputBias
+from attacks.split.touched_rows import SignedRows, TouchedRows
 from attacks.sums import DenoiserExposure, DenoiserSums
 from attacks.tail_items import TailItems
 from secure_fedrec.errors import ConfigError
@@ -23,6 +29,13 @@ _ATTACKS: tuple[Attack, ...] = (
     SubsetRegression(),
     DenoiserSums(),
     DenoiserExposure(),
+    DenseLayerInputs(),
+    OutputBias(),
+    TouchedRows(),
+    SignedRows(),
+    AttributeInference(),
+    AttributeCounts(),
+    Drafts(),
 )
 
 SUITE: Mapping[str, Attack] = MappingProxyType({attack.name: attack for attack in _ATTACKS})

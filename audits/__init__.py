@@ -1,6 +1,7 @@
 """Audits: configuration in, verdict and report out.
 
-Reading order: ``cli`` and ``commands`` (what a user types), ``config`` (what it means), ``build``
-and ``training`` (the run), ``run`` (the audit), ``gates`` (the judgement), ``findings``,
-``assemble`` and ``report`` (the result).
+Reading order: ``cli``, ``commands`` and ``data_command`` (what a user types), ``config`` and
+``tables`` (what it means), ``systems`` (the algorithms that can be audited), ``build`` and
+``training`` (the run), ``truth`` (what attacks are scored against), ``run`` (the audit), ``gates``
+(the judgement), ``measures``, ``findings``, ``assemble`` and ``report`` (the result).
 """

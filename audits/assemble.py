@@ -1,16 +1,15 @@
 """The report as data: everything measured, in the shape of ``report/schema.json``."""
 
 import platform
-import resource
 import shlex
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from hashlib import sha256
 from importlib.metadata import version
 from pathlib import PurePath
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import scipy
@@ -20,13 +19,18 @@ from attacks.controls import ControlResult
 from audits.build import Federation
 from audits.claims import protection_json
 from audits.config import AuditConfig
+from audits.costs import cost_json
 from audits.findings import finding_json
 from audits.gates import GateResult, Outcome
+from audits.privacy import draws_noise
 from audits.report import SCHEMA_VERSION
+from audits.systems.base import Task
 from audits.training import Lossless, run_identity
-from secure_fedrec.data import RatingTable
 from secure_fedrec.engines import RecordedRun
-from secure_fedrec.protection import require_compatible
+from secure_fedrec.protection import Claim
+
+if TYPE_CHECKING:
+    from secure_fedrec.accounting import PrivacyStatement
 
 __all__ = ["Measured", "assemble"]
 
@@ -39,25 +43,25 @@ class Measured:
         config: what was asked.
         federation: what was run.
         run: the recorded run.
-        table: the whole data set.
-        folds: test errors per fold, the audited one first.
-        mean: test errors averaged over the folds.
+        folds: utility per fold, the audited one first.
+        mean: utility averaged over the folds.
         lossless: comparison with the plain twin; None if it was not made.
         findings: of all attacks.
         controls: positive controls by attack.
         gates: judged gates.
+        privacy: what the run cost, for each reader and noised layer.
     """
 
     config: AuditConfig
-    federation: Federation
+    federation: Federation[Task]
     run: RecordedRun
-    table: RatingTable
     folds: Sequence[Mapping[str, float]]
     mean: Mapping[str, float]
     lossless: Lossless | None
     findings: Sequence[Finding]
     controls: Mapping[str, ControlResult]
     gates: Sequence[GateResult]
+    privacy: "Sequence[PrivacyStatement]"
 
 
 def assemble(
@@ -87,13 +91,20 @@ def assemble(
             for finding in measured.findings
         ],
         "utility": _utility(measured),
-        "cost": _cost(measured, seconds),
+        "cost": cost_json(
+            measured.run,
+            layers={**measured.config.protection, **measured.config.bag_protection},
+            denoisers=measured.federation.denoiser_clients,
+            seconds=seconds,
+        ),
         "lossless": _lossless(measured),
         "protection": protection_json(
             measured.config.protection,
-            measured.federation.stack.collector,
-            rounds=measured.run.completed,
-        ),
+            statements=measured.privacy,
+            claim=measured.config.claim,
+            bags=_bags(measured.config),
+        )
+        | {"algorithm": _algorithm(measured.config)},
         "data": _data(measured),
         "capped_clients": _capped(measured),
         "attack_cards": {name: _card(name) for name in measured.config.attacks},
@@ -103,11 +114,12 @@ def assemble(
 
 
 def _summary(measured: Measured, outcome: Outcome) -> str:
-    claim = require_compatible(tuple(measured.config.protection))
+    claims = [measured.config.claim, measured.config.bag_claim]
+    system = "; ".join(claim.system for claim in claims if claim is not None)
     gates = measured.gates
     fallen = sum(result.outcome is Outcome.FAIL for result in gates)
     undecided = sum(result.outcome is Outcome.INCONCLUSIVE for result in gates)
-    text = f"{claim.system}: {len(gates) - fallen - undecided} of {len(gates)} gates hold"
+    text = f"{system}: {len(gates) - fallen - undecided} of {len(gates)} gates hold"
     if fallen:
         text += f", {fallen} fell"
     if undecided:
@@ -137,17 +149,27 @@ def _gate(result: GateResult) -> dict[str, Any]:
     }
 
 
+def _algorithm(config: AuditConfig) -> dict[str, str]:
+    statement: dict[str, str | None] = asdict(config.statement)
+    return {key: value for key, value in statement.items() if value is not None}
+
+
+def _bags(config: AuditConfig) -> tuple[Mapping[str, Any], Claim] | None:
+    claim = config.bag_claim
+    return None if claim is None else (config.bag_protection, claim)
+
+
 def _utility(measured: Measured) -> dict[str, Any]:
-    names = ("mae", "rmse")
+    names = tuple(measured.mean)
     deviation = None
     if len(measured.folds) > 1:
         deviation = {
             name: float(np.std([fold[name] for fold in measured.folds], ddof=1)) for name in names
         }
     rounds = [
-        {"round": report.round, "mae": report.error.mae, "rmse": report.error.rmse}
+        {"round": report.round, **report.metrics}
         for report in measured.run.history
-        if report.error is not None
+        if report.metrics is not None
     ]
     final = {name: measured.folds[0][name] for name in names}
     return {
@@ -157,74 +179,26 @@ def _utility(measured: Measured) -> dict[str, Any]:
         "folds": [dict(fold) for fold in measured.folds],
         "mean": dict(measured.mean),
         "sd": deviation,
-    }
-
-
-def _cost(measured: Measured, seconds: float) -> dict[str, Any]:
-    meter = measured.run.engine.wire.meter
-    rounds = max(1, measured.run.completed)
-    n_clients = measured.federation.split.train.n_clients
-    denoisers = np.zeros(n_clients, dtype=bool)
-    denoisers[list(measured.federation.denoiser_clients)] = True
-    roles = []
-    for role, members in (("ordinary client", ~denoisers), ("denoiser", denoisers)):
-        count = int(members.sum())
-        if not count:
-            continue
-        total = {
-            name: float(meter.clients(name)[members].sum()) / count / rounds
-            for name in ("messages_sent", "bytes_sent", "bytes_received", "vectors_sent")
-        }
-        received = float(meter.clients("vectors_received")[members].sum()) / count / rounds
-        roles.append(
-            {
-                "role": role,
-                "parties": count,
-                "messages_per_round": total["messages_sent"],
-                "vectors_per_round": total["vectors_sent"] + received,
-                "bytes_up_per_round": total["bytes_sent"],
-                "bytes_down_per_round": total["bytes_received"],
-            }
-        )
-    roles.append(
-        {
-            "role": "server",
-            "parties": 1,
-            "messages_per_round": meter.server("messages_sent") / rounds,
-            "vectors_per_round": meter.server("vectors_received") / rounds,
-            "bytes_up_per_round": meter.server("bytes_received") / rounds,
-            "bytes_down_per_round": meter.server("bytes_sent") / rounds,
-        }
-    )
-    sent = int(meter.clients("bytes_sent").sum()) + meter.server("bytes_sent")
-    messages = int(meter.clients("messages_sent").sum()) + meter.server("messages_sent")
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    peak += resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
-    return {
-        "roles": roles,
-        "total_bytes": sent,
-        "total_messages": messages,
-        "seconds": seconds,
-        "peak_memory_mb": peak / 1024,
-        "transcript_bytes": measured.run.transcript.bytes,
+        "baselines": {
+            name: dict(figures)
+            for name, figures in measured.federation.task.facts.baselines.items()
+        },
     }
 
 
 def _lossless(measured: Measured) -> dict[str, Any]:
-    claim = require_compatible(tuple(measured.config.protection))
-    trains_on_virtual = measured.config.algorithm.user_update == "rated+virtual"
-    claimed = claim.lossless and not trains_on_virtual
+    claimed = measured.config.claims_lossless
     outcome = measured.lossless
     if outcome is None:
         statement, holds, rounds = "The plain twin was not trained.", None, 0
     elif outcome.holds:
         statement = (
-            f"After each of {outcome.rounds} rounds the item table equals the plain twin's, bit "
+            f"After each of {outcome.rounds} rounds the public table equals the plain twin's, bit "
             "for bit."
         )
         holds, rounds = True, outcome.rounds
     else:
-        statement = "The item table differs from the plain twin's."
+        statement = "The public table differs from the plain twin's."
         holds, rounds = False, outcome.rounds
     return {
         "claimed": claimed,
@@ -236,26 +210,27 @@ def _lossless(measured: Measured) -> dict[str, Any]:
 
 
 def _data(measured: Measured) -> dict[str, Any]:
-    train, test = measured.federation.split
-    table = measured.table
+    facts = measured.federation.task.facts
     return {
-        "name": table.name,
-        "fingerprint": table.fingerprint(),
-        "clients": table.n_clients,
-        "items": table.n_items,
-        "ratings": len(table),
-        "train": len(train),
-        "test": len(test),
+        "name": facts.name,
+        "fingerprint": facts.fingerprint,
+        "clients": facts.clients,
+        "items": facts.items,
+        "ratings": facts.examples,
+        "train": facts.train,
+        "test": facts.test,
+        "nouns": asdict(facts.nouns),
     }
 
 
 def _capped(measured: Measured) -> dict[str, Any]:
-    train = measured.federation.split.train
-    capped = measured.federation.stack.capped(train.counts())
+    capped = measured.federation.stack.capped(measured.run.engine.vault.example_counts())
     # Keyed by the run, so that the digests identify clients inside this report only.
     key = run_identity(measured.federation)
     digests = [sha256(f"{key}|client|{c}".encode()).hexdigest()[:12] for c in capped.tolist()]
     statement = "No client has fewer unrated items than virtual items asked for."
+    if measured.federation.stack.cloak is None:
+        statement = "No layer adds virtual ratings."
     if len(capped):
         statement = (
             f"{len(capped)} clients have rated so much of the catalogue that rho times their "
@@ -277,16 +252,20 @@ def _card(name: str) -> dict[str, str]:
 
 
 def _not_tested(measured: Measured) -> list[str]:
-    skipped = [name for name in SUITE if name not in measured.config.attacks]
+    asked = measured.config.attacks
+    skipped = [name for name in measured.config.audited.attacks if name not in asked]
     notes = [f"the attack {name} was not asked for" for name in skipped]
     notes += [
         f"{finding.adversary}/{finding.attack}: {finding.reason}"
         for finding in measured.findings
         if not finding.measured
     ]
+    others = ["membership in the released model", "traffic analysis"]
+    if not any(finding.figures.get("attribute_auc") for finding in measured.findings):
+        others.insert(0, "attribute inference")
     notes += [
         "adversaries that deviate from the protocol",
-        "attribute inference, membership in the released model and traffic analysis",
+        " and ".join([", ".join(others[:-1]), others[-1]]),
         "other data sets and hyper-parameters than the ones named here",
     ]
     return notes
@@ -301,20 +280,30 @@ def _manifest(
         "python": platform.python_version(),
         "numpy": np.__version__,
         "scipy": scipy.__version__,
+        "libraries": {name: version(name) for name in config.audited.libraries},
         "platform": f"{platform.system()} {platform.machine()}",
         "config_sha256": config.digest(),
-        "data_fingerprint": measured.table.fingerprint(),
+        "data_fingerprint": measured.federation.task.facts.fingerprint,
         "transcript_sha256": measured.run.transcript.digest(),
         "seeds": {"streams": config.seed, "split": config.seed, "bootstrap": config.seed},
         "command": shlex.join(_without_folders(word) for word in command),
         "rerun": "secure-fedrec audit RUN/config.json --out DIR, where RUN is the run folder",
         "started": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(started)),
         "seconds": seconds,
-        "determinism": (
-            "Same configuration, data and library versions give the same transcript, tables and "
-            f"findings, for any batch size and across interruptions; byte order {sys.byteorder}."
-        ),
+        "determinism": _determinism(measured),
     }
+
+
+def _determinism(measured: Measured) -> str:
+    same = "Same configuration, data and library versions give the same transcript, tables and "
+    if draws_noise(measured.federation.stack):
+        same = (
+            "Noise comes from the operating system's generator: another run has other noise, and "
+            "its transcript, tables and findings differ by it. Without noise they are the same, "
+        )
+    else:
+        same += "findings, "
+    return f"{same}for any batch size and across interruptions; byte order {sys.byteorder}."
 
 
 def _without_folders(word: str) -> str:

@@ -1,43 +1,57 @@
 """From a configuration to a federation: data, algorithm, protection stack, streams."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Generic, TypeVar
 
 from audits.config import AuditConfig
-from audits.privacy import require_budget, with_noise_found
-from secure_fedrec.algorithms import PMF
-from secure_fedrec.data import RatingTable, Split, k_fold, latest_ml_1m, leave_one_out, load, locate
+from audits.privacy import require_priced, with_noise_found
+from audits.systems.base import Dataset, Fresh, Task
+from secure_fedrec.algorithms.base import Algorithm, PublicState
+from secure_fedrec.engines import Evaluate
 from secure_fedrec.errors import ConfigError
 from secure_fedrec.protection import Collector, Denoisers, Sizes, Stack, build_stack
 from secure_fedrec.protection.hidden_sums import EncryptedSum, NoisedSum
 from secure_fedrec.protection.linkage_hardened import LinkageHardened
 from secure_fedrec.protection.shared_upload import SharedUpload
 from secure_fedrec.streams import Streams
+from secure_fedrec.vault import Vault
 from secure_fedrec.wire import Adversary
 
-__all__ = ["Federation", "build_federation", "load_table", "require_parties", "split_table"]
+__all__ = ["Federation", "build_federation", "load_dataset", "require_parties"]
+
+TaskT = TypeVar("TaskT", bound=Task)
+TaskT_co = TypeVar("TaskT_co", bound=Task, covariant=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Federation:
+class Federation(Generic[TaskT_co]):
     """Everything a run needs.
 
     Args:
         config: the configuration.
-        split: training and test ratings of one fold.
+        task: what is learnt, and by which algorithm.
         stack: the protection stack.
         streams: random streams.
     """
 
     config: AuditConfig
-    split: Split
+    task: TaskT_co
     stack: Stack
     streams: Streams
 
-    def algorithm(self) -> PMF:
+    def algorithm(self) -> Algorithm:
         """A fresh algorithm."""
-        return PMF(self.config.algorithm)
+        return self.task.fresh().algorithm
+
+    def fresh(self) -> Fresh:
+        """Algorithm and problem of one more run, measured as the configuration says."""
+        fresh = self.task.fresh()
+        if fresh.problem.evaluate is None:
+            return fresh
+        evaluate = _measured(self.config, fresh.problem.evaluate)
+        return fresh._replace(problem=replace(fresh.problem, evaluate=evaluate))
 
     @property
     def denoiser_clients(self) -> tuple[int, ...]:
@@ -50,72 +64,58 @@ class Federation:
         return ()
 
 
-def load_table(config: AuditConfig, data_dir: Path | None) -> RatingTable:
+def load_dataset(config: AuditConfig, data_dir: Path | None) -> Dataset:
     """The data set of a configuration.
 
     Raises:
-        DataError: it is missing, damaged, or holds a rating outside its scale.
+        DataError: it is missing, damaged, or holds what it should not.
+        ConfigError: a setting does not fit it.
     """
-    return load(config.data.name, data_dir, synthetic=config.data.synthetic(config.seed))
+    load = config.audited.load
+    return load(config.data, config.algorithm, seed=config.seed, data_dir=data_dir)
 
 
-def split_table(
-    config: AuditConfig, table: RatingTable, data_dir: Path | None, *, fold: int
-) -> Split:
-    """Training and test ratings of one fold."""
-    data = config.data
-    if data.split == "k-fold":
-        return k_fold(table, folds=data.folds, fold=fold, seed=config.seed)
-    latest = None
-    if data.name == "ml-1m" and table.timestamps is None:
-        latest = latest_ml_1m(locate(data.name, data_dir))
-    return leave_one_out(table, latest=latest, seed=config.seed)
-
-
-def build_federation(config: AuditConfig, split: Split) -> Federation:
+def build_federation(config: AuditConfig, task: TaskT) -> Federation[TaskT]:
     """Put the layers of a configuration together.
 
     Raises:
         ConfigError: a setting does not fit the data (denoisers, cohort, ring).
     """
-    train = split.train
     streams = Streams.from_seed(config.seed)
-    algorithm = PMF(config.algorithm)
-    per_round = config.cohort.clients_per_round
-    if per_round is not None and per_round > train.n_clients:
+    algorithm, problem, bags = task.fresh()
+    n_clients, per_round = problem.vault.n_clients, config.cohort.clients_per_round
+    if per_round is not None and per_round > n_clients:
         raise ConfigError(
-            "cohort.clients_per_round", per_round, f"there are only {train.n_clients} clients"
+            "cohort.clients_per_round", per_round, f"there are only {n_clients} clients"
         )
     sizes = Sizes(
-        n_clients=train.n_clients,
-        n_items=train.n_items,
+        n_clients=n_clients,
+        n_items=problem.n_rows,
         width=algorithm.width,
-        cohort=train.n_clients if per_round is None else per_round,
+        cohort=n_clients if per_round is None else per_round,
+        bags=bags,
     )
     counts = [
         config.protection[layer].count
         for layer in ("denoisers", "linkage-hardened", "shared-upload")
         if layer in config.protection
     ]
-    require_parties(
-        config.adversaries,
-        n_clients=train.n_clients,
-        denoisers=sum(counts),
-    )
+    require_parties(config.adversaries, n_clients=n_clients, denoisers=sum(counts))
     for sender in config.recording.payload_senders or ():
-        if sender >= train.n_clients:
+        if sender >= n_clients:
             raise ConfigError(
-                "recording.payload_senders", sender, f"clients are 0 to {train.n_clients - 1}"
+                "recording.payload_senders", sender, f"clients are 0 to {n_clients - 1}"
             )
     stack = build_stack(
         with_noise_found(config.protection, rounds=config.algorithm.rounds, sizes=sizes),
         sizes=sizes,
         codec=config.ring,
         streams=streams,
+        bag_layers=config.bag_protection,
     )
     require_claimed(config, stack.collector)
-    require_budget(config, stack.collector)
-    return Federation(config=config, split=split, stack=stack, streams=streams)
+    require_priced(config, stack)
+    return Federation(config=config, task=task, stack=stack, streams=streams)
 
 
 def require_claimed(config: AuditConfig, collector: Collector) -> None:
@@ -159,3 +159,16 @@ def require_parties(adversaries: Sequence[Adversary], *, n_clients: int, denoise
                     f"{role}:{min(absent)}",
                     f"there are {count} {role}s, numbered from 0",
                 )
+
+
+def _measured(config: AuditConfig, evaluate: Evaluate) -> Evaluate:
+    """The figures of reports, every so many rounds and after the last."""
+    every, last = config.run.evaluate_every, config.algorithm.rounds
+
+    def measure(public: PublicState, vault: Vault) -> dict[str, float] | None:
+        if public.round % every and public.round != last:
+            return None
+        found = evaluate(public, vault) or {}
+        return {name: found[name] for name in config.metrics if name in found} or None
+
+    return measure

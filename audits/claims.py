@@ -1,11 +1,13 @@
 """What a report says about the protection: layers, claim, how it was carried out, privacy."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from audits.privacy import privacy_statement
-from secure_fedrec.protection import Collector, require_compatible
+from secure_fedrec.protection import Claim, require_compatible
+
+if TYPE_CHECKING:
+    from secure_fedrec.accounting import PrivacyStatement
 
 __all__ = ["Execution", "execution_of", "protection_json"]
 
@@ -17,10 +19,10 @@ _SIMULATED: Mapping[str, str] = MappingProxyType(
         "execution = real for the cryptography itself",
         "paillier": "uploads were random words in the place of ciphertexts; run with execution = "
         "real for the cryptography itself",
-        "shared-upload": "shares were drawn from one keystream per denoiser; run with real = true "
-        "for the cryptography itself",
+        "shared-upload": "shares were drawn from one keystream per denoiser; run with execution = "
+        "real for the cryptography itself",
         "linkage-hardened": "shares were drawn from one keystream, no cell was sealed or mixed; "
-        "run with real = true for the cryptography itself",
+        "run with execution = real for the cryptography itself",
         "routing": "messages lost their senders without being sealed or mixed; run with "
         "execution = real for the cryptography itself",
     }
@@ -28,34 +30,35 @@ _SIMULATED: Mapping[str, str] = MappingProxyType(
 """What stood in for the cryptography, by layer."""
 
 _REAL = "the protocol itself was carried out, with keys made for this run"
-_REAL_PAILLIER = (
-    "words were packed, encrypted, added and decrypted under a key made for this run; messages "
-    "were not signed, and the item table was not kept encrypted"
-)
+_REAL_TABLE = "; the server kept the public table encrypted, and two clients in turn took its steps"
 
 
 def protection_json(
-    layers: Mapping[str, Any], collector: Collector, *, rounds: int
+    layers: Mapping[str, Any],
+    *,
+    statements: "Sequence[PrivacyStatement]" = (),
+    claim: Claim | None = None,
+    bags: tuple[Mapping[str, Any], Claim] | None = None,
 ) -> dict[str, Any]:
     """The report's ``protection``.
 
     Args:
-        layers: settings by layer name, in order.
-        collector: what was run.
-        rounds: how many rounds were.
+        layers: settings by layer name, in order, over what is summed.
+        statements: what the run cost in privacy.
+        claim: what the stack promises over the algorithm; over PMF if left out.
+        bags: settings by layer name over what is collected in bags, and what they promise; None
+            where there are no bags.
     """
-    claim = require_compatible(tuple(layers))
-    executions = {name: _execution(settings) for name, settings in layers.items()}
-    statement = privacy_statement(collector, rounds=rounds) if rounds else None
-    statements = [] if statement is None else [statement]
+    claim = claim or require_compatible(tuple(layers))
+    every = {**layers, **(bags[0] if bags else {})}
     return {
         "layers": list(layers),
         "system": claim.system,
         "hides": claim.hides,
         "assumes": claim.assumes,
         "found": claim.found,
-        "execution": execution_of(layers),
-        "execution_note": _note(executions),
+        "execution": execution_of(every),
+        "execution_note": _note(every),
         "privacy": [
             {
                 "text": str(each),
@@ -66,6 +69,18 @@ def protection_json(
             }
             for each in statements
         ],
+        "bags": None if bags is None else _bags(*bags),
+    }
+
+
+def _bags(layers: Mapping[str, Any], claim: Claim) -> dict[str, Any]:
+    """What is said of vectors that are collected without order or owner."""
+    return {
+        "layers": list(layers),
+        "system": claim.system,
+        "hides": claim.hides,
+        "assumes": claim.assumes,
+        "found": claim.found,
     }
 
 
@@ -79,16 +94,16 @@ def execution_of(layers: Mapping[str, Any]) -> Execution | None:
 
 def _execution(settings: Any) -> Execution | None:
     execution = getattr(settings, "execution", None)
-    if execution is None and isinstance(getattr(settings, "real", None), bool):
-        return "real" if settings.real else "simulated"
     return "real" if execution == "real" else None if execution is None else "simulated"
 
 
-def _note(executions: Mapping[str, Execution | None]) -> str | None:
+def _note(layers: Mapping[str, Any]) -> str | None:
     """One sentence on what stood in for the cryptography, if anything did."""
+    executions = {name: _execution(settings) for name, settings in layers.items()}
     simulated = [name for name, execution in executions.items() if execution == "simulated"]
     if simulated:
         return "; ".join(_SIMULATED[name] for name in simulated)
     if "real" not in executions.values():
         return None
-    return _REAL_PAILLIER if "paillier" in executions else _REAL
+    held_by_clients = "paillier" in layers and layers["paillier"].holder == "clients"
+    return _REAL + (_REAL_TABLE if held_by_clients else "")

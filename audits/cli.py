@@ -14,6 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from audits import commands
+from audits.data_command import data
+from audits.reproduce import add_reproduce, reproduce
 from secure_fedrec.errors import (
     CheckpointError,
     ConfigError,
@@ -179,11 +181,11 @@ def _add_plan(words: Any) -> None:
 
 def _add_looks(words: Any) -> None:
     """Commands that show or prepare something."""
-    data = _command(words, "data", commands.data, "list, fetch or describe data sets")
-    data.add_argument("action", choices=("list", "get", "describe"))
-    data.add_argument("name", nargs="?", help="data set")
-    _data_options(data)
-    _output_options(data)
+    sets = _command(words, "data", data, "list, fetch or describe data sets")
+    sets.add_argument("action", choices=("list", "get", "describe"))
+    sets.add_argument("name", nargs="?", help="data set")
+    _data_options(sets)
+    _output_options(sets)
 
     init = _command(words, "init", commands.init, "write a commented configuration")
     init.add_argument(
@@ -194,6 +196,11 @@ def _add_looks(words: Any) -> None:
     explain = _command(words, "explain", commands.explain, "show the card of an attack")
     explain.add_argument("name", nargs="?", metavar="ATTACK", help="attack; without one, lists all")
     _output_options(explain)
+
+    again = _command(words, "reproduce", reproduce, "a paper's tables, its numbers beside ours")
+    add_reproduce(again)
+    _data_options(again)
+    _output_options(again)
 
 
 def _command(

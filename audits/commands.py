@@ -7,24 +7,23 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from attacks import SUITE, GroundTruth, attack_named
 from attacks.controls import positive_controls
 from audits import run as runner
 from audits import training
-from audits.build import build_federation, load_table, require_parties, split_table
+from audits.build import Federation, build_federation, load_dataset, require_parties
 from audits.config import AuditConfig, load_config, parse_config
 from audits.findings import finding_json, sentence
 from audits.planning import Deployment, plans
-from secure_fedrec.data import DATASETS, RatingScale, RatingTable, get, load, locate
+from audits.report.text import measure
+from audits.systems.base import Task
+from audits.truth import ground_truth, read_secrets
 from secure_fedrec.engines import RoundReport
-from secure_fedrec.errors import ConfigError, DataError, TranscriptError
-from secure_fedrec.npz import read_npz
-from secure_fedrec.properties import compare_runs
+from secure_fedrec.errors import ConfigError, TranscriptError
+from secure_fedrec.properties import Comparison, compare_runs
 from secure_fedrec.wire import Adversary, BlockStore, Meter, Transcript, Truth
 
-__all__ = ["PRESETS", "attack", "audit", "check", "data", "explain", "init", "plan", "train"]
+__all__ = ["PRESETS", "attack", "audit", "check", "explain", "init", "plan", "train"]
 
 _CONFIGS = Path(__file__).parent / "configs"
 _DEFAULT = _CONFIGS / "quickstart.toml"
@@ -55,12 +54,10 @@ def train(arguments: argparse.Namespace) -> int:
     config = load_config(arguments.config, dict(arguments.overrides))
     if arguments.resume and arguments.out is None:
         raise ConfigError("--resume", True, "needs the run folder, --out DIR")
-    table = load_table(config, arguments.data_dir)
-    split = split_table(config, table, arguments.data_dir, fold=config.data.fold)
-    federation = build_federation(config, split)
+    federation = _federation(config, arguments.data_dir)
     projected = training.projection(federation)
     run = training.open_run(federation, arguments.out, resume=arguments.resume)
-    runner.announce(federation, projected)
+    runner.announce(federation, run, projected)
     printer = _RoundPrinter(run.engine.wire.meter)
     training.train_recorded(
         federation, run, arguments.out, on_round=printer, progress=not arguments.quiet
@@ -79,7 +76,9 @@ def attack(arguments: argparse.Namespace) -> int:
             Adversary(name=text, corrupt=frozenset(text.split("+"))) for text in arguments.adversary
         )
         require_parties(
-            adversaries, n_clients=truth.train.n_clients, denoisers=len(truth.denoiser_clients)
+            adversaries,
+            n_clients=int(transcript.public["n_clients"]),
+            denoisers=len(truth.denoiser_clients),
         )
     names = tuple(arguments.attack or config.attacks)
     for name in names:
@@ -100,20 +99,21 @@ def attack(arguments: argparse.Namespace) -> int:
 
 
 def check(arguments: argparse.Namespace) -> int:
-    """``check [CONFIG]``: is the configuration lossless, on its own data?"""
+    """``check [CONFIG]``: is the configuration lossless, and what else its algorithm promises?"""
     config = load_config(arguments.config or _DEFAULT, dict(arguments.overrides))
     if arguments.rounds < 1:
         raise ConfigError("--rounds", arguments.rounds, "must be at least 1")
-    table = load_table(config, arguments.data_dir)
-    split = split_table(config, table, arguments.data_dir, fold=config.data.fold)
-    federation = build_federation(config, split)
+    federation = _federation(config, arguments.data_dir)
     outcome = compare_runs(
         algorithm=federation.algorithm,
         stack=federation.stack,
-        ratings=split.train,
+        problem=lambda: federation.task.fresh().problem,
         streams=federation.streams,
         rounds=arguments.rounds,
         cohort=config.cohort,
+    )
+    checks = config.audited.check(
+        federation.task, config.algorithm, rounds=arguments.rounds, seed=config.seed
     )
     if arguments.json:
         _emit(
@@ -123,9 +123,22 @@ def check(arguments: argparse.Namespace) -> int:
                 "uploads": outcome.uploads,
                 "first_difference": outcome.first_difference,
                 "largest_difference": outcome.largest_difference,
+                "checks": [dataclasses.asdict(each) for each in checks],
             }
         )
-    elif not outcome.uploads:
+    else:
+        _print_comparison(outcome)
+        for each in checks:
+            print(each.text)
+        if checks and config.statement.remark is not None:
+            print(f"note: {config.statement.remark}")
+    if not outcome.holds or any(each.holds is False for each in checks):
+        return 1
+    return 3 if not outcome.uploads or any(each.holds is None for each in checks) else 0
+
+
+def _print_comparison(outcome: Comparison) -> None:
+    if not outcome.uploads:
         print("inconclusive: nobody took part in any round", file=sys.stderr)
     elif outcome.holds:
         print(f"lossless: {outcome.rounds} rounds equal the plain twin, bit for bit")
@@ -134,44 +147,6 @@ def check(arguments: argparse.Namespace) -> int:
             f"not lossless: {outcome.first_difference}; largest difference "
             f"{outcome.largest_difference:.3g}"
         )
-    if not outcome.uploads:
-        return 3
-    return 0 if outcome.holds else 1
-
-
-def data(arguments: argparse.Namespace) -> int:
-    """``data list``, ``data get NAME``, ``data describe NAME``."""
-    if arguments.action == "list":
-        return _list_data(arguments)
-    if arguments.name is None:
-        raise ConfigError("data.name", None, "is required", DATASETS)
-    if arguments.action == "get":
-        folder = get(arguments.name, arguments.data_dir, progress=not arguments.quiet)
-        _emit({"folder": str(folder)}) if arguments.json else print(folder)
-        return 0
-    config = parse_config({"data": {"name": arguments.name}})
-    table = load(arguments.name, arguments.data_dir, synthetic=config.data.synthetic(config.seed))
-    counts, popularity = table.counts(), table.item_popularity()
-    facts = {
-        "name": table.name,
-        "clients": table.n_clients,
-        "items": table.n_items,
-        "ratings": len(table),
-        "density": len(table) / (table.n_clients * table.n_items),
-        "ratings_per_client_median": float(np.median(counts)),
-        "items_without_ratings": int(np.sum(popularity == 0)),
-        "scale": str(table.scale),
-        "demographics": sorted(table.demographics),
-        "timestamps": table.timestamps is not None,
-        "fingerprint": table.fingerprint(),
-        "licence": DATASETS[arguments.name].licence,
-    }
-    if arguments.json:
-        _emit(facts)
-    else:
-        for key, value in facts.items():
-            print(f"{key:28} {value}")
-    return 0
 
 
 def plan(arguments: argparse.Namespace) -> int:
@@ -236,52 +211,35 @@ def explain(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _list_data(arguments: argparse.Namespace) -> int:
-    found = []
-    for name, info in DATASETS.items():
-        where = "generated"
-        if name != "synthetic":
-            try:
-                locate(name, arguments.data_dir)
-                where = "present"
-            except DataError:
-                where = f"absent; secure-fedrec data get {name}"
-        found.append({"name": name, "title": info.title, "status": where})
-    if arguments.json:
-        _emit(found)
-    else:
-        for entry in found:
-            print(f"{entry['name']:18} {entry['title']:28} {entry['status']}")
-    return 0
+def _federation(config: AuditConfig, data_dir: Path | None) -> Federation[Task]:
+    """The audited fold of a configuration."""
+    dataset = load_dataset(config, data_dir)
+    return build_federation(config, dataset.task(dataset.folds[0]))
 
 
 def _recorded_truth(folder: Path, transcript: Transcript) -> tuple[AuditConfig, GroundTruth]:
     """Configuration and truth that were written beside a transcript."""
     try:
         raw = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-        columns = read_npz(folder / "truth" / "ratings.npz")
     except (OSError, ValueError) as missing:
         raise TranscriptError(
             f"{folder} lacks config.json or truth/ratings.npz: claims cannot be scored without them"
         ) from missing
     config = parse_config(raw)
-    levels = np.asarray(transcript.public["rating_levels"])
-    counts = np.diff(columns["indptr"])
-    n_items = int(transcript.public["n_items"])
-    train = RatingTable.from_columns(
-        name=config.data.name,
-        n_clients=len(counts),
-        n_items=n_items,
-        clients=np.repeat(np.arange(len(counts)), counts).astype(np.int32),
-        items=columns["items"],
-        ratings=columns["ratings"],
-        scale=RatingScale(float(levels[0]), float(levels[-1]), float(levels[1] - levels[0])),
-        client_labels=np.arange(len(counts)),
-        item_labels=np.arange(n_items),
+    secrets = read_secrets(folder, config.kind.secrets)
+    protection = transcript.public["protection"]
+    denoisers = tuple(
+        client
+        for layer in ("denoisers", "linkage-hardened", "shared-upload")
+        for client in protection.get(layer, {}).get("clients", ())
     )
-    denoisers = transcript.public["protection"].get("denoisers", {}).get("clients", ())
-    truth = Truth(BlockStore(folder / "truth"))
-    return config, GroundTruth(train=train, recorded=truth, denoiser_clients=tuple(denoisers))
+    truth = ground_truth(
+        secrets,
+        Truth(BlockStore(folder / "truth")),
+        name=config.data.name,
+        denoisers=denoisers,
+    )
+    return config, truth
 
 
 class _RoundPrinter:
@@ -293,8 +251,8 @@ class _RoundPrinter:
 
     def __call__(self, report: RoundReport) -> None:
         line: dict[str, Any] = {"round": report.round, "participants": report.participants}
-        if report.error is not None:
-            line |= {"mae": report.error.mae, "rmse": report.error.rmse}
+        if report.metrics is not None:
+            line |= report.metrics
         now = self._totals()
         line |= {name: now[name] - self._before[name] for name in now}
         self._before = now
@@ -312,9 +270,12 @@ def _print_audit(result: runner.AuditResult) -> None:
     mean = report["utility"]["mean"]
     folds = len(report["utility"]["folds"])
     print(report["verdict"]["summary"])
-    print(f"test error over {folds} fold(s): MAE {mean['mae']:.4f}, RMSE {mean['rmse']:.4f}")
+    figures = ", ".join(f"{measure(name)} {value:.4f}" for name, value in mean.items())
+    print(f"utility over {folds} fold(s): {figures or 'not measurable'}")
     print(f"losslessness: {report['lossless']['statement']}")
     protection = report["protection"]
+    if "remark" in protection["algorithm"]:
+        print(f"note: {protection['algorithm']['remark']}")
     if protection["execution"] is not None:
         print(f"protection, {protection['execution']}: {protection['execution_note']}")
     for statement in protection["privacy"]:

@@ -1,11 +1,26 @@
 """A finding in the words and numbers of a report: severity, one plain sentence, JSON."""
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, TypeAlias
 
 from attacks import Finding
 from attacks.controls import ControlResult
+from audits.measures import report_keys
 
 __all__ = ["finding_json", "sentence", "severity"]
+
+Figures: TypeAlias = Mapping[str, float | None]
+
+_LIFTS = (
+    "reidentified_lift_low",
+    "vector_cosine_lift_low",
+    "label_lift_low",
+    "set_lift_low",
+    "histogram_correlation_lift_low",
+    "holder_lift_low",
+    "attribute_lift_low",
+)
+"""How far beyond guessing other secrets than rated sets were told, at the lower end."""
 
 _REPORT_KEYS = (
     "auc",
@@ -27,6 +42,7 @@ _REPORT_KEYS = (
     "rating_accuracy",
     "user_vector_share",
     "linked_share",
+    *report_keys(),
 )
 
 
@@ -34,11 +50,12 @@ def severity(finding: Finding) -> str | None:
     """How bad it is, from what is learned and not from the AUC alone.
 
     critical: ratings, or the rated sets of most clients, are recovered with at least 90 %
-    precision; high: the lift over the popularity prior, inside the visible support or over the
-    catalogue, is at least 0.20, or TPR at 1 % FPR at least 10 %, both at their lower ends, or half
-    of the virtual rows are unmasked; medium: a lift of 0.05 to 0.20, or 5 % of the ratings that
-    stand alone in a sum are read off it; low: statistically visible below that; info otherwise.
-    None if nothing was measured.
+    precision, or 90 % of private vectors or labels are named far beyond guessing; high: the lift
+    over the popularity prior, inside the visible support or over the catalogue, or over guessing,
+    is at least 0.20, or TPR at 1 % FPR at least 10 %, both at their lower ends, or half of the
+    virtual rows are unmasked; medium: a lift of 0.05 to 0.20, or 5 % of the ratings that stand
+    alone in a sum are read off it, or 1 % of users disclosed by a draft; low: statistically visible
+    below that; info otherwise. None if nothing was measured.
     """
     if not finding.measured:
         return None
@@ -48,15 +65,19 @@ def severity(finding: Finding) -> str | None:
         found = figures.get(name)
         return 0.0 if found is None else found
 
-    named_sets = value("precision") >= 0.9 and value("recall") >= 0.5
-    if value("rating_accuracy") >= 0.9 or named_sets:
-        return "critical"
     lift = max(value("lift_over_prior_low"), value("support_lift_over_prior_low"))
-    if lift >= 0.20 or value("tpr_at_1pct_fpr_low") >= 0.10 or value("unmasked_share") >= 0.5:
+    beyond = max(value(name) for name in _LIFTS)
+    named_sets = value("precision") >= 0.9 and value("recall") >= 0.5
+    named_secrets = max(value("reidentified_share"), value("label_accuracy")) >= 0.9
+    if value("rating_accuracy") >= 0.9 or named_sets or (named_secrets and beyond >= 0.20):
+        return "critical"
+    certain = value("tpr_at_1pct_fpr_low") >= 0.10 or value("unmasked_share") >= 0.5
+    if max(lift, beyond) >= 0.20 or certain:
         return "high"
-    if lift >= 0.05 or value("tail_rating_share") >= 0.05:
+    alone = value("tail_rating_share") >= 0.05 or value("disclosed_share") >= 0.01
+    if max(lift, beyond) >= 0.05 or alone:
         return "medium"
-    return "low" if value("auc_low") > 0.5 else "info"
+    return "low" if value("auc_low") > 0.5 or beyond > 0 else "info"
 
 
 def sentence(finding: Finding) -> str:
@@ -66,7 +87,7 @@ def sentence(finding: Finding) -> str:
     figures = finding.figures
     rounds = len(finding.rounds)
     span = "one message" if rounds == 1 else f"messages of {rounds} rounds"
-    clauses = _clauses(figures)
+    clauses = _clauses(figures) + _other_clauses(figures, finding.details)
     if clauses:
         return f"From {span} of each client, {finding.adversary} {', '.join(clauses)}."
     auc, prior = figures.get("auc"), figures.get("prior_auc")
@@ -78,7 +99,8 @@ def sentence(finding: Finding) -> str:
     )
 
 
-def _clauses(figures: Any) -> list[str]:
+def _clauses(figures: Figures) -> list[str]:
+    """Rated sets, ratings, and who sent what."""
     clauses = []
     linked = figures.get("linked_share")
     if linked is not None:
@@ -93,7 +115,7 @@ def _clauses(figures: Any) -> list[str]:
     if accuracy is not None:
         clauses.append(f"recovers {_percent(accuracy)} of the ratings exactly")
     vectors = figures.get("user_vector_share")
-    if vectors is not None:
+    if vectors is not None and figures.get("vector_cosine") is None:
         clauses.append(f"recovers the private vector of {_percent(vectors)} of the clients")
     tail = figures.get("tail_rating_share")
     if tail is not None and tail > 0:
@@ -105,6 +127,56 @@ def _clauses(figures: Any) -> list[str]:
     if unmasked is not None and unmasked > 0:
         clauses.append(f"proves {_percent(unmasked)} of the virtual rows to be virtual")
     return clauses
+
+
+def _other_clauses(figures: Figures, details: Mapping[str, Any]) -> list[str]:
+    """Secrets that are no rated sets, each beside what anybody could have said."""
+    clauses = []
+    cosine, named = figures.get("vector_cosine"), figures.get("reidentified_share")
+    if cosine is not None and named is not None:
+        clauses.append(
+            f"computes private vectors (mean cosine {cosine:.2f} with the true ones) and names the "
+            f"client behind {_percent(named)} of them"
+            + _beside(figures, "reidentified_chance", "by chance")
+        )
+    label = figures.get("label_accuracy")
+    if label is not None:
+        clauses.append(
+            f"names the most frequent answer of {_percent(label)} of the clients"
+            + _beside(figures, "label_base_rate", "always naming the commonest")
+        )
+    area = figures.get("set_auc")
+    if area is not None:
+        prior = figures.get("set_prior_auc")
+        clauses.append(
+            f"tells what a client's examples hold from what they do not with AUC {area:.3f}"
+            + ("" if prior is None else f" (popularity alone: {prior:.3f})")
+        )
+    error, chance = figures.get("histogram_error"), figures.get("histogram_error_chance")
+    if error is not None and chance is not None:
+        clauses.append(
+            f"reads which attributes a client's records have, off by {_percent(error)} of the "
+            f"records (any other client's: {_percent(chance)})"
+        )
+    disclosed = figures.get("disclosed_share")
+    if disclosed is not None:
+        clauses.append(f"holds the very vector of {_percent(disclosed)} of the users")
+    holder = figures.get("holder_accuracy")
+    if holder is not None:
+        clauses.append(
+            f"could name the client that {_percent(holder)} of known users belong to"
+            + _beside(figures, "holder_chance", "by chance")
+        )
+    attribute = figures.get("attribute_auc")
+    if attribute is not None:
+        name = next(iter(details.get("attributes", ())), "attribute")
+        clauses.append(f"tells the {name.replace('_', ' ')} of persons with AUC {attribute:.3f}")
+    return clauses
+
+
+def _beside(figures: Figures, name: str, words: str) -> str:
+    found = figures.get(name)
+    return "" if found is None else f" ({words}: {_percent(found)})"
 
 
 def _percent(share: float) -> str:

@@ -6,7 +6,7 @@ inconclusive in between; "min" the other way round. A figure that could not be m
 attack that was not applicable, is inconclusive: an audit that did not run never looks like a pass.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -18,7 +18,17 @@ __all__ = ["GateConfig", "GateResult", "Outcome", "judge"]
 FEWEST_CLIENTS = 20
 """Fewer clients than this support no statement about a federation."""
 
-UTILITY_METRICS = ("mae", "rmse")
+UTILITY_METRICS = (
+    "mae",
+    "rmse",
+    "auc",
+    "accuracy",
+    "accuracy_mixed",
+    "hit_rate_at_10",
+    "ndcg_at_10",
+)
+"""Figures of utility; which of them are measured is the algorithm's and the data set's."""
+
 ATTACK_METRICS = (
     "auc",
     "support_auc",
@@ -36,6 +46,31 @@ ATTACK_METRICS = (
     "unmasked_share",
     "tail_rating_accuracy",
     "tail_rating_share",
+    "vector_cosine",
+    "vector_cosine_lift",
+    "reidentified_share",
+    "reidentified_lift",
+    "label_accuracy",
+    "label_lift",
+    "set_auc",
+    "set_lift",
+    "set_precision",
+    "set_recall",
+    "set_exact_share",
+    "histogram_error",
+    "histogram_error_lift",
+    "histogram_correlation",
+    "histogram_correlation_lift",
+    "activity_correlation",
+    "disclosed_share",
+    "item_disclosed_share",
+    "holder_accuracy",
+    "holder_lift",
+    "item_holder_accuracy",
+    "item_holder_lift",
+    "disclosed_attribute_auc",
+    "attribute_auc",
+    "attribute_lift",
 )
 
 
@@ -52,7 +87,9 @@ class GateConfig:
     """One gate.
 
     Args:
-        metric: an attack figure, "mae" or "rmse" (mean over the utility folds), or "lossless".
+        metric: an attack figure, a figure of utility (mean over the utility folds), "lossless", or
+            "epsilon", the stated privacy loss against the adversary.
+            "auc" is the attack's where one is named, else that of the utility.
         attack: whose figure; required for attack figures.
         adversary: whose view; required for attack figures.
         max: the figure must not exceed this.
@@ -71,7 +108,7 @@ class GateConfig:
     equals: bool | None = None
 
     def __post_init__(self) -> None:
-        known = ("lossless", *UTILITY_METRICS, *ATTACK_METRICS)
+        known = dict.fromkeys(("lossless", *UTILITY_METRICS, *ATTACK_METRICS, "epsilon"))
         if self.metric not in known:
             raise ConfigError("gates.metric", self.metric, "unknown metric", known)
         bounds = [name for name in ("max", "min", "equals") if getattr(self, name) is not None]
@@ -83,11 +120,40 @@ class GateConfig:
             raise ConfigError(
                 "gates.metric", self.metric, "only 'lossless' is compared with equals"
             )
-        named = self.attack is not None and self.adversary is not None
-        if self.metric in ATTACK_METRICS and not named:
+        if self.metric == "epsilon":
+            self._require_one_adversary()
+            return
+        names = (self.attack is not None) + (self.adversary is not None)
+        if self.metric in ATTACK_METRICS and names < 2 and not self.is_utility:
             raise ConfigError("gates.metric", self.metric, "needs an attack and an adversary")
-        if self.metric not in ATTACK_METRICS and (self.attack or self.adversary):
+        if self.metric not in ATTACK_METRICS and names:
             raise ConfigError("gates.metric", self.metric, "belongs to no attack")
+
+    def _require_one_adversary(self) -> None:
+        if self.adversary is None or self.attack is not None:
+            raise ConfigError("gates.metric", "epsilon", "needs an adversary, and no attack")
+        if self.max is None:
+            raise ConfigError("gates", "epsilon", "is an upper bound on what is lost", ("max",))
+
+    @property
+    def is_utility(self) -> bool:
+        """Whether the figure is one of utility: it names no attack."""
+        return self.metric in UTILITY_METRICS and self.attack is None and self.adversary is None
+
+    def require_measured(self, utility: Sequence[str]) -> None:
+        """Check that a figure of utility is one of those that are measured.
+
+        Args:
+            utility: names of these.
+
+        Raises:
+            ConfigError: it is not.
+        """
+        if not self.is_utility or self.metric in utility:
+            return
+        if self.metric in ATTACK_METRICS:
+            raise ConfigError("gates.metric", self.metric, "needs an attack and an adversary")
+        raise ConfigError("gates.metric", self.metric, "is not measured on this data", utility)
 
     @property
     def bound(self) -> str:
@@ -98,7 +164,8 @@ class GateConfig:
     def name(self) -> str:
         """How the gate is called in messages: ``server/lattice: support_auc <= 0.6``."""
         sign = {"max": "<=", "min": ">=", "equals": "=="}[self.bound]
-        where = "" if self.attack is None else f"{self.adversary}/{self.attack}: "
+        where = "/".join(part for part in (self.adversary, self.attack) if part)
+        where = f"{where}: " if where else ""
         threshold = getattr(self, self.bound)
         return (
             f"{where}{self.metric} {sign} {threshold:g}"
@@ -132,6 +199,7 @@ def judge(
     findings: Iterable[Finding],
     utility: Mapping[str, float],
     lossless: bool | None,
+    epsilons: Mapping[str, float] | None = None,
 ) -> GateResult:
     """Judge one gate.
 
@@ -140,11 +208,18 @@ def judge(
         findings: of all attacks by all adversaries.
         utility: mean test errors by name.
         lossless: outcome of the twin comparison; None if it was not made.
+        epsilons: privacy loss by adversary; those against whom none is claimed are missing.
     """
+    if gate.metric == "epsilon":
+        return _judge_epsilon(gate, epsilons or {})
     if gate.metric == "lossless":
         return _judge_lossless(gate, lossless)
-    if gate.metric in UTILITY_METRICS:
-        return _judge_number(gate, utility[gate.metric], None)
+    if gate.is_utility:
+        return _judge_utility(gate, utility)
+    return _judge_finding(gate, findings)
+
+
+def _judge_finding(gate: GateConfig, findings: Iterable[Finding]) -> GateResult:
     finding = next(
         (f for f in findings if (f.attack, f.adversary) == (gate.attack, gate.adversary)), None
     )
@@ -163,6 +238,20 @@ def judge(
     high = finding.figures.get(f"{gate.metric}_high")
     interval = None if low is None or high is None else (low, high)
     return _judge_number(gate, value_or_none, interval)
+
+
+def _judge_utility(gate: GateConfig, utility: Mapping[str, float]) -> GateResult:
+    if gate.metric not in utility:
+        return _undecided(gate, "the figure is not measurable on the test examples")
+    return _judge_number(gate, utility[gate.metric], None)
+
+
+def _judge_epsilon(gate: GateConfig, epsilons: Mapping[str, float]) -> GateResult:
+    """By the adversary's own price: what others would learn says nothing of it."""
+    value = epsilons.get(gate.adversary or "")
+    if value is None:
+        return _undecided(gate, "no epsilon is claimed against this adversary")
+    return _judge_number(gate, value, None)
 
 
 def _judge_number(

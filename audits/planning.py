@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
 
 from secure_fedrec.errors import ConfigError, SumBudgetError
+from secure_fedrec.protection.configured import with_keys
 from secure_fedrec.protection.dp import BoundedEncoding, Contribution, Part, Sampling, SkellamConfig
 from secure_fedrec.protection.masking import KeyAgreement, MaskingConfig
 from secure_fedrec.protection.masking.costs import Figure, Plan, plan
@@ -304,6 +305,7 @@ def _epsilon(reader: str, statement: "PrivacyStatement", condition: str) -> Figu
 _OPTIONS: Mapping[str, str] = {
     "dp.clip": "clip",
     "dp.delta": "delta",
+    "dp.fraction_bits": "fraction_bits",
     "dp.epsilon": "epsilon_per_round",
     "dp.noise_multiplier": "noise_multiplier",
     "masking.clients": "cohort",
@@ -313,7 +315,6 @@ _OPTIONS: Mapping[str, str] = {
     "masking.roster": "clients",
     "plan.cohort": "cohort",
     "ring.bits": "bits",
-    "ring.fraction_bits": "fraction_bits",
 }
 """Option by the key under which the layers refuse its value."""
 
@@ -329,7 +330,8 @@ def _by_option(refused: ConfigError, deployment: Deployment, adversary: Adversar
         given = getattr(deployment, name)
         key, value = _option(name), value if given is None else given
     kind = SumBudgetError if isinstance(refused, SumBudgetError) else ConfigError
-    return kind(key, value, against + refused.problem, refused.choices)
+    problem = with_keys(refused.problem, {inner: _option(each) for inner, each in _OPTIONS.items()})
+    return kind(key, value, against + problem, refused.choices)
 
 
 def _option(name: str) -> str:

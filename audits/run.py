@@ -13,19 +13,22 @@ from tqdm import tqdm
 from attacks import SUITE, Finding, GroundTruth, evaluate
 from attacks.controls import ControlResult, positive_controls
 from audits.assemble import Measured, assemble
-from audits.build import Federation, build_federation, load_table, split_table
+from audits.build import Federation, build_federation, load_dataset
 from audits.config import AuditConfig
 from audits.gates import GateResult, Outcome, judge
+from audits.privacy import epsilons, privacy_statements, readers
 from audits.report import write_report
+from audits.systems.base import Task
 from audits.training import (
     Lossless,
     check_lossless,
     open_run,
     projection,
+    repeated_releases,
     train_folds,
     train_recorded,
 )
-from secure_fedrec.data import RatingTable
+from audits.truth import ground_truth
 from secure_fedrec.engines import RecordedRun
 from secure_fedrec.wire import Adversary, Transcript
 
@@ -89,24 +92,28 @@ def audit(
         ConfigError, DataError: refused before anything is written.
     """
     started = time.time()
-    table = load_table(config, data_dir)
-    split = split_table(config, table, data_dir, fold=config.data.fold)
-    federation = build_federation(config, split)
+    dataset = load_dataset(config, data_dir)
+    federation = build_federation(config, dataset.task(dataset.folds[0]))
     projected = projection(federation)
     run = open_run(federation, out, resume=resume)
-    announce(federation, projected)
+    announce(federation, run, projected)
     train_recorded(federation, run, out, progress=progress)
-    folds = train_folds(federation, table, data_dir, out, progress=progress)
+    folds = train_folds(federation, dataset, out, progress=progress)
     lossless = None
     if config.run.check_lossless:
         lossless = check_lossless(federation, run, progress=progress)
-    truth = GroundTruth(
-        train=split.train, recorded=run.truth, denoiser_clients=federation.denoiser_clients
+    truth = ground_truth(
+        federation.task.secrets(),
+        run.truth,
+        name=config.data.name,
+        denoisers=federation.denoiser_clients,
     )
     findings = attack_all(
         run.transcript, truth, config.adversaries, config.attacks, seed=config.seed, bars=progress
     )
-    measured = _measured(config, federation, run, table, folds, lossless, findings)
+    first = {"fold": dataset.folds[0], **(run.history[-1].metrics or {})}
+    repeated = repeated_releases(federation, run, out)
+    measured = _measured(config, federation, run, [first, *folds], lossless, findings, repeated)
     verdict = decide(measured.gates, findings, measured.controls)
     report = assemble(
         measured,
@@ -120,13 +127,13 @@ def audit(
     return AuditResult(report=report, verdict=verdict, json_path=json_path, html_path=html_path)
 
 
-def announce(federation: Federation, projected: int) -> None:
+def announce(federation: Federation[Task], run: RecordedRun, projected: int) -> None:
     """Say on stderr what is about to run and how large its transcript will be."""
-    train = federation.split.train
-    capped = federation.stack.capped(train.counts())
+    facts, nouns = federation.task.facts, federation.task.facts.nouns
+    capped = federation.stack.capped(run.engine.vault.example_counts())
     print(
-        f"{train.name}: {train.n_clients} clients, {train.n_items} items, {len(train)} training "
-        f"ratings; projected transcript {projected / 1e6:.1f} MB"
+        f"{facts.name}: {facts.clients} {nouns.clients}, {facts.items} {nouns.items}, "
+        f"{facts.train} training {nouns.examples}; projected transcript {projected / 1e6:.1f} MB"
         + (f"; virtual ratings capped for {len(capped)} clients" if len(capped) else ""),
         file=sys.stderr,
     )
@@ -184,7 +191,7 @@ def undecided(findings: Sequence[Finding], controls: Mapping[str, ControlResult]
     ]
     reasons += [
         f"{finding.adversary}/{finding.attack}: null control is not at chance "
-        f"(AUC {finding.null_control['auc']:.4f})"
+        f"({_null_figure(finding.null_control)})"
         for finding in findings
         if finding.null_control is not None and not finding.null_control["passed"]
     ]
@@ -196,27 +203,39 @@ def undecided(findings: Sequence[Finding], controls: Mapping[str, ControlResult]
     return reasons
 
 
+def _null_figure(control: Mapping[str, Any]) -> str:
+    if "metric" in control:
+        return f"{control['metric']} {control['value']:.4f}"
+    return f"AUC {control['auc']:.4f}"
+
+
 def _measured(
     config: AuditConfig,
-    federation: Federation,
+    federation: Federation[Task],
     run: RecordedRun,
-    table: RatingTable,
     folds: list[dict[str, float]],
     lossless: Lossless | None,
     findings: list[Finding],
+    repeated: int,
 ) -> Measured:
-    last = run.history[-1].error
-    every_fold = list(folds)
-    if last is not None:
-        first = {"fold": config.data.fold, "mae": last.mae, "rmse": last.rmse}
-        every_fold = [first, *every_fold]
-    mean = {name: float(np.mean([fold[name] for fold in every_fold])) for name in ("mae", "rmse")}
+    privacy = privacy_statements(
+        federation.stack,
+        rounds=run.completed,
+        repeated=repeated,
+        readers=readers(config.adversaries),
+    )
+    mean = {
+        name: float(np.mean([fold[name] for fold in folds]))
+        for name in config.metrics
+        if all(name in fold for fold in folds)
+    }
     gates = [
         judge(
             gate,
             findings=findings,
             utility=mean,
             lossless=None if lossless is None else lossless.holds,
+            epsilons=epsilons(config.adversaries, privacy),
         )
         for gate in config.gates
     ]
@@ -225,11 +244,11 @@ def _measured(
         config=config,
         federation=federation,
         run=run,
-        table=table,
-        folds=every_fold,
+        folds=folds,
         mean=mean,
         lossless=lossless,
         findings=findings,
         controls=controls,
         gates=gates,
+        privacy=privacy,
     )

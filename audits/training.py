@@ -1,7 +1,8 @@
 """Training for an audit: the recorded fold, the other folds, and the plain twin.
 
 A run folder holds ``config.json`` (the resolved configuration), ``checkpoint.npz``, ``transcript/``
-(what parties saw), ``truth/`` (what nobody saw, with the training ratings) and ``folds.json``.
+(what parties saw), ``truth/`` (what nobody saw, with the clients' secrets), ``folds.json``, and
+``releases.log`` where noise is drawn (which rounds were begun, repeated ones too).
 Everything is written so that a kill at any moment can be resumed to the same bits.
 """
 
@@ -12,12 +13,14 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from tqdm import tqdm
 
-from audits.build import Federation, build_federation, split_table
+from audits.build import Federation, build_federation
 from audits.config import parse_config
-from secure_fedrec.data import RatingTable, Split
+from audits.privacy import draws_noise
+from audits.releases import ReleaseJournal
+from audits.systems.base import Dataset, Task
+from audits.truth import write_secrets
 from secure_fedrec.engines import (
     LocalEngine,
     RecordedRun,
@@ -25,7 +28,6 @@ from secure_fedrec.engines import (
     projected_transcript_bytes,
     read_checkpoint,
     table_digest,
-    vault_of,
 )
 from secure_fedrec.errors import CheckpointError, ConfigError
 from secure_fedrec.properties import plain_twin
@@ -36,6 +38,7 @@ __all__ = [
     "check_lossless",
     "open_run",
     "projection",
+    "repeated_releases",
     "run_identity",
     "train_folds",
     "train_recorded",
@@ -61,28 +64,26 @@ class Lossless:
     first_difference: str | None
 
 
-def run_identity(federation: Federation) -> str:
+def run_identity(federation: Federation[Task]) -> str:
     """Digest of everything that decides the bits of a run."""
-    train, test = federation.split
-    parts = (federation.config.training_digest(), train.fingerprint(), test.fingerprint())
+    parts = (federation.config.training_digest(), federation.task.identity())
     return sha256("|".join(parts).encode()).hexdigest()
 
 
-def projection(federation: Federation) -> int:
+def projection(federation: Federation[Task]) -> int:
     """Projected bytes of the transcript, checked against the limit.
 
     Raises:
         ConfigError: it is larger than ``recording.max_transcript_gb``.
     """
     policy = federation.config.recording
-    size = projected_transcript_bytes(
-        federation.algorithm(), federation.stack, federation.split.train, policy
-    )
+    algorithm, problem, _ = federation.fresh()
+    size = projected_transcript_bytes(algorithm, federation.stack, problem, policy)
     policy.require_fits(size)
     return size
 
 
-def open_run(federation: Federation, out: Path | None, *, resume: bool) -> RecordedRun:
+def open_run(federation: Federation[Task], out: Path | None, *, resume: bool) -> RecordedRun:
     """A recorded run in a folder, fresh or resumed.
 
     Args:
@@ -97,11 +98,11 @@ def open_run(federation: Federation, out: Path | None, *, resume: bool) -> Recor
     identity = run_identity(federation)
     if out is not None:
         _prepare_folder(federation, out, resume=resume)
+    algorithm, problem, _ = federation.fresh()
     run = RecordedRun(
-        algorithm=federation.algorithm(),
+        algorithm=algorithm,
         stack=federation.stack,
-        train=federation.split.train,
-        test=federation.split.test,
+        problem=problem,
         streams=federation.streams,
         policy=federation.config.recording,
         directory=out,
@@ -111,6 +112,7 @@ def open_run(federation: Federation, out: Path | None, *, resume: bool) -> Recor
         return run
     if resume and (out / _CHECKPOINT).exists():
         run.resume(out, run_id=identity)
+        repeated_releases(federation, run, out)  # refuses a run that has lost count
     else:
         run.restart_recording()
         run.save(out, run_id=identity)
@@ -118,7 +120,7 @@ def open_run(federation: Federation, out: Path | None, *, resume: bool) -> Recor
 
 
 def train_recorded(
-    federation: Federation,
+    federation: Federation[Task],
     run: RecordedRun,
     out: Path | None,
     *,
@@ -129,33 +131,46 @@ def train_recorded(
     identity = run_identity(federation)
     rounds = federation.config.algorithm.rounds
     every = federation.config.run.checkpoint_every
+    journal = ReleaseJournal(out) if out is not None and draws_noise(federation.stack) else None
     with tqdm(
         total=rounds, initial=run.completed, desc="training", unit="round", disable=not progress
     ) as bar:
         while run.completed < rounds:
+            if journal is not None:
+                journal.begin(run.completed + 1)
             report = run.run_round()
             if on_round is not None:
                 on_round(report)
-            if report.error is not None:
-                bar.set_postfix(rmse=f"{report.error.rmse:.4f}")
+            for name, value in (report.metrics or {}).items():
+                bar.set_postfix({name: f"{value:.4f}"})
+                break  # the first figure is the headline
             bar.update()
             if out is not None and (run.completed % every == 0 or run.completed == rounds):
                 run.save(out, run_id=identity)
 
 
+def repeated_releases(federation: Federation[Task], run: RecordedRun, out: Path | None) -> int:
+    """Rounds of a noised run that were begun more than once, up to the last completed one.
+
+    Raises:
+        CheckpointError: the run's journal of releases is missing or damaged.
+    """
+    if out is None or not draws_noise(federation.stack):
+        return 0
+    return ReleaseJournal(out).repeated(run.completed)
+
+
 def train_folds(
-    federation: Federation,
-    table: RatingTable,
-    data_dir: Path | None,
+    federation: Federation[Task],
+    dataset: Dataset,
     out: Path | None,
     *,
     progress: bool = True,
 ) -> list[dict[str, float]]:
-    """Test errors of the utility folds after the audited one, unrecorded.
+    """Utility of the folds after the audited one, unrecorded.
 
     Finished folds are kept in ``folds.json`` and not trained again on resume.
     """
-    config = federation.config
     store = None if out is None else out / "folds.json"
     identity = run_identity(federation)
     done: dict[str, Any] = {"run": identity, "folds": []}
@@ -163,15 +178,11 @@ def train_folds(
         found = json.loads(store.read_text(encoding="utf-8"))
         done = found if found.get("run") == identity else done
     finished = {int(entry["fold"]) for entry in done["folds"]}
-    wanted = [
-        (config.data.fold + step) % config.data.folds
-        for step in range(1, config.data.utility_folds)
-    ]
-    for fold in wanted:
+    for fold in dataset.folds[1:]:
         if fold in finished:
             continue
-        split = split_table(config, table, data_dir, fold=fold)
-        done["folds"].append({"fold": fold, **_train_fold(federation, split, fold, progress)})
+        figures = _train_fold(federation, dataset.task(fold), fold, progress)
+        done["folds"].append({"fold": fold, **figures})
         if store is not None:
             write_json(store, done)
     folds: list[dict[str, float]] = done["folds"]
@@ -179,29 +190,27 @@ def train_folds(
 
 
 def check_lossless(
-    federation: Federation, run: RecordedRun, *, progress: bool = True
+    federation: Federation[Task], run: RecordedRun, *, progress: bool = True
 ) -> Lossless | None:
-    """Train the plain twin with the run's participants and compare every round's table."""
-    algorithm = federation.algorithm()
-    train, test = federation.split
-    twin_stack = plain_twin(federation.stack, n_items=train.n_items, width=algorithm.width)
+    """Train the plain twin with the run's participants and compare every round's public state."""
+    algorithm, problem, _ = federation.task.fresh()
     twin = LocalEngine(
         algorithm=algorithm,
-        stack=twin_stack,
-        vault=vault_of(train),
-        test=test.subset(np.zeros(len(test), dtype=bool)),
+        stack=plain_twin(federation.stack, n_items=problem.n_rows, width=algorithm.width),
+        vault=problem.vault,
+        n_rows=problem.n_rows,
         streams=federation.streams,
-        wire=Wire(meter=Meter(train.n_clients)),
+        wire=Wire(meter=Meter(problem.vault.n_clients)),
         participants=run.engine.participants,
     )
     digests = tqdm(run.table_digests, desc="plain twin", unit="round", disable=not progress)
     for round_, digest in enumerate(digests, start=1):
         twin.run_round()
-        if table_digest(twin.public.table) != digest:
+        if table_digest(twin.public) != digest:
             return Lossless(
                 holds=False,
                 rounds=round_,
-                first_difference=f"the item tables differ after round {round_}",
+                first_difference=f"the public tables differ after round {round_}",
             )
     if not any(report.participants for report in run.history):
         return None  # nobody ever took part: equal tables show nothing
@@ -216,28 +225,30 @@ def write_json(path: Path, content: object) -> None:
 
 
 def _train_fold(
-    federation: Federation, split: Split, fold: int, progress: bool
+    federation: Federation[Task], task: Task, fold: int, progress: bool
 ) -> dict[str, float]:
-    other = build_federation(federation.config, split)
+    other = build_federation(federation.config, task)
+    algorithm, problem, _ = other.fresh()
     engine = LocalEngine(
-        algorithm=other.algorithm(),
+        algorithm=algorithm,
         stack=other.stack,
-        vault=vault_of(split.train),
-        test=split.test,
+        vault=problem.vault,
+        n_rows=problem.n_rows,
+        evaluate=problem.evaluate,
         streams=other.streams,
-        wire=Wire(meter=Meter(split.train.n_clients)),
+        wire=Wire(meter=Meter(problem.vault.n_clients)),
         cohort=other.config.cohort,
     )
     report: RoundReport | None = None
     rounds = range(other.config.algorithm.rounds)
     for _ in tqdm(rounds, desc=f"fold {fold}", unit="round", disable=not progress):
         report = engine.run_round()
-    if report is None or report.error is None:
-        raise ConfigError("data.fold", fold, "has no test ratings")
-    return {"mae": report.error.mae, "rmse": report.error.rmse}
+    if report is None or report.metrics is None:
+        raise ConfigError("data.fold", fold, "has nothing to measure on")
+    return dict(report.metrics)
 
 
-def _prepare_folder(federation: Federation, out: Path, *, resume: bool) -> None:
+def _prepare_folder(federation: Federation[Task], out: Path, *, resume: bool) -> None:
     config_file = out / "config.json"
     if out.exists() and not out.is_dir():
         raise ConfigError("--out", str(out), "is not a folder")
@@ -264,17 +275,10 @@ def _prepare_folder(federation: Federation, out: Path, *, resume: bool) -> None:
     truth = out / "truth"
     truth.mkdir(mode=0o700, exist_ok=True)
     if not (out / _CHECKPOINT).exists():
-        train = federation.split.train
-        np.savez(
-            truth / "ratings.npz",
-            allow_pickle=False,
-            indptr=train.indptr(),
-            items=train.items,
-            ratings=train.ratings,
-        )
+        write_secrets(federation.task.secrets(), truth)
 
 
-def _require_same_run(federation: Federation, out: Path) -> None:
+def _require_same_run(federation: Federation[Task], out: Path) -> None:
     """Refuse to resume another run before anything in its folder is touched."""
     if (out / _CHECKPOINT).exists():
         read_checkpoint(out / _CHECKPOINT, run_id=run_identity(federation))

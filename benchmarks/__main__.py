@@ -46,11 +46,18 @@ def _paillier() -> Benchmark:
     return paillier.run
 
 
+def _personalized() -> Benchmark:
+    from benchmarks import personalized  # noqa: PLC0415
+
+    return personalized.run
+
+
 REGISTRY: dict[str, Callable[[], Benchmark]] = {
     "fedrec": _fedrec,
     "masking": _masking,
     "noise": _noise,
     "paillier": _paillier,
+    "personalized": _personalized,
 }
 """Name to what imports the benchmark."""
 

@@ -5,8 +5,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-import numpy as np
-
 from secure_fedrec.algorithms import PMF, PMFConfig
 from secure_fedrec.data import (
     DATA_DIR_VARIABLE,
@@ -17,7 +15,7 @@ from secure_fedrec.data import (
     load,
     locate,
 )
-from secure_fedrec.engines import LocalEngine, vault_of
+from secure_fedrec.engines import LocalEngine, rating_evaluation, vault_of
 from secure_fedrec.errors import DataError
 from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.protection import (
@@ -190,13 +188,14 @@ class Federation:
             test: held-out ratings to evaluate after every round; none by default.
             tap: sees every message on the wire.
         """
-        nothing = self.table.subset(np.zeros(len(self.table), dtype=bool))
         faults = () if tap is None else (tap,)
+        algorithm = PMF(self.algorithm)
         return LocalEngine(
-            algorithm=PMF(self.algorithm),
+            algorithm=algorithm,
             stack=self.stack() if stack is None else stack,
             vault=vault_of(self.table),
-            test=nothing if test is None else test,
+            n_rows=self.table.n_items,
+            evaluate=None if test is None else rating_evaluation(algorithm, test),
             streams=self.streams,
             wire=Wire(meter=Meter(self.table.n_clients), faults=faults),
         )

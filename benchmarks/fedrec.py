@@ -25,6 +25,7 @@ from benchmarks.federations import (
 from benchmarks.float_round import float_stack
 from benchmarks.loop import ClientLoop, Fakes, TunedLoop
 from benchmarks.measure import interleave, progress, ratio, run_module
+from secure_fedrec.algorithms import PMF
 from secure_fedrec.arrays import FloatArray, IndexArray, IntArray
 from secure_fedrec.data import RatingTable
 from secure_fedrec.engines import LocalEngine
@@ -154,7 +155,7 @@ def _parts(federation: Federation, effort: Effort) -> dict[str, float]:
 
 def _batches(engine: LocalEngine) -> Iterator[IntArray]:
     """Clients in runs of about as many ratings as the engine's batches have."""
-    batch = np.cumsum(engine.vault.rated_counts() + 1) // _BATCH_ROWS
+    batch = np.cumsum(engine.vault.example_counts() + 1) // _BATCH_ROWS
     yield from np.split(np.arange(len(batch)), np.flatnonzero(np.diff(batch)) + 1)
 
 
@@ -185,10 +186,9 @@ def _batch_rows(
     federation: Federation, engine: LocalEngine, fakes: list[tuple[IntArray, RowBlock]]
 ) -> None:
     virtual = federation.virtual
+    algorithm = PMF(federation.algorithm)
     for clients, drawn in fakes:
-        step = engine.algorithm.client_step(
-            clients, engine.public, engine.vault, federation.streams
-        )
+        step = algorithm.client_step(clients, engine.public, engine.vault, federation.streams)
 
         def fill(
             indptr: IntArray,

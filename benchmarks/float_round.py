@@ -11,9 +11,10 @@ import numpy as np
 
 from secure_fedrec.arrays import FloatArray, IntArray
 from secure_fedrec.kernels import scatter_add
-from secure_fedrec.protection import Denoisers, LocalModel, Stack
-from secure_fedrec.protection.base import StackSession
+from secure_fedrec.protection import Denoisers, Stack
+from secure_fedrec.protection.base import LocalUpload
 from secure_fedrec.protection.plain import upload_messages
+from secure_fedrec.protection.stack import StackSession, covers_ratings
 from secure_fedrec.uploads import Aggregate
 from secure_fedrec.wire import Wire
 
@@ -60,8 +61,10 @@ class FloatSession(StackSession):
         self._sums = np.zeros((collector.n_items, collector.width))
         self._counts = np.zeros(collector.n_items, dtype=np.int64)
 
-    def submit(self, local: LocalModel) -> None:
+    def submit(self, local: LocalUpload) -> None:
         """Cover the upload, meter it, add it up."""
+        if not covers_ratings(local):
+            raise TypeError("the float round covers the rated sets of an algorithm on ratings")
         exempt = self._session.exempt(local.clients)
         cloaked = self._cloak.cover(local, round_=self._round, exempt=exempt)
         block, clients = cloaked.upload.block, local.clients

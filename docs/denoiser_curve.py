@@ -11,8 +11,9 @@ from matplotlib.figure import Figure
 from tqdm import tqdm
 
 from attacks import GroundTruth, attack_named, evaluate
-from audits.build import build_federation, load_table, split_table
+from audits.build import build_federation
 from audits.config import parse_config
+from audits.systems.pmf import load_ratings
 from secure_fedrec.engines import RecordedRun
 from secure_fedrec.wire import Adversary
 
@@ -39,13 +40,14 @@ def measure(count: int) -> Point:
             ],
         }
     )
-    split = split_table(config, load_table(config, None), None, fold=0)
-    federation = build_federation(config, split)
+    ratings = load_ratings(config.data, config.algorithm, seed=config.seed, data_dir=None)
+    federation = build_federation(config, ratings.task(0))
+    split = federation.task.split
+    algorithm, problem, _ = federation.fresh()
     run = RecordedRun(
-        algorithm=federation.algorithm(),
+        algorithm=algorithm,
         stack=federation.stack,
-        train=split.train,
-        test=split.test,
+        problem=problem,
         streams=federation.streams,
         policy=config.recording,
     )

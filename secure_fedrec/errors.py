@@ -10,7 +10,8 @@ FedRecError
 ├── TranscriptError         a transcript is damaged, or a view is asked for what it may not see
 ├── CheckpointError         a checkpoint is damaged or belongs to another run
 ├── ProtocolError           a message arrived in a state that does not accept it
-└── LosslessnessError       a protected run and its plain twin differ
+├── LosslessnessError       a protected run and its plain twin differ
+└── SplitPersonalizationError  private parameters of a model cannot stay home
 
 The command line maps what the user can mend (``ConfigError``, ``DataError``, ``EncodingError``,
 ``CheckpointError``, ``TranscriptError``) to exit code 2, and all else that is not a verdict to
@@ -29,6 +30,7 @@ __all__ = [
     "LosslessnessError",
     "PrivateStateError",
     "ProtocolError",
+    "SplitPersonalizationError",
     "SumBudgetError",
     "TranscriptError",
     "WireError",
@@ -109,3 +111,7 @@ class ProtocolError(FedRecError):
 
 class LosslessnessError(FedRecError, AssertionError):
     """A protected run and its plain twin differ; the message names the first differing place."""
+
+
+class SplitPersonalizationError(FedRecError, AssertionError):
+    """Private parameters cannot stay home; the message says what crosses between which users."""

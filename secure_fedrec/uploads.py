@@ -1,12 +1,14 @@
 """What a client gives out, and what comes back: columnar blocks.
 
 One block holds a whole batch of parties (a device sends a batch of one). A block declares how it
-may be combined; every block of this release is summed. Blocks are made of plain arrays only:
-private state, which lives in a ``Vault``, has no way into one.
+may be combined: rows are summed, vectors of a set are collected without order or owner. Blocks are
+made of plain arrays only: private state, which lives in a ``Vault``, has no way into one.
 """
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+import math
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import ClassVar, TypeAlias
 
@@ -16,7 +18,18 @@ from secure_fedrec.arrays import FloatArray, IndexArray, IntArray, RingArray
 from secure_fedrec.errors import WireError
 from secure_fedrec.fixedpoint import FixedPoint
 
-__all__ = ["Aggregate", "Block", "Combine", "DenseBlock", "RowBlock", "Upload"]
+__all__ = [
+    "Aggregate",
+    "Block",
+    "Combine",
+    "DenseBlock",
+    "RowBlock",
+    "SetBlock",
+    "Upload",
+    "require_names",
+]
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
 
 
 class Combine(Enum):
@@ -53,20 +66,11 @@ class RowBlock:
     counts: IntArray | None = None
 
     def __post_init__(self) -> None:
-        _require_array("indptr", self.indptr, np.int64, 1)
         _require_array("rows", self.rows, np.int32, 1)
         size = len(self.rows)
-        if not len(self.indptr) or self.indptr[0] != 0 or self.indptr[-1] != size:
-            raise WireError(f"indptr must run from 0 to {size}")
-        if np.any(self.indptr[1:] < self.indptr[:-1]):
-            raise WireError("indptr must not decrease")
+        _require_segments(self.indptr, size)
         if self.values is not None:
-            if type(self.values) is not np.ndarray or self.values.ndim != 2:
-                raise WireError("values must be a plain two-dimensional array")
-            if self.values.dtype not in (np.float64, np.uint32, np.uint64):
-                raise WireError(
-                    f"values have dtype {self.values.dtype}: float64 or ring words only"
-                )
+            _require_values(self.values)
             if len(self.values) != size:
                 raise WireError(f"{len(self.values)} values for {size} rows")
         if self.counts is not None:
@@ -95,20 +99,65 @@ class RowBlock:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class SetBlock:
+    """Unordered vectors of several parties: only which vectors there are is meant to be known.
+
+    Args:
+        indptr: int64[B + 1]; party b gives vectors ``indptr[b]:indptr[b + 1]``.
+        values: [N, d], float64 before encoding, ring words (uint32 or uint64) after it; None where
+            a recording holds only how many there were.
+
+    Raises:
+        WireError: the columns do not fit together or have the wrong type.
+    """
+
+    combine: ClassVar[Combine] = Combine.BAG
+
+    indptr: IntArray
+    values: FloatArray | RingArray | None
+
+    def __post_init__(self) -> None:
+        _require_array("indptr", self.indptr, np.int64, 1)
+        size = int(self.indptr[-1]) if len(self.indptr) else 0
+        if self.values is not None:
+            _require_values(self.values)
+            size = len(self.values)
+        _require_segments(self.indptr, size)
+
+    def __len__(self) -> int:
+        """Number of parties."""
+        return len(self.indptr) - 1
+
+    @property
+    def lengths(self) -> IntArray:
+        """int64[B], vectors per party."""
+        return np.diff(self.indptr)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class DenseBlock:
-    """One public table, the same for every receiver.
+    """One public table, the same for every receiver, and what is broadcast beside it.
 
     Args:
         values: float64[...]; None where a recording holds only the shape.
         shape: shape of the table.
+        extras: further public arrays by name, float64 of any shape of one dimension or more.
+
+    Raises:
+        WireError: an array is not plain float64, or a name is not a word.
     """
 
     combine: ClassVar[Combine] = Combine.SUM
 
     values: FloatArray | None
     shape: tuple[int, ...]
+    extras: Mapping[str, FloatArray] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        require_names(self.extras)
+        for name, values in self.extras.items():
+            if type(values) is not np.ndarray or values.dtype != np.float64 or not values.ndim:
+                raise WireError(f"{name} must be a plain float64 array, one-dimensional or more")
         if self.values is None:
             return
         if type(self.values) is not np.ndarray or self.values.dtype != np.float64:
@@ -116,25 +165,36 @@ class DenseBlock:
         if self.values.shape != self.shape:
             raise WireError(f"values have shape {self.values.shape}, declared {self.shape}")
 
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the table and of all extras, 8 per value."""
+        return 8 * (math.prod(self.shape) + sum(values.size for values in self.extras.values()))
 
-Block: TypeAlias = RowBlock | DenseBlock
+
+Block: TypeAlias = RowBlock | SetBlock | DenseBlock
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Upload:
-    """What an algorithm asks to be summed for a batch of clients, still at the clients.
+    """What an algorithm gives out for a batch of clients, still at the clients.
 
     Args:
         clients: int64[B].
-        block: float64 rows, one segment per client.
+        block: float64 rows, one segment per client; they are summed.
+        bags: float64 vectors by name of the bag, one segment per client; they are collected.
     """
 
     clients: IntArray
     block: RowBlock
+    bags: Mapping[str, SetBlock] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if len(self.clients) != len(self.block):
             raise WireError(f"{len(self.clients)} clients for {len(self.block)} segments")
+        require_names(self.bags)
+        for name, bag in self.bags.items():
+            if len(self.clients) != len(bag):
+                raise WireError(f"{name}: {len(self.clients)} clients for {len(bag)} segments")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -145,16 +205,45 @@ class Aggregate:
         ring: [m, d] ring words, the exact sum of the rows that count.
         counts: int64[m], how many ratings stand behind each row.
         codec: decodes ``ring``.
+        bags: by name, the decoded vectors of all clients: float64[N, d], ascending by their first
+            value, then their second, and so on, so that no order and no owner is left.
     """
 
     ring: RingArray
     counts: IntArray
     codec: FixedPoint
+    bags: Mapping[str, FloatArray] = field(default_factory=dict)
 
     @property
     def values(self) -> FloatArray:
         """float64[m, d], the decoded sum."""
         return self.codec.decode(self.ring)
+
+
+def require_names(named: Mapping[str, object]) -> None:
+    """Names that can also be column names of a recording.
+
+    Raises:
+        WireError: one is not made of letters, digits, "-" and "_".
+    """
+    for name in named:
+        if not _NAME.fullmatch(name):
+            raise WireError(f"{name!r} is no name: use letters, digits, '-' and '_'")
+
+
+def _require_segments(indptr: IntArray, size: int) -> None:
+    _require_array("indptr", indptr, np.int64, 1)
+    if not len(indptr) or indptr[0] != 0 or indptr[-1] != size:
+        raise WireError(f"indptr must run from 0 to {size}")
+    if np.any(indptr[1:] < indptr[:-1]):
+        raise WireError("indptr must not decrease")
+
+
+def _require_values(values: object) -> None:
+    if type(values) is not np.ndarray or values.ndim != 2:
+        raise WireError("values must be a plain two-dimensional array")
+    if values.dtype not in (np.float64, np.uint32, np.uint64):
+        raise WireError(f"values have dtype {values.dtype}: float64 or ring words only")
 
 
 def _require_array(name: str, value: object, dtype: type[np.generic], ndim: int) -> None:

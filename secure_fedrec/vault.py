@@ -1,4 +1,4 @@
-"""Where private state stays: ratings and user vectors never leave a vault as an object.
+"""Where private state stays: examples and user vectors never leave a vault as an object.
 
 An algorithm computes *with* a vault on the client. What it gives out is a block of plain arrays it
 built on purpose; a vault itself cannot become one. It has no buffer, no length, no iteration, no
@@ -6,9 +6,11 @@ copy and no pickle, its repr shows names and shapes only, and no block or messag
 type.
 """
 
-from typing import NoReturn
+from collections.abc import Mapping
+from typing import Any, NoReturn
 
 import numpy as np
+import numpy.typing as npt
 
 from secure_fedrec.arrays import FloatArray, IndexArray, IntArray
 from secure_fedrec.errors import PrivateStateError
@@ -42,60 +44,174 @@ class Rated:
 class Vault:
     """Private state of one client, or of all clients of a simulation, held columnar.
 
+    A federation on ratings is made by calling the class; one on examples of any other kind by
+    ``of_examples``.
+
     Args:
         indptr: int64[n + 1].
         items: int32[N], rated items, ascending within a client.
         ratings: float64[N].
     """
 
-    __slots__ = ("_indptr", "_items", "_ratings", "_state")
+    __slots__ = ("_columns", "_indptr", "_ragged", "_state")
 
     def __init__(self, *, indptr: IntArray, items: IndexArray, ratings: FloatArray) -> None:
+        self._hold(indptr, {"items": items, "ratings": ratings})
+
+    @classmethod
+    def of_examples(cls, indptr: IntArray, columns: Mapping[str, npt.NDArray[Any]]) -> "Vault":
+        """Examples of any kind: texts, labels, ratings with features.
+
+        Args:
+            indptr: int64[n + 1]; client c owns rows ``indptr[c]:indptr[c + 1]`` of every column.
+            columns: plain arrays with one row per example.
+
+        Raises:
+            ValueError: the columns do not fit together, or one holds Python objects.
+        """
+        if not columns:
+            raise ValueError("examples have at least one column")
+        for name, column in columns.items():
+            _require_plain(name, column)
+            _require_segments(name, indptr, len(column), np.size(indptr) - 1)
+        vault = cls.__new__(cls)
+        vault._hold(indptr, columns)
+        return vault
+
+    def _hold(self, indptr: IntArray, columns: Mapping[str, npt.NDArray[Any]]) -> None:
         self._indptr = indptr
-        self._items = items
-        self._ratings = ratings
+        self._columns = dict(columns)
         self._state: dict[str, FloatArray] = {}
+        self._ragged: dict[str, IntArray] = {}  # where the clients' segments lie
 
     @property
     def n_clients(self) -> int:
         """Number of clients whose state is held."""
         return len(self._indptr) - 1
 
-    def rated_counts(self) -> IntArray:
-        """int64[n], ratings per client."""
+    def example_counts(self) -> IntArray:
+        """int64[n], examples (in a federation on ratings: ratings) per client."""
         return np.diff(self._indptr)
 
+    def examples(self, client: int) -> Mapping[str, npt.NDArray[Any]]:
+        """Copy one client's rows of every column, for local computation."""
+        own = slice(*self._indptr[[client, client + 1]].tolist())
+        return {name: column[own].copy() for name, column in self._columns.items()}
+
     def rated(self, clients: IntArray) -> Rated:
-        """Ratings of some clients, in the order asked."""
+        """Ratings of some clients, in the order asked.
+
+        Raises:
+            ValueError: the vault holds examples of another kind.
+        """
+        if not self._columns.keys() >= {"items", "ratings"}:
+            raise ValueError(f"the vault holds no ratings but {', '.join(self._columns)}")
+        items, ratings = self._columns["items"], self._columns["ratings"]
         first, last = (int(clients[0]), int(clients[-1])) if len(clients) else (0, -1)
         if last - first + 1 == len(clients) and np.all(np.diff(clients) == 1):
             start, stop = self._indptr[first], self._indptr[last + 1]  # contiguous: no copy
             indptr = self._indptr[first : last + 2] - start
-            return Rated(indptr, self._items[start:stop], self._ratings[start:stop])
+            return Rated(indptr, items[start:stop], ratings[start:stop])
         positions, indptr = segments(self._indptr, clients)
-        return Rated(indptr, self._items[positions], self._ratings[positions])
+        return Rated(indptr, items[positions], ratings[positions])
 
     def create(self, name: str, values: FloatArray) -> None:
         """Add a private table with one row per client.
 
         Raises:
-            ValueError: the number of rows is not the number of clients.
+            ValueError: the number of rows is not the number of clients, or the name is taken.
         """
         if len(values) != self.n_clients:
             raise ValueError(f"{name}: {len(values)} rows for {self.n_clients} clients")
+        self._require_new(name)
         self._state[name] = values
 
     def read(self, name: str, clients: IntArray) -> FloatArray:
         """Copy the rows of some clients out of a private table, for local computation."""
+        self._require_shape(name, ragged=False)
         return self._state[name][clients]
 
     def write(self, name: str, clients: IntArray, values: FloatArray) -> None:
         """Replace the rows of some clients in a private table."""
+        self._require_shape(name, ragged=False)
         self._state[name][clients] = values
 
+    def create_ragged(self, name: str, indptr: IntArray, values: FloatArray) -> None:
+        """Add a private table with any number of rows per client.
+
+        Args:
+            name: of the table.
+            indptr: int64[n + 1]; client c owns rows ``indptr[c]:indptr[c + 1]``.
+            values: float64[N, ...].
+
+        Raises:
+            ValueError: the segments do not cover the rows, or the name is taken.
+        """
+        _require_segments(name, indptr, len(values), self.n_clients)
+        self._require_new(name)
+        self._state[name], self._ragged[name] = values, indptr
+
+    def read_ragged(self, name: str, client: int) -> FloatArray:
+        """Copy one client's rows out of a ragged table, for local computation."""
+        return self._state[name][self._segment(name, client)].copy()
+
+    def write_ragged(self, name: str, client: int, values: FloatArray) -> None:
+        """Replace one client's rows in a ragged table.
+
+        Raises:
+            ValueError: another number of rows, or rows of another shape.
+        """
+        own = self._segment(name, client)
+        kept = self._state[name][own]
+        if values.shape != kept.shape:
+            raise ValueError(f"{name}: shape {values.shape} for a segment of shape {kept.shape}")
+        self._state[name][own] = values
+
+    def lengths(self, name: str) -> IntArray:
+        """int64[n], rows per client in a ragged table."""
+        self._require_shape(name, ragged=True)
+        return np.diff(self._ragged[name])
+
     def names(self) -> tuple[str, ...]:
-        """Names of the private tables, in order of creation."""
-        return tuple(self._state)
+        """Names of the private tables with one row per client, in order of creation."""
+        return tuple(name for name in self._state if name not in self._ragged)
+
+    def ragged_names(self) -> tuple[str, ...]:
+        """Names of the ragged tables, in order of creation."""
+        return tuple(self._ragged)
+
+    def snapshot(self) -> dict[str, FloatArray]:
+        """Copies of all private tables: to undo a round, and for the device's own checkpoint."""
+        return {name: values.copy() for name, values in self._state.items()}
+
+    def restore(self, snapshot: Mapping[str, FloatArray]) -> None:
+        """Go back to a snapshot.
+
+        Raises:
+            ValueError: it holds other tables, or tables of another shape.
+        """
+        if snapshot.keys() != self._state.keys():
+            raise ValueError(f"a snapshot of {sorted(snapshot)}, not of {sorted(self._state)}")
+        for name, values in snapshot.items():
+            if values.shape != self._state[name].shape:
+                raise ValueError(f"{name}: shape {values.shape}, not {self._state[name].shape}")
+        for name, values in snapshot.items():
+            self._state[name][...] = values
+
+    def _segment(self, name: str, client: int) -> slice:
+        self._require_shape(name, ragged=True)
+        return slice(*self._ragged[name][[client, client + 1]].tolist())
+
+    def _require_new(self, name: str) -> None:
+        if name in self._state:
+            raise ValueError(f"{name}: there is a private table of that name already")
+
+    def _require_shape(self, name: str, *, ragged: bool) -> None:
+        if name not in self._state:
+            raise KeyError(f"no private table {name}; there are {', '.join(self._state)}")
+        if (name in self._ragged) != ragged:
+            kind = "one row per client" if ragged else "any number of rows per client"
+            raise ValueError(f"{name} has {kind}")
 
     def _refuse(self, *_: object, **__: object) -> NoReturn:
         raise PrivateStateError(
@@ -116,5 +232,21 @@ class Vault:
     __getitem__ = _refuse
 
     def __repr__(self) -> str:
+        columns = ", ".join(f"{name}{values.shape}" for name, values in self._columns.items())
         tables = ", ".join(f"{name}{values.shape}" for name, values in self._state.items())
-        return f"<Vault of {self.n_clients} clients: ratings[{len(self._items)}]; {tables}>"
+        return f"<Vault of {self.n_clients} clients: {columns}; {tables}>"
+
+
+def _require_plain(name: str, column: npt.NDArray[Any]) -> None:
+    if type(column) is not np.ndarray or column.ndim < 1 or column.dtype.hasobject:
+        raise ValueError(f"{name}: examples are plain arrays, without Python objects")
+
+
+def _require_segments(name: str, indptr: IntArray, size: int, clients: int) -> None:
+    """``indptr`` divides ``size`` rows among ``clients`` clients."""
+    if type(indptr) is not np.ndarray or indptr.dtype != np.int64 or indptr.ndim != 1:
+        raise ValueError(f"{name}: indptr must be int64[n + 1]")
+    if len(indptr) != clients + 1 or not len(indptr):
+        raise ValueError(f"{name}: {len(indptr) - 1} segments for {clients} clients")
+    if indptr[0] != 0 or indptr[-1] != size or np.any(indptr[1:] < indptr[:-1]):
+        raise ValueError(f"{name}: indptr must ascend from 0 to {size}")

@@ -8,7 +8,7 @@ import pytest
 
 from attacks import SUITE
 from audits.cli import main
-from secure_fedrec.protection import STACKS
+from secure_fedrec.protection import BAG_STACKS, STACKS
 
 ROOT = Path(__file__).parents[1]
 SECURITY = (ROOT / "SECURITY.md").read_text(encoding="utf-8")
@@ -55,6 +55,14 @@ def test_lossless_claims_agree() -> None:
         assert f"| {'yes' if claim.lossless else 'no'} |" in row.group()
 
 
+def test_every_stack_over_bags_is_in_the_security_table() -> None:
+    for layers, claim in BAG_STACKS.items():
+        name = " + ".join(layers) if layers else "none"
+        row = re.search(rf"^\| bags: {re.escape(name)}[ (|].*$", SECURITY, re.MULTILINE)
+        assert row is not None, name
+        assert f"| {'yes' if claim.lossless else 'no'} |" in row.group()
+
+
 def test_attacks_named_in_documents_exist() -> None:
     named = re.findall(r"`([a-z]+-[a-z]+|lattice|intersection)`", SECURITY)
     unknown = set(named) - set(SUITE)
@@ -63,7 +71,9 @@ def test_attacks_named_in_documents_exist() -> None:
 
 def test_commands_of_the_readme_exist(capsys: pytest.CaptureFixture[str]) -> None:
     commands = set(re.findall(r"(?:^|`)secure-fedrec ([a-z]+)", README, re.MULTILINE))
-    assert commands == {"audit", "train", "attack", "check", "plan", "data", "init", "explain"}
+    assert commands == {
+        *("audit", "train", "attack", "check", "plan", "reproduce", "data", "init", "explain")
+    }
     for command in sorted(commands):
         with pytest.raises(SystemExit) as ended:
             main([command, "--help"])

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from audits.report.curves import FPR_FLOOR, resolution, tpr_at
+from audits.report.points import leakage_label, leakage_point
 from audits.report.svg import INK, MUTED, RULE, SERIES, canvas, finish
-from audits.report.text import byte_size, count, decimal, interval
+from audits.report.text import byte_size, count, decimal, interval, measure
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -122,7 +123,8 @@ def _log_log(axes: "Axes") -> None:
 def leakage_chart(findings: Sequence[Mapping[str, Any]]) -> str:
     """Draws one row per attack and adversary: AUC, its interval, and what the prior alone gives.
 
-    Rows without an AUC stay in the chart and say why, so a missing dot is never read as safety.
+    A game that has no AUC of a rated set is drawn by its own measure, which its label names. Rows
+    without either stay in the chart and say why, so a missing dot is never read as safety.
 
     Args:
         findings: the report's ``findings``.
@@ -136,12 +138,13 @@ def leakage_chart(findings: Sequence[Mapping[str, Any]]) -> str:
     rows: list[tuple[str, Mapping[str, Any] | None]] = []
     for adversary in adversaries:
         rows.append((adversary, None))
-        rows.extend((f["attack"], f) for f in findings if f["adversary"] == adversary)
+        rows.extend((leakage_label(f), f) for f in findings if f["adversary"] == adversary)
     values = [
-        float(finding[key])
+        float(value)
         for finding in findings
-        for key in ("auc", "auc_low", "prior_auc")
-        if finding.get(key) is not None
+        if (point := leakage_point(finding)) is not None
+        for value in (point.value, point.low, point.prior)
+        if value is not None
     ]
     left = min(0.5, math.floor(min(values, default=0.5) * 20) / 20)
     with canvas(_WIDTH, 0.85 + 0.25 * len(rows)) as figure:
@@ -155,7 +158,11 @@ def leakage_chart(findings: Sequence[Mapping[str, Any]]) -> str:
         axes.spines["left"].set_visible(False)
         axes.grid(axis="x", color=RULE, linewidth=0.5)
         axes.set_axisbelow(True)
-        axes.set_xlabel("AUC: 0.5 is guessing, 1 is certainty")
+        other = any(":" in name for name, finding in rows if finding is not None)
+        axes.set_xlabel(
+            "AUC: 0.5 is guessing, 1 is certainty"
+            + ("; other measures beside their chance" if other else "")
+        )
         _leakage_key(axes)
         told = "; ".join(_leakage_words(finding) for finding in findings)
         return finish(figure, "leakage", "Leakage by attack and adversary", f"{told}.")
@@ -176,18 +183,19 @@ def _leakage_row(axes: "Axes", place: int, name: str, finding: Mapping[str, Any]
     )
     if finding is None:
         return
-    auc, low, high = (finding.get(key) for key in ("auc", "auc_low", "auc_high"))
-    if auc is None:
+    point = leakage_point(finding)
+    if point is None:
         measured = finding["status"] == "measured"
         words = "no AUC for this game" if measured else "not applicable"
         axes.text(1.02, place, words, transform=beside, va="center", color=MUTED)
         return
+    low, high = point.low, point.high
     if low is not None and high is not None:
         axes.plot([low, high], [place, place], color=SERIES[0], linewidth=2.2, clip_on=False)
-    axes.plot([auc], [place], marker="o", markersize=5.5, color=SERIES[0], clip_on=False)
-    if finding.get("prior_auc") is not None:
+    axes.plot([point.value], [place], marker="o", markersize=5.5, color=SERIES[0], clip_on=False)
+    if point.prior is not None:
         axes.plot(
-            [finding["prior_auc"]],
+            [point.prior],
             [place],
             marker="D",
             markersize=6.2,
@@ -196,7 +204,7 @@ def _leakage_row(axes: "Axes", place: int, name: str, finding: Mapping[str, Any]
             markeredgewidth=1.2,
             clip_on=False,
         )
-    words = f"{decimal(auc)} {interval(low, high)}"
+    words = f"{decimal(point.value)} {interval(low, high)}"
     axes.text(1.02, place, words, transform=beside, va="center", color=INK)
 
 
@@ -227,16 +235,17 @@ def _leakage_key(axes: "Axes") -> None:
 def _leakage_words(finding: Mapping[str, Any]) -> str:
     """Says one row of the leakage chart in words."""
     name = f"{finding['attack']} by {finding['adversary']}"
-    if finding.get("auc") is None:
+    point = leakage_point(finding)
+    if point is None:
         return f"{name}: {'no AUC' if finding['status'] == 'measured' else 'not applicable'}"
-    words = f"{name}: AUC {decimal(finding['auc'])}"
-    if finding.get("prior_auc") is not None:
-        words += f", prior {decimal(finding['prior_auc'])}"
+    words = f"{name}: {point.name} {decimal(point.value)}"
+    if point.prior is not None:
+        words += f", prior {decimal(point.prior)}"
     return words
 
 
 def utility_chart(rounds: Sequence[Mapping[str, Any]]) -> str:
-    """Draws the error metrics round by round, each line labelled at its end.
+    """Draws the measures of utility round by round, each line labelled at its end.
 
     Args:
         rounds: the report's ``utility.rounds``: ``round`` and one number per metric.
@@ -246,9 +255,8 @@ def utility_chart(rounds: Sequence[Mapping[str, Any]]) -> str:
     """
     if not rounds:
         return ""
-    names = sorted(
-        (name for name in rounds[0] if name != "round"), key=lambda name: -rounds[-1][name]
-    )
+    everywhere = set(rounds[0]).intersection(*rounds) - {"round"}
+    names = sorted(everywhere, key=lambda name: (-rounds[-1][name], name))
     steps = [int(row["round"]) for row in rounds]
     with canvas(_WIDTH, 2.6) as figure:
         axes = _axes(figure, 0.62, 0.5, 1.25, 0.12)
@@ -264,7 +272,7 @@ def utility_chart(rounds: Sequence[Mapping[str, Any]]) -> str:
                 markersize=3.6,
             )
             axes.annotate(
-                f"{name.upper()} {line[-1]:.4f}",
+                f"{measure(name)} {line[-1]:.4f}",
                 (steps[-1], line[-1]),
                 xytext=(8, 0),
                 textcoords="offset points",
@@ -275,9 +283,9 @@ def utility_chart(rounds: Sequence[Mapping[str, Any]]) -> str:
         axes.locator_params(axis="x", integer=True)
         axes.grid(axis="y", color=RULE, linewidth=0.5)
         axes.set_xlabel("Round")
-        axes.set_ylabel("Error on held-out ratings")
+        axes.set_ylabel("On held-out examples")
         told = "; ".join(
-            f"{name.upper()} from {rounds[0][name]:.4f} in round {steps[0]} "
+            f"{measure(name)} from {rounds[0][name]:.4f} in round {steps[0]} "
             f"to {rounds[-1][name]:.4f} in round {steps[-1]}"
             for name in names
         )

@@ -27,6 +27,8 @@ _JSON_ESCAPES = str.maketrans(
     {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"}
 )
 
+_NOUNS = {"clients": "clients", "items": "items", "examples": "ratings"}
+
 _MARKS = {
     "pass": "✓",
     "fail": "✕",
@@ -68,6 +70,7 @@ def _environment() -> Environment:
         "count": text.count,
         "decimal": text.decimal,
         "duration": text.duration,
+        "measure": text.measure,
         "rounds": text.round_ranges,
         "plain": _plain,
     }
@@ -106,6 +109,10 @@ def _context(report: Mapping[str, Any]) -> dict[str, Any]:
         "adversaries": view.adversary_rows(report),
         "gates": view.gate_rows(report["gates"]),
         "protection": report.get("protection"),
+        "algorithm": (report.get("protection") or {}).get("algorithm"),
+        "nouns": {**_NOUNS, **report["data"].get("nouns", {})},
+        "better": text.which_is_better(report["utility"]["metric_names"]),
+        "baselines": report["utility"].get("baselines", {}),
         "worst": next((f for f in ordered if f["status"] == "measured"), None),
         "headline": view.headline,
         "findings": [view.finding_card(f, cards.get(f["attack"])) for f in ordered],

@@ -16,10 +16,15 @@ __all__ = [
     "flatten",
     "gate_value",
     "interval",
+    "measure",
     "percent",
     "round_ranges",
     "signed",
+    "which_is_better",
 ]
+
+_ERRORS = ("mae", "rmse")
+_INITIALS = (*_ERRORS, "auc", "ndcg")
 
 NOT_MEASURED = "not measured"
 MINUS = "\N{MINUS SIGN}"
@@ -85,6 +90,23 @@ def duration(seconds: float) -> str:
         return f"{whole // 60} min {whole % 60:02d} s"
     minutes = round(seconds / 60)
     return f"{minutes // 60} h {minutes % 60:02d} min"
+
+
+def measure(name: str) -> str:
+    """Writes the name of a measure of utility: ``RMSE``, ``Hit rate at 10``, ``NDCG at 10``."""
+    first, _, rest = name.replace("_", " ").partition(" ")
+    first = first.upper() if first in _INITIALS else first.capitalize()
+    return f"{first} {rest}".rstrip()
+
+
+def which_is_better(names: Iterable[str]) -> str:
+    """Says of measures of utility which way is up: ``lower is better``."""
+    given = list(names)
+    errors = [measure(name) for name in given if name in _ERRORS]
+    others = [measure(name) for name in given if name not in _ERRORS]
+    if errors and others:
+        return f"{' and '.join(errors)}: lower is better; {' and '.join(others)}: higher is better"
+    return "lower is better" if errors else "higher is better"
 
 
 def gate_value(value: float | bool | None) -> str:

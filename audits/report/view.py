@@ -8,6 +8,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from audits.measures import MEASURES, Measure, measure_of
 from audits.report.curves import FPR_FLOOR, negatives, resolution, tpr_reached
 from audits.report.text import (
     NOT_MEASURED,
@@ -52,7 +53,8 @@ _DETAIL_LIMIT = 240
 
 def metric_name(metric: str) -> str:
     """Returns a metric's display name; an unknown one keeps its key."""
-    return _METRICS.get(metric, metric.replace("_", " "))
+    other = {each.key: each.name for each in MEASURES}
+    return _METRICS.get(metric) or other.get(metric, metric.replace("_", " "))
 
 
 def headline(finding: Mapping[str, Any]) -> str:
@@ -66,10 +68,19 @@ def headline(finding: Mapping[str, Any]) -> str:
     if finding.get("auc") is not None:
         span = interval(finding.get("auc_low"), finding.get("auc_high"))
         return f"AUC {decimal(finding['auc'])} {span}".rstrip() + caveat
+    measure = measure_of(finding)
+    if measure is not None:
+        return f"{measure.name} {_measured(finding, measure)}".rstrip() + caveat
     for key in _SHARES:
         if finding.get(key) is not None:
             return f"{metric_name(key)} {percent(finding[key])}{caveat}"
     return NOT_MEASURED
+
+
+def _measured(finding: Mapping[str, Any], measure: Measure) -> str:
+    write = percent if measure.as_percent else decimal
+    low, high = finding.get(f"{measure.key}_low"), finding.get(f"{measure.key}_high")
+    return f"{write(finding[measure.key])} {interval(low, high, as_percent=measure.as_percent)}"
 
 
 def _severity_rank(finding: Mapping[str, Any]) -> int:
@@ -83,7 +94,9 @@ def by_severity(findings: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]
     def key(finding: Mapping[str, Any]) -> tuple[bool, int, float]:
         learned = finding.get("auc")
         if learned is None:
-            learned = max((finding.get(share) or 0.0 for share in _SHARES), default=0.0)
+            measure = measure_of(finding)
+            keys = _SHARES if measure is None else (measure.key,)
+            learned = max((finding.get(key) or 0.0 for key in keys), default=0.0)
         return finding["status"] != "measured", _severity_rank(finding), -float(learned)
 
     return sorted(findings, key=key)
@@ -177,12 +190,17 @@ def finding_card(finding: Mapping[str, Any], card: Mapping[str, Any] | None) -> 
         "card": card,
         "headline": headline(finding),
         "numbers": _numbers(finding) if finding["status"] == "measured" else [],
-        "units": f"{count(units['clients'])} clients, {count(units['pairs'])} pairs, "
+        "units": f"{count(units['clients'])} {_units_of(finding)}, {count(units['pairs'])} pairs, "
         f"{count(units['positives'])} positives",
         "controls": _controls(finding),
         "control_failed": control_failed(finding),
         "details": [(key, _detail(value)) for key, value in finding.get("details", {}).items()],
     }
+
+
+def _units_of(finding: Mapping[str, Any]) -> str:
+    measure = None if finding.get("auc") is not None else measure_of(finding)
+    return "clients" if measure is None else measure.units
 
 
 def _numbers(finding: Mapping[str, Any]) -> list[tuple[str, str, str]]:
@@ -208,7 +226,22 @@ def _numbers(finding: Mapping[str, Any]) -> list[tuple[str, str, str]]:
         for key in _SHARES
         if finding.get(key) is not None
     )
+    rows.extend(
+        _measure_row(finding, each) for each in MEASURES if finding.get(each.key) is not None
+    )
     return rows or [(metric_name("auc"), NOT_MEASURED, "")]
+
+
+def _measure_row(finding: Mapping[str, Any], measure: Measure) -> tuple[str, str, str]:
+    """One measure as name, value and interval, with what anybody could have said."""
+    write = percent if measure.as_percent else decimal
+    low, high = finding.get(f"{measure.key}_low"), finding.get(f"{measure.key}_high")
+    remark = interval(low, high, as_percent=measure.as_percent)
+    beside = None if measure.beside is None else finding.get(measure.beside)
+    if beside is not None:
+        comparison = f"{measure.without}: {write(beside)}"
+        remark = f"{remark}; {comparison}" if remark else comparison
+    return measure.name, write(finding[measure.key]), remark
 
 
 def _too_few(finding: Mapping[str, Any], rate: float) -> str:
@@ -227,7 +260,9 @@ def _controls(finding: Mapping[str, Any]) -> list[dict[str, Any]]:
     ]
     if null is not None:
         span = interval(null["low"], null["high"])
-        rows[0] |= {"value": f"AUC {decimal(null['auc'])} {span}", "passed": null["passed"]}
+        name, value = null.get("metric", "auc"), null.get("value", null.get("auc"))
+        words = f"{metric_name(name)} {decimal(value)} {span}"
+        rows[0] |= {"value": words, "passed": null["passed"]}
     if positive is not None:
         value, floor = decimal(positive["value"]), f"{positive['floor']:g}"
         words = f"{metric_name(positive['metric'])} {value}, floor {floor}"

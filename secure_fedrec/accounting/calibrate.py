@@ -70,6 +70,11 @@ def find_noise_multiplier(
             raise unpriced or ConfigError(
                 "dp.epsilon", epsilon, f"needs a noise multiplier above {_LARGEST}"
             )
+    return _smallest(fits, high, tolerance)
+
+
+def _smallest(fits: Callable[[float], bool], high: float, tolerance: float) -> float:
+    """The smallest number that fits, to a relative tolerance, given one that does."""
     # Downwards in small steps: where there is almost no noise the accountants are slow.
     low = high / 2
     while fits(low):

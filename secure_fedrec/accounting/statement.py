@@ -122,7 +122,7 @@ def claim(
         adversary=adversary,
         covers=tuple(dict.fromkeys(event.covers for event in events)),
         adjacency=events[0].adjacency,
-        rounds=max(event.rounds for event in events),
+        rounds=max(event.serves or event.rounds for event in events),
         releases=tuple(_release(event, adversary) for event in events),
         wrap=min(1.0, math.fsum(event.rounds * event.wrap for event in events)),
         assumes=tuple(dict.fromkeys(clause for event in events for clause in event.assumes)),

@@ -1,19 +1,32 @@
 """What the engine asks of an algorithm.
 
-An algorithm says *what* it needs summed and knows no protection. Its client half runs for a batch
-of clients (a device runs a batch of one), reads private state from a vault and writes it back; what
-it gives out is an ``Upload``. Its server half turns an aggregate into the next public state.
+An algorithm says *what* it needs summed or collected and knows no protection. Its client half runs
+for a batch of clients (a device runs a batch of one), reads private state from a vault and writes
+it back; what it gives out is an ``Upload``. Its server half turns an aggregate into the next public
+state.
+
+``Algorithm`` and ``ClientStep`` are all that the engine needs. What a cloak, a rating error or a
+projection of costs needs besides is a capability that an algorithm may have: ``RatingStep``,
+``RatingAlgorithm`` and ``SizedUploads``.
 """
 
-from dataclasses import dataclass
-from typing import Any, Protocol
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol, runtime_checkable
 
 from secure_fedrec.arrays import BoolArray, FloatArray, IndexArray, IntArray
 from secure_fedrec.streams import Streams
 from secure_fedrec.uploads import Aggregate, RowBlock, Upload
 from secure_fedrec.vault import Vault
 
-__all__ = ["Algorithm", "ClientStep", "PublicState"]
+__all__ = [
+    "Algorithm",
+    "ClientStep",
+    "PublicState",
+    "RatingAlgorithm",
+    "RatingStep",
+    "SizedUploads",
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -22,11 +35,15 @@ class PublicState:
 
     Args:
         round: completed rounds.
-        table: float64[m, d], the item vectors V.
+        table: float64[m, width], the shared table: item vectors, or a flat parameter vector cut
+            into rows.
+        extras: further public arrays by name, float64 of one dimension or more; they are broadcast
+            with the table, recorded and checkpointed.
     """
 
     round: int
     table: FloatArray
+    extras: Mapping[str, FloatArray] = field(default_factory=dict)
 
 
 class ClientStep(Protocol):
@@ -38,31 +55,8 @@ class ClientStep(Protocol):
         ...
 
     @property
-    def rated(self) -> RowBlock:
-        """Items of the clients' own ratings, without values."""
-        ...
-
-    @property
     def upload(self) -> Upload:
-        """Rows of the clients' own ratings."""
-        ...
-
-    def impute(
-        self, indptr: IntArray, items: IndexArray, *, method: str, local_steps: int
-    ) -> FloatArray:
-        """Capability: virtual ratings for unrated items."""
-        ...
-
-    def resample_residuals(
-        self, indptr: IntArray, items: IndexArray, *, draws: IntArray
-    ) -> FloatArray:
-        """Capability: virtual ratings with residuals of the client's own ratings."""
-        ...
-
-    def rows(
-        self, indptr: IntArray, items: IndexArray, virtual: BoolArray, ratings: FloatArray
-    ) -> FloatArray:
-        """Capability: upload rows of rated and virtual items together."""
+        """What the clients give out."""
         ...
 
     def commit(self, vault: Vault) -> None:
@@ -70,8 +64,35 @@ class ClientStep(Protocol):
         ...
 
 
+class RatingStep(ClientStep, Protocol):
+    """Capability: local work on ratings, whose rated set a cloak can cover."""
+
+    @property
+    def rated(self) -> RowBlock:
+        """Items of the clients' own ratings, without values."""
+        ...
+
+    def impute(
+        self, indptr: IntArray, items: IndexArray, *, method: str, local_steps: int
+    ) -> FloatArray:
+        """Virtual ratings for unrated items."""
+        ...
+
+    def resample_residuals(
+        self, indptr: IntArray, items: IndexArray, *, draws: IntArray
+    ) -> FloatArray:
+        """Virtual ratings with residuals of the client's own ratings."""
+        ...
+
+    def rows(
+        self, indptr: IntArray, items: IndexArray, virtual: BoolArray, ratings: FloatArray
+    ) -> FloatArray:
+        """Upload rows of rated and virtual items together."""
+        ...
+
+
 class Algorithm(Protocol):
-    """A federated recommender."""
+    """A federated learner."""
 
     @property
     def width(self) -> int:
@@ -83,8 +104,13 @@ class Algorithm(Protocol):
         """Rounds of a full training run."""
         ...
 
-    def initial_public(self, n_items: int, streams: Streams) -> PublicState:
-        """Public state before round 1."""
+    def initial_public(self, n_rows: int, streams: Streams) -> PublicState:
+        """Public state before round 1.
+
+        Args:
+            n_rows: rows of the shared table.
+            streams: the run's random streams.
+        """
         ...
 
     def initialise(self, vault: Vault, streams: Streams) -> None:
@@ -101,12 +127,36 @@ class Algorithm(Protocol):
         """Next public state."""
         ...
 
+    def public_knowledge(self) -> dict[str, Any]:
+        """Hyper-parameters everybody knows, as JSON values."""
+        ...
+
+
+@runtime_checkable
+class RatingAlgorithm(Algorithm, Protocol):
+    """Capability: learns from ratings and predicts them; its client steps are ``RatingStep``."""
+
+    def client_step(
+        self, clients: IntArray, public: PublicState, vault: Vault, streams: Streams
+    ) -> RatingStep:
+        """Local work of some clients in round ``public.round + 1``."""
+        ...
+
     def predict(
         self, public: PublicState, vault: Vault, clients: IntArray, items: IndexArray
     ) -> FloatArray:
         """Predicted ratings of (client, item) pairs: float64[N]."""
         ...
 
-    def public_knowledge(self) -> dict[str, Any]:
-        """Hyper-parameters everybody knows, as JSON values."""
+
+@runtime_checkable
+class SizedUploads(Protocol):
+    """Capability: foretells uploads that are not one row per example."""
+
+    def upload_rows(self, vault: Vault, n_rows: int) -> IntArray:
+        """int64[n], rows each client sends in a round."""
+        ...
+
+    def upload_vectors(self, vault: Vault) -> Mapping[str, IntArray]:
+        """int64[n] by name of the bag: vectors each client gives to it in a round."""
         ...

@@ -117,9 +117,9 @@ class PMF:
         """T."""
         return self.config.rounds
 
-    def initial_public(self, n_items: int, streams: Streams) -> PublicState:
+    def initial_public(self, n_rows: int, streams: Streams) -> PublicState:
         """Item vectors, uniform around 0."""
-        return PublicState(round=0, table=self._uniform(streams.stream("item-init"), n_items))
+        return PublicState(round=0, table=self._uniform(streams.stream("item-init"), n_rows))
 
     def initialise(self, vault: Vault, streams: Streams) -> None:
         """User vectors, uniform around 0, one stream lane per client."""

@@ -1,7 +1,9 @@
-"""Rating data: immutable tables, known data sets, a synthetic set, and splits.
+"""Data of federations: immutable rating tables, organisations, known data sets, and splits.
 
 A data set goes one way through this package: ``download`` fetches files, ``movielens`` reads them,
-``registry`` checks them against what is published, and ``splits`` parts the resulting table.
+``registry`` checks them against what the ``catalogue`` says is published, and ``splits`` parts the
+resulting table. Organisations, clients with many users each, are read and parted by the modules
+that carry their name.
 """
 
 from secure_fedrec.data.download import get
@@ -13,10 +15,18 @@ from secure_fedrec.data.movielens import (
     load_ml_100k,
     load_ml_latest_small,
 )
+from secure_fedrec.data.organisations import ClientRecords, Organisations, Records, organise
+from secure_fedrec.data.organisations_registry import ORGANISATIONS, load_organisations
+from secure_fedrec.data.organisations_split import SplitShares
+from secure_fedrec.data.organisations_synthetic import (
+    SyntheticOrganisationsConfig,
+    generate_organisations,
+)
 from secure_fedrec.data.ratings import RatingScale, RatingTable
 from secure_fedrec.data.registry import (
     DATA_DIR_VARIABLE,
     DATASETS,
+    EXAMPLE_SETS,
     DataFile,
     DatasetInfo,
     cache_dir,
@@ -30,15 +40,23 @@ __all__ = [
     "AGE_BANDS",
     "DATASETS",
     "DATA_DIR_VARIABLE",
+    "EXAMPLE_SETS",
     "GENDERS",
+    "ORGANISATIONS",
+    "ClientRecords",
     "DataFile",
     "DatasetInfo",
+    "Organisations",
     "RatingScale",
     "RatingTable",
+    "Records",
     "Split",
+    "SplitShares",
     "SyntheticConfig",
+    "SyntheticOrganisationsConfig",
     "cache_dir",
     "generate",
+    "generate_organisations",
     "get",
     "k_fold",
     "latest_ml_1m",
@@ -47,5 +65,7 @@ __all__ = [
     "load_ml_1m",
     "load_ml_100k",
     "load_ml_latest_small",
+    "load_organisations",
     "locate",
+    "organise",
 ]

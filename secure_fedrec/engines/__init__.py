@@ -1,7 +1,13 @@
-"""Engines run an algorithm on a protection stack; ``local`` is the embedded default."""
+"""Engines run an algorithm on a protection stack; ``local`` is the embedded default.
+
+Reading order: ``problem`` (what is learnt from), ``ratings`` (a problem of ratings), ``local`` (the
+rounds), ``checkpoint``, ``recorded`` (a run that keeps what every party saw).
+"""
 
 from secure_fedrec.engines.checkpoint import read_checkpoint, write_checkpoint
-from secure_fedrec.engines.local import CohortConfig, LocalEngine, RoundReport, vault_of
+from secure_fedrec.engines.local import CohortConfig, LocalEngine, RoundReport
+from secure_fedrec.engines.problem import Evaluate, Problem, upload_rows, upload_vectors
+from secure_fedrec.engines.ratings import rating_evaluation, rating_problem, vault_of
 from secure_fedrec.engines.recorded import (
     RecordedRun,
     projected_transcript_bytes,
@@ -11,13 +17,19 @@ from secure_fedrec.engines.recorded import (
 
 __all__ = [
     "CohortConfig",
+    "Evaluate",
     "LocalEngine",
+    "Problem",
     "RecordedRun",
     "RoundReport",
     "projected_transcript_bytes",
     "public_knowledge",
+    "rating_evaluation",
+    "rating_problem",
     "read_checkpoint",
     "table_digest",
+    "upload_rows",
+    "upload_vectors",
     "vault_of",
     "write_checkpoint",
 ]

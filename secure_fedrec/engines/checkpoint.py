@@ -17,7 +17,7 @@ from secure_fedrec.npz import read_npz
 
 __all__ = ["read_checkpoint", "write_checkpoint"]
 
-_VERSION = "1"
+_VERSION = "2"
 
 
 def write_checkpoint(path: Path, arrays: Mapping[str, npt.NDArray[Any]], *, run_id: str) -> None:

@@ -1,6 +1,6 @@
 """The embedded engine: a whole federation in one process, vectorised over clients.
 
-Each round: draw the cohort, ask the collector who can take part, broadcast the public table, run
+Each round: draw the cohort, ask the collector who can take part, broadcast the public state, run
 the client step for batches of clients, push every upload through the protection stack, and give the
 aggregate to the server. The batches exist for speed only: any batch size gives the same bits.
 """
@@ -12,20 +12,19 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from secure_fedrec.algorithms.base import Algorithm, PublicState
-from secure_fedrec.arrays import FloatArray, IntArray
-from secure_fedrec.data import RatingTable
+from secure_fedrec.algorithms.base import Algorithm, PublicState, RatingAlgorithm
+from secure_fedrec.arrays import IntArray
+from secure_fedrec.engines.problem import Evaluate, batch_costs
+from secure_fedrec.engines.public_words import PublicWords
 from secure_fedrec.errors import ConfigError
-from secure_fedrec.evaluation import RatingError, rating_error
-from secure_fedrec.protection.base import Stack
+from secure_fedrec.protection.base import StateKeeper
+from secure_fedrec.protection.stack import Stack, refused_cloak
 from secure_fedrec.streams import Streams
 from secure_fedrec.uploads import Aggregate, DenseBlock
 from secure_fedrec.vault import Vault
 from secure_fedrec.wire import Messages, Parties, Step, Wire
 
-__all__ = ["CohortConfig", "LocalEngine", "RoundReport", "vault_of"]
-
-_EVALUATION_ROWS = 2**16
+__all__ = ["CohortConfig", "LocalEngine", "RoundReport"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,12 +69,12 @@ class RoundReport:
     Args:
         round: its number, from 1.
         participants: clients that took part.
-        error: on the test set; None without one.
+        metrics: by name, as the evaluation gives them; None where nothing was measured.
     """
 
     round: int
     participants: int
-    error: RatingError | None
+    metrics: Mapping[str, float] | None
 
 
 class LocalEngine:
@@ -84,14 +83,18 @@ class LocalEngine:
     Args:
         algorithm: what is trained.
         stack: how uploads are protected.
-        vault: the clients' private state; initialised here.
-        test: held-out ratings for the per-round error; may be empty.
+        vault: the clients' private state; the algorithm's tables are created in it here.
+        n_rows: rows of the shared table.
         streams: the run's random streams.
         wire: carries the messages.
+        evaluate: metrics of the state after a round; None measures nothing.
         cohort: who is invited.
         participants: overrides cohort and collector, round -> clients; used to give a twin run the
             very same participants.
-        batch_rows: about how many of a batch's own ratings are processed at once.
+        batch_rows: about how many examples, or rows to send, are processed at once.
+
+    Raises:
+        ConfigError: the stack has a cloak, and the algorithm no ratings for it to cover.
     """
 
     def __init__(
@@ -100,28 +103,28 @@ class LocalEngine:
         algorithm: Algorithm,
         stack: Stack,
         vault: Vault,
-        test: RatingTable,
+        n_rows: int,
         streams: Streams,
         wire: Wire,
+        evaluate: Evaluate | None = None,
         cohort: CohortConfig | None = None,
         participants: Callable[[int], IntArray] | None = None,
         batch_rows: int = 8192,
     ) -> None:
+        if stack.cloak is not None and not isinstance(algorithm, RatingAlgorithm):
+            raise refused_cloak(stack.cloak)
         self.algorithm = algorithm
         self.stack = stack
         self.vault = vault
         self.wire = wire
-        self._test = test
+        self._evaluate = evaluate
         self._streams = streams
         self._cohort = cohort if cohort is not None else CohortConfig()
         self._participants = participants
         self._batch_rows = batch_rows
-        if test.n_clients != vault.n_clients:
-            raise ConfigError(
-                "test", test.n_clients, f"clients in the test set, {vault.n_clients} vaults"
-            )
-        self.public = algorithm.initial_public(test.n_items, streams)
+        self.public = algorithm.initial_public(n_rows, streams)
         algorithm.initialise(vault, streams)
+        self._costs = batch_costs(algorithm, vault, n_rows)
 
     def participants(self, round_: int) -> IntArray:
         """Clients that take part in a round: int64[P], ascending."""
@@ -141,7 +144,10 @@ class LocalEngine:
         round_ = self.public.round + 1
         participants = self.participants(round_)
         before = self.state()
+        keeper = self.stack.collector
         try:
+            if isinstance(keeper, StateKeeper):
+                keeper.keep(PublicWords(self.algorithm, self.public))
             self._broadcast(round_, participants)
             aggregate = self._collect(round_, participants)
             self.public = self.algorithm.server_step(self.public, aggregate)
@@ -150,48 +156,38 @@ class LocalEngine:
             self.restore(before)
             self.wire.abandon_round(round_)
             raise
-        return RoundReport(round=round_, participants=len(participants), error=self.evaluate())
+        return RoundReport(round=round_, participants=len(participants), metrics=self.evaluate())
 
-    def evaluate(self) -> RatingError | None:
-        """Error of the present state on the test set."""
-        test = self._test
-        if not len(test.ratings):
+    def evaluate(self) -> Mapping[str, float] | None:
+        """Metrics of the present state."""
+        if self._evaluate is None:
             return None
-        parts = [
-            self.algorithm.predict(
-                self.public,
-                self.vault,
-                test.clients[start : start + _EVALUATION_ROWS].astype(np.int64),
-                test.items[start : start + _EVALUATION_ROWS],
-            )
-            for start in range(0, len(test.ratings), _EVALUATION_ROWS)
-        ]
-        scale = test.scale
-        return rating_error(np.concatenate(parts), test.ratings, low=scale.low, high=scale.high)
+        return self._evaluate(self.public, self.vault)
 
     def state(self) -> dict[str, npt.NDArray[Any]]:
         """Everything a resumed run needs to go on to the same bits."""
-        private = {f"vault.{name}": values for name, values in self._private().items()}
-        meter = {f"meter.{name}": value for name, value in self.wire.meter.state().items()}
         public = {"round": np.array(self.public.round), "table": self.public.table}
-        return {**public, **private, **meter}
+        parts = {
+            "extras": self.public.extras,
+            "vault": self.vault.snapshot(),
+            "meter": self.wire.meter.state(),
+        }
+        named = {
+            f"{part}.{name}": values
+            for part, columns in parts.items()
+            for name, values in columns.items()
+        }
+        return {**public, **named}
 
     def restore(self, state: Mapping[str, npt.NDArray[Any]]) -> None:
         """Go back to a state returned by ``state``."""
-        self._restore_private({name: state[f"vault.{name}"] for name in self.vault.names()})
-        prefix = "meter."
-        self.wire.meter.restore(
-            {key.removeprefix(prefix): state[key] for key in state if key.startswith(prefix)}
+        self.vault.restore(_part(state, "vault"))
+        self.wire.meter.restore(_part(state, "meter"))
+        self.public = PublicState(
+            round=int(state["round"]),
+            table=np.asarray(state["table"]),
+            extras=_part(state, "extras"),
         )
-        self.public = PublicState(round=int(state["round"]), table=np.asarray(state["table"]))
-
-    def _private(self) -> dict[str, FloatArray]:
-        everybody = np.arange(self.vault.n_clients)
-        return {name: self.vault.read(name, everybody) for name in self.vault.names()}
-
-    def _restore_private(self, tables: Mapping[str, FloatArray]) -> None:
-        for name, values in tables.items():
-            self.vault.write(name, np.arange(self.vault.n_clients), values)
 
     def _collect(self, round_: int, participants: IntArray) -> Aggregate:
         session = self.stack.open(round_=round_, participants=participants, wire=self.wire)
@@ -202,30 +198,34 @@ class LocalEngine:
         return session.close()
 
     def _broadcast(self, round_: int, participants: IntArray) -> None:
-        table = self.public.table
+        table, extras = self.public.table, self.public.extras
+        payload = DenseBlock(values=table, shape=table.shape, extras=extras)
+        size, keeper = payload.nbytes, self.stack.collector
+        if isinstance(keeper, StateKeeper):
+            size = keeper.broadcast_bytes(size // table.itemsize)
         self.wire.send(
             Messages(
                 round=round_,
                 step=Step.MODEL,
                 senders=Parties.server(len(participants)),
                 receivers=Parties(role="client", ids=participants),
-                payload=DenseBlock(values=table, shape=table.shape),
-                sizes=np.full(len(participants), table.nbytes),
+                payload=payload,
+                sizes=np.full(len(participants), size),
             ),
             targets=participants,
         )
 
     def _batches(self, order: IntArray) -> Iterator[IntArray]:
-        """Consecutive runs of clients with about ``batch_rows`` ratings each."""
+        """Consecutive runs of clients with about ``batch_rows`` examples or rows each."""
         if not len(order):
             return
-        cost = np.cumsum(self.vault.rated_counts()[order] + 1)
+        cost = np.cumsum(self._costs[order])
         cuts = np.searchsorted(cost, np.arange(self._batch_rows, cost[-1], self._batch_rows))
         for part in np.split(order, np.unique(cuts)):
             if len(part):
                 yield part
 
 
-def vault_of(table: RatingTable) -> Vault:
-    """The clients' vaults, holding their training ratings."""
-    return Vault(indptr=table.indptr(), items=table.items, ratings=table.ratings)
+def _part(state: Mapping[str, npt.NDArray[Any]], name: str) -> dict[str, npt.NDArray[Any]]:
+    prefix = f"{name}."
+    return {key.removeprefix(prefix): state[key] for key in state if key.startswith(prefix)}

@@ -1,20 +1,19 @@
 """A recorded run: the engine, what every party saw, and, kept apart, what nobody saw."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
-from secure_fedrec.algorithms.base import Algorithm
-from secure_fedrec.arrays import FloatArray
-from secure_fedrec.data import RatingTable
+from secure_fedrec.algorithms.base import Algorithm, PublicState
 from secure_fedrec.engines.checkpoint import read_checkpoint, write_checkpoint
-from secure_fedrec.engines.local import CohortConfig, LocalEngine, RoundReport, vault_of
-from secure_fedrec.evaluation import RatingError
-from secure_fedrec.protection.base import Stack
+from secure_fedrec.engines.local import CohortConfig, LocalEngine, RoundReport
+from secure_fedrec.engines.problem import Problem, upload_rows
+from secure_fedrec.protection.stack import Stack
 from secure_fedrec.streams import Streams
 from secure_fedrec.wire import (
     BlockStore,
@@ -30,6 +29,7 @@ from secure_fedrec.wire import (
 __all__ = ["RecordedRun", "projected_transcript_bytes", "public_knowledge", "table_digest"]
 
 _CHECKPOINT = "checkpoint.npz"
+_METRIC = "history.metric."
 
 
 class RecordedRun:
@@ -38,8 +38,7 @@ class RecordedRun:
     Args:
         algorithm: what is trained.
         stack: how uploads are protected.
-        train: training ratings; one vault per client.
-        test: held-out ratings.
+        problem: what it learns from, and how it is judged.
         streams: the run's random streams.
         policy: what to record.
         directory: folder for transcript, truth and checkpoint; None keeps all in memory.
@@ -55,32 +54,33 @@ class RecordedRun:
         *,
         algorithm: Algorithm,
         stack: Stack,
-        train: RatingTable,
-        test: RatingTable,
+        problem: Problem,
         streams: Streams,
         policy: RecordingPolicy,
         directory: Path | None = None,
         cohort: CohortConfig | None = None,
         faults: Sequence[Fault] = (),
     ) -> None:
-        policy.require_fits(projected_transcript_bytes(algorithm, stack, train, policy))
+        policy.require_fits(projected_transcript_bytes(algorithm, stack, problem, policy))
         self._policy = policy
         self._directory = directory
         self._seen = BlockStore(None if directory is None else directory / "transcript")
         self._hidden = BlockStore(None if directory is None else directory / "truth")
         recorder = Recorder(
-            policy=policy, seen=self._seen, truth=self._hidden, n_items=train.n_items
+            policy=policy, seen=self._seen, truth=self._hidden, n_items=problem.n_rows
         )
+        meter = Meter(problem.vault.n_clients)
         self.engine = LocalEngine(
             algorithm=algorithm,
             stack=stack,
-            vault=vault_of(train),
-            test=test,
+            vault=problem.vault,
+            n_rows=problem.n_rows,
+            evaluate=problem.evaluate,
             streams=streams,
-            wire=Wire(meter=Meter(train.n_clients), recorder=recorder, faults=faults),
+            wire=Wire(meter=meter, recorder=recorder, faults=faults),
             cohort=cohort,
         )
-        self.transcript = Transcript(self._seen, public_knowledge(algorithm, stack, train))
+        self.transcript = Transcript(self._seen, public_knowledge(algorithm, stack, problem))
         self.truth = Truth(self._hidden)
         self.history: list[RoundReport] = []
         self.table_digests: list[str] = []
@@ -97,23 +97,23 @@ class RecordedRun:
         """One round; private tables of rounds with payloads go to the truth."""
         round_ = self.completed + 1
         if round_ in self._policy.payload_rounds:
-            everybody = np.arange(self.engine.vault.n_clients)
-            for name in self.engine.vault.names():
-                values = self.engine.vault.read(name, everybody)
-                self._hidden.append(round_, f"private-{name}", {"values": values})
+            vault = self.engine.vault
+            for name, values in vault.snapshot().items():
+                columns: dict[str, npt.NDArray[Any]] = {"values": values}
+                if name in vault.ragged_names():
+                    columns["lengths"] = vault.lengths(name)
+                self._hidden.append(round_, f"private-{name}", columns)
         report = self.engine.run_round()
         self.history.append(report)
-        self.table_digests.append(table_digest(self.engine.public.table))
+        self.table_digests.append(table_digest(self.engine.public))
         return report
 
     def save(self, directory: Path, *, run_id: str) -> None:
         """Write a checkpoint of the state after the last completed round."""
-        errors = [report.error for report in self.history]
         history = {
             "history.participants": np.array([report.participants for report in self.history]),
-            "history.mae": np.array([math.nan if e is None else e.mae for e in errors]),
-            "history.rmse": np.array([math.nan if e is None else e.rmse for e in errors]),
             "history.digests": np.array(self.table_digests, dtype="U64"),
+            **_metric_columns([report.metrics for report in self.history]),
         }
         state = {**self.engine.state(), **history}
         write_checkpoint(directory / _CHECKPOINT, state, run_id=run_id)
@@ -126,14 +126,13 @@ class RecordedRun:
         """
         state = read_checkpoint(directory / _CHECKPOINT, run_id=run_id)
         self.engine.restore(state)
-        columns = (state[f"history.{name}"].tolist() for name in ("participants", "mae", "rmse"))
+        participants = state["history.participants"].tolist()
+        metrics = _metrics_by_round(state, len(participants))
         self.history = [
-            RoundReport(
-                round=number,
-                participants=participants,
-                error=None if math.isnan(mae) else RatingError(mae=mae, rmse=rmse),
+            RoundReport(round=number, participants=present, metrics=measured)
+            for number, (present, measured) in enumerate(
+                zip(participants, metrics, strict=True), start=1
             )
-            for number, (participants, mae, rmse) in enumerate(zip(*columns, strict=True), start=1)
         ]
         self.table_digests = state["history.digests"].tolist()
         self.restart_recording()
@@ -144,18 +143,22 @@ class RecordedRun:
         self._hidden.discard_after(self.completed)
 
 
-def table_digest(table: FloatArray) -> str:
-    """SHA-256 of the bits of a public table."""
-    return sha256(np.ascontiguousarray(table).tobytes()).hexdigest()
+def table_digest(public: PublicState) -> str:
+    """SHA-256 of the bits of a public table and of what is broadcast with it."""
+    digest = sha256(np.ascontiguousarray(public.table).tobytes())
+    for name in sorted(public.extras):
+        values = public.extras[name]
+        digest.update(f"\n{name} {values.shape}\n".encode())
+        digest.update(np.ascontiguousarray(values).tobytes())
+    return digest.hexdigest()
 
 
-def public_knowledge(algorithm: Algorithm, stack: Stack, train: RatingTable) -> dict[str, Any]:
+def public_knowledge(algorithm: Algorithm, stack: Stack, problem: Problem) -> dict[str, Any]:
     """What everybody knows about a run, as JSON values."""
     codec = stack.codec
     return {
-        "n_clients": train.n_clients,
-        "n_items": train.n_items,
-        "rating_levels": train.scale.levels.tolist(),
+        "n_clients": problem.vault.n_clients,
+        **problem.knowledge,
         "ring": {"bits": codec.bits, "fraction_bits": codec.fraction_bits, "clip": codec.clip},
         "algorithm": algorithm.public_knowledge(),
         "protection": stack.describe(),
@@ -164,13 +167,47 @@ def public_knowledge(algorithm: Algorithm, stack: Stack, train: RatingTable) -> 
 
 
 def projected_transcript_bytes(
-    algorithm: Algorithm, stack: Stack, train: RatingTable, policy: RecordingPolicy
+    algorithm: Algorithm, stack: Stack, problem: Problem, policy: RecordingPolicy
 ) -> int:
-    """Size of the transcript of a full run, known before it starts."""
+    """Size of the transcript of a full run, known before it starts.
+
+    Public extras are left out: their shapes are the algorithm's to change from round to round.
+    """
+    rows = upload_rows(algorithm, problem.vault, problem.n_rows)
     return policy.projected_bytes(
-        stack.traffic(train.counts()),
+        stack.traffic(rows),
         rounds=algorithm.rounds,
-        n_clients=train.n_clients,
-        n_items=train.n_items,
+        n_clients=problem.vault.n_clients,
+        n_items=problem.n_rows,
         word=np.dtype(stack.codec.dtype).itemsize,
     )
+
+
+def _metric_columns(
+    history: Sequence[Mapping[str, float] | None],
+) -> dict[str, npt.NDArray[Any]]:
+    """One column per metric, NaN in the rounds that did not measure it."""
+    names = {name: None for metrics in history for name in metrics or ()}
+    return {
+        f"{_METRIC}{name}": np.array([(metrics or {}).get(name, math.nan) for metrics in history])
+        for name in names
+    }
+
+
+def _metrics_by_round(
+    state: Mapping[str, npt.NDArray[Any]], rounds: int
+) -> list[Mapping[str, float] | None]:
+    columns = {
+        key.removeprefix(_METRIC): values
+        for key, values in state.items()
+        if key.startswith(_METRIC)
+    }
+    found = [
+        {
+            name: float(values[place])
+            for name, values in columns.items()
+            if not math.isnan(values[place])
+        }
+        for place in range(rounds)
+    ]
+    return [metrics or None for metrics in found]

@@ -1,28 +1,30 @@
 """Losslessness as a property: a protected run equals its plain twin, bit for bit.
 
 A stack is lossless if every round ends as the same participants would have ended it without any
-virtual row and without any routing: the same integer sums and counts at the server, the same public
-table, the same private tables. On the exact ring that is an equality; there is no tolerance.
+virtual row and without any routing: the same integer sums and counts at the server, the same bags,
+the same public state, the same private tables. On the exact ring that is an equality; there is no
+tolerance.
 ``compare_runs`` measures it, ``assert_lossless`` turns it into a test for any algorithm and stack
 that follow the protocols of this package.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from secure_fedrec.algorithms.base import Algorithm
-from secure_fedrec.arrays import BoolArray, FloatArray, IntArray
+from secure_fedrec.arrays import FloatArray, IntArray
 from secure_fedrec.data import RatingTable
-from secure_fedrec.engines.local import CohortConfig, LocalEngine, vault_of
+from secure_fedrec.engines import CohortConfig, LocalEngine, Problem, vault_of
 from secure_fedrec.errors import ConfigError, LosslessnessError
 from secure_fedrec.properties.twin import plain_twin
-from secure_fedrec.protection.base import Collector, RoundSession, Stack
+from secure_fedrec.properties.watched import WatchedBags, watched
+from secure_fedrec.protection.stack import Stack
 from secure_fedrec.streams import Streams
-from secure_fedrec.uploads import Aggregate, RowBlock
-from secure_fedrec.wire import Fault, Meter, Traffic, Wire
+from secure_fedrec.uploads import Aggregate
+from secure_fedrec.wire import Fault, Meter, Wire
 
 __all__ = ["Comparison", "assert_lossless", "compare_runs"]
 
@@ -51,7 +53,8 @@ def compare_runs(
     *,
     algorithm: Callable[[], Algorithm],
     stack: Stack,
-    ratings: RatingTable,
+    ratings: RatingTable | None = None,
+    problem: Callable[[], Problem] | None = None,
     streams: Streams,
     rounds: int,
     cohort: CohortConfig | None = None,
@@ -62,26 +65,29 @@ def compare_runs(
     Args:
         algorithm: makes a fresh algorithm; called once per run.
         stack: the protected stack.
-        ratings: training ratings.
+        ratings: training ratings, for an algorithm that learns from such.
+        problem: what any other algorithm learns from, in place of ratings; called once per run.
         streams: random streams shared by both runs.
         rounds: how many rounds to compare, at least 1.
         cohort: who is invited; participants are decided by ``stack`` and imposed on the twin.
         faults: put on the wire of the protected run.
 
     Raises:
-        ConfigError: there is no round to compare, or the algorithm trains user vectors on virtual
-            ratings, which no protection can make lossless.
+        ConfigError: there is no round to compare, there are both ratings and a problem or neither,
+            or the algorithm trains user vectors on virtual ratings, which no protection can make
+            lossless.
         EncodingError: a row does not fit the ring, so there is no sum to compare.
         ProtocolError: a fault made the protected run refuse a round.
     """
     if rounds < 1:
         raise ConfigError("rounds", rounds, "must be at least 1; no round would be compared")
-    model = algorithm()
+    model, fresh = algorithm(), _problems(ratings, problem)
     _refuse_training_on_virtual(model)
-    protected = _Run(model, stack, ratings, streams, cohort=cohort, faults=faults)
-    twin_stack = plain_twin(stack, n_items=ratings.n_items, width=model.width)
+    learnt = fresh()
+    protected = _Run(model, stack, learnt, streams, cohort=cohort, faults=faults)
+    twin_stack = plain_twin(stack, n_items=learnt.n_rows, width=model.width)
     twin = _Run(
-        algorithm(), twin_stack, ratings, streams, participants=protected.engine.participants
+        algorithm(), twin_stack, fresh(), streams, participants=protected.engine.participants
     )
     uploads = 0
     for round_ in range(1, rounds + 1):
@@ -105,7 +111,8 @@ def assert_lossless(
     *,
     algorithm: Callable[[], Algorithm],
     stack: Stack,
-    ratings: RatingTable,
+    ratings: RatingTable | None = None,
+    problem: Callable[[], Problem] | None = None,
     streams: Streams,
     rounds: int,
     cohort: CohortConfig | None = None,
@@ -129,6 +136,7 @@ def assert_lossless(
         algorithm=algorithm,
         stack=stack,
         ratings=ratings,
+        problem=problem,
         streams=streams,
         rounds=rounds,
         cohort=cohort,
@@ -136,6 +144,16 @@ def assert_lossless(
     )
     if not outcome.holds:
         raise LosslessnessError(f"the protected run is not lossless: {outcome.first_difference}")
+
+
+def _problems(
+    ratings: RatingTable | None, problem: Callable[[], Problem] | None
+) -> Callable[[], Problem]:
+    if ratings is None and problem is not None:
+        return problem
+    if ratings is None or problem is not None:
+        raise ConfigError("problem", None, "give ratings, or a problem in their place")
+    return lambda: Problem(vault=vault_of(ratings), n_rows=ratings.n_items)
 
 
 def _refuse_training_on_virtual(algorithm: Algorithm) -> None:
@@ -150,29 +168,29 @@ def _refuse_training_on_virtual(algorithm: Algorithm) -> None:
 
 
 class _Run:
-    """An engine whose collector is watched."""
+    """An engine whose collector and bags are watched."""
 
     def __init__(
         self,
         algorithm: Algorithm,
         stack: Stack,
-        ratings: RatingTable,
+        problem: Problem,
         streams: Streams,
         *,
         cohort: CohortConfig | None = None,
         participants: Callable[[int], IntArray] | None = None,
         faults: tuple[Fault, ...] = (),
     ) -> None:
-        nothing = ratings.subset(np.zeros(len(ratings), dtype=bool))
-        self._watched = _Watched(stack.collector)
+        self._watched = watched(stack.collector)
+        self._bags = None if stack.bags is None else WatchedBags(stack.bags)
         self.codec = stack.codec
         self.engine = LocalEngine(
             algorithm=algorithm,
-            stack=replace(stack, collector=self._watched),
-            vault=vault_of(ratings),
-            test=nothing,
+            stack=replace(stack, collector=self._watched, bags=self._bags),
+            vault=problem.vault,
+            n_rows=problem.n_rows,
             streams=streams,
-            wire=Wire(meter=Meter(ratings.n_clients), faults=faults),
+            wire=Wire(meter=Meter(problem.vault.n_clients), faults=faults),
             cohort=cohort,
             participants=participants,
         )
@@ -187,10 +205,10 @@ class _Run:
         """The server's counts of the last round."""
         return self._aggregate.counts
 
-    def private(self) -> dict[str, FloatArray]:
-        """All private tables."""
-        vault = self.engine.vault
-        return {name: vault.read(name, np.arange(vault.n_clients)) for name in vault.names()}
+    @property
+    def bags(self) -> dict[str, FloatArray]:
+        """The server's bags of the last round."""
+        return {} if self._bags is None else self._bags.collected
 
     @property
     def _aggregate(self) -> Aggregate:
@@ -199,60 +217,26 @@ class _Run:
         return self._watched.aggregate
 
 
-class _Watched:
-    """A collector that remembers the aggregate it handed to the server."""
-
-    def __init__(self, collector: Collector) -> None:
-        self._collector = collector
-        self.codec = collector.codec
-        self.n_clients = collector.n_clients
-        self.model_hidden_from = collector.model_hidden_from
-        self.aggregate: Aggregate | None = None
-
-    def participants(self, cohort: IntArray) -> IntArray:
-        return self._collector.participants(cohort)
-
-    def open(self, *, round_: int, participants: IntArray, wire: Wire) -> "_WatchedSession":
-        session = self._collector.open(round_=round_, participants=participants, wire=wire)
-        return _WatchedSession(self, session)
-
-    def traffic(self, rows: IntArray, virtual: IntArray) -> tuple[Traffic, ...]:
-        return self._collector.traffic(rows, virtual)
-
-    def describe(self) -> tuple[str, dict[str, Any]] | None:
-        return self._collector.describe()
-
-
-class _WatchedSession:
-    def __init__(self, watched: _Watched, session: RoundSession) -> None:
-        self._watched = watched
-        self._session = session
-
-    @property
-    def order(self) -> IntArray:
-        return self._session.order
-
-    def exempt(self, clients: IntArray) -> BoolArray:
-        return self._session.exempt(clients)
-
-    def submit(self, clients: IntArray, block: RowBlock, virtual: BoolArray) -> None:
-        self._session.submit(clients, block, virtual)
-
-    def close(self) -> Aggregate:
-        self._watched.aggregate = self._session.close()
-        return self._watched.aggregate
-
-
 def _first_difference(protected: _Run, twin: _Run) -> str | None:
     """Sums first: they say by how many ring units, the tables only that something differs."""
     differs = _different_integers("sum of item", protected.sums, twin.sums, "ring units")
     differs = differs or _different_integers("count of item", protected.counts, twin.counts)
-    left, right = protected.engine.public.table, twin.engine.public.table
-    differs = differs or _different_bits("public table, row", left, right)
-    theirs = twin.private()
-    for name, values in protected.private().items():
-        differs = differs or _different_bits(f"{name}, row", values, theirs[name])
-    return differs
+    left, right = protected.engine.public, twin.engine.public
+    differs = differs or _different_parts("bag {}, vector", protected.bags, twin.bags)
+    differs = differs or _different_bits("public table, row", left.table, right.table)
+    differs = differs or _different_parts("public {}, row", left.extras, right.extras)
+    # Private tables, segments of any length end to end.
+    private = [run.engine.vault.snapshot() for run in (protected, twin)]
+    return differs or _different_parts("{}, row", *private)
+
+
+def _different_parts(
+    what: str, left: Mapping[str, FloatArray], right: Mapping[str, FloatArray]
+) -> str | None:
+    if left.keys() != right.keys():
+        return f"{what.format('')}: {sorted(left)} instead of {sorted(right)}"
+    found = (_different_bits(what.format(name), left[name], right[name]) for name in left)
+    return next((difference for difference in found if difference is not None), None)
 
 
 def _different_integers(what: str, left: IntArray, right: IntArray, unit: str = "") -> str | None:

@@ -1,11 +1,12 @@
 """Any algorithm, begun anywhere: a property that holds for all states is tested from all states."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from secure_fedrec.algorithms.base import Algorithm, ClientStep, PublicState
+from secure_fedrec.algorithms.base import PublicState, RatingAlgorithm, RatingStep
 from secure_fedrec.arrays import FloatArray, IndexArray, IntArray
 from secure_fedrec.errors import ConfigError
 from secure_fedrec.streams import Streams
@@ -26,7 +27,7 @@ class Started:
 
     def __init__(
         self,
-        algorithm: Algorithm,
+        algorithm: RatingAlgorithm,
         *,
         public: FloatArray | None = None,
         private: Mapping[str, FloatArray] | None = None,
@@ -45,17 +46,17 @@ class Started:
         """Rounds of a full training run."""
         return self._algorithm.rounds
 
-    def initial_public(self, n_items: int, streams: Streams) -> PublicState:
+    def initial_public(self, n_rows: int, streams: Streams) -> PublicState:
         """The given table, or the algorithm's own.
 
         Raises:
             ConfigError: the given table has another shape.
         """
-        state = self._algorithm.initial_public(n_items, streams)
+        state = self._algorithm.initial_public(n_rows, streams)
         if self._public is None:
             return state
         _require_shape("start.public", self._public, state.table)
-        return PublicState(round=state.round, table=self._public.copy())
+        return replace(state, table=self._public.copy())
 
     def initialise(self, vault: Vault, streams: Streams) -> None:
         """Create the private tables, then overwrite the given ones.
@@ -73,7 +74,7 @@ class Started:
 
     def client_step(
         self, clients: IntArray, public: PublicState, vault: Vault, streams: Streams
-    ) -> ClientStep:
+    ) -> RatingStep:
         """The algorithm's."""
         return self._algorithm.client_step(clients, public, vault, streams)
 

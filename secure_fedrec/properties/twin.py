@@ -3,8 +3,8 @@
 import numpy as np
 
 from secure_fedrec.arrays import BoolArray, IntArray
-from secure_fedrec.protection.base import Stack
 from secure_fedrec.protection.plain import DirectSession, DirectSum
+from secure_fedrec.protection.stack import Stack
 from secure_fedrec.wire import Meter, Wire
 
 __all__ = ["plain_twin"]
@@ -23,7 +23,10 @@ def plain_twin(stack: Stack, *, n_items: int, width: int) -> Stack:
     """
     cloak = None if stack.cloak is None else stack.cloak.without_virtual()
     direct = _DirectTwin(stack, n_items=n_items, width=width)
-    return Stack(codec=stack.codec, cloak=cloak, collector=direct, n_clients=stack.n_clients)
+    bags = None if stack.bags is None else stack.bags.bare()
+    return Stack(
+        codec=stack.codec, cloak=cloak, collector=direct, n_clients=stack.n_clients, bags=bags
+    )
 
 
 class _DirectTwin(DirectSum):

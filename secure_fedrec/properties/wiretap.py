@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from secure_fedrec.algorithms.base import Algorithm
+from secure_fedrec.algorithms.base import RatingAlgorithm
 from secure_fedrec.data import RatingTable
-from secure_fedrec.engines.local import CohortConfig, LocalEngine, vault_of
-from secure_fedrec.protection.base import Stack
+from secure_fedrec.engines import CohortConfig, LocalEngine, rating_problem
+from secure_fedrec.protection.stack import Stack
 from secure_fedrec.streams import Streams
-from secure_fedrec.uploads import DenseBlock
+from secure_fedrec.uploads import DenseBlock, SetBlock
 from secure_fedrec.wire import Messages, Meter, Wire
 
 __all__ = ["Message", "WireTap", "wire_trace"]
@@ -53,7 +53,7 @@ class WireTap:
 
 def wire_trace(
     *,
-    algorithm: Callable[[], Algorithm],
+    algorithm: Callable[[], RatingAlgorithm],
     stack: Stack,
     ratings: RatingTable,
     streams: Streams,
@@ -80,12 +80,14 @@ def wire_trace(
 
             assert wire_trace(ratings=table, **run) == wire_trace(ratings=changed, **run)
     """
-    tap = WireTap()
+    tap, learner = WireTap(), algorithm()
+    problem = rating_problem(learner, ratings, test)
     engine = LocalEngine(
-        algorithm=algorithm(),
+        algorithm=learner,
         stack=stack,
-        vault=vault_of(ratings),
-        test=ratings.subset(np.zeros(len(ratings), dtype=bool)) if test is None else test,
+        vault=problem.vault,
+        n_rows=problem.n_rows,
+        evaluate=problem.evaluate,
         streams=streams,
         wire=Wire(meter=Meter(ratings.n_clients), faults=(tap,)),
         cohort=cohort,
@@ -98,12 +100,17 @@ def wire_trace(
 
 def _digest(messages: Messages, place: int) -> str:
     """SHA-256 of one message; every column enters with its name, type and shape."""
-    digest = sha256(f"{messages.round} {messages.senders.role} {messages.receivers.role}".encode())
+    ends = f"{messages.senders.role} {messages.receivers.role}"
+    digest = sha256(f"{messages.round} {ends} {messages.bag}".encode())
     columns: dict[str, npt.NDArray[Any] | None] = {"size": messages.sizes[place : place + 1]}
     columns["tag"] = None if messages.tags is None else messages.tags[place : place + 1]
     payload = messages.payload
     if isinstance(payload, DenseBlock):
         columns["table"] = payload.values
+        columns |= payload.extras
+    elif isinstance(payload, SetBlock):
+        mine = slice(int(payload.indptr[place]), int(payload.indptr[place + 1]))
+        columns["values"] = None if payload.values is None else payload.values[mine]
     else:
         mine = slice(int(payload.indptr[place]), int(payload.indptr[place + 1]))
         columns["rows"] = payload.rows[mine]

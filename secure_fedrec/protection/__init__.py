@@ -1,28 +1,40 @@
 """Protection layers: what each party may see while a sum is formed.
 
 Reading order: ``base`` (how layers meet), ``virtual_ratings`` and ``randomized_response`` (cloaks),
-``plain``, ``denoisers`` and ``hidden_sums`` (collectors), ``compatibility`` (what stacks, and what
-it claims), ``stacking`` (from names to a stack).
+``plain``, ``denoisers`` and ``hidden_sums`` (collectors), ``bags`` (vectors that are not summed),
+``stack`` (all of a round together), ``compatibility`` (what stacks, and what it claims),
+``stacking`` (from names to a stack).
 
 Layers for other people's training loops stand on their own, each in a package that needs neither
 the algorithms nor the engine: ``masking``, ``paillier``, ``dp`` and ``routing``.
 """
 
 from secure_fedrec.fixedpoint import FixedPoint
-from secure_fedrec.protection.base import Cloak, Cloaked, Collector, LocalModel, Stack
-from secure_fedrec.protection.compatibility import STACKS, Claim, require_compatible
+from secure_fedrec.protection.bags import BagShape, LocalDPConfig
+from secure_fedrec.protection.base import Cloak, Cloaked, Collector, LocalModel
+from secure_fedrec.protection.compatibility import (
+    BAG_STACKS,
+    STACKS,
+    Claim,
+    require_bags_compatible,
+    require_compatible,
+)
 from secure_fedrec.protection.denoisers import Binding, Denoisers, DenoisersConfig
 from secure_fedrec.protection.plain import DirectSum
 from secure_fedrec.protection.randomized_response import (
     RandomizedResponse,
     RandomizedResponseConfig,
 )
-from secure_fedrec.protection.stacking import LAYERS, Sizes, build_stack
+from secure_fedrec.protection.stack import Stack
+from secure_fedrec.protection.stacking import BAG_LAYERS, LAYERS, Sizes, build_stack
 from secure_fedrec.protection.virtual_ratings import VirtualRatings, VirtualRatingsConfig
 
 __all__ = [
+    "BAG_LAYERS",
+    "BAG_STACKS",
     "LAYERS",
     "STACKS",
+    "BagShape",
     "Binding",
     "Claim",
     "Cloak",
@@ -32,6 +44,7 @@ __all__ = [
     "DenoisersConfig",
     "DirectSum",
     "FixedPoint",
+    "LocalDPConfig",
     "LocalModel",
     "RandomizedResponse",
     "RandomizedResponseConfig",
@@ -40,5 +53,6 @@ __all__ = [
     "VirtualRatings",
     "VirtualRatingsConfig",
     "build_stack",
+    "require_bags_compatible",
     "require_compatible",
 ]

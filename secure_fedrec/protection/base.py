@@ -4,6 +4,8 @@ A round flows one way through a ``Stack``:
 
     upload --cloak--> cloaked upload --ring--> ring words --collector--> aggregate
 
+and the vectors that an upload gives to bags take a way of their own through a ``BagChannel``.
+
 - A *cloak* changes what a client gives out before it is encoded: it adds virtual rows, or drops
   reports. Which rows are virtual is known to the client alone.
 - The *ring* encodes each row once; whoever receives a row receives the same integers.
@@ -13,22 +15,31 @@ A round flows one way through a ``Stack``:
 No layer knows the algorithm. Where a cloak needs the model it asks for a ``LocalModel``.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
-import numpy as np
-
-from secure_fedrec.arrays import BoolArray, FloatArray, IndexArray, IntArray, RingArray
-from secure_fedrec.errors import ConfigError, WireError
+from secure_fedrec.arrays import BoolArray, FloatArray, IndexArray, IntArray, WordArray
 from secure_fedrec.fixedpoint import FixedPoint
-from secure_fedrec.uploads import Aggregate, RowBlock, Upload
+from secure_fedrec.uploads import Aggregate, RowBlock, SetBlock, Upload
 from secure_fedrec.wire import Traffic, Wire
 
-__all__ = ["Cloak", "Cloaked", "Collector", "LocalModel", "RoundSession", "Stack"]
+__all__ = [
+    "BagChannel",
+    "BagRound",
+    "Cloak",
+    "Cloaked",
+    "Collector",
+    "LocalModel",
+    "LocalUpload",
+    "PublicStep",
+    "RoundSession",
+    "StateKeeper",
+]
 
 
-class LocalModel(Protocol):
-    """What a layer may ask of an algorithm's client step, for a batch of clients."""
+class LocalUpload(Protocol):
+    """What a stack needs of an algorithm's client step, for a batch of clients."""
 
     @property
     def clients(self) -> IntArray:
@@ -36,13 +47,17 @@ class LocalModel(Protocol):
         ...
 
     @property
-    def rated(self) -> RowBlock:
-        """The clients' rated items, ascending, without values."""
+    def upload(self) -> Upload:
+        """What the clients give out, as it is sent without a cloak."""
         ...
 
+
+class LocalModel(LocalUpload, Protocol):
+    """Capability of a client step on ratings: what a cloak may ask of it besides."""
+
     @property
-    def upload(self) -> Upload:
-        """Rows of the clients' own ratings, as they are sent without a cloak."""
+    def rated(self) -> RowBlock:
+        """The clients' rated items, ascending, without values."""
         ...
 
     def impute(
@@ -194,106 +209,87 @@ class Collector(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Stack:
-    """The layers of a configuration, in the order data passes them.
+class BagRound(Protocol):
+    """One round of a bag channel, all parties of a simulation together."""
 
-    Args:
-        codec: the ring.
-        cloak: covers rated sets; None leaves uploads as they are.
-        collector: forms the sum.
-        n_clients: clients of the federation.
-
-    Raises:
-        SumBudgetError: the ring is too small for the cohort. A client sends at most one row per
-            item, rated or virtual, so n clients bound every sum at any rho.
-    """
-
-    codec: FixedPoint
-    cloak: Cloak | None
-    collector: Collector
-    n_clients: int
-
-    def __post_init__(self) -> None:
-        if self.codec != self.collector.codec:
-            raise ConfigError("ring", self.codec, "differs from the ring of the collector")
-        if self.n_clients != self.collector.n_clients:
-            raise ConfigError(
-                "n_clients", self.n_clients, f"the collector has {self.collector.n_clients}"
-            )
-        self.codec.require_budget(self.n_clients)
-
-    def open(self, *, round_: int, participants: IntArray, wire: Wire) -> "StackSession":
-        """Begin a round."""
-        session = self.collector.open(round_=round_, participants=participants, wire=wire)
-        return StackSession(self, session, round_)
-
-    def traffic(self, rated: IntArray) -> tuple[Traffic, ...]:
-        """Expected messages of a round with every client present."""
-        virtual = np.zeros_like(rated)
-        rows = rated
-        if self.cloak is not None:
-            rows, virtual = self.cloak.expected_rows(rated)
-        return self.collector.traffic(rows, virtual)
-
-    def capped(self, rated: IntArray) -> IntArray:
-        """Clients whose virtual rows are capped by the number of items they have not rated."""
-        return np.empty(0, dtype=np.int64) if self.cloak is None else self.cloak.capped(rated)
-
-    def describe(self) -> dict[str, Any]:
-        """Public knowledge about the layers: their names in order, and the settings of each."""
-        found = [None if self.cloak is None else self.cloak.describe(), self.collector.describe()]
-        layers = [layer for layer in found if layer is not None]
-        return {"layers": [name for name, _ in layers], **dict(layers)}
-
-
-class StackSession:
-    """One round through all layers."""
-
-    __slots__ = ("_round", "_session", "_stack")
-
-    def __init__(self, stack: Stack, session: RoundSession, round_: int) -> None:
-        self._stack = stack
-        self._session = session
-        self._round = round_
-
-    @property
-    def order(self) -> IntArray:
-        """int64[P], the clients in the order in which they must be submitted."""
-        return self._session.order
-
-    def submit(self, local: LocalModel) -> None:
-        """Protect and send the upload of the next clients in ``order``.
+    def submit(self, clients: IntArray, bags: Mapping[str, SetBlock]) -> None:
+        """Send what a batch of clients gives to the bags: float64 vectors by bag.
 
         Raises:
-            EncodingError: a value is not finite or exceeds the ring's clip.
-            ProtocolError: the collector refuses a delivered message.
+            WireError: a bag is missing or unknown, or its vectors do not fit.
+            EncodingError: a value cannot be encoded.
+            ProtocolError: the server refuses a delivered message.
         """
-        if self._stack.cloak is None:
-            upload = local.upload
-            cloaked = Cloaked(upload=upload, virtual=np.zeros(len(upload.block.rows), dtype=bool))
-        else:
-            exempt = self._session.exempt(local.clients)
-            cloaked = self._stack.cloak.cover(local, round_=self._round, exempt=exempt)
-        _require_one_row_per_item(cloaked.upload.block)
-        block = encode_block(cloaked.upload.block, self._stack.codec)
-        self._session.submit(cloaked.upload.clients, block, cloaked.virtual)
+        ...
 
-    def close(self) -> Aggregate:
-        """Complete the round and hand the aggregate to the server."""
-        return self._session.close()
+    def close(self) -> dict[str, FloatArray]:
+        """The bags as the server holds them: float64[N, d] each, without order or owner.
+
+        Raises:
+            ProtocolError: a message is missing or came twice.
+        """
+        ...
 
 
-def _require_one_row_per_item(block: RowBlock) -> None:
-    """The sum budget counts one row per client and item: hold every client to it."""
-    ascending = block.rows[1:] > block.rows[:-1]
-    starts = block.indptr[1:-1]
-    ascending[starts[(starts > 0) & (starts < len(block.rows))] - 1] = True
-    if not ascending.all():
-        raise WireError("the rows of a client must be in ascending order, one per item")
+class BagChannel(Protocol):
+    """Brings vectors to the server, beside the rows that are summed."""
+
+    @property
+    def codec(self) -> FixedPoint:
+        """The ring its vectors are encoded in."""
+        ...
+
+    @property
+    def n_clients(self) -> int:
+        """Clients of the federation."""
+        ...
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the bags."""
+        ...
+
+    def open(self, *, round_: int, participants: IntArray, wire: Wire) -> BagRound:
+        """Begin a round."""
+        ...
+
+    def bare(self) -> "BagChannel":
+        """The same bags without any layer."""
+        ...
+
+    def traffic(self) -> tuple[Traffic, ...]:
+        """Most messages of a round with every client present."""
+        ...
+
+    def describe(self) -> dict[str, Any]:
+        """Names of the layers in order, sizes and settings, as JSON values."""
+        ...
 
 
-def encode_block(block: RowBlock, codec: FixedPoint) -> RowBlock:
-    """Encode the values of a block, once for every later receiver."""
-    values: RingArray = codec.encode(np.empty((0, 0)) if block.values is None else block.values)
-    return RowBlock(indptr=block.indptr, rows=block.rows, values=values, counts=block.counts)
+class PublicStep(Protocol):
+    """The public state of a round and the step from it, for whoever keeps both from the server."""
+
+    @property
+    def words(self) -> WordArray:
+        """uint64[L], the bits of the state."""
+        ...
+
+    def after(self, words: WordArray, aggregate: Aggregate) -> WordArray:
+        """uint64[L], the bits of the state that an aggregate turns a state into."""
+        ...
+
+
+@runtime_checkable
+class StateKeeper(Protocol):
+    """Capability of a collector: clients may keep the public state from the server.
+
+    They decrypt it, and those who open the sums take the server's step in its place.
+    """
+
+    def keep(self, step: PublicStep) -> None:
+        """Take the state of the round that is opened next."""
+        ...
+
+    def broadcast_bytes(self, words: int) -> int:
+        """Size of the message that brings a client a state of so many words."""
+        ...

@@ -1,6 +1,7 @@
 """Which layers stack, and what each stack hides from whom.
 
-One table, shared by the configuration reader, SECURITY.md and the tests.
+One table for the rows that are summed, one for the vectors that are collected in bags; both are
+shared by the configuration reader, SECURITY.md and the tests.
 """
 
 from collections.abc import Mapping
@@ -9,7 +10,7 @@ from types import MappingProxyType
 
 from secure_fedrec.errors import ConfigError
 
-__all__ = ["STACKS", "Claim", "require_compatible"]
+__all__ = ["BAG_STACKS", "STACKS", "Claim", "require_bags_compatible", "require_compatible"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -17,10 +18,10 @@ class Claim:
     """What a stack promises.
 
     Args:
-        system: the published system it amounts to, over PMF.
+        system: the published system it amounts to: over PMF, or in a bag over HPFL.
         hides: what it is meant to hide, and from whom.
         assumes: under which assumptions.
-        lossless: whether the public table equals the plain twin's, bit for bit.
+        lossless: whether the public table (of a bag: the bag) equals the plain twin's, bit for bit.
         found: what the attack suite shows, in one sentence.
     """
 
@@ -129,16 +130,73 @@ STACKS: Mapping[tuple[str, ...], Claim] = MappingProxyType(
         ),
     }
 )
-"""Claim by stack of layer names."""
+"""Claim by stack of layer names, over rows that are summed."""
+
+BAG_STACKS: Mapping[tuple[str, ...], Claim] = MappingProxyType(
+    {
+        (): Claim(
+            system="HPFL's drafts as published (Wu et al. 2021)",
+            hides="nothing",
+            assumes="nothing",
+            lossless=True,
+            found="the server reads every vector and whose it is; a draft of one member is that "
+            "member's representation",
+        ),
+        ("local-dp",): Claim(
+            system="drafts with local differential privacy",
+            hides="every vector, from everybody, up to the stated epsilon and delta of one vector, "
+            "and of all vectors of a client",
+            assumes="nothing of the others; the client's own generator",
+            lossless=False,
+            found="the server knows whose noisy vector is whose: averages over rounds take the "
+            "noise off, which is what the price over all rounds says",
+        ),
+        ("routing",): Claim(
+            system="drafts over a mix cascade",
+            hides="whose a vector is, which vectors are of one client, and how many a client "
+            "gives, from the server and from whoever watches the lines",
+            assumes="one honest mix per path; clients that do not all but one work together",
+            lossless=True,
+            found="values stay: a vector close to one of an earlier round, or one that only a "
+            "certain client could give, names its owner",
+        ),
+        ("local-dp", "routing"): Claim(
+            system="noisy drafts over a mix cascade",
+            hides="as local-dp and as routing; no smaller epsilon is claimed for the shuffling",
+            assumes="as routing for the owner, as local-dp for the vector",
+            lossless=False,
+            found="noise covers the closeness of vectors over rounds up to its price",
+        ),
+    }
+)
+"""Claim by stack of layer names, over vectors that are collected in bags."""
 
 
 def require_compatible(layers: tuple[str, ...]) -> Claim:
-    """The claim of a stack.
+    """The claim of a stack over rows.
 
     Raises:
         ConfigError: the layers do not stack in this order.
     """
-    if layers not in STACKS:
-        choices = [" + ".join(stack) if stack else "none" for stack in STACKS]
-        raise ConfigError("protection", " + ".join(layers), "these layers do not stack", choices)
-    return STACKS[layers]
+    return _claim_of(layers, STACKS, "protection", "these layers do not stack")
+
+
+def require_bags_compatible(layers: tuple[str, ...]) -> Claim:
+    """The claim of a stack over bags.
+
+    Raises:
+        ConfigError: the layers do not stack in this order, or hide sums, which bags have none of.
+    """
+    problem = "these layers do not stack over bags"
+    if not {"masking", "paillier"}.isdisjoint(layers):
+        problem = "hides what is summed, and nothing in a bag is"
+    return _claim_of(layers, BAG_STACKS, "protection.bags", problem)
+
+
+def _claim_of(
+    layers: tuple[str, ...], table: Mapping[tuple[str, ...], Claim], key: str, problem: str
+) -> Claim:
+    if layers not in table:
+        choices = [" + ".join(stack) if stack else "none" for stack in table]
+        raise ConfigError(key, " + ".join(layers), problem, choices)
+    return table[layers]

@@ -19,9 +19,12 @@ from typing import Any
 import numpy as np
 
 from secure_fedrec.arrays import IntArray
-from secure_fedrec.errors import ConfigError, LosslessnessError, ProtocolError
+from secure_fedrec.errors import LosslessnessError, ProtocolError
 from secure_fedrec.fixedpoint import FixedPoint
+from secure_fedrec.protection.configured import as_configured
 from secure_fedrec.protection.denoisers import Denoisers, DenoisersConfig, DenoisingSession
+from secure_fedrec.protection.executions import require_execution
+from secure_fedrec.protection.linkage_hardened.config import ROUTING_KEYS
 from secure_fedrec.protection.linkage_hardened.real import MixNetwork
 from secure_fedrec.protection.routing import (
     LEAST_SENDERS,
@@ -57,11 +60,9 @@ class RoutingLayerConfig:
     execution: str = "simulated"
 
     def __post_init__(self) -> None:
-        if self.execution not in ("simulated", "real"):
-            raise ConfigError(
-                "protection.execution", self.execution, "is unknown", ("simulated", "real")
-            )
-        _ = self.routing
+        require_execution(self.execution)
+        with as_configured(ROUTING_KEYS):
+            _ = self.routing
 
     @property
     def routing(self) -> RoutingConfig:

@@ -1,14 +1,15 @@
 """From named layers and their settings to a stack."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
 from secure_fedrec.errors import ConfigError
 from secure_fedrec.fixedpoint import FixedPoint
-from secure_fedrec.protection.base import Cloak, Collector, Stack
-from secure_fedrec.protection.compatibility import require_compatible
+from secure_fedrec.protection.bags import BagShape, LayeredBags, LocalDPConfig
+from secure_fedrec.protection.base import Cloak, Collector
+from secure_fedrec.protection.compatibility import require_bags_compatible, require_compatible
 from secure_fedrec.protection.denoisers import Denoisers, DenoisersConfig
 from secure_fedrec.protection.hidden_sums import (
     ClipConfig,
@@ -27,10 +28,11 @@ from secure_fedrec.protection.randomized_response import (
 )
 from secure_fedrec.protection.routed_denoisers import RoutedDenoisers, RoutingLayerConfig
 from secure_fedrec.protection.shared_upload import SharedUpload, SharedUploadConfig
+from secure_fedrec.protection.stack import Stack
 from secure_fedrec.protection.virtual_ratings import VirtualRatings, VirtualRatingsConfig
 from secure_fedrec.streams import Streams
 
-__all__ = ["COMPLETE_UP_TO", "LAYERS", "Sizes", "build_stack"]
+__all__ = ["BAG_LAYERS", "COMPLETE_UP_TO", "LAYERS", "Sizes", "build_stack"]
 
 COMPLETE_UP_TO = 128
 """Clients of a round that mask with everybody else; beyond, the graph is sparse."""
@@ -49,7 +51,12 @@ LAYERS: Mapping[str, type] = MappingProxyType(
         "paillier": EncryptionLayerConfig,
     }
 )
-"""Settings by layer name."""
+"""Settings by name of a layer over rows."""
+
+BAG_LAYERS: Mapping[str, type] = MappingProxyType(
+    {"local-dp": LocalDPConfig, "routing": RoutingLayerConfig}
+)
+"""Settings by name of a layer over bags."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,35 +68,64 @@ class Sizes:
         n_items: rows of the shared table.
         width: values per row.
         cohort: most clients in a round.
+        bags: sizes of the bags that uploads give to, by name.
     """
 
     n_clients: int
     n_items: int
     width: int
     cohort: int
+    bags: Mapping[str, BagShape] = field(default_factory=dict)
 
 
 def build_stack(
-    layers: Mapping[str, Any], *, sizes: Sizes, codec: FixedPoint, streams: Streams
+    layers: Mapping[str, Any],
+    *,
+    sizes: Sizes,
+    codec: FixedPoint,
+    streams: Streams,
+    bag_layers: Mapping[str, Any] | None = None,
 ) -> Stack:
     """Put layers together.
 
     Args:
-        layers: settings by layer name, in the order data passes them.
+        layers: settings by layer name, in the order data passes them, over the rows.
         sizes: of the federation.
         codec: the ring.
         streams: the run's random streams.
+        bag_layers: likewise, over the bags; none sends vectors under names.
 
     Raises:
         ConfigError: the layers do not stack, or a setting does not fit the federation.
     """
     require_compatible(tuple(layers))
+    require_bags_compatible(tuple(bag_layers or ()))
     _require_fits(layers, sizes)
     return Stack(
         codec=codec,
         cloak=_cloak(layers, sizes, streams),
         collector=_collector(layers, sizes, codec, streams),
         n_clients=sizes.n_clients,
+        bags=_bags(bag_layers or {}, sizes, codec, streams),
+    )
+
+
+def _bags(
+    layers: Mapping[str, Any], sizes: Sizes, codec: FixedPoint, streams: Streams
+) -> LayeredBags | None:
+    if not sizes.bags:
+        if layers:
+            raise ConfigError(
+                "protection.bags", " + ".join(layers), "the algorithm gives to no bag"
+            )
+        return None
+    return LayeredBags(
+        bags=sizes.bags,
+        n_clients=sizes.n_clients,
+        codec=codec,
+        streams=streams,
+        noise=layers.get("local-dp"),
+        routing=layers.get("routing"),
     )
 
 
@@ -125,6 +161,8 @@ def _require_fits(layers: Mapping[str, Any], sizes: Sizes) -> None:
             f"engine has not: at most {COMPLETE_UP_TO} clients, or",
             ("curious",),
         )
+    if masks is not None:
+        masks.require_cohort(sizes.cohort, sizes.n_clients)
     cloak = layers.get("virtual-ratings")
     if "shared-upload" in layers and cloak is not None and not cloak.sticky:
         raise ConfigError(

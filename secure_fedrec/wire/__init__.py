@@ -11,8 +11,11 @@ from secure_fedrec.wire.messages import (
     Parties,
     Step,
     decode_rows,
+    decode_set,
     encode_rows,
+    encode_set,
     message_sizes,
+    set_sizes,
 )
 from secure_fedrec.wire.meter import Meter
 from secure_fedrec.wire.recording import BlockStore, Recorder, RecordingPolicy, Traffic
@@ -40,6 +43,9 @@ __all__ = [
     "View",
     "Wire",
     "decode_rows",
+    "decode_set",
     "encode_rows",
+    "encode_set",
     "message_sizes",
+    "set_sizes",
 ]

@@ -11,7 +11,7 @@ from typing import Protocol
 import numpy as np
 
 from secure_fedrec.arrays import BoolArray
-from secure_fedrec.uploads import RowBlock
+from secure_fedrec.uploads import DenseBlock
 from secure_fedrec.wire.messages import Messages, Step
 
 __all__ = ["Alter", "Delay", "Drop", "Fault", "Repeat"]
@@ -81,7 +81,7 @@ class Delay:
 
 @dataclass(frozen=True, kw_only=True)
 class Alter:
-    """Flips the lowest bit of the first value in each chosen row message of a step."""
+    """Flips the lowest bit of the first value in each chosen message of a step."""
 
     step: Step
     chooser: Chooser
@@ -89,7 +89,7 @@ class Alter:
     def apply(self, messages: Messages) -> Messages:
         """Deliver all messages, the chosen ones changed by one bit."""
         payload = messages.payload
-        if messages.step is not self.step or not isinstance(payload, RowBlock):
+        if messages.step is not self.step or isinstance(payload, DenseBlock):
             return messages
         if payload.values is None:
             return messages

@@ -7,21 +7,39 @@ an anonymous channel), its receiver, its payload and its size in bytes. ``encode
     u8 version | u8 step | u8 flags | u8 bytes per value | u32 round | u32 rows | u16 width | u16 0
     u32 row numbers [rows] | i32 counts [rows] if flag 1 | values [rows * width]
 
+``encode_set`` and ``decode_set`` are that of vectors for a bag, whose number stands for its name:
+
+    u8 version | u8 BAG | u8 bag | u8 bytes per value | u32 round | u32 vectors | u16 width | u16 0
+    values [vectors * width]
+
 Inside one process batches travel as arrays; sizes are those of this layout.
 """
 
 import struct
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import IntEnum
 
 import numpy as np
 
-from secure_fedrec.arrays import IntArray, WordArray
+from secure_fedrec.arrays import IntArray, RingArray, WordArray
 from secure_fedrec.errors import WireError
 from secure_fedrec.fixedpoint import FixedPoint
-from secure_fedrec.uploads import Block, DenseBlock, RowBlock
+from secure_fedrec.kernels import segments
+from secure_fedrec.uploads import Block, DenseBlock, RowBlock, SetBlock
 
-__all__ = ["NOBODY", "Messages", "Parties", "Step", "decode_rows", "encode_rows", "message_sizes"]
+__all__ = [
+    "NOBODY",
+    "Messages",
+    "Parties",
+    "Step",
+    "decode_rows",
+    "decode_set",
+    "encode_rows",
+    "encode_set",
+    "message_sizes",
+    "set_sizes",
+]
 
 NOBODY = -1
 """Sender number of a message whose receiver cannot tell who sent it."""
@@ -48,6 +66,8 @@ class Step(IntEnum):
     """Client to denoiser, under its name: additive shares of all its rows, rated and virtual."""
     COUNTS = 6
     """Client to server: which rows it has, hidden, before the rows themselves are asked for."""
+    BAG = 7
+    """Client to server: vectors for a bag, where only which vectors there are shall be known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -83,13 +103,16 @@ class Messages:
         step: what they are for.
         senders: senders as the receivers see them.
         receivers: receivers.
-        payload: a ``RowBlock`` with one segment per message, or one ``DenseBlock`` sent to all.
+        payload: a ``RowBlock`` or ``SetBlock`` with one segment per message, or one ``DenseBlock``
+            sent to all.
         sizes: int64[B], bytes per message.
         tags: uint64[B], arrival order on an anonymous channel (random, tells nothing else); None
             where messages arrive under a name.
+        bag: name of the bag that the vectors of a ``SetBlock`` are for; None with other payloads.
 
     Raises:
-        WireError: columns of different lengths, or a payload that is not a block.
+        WireError: columns of different lengths, or a payload that is not a block, or none for the
+            step.
     """
 
     round: int
@@ -99,14 +122,18 @@ class Messages:
     payload: Block
     sizes: IntArray
     tags: WordArray | None = None
+    bag: str | None = None
 
     def __post_init__(self) -> None:
-        if not isinstance(self.payload, RowBlock | DenseBlock):
+        if not isinstance(self.payload, RowBlock | SetBlock | DenseBlock):
             raise WireError(f"a message carries a block, not {type(self.payload).__name__}")
+        for_bag = isinstance(self.payload, SetBlock)
+        if for_bag != (self.step is Step.BAG) or for_bag != (self.bag is not None):
+            raise WireError(f"a {self.step.name} message with a {type(self.payload).__name__}")
         count = len(self.sizes)
         if len(self.senders.ids) != count or len(self.receivers.ids) != count:
             raise WireError("senders, receivers and sizes must have one entry per message")
-        if isinstance(self.payload, RowBlock) and len(self.payload) != count:
+        if not isinstance(self.payload, DenseBlock) and len(self.payload) != count:
             raise WireError(f"{len(self.payload)} segments for {count} messages")
         if self.tags is not None and len(self.tags) != count:
             raise WireError(f"{len(self.tags)} tags for {count} messages")
@@ -120,6 +147,8 @@ class Messages:
         payload: Block = self.payload
         if isinstance(payload, RowBlock):
             payload = select_segments(payload, which)
+        elif isinstance(payload, SetBlock):
+            payload = select_vectors(payload, which)
         return replace(
             self,
             senders=Parties(role=self.senders.role, ids=self.senders.ids[which]),
@@ -132,16 +161,19 @@ class Messages:
 
 def select_segments(block: RowBlock, which: IntArray) -> RowBlock:
     """The segments of some parties, in the order asked."""
-    lengths = block.lengths[which]
-    indptr = np.zeros(len(which) + 1, dtype=np.int64)
-    np.cumsum(lengths, out=indptr[1:])
-    take = np.arange(indptr[-1]) + np.repeat(block.indptr[which] - indptr[:-1], lengths)
+    take, indptr = segments(block.indptr, which)
     return RowBlock(
         indptr=indptr,
         rows=block.rows[take],
         values=None if block.values is None else block.values[take],
         counts=None if block.counts is None else block.counts[take],
     )
+
+
+def select_vectors(block: SetBlock, which: IntArray) -> SetBlock:
+    """The segments of some parties, in the order asked."""
+    take, indptr = segments(block.indptr, which)
+    return SetBlock(indptr=indptr, values=None if block.values is None else block.values[take])
 
 
 def message_sizes(block: RowBlock, *, width: int, codec: FixedPoint) -> IntArray:
@@ -163,12 +195,31 @@ def encode_rows(block: RowBlock, *, round_: int, step: Step, codec: FixedPoint) 
     _require_canonical(block, codec)
     rows, width = block.values.shape
     flags = _HAS_COUNTS if block.counts is not None else 0
-    size = codec.bytes_per_value
-    header = _HEADER.pack(_VERSION, step, flags, size, round_, rows, width, 0)
-    words = np.ascontiguousarray(block.values).astype(f"<u{codec.dtype().nbytes}", copy=False)
-    low_bytes = words.reshape(rows, width, 1).view(np.uint8)[:, :, :size]
+    header = _HEADER.pack(_VERSION, step, flags, codec.bytes_per_value, round_, rows, width, 0)
     counts = b"" if block.counts is None else block.counts.astype("<i4").tobytes()
-    return header + block.rows.astype("<u4").tobytes() + counts + low_bytes.tobytes()
+    return header + block.rows.astype("<u4").tobytes() + counts + _pack(block.values, codec)
+
+
+def set_sizes(block: SetBlock, *, width: int, codec: FixedPoint) -> IntArray:
+    """Bytes of each party's message for a bag in the layout above: int64[B]."""
+    return _HEADER.size + width * codec.bytes_per_value * block.lengths
+
+
+def encode_set(block: SetBlock, *, round_: int, bag: int, codec: FixedPoint) -> bytes:
+    """Bytes of one party's vectors for the bag of a number, below 256.
+
+    Raises:
+        WireError: not exactly one party, or values that are not ring words of ``codec``.
+    """
+    if len(block) != 1:
+        raise WireError(f"a message has one sender, the block holds {len(block)}")
+    if block.values is None or block.values.dtype != codec.dtype:
+        raise WireError("only ring words of the agreed codec are sent")
+    _require_words(block.values, codec)
+    vectors, width = block.values.shape
+    size = codec.bytes_per_value
+    header = _HEADER.pack(_VERSION, Step.BAG, bag, size, round_, vectors, width, 0)
+    return header + _pack(block.values, codec)
 
 
 def _require_canonical(block: RowBlock, codec: FixedPoint) -> None:
@@ -178,9 +229,8 @@ def _require_canonical(block: RowBlock, codec: FixedPoint) -> None:
         raise WireError("row numbers must ascend from 0")
     if counts is not None and np.any(counts != counts.astype(np.int32)):
         raise WireError("a count does not fit 32 bits")
-    largest = 0 if values is None or not values.size else int(values.max())
-    if largest >= 2**codec.bits:
-        raise WireError(f"a word lies outside the ring of 2^{codec.bits}")
+    if values is not None:
+        _require_words(values, codec)
 
 
 def decode_rows(data: bytes, *, codec: FixedPoint, n_rows: int) -> tuple[int, Step, RowBlock]:
@@ -213,12 +263,61 @@ def decode_rows(data: bytes, *, codec: FixedPoint, n_rows: int) -> tuple[int, St
         raise WireError(f"row numbers must ascend and stay below {n_rows}")
     place = _HEADER.size + 4 * rows
     counts = np.frombuffer(data, "<i4", rows, place).astype(np.int64) if flags else None
-    raw = np.frombuffer(data, np.uint8, rows * width * size, place + 4 * rows * flags)
-    words = np.zeros((rows, width, codec.dtype().nbytes), dtype=np.uint8)
-    words[:, :, :size] = raw.reshape(rows, width, size)
-    values = words.view(f"<u{codec.dtype().nbytes}")[:, :, 0].astype(codec.dtype)
-    if codec.bits < 64 and values.size and int(values.max()) >= 2**codec.bits:
-        raise WireError(f"a word lies outside the ring of 2^{codec.bits}")
+    values = _unpack(data, place + 4 * rows * flags, (rows, width), codec)
     indptr = np.array([0, rows], dtype=np.int64)
     block = RowBlock(indptr=indptr, rows=ids.astype(np.int32), values=values, counts=counts)
     return round_, Step(step), block
+
+
+def decode_set(
+    data: bytes, *, codec: FixedPoint, widths: Sequence[int]
+) -> tuple[int, int, SetBlock]:
+    """Read one message for a bag, accepting exactly what ``encode_set`` writes.
+
+    Args:
+        data: the message.
+        codec: the agreed ring.
+        widths: values per vector of each bag, by its number.
+
+    Returns:
+        (round, number of the bag, block with one segment).
+
+    Raises:
+        WireError: anything that is not a canonical message: wrong version, step or length, a bag
+            that does not exist or has another width, words outside the ring.
+    """
+    if len(data) < _HEADER.size:
+        raise WireError(f"message of {len(data)} bytes is shorter than its header")
+    version, step, bag, size, round_, vectors, width, zero = _HEADER.unpack_from(data)
+    if version != _VERSION or zero:
+        raise WireError("message has an unknown version")
+    if step != Step.BAG or size != codec.bytes_per_value:
+        raise WireError("message is for no bag, or has another ring")
+    if bag >= len(widths) or width != widths[bag]:
+        raise WireError(f"message for bag {bag} of width {width}, which does not exist")
+    if len(data) != _HEADER.size + vectors * width * size:
+        raise WireError(f"message of {len(data)} bytes declares {vectors} vectors of width {width}")
+    values = _unpack(data, _HEADER.size, (vectors, width), codec)
+    return round_, bag, SetBlock(indptr=np.array([0, vectors], dtype=np.int64), values=values)
+
+
+def _pack(words: RingArray, codec: FixedPoint) -> bytes:
+    """Only the bytes that the ring needs, of every word, little-endian."""
+    wide = np.ascontiguousarray(words).astype(f"<u{codec.dtype().nbytes}", copy=False)
+    low = wide.reshape(*words.shape, 1).view(np.uint8)[:, :, : codec.bytes_per_value]
+    return low.tobytes()
+
+
+def _unpack(data: bytes, place: int, shape: tuple[int, int], codec: FixedPoint) -> RingArray:
+    size, word = codec.bytes_per_value, codec.dtype().nbytes
+    raw = np.frombuffer(data, np.uint8, shape[0] * shape[1] * size, place)
+    wide = np.zeros((*shape, word), dtype=np.uint8)
+    wide[:, :, :size] = raw.reshape(*shape, size)
+    values: RingArray = wide.view(f"<u{word}")[:, :, 0].astype(codec.dtype)
+    _require_words(values, codec)
+    return values
+
+
+def _require_words(words: RingArray, codec: FixedPoint) -> None:
+    if words.size and int(words.max()) >= 2**codec.bits:
+        raise WireError(f"a word lies outside the ring of 2^{codec.bits}")

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from secure_fedrec.arrays import IntArray
-from secure_fedrec.uploads import RowBlock
+from secure_fedrec.uploads import DenseBlock
 from secure_fedrec.wire.messages import Messages
 
 __all__ = ["Meter"]
@@ -18,23 +18,27 @@ _FIELDS = (
     "bytes_sent",
     "bytes_received",
 )
+_BESIDE = ("messages", "bytes")
+_SERVER = "server"
+_AUTHORITY = "authority"
 
 
 class Meter:
-    """Totals per client since the start of a run, and of the server.
+    """Totals per client since the start of a run, and of the other parties by role.
 
-    The unit "vector" is one row of the shared table, as in FedRec++ table 3; the broadcast of the
-    public table counts in bytes but not in vectors, as there.
+    The unit "vector" is one row of the shared table, as in FedRec++ table 3, or one vector of a
+    bag; the broadcast of the public table counts in bytes but not in vectors, as there.
 
     Args:
         n_clients: clients of the federation.
     """
 
-    __slots__ = ("_clients", "_server")
+    __slots__ = ("_beside", "_clients", "_others")
 
     def __init__(self, n_clients: int) -> None:
         self._clients = {name: np.zeros(n_clients, dtype=np.int64) for name in _FIELDS}
-        self._server = dict.fromkeys(_FIELDS, 0)
+        self._others = {name: dict.fromkeys(_FIELDS, 0) for name in (_SERVER, _AUTHORITY)}
+        self._beside = dict.fromkeys(_BESIDE, 0)
 
     def count(
         self, messages: Messages, *, senders: IntArray | None, receivers: IntArray | None
@@ -47,18 +51,22 @@ class Meter:
             receivers: int64[B], client numbers of the receivers; None for the server.
         """
         payload = messages.payload
-        rows = payload.lengths if isinstance(payload, RowBlock) else np.zeros(len(messages), int)
-        for direction, parties in (("sent", senders), ("received", receivers)):
-            for quantity, amounts in (
-                ("messages", np.ones(len(messages), dtype=np.int64)),
-                ("vectors", rows),
-                ("bytes", messages.sizes),
-            ):
-                name = f"{quantity}_{direction}"
-                if parties is None:
-                    self._server[name] += int(amounts.sum())
-                else:
-                    np.add.at(self._clients[name], parties, amounts)
+        rows = np.zeros(len(messages), int) if isinstance(payload, DenseBlock) else payload.lengths
+        self._add(messages.sizes, rows, senders=senders, receivers=receivers)
+
+    def count_beside(
+        self, sizes: IntArray, *, senders: IntArray | str | None, receivers: IntArray | str | None
+    ) -> None:
+        """Add what a protocol sends beside rows and tables: keys, shares, agreement, sums.
+
+        Args:
+            sizes: int64[B], bytes per message.
+            senders: int64[B], client numbers; None for the server, "authority" for a key holder.
+            receivers: likewise.
+        """
+        self._add(sizes, np.zeros(len(sizes), dtype=np.int64), senders=senders, receivers=receivers)
+        self._beside["messages"] += len(sizes)
+        self._beside["bytes"] += int(sizes.sum())
 
     def clients(self, name: str) -> IntArray:
         """int64[n], one of the totals per client (a copy)."""
@@ -66,17 +74,48 @@ class Meter:
 
     def server(self, name: str) -> int:
         """One of the server's totals."""
-        return self._server[name]
+        return self._others[_SERVER][name]
+
+    def authority(self, name: str) -> int:
+        """One of the totals of a key holder apart from clients and server."""
+        return self._others[_AUTHORITY][name]
+
+    def beside(self, name: str) -> int:
+        """The "messages" or "bytes" that ``count_beside`` added, at their senders."""
+        return self._beside[name]
 
     def state(self) -> dict[str, IntArray]:
         """All totals, for a checkpoint."""
-        server = np.array([self._server[name] for name in _FIELDS], dtype=np.int64)
-        return {**{name: values.copy() for name, values in self._clients.items()}, "server": server}
+        named = {**self._others, "beside": self._beside}
+        return {
+            **{name: values.copy() for name, values in self._clients.items()},
+            **{name: np.array([*each.values()], dtype=np.int64) for name, each in named.items()},
+        }
 
     def restore(self, state: Mapping[str, IntArray]) -> None:
         """Continue from the totals of a checkpoint."""
         for name in _FIELDS:
             self._clients[name] = state[name].astype(np.int64)
-        self._server = {
-            name: int(value) for name, value in zip(_FIELDS, state["server"], strict=True)
-        }
+        for role in self._others:
+            self._others[role] = dict(zip(_FIELDS, state[role].tolist(), strict=True))
+        self._beside = dict(zip(_BESIDE, state["beside"].tolist(), strict=True))
+
+    def _add(
+        self,
+        sizes: IntArray,
+        rows: IntArray,
+        *,
+        senders: IntArray | str | None,
+        receivers: IntArray | str | None,
+    ) -> None:
+        for direction, parties in (("sent", senders), ("received", receivers)):
+            for quantity, amounts in (
+                ("messages", np.ones(len(sizes), dtype=np.int64)),
+                ("vectors", rows),
+                ("bytes", sizes),
+            ):
+                name = f"{quantity}_{direction}"
+                if parties is None or isinstance(parties, str):
+                    self._others[parties or _SERVER][name] += int(amounts.sum())
+                else:
+                    np.add.at(self._clients[name], parties, amounts)

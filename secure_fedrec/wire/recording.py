@@ -23,7 +23,7 @@ import numpy.typing as npt
 from secure_fedrec.arrays import IntArray
 from secure_fedrec.errors import ConfigError, TranscriptError
 from secure_fedrec.npz import npz_names, read_npz
-from secure_fedrec.uploads import DenseBlock, RowBlock
+from secure_fedrec.uploads import DenseBlock, RowBlock, SetBlock
 from secure_fedrec.wire.messages import Messages, Step
 
 __all__ = ["BlockStore", "Recorder", "RecordingPolicy", "Traffic"]
@@ -31,6 +31,8 @@ __all__ = ["BlockStore", "Recorder", "RecordingPolicy", "Traffic"]
 _BLOCK_BYTES = 64 * 2**20
 HIDDEN_COUNTS = frozenset({Step.UPLOAD, Step.SHARE})
 """Steps whose counts, where they have any, are kept with the payloads only."""
+EXTRA = "extra-"
+"""Begins the column names of what is broadcast beside the public table."""
 Columns = dict[str, npt.NDArray[Any]]
 
 
@@ -92,7 +94,7 @@ class RecordingPolicy:
             share = min(1.0, len(self.payload_senders) / max(1, n_clients))
         kept = len([round_ for round_ in set(self.payload_rounds) if round_ <= rounds])
         id_bytes = _row_dtype(n_items).itemsize
-        width = max((part.width for part in traffic), default=0)
+        width = max((part.width for part in traffic if part.step is not Step.BAG), default=0)
         total = float(kept * n_items * width * 8)  # public tables
         held = Traffic(step=Step.AGGREGATE, messages=1, rows=n_items, width=width, counts=True)
         for part in (*traffic, held):
@@ -173,6 +175,13 @@ class BlockStore:
         folders = self._directory.glob("rounds/*")
         return tuple(sorted(int(folder.name) for folder in folders if not folder.suffix))
 
+    def kinds(self, round_: int) -> tuple[str, ...]:
+        """Names under which blocks of a round are stored, ascending."""
+        if self._directory is None:
+            return tuple(sorted(kind for number, kind in self._memory if number == round_))
+        files = _folder(self._directory, round_, sealed=True).glob("*.npz")
+        return tuple(sorted({_split(file)[0] for file in files}))
+
     def names(self, round_: int, name: str) -> list[tuple[str, ...]]:
         """Column names of each block of one step of one round, without reading the columns.
 
@@ -205,7 +214,11 @@ class BlockStore:
     def _files(self, round_: int, name: str) -> list[Path]:
         if self._directory is None:
             return []
-        return sorted(_folder(self._directory, round_, sealed=True).glob(f"{name}-[0-9]*.npz"))
+        files = _folder(self._directory, round_, sealed=True).glob(f"{name}-*.npz")
+        # A name may begin like another one: "bag.users-2-000" is no block of "bag.users".
+        numbered = {file: _split(file) for file in files}
+        mine = [file for file, (kind, _) in numbered.items() if kind == name]
+        return sorted(mine, key=lambda file: numbered[file][1])
 
 
 class Recorder:
@@ -234,10 +247,12 @@ class Recorder:
         block = messages.payload
         if isinstance(block, DenseBlock):
             if wanted and block.values is not None:
-                self._keep(messages.round, messages.step, {"table": block.values})
+                extras = {f"{EXTRA}{name}": values for name, values in block.extras.items()}
+                columns: Columns = {"table": block.values, **extras}
+                self._keep(messages.round, kind_of(messages.step), columns)
             return
         if messages.tags is not None and origins is not None:
-            name = f"{messages.step.name.lower()}-origins"
+            name = f"{kind_of(messages.step, messages.bag)}-origins"
             self.truth.append(messages.round, name, {"tags": messages.tags, "clients": origins})
         with_values = np.full(len(messages), wanted)
         named = messages.senders.role == "client" and messages.tags is None
@@ -248,9 +263,9 @@ class Recorder:
             which = np.flatnonzero(with_values == keep_values)
             if len(which):
                 part = messages if len(which) == len(messages) else messages.select(which)
-                if isinstance(part.payload, RowBlock):
+                if not isinstance(part.payload, DenseBlock):
                     columns = self._columns(part, part.payload, values=keep_values)
-                    self._keep(part.round, part.step, columns)
+                    self._keep(part.round, kind_of(part.step, part.bag), columns)
 
     def end_round(self, round_: int) -> None:
         """Write what is buffered and complete the round."""
@@ -266,25 +281,26 @@ class Recorder:
         self.seen.discard_after(round_ - 1)
         self.truth.discard_after(round_ - 1)
 
-    def _columns(self, messages: Messages, block: RowBlock, *, values: bool) -> Columns:
+    def _columns(self, messages: Messages, block: RowBlock | SetBlock, *, values: bool) -> Columns:
         columns: Columns = {
             "senders": messages.senders.ids,
             "receivers": messages.receivers.ids,
             "sizes": messages.sizes,
             "lengths": block.lengths,
-            "rows": block.rows.astype(self._row_dtype),
         }
         if messages.tags is not None:
             columns["tags"] = messages.tags
-        # The counts of hidden rows are words like their values, and as large as a payload.
-        if block.counts is not None and (values or messages.step not in HIDDEN_COUNTS):
-            columns["counts"] = block.counts
+        if isinstance(block, RowBlock):
+            columns["rows"] = block.rows.astype(self._row_dtype)
+            # The counts of hidden rows are words like their values, and as large as a payload.
+            if block.counts is not None and (values or messages.step not in HIDDEN_COUNTS):
+                columns["counts"] = block.counts
         if values and block.values is not None:
             columns["values"] = block.values
         return columns
 
-    def _keep(self, round_: int, step: Step, columns: Columns) -> None:
-        key = (round_, step.name.lower())
+    def _keep(self, round_: int, kind: str, columns: Columns) -> None:
+        key = (round_, kind)
         size = sum(column.nbytes for column in columns.values())
         if self._sizes[key] + size > _BLOCK_BYTES:
             self._flush(key)
@@ -302,8 +318,19 @@ class Recorder:
             self.seen.append(*key, merged)
 
 
+def kind_of(step: Step, bag: str | None = None) -> str:
+    """Under which name blocks are stored: that of the step, and of the bag where there is one."""
+    return step.name.lower() if bag is None else f"{step.name.lower()}.{bag}"
+
+
 def _folder(directory: Path, round_: int, *, sealed: bool) -> Path:
     return directory / "rounds" / (f"{round_:06d}" if sealed else f"{round_:06d}.part")
+
+
+def _split(file: Path) -> tuple[str, int]:
+    """Name and number of a stored block."""
+    kind, _, number = file.stem.rpartition("-")
+    return kind, int(number)
 
 
 def concatenate_columns(parts: Sequence[Mapping[str, npt.NDArray[Any]]]) -> Columns:

@@ -21,13 +21,15 @@ import numpy as np
 from secure_fedrec.arrays import FloatArray, IntArray, WordArray
 from secure_fedrec.errors import ConfigError, TranscriptError
 from secure_fedrec.fixedpoint import FixedPoint
-from secure_fedrec.uploads import RowBlock
+from secure_fedrec.uploads import RowBlock, SetBlock
 from secure_fedrec.wire.messages import NOBODY, Messages, Parties, Step
 from secure_fedrec.wire.recording import (
+    EXTRA,
     HIDDEN_COUNTS,
     BlockStore,
     Columns,
     concatenate_columns,
+    kind_of,
 )
 
 __all__ = ["Adversary", "Transcript", "Truth", "View"]
@@ -41,7 +43,9 @@ _ENDS = {  # role of sender, role of receiver
     Step.AGGREGATE: ("server", "server"),
     Step.SHARE: ("client", "denoiser"),
     Step.COUNTS: ("client", "server"),
+    Step.BAG: ("client", "server"),
 }
+_BAGS = kind_of(Step.BAG, "")
 _PARTY = re.compile(r"server|denoisers|(?:denoiser|client):\d+")
 
 
@@ -153,10 +157,12 @@ class Transcript:
         """SHA-256 over the recorded columns of every round, independent of how they are stored."""
         whole = sha256(json.dumps(dict(self.public), sort_keys=True).encode())
         for round_ in self._store.rounds():
-            for step in Step:
-                for columns in self._store.read(round_, step.name.lower()):
+            stored = [(step, kind) for step in Step for kind in _kinds(self._store, step, round_)]
+            for step, kind in stored:
+                label = f"{round_}|{step.name}{kind.removeprefix(kind_of(step))}"
+                for columns in self._store.read(round_, kind):
                     for name in sorted(columns):
-                        whole.update(f"{round_}|{step.name}|{name}|".encode())
+                        whole.update(f"{label}|{name}|".encode())
                         whole.update(np.ascontiguousarray(columns[name]).tobytes())
         return whole.hexdigest()
 
@@ -212,18 +218,14 @@ class View:
             TranscriptError: the adversary saw no such step.
         """
         self._require(step)
-        name = step.name.lower()
-        return tuple(r for r in self._rounds() if self._store.names(r, name))
+        return tuple(r for r in self._rounds() if self._names(step, r))
 
     def payload_rounds(self, step: Step) -> tuple[int, ...]:
         """Rounds in which payloads of that step were kept."""
         self._require(step)
         column = "table" if step is Step.MODEL else "values"
-        name = step.name.lower()
         return tuple(
-            r
-            for r in self._rounds()
-            if any(column in names for names in self._store.names(r, name))
+            r for r in self._rounds() if any(column in names for names in self._names(step, r))
         )
 
     def table(self, round_: int) -> FloatArray:
@@ -232,15 +234,31 @@ class View:
         Raises:
             TranscriptError: not recorded, or not seen.
         """
-        self._require(Step.MODEL)
-        self._require_round(round_)
-        for columns in self._store.read(round_, "model"):
-            table = columns["table"].copy()
-            table.setflags(write=False)
-            return np.asarray(table)
-        raise TranscriptError(f"the table of round {round_} was not recorded")
+        return _frozen(self._model(round_)["table"])
 
-    def messages(self, step: Step, round_: int, *, payload: bool = False) -> Messages:
+    def extras(self, round_: int) -> dict[str, FloatArray]:
+        """What was broadcast beside the table in that round, by name.
+
+        Raises:
+            TranscriptError: not recorded, or not seen.
+        """
+        model = self._model(round_)
+        names = (name for name in model if name.startswith(EXTRA))
+        return {name.removeprefix(EXTRA): _frozen(model[name]) for name in names}
+
+    def bags(self, round_: int) -> tuple[str, ...]:
+        """Names of the bags that got messages in a round.
+
+        Raises:
+            TranscriptError: the adversary saw no message for a bag.
+        """
+        self._require(Step.BAG)
+        self._require_round(round_)
+        return tuple(k.removeprefix(_BAGS) for k in _kinds(self._store, Step.BAG, round_))
+
+    def messages(
+        self, step: Step, round_: int, *, payload: bool = False, bag: str | None = None
+    ) -> Messages:
         """Messages of a step in a round, as the corrupted parties saw them.
 
         Named senders come in their order; anonymous messages come in their (random) order of
@@ -251,6 +269,7 @@ class View:
             round_: which round.
             payload: only the messages whose values were kept, with them; otherwise all messages,
                 without values.
+            bag: which bag, of step ``BAG``.
 
         Raises:
             TranscriptError: the adversary saw no such message, or none was recorded.
@@ -259,15 +278,18 @@ class View:
         self._require_round(round_)
         if step is Step.MODEL:
             raise TranscriptError("the model is one table for all; ask for table(round)")
+        if (step is Step.BAG) != (bag is not None):
+            raise TranscriptError("messages of step BAG, and no others, are those of one bag")
         parts = [
             self._strip(columns, step, payload=payload)
-            for columns in self._store.read(round_, step.name.lower())
+            for columns in self._store.read(round_, kind_of(step, bag))
             if not payload or "values" in columns
         ]
         if not parts:
-            kind = "payload" if payload else "message"
-            raise TranscriptError(f"no {kind} of step {step.name} was recorded in round {round_}")
-        return self._visible(self._build(step, round_, concatenate_columns(parts)))
+            what = "payload" if payload else "message"
+            kind = kind_of(step, bag).upper()
+            raise TranscriptError(f"no {what} of step {kind} was recorded in round {round_}")
+        return self._visible(self._build(step, round_, concatenate_columns(parts), bag))
 
     def traffic(self, round_: int) -> dict[Step, tuple[IntArray, IntArray, IntArray]]:
         """Per step: senders (or nobody), receivers and sizes of every message, for a network tap.
@@ -278,10 +300,11 @@ class View:
         if "network" not in self.adversary.taps:
             raise TranscriptError(f"{self.adversary.name} does not tap the network")
         seen: dict[Step, tuple[IntArray, IntArray, IntArray]] = {}
-        for step in (Step.COUNTS, Step.UPLOAD, Step.NOISE, Step.SHARE, Step.DENOISE):
+        for step in (Step.COUNTS, Step.UPLOAD, Step.NOISE, Step.SHARE, Step.DENOISE, Step.BAG):
             parts = [
                 {name: columns[name] for name in ("senders", "receivers", "sizes")}
-                for columns in self._store.read(round_, step.name.lower())
+                for kind in _kinds(self._store, step, round_)
+                for columns in self._store.read(round_, kind)
             ]
             if parts:
                 columns = concatenate_columns(parts)
@@ -289,6 +312,17 @@ class View:
                 ends = (columns["senders"], columns["receivers"], columns["sizes"])
                 seen[step] = (ends[0][order], ends[1][order], ends[2][order])
         return seen
+
+    def _model(self, round_: int) -> Columns:
+        self._require(Step.MODEL)
+        self._require_round(round_)
+        for columns in self._store.read(round_, "model"):
+            return columns
+        raise TranscriptError(f"the table of round {round_} was not recorded")
+
+    def _names(self, step: Step, round_: int) -> list[tuple[str, ...]]:
+        kinds = _kinds(self._store, step, round_)
+        return [names for kind in kinds for names in self._store.names(round_, kind)]
 
     def _rounds(self) -> tuple[int, ...]:
         rounds = self._store.rounds()
@@ -312,24 +346,25 @@ class View:
         return keep
 
     @staticmethod
-    def _build(step: Step, round_: int, columns: Columns) -> Messages:
+    def _build(step: Step, round_: int, columns: Columns, bag: str | None) -> Messages:
         indptr = np.zeros(len(columns["lengths"]) + 1, dtype=np.int64)
         np.cumsum(columns["lengths"], out=indptr[1:])
         sender, receiver = _ENDS[step]
         tags: WordArray | None = columns.get("tags")
+        values = columns.get("values")
+        payload: RowBlock | SetBlock = SetBlock(indptr=indptr, values=values)
+        if step is not Step.BAG:
+            rows, counts = columns["rows"].astype(np.int32), columns.get("counts")
+            payload = RowBlock(indptr=indptr, rows=rows, values=values, counts=counts)
         return Messages(
             round=round_,
             step=step,
             senders=Parties(role=sender, ids=columns["senders"]),
             receivers=Parties(role=receiver, ids=columns["receivers"]),
-            payload=RowBlock(
-                indptr=indptr,
-                rows=columns["rows"].astype(np.int32),
-                values=columns.get("values"),
-                counts=columns.get("counts"),
-            ),
+            payload=payload,
             sizes=columns["sizes"],
             tags=tags,
+            bag=bag,
         )
 
     def _visible(self, messages: Messages) -> Messages:
@@ -345,3 +380,16 @@ class View:
         order = messages.senders.ids if messages.tags is None else messages.tags
         visible = np.flatnonzero(keep)
         return messages.select(visible[np.argsort(order[visible], kind="stable")])
+
+
+def _frozen(values: FloatArray) -> FloatArray:
+    copied = np.array(values)
+    copied.setflags(write=False)
+    return copied
+
+
+def _kinds(store: BlockStore, step: Step, round_: int) -> list[str]:
+    """Under which names messages of a step may be stored."""
+    if step is not Step.BAG:
+        return [kind_of(step)]
+    return [kind for kind in store.kinds(round_) if kind.startswith(_BAGS)]

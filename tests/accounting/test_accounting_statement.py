@@ -5,7 +5,13 @@ from collections.abc import Callable
 
 import pytest
 
-from secure_fedrec.accounting import claim, find_noise_multiplier, gaussian_events, skellam_events
+from secure_fedrec.accounting import (
+    PrivacyStatement,
+    claim,
+    find_noise_multiplier,
+    gaussian_events,
+    skellam_events,
+)
 from secure_fedrec.accounting.accountants import spend
 from secure_fedrec.errors import ConfigError
 from secure_fedrec.protection.dp import (
@@ -131,6 +137,20 @@ def test_failures_and_distances_add_up_over_rounds(event: Make) -> None:
     assert statement.rounds == 8
     assert "at most 2^-38.0" in str(statement)
     assert "within 2^-56.0" in str(statement)
+
+
+def test_a_release_that_serves_many_rounds_is_paid_once(event: Make) -> None:
+    noise = GaussianNoise(multiplier=4.0, form="rounded")
+
+    def stated(**times: int) -> PrivacyStatement:
+        return claim([event(noise, **times)], adversary="server", delta=1e-5)
+
+    statement = stated(rounds=1, serves=30)
+    assert statement.rounds == 30
+    assert "over 30 rounds" in str(statement)
+    assert statement.epsilon == stated(rounds=1).epsilon < stated(rounds=30).epsilon
+    with pytest.raises(ConfigError, match=r"dp\.serves"):
+        event(noise, rounds=3, serves=2)
 
 
 def test_statement_names_its_accountant() -> None:

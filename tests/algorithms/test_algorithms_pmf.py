@@ -263,7 +263,7 @@ def test_resampled_residuals_are_those_of_own_ratings() -> None:
 def test_a_batch_of_clients_without_ratings() -> None:
     algorithm, public, vault = trained()
     found = run_step(algorithm, public, vault, np.array([0, 17]))
-    assert vault.rated_counts()[[0, 17]].tolist() == [0, 0]
+    assert vault.example_counts()[[0, 17]].tolist() == [0, 0]
     assert found["rows"].shape == (0, 7)
     assert not found["average"].any()
     assert len(found["residual"]) == len(found["virtual rows"]) > 0
@@ -341,7 +341,7 @@ def test_langevin_noise_has_its_temperature_and_is_a_function_of_place() -> None
     for algorithm, state, box in (cold, warm):
         step_of(algorithm, state, box).commit(box)
     shift = warm[2].read(USERS, everybody) - cold[2].read(USERS, everybody)
-    rated = vault.rated_counts() > 0
+    rated = vault.example_counts() > 0
     gamma = noisy.config.step_size(public.round)
     assert kstest((shift[rated] / (gamma * deviation)).ravel(), "norm").pvalue > 1e-4
     assert not shift[~rated].any()

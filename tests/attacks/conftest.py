@@ -10,7 +10,7 @@ import pytest
 from attacks import GroundTruth
 from secure_fedrec.algorithms import PMF, PMFConfig
 from secure_fedrec.data import SyntheticConfig, generate, k_fold
-from secure_fedrec.engines import RecordedRun
+from secure_fedrec.engines import RecordedRun, rating_problem
 from secure_fedrec.engines.local import CohortConfig
 from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.protection import (
@@ -66,8 +66,7 @@ def train(
     run = RecordedRun(
         algorithm=pmf,
         stack=Stack(codec=codec, cloak=cover, collector=collector, n_clients=ratings.n_clients),
-        train=ratings,
-        test=test,
+        problem=rating_problem(pmf, ratings, test),
         streams=streams,
         policy=RecordingPolicy(payload_rounds=payload_rounds, payload_senders=payload_senders),
         cohort=cohort,
@@ -94,8 +93,8 @@ def rewrite(transcript: Transcript, edit: Edit) -> Transcript:
 
 def clean(run: RecordedRun, truth: GroundTruth) -> Transcript:
     """An ideal removal of virtual rows: the aggregate is the exact sum of the real ones."""
-    rated = np.zeros((truth.train.n_clients, truth.train.n_items), dtype=bool)
-    rated[truth.train.clients, truth.train.items] = True
+    rated = np.zeros((truth.ratings.n_clients, truth.ratings.n_items), dtype=bool)
+    rated[truth.ratings.clients, truth.ratings.items] = True
     store = run.transcript._store
 
     def real_sums(round_: int, name: str, columns: Columns) -> Columns:

@@ -40,8 +40,8 @@ def claims_of(transcript: Transcript) -> Claims:
 
 
 def grid(claims: Claims, truth: GroundTruth) -> BoolArray:
-    rated = np.zeros((truth.train.n_clients, truth.train.n_items), dtype=bool)
-    rated[truth.train.clients, truth.train.items] = True
+    rated = np.zeros((truth.ratings.n_clients, truth.ratings.n_items), dtype=bool)
+    rated[truth.ratings.clients, truth.ratings.items] = True
     return np.asarray(rated[claims.rated.clients])
 
 
@@ -64,7 +64,7 @@ def test_rows_of_tail_items_are_read_off_a_masked_sum(
     federate: Federate, hidden: Hidden, layer: str
 ) -> None:
     run, truth = federate(data=SPARSE)
-    popularity = truth.train.item_popularity()
+    popularity = truth.ratings.item_popularity()
     finding = evaluate(TailItems(), SERVER, hidden(run.transcript, layer), truth, seed=0)
     figures, details = finding.figures, finding.details
     assert details["tail_items"] == details["rows_recovered"] == int((popularity == 1).sum())
@@ -86,7 +86,7 @@ def test_every_payload_round_is_read(federate: Federate, hidden: Hidden) -> None
     run, truth = federate(data=SPARSE, rounds=3, payload_rounds=(1, 3))
     claims = claims_of(hidden(run.transcript, "masking"))
     assert [claim.round for claim in claims.rows] == [1, 3]
-    single = np.flatnonzero(truth.train.item_popularity() == 1)
+    single = np.flatnonzero(truth.ratings.item_popularity() == 1)
     for claim in claims.rows:
         np.testing.assert_array_equal(claim.items, single)
     assert claims.details["rows_recovered"] == 2 * len(single)

@@ -69,7 +69,29 @@ class Constant(Wrapped):
             for link in claims.links
         )
         unmasked = None if claims.unmasked is None else np.zeros(shape, dtype=bool)
-        return replace(claims, rated=rated, ratings=ratings, links=links, unmasked=unmasked)
+        known = replace(claims, rated=rated, ratings=ratings, links=links, unmasked=unmasked)
+        return self.without_vectors(known)
+
+    def without_vectors(self, claims: Claims) -> Claims:
+        """The same vector, class, profile or draft for everybody."""
+        labels, shares, features = claims.labels, claims.histograms, claims.features
+        if labels is not None:
+            labels = replace(labels, scores=np.zeros_like(labels.scores))
+        if shares is not None:
+            shares = replace(shares, shares=np.full_like(shares.shares, 1 / shares.shares.shape[1]))
+        if features is not None:
+            features = replace(features, features=np.ones_like(features.features))
+        return replace(
+            claims,
+            labels=labels,
+            histograms=shares,
+            features=features,
+            vectors=tuple(replace(v, vectors=np.ones_like(v.vectors)) for v in claims.vectors),
+            drafts=tuple(replace(d, vectors=np.ones_like(d.vectors)) for d in claims.drafts),
+            sets=tuple(
+                replace(s, scores=np.zeros_like(s.scores), predicted=None) for s in claims.sets
+            ),
+        )
 
 
 class Silent(Wrapped):

@@ -8,10 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from attacks.base import AnonymousRowClaim
-from attacks.figures import row_figures
 from attacks.knowledge import Protocol
 from attacks.participation import Verdicts, deduce
 from attacks.presence import Presence
+from attacks.scoring.ratings import row_figures
 from secure_fedrec.arrays import BoolArray, IntArray
 from secure_fedrec.data import RatingScale, RatingTable
 from secure_fedrec.wire import BlockStore, Truth

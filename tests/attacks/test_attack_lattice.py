@@ -349,13 +349,13 @@ def test_a_recorded_federation_is_read_from_one_round(
     finding = evaluate(Lattice(round_), server, run.transcript, truth, seed=0)
     assert finding.rounds == (round_,)
     figures = {name: value or 0.0 for name, value in finding.figures.items()}
-    counts = truth.train.counts()
+    counts = truth.ratings.counts()
     tiny = float(np.mean(counts < 3))  # one or two ratings may fit another scale as well
     assert figures["rating_accuracy"] >= 0.99
     assert figures["recall"] >= 1 - tiny
     assert figures["user_vector_share"] >= 1 - tiny
     assert figures["user_vector_cosine"] == pytest.approx(1.0, abs=1e-6)
-    totals = np.bincount(truth.train.clients, weights=truth.train.ratings)
+    totals = np.bincount(truth.ratings.clients, weights=truth.ratings.ratings)
     on_scale = float(np.mean(totals % counts == 0)) if round_ == 1 and rho else 0.0
     # Averages on the scale hide; of the predictions, a few land next to a star.
     assert 1 - on_scale - 0.05 <= figures["exact_set_share"] <= 1 - on_scale

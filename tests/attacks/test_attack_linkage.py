@@ -74,7 +74,7 @@ def test_every_message_is_linked_by_value(
 ) -> None:
     run, truth = federate(cloak=VirtualRatingsConfig(rho=rho), denoisers=eta, codec=codec)
     link = link_of(claims_of(run.transcript, coalition))
-    assert len(link.tags) == truth.train.n_clients - eta
+    assert len(link.tags) == truth.ratings.n_clients - eta
     expected = senders_of(truth.recorded, 1, link.tags)
     np.testing.assert_array_equal(link.guesses["value"], expected)
     np.testing.assert_array_equal(link.candidates["value"], 1)

@@ -7,7 +7,7 @@ from attacks import SUITE, Finding, GroundTruth, evaluate
 from attacks.named import named_payload_rounds, named_rounds, named_rows, sees_named_rows
 from secure_fedrec.algorithms import PMF, PMFConfig
 from secure_fedrec.data import SyntheticConfig, generate
-from secure_fedrec.engines import RecordedRun
+from secure_fedrec.engines import RecordedRun, rating_problem
 from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.protection import Sizes, VirtualRatingsConfig, build_stack
 from secure_fedrec.protection.shared_upload import SharedUploadConfig
@@ -29,11 +29,11 @@ def run() -> RecordedRun:
         "shared-upload": SharedUploadConfig(count=2, floor=16),
     }
     sizes = Sizes(n_clients=CLIENTS, n_items=ITEMS, width=RANK, cohort=CLIENTS)
+    algorithm = PMF(PMFConfig(rank=RANK, rounds=3))
     made = RecordedRun(
-        algorithm=PMF(PMFConfig(rank=RANK, rounds=3)),
+        algorithm=algorithm,
         stack=build_stack(layers, sizes=sizes, codec=codec, streams=streams),
-        train=TABLE,
-        test=TABLE.subset(np.zeros(len(TABLE), dtype=bool)),
+        problem=rating_problem(algorithm, TABLE),
         streams=streams,
         policy=RecordingPolicy(payload_rounds=(1, 3)),
     )

@@ -64,12 +64,12 @@ def test_virtual_ratings_cost_the_direct_read_its_precision_alone(
     within the upload it is a coin."""
     run, truth = federate(cloak=VirtualRatingsConfig(rho=rho))
     finding = evaluate(Direct(), server, run.transcript, truth, seed=0)
-    rated = truth.train.counts()
-    virtual = np.minimum(np.floor(rho * rated), truth.train.n_items - rated)
+    rated = truth.ratings.counts()
+    virtual = np.minimum(np.floor(rho * rated), truth.ratings.n_items - rated)
     assert finding.figures["recall"] == 1.0
     assert finding.figures["precision"] == pytest.approx(np.mean(rated / (rated + virtual)))
     assert finding.figures["support_auc"] == 0.5
-    expected = 1 - 0.5 * np.mean(virtual / (truth.train.n_items - rated))
+    expected = 1 - 0.5 * np.mean(virtual / (truth.ratings.n_items - rated))
     assert finding.figures["auc"] == pytest.approx(expected)
 
 
@@ -105,7 +105,7 @@ def test_scores_are_the_share_of_uploads_with_the_item(
     view = run.transcript.view(server)
     claims = Intersection().run(view)
     assert isinstance(claims, Claims)
-    shape = (truth.train.n_clients, truth.train.n_items)
+    shape = (truth.ratings.n_clients, truth.ratings.n_items)
     counts, total = uploads_with_item(view, ROUNDS, shape)
     uploads = counts.max(axis=1, keepdims=True)  # a rated item is in every upload of its client
     assert uploads.sum() == total
@@ -146,10 +146,10 @@ def test_virtual_items_survive_at_the_rate_of_the_formula(
     )
     claims = Intersection().run(run.transcript.view(server))
     assert isinstance(claims, Claims)
-    rated = truth.train.counts()
-    room = truth.train.n_items - rated
+    rated = truth.ratings.counts()
+    room = truth.ratings.n_items - rated
     share = np.minimum(np.floor(rho * rated), room) / room
-    virtual = ~truth_grid(truth.train)
+    virtual = ~truth_grid(truth.ratings)
     for rounds in (1, 2, 3):
         always = claims.rated.history[rounds] == rounds
         assert not (~virtual & ~always).any()  # real items never miss a round
@@ -179,8 +179,8 @@ def test_the_support_is_a_coin_in_round_one_and_open_soon_after(
     finding = evaluate(Intersection(), server, run.transcript, truth, seed=0)
     by_rounds = finding.details["auc_by_rounds"]
     assert by_rounds["1"]["support_auc"] == 0.5
-    rated = truth.train.counts()
-    room = truth.train.n_items - rated
+    rated = truth.ratings.counts()
+    room = truth.ratings.n_items - rated
     share = np.minimum(np.floor(rho * rated), room) / room
     for rounds, rounding in ((1, 1e-12), (2, 0.01), (5, 0.01), (20, 0.01)):
         expected = float(np.mean(1 - share**rounds / 2))

@@ -45,8 +45,8 @@ def solved(view_of: Transcript) -> Claims:
 
 
 def grid(claims: Claims, truth: GroundTruth) -> BoolArray:
-    rated = np.zeros((truth.train.n_clients, truth.train.n_items), dtype=bool)
-    rated[truth.train.clients, truth.train.items] = True
+    rated = np.zeros((truth.ratings.n_clients, truth.ratings.n_items), dtype=bool)
+    rated[truth.ratings.clients, truth.ratings.items] = True
     return np.asarray(rated[claims.rated.clients])
 
 

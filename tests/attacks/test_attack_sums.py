@@ -43,8 +43,8 @@ def claims_of(attack: Attack, run: RecordedRun, adversary: Adversary = SERVER) -
 
 
 def truth_of(claims: Claims, truth: GroundTruth) -> BoolArray:
-    grid = np.zeros((truth.train.n_clients, truth.train.n_items), dtype=bool)
-    grid[truth.train.clients, truth.train.items] = True
+    grid = np.zeros((truth.ratings.n_clients, truth.ratings.n_items), dtype=bool)
+    grid[truth.ratings.clients, truth.ratings.items] = True
     return np.asarray(grid[claims.rated.clients])
 
 
@@ -127,7 +127,7 @@ def test_tail_items_reads_exactly_what_the_counts_settle(federate: Federate, eta
     """Count 1: one upload of the item is real and the rest virtual. Count 0: all are virtual."""
     run, truth = federate(cloak=VirtualRatingsConfig(rho=2.0), denoisers=eta)
     claims = claims_of(TailItems(), run)
-    popularity = truth.train.item_popularity()
+    popularity = truth.ratings.item_popularity()
     settled = claims.rated.visible & (popularity <= 1)
     rated = truth_of(claims, truth)
     real, virtual = proven(claims)
@@ -155,7 +155,7 @@ def test_tail_items_of_a_plain_sum_prove_their_raters(federate: Federate) -> Non
     run, truth = federate()
     claims = claims_of(TailItems(), run)
     real, virtual = proven(claims)
-    singles = truth.train.item_popularity() == 1
+    singles = truth.ratings.item_popularity() == 1
     assert not virtual.any()
     np.testing.assert_array_equal(real, truth_of(claims, truth) & singles)
 
@@ -185,7 +185,7 @@ def test_equal_uploads_of_a_tail_item_are_not_told_apart(
     now_real, now_virtual = proven(claims)
     assert not now_real[:, item].any()
     assert not now_virtual[:, item].any()
-    others = np.arange(truth.train.n_items) != item
+    others = np.arange(truth.ratings.n_items) != item
     np.testing.assert_array_equal(now_real[:, others], real[:, others])
 
 
@@ -258,7 +258,7 @@ def test_a_denoiser_exposes_the_items_nobody_covers(federate: Federate, rho: flo
     np.testing.assert_array_equal(claims.rated.clients, np.sort(truth.denoiser_clients))
     rated = truth_of(claims, truth)
     noise = run.transcript._store.read(1, "noise")
-    covered = np.zeros((20, truth.train.n_items), dtype=bool)
+    covered = np.zeros((20, truth.ratings.n_items), dtype=bool)
     for columns in noise:
         covered[np.repeat(columns["receivers"], columns["lengths"]), columns["rows"]] = True
     index = [truth.denoiser_clients.index(int(client)) for client in claims.rated.clients]

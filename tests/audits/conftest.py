@@ -145,14 +145,15 @@ def ml_100k(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-def _toml(raw: dict[str, Any]) -> str:
+def _toml(raw: dict[str, Any], section: str = "") -> str:
     lines = [f"{key} = {_value(value)}" for key, value in raw.items() if not _is_nested(value)]
     for key, value in raw.items():
-        if _is_nested(value):
-            tables = value if isinstance(value, list) else [value]
-            heading = f"[[{key}]]" if isinstance(value, list) else f"[{key}]"
-            for table in tables:
-                lines += [heading, *(f"{name} = {_value(v)}" for name, v in table.items())]
+        name = f"{section}{key}"
+        if isinstance(value, dict):
+            lines += [f"[{name}]", _toml(value, f"{name}.")]
+        elif _is_nested(value):
+            for table in value:
+                lines += [f"[[{name}]]", _toml(table, f"{name}.")]
     return "\n".join(lines) + "\n"
 
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from audits.build import build_federation, load_table, split_table
+from audits.build import build_federation, load_dataset
 from audits.config import parse_config
 from secure_fedrec.errors import ConfigError
 
@@ -24,8 +24,7 @@ def build(protection: list[dict[str, Any]], corrupt: list[str]) -> None:
             "adversaries": [{"name": "them", "corrupt": corrupt}],
         }
     )
-    table = load_table(config, None)
-    build_federation(config, split_table(config, table, None, fold=0))
+    build_federation(config, load_dataset(config, None).task(0))
 
 
 def test_a_client_that_holds_the_key_does_not_work_with_the_server() -> None:

@@ -1,6 +1,7 @@
 """The other commands: attack, check, data, init, explain."""
 
 import json
+import os
 import shutil
 import tomllib
 from collections.abc import Callable
@@ -12,12 +13,14 @@ import pytest
 from attacks import SUITE
 from audits.commands import PRESETS
 from audits.config import parse_config
-from secure_fedrec.data import DATASETS
+from secure_fedrec.data import DATASETS, EXAMPLE_SETS
 from secure_fedrec.protection import STACKS
 
 Command = Callable[..., tuple[int, str, str]]
 Refusal = Callable[..., str]
 Write = Callable[[dict[str, Any]], Path]
+
+FOLDER = os.environ.get("SECURE_FEDREC_DATA")  # before a fixture hides it
 
 
 def findings_of(report: Path) -> list[dict[str, Any]]:
@@ -147,13 +150,14 @@ def test_data_list_knows_what_is_there(command: Command, ml_100k: Path) -> None:
     code, out, _ = command("data", "list", "--json", "--data-dir", ml_100k.parent)
     entries = {entry["name"]: entry for entry in json.loads(out)}
     assert code == 0
-    assert list(entries) == list(DATASETS)
+    assert list(entries) == [*DATASETS, *EXAMPLE_SETS]
     assert entries["ml-100k"]["status"] == "present"
     assert entries["ml-1m"]["status"] == "absent; secure-fedrec data get ml-1m"
     assert entries["synthetic"]["status"] == "generated"
+    assert entries["20newsgroups"]["status"] == "absent"  # nothing to download
     code, out, _ = command("data", "list", "--data-dir", ml_100k.parent)
     assert code == 0
-    assert [line.split()[0] for line in out.splitlines()] == list(DATASETS)
+    assert [line.split()[0] for line in out.splitlines()] == [*DATASETS, *EXAMPLE_SETS]
 
 
 def test_data_describe_states_the_facts(command: Command, ml_100k: Path) -> None:
@@ -179,6 +183,32 @@ def test_data_describe_states_the_facts(command: Command, ml_100k: Path) -> None
     assert code == 0
     assert [line.split()[0] for line in out.splitlines()] == list(facts)
     assert command("data", "describe", "synthetic")[0] == 0
+
+
+@pytest.mark.data
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("20newsgroups", {"clients": 749, "classes": 20, "posts": 7849}),
+        ("ml-100k-zip", {"clients": 10, "users": 925, "items": 1679, "attributes": 19}),
+    ],
+)
+def test_data_describe_knows_texts_and_organisations(
+    command: Command, name: str, expected: dict[str, int]
+) -> None:
+    if FOLDER is None:
+        pytest.skip("SECURE_FEDREC_DATA is not set")
+    code, out, err = command("data", "describe", name, "--data-dir", FOLDER, "--json")
+    assert code == 0, err
+    facts = json.loads(out)
+    assert expected.items() <= facts.items()
+    assert facts["licence"]
+
+
+def test_data_describe_names_what_there_is(refusal: Callable[..., str]) -> None:
+    line = refusal("data", "describe", "netflix")
+    assert line.startswith("data.name = 'netflix': unknown data set (choices: ml-100k, ml-1m")
+    assert line.endswith("ml-100k-zip, assist2009-sample)")
 
 
 def test_data_get_leaves_a_sound_copy_alone(command: Command, ml_100k: Path) -> None:

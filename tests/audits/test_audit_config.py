@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import audits
-from audits.build import build_federation, load_table, split_table
+from audits.build import build_federation, load_dataset
 from audits.config import AuditConfig, load_config, parse_config
 from secure_fedrec.errors import ConfigError
 from secure_fedrec.protection import STACKS
@@ -203,6 +203,6 @@ def test_an_attack_named_twice_is_refused() -> None:
 
 def test_payload_senders_are_clients() -> None:
     config = parse_config({"data": {"clients": 9}, "recording": {"payload_senders": [8, 9]}})
-    split = split_table(config, load_table(config, None), None, fold=0)
+    task = load_dataset(config, None).task(0)
     with pytest.raises(ConfigError, match=r"payload_senders = 9: clients are 0 to 8"):
-        build_federation(config, split)
+        build_federation(config, task)

@@ -9,10 +9,11 @@ import jsonschema
 import pytest
 
 from audits.claims import execution_of, protection_json
+from audits.privacy import privacy_statements
 from audits.report import SCHEMA_PATH
 from secure_fedrec.accounting import claim
 from secure_fedrec.fixedpoint import FixedPoint
-from secure_fedrec.protection import LAYERS, STACKS, DirectSum, Sizes, build_stack
+from secure_fedrec.protection import LAYERS, STACKS, Sizes, build_stack
 from secure_fedrec.protection.hidden_sums import NoisedSum
 from secure_fedrec.streams import Streams
 
@@ -92,13 +93,15 @@ def test_the_claim_is_that_of_the_events_of_the_rounds_that_were_run() -> None:
         streams=Streams.from_seed(1),
     )
     assert isinstance(stack.collector, NoisedSum)
-    (few,) = protection_json(layers, stack.collector, rounds=2)["privacy"]
-    (many,) = protection_json(layers, stack.collector, rounds=9)["privacy"]
+    (few,), (many,) = (
+        protection_json(layers, statements=privacy_statements(stack, rounds=rounds))["privacy"]
+        for rounds in (2, 9)
+    )
     assert few["epsilon"] < many["epsilon"]
     events = stack.collector.skellam.events(rounds=9)
     assert many["epsilon"] == claim(events, adversary="server", delta=1e-5).epsilon
     # No round, no release.
-    assert protection_json(layers, stack.collector, rounds=0)["privacy"] == []
+    assert privacy_statements(stack, rounds=0) == ()
 
 
 def test_no_stack_is_called_real_while_a_layer_is_simulated() -> None:
@@ -115,8 +118,7 @@ def test_no_stack_is_called_real_while_a_layer_is_simulated() -> None:
 def test_every_stack_that_can_be_simulated_says_what_stood_in(stack: tuple[str, ...]) -> None:
     required = {"skellam": {"noise_multiplier": 1.0}}
     layers = {name: LAYERS[name](**required.get(name, {})) for name in stack}
-    plain = DirectSum(n_clients=4, n_items=3, width=2, codec=FixedPoint())
-    found = protection_json(layers, plain, rounds=1)
+    found = protection_json(layers)
     cryptographic = set(stack) & {
         *("masking", "paillier", "routing", "shared-upload", "linkage-hardened")
     }
@@ -126,8 +128,7 @@ def test_every_stack_that_can_be_simulated_says_what_stood_in(stack: tuple[str, 
 
 
 def test_a_plain_sum_claims_to_hide_nothing() -> None:
-    plain = DirectSum(n_clients=4, n_items=3, width=2, codec=FixedPoint())
-    found = protection_json({}, plain, rounds=5)
+    found = protection_json({})
     assert found["hides"] == "nothing"
     assert found["execution"] is found["execution_note"] is None
     assert found["privacy"] == []

@@ -14,6 +14,7 @@ from benchmarks.agreement import RememberingPMF, Tap
 from benchmarks.float_round import float_stack
 from benchmarks.loop import ClientLoop, Fakes
 from benchmarks.measure import interleave, own_peak_gb, ratio
+from secure_fedrec.algorithms import PMF
 from secure_fedrec.arrays import FloatArray
 from secure_fedrec.data import RatingTable, SyntheticConfig, generate
 from secure_fedrec.wire import Step
@@ -72,7 +73,7 @@ def test_loop_predicts_the_same_virtual_ratings(table: RatingTable) -> None:
     loop = ClientLoop(federation, engine)
     client = 0 if federation.denoiser != 0 else 1
     fakes = loop.draw(client)
-    step = engine.algorithm.client_step(
+    step = PMF(federation.algorithm).client_step(
         np.array([client]), engine.public, engine.vault, federation.streams
     )
     indptr, items = np.array([0, len(fakes.items)]), fakes.items.astype(np.int32)

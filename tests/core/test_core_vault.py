@@ -163,7 +163,7 @@ def test_tables_are_read_as_copies() -> None:
     vault.write("t", np.array([2, 0]), np.array([[9.0, 9.0], [8.0, 8.0]]))
     assert vault.read("t", everybody).tolist() == [[8, 8], [2, 3], [9, 9]]
     assert vault.names() == ("t",)
-    assert vault.rated_counts().tolist() == [1, 1, 1]
+    assert vault.example_counts().tolist() == [1, 1, 1]
 
 
 def test_a_table_has_one_row_per_client() -> None:

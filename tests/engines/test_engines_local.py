@@ -15,6 +15,8 @@ from secure_fedrec.engines import (
     CohortConfig,
     LocalEngine,
     RecordedRun,
+    rating_evaluation,
+    rating_problem,
     read_checkpoint,
     vault_of,
     write_checkpoint,
@@ -94,16 +96,18 @@ def engine_of(
     cohort: CohortConfig | None = None,
     batch_rows: int = 8192,
     recorder: Recorder | None = None,
-    **algorithm: Any,
+    **settings: Any,
 ) -> LocalEngine:
     streams, ratings = Streams.from_seed(seed), rating_table()
     held_out = ratings.subset(np.arange(len(ratings)) % 5 == 0)
     train = ratings.subset(np.arange(len(ratings)) % 5 != 0)
+    algorithm = PMF(PMFConfig(rank=RANK, **settings))
     return LocalEngine(
-        algorithm=PMF(PMFConfig(rank=RANK, **algorithm)),
+        algorithm=algorithm,
         stack=stack_of(kind, streams, rho=rho, eta=eta),
         vault=vault_of(train),
-        test=held_out,
+        n_rows=train.n_items,
+        evaluate=rating_evaluation(algorithm, held_out),
         streams=streams,
         wire=Wire(meter=Meter(N_CLIENTS), recorder=recorder),
         cohort=cohort,
@@ -208,11 +212,12 @@ def test_a_state_is_a_snapshot() -> None:
 
 def recorded(directory: Path) -> RecordedRun:
     streams, ratings = Streams.from_seed(10), rating_table()
+    algorithm = PMF(PMFConfig(rank=RANK, rounds=4))
+    held_out = np.arange(len(ratings)) % 5 == 0
     return RecordedRun(
-        algorithm=PMF(PMFConfig(rank=RANK, rounds=4)),
+        algorithm=algorithm,
         stack=stack_of("fedrec++", streams),
-        train=ratings.subset(np.arange(len(ratings)) % 5 != 0),
-        test=ratings.subset(np.arange(len(ratings)) % 5 == 0),
+        problem=rating_problem(algorithm, ratings.subset(~held_out), ratings.subset(held_out)),
         streams=streams,
         policy=RecordingPolicy(payload_rounds=(1, 3)),
         directory=directory,
@@ -261,30 +266,6 @@ def test_cohorts_do_not_depend_on_rho() -> None:
     assert len({tuple(invited) for invited in drawn[0]}) == 4
 
 
-def test_cohorts_are_drawn_without_replacement_and_by_seed() -> None:
-    config = CohortConfig(clients_per_round=7)
-    drawn = [config.draw(round_, N_CLIENTS, Streams.from_seed(1)).tolist() for round_ in (1, 2, 1)]
-    assert drawn[0] == drawn[2] != drawn[1]
-    assert drawn[0] != config.draw(1, N_CLIENTS, Streams.from_seed(2)).tolist()
-    for invited in drawn:
-        assert len(set(invited)) == 7
-        assert invited == sorted(invited)
-        assert 0 <= invited[0] <= invited[-1] < N_CLIENTS
-    everybody = CohortConfig().draw(1, N_CLIENTS, Streams.from_seed(1))
-    assert everybody.tolist() == list(range(N_CLIENTS))
-    full = CohortConfig(clients_per_round=N_CLIENTS).draw(1, N_CLIENTS, Streams.from_seed(1))
-    assert full.tolist() == list(range(N_CLIENTS))
-
-
-def test_everybody_is_invited_equally_often() -> None:
-    config, streams = CohortConfig(clients_per_round=5), Streams.from_seed(3)
-    counts = np.zeros(N_CLIENTS)
-    for round_ in range(600):
-        counts[config.draw(round_, N_CLIENTS, streams)] += 1
-    expected, share = 600 * 5 / N_CLIENTS, 5 / N_CLIENTS
-    assert np.abs(counts - expected).max() < 4.5 * np.sqrt(expected * (1 - share))
-
-
 def test_impossible_cohorts_are_refused() -> None:
     with pytest.raises(ConfigError) as refusal:
         CohortConfig(clients_per_round=0)
@@ -302,7 +283,7 @@ def test_only_participants_learn() -> None:
     report = engine.run_round()
     assert (report.round, report.participants) == (1, len(present))
     moved = np.any(engine.vault.read("user_vectors", everybody) != before, axis=1)
-    trained = engine.vault.rated_counts() > 0
+    trained = engine.vault.example_counts() > 0
     assert np.flatnonzero(moved).tolist() == [c for c in present.tolist() if trained[c]]
 
 
@@ -328,9 +309,9 @@ def test_values_that_do_not_fit_the_ring_stop_the_round() -> None:
 def test_training_lowers_the_error() -> None:
     engine = engine_of("plain")
     first = engine.evaluate()
-    errors = [engine.run_round().error for _ in range(30)]
+    errors = [engine.run_round().metrics for _ in range(30)]
     assert first is not None and errors[-1] is not None
-    assert errors[-1].rmse < 0.75 * first.rmse
+    assert errors[-1]["rmse"] < 0.75 * first["rmse"]
 
 
 def test_the_error_is_that_of_clipped_predictions() -> None:
@@ -341,8 +322,10 @@ def test_the_error_is_that_of_clipped_predictions() -> None:
     clipped = np.clip(predicted, 1, 5)
     error = engine.evaluate()
     assert error is not None
-    assert error.mae == pytest.approx(np.abs(clipped - test.ratings).mean(), rel=1e-12)
-    assert error.rmse == pytest.approx(np.sqrt(((clipped - test.ratings) ** 2).mean()), rel=1e-12)
+    assert error["mae"] == pytest.approx(np.abs(clipped - test.ratings).mean(), rel=1e-12)
+    assert error["rmse"] == pytest.approx(
+        np.sqrt(((clipped - test.ratings) ** 2).mean()), rel=1e-12
+    )
     exact = rating_error(np.array([9.0, -3.0]), np.array([4.0, 3.0]), low=1.0, high=5.0)
     assert exact.mae == 1.5
     assert exact.rmse == pytest.approx(np.sqrt(2.5))
@@ -351,17 +334,19 @@ def test_the_error_is_that_of_clipped_predictions() -> None:
 def test_without_test_ratings_there_is_no_error() -> None:
     ratings = rating_table()
     nothing = ratings.subset(np.zeros(len(ratings), dtype=bool))
-    streams = Streams.from_seed(1)
-    engine = LocalEngine(
-        algorithm=PMF(PMFConfig(rank=RANK)),
-        stack=stack_of("plain", streams),
-        vault=vault_of(ratings),
-        test=nothing,
-        streams=streams,
-        wire=Wire(meter=Meter(N_CLIENTS)),
-    )
-    assert engine.evaluate() is None
-    assert engine.run_round().error is None
+    streams, algorithm = Streams.from_seed(1), PMF(PMFConfig(rank=RANK))
+    for evaluate in (None, rating_evaluation(algorithm, nothing)):
+        engine = LocalEngine(
+            algorithm=algorithm,
+            stack=stack_of("plain", streams),
+            vault=vault_of(ratings),
+            n_rows=ratings.n_items,
+            evaluate=evaluate,
+            streams=streams,
+            wire=Wire(meter=Meter(N_CLIENTS)),
+        )
+        assert engine.evaluate() is None
+        assert engine.run_round().metrics is None
 
 
 def test_given_participants_override_the_cohort() -> None:
@@ -372,11 +357,13 @@ def test_given_participants_override_the_cohort() -> None:
         asked.append(round_)
         return np.array([2, 3, 5])
 
+    algorithm = PMF(PMFConfig(rank=RANK))
     engine = LocalEngine(
-        algorithm=PMF(PMFConfig(rank=RANK)),
+        algorithm=algorithm,
         stack=stack_of("plain", streams),
         vault=vault_of(ratings),
-        test=ratings,
+        n_rows=ratings.n_items,
+        evaluate=rating_evaluation(algorithm, ratings),
         streams=streams,
         wire=Wire(meter=Meter(N_CLIENTS)),
         participants=present,
@@ -395,7 +382,7 @@ def test_communication_follows_the_paper() -> None:
     engine.run_round()
     collector = engine.stack.collector
     assert isinstance(collector, Denoisers)
-    binding, rated = collector.binding, engine.vault.rated_counts()
+    binding, rated = collector.binding, engine.vault.example_counts()
     virtual = np.minimum(rated, N_ITEMS - rated)
     sent, received = costs(engine, ["vectors_sent", "vectors_received"])
     ordinary = ~binding.is_denoiser

@@ -11,7 +11,7 @@ import pytest
 
 from secure_fedrec.algorithms import PMF, PMFConfig
 from secure_fedrec.data import RatingTable, SyntheticConfig, generate
-from secure_fedrec.engines import LocalEngine, vault_of
+from secure_fedrec.engines import LocalEngine, rating_evaluation, rating_problem, vault_of
 from secure_fedrec.errors import ConfigError, WireError
 from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.kernels import gram, pair_dot, rank_one_rows, segment_sum
@@ -29,12 +29,14 @@ def stack_of(codec: FixedPoint, table: RatingTable = TABLE, width: int = 3) -> S
     return Stack(codec=codec, cloak=None, collector=direct, n_clients=n_clients)
 
 
-def engine_of(test: RatingTable = TABLE) -> LocalEngine:
+def engine_of() -> LocalEngine:
+    algorithm = PMF(PMFConfig(rank=3))
     return LocalEngine(
-        algorithm=PMF(PMFConfig(rank=3)),
+        algorithm=algorithm,
         stack=stack_of(FixedPoint()),
         vault=vault_of(TABLE),
-        test=test,
+        n_rows=TABLE.n_items,
+        evaluate=rating_evaluation(algorithm, TABLE),
         streams=Streams.from_seed(1),
         wire=Wire(meter=Meter(TABLE.n_clients)),
         batch_rows=16,
@@ -71,7 +73,7 @@ def test_stack_and_collector_agree() -> None:
 def test_a_test_set_of_other_clients_is_refused() -> None:
     other = generate(SyntheticConfig(clients=13, items=30, mean_ratings=8.0, seed=3))
     with pytest.raises(ConfigError, match="12 vaults"):
-        engine_of(other)
+        rating_problem(PMF(PMFConfig(rank=3)), TABLE, other)
 
 
 def test_an_interrupted_round_trains_nobody(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,8 +11,8 @@ import pytest
 import secure_fedrec
 
 ROOT = Path(secure_fedrec.__file__).parents[1]
-EXAMPLES = ("masking", "paillier", "dp", "routing")
-PAGES = (*EXAMPLES, "shared-upload")
+EXAMPLES = ("masking", "paillier", "dp", "routing", "shared_upload")
+PAGES = tuple(name.replace("_", "-") for name in EXAMPLES)
 PACKAGES = tuple(
     sorted(
         f"secure_fedrec.protection.{path.parent.name}"
@@ -70,8 +70,9 @@ def run(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
     [
         ("masking", "4 survivors"),
         ("paillier", "equal to the plain sum"),
-        ("dp", "epsilon_server = "),
+        ("dp", "2 releases of one client's whole contribution to a round (update)"),
         ("routing", "5 updates without a sender"),
+        ("shared_upload", "15 rated rows among 30: equal to the plain sum"),
     ],
 )
 def test_an_example_runs_and_checks_itself(name: str, shown: str, tmp_path: Path) -> None:
@@ -85,8 +86,6 @@ def test_an_example_runs_and_checks_itself(name: str, shown: str, tmp_path: Path
 def test_an_example_imports_the_protection_and_no_other_part(name: str) -> None:
     allowed = {"numpy", "torch", *sys.stdlib_module_names}
     for module in imports(source(name)):
-        if name == "dp" and module == "secure_fedrec.accounting":
-            continue  # prices what the protection released
         inside = module == "secure_fedrec.protection"
         inside |= module.startswith("secure_fedrec.protection.")
         assert inside or module.split(".")[0] in allowed, module
@@ -119,6 +118,15 @@ def test_the_code_of_a_page_runs_on_the_protection_alone(name: str, tmp_path: Pa
         ), module
     ended = run("-c", "\n".join(code), cwd=tmp_path)
     assert ended.returncode == 0, ended.stderr
+
+
+def test_the_price_on_the_page_about_noise_is_right(tmp_path: Path) -> None:
+    """Its own block, since it alone needs more than the protection: it prices the example."""
+    (price,) = re.findall(r"^```py\n(.*?)^```$", page("dp"), flags=re.MULTILINE | re.DOTALL)
+    assert imports(price) == {"secure_fedrec.accounting"}
+    ended = run("-c", "\n".join([*blocks(page("dp")), price]), cwd=tmp_path)
+    assert ended.returncode == 0, ended.stderr
+    assert "epsilon_server = " in ended.stdout
 
 
 @pytest.mark.parametrize("name", PAGES)

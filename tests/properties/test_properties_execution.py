@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from secure_fedrec.algorithms import PMF, PMFConfig
 from secure_fedrec.data import RatingScale, RatingTable
-from secure_fedrec.engines import CohortConfig, LocalEngine, vault_of
+from secure_fedrec.engines import CohortConfig, LocalEngine, rating_evaluation, vault_of
 from secure_fedrec.errors import ConfigError, SumBudgetError
 from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.properties import Started, WireTap
@@ -28,11 +28,13 @@ HOT = PMFConfig(rank=2, learning_rate=0.1, init_scale=0.5, temperature=0.05)
 
 def engine_of(federation: Federation, *, batch_rows: int = 8192, tap: WireTap) -> LocalEngine:
     ratings = federation.ratings
+    algorithm = PMF(HOT)
     return LocalEngine(
-        algorithm=PMF(HOT),
+        algorithm=algorithm,
         stack=federation.stack,
         vault=vault_of(ratings),
-        test=ratings,
+        n_rows=ratings.n_items,
+        evaluate=rating_evaluation(algorithm, ratings),
         streams=federation.streams,
         wire=Wire(meter=Meter(ratings.n_clients), faults=(tap,)),
         cohort=federation.cohort,
@@ -140,7 +142,7 @@ def test_a_run_can_begin_from_any_tables(federation: Federation, data: st.DataOb
     clients, items = federation.ratings.n_clients, federation.ratings.n_items
     public = data.draw(latent_vectors(items, 1))
     users = data.draw(latent_vectors(clients, 1))
-    streams, vault = federation.streams, vault_of(federation.ratings)
+    streams, vault, other = federation.streams, *(vault_of(federation.ratings) for _ in range(2))
     start = Started(PMF(PMFConfig(rank=1)), public=public, private={"user_vectors": users})
     start.initialise(vault, streams)
     assert vault.read("user_vectors", np.arange(clients)).tobytes() == users.tobytes()
@@ -149,4 +151,4 @@ def test_a_run_can_begin_from_any_tables(federation: Federation, data: st.DataOb
     with pytest.raises(ConfigError, match=r"start\.public"):
         start.initial_public(items + 1, streams)
     with pytest.raises(ConfigError, match=r"start\.private = 'weights'.*user_vectors"):
-        Started(PMF(PMFConfig(rank=1)), private={"weights": users}).initialise(vault, streams)
+        Started(PMF(PMFConfig(rank=1)), private={"weights": users}).initialise(other, streams)

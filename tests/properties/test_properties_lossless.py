@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from secure_fedrec.algorithms import PMF, PMFConfig
 from secure_fedrec.arrays import FloatArray, IntArray
 from secure_fedrec.data import SyntheticConfig, generate
-from secure_fedrec.engines import CohortConfig, LocalEngine, vault_of
+from secure_fedrec.engines import CohortConfig, LocalEngine, rating_evaluation, vault_of
 from secure_fedrec.errors import ConfigError
 from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.properties import Started, assert_lossless, compare_runs, plain_twin
@@ -88,7 +88,7 @@ def engine_of(
         algorithm=start.algorithm(),
         stack=start.federation.stack if stack is None else stack,
         vault=vault_of(ratings),
-        test=ratings.subset(np.zeros(len(ratings), dtype=bool)),
+        n_rows=ratings.n_items,
         streams=start.federation.streams,
         wire=wire,
         cohort=cohort,
@@ -201,11 +201,13 @@ def test_tables_do_not_depend_on_rho(bits: int, filling: str) -> None:
             streams=streams,
         )
         stack = Stack(codec=codec, cloak=cloak, collector=collector, n_clients=8)
+        algorithm = PMF(PMFConfig(rank=2))
         engine = LocalEngine(
-            algorithm=PMF(PMFConfig(rank=2)),
+            algorithm=algorithm,
             stack=stack,
             vault=vault_of(ratings),
-            test=ratings,
+            n_rows=ratings.n_items,
+            evaluate=rating_evaluation(algorithm, ratings),
             streams=streams,
             wire=Wire(meter=Meter(8)),
         )

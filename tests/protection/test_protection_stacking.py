@@ -7,7 +7,7 @@ import pytest
 
 from secure_fedrec.algorithms import PMF, PMFConfig
 from secure_fedrec.data import SyntheticConfig, generate
-from secure_fedrec.engines import RecordedRun
+from secure_fedrec.engines import RecordedRun, rating_problem
 from secure_fedrec.errors import ConfigError, LosslessnessError, ProtocolError
 from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.protection import (
@@ -42,11 +42,11 @@ def settings_of(stack: tuple[str, ...]) -> dict[str, Any]:
 
 def run_of(layers: dict[str, Any], rounds: int = 2) -> RecordedRun:
     streams, codec = Streams.from_seed(3), FixedPoint()
+    algorithm = PMF(PMFConfig(rank=RANK, rounds=rounds, init_scale=0.3))
     run = RecordedRun(
-        algorithm=PMF(PMFConfig(rank=RANK, rounds=rounds, init_scale=0.3)),
+        algorithm=algorithm,
         stack=build_stack(layers, sizes=SIZES, codec=codec, streams=streams),
-        train=TABLE,
-        test=TABLE.subset(np.zeros(len(TABLE), dtype=bool)),
+        problem=rating_problem(algorithm, TABLE),
         streams=streams,
         policy=RecordingPolicy(payload_rounds=(1, 2)),
     )

@@ -10,9 +10,9 @@ import pytest
 
 from attacks import Finding, GroundTruth, attack_named, evaluate
 from attacks.base import Attack
-from audits.build import Federation, build_federation, load_table, split_table
+from audits.build import Federation, build_federation
 from audits.config import parse_config
-from secure_fedrec.data import RatingTable
+from audits.systems.pmf import Ratings, RatingTask, load_ratings
 from secure_fedrec.engines import RecordedRun
 from secure_fedrec.wire import Adversary
 
@@ -29,7 +29,7 @@ class Recorded(NamedTuple):
 
     run: RecordedRun
     truth: GroundTruth
-    federation: Federation
+    federation: Federation[RatingTask]
 
     def attacked(self, attack: str | Attack, adversary: Adversary = SERVER) -> Finding:
         """Score an attack."""
@@ -43,12 +43,13 @@ def data_dir() -> Path | None:
     return Path(named) if named and (Path(named) / "ml-100k" / "u.data").is_file() else None
 
 
-@lru_cache(maxsize=1)
-def _table() -> RatingTable:
-    return load_table(parse_config({"data": {"name": "ml-100k"}}), data_dir())
+@lru_cache(maxsize=2)
+def _ratings(seed: int) -> Ratings:
+    config = parse_config({"seed": seed, "data": {"name": "ml-100k"}})
+    return load_ratings(config.data, config.algorithm, seed=seed, data_dir=data_dir())
 
 
-def federation(*, rho: int, denoisers: int, seed: int = 1, fold: int = 0) -> Federation:
+def federation(*, rho: int, denoisers: int, seed: int = 1, fold: int = 0) -> Federation[RatingTask]:
     """A FedRec++ federation on ml-100k with the paper's settings."""
     predict_after, local_steps = _FILLING[rho]
     layers: list[dict[str, object]] = []
@@ -64,24 +65,24 @@ def federation(*, rho: int, denoisers: int, seed: int = 1, fold: int = 0) -> Fed
     if denoisers:
         layers.append({"layer": "denoisers", "count": denoisers})
     config = parse_config({"seed": seed, "data": {"name": "ml-100k"}, "protection": layers})
-    return build_federation(config, split_table(config, _table(), data_dir(), fold=fold))
+    return build_federation(config, _ratings(seed).task(fold))
 
 
 @lru_cache(maxsize=8)
 def _recorded(rho: int, denoisers: int, rounds: int) -> Recorded:
     built = federation(rho=rho, denoisers=denoisers)
+    algorithm, problem, _ = built.fresh()
     run = RecordedRun(
-        algorithm=built.algorithm(),
+        algorithm=algorithm,
         stack=built.stack,
-        train=built.split.train,
-        test=built.split.test,
+        problem=problem,
         streams=built.streams,
         policy=built.config.recording,
     )
     for _ in range(rounds):
         run.run_round()
     truth = GroundTruth(
-        train=built.split.train, recorded=run.truth, denoiser_clients=built.denoiser_clients
+        train=built.task.split.train, recorded=run.truth, denoiser_clients=built.denoiser_clients
     )
     return Recorded(run, truth, built)
 

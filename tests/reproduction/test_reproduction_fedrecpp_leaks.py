@@ -61,7 +61,7 @@ def test_collusion_links_messages(recorded: RecordedRun, rho: int) -> None:
     if rho == 1:
         assert figure(finding, "linked_by_set_share") >= 0.995
     # By its items alone a message fits its sender and all who upload the whole catalogue.
-    everything = len(run.federation.stack.capped(run.federation.split.train.counts()))
+    everything = len(run.federation.stack.capped(run.federation.task.split.train.counts()))
     assert everything == {1: 0, 2: 2, 3: 5}[rho]
     assert figure(finding, "candidates_by_set_median") == everything + 1
 

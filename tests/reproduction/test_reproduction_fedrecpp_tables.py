@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from audits.build import Federation
+from audits.systems.pmf import RatingTask
 from audits.training import check_lossless
 from secure_fedrec.engines import RecordedRun
 from secure_fedrec.uploads import RowBlock
@@ -16,7 +17,7 @@ from secure_fedrec.wire import Adversary, RecordingPolicy, Step
 pytestmark = [pytest.mark.data, pytest.mark.xdist_group("ml-100k")]
 
 Recorded = Callable[[int, int, int], Any]
-Build = Callable[..., Federation]
+Build = Callable[..., Federation[RatingTask]]
 N_CLIENTS = 943
 EVERYBODY = Adversary(name="all", corrupt=frozenset({"server", "denoisers"}))
 
@@ -31,12 +32,12 @@ def build(recorded: Recorded, request: pytest.FixtureRequest) -> Build:
     return builder
 
 
-def one_round(federation: Federation) -> RecordedRun:
+def one_round(federation: Federation[RatingTask]) -> RecordedRun:
+    algorithm, problem, _ = federation.fresh()
     run = RecordedRun(
-        algorithm=federation.algorithm(),
+        algorithm=algorithm,
         stack=federation.stack,
-        train=federation.split.train,
-        test=federation.split.test,
+        problem=problem,
         streams=federation.streams,
         policy=RecordingPolicy(payload_rounds=()),
     )
@@ -56,8 +57,9 @@ def test_rating_error_within_one_deviation(build: Build) -> None:
         run = one_round(federation)
         for _ in range(federation.config.algorithm.rounds - 1):
             run.run_round()
-        assert run.history[-1].error is not None
-        errors.append((run.history[-1].error.mae, run.history[-1].error.rmse))
+        metrics = run.history[-1].metrics
+        assert metrics is not None
+        errors.append((metrics["mae"], metrics["rmse"]))
     mae, rmse = np.mean(errors, axis=0)
     assert mae <= 0.7466
     assert rmse <= 0.9493
@@ -90,8 +92,9 @@ def test_ordinary_clients_send_what_the_paper_counts(build: Build) -> None:
         sent = np.zeros(N_CLIENTS, dtype=np.int64)
         sent[uploads.senders.ids] += uploads.payload.lengths
         sent[[sender[tag] for tag in noise.tags.tolist()]] += noise.payload.lengths
-        rated = federation.split.train.counts()
-        virtual = np.minimum(rho * rated, federation.split.train.n_items - rated)
+        train = federation.task.split.train
+        rated = train.counts()
+        virtual = np.minimum(rho * rated, train.n_items - rated)
         ordinary = np.setdiff1d(np.arange(N_CLIENTS), federation.denoiser_clients)
         assert np.array_equal(sent[ordinary], (rated + 2 * virtual)[ordinary])
 

@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from attacks import Finding, GroundTruth, attack_named, evaluate
-from audits.build import Federation, build_federation, load_table, split_table
+from audits.build import Federation, build_federation
 from audits.config import parse_config
+from audits.systems.pmf import RatingTask, load_ratings
 from secure_fedrec.engines import RecordedRun
 from secure_fedrec.wire import Adversary, RecordingPolicy
 
@@ -17,7 +18,7 @@ pytestmark = [pytest.mark.data, pytest.mark.xdist_group("ml-100k")]
 SERVER = Adversary(name="server", corrupt=frozenset({"server"}))
 TEN = tuple(range(1, 11))
 
-Build = Callable[..., Federation]
+Build = Callable[..., Federation[RatingTask]]
 
 
 @pytest.fixture(scope="module")
@@ -27,29 +28,29 @@ def build(recorded: object, request: pytest.FixtureRequest) -> Build:
     conftest = Path(__file__).with_name("conftest.py")
     folder: Path = request.config.pluginmanager.getplugin(str(conftest)).data_dir()
 
-    def federation(**settings: Any) -> Federation:
+    def federation(**settings: Any) -> Federation[RatingTask]:
         config = parse_config({"data": {"name": "ml-100k"}, **settings})
-        table = load_table(config, folder)
-        return build_federation(config, split_table(config, table, folder, fold=0))
+        ratings = load_ratings(config.data, config.algorithm, seed=config.seed, data_dir=folder)
+        return build_federation(config, ratings.task(0))
 
     return federation
 
 
 def attacked(
-    federation: Federation, attack: str, *, rounds: int, payload_rounds: tuple[int, ...]
+    federation: Federation[RatingTask], attack: str, *, rounds: int, payload_rounds: tuple[int, ...]
 ) -> Finding:
+    algorithm, problem, _ = federation.fresh()
     run = RecordedRun(
-        algorithm=federation.algorithm(),
+        algorithm=algorithm,
         stack=federation.stack,
-        train=federation.split.train,
-        test=federation.split.test,
+        problem=problem,
         streams=federation.streams,
         policy=RecordingPolicy(payload_rounds=payload_rounds),
     )
     for _ in range(rounds):
         run.run_round()
     truth = GroundTruth(
-        train=federation.split.train,
+        train=federation.task.split.train,
         recorded=run.truth,
         denoiser_clients=federation.denoiser_clients,
     )

@@ -8,7 +8,7 @@ import pytest
 from secure_fedrec.algorithms import PMF, PMFConfig
 from secure_fedrec.arrays import BoolArray, FloatArray
 from secure_fedrec.data import RatingScale, RatingTable
-from secure_fedrec.engines import LocalEngine, RecordedRun
+from secure_fedrec.engines import LocalEngine, RecordedRun, rating_problem
 from secure_fedrec.errors import ProtocolError
 from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.protection import (
@@ -84,11 +84,11 @@ def run_with(*faults: Fault, denoisers: bool = True) -> RecordedRun:
         config = DenoisersConfig(count=ETA)
         collector = Denoisers(config, codec=codec, streams=streams, **sizes)
     cloak = VirtualRatings(VirtualRatingsConfig(), n_items=N_ITEMS, streams=streams)
+    algorithm = PMF(PMFConfig(rank=RANK, rounds=3))
     return RecordedRun(
-        algorithm=PMF(PMFConfig(rank=RANK, rounds=3)),
+        algorithm=algorithm,
         stack=Stack(codec=codec, cloak=cloak, collector=collector, n_clients=N_CLIENTS),
-        train=ratings,
-        test=ratings.subset(np.zeros(len(ratings), dtype=bool)),
+        problem=rating_problem(algorithm, ratings),
         streams=streams,
         policy=RecordingPolicy(payload_rounds=(1, 2)),
         faults=faults,

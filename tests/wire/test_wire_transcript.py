@@ -9,7 +9,7 @@ import pytest
 from secure_fedrec.algorithms import PMF, PMFConfig
 from secure_fedrec.arrays import IntArray
 from secure_fedrec.data import RatingScale, RatingTable
-from secure_fedrec.engines import RecordedRun
+from secure_fedrec.engines import RecordedRun, rating_problem
 from secure_fedrec.errors import ConfigError, TranscriptError
 from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.protection import (
@@ -60,11 +60,11 @@ def run() -> RecordedRun:
         codec=codec,
         streams=streams,
     )
+    algorithm = PMF(PMFConfig(rank=4, rounds=ROUNDS))
     run = RecordedRun(
-        algorithm=PMF(PMFConfig(rank=4, rounds=ROUNDS)),
+        algorithm=algorithm,
         stack=Stack(codec=codec, cloak=cloak, collector=collector, n_clients=N_CLIENTS),
-        train=ratings,
-        test=ratings.subset(np.zeros(len(ratings), dtype=bool)),
+        problem=rating_problem(algorithm, ratings),
         streams=streams,
         policy=RecordingPolicy(payload_rounds=(PAYLOAD_ROUND,)),
     )

@@ -93,7 +93,7 @@ class DirectNoiseConfig:
                 "ring.bits",
                 self.ring_bits,
                 f"sums reach {self._largest_sum}; at least {self._largest_sum.bit_length() + 1} "
-                "bits are needed, or fewer ring.fraction_bits",
+                "bits are needed, or fewer dp.fraction_bits",
             )
 
     @property

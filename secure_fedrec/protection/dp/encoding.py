@@ -39,7 +39,7 @@ class BoundedEncoding:
         if not (math.isfinite(self.clip) and self.clip > 0):
             raise ConfigError("dp.clip", self.clip, "must be positive and finite")
         if not 0 <= self.fraction_bits <= 40:
-            raise ConfigError("ring.fraction_bits", self.fraction_bits, "must be from 0 to 40")
+            raise ConfigError("dp.fraction_bits", self.fraction_bits, "must be from 0 to 40")
         if not 0 < self.rejection < 1:
             raise ConfigError("dp.rejection", self.rejection, "must be between 0 and 1")
         if self.order not in (1, 2):
@@ -47,7 +47,7 @@ class BoundedEncoding:
         longest = self.clip * self.scale + math.sqrt(self.contribution.size)
         if longest > MOST_NORM:
             raise ConfigError(
-                "ring.fraction_bits",
+                "dp.fraction_bits",
                 self.fraction_bits,
                 f"a vector of norm dp.clip = {self.clip:g} could have {longest:g} ring units, "
                 "above 2^30; lower it (noise makes digits far below its own size worthless)",

@@ -147,9 +147,12 @@ class Event:
         wrap: bound on the probability that one round's sum leaves the ring (a wrong result, not a
             leak).
         assumes: conditions of the claim, as clauses.
+        serves: rounds of the run that the releases are for, where one serves many of them (an
+            answer given once and repeated); by default as many as releases.
 
     Raises:
-        ConfigError: ``rounds`` is below 1 or a bound is no probability.
+        ConfigError: ``rounds`` is below 1, ``serves`` below ``rounds``, or a bound is no
+            probability.
     """
 
     mechanism: Mechanism
@@ -161,10 +164,15 @@ class Event:
     distance: float = 0.0
     wrap: float = 0.0
     assumes: tuple[str, ...] = ()
+    serves: int | None = None
 
     def __post_init__(self) -> None:
         if self.rounds < 1:
             raise ConfigError("dp.rounds", self.rounds, "must be at least 1")
+        if self.serves is not None and self.serves < self.rounds:
+            raise ConfigError(
+                "dp.serves", self.serves, f"must be at least dp.rounds = {self.rounds}"
+            )
         for name in ("distance", "wrap"):
             if not 0 <= getattr(self, name) <= 1:
                 raise ConfigError(f"dp.{name}", getattr(self, name), "must be a probability")

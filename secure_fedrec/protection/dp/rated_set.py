@@ -79,6 +79,7 @@ def rated_set_events(config: RandomizedResponseConfig, *, rounds: int) -> tuple[
             adjacency="one-bit",
             noised_against=("server", "release"),
             rounds=1 if once else rounds,
+            serves=rounds,
             distance=min(1.0, 3 * _COIN_STEP * (1 if once else rounds)),
             assumes=("coins come from a stream keyed by the operating system",),
         ),

@@ -34,10 +34,20 @@ from secure_fedrec.protection.dp.sampler import draw_noise
 from secure_fedrec.protection.dp.tables import NoiseTable, noise_table
 from secure_fedrec.protection.dp.weights import log_skellam_tail
 
-__all__ = ["MOST_WRAP", "SkellamClient", "SkellamConfig", "SkellamServer", "local_share"]
+__all__ = [
+    "MOST_NOISE",
+    "MOST_WRAP",
+    "SkellamClient",
+    "SkellamConfig",
+    "SkellamServer",
+    "local_share",
+]
 
 MOST_WRAP = 2.0**-40
 """Largest accepted bound on the probability that one round's sum leaves the ring."""
+
+MOST_NOISE = 2.0**40
+"""Largest accepted noise multiplier, and the inverse of the smallest."""
 
 _ROTATION_DOUBT = MOST_WRAP / 2  # share of the bound given to an unlucky rotation
 
@@ -69,8 +79,10 @@ class SkellamConfig:
     def __post_init__(self) -> None:
         if self.encoding.order != 2:
             raise ConfigError("dp.order", self.encoding.order, "Skellam noise clips L2", [2])
-        if not (math.isfinite(self.noise_multiplier) and self.noise_multiplier > 0):
-            raise ConfigError("dp.noise_multiplier", self.noise_multiplier, "must be positive")
+        if not 1 / MOST_NOISE <= self.noise_multiplier <= MOST_NOISE:
+            raise ConfigError(
+                "dp.noise_multiplier", self.noise_multiplier, "must be between 2^-40 and 2^40"
+            )
         if not 8 <= self.ring_bits <= 64:
             raise ConfigError("ring.bits", self.ring_bits, "must be between 8 and 64")
         if self.corrupt < 0:
@@ -174,7 +186,7 @@ class SkellamConfig:
             self.ring_bits,
             f"a sum of {self.cohort} clients can leave the ring: contributions reach {signal:.3g} "
             f"and the noise has a standard deviation of {noise:.3g} ring units; raise ring.bits, "
-            "lower ring.fraction_bits, or lower dp.clip",
+            "lower dp.fraction_bits, or lower dp.clip",
         )
 
 

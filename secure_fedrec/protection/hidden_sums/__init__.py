@@ -7,13 +7,16 @@ Reading order: ``dense`` (the public layout, what all have in common), ``masked`
 from secure_fedrec.protection.hidden_sums.encrypted import EncryptedSum, EncryptionLayerConfig
 from secure_fedrec.protection.hidden_sums.masked import MaskedSum, MaskingLayerConfig
 from secure_fedrec.protection.hidden_sums.noised import (
+    DP_KEYS,
     ClipConfig,
     NoisedSum,
     SkellamLayerConfig,
     contribution_of,
+    encoding_of,
 )
 
 __all__ = [
+    "DP_KEYS",
     "ClipConfig",
     "EncryptedSum",
     "EncryptionLayerConfig",
@@ -22,4 +25,5 @@ __all__ = [
     "NoisedSum",
     "SkellamLayerConfig",
     "contribution_of",
+    "encoding_of",
 ]

@@ -1,47 +1,64 @@
 """Paillier sums as a collector of the engine: the server adds ciphertexts and reads none.
 
-Who reads the sum depends on who holds the key (``paillier.key_holders``): an authority opens it for
-the server, or the clients open it for themselves, as in FedMF, and the server does not even see the
-item table. Two executions give the same bits: ``"real"`` packs, encrypts, adds and decrypts;
-``"simulated"`` sends as many random words instead, which to whoever lacks the key is the same
-thing, and adds the plaintexts. Neither signs messages nor carries the item table in encrypted form:
-the halves of ``paillier.authority`` and ``paillier.encrypted_table`` do.
+Who reads the sum depends on who holds the key (``paillier.key_holders``):
+
+- an *authority* opens it for the server, which goes on as it does with plain sums;
+- the *clients* open it for themselves, as in FedMF. The server keeps the public state encrypted and
+  hands out what it cannot read; two clients decrypt the sums, take the algorithm's server step and
+  encrypt the next state. The aggregate that the engine is given holds the integers which those two
+  decrypted, so the engine's public state is the clients', and no view of the server has either.
+
+Two executions give the same bits (``encrypted_rounds``): ``"real"`` drives the signed halves of
+``paillier`` for every client, ``"simulated"`` sends as many random words and adds the plaintexts.
 
 A recorded upload shows as many words of a client's ciphertexts as the layout has: the rest of them
-is no more readable. Sizes are those of the whole ciphertexts.
+is no more readable. Sizes are those of the whole messages.
 """
 
 from dataclasses import asdict, dataclass
 from typing import Any
 
-import numpy as np
-
-from secure_fedrec.arrays import IntArray, RingArray
-from secure_fedrec.errors import ConfigError, LosslessnessError
+from secure_fedrec.arrays import IntArray
+from secure_fedrec.errors import ConfigError, ProtocolError
 from secure_fedrec.fixedpoint import FixedPoint
-from secure_fedrec.protection.hidden_sums.dense import (
-    DenseWords,
-    HiddenSession,
-    HiddenSum,
+from secure_fedrec.protection.base import PublicStep
+from secure_fedrec.protection.configured import as_configured
+from secure_fedrec.protection.executions import require_execution
+from secure_fedrec.protection.hidden_sums.dense import HiddenSession, HiddenSum
+from secure_fedrec.protection.hidden_sums.encrypted_rounds import (
+    AuthorityCiphertexts,
+    EncryptedState,
+    StandIns,
+    TableCiphertexts,
+    meter_beside,
+    table_layout,
 )
-from secure_fedrec.protection.hidden_sums.masked import EXECUTIONS
-from secure_fedrec.protection.masking.prg import MaskExpander
 from secure_fedrec.protection.paillier import (
     DEFAULT_BITS,
     KeyHolding,
-    PaillierSum,
-    PrivateKey,
-    RunningSum,
     SlotLayout,
     generate_key,
     require_key_bits,
 )
+from secure_fedrec.protection.paillier.envelopes import Kind
+from secure_fedrec.protection.paillier.message_sizes import (
+    Sent,
+    authority_messages,
+    first_table_messages,
+    table_bytes,
+    table_messages,
+    upload_bytes,
+)
+from secure_fedrec.protection.paillier.rounds import AuthorityFederation
 from secure_fedrec.protection.plain import aggregate_note
 from secure_fedrec.streams import Streams
 from secure_fedrec.uploads import Aggregate
 from secure_fedrec.wire import Step, Wire
 
 __all__ = ["EncryptedSum", "EncryptionLayerConfig"]
+
+_LEAST_CLIENTS = 3
+_ELSEWHERE = (Kind.UPLOAD, Kind.TABLE)  # counted as the round's uploads and its broadcast
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,21 +78,21 @@ class EncryptionLayerConfig:
     execution: str = "simulated"
     holder: str = "authority"
     key_bits: int = DEFAULT_BITS
-    min_survivors: int = 3
+    min_survivors: int = _LEAST_CLIENTS
 
     def __post_init__(self) -> None:
-        if self.execution not in EXECUTIONS:
-            raise ConfigError(
-                "protection.execution", self.execution, "unknown execution", EXECUTIONS
-            )
+        require_execution(self.execution)
         if self.holder not in ("authority", "clients"):
             raise ConfigError(
                 "protection.holder", self.holder, "holds no key", ("authority", "clients")
             )
         require_key_bits(self.key_bits, key="protection.key_bits")
-        if self.min_survivors < 2:
+        if self.min_survivors < _LEAST_CLIENTS:
             raise ConfigError(
-                "protection.min_survivors", self.min_survivors, "a sum of one hides nothing"
+                "protection.min_survivors",
+                self.min_survivors,
+                f"must be at least {_LEAST_CLIENTS}: of two clients each knows the other's upload "
+                "from the sum",
             )
 
     @property
@@ -114,24 +131,69 @@ class EncryptedSum(HiddenSum):
             codec=codec,
         )
         self.config = config
-        if config.holder == "clients":
-            self.model_hidden_from = ("server",)  # it keeps the table encrypted
+        if self.held_by_clients:
+            self.model_hidden_from = ("server",)  # it keeps the state encrypted
         self.stand_ins = streams.stream("ciphertexts")
         self.slots = SlotLayout(codec=codec, length=self.layout.length, budget=n_clients)
-        self.slots.slots(config.key_bits)  # refuses a key without room for one word
-        self._private: PrivateKey | None = None
+        with as_configured({"paillier.bits": "protection.key_bits"}):
+            self.slots.slots(config.key_bits)  # refuses a key without room for one word
+        self._step: PublicStep | None = None
+        self._authority: AuthorityFederation | None = None
+        self._state: EncryptedState | None = None
 
     @property
-    def private(self) -> PrivateKey:
-        """The key holder's key, made when it is first needed; from the system's generator."""
-        if self._private is None:
-            self._private = generate_key(self.config.key_bits)
-        return self._private
+    def held_by_clients(self) -> bool:
+        """Whether the clients keep sums and state from the server."""
+        return self.config.holder == "clients"
+
+    @property
+    def authority(self) -> AuthorityFederation:
+        """The parties of real rounds with an authority; keys are made when first needed."""
+        if self._authority is None:
+            self._authority = AuthorityFederation(
+                range(self.n_clients),
+                private=generate_key(self.config.key_bits),
+                layouts=(self.slots,),
+                minimum=self.min_survivors,
+            )
+        return self._authority
+
+    @property
+    def state(self) -> EncryptedState:
+        """The state between real rounds whose key the clients hold."""
+        if self._state is None:
+            self._state = EncryptedState(
+                n_clients=self.n_clients,
+                layout=self.slots,
+                minimum=self.min_survivors,
+                generate=lambda: generate_key(self.config.key_bits),
+            )
+        return self._state
 
     @property
     def bytes_per_upload(self) -> int:
-        """Size of one client's ciphertexts."""
-        return self.slots.plaintexts(self.config.key_bits) * (self.config.key_bits // 4)
+        """Size of one client's upload."""
+        return upload_bytes((self.slots,), self.config.key_bits)
+
+    def keep(self, step: PublicStep) -> None:
+        """Take the state of the round that is opened next."""
+        self._step = step
+
+    def require_step(self, round_: int) -> PublicStep:
+        """The state of the round in progress.
+
+        Raises:
+            ProtocolError: clients that keep it from the server were not given it.
+        """
+        if self._step is None:
+            raise ProtocolError(f"round {round_}: no public state was handed to the clients")
+        return self._step
+
+    def broadcast_bytes(self, words: int) -> int:
+        """Size of the message that brings a client the state, encrypted where clients keep it."""
+        if not self.held_by_clients:
+            return 8 * words
+        return table_bytes(table_layout(words), self.config.key_bits)
 
     def open(self, *, round_: int, participants: IntArray, wire: Wire) -> "EncryptedSession":
         """Begin a round.
@@ -152,84 +214,58 @@ class EncryptedSession(HiddenSession):
     _collector: EncryptedSum
 
     def close(self) -> Aggregate:
-        """Encrypt, send, add and open what was gathered."""
+        """Encrypt, send, add and open what was gathered.
+
+        Raises:
+            ProtocolError: a message is missing, repeated or late, or two clients disagree.
+            LosslessnessError: what was decrypted differs from the plain sums, or what clients made
+                of them from the plain step.
+        """
         self._gathered.require_complete()
         collector, layout = self._collector, self._collector.layout
-        real = collector.config.execution == "real"
-        hider = _Ciphertexts(collector) if real else _StandIns(collector, self._round)
         parts = self._gathered.words(layout)
-        ring, counts = self._hidden_sum(Step.UPLOAD, layout, parts, hider)
+        try:
+            hider = self._hider()
+            ring, counts = self._hidden_sum(Step.UPLOAD, layout, parts, hider)
+        except BaseException:
+            collector.state.forget()
+            raise
+        meter_beside(
+            self._wire.meter, [sent for sent in hider.messages if sent.kind not in _ELSEWHERE]
+        )
         aggregate = Aggregate(ring=ring, counts=counts, codec=collector.codec)
-        if collector.config.holder == "authority":  # else nobody opens it for the server
+        if not collector.held_by_clients:  # else nobody opens it for the server
             self._wire.note(aggregate_note(self._round, aggregate))
         return aggregate
 
-
-class _StandIns:
-    """Random words in the place of ciphertexts, and the sum of the plaintexts."""
-
-    def __init__(self, collector: EncryptedSum, round_: int) -> None:
-        self.size = collector.bytes_per_upload
-        self._keys = collector.stand_ins
-        self._round = round_
-        self._codec = collector.codec
-        self._expander = MaskExpander()
-        self._total = np.zeros(collector.layout.length, dtype=collector.codec.dtype)
-
-    def hide(self, part: DenseWords) -> RingArray:
-        """Random words; the plain ones are added up beside."""
-        self._total += part.words.sum(axis=0, dtype=self._total.dtype)
-        zeros = np.zeros(len(part.clients), dtype=np.int64)
-        keys = self._keys.words_at(self._round, part.clients, zeros, width=4)
-        shown = np.zeros_like(part.words)
-        for words, key in zip(shown, keys, strict=True):
-            self._expander.apply(words, add=[key.tobytes()], subtract=[])
-        return self._codec.reduce(shown)
-
-    def open(self, total: RingArray) -> RingArray:
-        """The sum of the plain words."""
-        del total
-        return self._total
-
-
-class _Ciphertexts:
-    """The real thing: every client's words are packed and encrypted, and the ciphertexts added."""
-
-    def __init__(self, collector: EncryptedSum) -> None:
-        self.size = collector.bytes_per_upload
-        self._private = collector.private
-        self._codec = collector.codec
-        self._sum = PaillierSum(
-            n_clients=collector.n_clients,
-            length=collector.layout.length,
-            codec=collector.codec,
-            key=self._private.public,
-        )
-        self._running = RunningSum(key=self._private.public, layout=self._sum.layout)
-        self._plain = np.zeros(collector.layout.length, dtype=collector.codec.dtype)
-
-    def hide(self, part: DenseWords) -> RingArray:
-        """The first words of the ciphertexts; the ciphertexts are added up beside."""
-        self._plain += part.words.sum(axis=0, dtype=self._plain.dtype)
-        shown = np.empty_like(part.words)
-        for seen, words in zip(shown, part.words, strict=True):
-            vector = self._sum.encrypt(words)
-            self._running.add(vector)
-            data = b"".join(
-                number.to_bytes(vector.key.ciphertext_bytes, "little")
-                for number in vector.ciphertexts
+    def _hider(self) -> StandIns | AuthorityCiphertexts | TableCiphertexts:
+        collector, config = self._collector, self._collector.config
+        common: dict[str, Any] = {"codec": collector.codec, "size": collector.bytes_per_upload}
+        if config.execution == "simulated":
+            return StandIns(
+                collector.stand_ins, round_=self._round, messages=self._foreseen(), **common
             )
-            seen[:] = np.frombuffer(data, dtype=seen.dtype, count=len(seen))
-        return self._codec.reduce(shown)
+        if not collector.held_by_clients:
+            return AuthorityCiphertexts(collector.authority, clients=self.order, **common)
+        return TableCiphertexts(
+            collector.state,
+            collector.require_step(self._round),
+            round_=self._round,
+            clients=self.order,
+            layout=collector.layout,
+            **common,
+        )
 
-    def open(self, total: RingArray) -> RingArray:
-        """The key holder's step.
-
-        Raises:
-            LosslessnessError: what was decrypted is not the sum of the plain words.
-        """
-        del total
-        opened = self._sum.decrypt(self._running.vector(), self._private)
-        if not np.array_equal(opened, self._codec.reduce(self._plain)):
-            raise LosslessnessError("the decrypted sum differs from the plain sum")
-        return opened
+    def _foreseen(self) -> list[Sent]:
+        """What the protocol would send, by its layouts."""
+        collector, clients = self._collector, self.order.tolist()
+        key_bits, layouts = collector.config.key_bits, (collector.slots,)
+        if not collector.held_by_clients:
+            return authority_messages(clients, layouts=layouts, key_bits=key_bits)
+        table = table_layout(len(collector.require_step(self._round).words))
+        first: list[Sent] = []
+        if self._round == 1:
+            first = first_table_messages(clients, table=table, key_bits=key_bits)
+        return first + table_messages(
+            clients, round_=self._round, layouts=layouts, table=table, key_bits=key_bits
+        )

@@ -24,27 +24,37 @@ import numpy as np
 from secure_fedrec.arrays import IntArray, RingArray
 from secure_fedrec.errors import ConfigError
 from secure_fedrec.fixedpoint import FixedPoint
+from secure_fedrec.protection.configured import as_configured
+from secure_fedrec.protection.executions import require_execution
+from secure_fedrec.protection.hidden_sums.beside import foreseen, upload_bytes
 from secure_fedrec.protection.hidden_sums.dense import (
     DenseLayout,
     DenseWords,
     HiddenSession,
     HiddenSum,
 )
-from secure_fedrec.protection.hidden_sums.protocol import run_protocol
-from secure_fedrec.protection.masking import SitePolicy
+from secure_fedrec.protection.hidden_sums.protocol import (
+    ProtocolMasks,
+    round_config,
+    run_protocol,
+)
+from secure_fedrec.protection.masking import MaskingConfig, SitePolicy
 from secure_fedrec.protection.masking.hypergeometric import least_within
-from secure_fedrec.protection.masking.packing import packed_size
-from secure_fedrec.protection.masking.parameters import Adversary
+from secure_fedrec.protection.masking.parameters import Adversary, find_parameters
 from secure_fedrec.protection.masking.prg import MaskExpander
 from secure_fedrec.protection.plain import aggregate_note
 from secure_fedrec.streams import Streams
 from secure_fedrec.uploads import Aggregate
 from secure_fedrec.wire import Step, Wire
 
-__all__ = ["EXECUTIONS", "MaskedSum", "MaskingLayerConfig"]
+__all__ = ["MaskedSum", "MaskingLayerConfig"]
 
-EXECUTIONS = ("simulated", "real")
-_ENVELOPE_BYTES = 206  # header, head and MAC around a masked vector
+_LEAST_CLIENTS = 3
+_KEYS = {
+    "masking.clients": "cohort.clients_per_round",
+    "masking.corrupt": "protection.corrupt",
+    "masking.dropout": "protection.corrupt",  # the other rate is not a setting here
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,19 +74,19 @@ class MaskingLayerConfig:
     """
 
     execution: str = "simulated"
-    min_survivors: int = 3
+    min_survivors: int = _LEAST_CLIENTS
     tail_floor: int = 0
     corrupt: float = 0.1
     adversary: Adversary = "curious"
 
     def __post_init__(self) -> None:
-        if self.execution not in EXECUTIONS:
+        require_execution(self.execution)
+        if self.min_survivors < _LEAST_CLIENTS:
             raise ConfigError(
-                "protection.execution", self.execution, "unknown execution", EXECUTIONS
-            )
-        if self.min_survivors < 2:
-            raise ConfigError(
-                "protection.min_survivors", self.min_survivors, "a sum of one hides nothing"
+                "protection.min_survivors",
+                self.min_survivors,
+                f"must be at least {_LEAST_CLIENTS}: of two clients each knows the other's upload "
+                "from the sum",
             )
         if self.tail_floor < 0:
             raise ConfigError("protection.tail_floor", self.tail_floor, "must be at least 0")
@@ -93,6 +103,21 @@ class MaskingLayerConfig:
         return SitePolicy(
             adversary=self.adversary, corrupt=self.corrupt, min_survivors=self.min_survivors
         )
+
+    def require_cohort(self, cohort: int, n_clients: int) -> None:
+        """Check that the protocol has parameters for rounds of so many clients.
+
+        Raises:
+            ConfigError: it has none that meet its bounds.
+        """
+        with as_configured(_KEYS, {"protection.corrupt": self.corrupt}):
+            find_parameters(
+                cohort,
+                corrupt=self.corrupt,
+                dropout=self.policy.dropout,
+                adversary=self.adversary,
+                roster=n_clients if n_clients > cohort else None,
+            )
 
     def corrupt_clients(self, *, cohort: int, n_clients: int) -> int:
         """Clients of a round that may work with the server.
@@ -183,21 +208,27 @@ class MaskedSession(HiddenSession):
         return self._gathered.words(layout)
 
     def _masked_sum(self, step: Step, layout: DenseLayout) -> tuple[RingArray, IntArray]:
-        """Sums and counts of a layout: ([k, width] ring words, int64[k])."""
+        """Sums and counts of a layout: ([k, width] ring words, int64[k]).
+
+        Raises:
+            ConfigError: no safe parameters for so few clients.
+        """
         collector = self._collector
-        if collector.config.execution == "simulated":
-            pads = _Pads(collector, layout, self._round, step, self.order)
-            return self._hidden_sum(step, layout, self._words(layout), pads)
-        parts = list(self._words(layout))
-        policy = collector.config.policy
-        masks = run_protocol(
-            parts,
-            layout=layout,
-            codec=collector.codec,
-            policy=policy,
-            roster=collector.n_clients,
+        codec, policy = collector.codec, collector.config.policy
+        config = round_config(
+            len(self.order), layout=layout, codec=codec, policy=policy, roster=collector.n_clients
         )
-        return self._hidden_sum(step, layout, iter(parts), masks)
+        hider: _Pads | ProtocolMasks
+        if collector.config.execution == "simulated":
+            parts = self._words(layout)
+            hider = _Pads(collector, config, self._round, step, self.order)
+        else:
+            held = list(self._words(layout))  # noised words are drawn once
+            parts = iter(held)
+            hider = run_protocol(held, config=config, codec=codec, policy=policy)
+        found = self._hidden_sum(step, layout, parts, hider)
+        hider.beside.count(self._wire.meter)
+        return found
 
 
 class _Pads:
@@ -207,7 +238,12 @@ class _Pads:
     """
 
     def __init__(
-        self, collector: MaskedSum, layout: DenseLayout, round_: int, step: Step, order: IntArray
+        self,
+        collector: MaskedSum,
+        config: MaskingConfig,
+        round_: int,
+        step: Step,
+        order: IntArray,
     ) -> None:
         phases = np.full(len(order), int(step))
         keys = collector.pads.words_at(round_, order, phases, width=4)
@@ -215,7 +251,8 @@ class _Pads:
         self._next = dict(zip(order.tolist(), np.roll(order, -1).tolist(), strict=True))
         self._codec = collector.codec
         self._expander = MaskExpander()
-        self.size = packed_size(layout.length, collector.codec.bits) + _ENVELOPE_BYTES
+        self.size = upload_bytes(config)
+        self.beside = foreseen(config, order)
 
     def hide(self, part: DenseWords) -> RingArray:
         """Words under their pads."""

@@ -10,8 +10,9 @@ Noise comes from the operating system's generator in every execution, so two run
 configuration differ in it.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ import numpy as np
 from secure_fedrec.arrays import FloatArray, IntArray
 from secure_fedrec.errors import ConfigError, EncodingError
 from secure_fedrec.fixedpoint import FixedPoint
+from secure_fedrec.protection.configured import as_configured
 from secure_fedrec.protection.dp import (
     BoundedEncoding,
     Contribution,
@@ -38,7 +40,29 @@ from secure_fedrec.streams import Streams
 from secure_fedrec.uploads import Aggregate
 from secure_fedrec.wire import Step, Wire
 
-__all__ = ["ClipConfig", "NoisedSum", "SkellamLayerConfig", "contribution_of"]
+__all__ = [
+    "DP_KEYS",
+    "ClipConfig",
+    "NoisedSum",
+    "SkellamLayerConfig",
+    "contribution_of",
+    "encoding_of",
+]
+
+DP_KEYS: Mapping[str, str] = MappingProxyType(
+    {
+        "dp.clip": "protection.norm",
+        "dp.cohort": "cohort.clients_per_round",
+        "dp.corrupt": "protection.corrupt",
+        "dp.delta": "protection.delta",
+        "dp.epsilon": "protection.epsilon",
+        "dp.fraction_bits": "protection.fraction_bits",
+        "dp.min_survivors": "protection.min_survivors",
+        "dp.noise_multiplier": "protection.noise_multiplier",
+        "dp.variance": "protection.fraction_bits",
+    }
+)
+"""Keys of a configuration by keys of the package ``dp``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,6 +138,22 @@ def contribution_of(*, n_items: int, width: int, clip: ClipConfig) -> Contributi
             Part(name="counts", size=n_items, scale=clip.count_scale),
         )
     )
+
+
+def encoding_of(
+    *, n_items: int, width: int, clip: ClipConfig, noise: SkellamLayerConfig
+) -> BoundedEncoding:
+    """How a contribution is clipped and encoded.
+
+    Raises:
+        ConfigError: a clipped contribution has too many ring units, or there are too few digits.
+    """
+    with as_configured(DP_KEYS):
+        return BoundedEncoding(
+            contribution=contribution_of(n_items=n_items, width=width, clip=clip),
+            clip=clip.norm,
+            fraction_bits=noise.fraction_bits,
+        )
 
 
 def _corrupt(
@@ -195,18 +235,16 @@ class NoisedSum(MaskedSum):
         self.clip = clip
         self.noise = replace(noise, corrupt=corrupt)
         self.rotation = streams.stream("rotation")
-        self.skellam = SkellamConfig(
-            encoding=BoundedEncoding(
-                contribution=contribution_of(n_items=n_items, width=width, clip=clip),
-                clip=clip.norm,
-                fraction_bits=noise.fraction_bits,
-            ),
-            noise_multiplier=noise.noise_multiplier,
-            ring_bits=codec.bits,
-            cohort=cohort,
-            min_survivors=config.min_survivors,
-            corrupt=corrupt,
-        )
+        with as_configured(DP_KEYS, {"protection.fraction_bits": noise.fraction_bits}):
+            self.skellam = SkellamConfig(
+                encoding=encoding_of(n_items=n_items, width=width, clip=clip, noise=noise),
+                noise_multiplier=noise.noise_multiplier,
+                ring_bits=codec.bits,
+                cohort=cohort,
+                min_survivors=config.min_survivors,
+                corrupt=corrupt,
+            )
+            _ = self.skellam.table  # refuses noise that spans too many ring units, or none
 
     def open(self, *, round_: int, participants: IntArray, wire: Wire) -> "NoisedSession":
         """Begin a round.

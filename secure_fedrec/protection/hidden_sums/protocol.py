@@ -14,6 +14,7 @@ import numpy as np
 from secure_fedrec.arrays import RingArray
 from secure_fedrec.errors import LosslessnessError
 from secure_fedrec.fixedpoint import FixedPoint
+from secure_fedrec.protection.hidden_sums.beside import Beside
 from secure_fedrec.protection.hidden_sums.dense import DenseLayout, DenseWords
 from secure_fedrec.protection.masking import (
     EncodedVector,
@@ -26,8 +27,9 @@ from secure_fedrec.protection.masking import (
     run_round,
 )
 from secure_fedrec.protection.masking.packing import packed_size, unpack
+from secure_fedrec.protection.masking.server_round import Outgoing
 
-__all__ = ["ProtocolMasks", "run_protocol"]
+__all__ = ["ProtocolMasks", "round_config", "run_protocol"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -37,12 +39,14 @@ class ProtocolMasks:
     Args:
         masked: client number -> [length] masked words, as the server was sent them.
         total: [length] words of the sum.
-        size: mean bytes that a client sent, all messages of the round together.
+        size: bytes of an upload.
+        beside: what was sent and received besides.
     """
 
     masked: Mapping[int, RingArray]
     total: RingArray
     size: int
+    beside: Beside
 
     def hide(self, part: DenseWords) -> RingArray:
         """What the clients sent."""
@@ -54,25 +58,46 @@ class ProtocolMasks:
         return self.total
 
 
-def run_protocol(
-    parts: Iterable[DenseWords],
-    *,
-    layout: DenseLayout,
-    codec: FixedPoint,
-    policy: SitePolicy,
-    roster: int,
-) -> ProtocolMasks:
-    """Run one round and compare its result with the plain sum of the words.
+def round_config(
+    clients: int, *, layout: DenseLayout, codec: FixedPoint, policy: SitePolicy, roster: int
+) -> MaskingConfig:
+    """The protocol's settings for one sum.
 
     Args:
-        parts: the clients' words.
-        layout: what they stand for.
+        clients: clients of the round.
+        layout: what their words stand for.
         codec: the ring.
         policy: the conditions of every client.
         roster: clients from which the round's were drawn; the share of corrupt ones is theirs.
 
     Raises:
         ConfigError: no safe parameters for so few clients.
+    """
+    config = MaskingConfig.for_cohort(
+        clients,
+        bits=codec.bits,
+        length=layout.length,
+        layout_hash=_layout_hash(layout, codec),
+        corrupt=policy.corrupt,
+        dropout=policy.dropout,
+        adversary=policy.adversary,
+        roster=roster if roster > clients else None,
+    )
+    return replace(config, min_survivors=max(config.min_survivors, policy.min_survivors))
+
+
+def run_protocol(
+    parts: Iterable[DenseWords], *, config: MaskingConfig, codec: FixedPoint, policy: SitePolicy
+) -> ProtocolMasks:
+    """Run one round and compare its result with the plain sum of the words.
+
+    Args:
+        parts: the clients' words.
+        config: the protocol's settings.
+        codec: the ring.
+        policy: the conditions of every client.
+
+    Raises:
         ProtocolError: the round aborted.
         LosslessnessError: the protocol's sum differs from the plain one.
     """
@@ -80,19 +105,6 @@ def run_protocol(
     for part in parts:
         vectors.update(zip(part.clients.tolist(), part.words, strict=True))
     clients = np.array(sorted(vectors), dtype=np.int64)
-    layout_hash = _layout_hash(layout, codec)
-    config = MaskingConfig.for_cohort(
-        len(clients),
-        bits=codec.bits,
-        length=layout.length,
-        layout_hash=layout_hash,
-        corrupt=policy.corrupt,
-        dropout=policy.dropout,
-        adversary=policy.adversary,
-        roster=roster if roster > len(clients) else None,
-    )
-    least = max(config.min_survivors, policy.min_survivors)
-    config = replace(config, min_survivors=least)
     federation = Federation(clients.tolist(), policy=policy)
     server = _Recording(
         identity=federation.server,
@@ -101,13 +113,16 @@ def run_protocol(
         cohort=clients,
         round_number=1,
     )
-    expected = Expected(layout_hash=layout_hash, public_state=config.public_state)
+    expected = Expected(layout_hash=config.layout_hash, public_state=config.public_state)
     outcome = run_round(
         server,
         {number: federation.open_client(number, expected) for number in vectors},
         {
             number: EncodedVector(
-                words=words, bits=codec.bits, layout_hash=layout_hash, clients=len(clients)
+                words=words,
+                bits=codec.bits,
+                layout_hash=config.layout_hash,
+                clients=len(clients),
             )
             for number, words in vectors.items()
         },
@@ -116,25 +131,44 @@ def run_protocol(
     if not np.array_equal(outcome.words, codec.reduce(plain)):
         raise LosslessnessError("the masking protocol's sum differs from the plain sum")
     return ProtocolMasks(
-        masked=server.masked(layout.length, codec.bits),
+        masked=server.masked(config.length, codec.bits),
         total=outcome.words,
-        size=outcome.sent // len(clients),
+        size=server.upload_size,
+        beside=server.beside(),
     )
 
 
 class _Recording(MaskingServer):
-    """A server half that keeps the masked vectors it is sent."""
+    """A server half that keeps the masked vectors it is sent, and the sizes of all messages."""
 
     def __init__(self, **settings: object) -> None:
         super().__init__(**settings)  # type: ignore[arg-type]
         self._seen: dict[int, bytes] = {}
+        self._received: list[tuple[int, int]] = []
+        self._sent: list[tuple[int, int]] = []
 
-    def receive(self, message: bytes) -> None:
-        """Keep an upload as it came, then do what the server does."""
-        if Kind(message[1]) is Kind.UPLOAD:
-            (sender,) = struct.unpack_from("<I", message, 2)
-            self._seen[sender] = message
-        super().receive(message)
+    @property
+    def upload_size(self) -> int:
+        """Bytes of an upload; all have the same."""
+        (size,) = {len(message) for message in self._seen.values()}
+        return size
+
+    def start(self) -> list[Outgoing]:
+        """Note what leaves."""
+        return self._noted(super().start())
+
+    def close_step(self, *, beacon: bytes | None = None) -> list[Outgoing]:
+        """Note what leaves."""
+        return self._noted(super().close_step(beacon=beacon))
+
+    def receive(self, data: bytes) -> None:
+        """Keep an upload as it came, note the size of anything else, then do what a server does."""
+        (sender,) = struct.unpack_from("<I", data, 2)
+        if Kind(data[1]) is Kind.UPLOAD:
+            self._seen[sender] = data
+        else:
+            self._received.append((sender, len(data)))
+        super().receive(data)
 
     def masked(self, length: int, bits: int) -> dict[int, RingArray]:
         """Masked words by sender: the payload at the end of each upload."""
@@ -142,6 +176,19 @@ class _Recording(MaskingServer):
         return {
             number: unpack(message[-size:], length, bits) for number, message in self._seen.items()
         }
+
+    def beside(self) -> Beside:
+        """All messages but uploads."""
+        ups, downs = (
+            np.array(noted, dtype=np.int64).reshape(-1, 2) for noted in (self._received, self._sent)
+        )
+        return Beside(
+            senders=ups[:, 0], sent=ups[:, 1], receivers=downs[:, 0], received=downs[:, 1]
+        )
+
+    def _noted(self, outgoing: list[Outgoing]) -> list[Outgoing]:
+        self._sent += [(number, len(message)) for number, message in outgoing]
+        return outgoing
 
 
 def _layout_hash(layout: DenseLayout, codec: FixedPoint) -> bytes:

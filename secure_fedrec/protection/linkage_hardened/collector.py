@@ -4,10 +4,12 @@ The simulation draws the shares of a whole batch of clients from one AES-256-CTR
 keyed by the operating system; it wraps and signs nothing, and refuses a message that was changed on
 the wire where the real halves would find a seal or a signature broken. Views and sums are those of
 the protocol; dummies, which no view can tell apart and no sum contains, are metered but not
-recorded. With ``real`` the halves and a mix cascade run beside it, and any difference is an error.
+recorded. Executed as ``"real"``, the halves and a mix cascade run beside it, and any difference is
+an error.
 """
 
 import secrets
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -22,10 +24,10 @@ from secure_fedrec.protection.linkage_hardened.real import MixNetwork, RealRound
 from secure_fedrec.protection.plain import ServerSum, aggregate_note, upload_messages
 from secure_fedrec.protection.shared_upload.collector import MAX_REAL_CLIENTS, require_equal
 from secure_fedrec.protection.shared_upload.context import LEAST_FLOOR, RoundContext
-from secure_fedrec.protection.shared_upload.messages import ENVELOPE_BYTES, rows_message_bytes
+from secure_fedrec.protection.shared_upload.messages import ENVELOPE_BYTES, Kind, rows_message_bytes
 from secure_fedrec.protection.shared_upload.real import Identities
 from secure_fedrec.protection.shared_upload.server import reveal
-from secure_fedrec.protection.shared_upload.tally import bare_messages, require_genuine
+from secure_fedrec.protection.shared_upload.tally import require_genuine
 from secure_fedrec.protection.shared_upload.words import Keystream
 from secure_fedrec.streams import Streams
 from secure_fedrec.uploads import Aggregate, RowBlock
@@ -91,10 +93,10 @@ class LinkageHardened:
                 f"round {round_}: {len(participants)} clients are fewer than the floor of "
                 f"{LEAST_FLOOR}"
             )
-        if self.config.real and len(participants) > MAX_REAL_CLIENTS:
+        if self.config.execution == "real" and len(participants) > MAX_REAL_CLIENTS:
             raise ConfigError(
-                "protection.real",
-                True,
+                "protection.execution",
+                "real",
                 f"{len(participants)} clients, at most {MAX_REAL_CLIENTS} run with real "
                 "cryptography; set cohort.clients_per_round",
             )
@@ -153,7 +155,7 @@ class LinkageHardened:
             "layers": config.layers,
             "cell_bytes": config.cell_bytes,
             "kem": config.kem,
-            "real": config.real,
+            "execution": config.execution,
             "clients": self.denoisers.tolist(),
         }
 
@@ -194,11 +196,12 @@ class LinkageSession:
         before = np.concatenate([[0], np.cumsum(virtual)])
         fakes = before[block.indptr[1:]] - before[block.indptr[:-1]]
         collector.require_cells(clients, fakes)
-        if collector.config.real:
+        sizes = rows_message_bytes(block.lengths, collector.width, collector.codec.bytes_per_value)
+        if collector.config.execution == "real":
             if self._real is None:
                 self._real = collector.real_round(self._round)
-            self._real.submit(clients, block, virtual)
-        self._upload(clients, block)
+            sizes = self._real.submit(clients, block, virtual)
+        self._upload(clients, block, sizes)
         self._send_fakes(clients, fakes, block, np.flatnonzero(virtual))
 
     def close(self) -> Aggregate:
@@ -217,21 +220,22 @@ class LinkageSession:
         )
         counts = self._held[0].counts
         support = np.flatnonzero(counts).astype(np.int32)
+        outcome = None if self._real is None else self._real.close()
+        sizes = self._foreseen(len(support)) if outcome is None else outcome.sizes
+        self._count_agreement(sizes[Kind.ROW_SET])
         for number, held in enumerate(self._held):
-            totals[support, :-1] -= self._release(number, support, held)
+            totals[support, :-1] -= self._release(number, support, held, sizes[Kind.FAKES])
         totals[:, -1] -= counts.astype(totals.dtype)
-        self._count_agreement()
         aggregate = reveal(totals, self._server.counts, codec)
-        if self._real is not None:
-            require_equal(self._real.close(), aggregate)
+        if outcome is not None:
+            require_equal(outcome.aggregate, aggregate)
         self._wire.note(aggregate_note(self._round, aggregate))
         return aggregate
 
-    def _upload(self, clients: IntArray, block: RowBlock) -> None:
+    def _upload(self, clients: IntArray, block: RowBlock, sizes: IntArray) -> None:
         collector = self._collector
         codec, width = collector.codec, collector.width
         plain = upload_messages(self._round, clients, block, width, codec)
-        sizes = rows_message_bytes(block.lengths, width, codec.bytes_per_value)
         sent = replace(plain, sizes=sizes)
         delivered = self._wire.send(sent, origins=clients)
         if delivered.round == self._round:
@@ -276,10 +280,17 @@ class LinkageSession:
         config = self._collector.config
         senders = np.repeat(clients, config.cells - fakes)
         targets = np.full(len(senders), self._collector.denoisers[number])
-        bare = bare_messages(self._round, np.full(len(senders), config.cell_bytes))
-        self._wire.meter.count(bare, senders=senders, receivers=targets)
+        sizes = np.full(len(senders), config.cell_bytes)
+        self._wire.meter.count_beside(sizes, senders=senders, receivers=targets)
 
-    def _release(self, number: int, support: IndexArray, held: "_FakeTally") -> RingArray:
+    def _foreseen(self, support: int) -> Mapping[Kind, int]:
+        """Sizes of the messages of denoisers, where no halves run."""
+        per_row = 8 + self._collector.width * self._collector.codec.bytes_per_value
+        return {Kind.ROW_SET: _ROW_SET_BYTES, Kind.FAKES: ENVELOPE_BYTES + 8 + per_row * support}
+
+    def _release(
+        self, number: int, support: IndexArray, held: "_FakeTally", size: int
+    ) -> RingArray:
         """Send a denoiser's sums; what the server receives."""
         collector = self._collector
         block = RowBlock(
@@ -288,14 +299,13 @@ class LinkageSession:
             values=collector.codec.reduce(held.totals[support]),
             counts=held.counts[support],
         )
-        per_row = 8 + collector.width * collector.codec.bytes_per_value
         sent = Messages(
             round=self._round,
             step=Step.DENOISE,
             senders=Parties(role="denoiser", ids=np.array([number])),
             receivers=Parties.server(1),
             payload=block,
-            sizes=np.array([ENVELOPE_BYTES + 8 + per_row * len(support)]),
+            sizes=np.array([size]),
         )
         origin = collector.denoisers[number : number + 1]
         delivered = self._wire.send(sent, origins=origin)
@@ -310,14 +320,13 @@ class LinkageSession:
             raise ProtocolError(f"round {self._round}: denoisers send rows with words")
         return payload.values
 
-    def _count_agreement(self) -> None:
+    def _count_agreement(self, size: int) -> None:
         """Meter the sets of rows that denoisers compare, over the server."""
-        count = self._collector.config.count
-        denoisers = self._collector.denoisers
-        sent = bare_messages(self._round, np.full(count, _ROW_SET_BYTES))
-        self._wire.meter.count(sent, senders=denoisers, receivers=None)
-        passed = bare_messages(self._round, np.full(count, count * _ROW_SET_BYTES))
-        self._wire.meter.count(passed, senders=None, receivers=denoisers)
+        denoisers, meter = self._collector.denoisers, self._wire.meter
+        count = len(denoisers)
+        meter.count_beside(np.full(count, size), senders=denoisers, receivers=None)
+        everybody = np.repeat(denoisers, count)  # each gets the sets of all
+        meter.count_beside(np.full(len(everybody), size), senders=None, receivers=everybody)
 
 
 class _FakeTally:

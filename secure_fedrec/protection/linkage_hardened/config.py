@@ -1,13 +1,22 @@
 """Settings of linkage-hardened denoisers."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from secure_fedrec.errors import ConfigError
 from secure_fedrec.fixedpoint import FixedPoint
+from secure_fedrec.protection.configured import as_configured
+from secure_fedrec.protection.executions import require_execution
 from secure_fedrec.protection.linkage_hardened.rows import row_bytes
 from secure_fedrec.protection.routing import LEAST_SENDERS, RoutingConfig
 
-__all__ = ["LinkageHardenedConfig", "least_batch"]
+__all__ = ["ROUTING_KEYS", "LinkageHardenedConfig", "least_batch"]
+
+ROUTING_KEYS: Mapping[str, str] = MappingProxyType(
+    {f"routing.{name}": f"protection.{name}" for name in ("layers", "cell_bytes", "kem")}
+)
+"""Keys of a configuration by keys of the package ``routing``."""
 
 
 def least_batch(*, cells: int, denoisers: int) -> int:
@@ -31,7 +40,7 @@ class LinkageHardenedConfig:
         layers: mixes a cell passes.
         cell_bytes: size of a cell.
         kem: key encapsulation, "x25519" or "mlkem768-x25519".
-        real: also run the real halves and mixes, and require equal bits.
+        execution: "simulated", or "real": also run the halves and mixes, and require equal bits.
 
     Raises:
         ConfigError: a field is out of range.
@@ -42,9 +51,10 @@ class LinkageHardenedConfig:
     layers: int = 3
     cell_bytes: int = 1024
     kem: str = "x25519"
-    real: bool = False
+    execution: str = "simulated"
 
     def __post_init__(self) -> None:
+        require_execution(self.execution)
         if not 2 <= self.count < 2**16:
             raise ConfigError(
                 "protection.count",
@@ -54,7 +64,8 @@ class LinkageHardenedConfig:
         most = (2**31 - 1) // least_batch(cells=1, denoisers=self.count)
         if not 1 <= self.cells <= most:
             raise ConfigError("protection.cells", self.cells, f"must be between 1 and {most}")
-        _ = self.routing
+        with as_configured(ROUTING_KEYS):
+            _ = self.routing
 
     @property
     def routing(self) -> RoutingConfig:

@@ -22,8 +22,9 @@ from secure_fedrec.protection.routing import (
 )
 from secure_fedrec.protection.routing.endpoint import MAX_PIECES
 from secure_fedrec.protection.shared_upload.context import RoundContext
-from secure_fedrec.protection.shared_upload.real import Identities
-from secure_fedrec.uploads import Aggregate, RowBlock
+from secure_fedrec.protection.shared_upload.messages import Kind
+from secure_fedrec.protection.shared_upload.real import Identities, RealOutcome, size_of
+from secure_fedrec.uploads import RowBlock
 
 __all__ = ["MixNetwork", "RealRound"]
 
@@ -121,10 +122,14 @@ class RealRound:
             sizes.append(len(sent.upload))
         return np.array(sizes, dtype=np.int64)
 
-    def close(self) -> Aggregate:
+    def close(self) -> RealOutcome:
         """Mix, agree on the rows, take the fakes off."""
         secrets.SystemRandom().shuffle(self._sent)
         for cell in self._network.carry(self._sent):
             self._denoisers[address_of(cell).node].receive(cell)
         sets = [denoiser.close() for denoiser in self._denoisers]
-        return self._server.finish([denoiser.release(sets) for denoiser in self._denoisers])
+        sums = [denoiser.release(sets) for denoiser in self._denoisers]
+        return RealOutcome(
+            aggregate=self._server.finish(sums),
+            sizes={Kind.ROW_SET: size_of(sets), Kind.FAKES: size_of(sums)},
+        )

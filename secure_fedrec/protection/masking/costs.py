@@ -135,10 +135,7 @@ def plan(
         ConfigError: no parameters meet the bounds, the cohort is larger than the roster, or an
             active server would draw the cohort or the graph because there is no beacon.
     """
-    if not 3 <= cohort <= clients:
-        raise ConfigError("plan.cohort", cohort, f"must be between 3 and the {clients} clients")
-    if adversary == "active" and not beacon:
-        _require_no_choice(clients, cohort)
+    _require_feasible(clients, cohort, adversary, beacon)
     parameters = find_parameters(
         cohort,
         corrupt=corrupt,
@@ -150,26 +147,41 @@ def plan(
         complete_up_to=_COMPLETE_UP_TO,
     )
     config = _config(parameters, dim=dim, bits=bits, key_agreement=key_agreement)
-    messages = message_sizes(config)
     measured = calibrate(config) if calibration is None else calibration
+    figures = [
+        *_parameter_figures(parameters, clients, corrupt, dropout),
+        *_byte_figures(message_sizes(config)),
+        *_time_figures(config, parameters, measured),
+        *(() if epsilon is None else epsilon(config)),
+    ]
+    return _plan(clients, parameters, config, measured, figures)
+
+
+def _plan(
+    clients: int,
+    parameters: MaskingParameters,
+    config: MaskingConfig,
+    measured: Calibration,
+    figures: Sequence[Figure],
+) -> Plan:
+    drawn = clients > parameters.n
     return Plan(
         roster=clients,
-        beacon=adversary == "active" and (clients > cohort or not parameters.complete),
+        beacon=parameters.adversary == "active" and (drawn or not parameters.complete),
         parameters=parameters,
         config=config,
-        messages=messages,
+        messages=message_sizes(config),
         calibration=measured,
-        figures=(
-            *_parameter_figures(parameters, clients, corrupt, dropout),
-            *_byte_figures(messages),
-            *_time_figures(config, parameters, measured),
-            *(() if epsilon is None else epsilon(config)),
-        ),
+        figures=tuple(figures),
     )
 
 
-def _require_no_choice(clients: int, cohort: int) -> None:
+def _require_feasible(clients: int, cohort: int, adversary: Adversary, beacon: bool) -> None:
     """Without a beacon an active server chooses whatever is left to chance."""
+    if not 3 <= cohort <= clients:
+        raise ConfigError("plan.cohort", cohort, f"must be between 3 and the {clients} clients")
+    if adversary == "curious" or beacon:
+        return
     if cohort < clients:
         raise ConfigError(
             "plan.beacon",

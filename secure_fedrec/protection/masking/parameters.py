@@ -173,16 +173,31 @@ def find_parameters(
     answer = None if n <= complete_up_to else smallest_harary(question)
     if answer is None:
         answer = complete_graph(question, dropout)
-    threshold = answer.least
-    if adversary == "active":
-        threshold = min(answer.most, max(answer.least, answer.never_both))
-    bounds = _bounds(question, answer, threshold)
+    bounds = _bounds(question, answer, _threshold(question, answer))
     if roster is not None and roster > n:
         bounds = (_bound("cohort", "privacy", "P[HG(N, γN, n) > c]", drawn), *bounds)
+    return _found(question, answer, quorum, bounds, (privacy_bits, correctness_bits))
+
+
+def _threshold(question: Question, answer: Answer) -> int:
+    """Shares that restore a secret: the fewest, or what an active server makes necessary."""
+    if question.adversary != "active":
+        return answer.least
+    return min(answer.most, max(answer.least, answer.never_both))
+
+
+def _found(
+    question: Question,
+    answer: Answer,
+    quorum: int,
+    bounds: tuple[Bound, ...],
+    bits: tuple[int, int],
+) -> MaskingParameters:
+    n = question.n
     return MaskingParameters(
         n=n,
         degree=answer.degree,
-        threshold=threshold,
+        threshold=_threshold(question, answer),
         threshold_least=answer.least,
         threshold_most=answer.most,
         corrupt_clients=question.corrupt,
@@ -190,10 +205,10 @@ def find_parameters(
         min_survivors=n - question.dropped,
         quorum=quorum,
         window_least=answer.window_least,
-        adversary=adversary,
-        agreed_survivors=agreed_survivors,
-        privacy_bits=privacy_bits,
-        correctness_bits=correctness_bits,
+        adversary=question.adversary,
+        agreed_survivors=question.agreed,
+        privacy_bits=bits[0],
+        correctness_bits=bits[1],
         bounds=bounds,
     )
 

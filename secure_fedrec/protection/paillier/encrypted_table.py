@@ -20,6 +20,9 @@ One faulty updater can stop the federation, but not move the table.
 
 Uploads hold every row of the table, zeros where nothing was rated: which items a client rated is
 not visible. The claim and its assumptions are in ``key_holders``.
+
+A cohort may hand its table on to another one under the same key and roster: the digest is bound to
+those and to the round, not to the cohort.
 """
 
 import hmac
@@ -45,19 +48,21 @@ from secure_fedrec.protection.paillier.vectors import (
 )
 from secure_fedrec.protection.paillier.words import write_words
 
-__all__ = ["TableClient", "TableServer", "TableUpdate", "updaters"]
+__all__ = ["DIGEST_BYTES", "TableClient", "TableServer", "TableUpdate", "updaters"]
 
 TableUpdate = Callable[[RingArray, tuple[RingArray, ...]], RingArray]
 """V_{t+1} from V_t and the sums, the same bits on every client."""
 
-_DIGEST_BYTES = 32
+DIGEST_BYTES = 32
+"""Bytes of a table's digest."""
+
 _DIGEST_INFO = b"secure-fedrec|v1|paillier|table-digest"
 
 
-def updaters(plan: Plan, round_: int) -> tuple[int, int]:
-    """The two clients that make the table after a round; the work goes round the cohort."""
-    count = len(plan.clients)
-    return plan.clients[2 * round_ % count], plan.clients[(2 * round_ + 1) % count]
+def updaters(clients: Sequence[int], round_: int) -> tuple[int, int]:
+    """The two clients of a cohort that make the table after a round; the work goes round."""
+    count = len(clients)
+    return clients[2 * round_ % count], clients[(2 * round_ + 1) % count]
 
 
 class _Client(Enum):
@@ -77,6 +82,7 @@ class TableClient:
         encryptor: under the same key.
         update: the step of the item table.
         round_: the first round it takes part in.
+        decryptor: with the same key; worth keeping over rounds, made here if absent.
     """
 
     def __init__(
@@ -87,18 +93,19 @@ class TableClient:
         encryptor: Encryptor,
         update: TableUpdate,
         round_: int = 1,
+        decryptor: Decryptor | None = None,
     ) -> None:
         self._table_layout = _require_table(plan)
         plan.require_party(identity, Role.CLIENT)
-        if private.public != plan.key or encryptor.key != plan.key:
+        self._decryptor = Decryptor(private) if decryptor is None else decryptor
+        if {private.public, encryptor.key, self._decryptor.key} != {plan.key}:
             raise ConfigError("paillier.private_key", private, "is not the key of the plan")
         self._plan = plan
         self._identity = identity
-        self._decryptor = Decryptor(private)
         self._encryptor = encryptor
         self._update = update
         primes = _primes(private)
-        derive = HKDF(algorithm=SHA256(), length=32, salt=plan.context, info=_DIGEST_INFO)
+        derive = HKDF(algorithm=SHA256(), length=32, salt=plan.table_context, info=_DIGEST_INFO)
         self._digest_key = derive.derive(primes)
         self._table: RingArray | None = None
         self._started = round_ > 1
@@ -121,7 +128,7 @@ class TableClient:
         """
         if self._started or self.round != 1 or self._state is not _Client.TABLE:
             raise ProtocolError(f"round {self.round}: the table was begun already")
-        if self._identity.party.number not in updaters(self._plan, 0):
+        if self._identity.party.number not in updaters(self._plan.clients, 0):
             return None
         sent = self._encrypt_table(words, round_=0)
         self._started = True
@@ -165,7 +172,7 @@ class TableClient:
         require_words(vectors, plan.layouts)
         body = encrypt_upload(vectors, plan.layouts, self._encryptor)
         sent = self._seal(Kind.UPLOAD, body, self.round)
-        if self._identity.party.number in updaters(plan, self.round):
+        if self._identity.party.number in updaters(plan.clients, self.round):
             self._state = _Client.SUMS
         else:
             self._next_round()
@@ -224,6 +231,7 @@ class _Server(Enum):
     UPDATES = "two updates of the table"
     UPLOADS = "uploads"
     ABORTED = "nothing more: the updaters disagreed"
+    HANDED_ON = "nothing more: another cohort has the table"
 
 
 class TableServer:
@@ -232,9 +240,17 @@ class TableServer:
     Args:
         plan: the agreement.
         identity: the server's.
+        earlier: the half of another cohort whose table and rounds this one goes on with; it must
+            await uploads, and takes no further part.
+
+    Raises:
+        ConfigError: another arrangement, or an earlier table of another key, roster or layout.
+        ProtocolError: the earlier cohort's round is not over.
     """
 
-    def __init__(self, plan: Plan, identity: Identity) -> None:
+    def __init__(
+        self, plan: Plan, identity: Identity, earlier: "TableServer | None" = None
+    ) -> None:
         self._table_layout = _require_table(plan)
         plan.require_party(identity, Role.SERVER)
         self._plan = plan
@@ -245,6 +261,8 @@ class TableServer:
         self._state = _Server.UPDATES
         self.round = 0
         """The round in progress."""
+        if earlier is not None:
+            self._take_over(earlier)
 
     def receive(self, data: bytes) -> None:
         """Take the next message.
@@ -285,8 +303,19 @@ class TableServer:
             raise ProtocolError(f"round {self.round}: {self._sum.describe_missing()}")
         return self._seal(Kind.SUMS, self._sum.to_bytes())
 
+    def _take_over(self, earlier: "TableServer") -> None:
+        if earlier._plan.table_context != self._plan.table_context:
+            raise ConfigError("paillier.table", "(earlier)", "is of another key, roster or layout")
+        if earlier._state is not _Server.UPLOADS:
+            raise ProtocolError(
+                f"round {earlier.round}: the table is not handed on; the server awaits "
+                f"{earlier._state.value}"
+            )
+        self._table, self.round = earlier._table, earlier.round
+        self._state, earlier._state = _Server.UPLOADS, _Server.HANDED_ON
+
     def _take_update(self, sent: Envelope) -> None:
-        first, second = updaters(self._plan, self.round)
+        first, second = updaters(self._plan.clients, self.round)
         number = sent.sender.number
         if number not in (first, second) or number in self._updates:
             raise ProtocolError(f"round {self.round}: no update of {sent.sender} is awaited")
@@ -312,9 +341,9 @@ class TableServer:
 
 
 def _split_table(body: bytes, plan: Plan, layout: SlotLayout) -> tuple[bytes, EncryptedVector]:
-    if len(body) < _DIGEST_BYTES:
+    if len(body) < DIGEST_BYTES:
         raise WireError(f"a table of {len(body)} bytes is shorter than its digest")
-    digest, data = body[:_DIGEST_BYTES], body[_DIGEST_BYTES:]
+    digest, data = body[:DIGEST_BYTES], body[DIGEST_BYTES:]
     return digest, EncryptedVector.from_bytes(data, key=plan.key, layout=layout)
 
 

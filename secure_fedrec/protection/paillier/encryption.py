@@ -5,6 +5,7 @@ their plaintexts modulo n. Only integers are encrypted here, and a ciphertext is
 below n^2: there is no exponent beside it, so nothing about a plaintext's size is in the clear.
 """
 
+import os
 import secrets
 from collections.abc import Iterable, Sequence
 from typing import TypeAlias
@@ -120,12 +121,17 @@ class Decryptor:
     Args:
         key: the key.
         arithmetic: the engine; the fastest one by default.
+        threads: that decrypt at once, where the engine lets them; as many as the process may use
+            processors by default.
     """
 
-    def __init__(self, key: PrivateKey, arithmetic: Arithmetic | None = None) -> None:
+    def __init__(
+        self, key: PrivateKey, arithmetic: Arithmetic | None = None, threads: int | None = None
+    ) -> None:
         engine = default_arithmetic() if arithmetic is None else arithmetic
         self.key = key.public
         self._engine = engine
+        self._threads = _processors() if threads is None else threads
         self._p, self._q = engine.number(key.p), engine.number(key.q)
         # L((1 + n)^(p - 1) mod p^2) = (p - 1) q = -q modulo p, and the other way round.
         self._scale_p = engine.inverse(-key.q % key.p, key.p)
@@ -138,15 +144,22 @@ class Decryptor:
         Returns:
             Plain ``int`` in [0, n), one per ciphertext.
         """
-        return [self._decrypt(ciphertext) for ciphertext in ciphertexts]
+        rests_p = self._rests(ciphertexts, self._p, self._scale_p)
+        rests_q = self._rests(ciphertexts, self._q, self._scale_q)
+        return [
+            int(rest_p + self._p * ((rest_q - rest_p) * self._p_inverse % self._q))
+            for rest_p, rest_q in zip(rests_p, rests_q, strict=True)
+        ]
 
-    def _decrypt(self, ciphertext: int) -> int:
-        rest_p = self._rest(ciphertext, self._p, self._scale_p)
-        rest_q = self._rest(ciphertext, self._q, self._scale_q)
-        return int(rest_p + self._p * ((rest_q - rest_p) * self._p_inverse % self._q))
-
-    def _rest(self, ciphertext: int, prime: int, scale: int) -> int:
-        """The plaintext modulo one prime: ``L(c^(p - 1) mod p^2) * scale``, L(u) = (u - 1) / p."""
+    def _rests(self, ciphertexts: Sequence[int], prime: int, scale: int) -> list[int]:
+        """Plaintexts modulo one prime: ``L(c^(p - 1) mod p^2) * scale``, L(u) = (u - 1) / p."""
         square = prime * prime
-        power = self._engine.secret_power(ciphertext % square, prime - 1, square)
-        return (power - 1) // prime * scale % prime
+        bases = [ciphertext % square for ciphertext in ciphertexts]
+        powers = self._engine.secret_powers(bases, prime - 1, square, self._threads)
+        return [(power - 1) // prime * scale % prime for power in powers]
+
+
+def _processors() -> int:
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1

@@ -23,6 +23,7 @@ from secure_fedrec.errors import ConfigError, ProtocolError, WireError
 
 __all__ = [
     "ENVELOPE_BYTES",
+    "SIGNATURE_BYTES",
     "Envelope",
     "Identity",
     "Kind",
@@ -35,12 +36,14 @@ __all__ = [
 _MAGIC = b"SFPE"
 _VERSION = 1
 _HEAD = struct.Struct("<4sBBBBIQ32sQ")
-_SIGNATURE_BYTES = 64
+SIGNATURE_BYTES = 64
+"""Bytes at the end of a message."""
+
 _SIGNATURE_DOMAIN = b"secure-fedrec|v1|paillier|message|"
 _ROSTER_DOMAIN = b"secure-fedrec|v1|paillier|roster|"
 _ROSTER_ENTRY = struct.Struct("<BI32s")
 
-ENVELOPE_BYTES = _HEAD.size + _SIGNATURE_BYTES
+ENVELOPE_BYTES = _HEAD.size + SIGNATURE_BYTES
 """Bytes of a message beside its body."""
 
 
@@ -225,8 +228,8 @@ def open_envelope(data: bytes, *, roster: Roster, round_: int, context: bytes) -
         raise WireError(f"message of a {Role(role).name.lower()} numbered {number}") from None
     if agreed != context:
         raise ProtocolError(f"a message of {sender} belongs to another agreement")
-    signed, signature = data[:-_SIGNATURE_BYTES], data[-_SIGNATURE_BYTES:]
+    signed, signature = data[:-SIGNATURE_BYTES], data[-SIGNATURE_BYTES:]
     roster.require_signed(sender, signed, signature)
     if stated != round_:
         raise ProtocolError(f"round {round_}: got a message of {sender} from round {stated}")
-    return Envelope(kind=Kind(kind), sender=sender, body=data[_HEAD.size : -_SIGNATURE_BYTES])
+    return Envelope(kind=Kind(kind), sender=sender, body=data[_HEAD.size : -SIGNATURE_BYTES])

@@ -6,6 +6,7 @@ message carries the hash of the plan, so parties that do not agree refuse one an
 
 import hashlib
 import struct
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from secure_fedrec.errors import ConfigError, ProtocolError
@@ -25,6 +26,7 @@ from secure_fedrec.protection.paillier.slots import SlotLayout
 __all__ = ["Plan"]
 
 _CONTEXT_DOMAIN = b"secure-fedrec|v2|paillier|context|"
+_TABLE_DOMAIN = b"secure-fedrec|v1|paillier|table-context|"
 _SMALLEST_COHORT = 3  # of two, each knows the other's upload from the sum
 
 
@@ -121,10 +123,13 @@ class Plan:
             *(layout.to_bytes() for layout in self.layouts),
             b"" if self.table is None else self.table.to_bytes(),
         ]
-        digest = hashlib.sha256(_CONTEXT_DOMAIN)
-        for part in parts:
-            digest.update(len(part).to_bytes(8, "little") + part)
-        return digest.digest()
+        return _digest(_CONTEXT_DOMAIN, parts)
+
+    @property
+    def table_context(self) -> bytes:
+        """SHA-256 over what cohorts that hand one table on have in common: key, roster, table."""
+        table = b"" if self.table is None else self.table.to_bytes()
+        return _digest(_TABLE_DOMAIN, [self.key.key_id, self.roster.digest, table])
 
     def require_party(self, identity: Identity, role: Role) -> None:
         """Check that an identity may play a part.
@@ -154,3 +159,10 @@ class Plan:
         if sender is Role.CLIENT and found.sender.number not in self.clients:
             raise ProtocolError(f"{found.sender} is not in the cohort")
         return found
+
+
+def _digest(domain: bytes, parts: Sequence[bytes]) -> bytes:
+    digest = hashlib.sha256(domain)
+    for part in parts:
+        digest.update(len(part).to_bytes(8, "little") + part)
+    return digest.digest()

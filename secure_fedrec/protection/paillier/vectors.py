@@ -20,7 +20,14 @@ from secure_fedrec.protection.paillier.encryption import Decryptor, Encryptor
 from secure_fedrec.protection.paillier.keys import PublicKey
 from secure_fedrec.protection.paillier.slots import SlotLayout
 
-__all__ = ["EncryptedVector", "RunningSum", "decrypt_vector", "encrypt_vector", "split_vectors"]
+__all__ = [
+    "EncryptedVector",
+    "RunningSum",
+    "decrypt_vector",
+    "encrypt_vector",
+    "split_vectors",
+    "vector_bytes",
+]
 
 _MAGIC = b"SFPV"
 _VERSION = 2
@@ -65,7 +72,7 @@ class EncryptedVector:
     @classmethod
     def size(cls, key: PublicKey, layout: SlotLayout) -> int:
         """Bytes of ``to_bytes``: a function of public settings alone."""
-        return _HEAD.size + layout.plaintexts(key.bits) * key.ciphertext_bytes
+        return vector_bytes(layout, key.bits)
 
     def to_bytes(self) -> bytes:
         """The layout above."""
@@ -207,6 +214,11 @@ def split_vectors(
         found.append(EncryptedVector.from_bytes(part, key=key, layout=layout))
         place += size
     return tuple(found)
+
+
+def vector_bytes(layout: SlotLayout, key_bits: int) -> int:
+    """Bytes of an encrypted vector under any key of that length."""
+    return _HEAD.size + layout.plaintexts(key_bits) * (key_bits // 4)
 
 
 def _require_budget(terms: int, layout: SlotLayout) -> None:

@@ -4,10 +4,11 @@ The simulation draws the denoisers' shares of a whole batch of clients from one 
 per denoiser, keyed by the operating system in every round, instead of one stream per client; it
 signs and seals nothing, and refuses a message that was changed on the wire where the real halves
 would find its signature broken. Sums, counts, supports and message sizes are those of the protocol.
-With ``real`` the halves of this package run beside it, and any difference is an error.
+Executed as ``"real"``, the halves of this package run beside it, and any difference is an error.
 """
 
 import secrets
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,19 +17,20 @@ import numpy as np
 from secure_fedrec.arrays import BoolArray, IntArray, RingArray
 from secure_fedrec.errors import ConfigError, LosslessnessError, ProtocolError
 from secure_fedrec.fixedpoint import FixedPoint
+from secure_fedrec.protection.executions import require_execution
 from secure_fedrec.protection.plain import aggregate_note
 from secure_fedrec.protection.routing.sealing import require_kem
 from secure_fedrec.protection.shared_upload.client import with_counts
 from secure_fedrec.protection.shared_upload.context import LEAST_FLOOR, RoundContext
 from secure_fedrec.protection.shared_upload.messages import (
-    ENVELOPE_BYTES,
+    Kind,
     agreement_bytes,
     rows_message_bytes,
     seed_message_bytes,
 )
 from secure_fedrec.protection.shared_upload.real import Identities, RealRound, SharedBatch
 from secure_fedrec.protection.shared_upload.server import reveal
-from secure_fedrec.protection.shared_upload.tally import ShareTally, bare_messages, share_block
+from secure_fedrec.protection.shared_upload.tally import ShareTally, share_block
 from secure_fedrec.protection.shared_upload.words import Keystream
 from secure_fedrec.streams import Streams
 from secure_fedrec.uploads import Aggregate, RowBlock
@@ -49,7 +51,7 @@ class SharedUploadConfig:
         floor: fewest clients over which anything is summed. Whoever knows the uploads of c of them
             is left with a sum over floor - c.
         kem: key encapsulation of the sealed seeds, "x25519" or "mlkem768-x25519".
-        real: also run the real halves, and require equal bits.
+        execution: "simulated", or "real": also run the halves, and require equal bits.
 
     Raises:
         ConfigError: a field is out of range.
@@ -58,9 +60,10 @@ class SharedUploadConfig:
     count: int = 1
     floor: int = 16
     kem: str = "x25519"
-    real: bool = False
+    execution: str = "simulated"
 
     def __post_init__(self) -> None:
+        require_execution(self.execution)
         require_kem("protection.kem", self.kem)
         if self.count < 1:
             raise ConfigError("protection.count", self.count, "must be at least 1")
@@ -134,10 +137,10 @@ class SharedUpload:
                 f"round {round_}: {len(participants)} clients are fewer than the floor of "
                 f"{config.floor}"
             )
-        if config.real and len(participants) > MAX_REAL_CLIENTS:
+        if config.execution == "real" and len(participants) > MAX_REAL_CLIENTS:
             raise ConfigError(
-                "protection.real",
-                True,
+                "protection.execution",
+                "real",
                 f"{len(participants)} clients, at most {MAX_REAL_CLIENTS} run with real "
                 "cryptography; set cohort.clients_per_round",
             )
@@ -179,7 +182,7 @@ class SharedUpload:
         settings = {"count": config.count, "floor": config.floor, "kem": config.kem}
         return "shared-upload", {
             **settings,
-            "real": config.real,
+            "execution": config.execution,
             "clients": self.denoisers.tolist(),
         }
 
@@ -246,15 +249,16 @@ class SharedUploadSession:
         """Agree on the clients, release the sums, add them up."""
         for holder in (self._server, *self._held):
             holder.require_complete()
-        self._count_agreement()
-        codec = self._collector.codec
+        outcome = None if self._real is None else self._real.close()
+        sizes = self._foreseen() if outcome is None else outcome.sizes
+        self._count_agreement(sizes)
         support = np.flatnonzero(self._named).astype(np.int32)
         totals = self._server.totals
         for number, held in enumerate(self._held):
-            totals[support] += self._release(number, held.totals[support])
-        aggregate = reveal(totals, self._named, codec)
-        if self._real is not None:
-            require_equal(self._real.close(), aggregate)
+            totals[support] += self._release(number, held.totals[support], sizes[Kind.SUMS])
+        aggregate = reveal(totals, self._named, self._collector.codec)
+        if outcome is not None:
+            require_equal(outcome.aggregate, aggregate)
         self._wire.note(aggregate_note(self._round, aggregate))
         return aggregate
 
@@ -262,7 +266,7 @@ class SharedUploadSession:
         collector = self._collector
         if block.values is None:
             raise ProtocolError("rows without values cannot be shared")
-        if collector.config.real:
+        if collector.config.execution == "real":
             if self._real is None:
                 self._real = collector.real_round(self._round)
             return self._real.submit(clients, block, rated)
@@ -281,7 +285,16 @@ class SharedUploadSession:
             denoiser_bytes=seed_message_bytes(block.lengths, overhead),
         )
 
-    def _release(self, number: int, sums: RingArray) -> RingArray:
+    def _foreseen(self) -> Mapping[Kind, int]:
+        """Sizes of the messages between denoisers and server, where no halves run."""
+        collector, clients = self._collector, len(self.order)
+        config, rows = collector.config, np.array([np.count_nonzero(self._named)])
+        public_bytes = require_kem("protection.kem", config.kem).public_bytes
+        sums = rows_message_bytes(rows, collector.width + 1, collector.codec.bytes_per_value)
+        agreement = agreement_bytes(clients, config.count, public_bytes)
+        return {**agreement, Kind.SUMS: int(sums[0])}
+
+    def _release(self, number: int, sums: RingArray, size: int) -> RingArray:
         """Send a denoiser's sums; what the server receives."""
         collector, codec = self._collector, self._collector.codec
         support = np.flatnonzero(self._named).astype(np.int32)
@@ -293,7 +306,7 @@ class SharedUploadSession:
             senders=Parties(role="denoiser", ids=np.array([number])),
             receivers=Parties.server(1),
             payload=block,
-            sizes=rows_message_bytes(lone.lengths, collector.width + 1, codec.bytes_per_value),
+            sizes=np.array([size]),
         )
         origin = collector.denoisers[number : number + 1]
         delivered = self._wire.send(sent, origins=origin)
@@ -323,21 +336,17 @@ class SharedUploadSession:
             sizes=sizes,
         )
 
-    def _count_agreement(self) -> None:
+    def _count_agreement(self, sizes: Mapping[Kind, int]) -> None:
         """Meter keys and agreement, which hold nothing that a view does not have already."""
-        collector = self._collector
-        count, clients = collector.config.count, self.order
-        mechanism = require_kem("protection.kem", collector.config.kem)
-        keys = np.full(len(clients), count * (ENVELOPE_BYTES + mechanism.public_bytes))
-        sent, received = agreement_bytes(len(clients), count)
-        for sizes, origins, targets in (
-            (keys, None, clients),
-            (np.full(count, ENVELOPE_BYTES + mechanism.public_bytes), collector.denoisers, None),
-            (np.full(count, sent), collector.denoisers, None),
-            (np.full(count, received), None, collector.denoisers),
-        ):
-            bare = bare_messages(self._round, sizes)
-            self._wire.meter.count(bare, senders=origins, receivers=targets)
+        denoisers, meter = self._collector.denoisers, self._wire.meter
+        count = len(denoisers)
+        for kind in (Kind.ADVERT, Kind.HELD, Kind.CONSENT):
+            meter.count_beside(np.full(count, sizes[kind]), senders=denoisers, receivers=None)
+        for kind in (Kind.PROPOSAL, Kind.AGREEMENT):
+            meter.count_beside(np.full(count, sizes[kind]), senders=None, receivers=denoisers)
+        everybody = np.repeat(self.order, count)  # each client gets every denoiser's key
+        adverts = np.full(len(everybody), sizes[Kind.ADVERT])
+        meter.count_beside(adverts, senders=None, receivers=everybody)
 
 
 def require_equal(real: Aggregate, simulated: Aggregate) -> None:

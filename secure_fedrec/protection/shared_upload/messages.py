@@ -229,11 +229,23 @@ def seed_message_bytes(rows: IntArray, overhead: int) -> IntArray:
     return np.asarray(fixed + 4 * rows, dtype=np.int64)
 
 
-def agreement_bytes(clients: int, denoisers: int) -> tuple[int, int]:
-    """Bytes that the agreement costs each denoiser, sent (HELD, CONSENT) and received."""
+def agreement_bytes(clients: int, denoisers: int, public_bytes: int) -> dict[Kind, int]:
+    """Size of each message by which denoisers show keys and agree on so many clients.
+
+    Args:
+        clients: clients of the round.
+        denoisers: denoisers.
+        public_bytes: of a key of the round.
+    """
     members = ENVELOPE_BYTES + _COUNT.size + clients * _MEMBER.size
     consent = ENVELOPE_BYTES + 32
-    return members + consent, members + ENVELOPE_BYTES + denoisers * consent
+    return {
+        Kind.ADVERT: ENVELOPE_BYTES + public_bytes,
+        Kind.HELD: members,
+        Kind.PROPOSAL: members,
+        Kind.CONSENT: consent,
+        Kind.AGREEMENT: ENVELOPE_BYTES + denoisers * consent,
+    }
 
 
 def split_consents(body: bytes, count: int) -> Sequence[bytes]:

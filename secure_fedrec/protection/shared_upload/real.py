@@ -3,19 +3,22 @@
 For small cohorts: it shows that the halves compute what the simulation computes, to the bit.
 """
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from secure_fedrec.arrays import BoolArray, IndexArray, IntArray, RingArray
+from secure_fedrec.errors import ProtocolError
 from secure_fedrec.protection.shared_upload.client import Shared, SharingClient
 from secure_fedrec.protection.shared_upload.context import Roster, RoundContext
 from secure_fedrec.protection.shared_upload.denoiser import SharingDenoiser
+from secure_fedrec.protection.shared_upload.messages import Kind
 from secure_fedrec.protection.shared_upload.server import SharingServer
 from secure_fedrec.uploads import Aggregate, RowBlock
 
-__all__ = ["Identities", "RealRound", "SharedBatch"]
+__all__ = ["Identities", "RealOutcome", "RealRound", "SharedBatch", "size_of"]
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -65,6 +68,31 @@ class SharedBatch:
     denoiser_bytes: IntArray
 
 
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class RealOutcome:
+    """What a round of the halves came to.
+
+    Args:
+        aggregate: sums and counts.
+        sizes: bytes of each message between denoisers and server.
+    """
+
+    aggregate: Aggregate
+    sizes: Mapping[Kind, int]
+
+
+def size_of(messages: Sequence[bytes]) -> int:
+    """The size that all denoisers' messages of a kind have.
+
+    Raises:
+        ProtocolError: their sizes differ.
+    """
+    sizes = {len(message) for message in messages}
+    if len(sizes) != 1:
+        raise ProtocolError(f"messages of one kind have {sorted(sizes)} bytes")
+    return sizes.pop()
+
+
 class RealRound:
     """One round.
 
@@ -108,12 +136,25 @@ class RealRound:
             denoiser_bytes=columns[:, 1].copy(),
         )
 
-    def close(self) -> Aggregate:
+    def close(self) -> RealOutcome:
         """Agree on the set, release the sums, add them up."""
-        denoisers = self._denoisers
-        proposal = self._server.propose([denoiser.hold() for denoiser in denoisers])
-        agreement = self._server.agree([denoiser.consent(proposal) for denoiser in denoisers])
-        return self._server.finish([denoiser.release(agreement) for denoiser in denoisers])
+        server, denoisers = self._server, self._denoisers
+        held = [denoiser.hold() for denoiser in denoisers]
+        proposal = server.propose(held)
+        consents = [denoiser.consent(proposal) for denoiser in denoisers]
+        agreement = server.agree(consents)
+        sums = [denoiser.release(agreement) for denoiser in denoisers]
+        return RealOutcome(
+            aggregate=server.finish(sums),
+            sizes={
+                Kind.ADVERT: size_of(self._adverts),
+                Kind.HELD: size_of(held),
+                Kind.PROPOSAL: len(proposal),
+                Kind.CONSENT: size_of(consents),
+                Kind.AGREEMENT: len(agreement),
+                Kind.SUMS: size_of(sums),
+            },
+        )
 
     def _share(self, client: int, rows: IndexArray, words: RingArray, rated: BoolArray) -> Shared:
         half = SharingClient(self._context, client, self._identities.clients[client])

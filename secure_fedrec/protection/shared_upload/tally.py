@@ -7,9 +7,9 @@ from secure_fedrec.errors import ProtocolError
 from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.kernels import scatter_add
 from secure_fedrec.uploads import RowBlock
-from secure_fedrec.wire import Messages, Parties, Step
+from secure_fedrec.wire import Messages, Step
 
-__all__ = ["ShareTally", "bare_messages", "require_genuine", "share_block"]
+__all__ = ["ShareTally", "require_genuine", "share_block"]
 
 
 def share_block(block: RowBlock, words: RingArray, codec: FixedPoint) -> RowBlock:
@@ -22,19 +22,6 @@ def share_block(block: RowBlock, words: RingArray, codec: FixedPoint) -> RowBloc
         rows=block.rows,
         values=np.ascontiguousarray(words[:, :-1]),
         counts=codec.to_integers(words[:, -1]).copy(),
-    )
-
-
-def bare_messages(round_: int, sizes: IntArray) -> Messages:
-    """Messages of given sizes without rows, for a meter: none of them is recorded."""
-    nothing = RowBlock(
-        indptr=np.zeros(len(sizes) + 1, dtype=np.int64),
-        rows=np.empty(0, dtype=np.int32),
-        values=None,
-    )
-    ends = Parties.server(len(sizes))
-    return Messages(
-        round=round_, step=Step.SHARE, senders=ends, receivers=ends, payload=nothing, sizes=sizes
     )
 
 
@@ -141,10 +128,9 @@ def require_genuine(sent: Messages, delivered: Messages, holder: str) -> None:
     found = places[np.minimum(ranks, len(places) - 1)]
     original, arrived = sent.select(found).payload, delivered.payload
     same = np.array_equal(keys[0][found], keys[1])
-    if isinstance(original, RowBlock) and isinstance(arrived, RowBlock):
-        for name in ("indptr", "rows", "values", "counts"):
-            one, other = getattr(original, name), getattr(arrived, name)
-            same &= one is other if one is None or other is None else np.array_equal(one, other)
+    for name in ("indptr", "rows", "values", "counts"):
+        one, other = getattr(original, name, None), getattr(arrived, name, None)
+        same &= one is other if one is None or other is None else np.array_equal(one, other)
     if not same:
         raise ProtocolError(
             f"round {sent.round}: {holder} got a {sent.step.name} message that its sender did not "

@@ -61,6 +61,8 @@ def test_many_rounds_cost_no_more_than_the_permanent_answer(
 ) -> None:
     (event,) = rated_set_events(config, rounds=10**6)
     assert event.rounds == 1
+    assert event.serves is not None
+    assert event.serves > 1
     assert event.mechanism == RandomAnswer(epsilon=permanent_epsilon(config))
 
 

@@ -251,6 +251,8 @@ def test_words_that_are_not_of_the_ring_are_refused(words: RingArray) -> None:
     [
         ({"noise_multiplier": 0.0}, "noise_multiplier"),
         ({"noise_multiplier": math.nan}, "noise_multiplier"),
+        ({"noise_multiplier": 1e300}, "noise_multiplier"),
+        ({"noise_multiplier": 1e-300}, "noise_multiplier"),
         ({"ring_bits": 7}, "ring.bits"),
         ({"corrupt": -1}, "corrupt"),
         ({"corrupt": 8}, "min_survivors"),

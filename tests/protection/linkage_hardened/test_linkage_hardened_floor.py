@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from secure_fedrec.errors import ConfigError, ProtocolError
 from secure_fedrec.fixedpoint import FixedPoint
+from secure_fedrec.protection.executions import EXECUTIONS
 from secure_fedrec.protection.linkage_hardened import (
     LinkageClient,
     LinkageHardened,
@@ -111,10 +112,10 @@ def test_the_server_aborts_below_the_floor_whatever_denoisers_send(
         round_.server.finish(sums)
 
 
-@pytest.mark.parametrize("real", [False, True])
-def test_rounds_of_the_collector_that_fill_no_batch_are_refused(real: bool) -> None:
+@pytest.mark.parametrize("execution", EXECUTIONS)
+def test_rounds_of_the_collector_that_fill_no_batch_are_refused(execution: str) -> None:
     collector = LinkageHardened(
-        LinkageHardenedConfig(cells=CELLS, cell_bytes=512, real=real),
+        LinkageHardenedConfig(cells=CELLS, cell_bytes=512, execution=execution),
         n_clients=4,
         n_items=5,
         width=2,

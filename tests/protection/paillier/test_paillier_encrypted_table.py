@@ -81,23 +81,23 @@ def test_the_encrypted_table_follows_the_plain_one_bit_for_bit(
     rng = np.random.default_rng(3)
     plain = rng.integers(-5000, 5000, ROWS * WIDTH).tolist()
     begin(server, clients, VALUES.from_integers(np.array(plain)))
-    worked = set(updaters(table_plan, 0))
+    worked = set(updaters(table_plan.clients, 0))
     for round_ in range(1, 6):
         assert server.round == round_
         total, raters, tables = upload_all(server, clients, rng)
         for table in tables:
             assert VALUES.to_integers(table).tolist() == plain
         sums = server.sums()
-        for number in updaters(table_plan, round_):
+        for number in updaters(table_plan.clients, round_):
             server.receive(clients[number].receive_sums(sums))
-        worked |= set(updaters(table_plan, round_))
+        worked |= set(updaters(table_plan.clients, round_))
         plain = plain_step(plain, total, raters)
     assert worked == set(CLIENTS)
 
 
 @pytest.mark.parametrize("round_", range(9))
 def test_two_different_clients_update(table_plan: Plan, round_: int) -> None:
-    first, second = updaters(table_plan, round_)
+    first, second = updaters(table_plan.clients, round_)
     assert first != second
     assert {first, second} <= set(CLIENTS)
 
@@ -109,12 +109,14 @@ def one_unit_off(table: RingArray, sums: tuple[RingArray, ...]) -> RingArray:
 
 
 def test_updaters_that_disagree_end_the_federation(table_plan: Plan, start_table: Start) -> None:
-    liar = updaters(table_plan, 1)[1]
+    liar = updaters(table_plan.clients, 1)[1]
     server, clients = start_table({liar: one_unit_off})
     begin(server, clients, VALUES.encode(np.zeros(ROWS * WIDTH)))
     upload_all(server, clients, np.random.default_rng(1))
     sums = server.sums()
-    first, second = (clients[number].receive_sums(sums) for number in updaters(table_plan, 1))
+    first, second = (
+        clients[number].receive_sums(sums) for number in updaters(table_plan.clients, 1)
+    )
     server.receive(first)
     with pytest.raises(ProtocolError, match="computed different tables"):
         server.receive(second)
@@ -130,7 +132,7 @@ def test_first_tables_that_disagree_end_the_federation(
     table_plan: Plan, start_table: Start
 ) -> None:
     server, clients = start_table()
-    first, second = updaters(table_plan, 0)
+    first, second = updaters(table_plan.clients, 0)
     zeros = np.zeros(ROWS * WIDTH)
     sent = clients[first].initialise(VALUES.encode(zeros))
     other = clients[second].initialise(VALUES.encode(zeros + 1))
@@ -146,7 +148,7 @@ def test_an_updater_whose_ciphertexts_belie_its_digest_is_found_by_every_client(
 ) -> None:
     server, clients = start_table()
     table = VALUES.encode(np.zeros(ROWS * WIDTH))
-    liar, honest = updaters(table_plan, 0)
+    liar, honest = updaters(table_plan.clients, 0)
     sent = clients[liar].initialise(table)
     other = clients[honest].initialise(table)
     assert sent is not None
@@ -197,7 +199,7 @@ def test_an_old_table_is_not_taken_for_a_new_one(
     old = server.table()
     upload_all(server, clients, np.random.default_rng(1))
     sums = server.sums()
-    for number in updaters(table_plan, 1):
+    for number in updaters(table_plan.clients, 1):
         server.receive(clients[number].receive_sums(sums))
     client = clients[CLIENTS[0]]
     with pytest.raises(ProtocolError, match="from round 1"):
@@ -218,7 +220,7 @@ def test_steps_out_of_turn_are_refused(table_plan: Plan, start_table: Start) -> 
         server.table()
     with pytest.raises(ProtocolError):
         server.sums()
-    client = clients[updaters(table_plan, 0)[0]]
+    client = clients[updaters(table_plan.clients, 0)[0]]
     with pytest.raises(ProtocolError, match="refuses the step upload"):
         client.upload(words)
     begin(server, clients, table)
@@ -238,7 +240,7 @@ def test_steps_out_of_turn_are_refused(table_plan: Plan, start_table: Start) -> 
     server.receive(upload)
     with pytest.raises(ProtocolError, match="second upload"):
         server.receive(upload)
-    bystander = next(iter(set(CLIENTS) - set(updaters(table_plan, 1))))
+    bystander = next(iter(set(CLIENTS) - set(updaters(table_plan.clients, 1))))
     with pytest.raises(ProtocolError, match="refuses the step receive_sums"):
         clients[bystander].receive_sums(sent)
 
@@ -252,13 +254,13 @@ def test_updates_that_nobody_asked_for_are_refused(
     table_plan: Plan, start_table: Start, identities: dict[Party, Identity]
 ) -> None:
     server, clients = start_table()
-    first, _ = updaters(table_plan, 0)
+    first, _ = updaters(table_plan.clients, 0)
     sent = clients[first].initialise(VALUES.encode(np.zeros(ROWS * WIDTH)))
     assert sent is not None
     server.receive(sent)
     with pytest.raises(ProtocolError, match="no update of client"):
         server.receive(sent)
-    bystander = next(iter(set(CLIENTS) - set(updaters(table_plan, 0))))
+    bystander = next(iter(set(CLIENTS) - set(updaters(table_plan.clients, 0))))
     stolen = identities[Party(Role.CLIENT, bystander)].seal(
         Kind.UPDATE, round_=0, context=table_plan.context, body=sent[HEAD:-64]
     )
@@ -273,7 +275,7 @@ def test_sums_over_fewer_clients_are_not_used(
     begin(server, clients, VALUES.encode(np.zeros(ROWS * WIDTH)))
     table = server.table()
     words = [VALUES.encode(np.zeros(ROWS * WIDTH)), COUNTS.encode(np.zeros(ROWS))]
-    updater = clients[updaters(table_plan, 1)[0]]
+    updater = clients[updaters(table_plan.clients, 1)[0]]
     sent = clients_upload(updater, table, words)
     alone = identities[SERVER].seal(
         Kind.SUMS, round_=1, context=table_plan.context, body=sent[HEAD:-64]

@@ -39,6 +39,17 @@ def test_decryption_undoes_encryption_at_the_borders(
     assert all(type(m) is int for m in Decryptor(key, engine).decrypt(ciphertexts))
 
 
+@pytest.mark.parametrize("threads", [1, 2, 7])
+def test_threads_decrypt_to_the_same_integers(
+    threads: int, engine: Arithmetic, short_key: PrivateKey
+) -> None:
+    plaintexts = list(range(40))
+    ciphertexts = Encryptor(short_key.public).encrypt(plaintexts)
+    for count in (0, 1, 15, 16, 40):  # below and above the number that is worth a thread
+        decryptor = Decryptor(short_key, engine, threads=threads)
+        assert decryptor.decrypt(ciphertexts[:count]) == plaintexts[:count]
+
+
 @settings(deadline=None, max_examples=60)
 @given(st.data())
 def test_products_of_ciphertexts_decrypt_to_sums(

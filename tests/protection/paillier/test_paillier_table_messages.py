@@ -54,7 +54,7 @@ def recorded(start_table: Start, table_plan: Plan) -> list[tuple[Kind, bytes]]:
     made.append((Kind.SUMS, server.sums()))
     made += [
         (Kind.UPDATE, clients[number].receive_sums(made[-1][1]))
-        for number in updaters(table_plan, 1)
+        for number in updaters(table_plan.clients, 1)
     ]
     return made
 
@@ -83,11 +83,11 @@ def test_every_wrong_message_in_every_state_is_refused(
         refuse(client.receive_table, Kind.MASK_KEY)
         refuse(client.receive_sums, Kind.MASK_KEY)
         sent = client.upload(words)
-        if number in updaters(table_plan, 1):
+        if number in updaters(table_plan.clients, 1):
             refuse(client.receive_sums, Kind.SUMS)
         server.receive(sent)
     refuse(server.receive, Kind.UPDATE, first=3)
-    for number in updaters(table_plan, 1):
+    for number in updaters(table_plan.clients, 1):
         server.receive(clients[number].receive_sums(server.sums()))
     assert server.round == 2
 

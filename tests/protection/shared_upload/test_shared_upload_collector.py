@@ -11,12 +11,13 @@ from scipy.stats import chisquare
 
 from secure_fedrec.algorithms import PMF, PMFConfig
 from secure_fedrec.data import SyntheticConfig, generate
-from secure_fedrec.engines import CohortConfig, RecordedRun
+from secure_fedrec.engines import CohortConfig, RecordedRun, rating_problem
 from secure_fedrec.errors import ConfigError, LosslessnessError, ProtocolError
 from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.properties import assert_lossless, compare_runs
 from secure_fedrec.properties.strategies import Federation, faults, federations, pmf_configs
 from secure_fedrec.protection import DirectSum, Stack, VirtualRatings, VirtualRatingsConfig
+from secure_fedrec.protection.executions import EXECUTIONS
 from secure_fedrec.protection.shared_upload import SharedUpload, SharedUploadConfig
 from secure_fedrec.protection.shared_upload import real as real_module
 from secure_fedrec.streams import Streams
@@ -27,7 +28,7 @@ SLOW = settings(max_examples=60, deadline=None, suppress_health_check=[HealthChe
 
 
 @st.composite
-def shared_federations(draw: st.DrawFn, *, width: int, real: bool) -> Federation:
+def shared_federations(draw: st.DrawFn, *, width: int, execution: str) -> Federation:
     """Any small federation whose rows are shared; every cohort reaches the floor."""
     drawn = draw(federations(width=width, max_clients=6, max_items=9, max_rounds=3))
     n = drawn.ratings.n_clients
@@ -35,7 +36,9 @@ def shared_federations(draw: st.DrawFn, *, width: int, real: bool) -> Federation
     cohort = CohortConfig(clients_per_round=None if invited is None else max(2, invited))
     present = n if invited is None else max(2, invited)
     config = SharedUploadConfig(
-        count=draw(st.integers(1, min(3, n))), floor=draw(st.integers(2, present)), real=real
+        count=draw(st.integers(1, min(3, n))),
+        floor=draw(st.integers(2, present)),
+        execution=execution,
     )
     collector = SharedUpload(
         config,
@@ -48,23 +51,25 @@ def shared_federations(draw: st.DrawFn, *, width: int, real: bool) -> Federation
     return replace(drawn, stack=replace(drawn.stack, collector=collector), cohort=cohort)
 
 
-@pytest.mark.parametrize("real", [False, True])
-def test_shared_uploads_are_lossless(real: bool) -> None:
+@pytest.mark.parametrize("execution", EXECUTIONS)
+def test_shared_uploads_are_lossless(execution: str) -> None:
     @SLOW
     @given(st.data())
     def holds(data: st.DataObject) -> None:
         config = data.draw(pmf_configs(max_rounds=3))
-        federation = data.draw(shared_federations(width=config.rank, real=real))
+        federation = data.draw(shared_federations(width=config.rank, execution=execution))
         assert_lossless(algorithm=lambda: PMF(config), **federation.arguments())
 
     holds()
 
 
-def federation_of(*, real: bool = False, rho: float = 1.0, count: int = 2, floor: int = 4) -> Any:
+def federation_of(
+    *, execution: str = "simulated", rho: float = 1.0, count: int = 2, floor: int = 4
+) -> Any:
     ratings = generate(SyntheticConfig(clients=20, items=40, mean_ratings=8.0, seed=3))
     streams, codec = Streams.from_seed(5), FixedPoint()
     collector = SharedUpload(
-        SharedUploadConfig(count=count, floor=floor, real=real),
+        SharedUploadConfig(count=count, floor=floor, execution=execution),
         n_clients=20,
         n_items=40,
         width=4,
@@ -124,14 +129,14 @@ def test_real_halves_that_compute_something_else_are_found(
     close = real_module.RealRound.close
 
     def off_by_one(self: Any) -> Any:
-        aggregate = close(self)
-        aggregate.ring[0, 0] += aggregate.ring.dtype.type(1)
-        return aggregate
+        outcome = close(self)
+        outcome.aggregate.ring[0, 0] += outcome.aggregate.ring.dtype.type(1)
+        return outcome
 
-    assert_lossless(**federation_of(real=True))
+    assert_lossless(**federation_of(execution="real"))
     monkeypatch.setattr(real_module.RealRound, "close", off_by_one)
     with pytest.raises(LosslessnessError, match="real halves"):
-        assert_lossless(**federation_of(real=True))
+        assert_lossless(**federation_of(execution="real"))
 
 
 @SLOW
@@ -139,7 +144,7 @@ def test_real_halves_that_compute_something_else_are_found(
 def test_a_faulty_wire_never_yields_another_sum(data: st.DataObject) -> None:
     fault = data.draw(faults(max_round=3, steps=(Step.UPLOAD, Step.SHARE, Step.DENOISE)))
     config = data.draw(pmf_configs(max_rounds=3))
-    federation = data.draw(shared_federations(width=config.rank, real=False))
+    federation = data.draw(shared_federations(width=config.rank, execution="simulated"))
     try:
         assert_lossless(algorithm=lambda: PMF(config), **federation.arguments(faults=(fault,)))
     except ProtocolError:
@@ -184,9 +189,9 @@ def submitted(
     return session.close(), truth, spy, meter
 
 
-def collector_of(*, real: bool, bits: int = 40, count: int = 2, kem: str = "x25519") -> Any:
+def collector_of(*, execution: str, bits: int = 40, count: int = 2, kem: str = "x25519") -> Any:
     return SharedUpload(
-        SharedUploadConfig(count=count, floor=5, real=real, kem=kem),
+        SharedUploadConfig(count=count, floor=5, execution=execution, kem=kem),
         n_clients=12,
         n_items=15,
         width=3,
@@ -195,10 +200,10 @@ def collector_of(*, real: bool, bits: int = 40, count: int = 2, kem: str = "x255
     )
 
 
-@pytest.mark.parametrize("real", [False, True])
+@pytest.mark.parametrize("execution", EXECUTIONS)
 @pytest.mark.parametrize("bits", [20, 32, 40, 64])
-def test_each_message_holds_what_its_receiver_may_see(real: bool, bits: int) -> None:
-    collector = collector_of(real=real, bits=bits)
+def test_each_message_holds_what_its_receiver_may_see(execution: str, bits: int) -> None:
+    collector = collector_of(execution=execution, bits=bits)
     aggregate, truth, spy, _ = submitted(collector)
     by_holder: dict[Any, Any] = {}
     for messages in spy.seen:
@@ -235,11 +240,11 @@ def seen_words(view: View, step: Step, round_: int, codec: FixedPoint) -> tuple[
 def test_views_of_proper_subsets_are_supports_and_uniform_words() -> None:
     run = federation_of()
     ratings, codec = run["ratings"], run["stack"].codec
+    algorithm = run["algorithm"]()
     recorded = RecordedRun(
-        algorithm=run["algorithm"](),
+        algorithm=algorithm,
         stack=run["stack"],
-        train=ratings,
-        test=ratings.subset(np.zeros(len(ratings), dtype=bool)),
+        problem=rating_problem(algorithm, ratings),
         streams=run["streams"],
         policy=RecordingPolicy(payload_rounds=(1,)),
     )
@@ -277,22 +282,26 @@ def test_views_of_proper_subsets_are_supports_and_uniform_words() -> None:
 @pytest.mark.parametrize("kem", ["x25519", "mlkem768-x25519"])
 def test_simulated_and_real_messages_cost_the_same(kem: str) -> None:
     meters = []
-    for real in (False, True):
-        _, _, _, meter = submitted(collector_of(real=real, kem=kem))
+    for execution in EXECUTIONS:
+        _, _, _, meter = submitted(collector_of(execution=execution, kem=kem))
         meters.append({name: column.tolist() for name, column in meter.state().items()})
     assert meters[0] == meters[1]
     assert sum(meters[0]["bytes_sent"]) > 0
+    # Of each denoiser a key, HELD and CONSENT; to each PROPOSAL and AGREEMENT; to clients the keys.
+    assert meters[0]["beside"][0] == 2 * (3 + 2) + 12 * 2
 
 
 def test_batches_do_not_matter() -> None:
-    results = [submitted(collector_of(real=False), batch=batch)[0] for batch in (1, 5, 12)]
+    results = [
+        submitted(collector_of(execution="simulated"), batch=batch)[0] for batch in (1, 5, 12)
+    ]
     for result in results[1:]:
         assert result.ring.tolist() == results[0].ring.tolist()
         assert result.counts.tolist() == results[0].counts.tolist()
 
 
 def test_rounds_below_the_floor_and_impossible_settings_are_refused() -> None:
-    collector = collector_of(real=False)
+    collector = collector_of(execution="simulated")
     with pytest.raises(ProtocolError, match="4 clients are fewer than the floor of 5"):
         collector.open(round_=1, participants=np.arange(4), wire=Wire(meter=Meter(12)))
     shape = {"n_clients": 80, "n_items": 5, "width": 2, "codec": FixedPoint()}
@@ -304,13 +313,13 @@ def test_rounds_below_the_floor_and_impossible_settings_are_refused() -> None:
         with pytest.raises(ConfigError, match="there are 80 clients") as refusal:
             SharedUpload(config, **shape, streams=streams)  # type: ignore[arg-type]
         assert refusal.value.key == key
-    large = SharedUpload(SharedUploadConfig(real=True), **shape, streams=streams)  # type: ignore[arg-type]
+    large = SharedUpload(SharedUploadConfig(execution="real"), **shape, streams=streams)  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match="at most 64 run with real cryptography"):
         large.open(round_=1, participants=np.arange(65), wire=Wire(meter=Meter(80)))
 
 
 def test_everybody_in_the_cohort_takes_part_and_nobody_is_exempt() -> None:
-    collector = collector_of(real=False)
+    collector = collector_of(execution="simulated")
     cohort = np.array([7, 3, 9, 1, 2, 11])
     assert collector.participants(cohort).tolist() == sorted(cohort.tolist())
     session = collector.open(round_=1, participants=np.sort(cohort), wire=Wire(meter=Meter(12)))
@@ -322,7 +331,7 @@ def test_everybody_in_the_cohort_takes_part_and_nobody_is_exempt() -> None:
 
 
 def test_expected_traffic_covers_what_is_sent() -> None:
-    collector = collector_of(real=False)
+    collector = collector_of(execution="simulated")
     _, truth, spy, _ = submitted(collector)
     rows = np.array([len(truth[client]) for client in range(12)])
     expected = {part.step: part for part in collector.traffic(rows, rows // 2)}
@@ -335,7 +344,7 @@ def test_expected_traffic_covers_what_is_sent() -> None:
 def test_direct_sums_agree() -> None:
     """Shared uploads and plain summation of the same rated rows: the same words."""
     shape = {"n_clients": 12, "n_items": 15, "width": 3}
-    shared = collector_of(real=True, bits=64)
+    shared = collector_of(execution="real", bits=64)
     direct = DirectSum(**shape, codec=shared.codec)
     rng = np.random.default_rng(0)
     block = RowBlock(

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from secure_fedrec.errors import ProtocolError
 from secure_fedrec.protection.shared_upload.client import expand
 from secure_fedrec.protection.shared_upload.messages import (
+    Kind,
     agreement_bytes,
     rows_message_bytes,
     seed_message_bytes,
@@ -154,14 +155,18 @@ def test_messages_have_the_sizes_that_are_metered(
             seed_message_bytes(rows, overhead).tolist()
         )
         round_.deliver(shared)
+    advert = round_.denoisers[0].advertise()
     held = [denoiser.hold() for denoiser in round_.denoisers]
     proposal = round_.server.propose(held)
     consents = [denoiser.consent(proposal) for denoiser in round_.denoisers]
     agreement = round_.server.agree(consents)
-    assert agreement_bytes(4, 3) == (
-        len(held[0]) + len(consents[0]),
-        len(proposal) + len(agreement),
-    )
+    assert agreement_bytes(4, 3, round_.context.mechanism.public_bytes) == {
+        Kind.ADVERT: len(advert),
+        Kind.HELD: len(held[0]),
+        Kind.PROPOSAL: len(proposal),
+        Kind.CONSENT: len(consents[0]),
+        Kind.AGREEMENT: len(agreement),
+    }
 
 
 @settings(deadline=None)

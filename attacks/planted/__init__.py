@@ -1,0 +1,10 @@
+"""Federations planted to leak, for positive controls: what an attack must find, it finds there.
+
+Reading order: ``ratings`` (FedRec++), ``split`` and ``organisations`` (two algorithms written for
+this), ``runs`` (their data, runs and truth).
+"""
+
+from attacks.planted.ratings import plant_ratings
+from attacks.planted.runs import plant_organisations, plant_split
+
+__all__ = ["plant_organisations", "plant_ratings", "plant_split"]

@@ -1,0 +1,156 @@
+"""A planted federation for attacks on hierarchical personalization.
+
+Organisations have records that each speak of one attribute, and members with vectors. In a round an
+organisation moves all vectors a little, gives out the means of some groups of members, and sends a
+vector per attribute, weighted by records times an accuracy. Layouts are those of
+``secure_fedrec.algorithms.hpfl``; groups are fixed, so it is known who stands alone in one.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import numpy as np
+
+from secure_fedrec.algorithms.base import PublicState
+from secure_fedrec.algorithms.hpfl_aggregation import HPFLTable
+from secure_fedrec.arrays import FloatArray, IntArray
+from secure_fedrec.streams import Streams
+from secure_fedrec.uploads import Aggregate, RowBlock, SetBlock, Upload
+from secure_fedrec.vault import Vault
+
+__all__ = ["BAGS", "PlantedOrganisations"]
+
+BAGS: Final = {"user-drafts": "user_embeddings", "item-drafts": "item_representations"}
+"""Private table of the members behind each bag."""
+
+_MOVE = 1.5
+_LARGEST_GROUP = 4
+
+
+class PlantedOrganisations:
+    """The algorithm; see the module docstring.
+
+    Args:
+        attributes: K.
+        members: of each organisation, of each kind.
+        rounds: of a run.
+    """
+
+    def __init__(self, *, attributes: int, members: int, rounds: int) -> None:
+        self.table = HPFLTable(attributes=attributes, hidden=2)
+        self.members = members
+        self.rounds = rounds
+
+    @property
+    def width(self) -> int:
+        """Values per row."""
+        return self.table.width
+
+    @property
+    def rows(self) -> int:
+        """Rows of the table."""
+        return self.table.rows
+
+    @property
+    def groups(self) -> IntArray:
+        """Group of each member: sizes 1, 2, 3, 4, 1, 2, ...: int64[members]."""
+        sizes = 1 + np.arange(self.members) % _LARGEST_GROUP
+        return np.repeat(np.arange(self.members), sizes)[: self.members]
+
+    def initial_public(self, n_rows: int, streams: Streams) -> PublicState:
+        """A table of zeros."""
+        del streams
+        self.table.require_rows(n_rows)
+        return PublicState(round=0, table=np.zeros((n_rows, self.width)))
+
+    def initialise(self, vault: Vault, streams: Streams) -> None:
+        """Random vectors; those of an organisation lie around a point of their own."""
+        size, dim = vault.n_clients, self.table.attributes
+        ends = np.arange(size + 1) * self.members
+        for lane, name in enumerate(BAGS.values()):
+            draws = streams.stream("planted-start").generator(lane=lane)
+            centres = np.repeat(draws.normal(size=(size, dim)), self.members, axis=0)
+            vault.create_ragged(name, ends, centres + draws.normal(size=centres.shape))
+
+    def client_step(
+        self, clients: IntArray, public: PublicState, vault: Vault, streams: Streams
+    ) -> "PlantedOrganisationStep":
+        """Move vectors, form groups, count records."""
+        del public
+        moved: dict[str, list[FloatArray]] = {name: [] for name in BAGS}
+        rows, values = [], []
+        for client in clients.tolist():
+            for bag, table in BAGS.items():
+                moved[bag].append(_MOVE * vault.read_ragged(table, client))
+            counts = np.bincount(
+                vault.examples(client)["attributes"], minlength=self.table.attributes
+            )
+            draws = streams.stream("planted-accuracies").generator(lane=client)
+            weights = counts * draws.uniform(0.4, 0.6, len(counts)) / 64.0
+            vectors = draws.normal(size=(self.table.attributes, self.table.vector))
+            own_rows, own = self.table.contribution(vectors, weights, np.zeros(0, dtype=np.int64))
+            rows.append(own_rows)
+            values.append(own)
+        ends = np.concatenate([[0], np.cumsum([len(each) for each in rows])])
+        block = RowBlock(indptr=ends, rows=np.concatenate(rows), values=np.concatenate(values))
+        return PlantedOrganisationStep(clients, block, moved, self.groups)
+
+    def server_step(self, public: PublicState, aggregate: Aggregate) -> PublicState:
+        """Weighted means."""
+        table = self.table.means_of(aggregate.values, public.table)
+        return PublicState(round=public.round + 1, table=table)
+
+    def upload_rows(self, vault: Vault, n_rows: int) -> IntArray:
+        """At most every row."""
+        return np.full(vault.n_clients, n_rows, dtype=np.int64)
+
+    def upload_vectors(self, vault: Vault) -> Mapping[str, IntArray]:
+        """A draft per group."""
+        each = np.full(vault.n_clients, int(self.groups.max()) + 1)
+        return dict.fromkeys(BAGS, each)
+
+    def public_knowledge(self) -> dict[str, Any]:
+        """Where things lie in a row."""
+        table = {"attributes": self.table.attributes, "hidden": self.table.hidden}
+        return {"name": "planted-organisations", "table": table}
+
+
+class PlantedOrganisationStep:
+    """One round's work of some organisations.
+
+    Args:
+        clients: int64[B].
+        block: weighted attribute vectors.
+        moved: by bag, the vectors of the members of each client.
+        groups: int64[members].
+    """
+
+    def __init__(
+        self,
+        clients: IntArray,
+        block: RowBlock,
+        moved: Mapping[str, list[FloatArray]],
+        groups: IntArray,
+    ) -> None:
+        self.clients = clients
+        self._block = block
+        self._moved = moved
+        self._groups = groups
+
+    @property
+    def upload(self) -> Upload:
+        """Rows, and the mean of every group."""
+        sizes = np.bincount(self._groups)
+        starts = np.cumsum(sizes) - sizes
+        bags = {}
+        for bag, tables in self._moved.items():
+            means = [np.add.reduceat(each, starts) / sizes[:, None] for each in tables]
+            ends = np.arange(len(means) + 1) * len(sizes)
+            bags[bag] = SetBlock(indptr=ends, values=np.concatenate(means))
+        return Upload(clients=self.clients, block=self._block, bags=bags)
+
+    def commit(self, vault: Vault) -> None:
+        """Keep the moved vectors."""
+        for bag, tables in self._moved.items():
+            for client, values in zip(self.clients.tolist(), tables, strict=True):
+                vault.write_ragged(BAGS[bag], client, values)

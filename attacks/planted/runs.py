@@ -1,0 +1,200 @@
+"""Planted federations, split and hierarchical: data, a recorded run, and the truth about it."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from attacks.hierarchical.attribute_counts import ATTRIBUTES
+from attacks.planted.organisations import BAGS, PlantedOrganisations
+from attacks.planted.split import ITEM_TABLE, PlantedSplit, PlantedSplitConfig
+from attacks.split.output_bias import CLASSES, MAJORITY
+from attacks.truth import GroundTruth
+from secure_fedrec.arrays import BoolArray, IntArray
+from secure_fedrec.data import RatingScale, RatingTable
+from secure_fedrec.engines import Problem, RecordedRun
+from secure_fedrec.fixedpoint import FixedPoint
+from secure_fedrec.protection.bags import BagShape
+from secure_fedrec.protection.stacking import Sizes, build_stack
+from secure_fedrec.streams import Streams
+from secure_fedrec.vault import Vault
+from secure_fedrec.wire import RecordingPolicy
+
+__all__ = ["plant_organisations", "plant_split"]
+
+_ROUNDS = 3
+
+_CLIENTS, _ITEMS, _CLASSES = 80, 120, 6
+_POSITIVES, _NEGATIVES = 12, 4
+_MAJORITY_SHARE = 0.8
+_OWN_HALF = 0.9
+_ORGANISATIONS, _MEMBERS, _ATTRIBUTES, _RECORDS = 30, 24, 8, 400
+
+
+def plant_split(
+    *,
+    implicit: bool = False,
+    layers: Mapping[str, Any] | None = None,
+    payload_rounds: tuple[int, ...] = (2,),
+    seed: int = 20190927,
+) -> tuple[RecordedRun, GroundTruth]:
+    """Train and record a planted federation.
+
+    Clients belong to one of two groups, an attribute; a group prefers one half of the items. Each
+    client has a favourite class, and four of five of its examples are of that class.
+
+    Args:
+        implicit: instead of that, examples are positives (class 1) and four times as many sampled
+            negatives (class 0).
+        layers: settings by layer name; none leaves uploads in the clear.
+        payload_rounds: rounds to record; in the first, all private vectors are zero.
+        seed: of data and training.
+    """
+    rng = np.random.default_rng(seed)
+    groups = rng.integers(0, 2, _CLIENTS)
+    rated = _rated_sets(groups, rng)
+    indptr, items, classes = _examples(rated, rng, implicit=implicit)
+    config = PlantedSplitConfig(items=_ITEMS, classes=2 if implicit else _CLASSES)
+    algorithm = PlantedSplit(config, rounds=_ROUNDS)
+    problem = Problem(
+        vault=Vault.of_examples(indptr, {"items": items, "classes": classes}),
+        n_rows=algorithm.rows,
+        knowledge={"item_table": ITEM_TABLE, "negatives": _NEGATIVES if implicit else 0},
+    )
+    run = _record(algorithm, problem, payload_rounds, seed, layers=layers or {})
+    counts = np.zeros((_CLIENTS, config.classes))
+    np.add.at(counts, (np.repeat(np.arange(_CLIENTS), np.diff(indptr)), classes), 1.0)
+    truth = GroundTruth(
+        recorded=run.truth,
+        train=_table(rated),
+        labels={MAJORITY: counts.argmax(axis=1)},
+        sets={CLASSES: counts > 0},
+        attributes={"group": groups},
+    )
+    return run, truth
+
+
+def plant_organisations(
+    *,
+    layers: Mapping[str, Any] | None = None,
+    bag_layers: Mapping[str, Any] | None = None,
+    seed: int = 20210420,
+) -> tuple[RecordedRun, GroundTruth]:
+    """Train and record a planted federation of organisations.
+
+    Every organisation has a profile of its own over the attributes. A member's attribute is whether
+    the first value of its vector is positive.
+
+    Args:
+        layers: settings by layer name, over the rows; none leaves them in the clear.
+        bag_layers: likewise, over the bags.
+        seed: of data and training.
+    """
+    rng = np.random.default_rng(seed)
+    algorithm = PlantedOrganisations(attributes=_ATTRIBUTES, members=_MEMBERS, rounds=_ROUNDS)
+    profiles = rng.dirichlet(np.full(_ATTRIBUTES, 0.5), size=_ORGANISATIONS)
+    records = rng.integers(_RECORDS // 2, 2 * _RECORDS, _ORGANISATIONS)
+    counts = np.stack([rng.multinomial(n, p) for n, p in zip(records, profiles, strict=True)])
+    attributes = np.concatenate([np.repeat(np.arange(_ATTRIBUTES), each) for each in counts])
+    indptr = np.concatenate([[0], np.cumsum(records)])
+    problem = Problem(
+        vault=Vault.of_examples(indptr, {"attributes": attributes}), n_rows=algorithm.rows
+    )
+    shape = BagShape(width=_ATTRIBUTES, most=int(algorithm.groups.max()) + 1)
+    bags = dict.fromkeys(BAGS, shape)
+    run = _record(
+        algorithm,
+        problem,
+        (1, 2),  # drafts of round 1 are judged by what the vaults held before round 2
+        seed,
+        layers=layers or {},
+        bag_layers=bag_layers,
+        bags=bags,
+    )
+    members = run.truth.columns(1, f"private-{BAGS['user-drafts']}")
+    if members is None:
+        raise ValueError("the run was not recorded")
+    truth = GroundTruth(
+        recorded=run.truth,
+        sets={ATTRIBUTES: counts > 0},
+        histograms={ATTRIBUTES: counts.astype(np.float64)},
+        attributes={"sign": (members["values"][:, 0] > 0).astype(np.int64)},
+    )
+    return run, truth
+
+
+def _record(
+    algorithm: PlantedSplit | PlantedOrganisations,
+    problem: Problem,
+    payload_rounds: tuple[int, ...],
+    seed: int,
+    *,
+    layers: Mapping[str, Any],
+    bag_layers: Mapping[str, Any] | None = None,
+    bags: Mapping[str, BagShape] | None = None,
+) -> RecordedRun:
+    clients = problem.vault.n_clients
+    streams, codec = Streams.from_seed(seed), FixedPoint()
+    sizes = Sizes(
+        n_clients=clients,
+        n_items=problem.n_rows,
+        width=algorithm.width,
+        cohort=clients,
+        bags=bags or {},
+    )
+    run = RecordedRun(
+        algorithm=algorithm,
+        stack=build_stack(layers, sizes=sizes, codec=codec, streams=streams, bag_layers=bag_layers),
+        problem=problem,
+        streams=streams,
+        policy=RecordingPolicy(payload_rounds=payload_rounds),
+    )
+    for _ in range(_ROUNDS):
+        run.run_round()
+    return run
+
+
+def _rated_sets(groups: IntArray, rng: np.random.Generator) -> BoolArray:
+    """bool[clients, items]: twelve items each, nine of ten from the group's half."""
+    rated = np.zeros((_CLIENTS, _ITEMS), dtype=bool)
+    for client, group in enumerate(groups.tolist()):
+        own = np.arange(_ITEMS) // (_ITEMS // 2) == group
+        odds = np.where(own, _OWN_HALF, 1.0 - _OWN_HALF)
+        rated[client, rng.choice(_ITEMS, _POSITIVES, replace=False, p=odds / odds.sum())] = True
+    return rated
+
+
+def _examples(
+    rated: BoolArray, rng: np.random.Generator, *, implicit: bool
+) -> tuple[IntArray, IntArray, IntArray]:
+    """Rows of the clients, item and class of each example."""
+    items, classes = [], []
+    for client, own in enumerate(rated):
+        positives = np.flatnonzero(own)
+        if implicit:
+            drawn = rng.choice(np.flatnonzero(~own), _NEGATIVES * len(positives), replace=False)
+            items.append(np.concatenate([positives, drawn]))
+            classes.append(np.repeat([1, 0], [len(positives), len(drawn)]))
+            continue
+        others = rng.integers(0, _CLASSES, len(positives))
+        mine = rng.random(len(positives)) < _MAJORITY_SHARE
+        items.append(positives)
+        classes.append(np.where(mine, client % _CLASSES, others))
+    indptr = np.concatenate([[0], np.cumsum([len(each) for each in items])])
+    return indptr, np.concatenate(items), np.concatenate(classes)
+
+
+def _table(rated: BoolArray) -> RatingTable:
+    clients, items = np.nonzero(rated)
+    n_clients, n_items = rated.shape
+    return RatingTable.from_columns(
+        name="planted",
+        n_clients=n_clients,
+        n_items=n_items,
+        clients=clients,
+        items=items,
+        ratings=np.ones(len(items)),
+        scale=RatingScale(0.0, 1.0, 1.0),
+        client_labels=np.arange(n_clients),
+        item_labels=np.arange(n_items),
+    )

@@ -1,0 +1,149 @@
+"""Figures of attribute inference: how well what was recovered of people tells who they are.
+
+The adversary knows the attributes of some people. The harness, which knows all, stands in for its
+classifier: trained on known people, scored on the others. Beside the AUC stands the ceiling, the
+same classifier on the true data of these people.
+"""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from attacks.base import NotApplicable
+from attacks.intervals import Interval, percentile_interval, resampled
+from attacks.scoring.classifier import cross_validated_scores, one_against_rest_auc
+from attacks.scoring.scored import Scored, interval_figures, normal_null, shifted
+from secure_fedrec.arrays import FloatArray, IntArray
+
+__all__ = ["People", "score_attributes"]
+
+_FEWEST = 10
+"""People of a class, below which it is left out: two for each fold."""
+
+_DRAWS = 1000
+_CHANCE = 0.5
+
+
+class People(NamedTuple):
+    """What is known of some people, by the adversary and by the harness.
+
+    Attributes:
+        features: float64[N, F], what the adversary has recovered of each.
+        attributes: name -> int64[N], true class; -1 where unknown.
+        ceiling: float64[N, F'], the true data, or None.
+    """
+
+    features: FloatArray
+    attributes: Mapping[str, IntArray]
+    ceiling: FloatArray | None
+
+
+def score_attributes(people: People, *, known: int | None, seed: int) -> Scored | NotApplicable:
+    """Judge every attribute; figures are those of the first, the others stand in the details.
+
+    - ``attribute_auc``: macro AUC, one class against the rest, of cross-validated scores;
+    - ``attribute_lift``: above 0.5;
+    - ``attribute_ceiling_auc``: of the same classifier on the true data.
+
+    Args:
+        people: features, truth and ceiling.
+        known: how many people's attributes the adversary knows; None for all but those scored.
+        seed: of folds, bootstrap and null control.
+    """
+    told = {}
+    for name, classes in people.attributes.items():
+        kept = _frequent(classes)
+        if len(np.unique(classes[kept])) < 2:
+            continue
+        told[name] = _score_one(people, classes[kept], kept, known=known, seed=seed)
+    if not told:
+        return NotApplicable(reason="no attribute has two classes of at least ten people")
+    first = next(iter(told.values()))
+    details = {
+        name: {
+            **interval_figures("auc", one.auc),
+            "ceiling_auc": one.ceiling,
+            "people": one.auc.n_clients,
+            "classes": one.classes,
+        }
+        for name, one in told.items()
+    }
+    return Scored(
+        figures={
+            **interval_figures("attribute_auc", first.auc),
+            **interval_figures("attribute_lift", shifted(first.auc, _CHANCE)),
+            "attribute_ceiling_auc": first.ceiling,
+        },
+        units={"clients": first.auc.n_clients, "pairs": first.auc.n_clients, "positives": 0},
+        details={"attributes": details},
+        null_control=_null(people, first, known=known, seed=seed),
+    )
+
+
+class _Told(NamedTuple):
+    """One attribute, judged.
+
+    Attributes:
+        kept: int64[N'], the people whose class is known and not rare.
+        labels: int64[N'], their classes, numbered from 0.
+        auc: of the features.
+        ceiling: AUC of the true data.
+    """
+
+    kept: IntArray
+    labels: IntArray
+    auc: Interval
+    ceiling: float | None
+
+    @property
+    def classes(self) -> int:
+        """How many there are."""
+        return int(self.labels.max()) + 1
+
+
+def _score_one(
+    people: People, classes: IntArray, kept: IntArray, *, known: int | None, seed: int
+) -> _Told:
+    labels = np.unique(classes, return_inverse=True)[1]
+    scores = cross_validated_scores(people.features[kept], labels, seed=seed, known=known)
+    value = float(one_against_rest_auc(scores, labels, np.ones((1, len(kept))))[0])
+    drawn = [
+        one_against_rest_auc(scores, labels, weights)
+        for weights in resampled(len(kept), _DRAWS, seed)
+    ]
+    ceiling = None
+    if people.ceiling is not None:
+        ceiling = _auc(people.ceiling[kept], labels, known=known, seed=seed)
+    return _Told(
+        kept=kept,
+        labels=labels,
+        auc=percentile_interval(value, np.concatenate(drawn), len(kept), 0.95),
+        ceiling=ceiling,
+    )
+
+
+def _null(people: People, told: _Told, *, known: int | None, seed: int) -> dict[str, Any]:
+    """The same features against attributes dealt to the people at random."""
+    dealt = np.random.default_rng(seed).permutation(told.labels)
+    value = _auc(people.features[told.kept], dealt, known=known, seed=seed)
+    return normal_null("attribute_auc", value, _CHANCE, _null_deviation(dealt))
+
+
+def _auc(features: FloatArray, labels: IntArray, *, known: int | None, seed: int) -> float:
+    scores = cross_validated_scores(features, labels, seed=seed, known=known)
+    return float(one_against_rest_auc(scores, labels, np.ones((1, len(labels))))[0])
+
+
+def _frequent(classes: IntArray) -> IntArray:
+    """Positions of the people whose class is known and not rare."""
+    counts = np.bincount(classes[classes >= 0], minlength=1)
+    return np.flatnonzero((classes >= 0) & (counts[classes] >= _FEWEST))
+
+
+def _null_deviation(classes: IntArray) -> float:
+    """Deviation of a macro AUC by chance, at most: the rarest class has it (Mann-Whitney)."""
+    size = len(classes)
+    positives = np.bincount(classes)
+    variances = (size + 1) / (12.0 * positives * (size - positives))
+    return float(np.sqrt(variances.max()))

@@ -1,0 +1,105 @@
+"""What scoring a claim yields, in the form that findings keep it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from scipy.stats import binom
+
+from attacks.intervals import Interval, mean_interval, share_interval
+from secure_fedrec.arrays import BoolArray, FloatArray, IntArray
+
+__all__ = [
+    "Figures",
+    "Scored",
+    "hit_interval",
+    "hit_null",
+    "interval_figures",
+    "is_honest",
+    "normal_null",
+    "shifted",
+]
+
+Figures = dict[str, float | None]
+
+_NULL_DEVIATIONS = 4.0
+"""Standard deviations chance may take a null control from its mean: 1 in 15,000 fails."""
+
+_NULL_TAIL = 1.0 / 30_000
+"""Probability of each tail beyond them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scored:
+    """A claim, judged.
+
+    Args:
+        figures: measured values; a value is None where the data cannot support it.
+        units: clients (or members of clients), pairs and positives behind the figures.
+        details: what else is worth reporting.
+        null_control: the same claim against a truth it cannot know.
+        roc: pooled ROC curve.
+    """
+
+    figures: Figures
+    units: Mapping[str, int]
+    details: Mapping[str, Any] = field(default_factory=dict)
+    null_control: Mapping[str, Any] | None = None
+    roc: Mapping[str, list[float]] | None = None
+
+
+def is_honest(clients: IntArray, corrupted: frozenset[int]) -> BoolArray:
+    """Which of these clients are not on the adversary's side: bool[B]."""
+    return ~np.isin(clients, sorted(corrupted))
+
+
+def interval_figures(name: str, interval: Interval | None) -> Figures:
+    """A value and its two ends under their names in reports."""
+    if interval is None:
+        return {name: None, f"{name}_low": None, f"{name}_high": None}
+    return {name: interval.value, f"{name}_low": interval.low, f"{name}_high": interval.high}
+
+
+def shifted(interval: Interval, by: float) -> Interval:
+    """An interval moved by a constant."""
+    return Interval(
+        value=interval.value - by,
+        low=interval.low - by,
+        high=interval.high - by,
+        n_clients=interval.n_clients,
+    )
+
+
+def hit_interval(odds: FloatArray, *, seed: int) -> Interval:
+    """Share of hits: exact where each is a hit or none, a bootstrap where guesses are shared.
+
+    Args:
+        odds: float64[B] in [0, 1], the odds of each client's guess to be right.
+        seed: of the bootstrap.
+    """
+    if np.isin(odds, (0.0, 1.0)).all():
+        return share_interval(int(odds.sum()), len(odds))
+    return mean_interval(odds, seed=seed, span=1.0)
+
+
+def hit_null(metric: str, odds: FloatArray, chance: float) -> dict[str, Any]:
+    """Null control of a share of hits that should be at ``chance``: the range of a binomial.
+
+    Guesses that are shared vary less than the binomial's.
+    """
+    size, share = len(odds), min(1.0, chance)
+    low, high = (float(binom.ppf(tail, size, share)) for tail in (_NULL_TAIL, 1.0 - _NULL_TAIL))
+    return _null(metric, float(odds.mean()), low / size, high / size)
+
+
+def normal_null(metric: str, value: float, chance: float, deviation: float) -> dict[str, Any]:
+    """Null control of a mean that should be at ``chance``, with its standard deviation."""
+    spread = _NULL_DEVIATIONS * deviation
+    return _null(metric, value, chance - spread, chance + spread)
+
+
+def _null(metric: str, value: float, low: float, high: float) -> dict[str, Any]:
+    slack = 1e-12  # of rounding: a share of 0.05 may come out above an end of 0.05
+    passed = bool(low - slack <= value <= high + slack)
+    return {"metric": metric, "value": value, "low": low, "high": high, "passed": passed}

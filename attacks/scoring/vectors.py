@@ -1,0 +1,126 @@
+"""Figures of claimed private vectors: how close they come, and whose they give away.
+
+A vector is *re-identified* if, of the private vectors of all clients, the true one points closest
+in its direction. Directions, because what an attack reads off several steps of training is right
+in direction more than in length. Where several clients have equal vectors (all have, before the
+first training), the adversary guesses among them, and the odds count.
+"""
+
+import numpy as np
+
+from attacks.base import NotApplicable, VectorClaim
+from attacks.intervals import mean_interval
+from attacks.scoring.scored import (
+    Figures,
+    Scored,
+    hit_interval,
+    hit_null,
+    interval_figures,
+    is_honest,
+    shifted,
+)
+from secure_fedrec.arrays import FloatArray, IntArray
+from secure_fedrec.wire import Truth
+
+__all__ = ["VECTOR_ERROR", "score_vectors"]
+
+VECTOR_ERROR = 1e-3
+"""A vector counts as recovered to a relative error below this."""
+
+_TIE = 1e-12  # cosines of equal vectors differ by rounding
+
+
+def score_vectors(
+    claim: VectorClaim, recorded: Truth, corrupted: frozenset[int], seed: int
+) -> Scored | NotApplicable:
+    """Judge private vectors.
+
+    - ``user_vector_share``: recovered to a relative error below 1e-3;
+    - ``user_vector_cosine``: the median over clients of the cosine to the true vector;
+    - ``vector_cosine``: its mean; ``_chance``: the mean cosine to the other clients' vectors;
+      ``_lift``: the mean over clients of the difference;
+    - ``reidentified_share``; ``_chance``: one over the number of clients; ``_lift``.
+
+    Args:
+        claim: the claim.
+        recorded: private vectors by round.
+        corrupted: the adversary's own clients; they are neither judged nor candidates.
+        seed: of the bootstrap and of the null control.
+    """
+    columns = recorded.columns(claim.round, f"private-{claim.table}")
+    if columns is None:
+        unknown = ("user_vector_share", "user_vector_cosine", "vector_cosine", "reidentified_share")
+        return Scored(figures=dict.fromkeys(unknown), units={})
+    honest = is_honest(claim.clients, corrupted)
+    if not honest.any():
+        return NotApplicable(reason="every client the claims are about is the adversary's own")
+    everybody = np.arange(len(columns["values"]))
+    candidates = everybody[is_honest(everybody, corrupted)]
+    actual = columns["values"].reshape(len(everybody), -1)[candidates]
+    claimed = claim.vectors[honest]
+    own = np.searchsorted(candidates, claim.clients[honest])
+    cosines = _cosines(claimed, actual)
+    figures = _closeness(claimed, actual[own]) | _direction(cosines, own, seed)
+    chance = 1.0 / len(candidates)
+    odds = _reidentified(cosines, own)
+    share = hit_interval(odds, seed=seed)
+    figures |= {
+        **interval_figures("reidentified_share", share),
+        "reidentified_chance": chance,
+        **interval_figures("reidentified_lift", shifted(share, chance)),
+    }
+    dealt = _reidentified(cosines, np.random.default_rng(seed).permutation(len(candidates))[own])
+    return Scored(
+        figures=figures,
+        units={"clients": len(own), "pairs": len(own) * len(candidates), "positives": len(own)},
+        null_control=hit_null("reidentified_share", dealt, chance),
+    )
+
+
+def _closeness(claimed: FloatArray, actual: FloatArray) -> Figures:
+    """Relative error and cosine, as one number each."""
+    size = np.linalg.norm(actual, axis=1)
+    error = np.linalg.norm(claimed - actual, axis=1)
+    product = size * np.linalg.norm(claimed, axis=1)
+    cosine = np.divide(
+        (claimed * actual).sum(axis=1), product, out=np.zeros(len(size)), where=product > 0
+    )
+    return {
+        "user_vector_share": float(np.mean(error < VECTOR_ERROR * size)),
+        "user_vector_cosine": float(np.median(cosine)),
+    }
+
+
+def _direction(cosines: FloatArray, own: IntArray, seed: int) -> Figures:
+    """Mean cosine beside that with other clients' vectors."""
+    to_own = cosines[np.arange(len(own)), own]
+    figures = interval_figures("vector_cosine", mean_interval(to_own, seed=seed, span=2.0))
+    if cosines.shape[1] < 2:
+        return (
+            figures | {"vector_cosine_chance": None} | interval_figures("vector_cosine_lift", None)
+        )
+    to_others = (cosines.sum(axis=1) - to_own) / (cosines.shape[1] - 1)
+    lift = mean_interval(to_own - to_others, seed=seed, span=4.0)
+    return (
+        figures
+        | {"vector_cosine_chance": float(to_others.mean())}
+        | interval_figures("vector_cosine_lift", lift)
+    )
+
+
+def _reidentified(cosines: FloatArray, own: IntArray) -> FloatArray:
+    """Odds of naming client ``own`` for each claim: float64[B]."""
+    closest = cosines >= cosines.max(axis=1, keepdims=True) - _TIE
+    hit = closest[np.arange(len(own)), own]
+    return np.asarray(hit / closest.sum(axis=1))
+
+
+def _cosines(claimed: FloatArray, actual: FloatArray) -> FloatArray:
+    """float64[B, n]; 0 where a vector is zero."""
+    return _unit(claimed) @ _unit(actual).T
+
+
+def _unit(vectors: FloatArray) -> FloatArray:
+    """Vectors of length 1; zero stays zero."""
+    length = np.linalg.norm(vectors, axis=1, keepdims=True)
+    return np.asarray(vectors / np.where(length > 0, length, 1.0))

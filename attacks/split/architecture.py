@@ -1,0 +1,103 @@
+"""What everybody knows about a model that is trained by split personalization.
+
+The algorithm publishes name and shape of every parameter, and where it lies in the uploaded vector.
+Names follow the modules they belong to: a dense layer has ``NAME.weight`` (outputs x inputs) and
+``NAME.bias``, a table of vectors only ``NAME.weight``.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from attacks.base import NotApplicable
+from secure_fedrec.wire import View
+
+__all__ = ["Architecture", "DenseLayer", "Parameter"]
+
+_MATRIX = 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parameter:
+    """One federated parameter.
+
+    Args:
+        name: as the model calls it.
+        shape: of its values.
+        start: first position in the uploaded vector.
+        stop: position after the last.
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    start: int
+    stop: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DenseLayer:
+    """Weight and bias of a dense layer."""
+
+    weight: Parameter
+    bias: Parameter
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Architecture:
+    """The public side of a model.
+
+    Args:
+        parameters: the federated ones, in the order of the model.
+        private: number of private values of a client.
+        weight_position: where the client's weight stands in the uploaded vector.
+    """
+
+    parameters: tuple[Parameter, ...]
+    private: int
+    weight_position: int
+
+    @classmethod
+    def of(cls, view: View) -> "Architecture | NotApplicable":
+        """Read the public knowledge."""
+        known: Mapping[str, Any] = view.public["algorithm"]
+        if not {"federated", "private", "weight_position"} <= known.keys():
+            return NotApplicable(reason="the algorithm shares no named parameters")
+        return cls(
+            parameters=tuple(
+                Parameter(
+                    name=each["name"],
+                    shape=tuple(each["shape"]),
+                    start=each["start"],
+                    stop=each["stop"],
+                )
+                for each in known["federated"]
+            ),
+            private=sum(each["stop"] - each["start"] for each in known["private"]),
+            weight_position=known["weight_position"],
+        )
+
+    def dense_layers(self) -> tuple[DenseLayer, ...]:
+        """All dense layers, from the input to the output."""
+        biases = {
+            each.name.removesuffix(".bias"): each
+            for each in self.parameters
+            if each.name.endswith(".bias")
+        }
+        return tuple(
+            DenseLayer(weight=each, bias=biases[each.name.removesuffix(".weight")])
+            for each in self.parameters
+            if each.name.removesuffix(".weight") in biases
+            and len(each.shape) == _MATRIX
+            and biases[each.name.removesuffix(".weight")].shape == each.shape[:1]
+        )
+
+    def tables(self) -> tuple[Parameter, ...]:
+        """Tables of vectors, one row per item, character or the like."""
+        names = {each.name for each in self.parameters}
+        return tuple(
+            each
+            for each in self.parameters
+            if each.name.endswith(".weight")
+            and len(each.shape) == _MATRIX
+            and f"{each.name.removesuffix('.weight')}.bias" not in names
+        )

@@ -1,0 +1,60 @@
+"""How often a run has drawn noise: kept outside the checkpoint, written before anything is sent.
+
+A run that is interrupted goes on from its last checkpoint and repeats the rounds after it. Their
+noise comes from the operating system, so each repetition is one more release of the same data and
+has its price. A checkpoint cannot tell of rounds that came after it; this journal can.
+"""
+
+import os
+from pathlib import Path
+
+from secure_fedrec.errors import CheckpointError
+
+__all__ = ["ReleaseJournal"]
+
+_NAME = "releases.log"
+
+
+class ReleaseJournal:
+    """One line per round that was begun, in the order in which they were.
+
+    Args:
+        folder: of the run.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._path = folder / _NAME
+
+    def begin(self, round_: int) -> None:
+        """Note that a round is about to release something; on disk when this returns."""
+        descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        try:
+            os.write(descriptor, f"{round_}\n".encode())
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+    def repeated(self, completed: int) -> int:
+        """Rounds that were begun beyond one each of the completed ones.
+
+        Raises:
+            CheckpointError: the journal does not have every completed round, or is damaged.
+        """
+        begun = self._begun()
+        missing = sorted(set(range(1, completed + 1)) - set(begun))
+        if missing:
+            raise CheckpointError(
+                f"{self._path} does not tell of round {missing[0]}: how often noise was drawn is "
+                "unknown, and no epsilon can be stated"
+            )
+        return len(begun) - completed
+
+    def _begun(self) -> list[int]:
+        try:
+            lines = self._path.read_bytes().splitlines()
+        except FileNotFoundError:
+            return []
+        try:
+            return [int(line) for line in lines]
+        except ValueError as damage:
+            raise CheckpointError(f"{self._path} is damaged") from damage

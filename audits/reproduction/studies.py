@@ -1,0 +1,141 @@
+"""The runs behind the tables: taken from a folder of results, or made and put there."""
+
+import sys
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from tqdm import tqdm
+
+from secure_fedrec.data import (
+    Organisations,
+    SyntheticOrganisationsConfig,
+    generate_organisations,
+    load_organisations,
+)
+from secure_fedrec.engines.hpfl_results import read_study, write_study
+from secure_fedrec.engines.hpfl_settings import grid_for
+from secure_fedrec.engines.hpfl_study import StudyConfig, merge_reports, run_study
+
+__all__ = ["Found", "Needed", "StudySource", "find_studies"]
+
+
+class Needed(NamedTuple):
+    """One study that a table needs.
+
+    Attributes:
+        data: name of the data set.
+        method: name of the method.
+        seed: of the repetition.
+    """
+
+    data: str
+    method: str
+    seed: int
+
+
+class Found(NamedTuple):
+    """One study that there is.
+
+    Attributes:
+        report: everything measured.
+        path: of the file that holds the users' characteristics of what is reported.
+    """
+
+    report: Mapping[str, Any]
+    path: Path
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StudySource:
+    """How studies are found or made.
+
+    Args:
+        folder: of the results; made where it is missing.
+        data_dir: folder of the data sets, see ``secure_fedrec.data.locate``.
+        form: of the user model.
+        quick: small generated organisations and one setting per method instead of the real data and
+            the whole grid.
+        progress: whether to draw a progress bar.
+    """
+
+    folder: Path
+    data_dir: Path | None = None
+    form: str = "published-start"
+    quick: bool = False
+    progress: bool = True
+
+    def config(self, needed: Needed) -> StudyConfig:
+        """Settings of a study."""
+        grid = "quick" if self.quick else grid_for(needed.data)
+        return StudyConfig(method=needed.method, seed=needed.seed, grid=grid, form=self.form)
+
+    def data(self, name: str, seed: int) -> Organisations:
+        """Data of a study.
+
+        Raises:
+            DataError: the data set is not there, or damaged.
+        """
+        if not self.quick:
+            return load_organisations(name, self.data_dir, seed=seed)
+        answers = name.startswith("assist")
+        return generate_organisations(
+            SyntheticOrganisationsConfig(clients=3, users=15, items=40, binary=answers, seed=seed)
+        )
+
+
+def find_studies(needed: Iterable[Needed], source: StudySource) -> dict[Needed, Found]:
+    """All studies that are needed, from the folder or, where it has none, run now.
+
+    A study that was run is in the folder at once: an interrupted reproduction goes on where it was.
+
+    Raises:
+        ConfigError: results of one study do not fit together.
+        DataError: a result is damaged, or the data are missing.
+    """
+    wanted = dict.fromkeys(needed)
+    found = _stored(wanted, source)
+    missing = [each for each in wanted if each not in found]
+    with tqdm(
+        total=len(missing), unit="study", file=sys.stderr, disable=not source.progress or None
+    ) as bar:
+        for each in missing:
+            bar.set_description(f"{each.method} on {each.data}, seed {each.seed}")
+            found[each] = _run(each, source, bar.refresh)
+            bar.update()
+    return found
+
+
+def _stored(wanted: Mapping[Needed, None], source: StudySource) -> dict[Needed, Found]:
+    """Studies of the folder; those whose settings were tried apart are put together."""
+    parts: dict[Needed, list[Found]] = defaultdict(list)
+    for path in sorted(source.folder.glob("*.json")):
+        report = read_study(path)
+        each = Needed(_kind(source, report), report["method"], report["seed"])
+        if each not in wanted:
+            continue
+        config = source.config(each)
+        if (report["grid"], report["form"]) == (config.grid, config.form):
+            parts[each].append(Found(report, path))
+    found = {}
+    for each, tried in parts.items():
+        report = merge_reports([part.report for part in tried])
+        best = next(part for part in tried if part.report["chosen"] == report["chosen"])
+        found[each] = Found(report, best.path)
+    return found
+
+
+def _kind(source: StudySource, report: Mapping[str, Any]) -> str:
+    """What the tables call the data of a report."""
+    if not source.quick:
+        return str(report["data"])
+    return "assist2009" if report["criterion"] == "auc" else "ml-100k-zip"
+
+
+def _run(each: Needed, source: StudySource, on_round: Callable[[], object]) -> Found:
+    study = run_study(source.data(each.data, each.seed), source.config(each), on_round=on_round)
+    path = source.folder / f"{each.data}-{source.form}-{each.method}-{each.seed}.json"
+    write_study(study, path)
+    return Found(study.report, path)

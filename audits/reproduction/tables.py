@@ -1,0 +1,142 @@
+"""A paper's table and ours, side by side; means over seeds, with 95 % intervals of differences."""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from scipy.stats import t as student
+
+from audits.report.text import signed
+from audits.reproduction.paper import PaperTable
+from audits.reproduction.studies import Found, Needed
+
+__all__ = ["as_lines", "compare_table", "needed_studies"]
+
+COMPARED = ("hpfl", ("fedsgd", "distributed", "distributed-early", "fedavg"))
+"""The paper's method, and those it is compared with seed by seed."""
+
+_SCORES = ("accuracy", "auc", "mae", "rmse")
+_LEVEL = 0.95
+_DIGITS = 3
+
+
+def needed_studies(tables: Sequence[PaperTable], seeds: Sequence[int]) -> list[Needed]:
+    """Every study that the tables need, once."""
+    needed = [
+        Needed(table.data, method, seed)
+        for table in tables
+        for method in table.rows
+        for seed in seeds
+    ]
+    return list(dict.fromkeys(needed))
+
+
+def compare_table(
+    table: PaperTable, studies: Mapping[Needed, Found], seeds: Sequence[int]
+) -> dict[str, Any]:
+    """One table as JSON values: per method and measure the paper's number and ours."""
+    values = {
+        method: {
+            measure: [
+                _measured(studies[Needed(table.data, method, seed)], measure) for seed in seeds
+            ]
+            for measure in table.measures
+        }
+        for method in table.rows
+    }
+    rows = [
+        {
+            "method": method,
+            "paper": dict(zip(table.measures, printed, strict=True)),
+            "ours": {measure: _summary(values[method][measure]) for measure in table.measures},
+        }
+        for method, printed in table.rows.items()
+    ]
+    return {
+        "number": table.number,
+        "title": table.title,
+        "data": table.data,
+        "paper_data": table.paper_name,
+        "seeds": list(seeds),
+        "rows": rows,
+        "differences": _differences(values),
+    }
+
+
+def as_lines(table: Mapping[str, Any]) -> list[str]:
+    """A compared table as text: ``paper | ours``, then the paired differences."""
+    measures = list(table["rows"][0]["paper"])
+    seeds = len(table["seeds"])
+    lines = [
+        f"Table {table['number']}. {table['title']}",
+        f"{table['data']} ({table['paper_data']}); paper | ours, mean of {seeds} seed(s)",
+        f"{'':20}" + "".join(f"{measure:>18}" for measure in measures),
+    ]
+    for row in table["rows"]:
+        cells = [
+            f"{_number(row['paper'][measure])} | {_number(row['ours'][measure]['mean'])}"
+            for measure in measures
+        ]
+        lines.append(f"{row['method']:20}" + "".join(f"{cell:>18}" for cell in cells))
+    for each in table["differences"]:
+        spans = [
+            f"{measure} {signed(found['mean'], 4)}" + _span(found)
+            for measure, found in each["measures"].items()
+        ]
+        lines.append(f"{each['method']} - {each['other']}: " + "; ".join(spans))
+    return lines
+
+
+def _measured(found: Found, measure: str) -> float | None:
+    """One number of a report; None where the method has no such measure."""
+    report = found.report
+    part = report["test"] if measure in _SCORES else report["ranking"]["test"]
+    value = part.get(measure)
+    return None if value is None else float(value)
+
+
+def _summary(values: Sequence[float | None]) -> dict[str, Any]:
+    known = [value for value in values if value is not None]
+    if len(known) < len(values):
+        return {"mean": None, "deviation": None, "values": list(values)}
+    deviation = float(np.std(known, ddof=1)) if len(known) > 1 else None
+    return {"mean": float(np.mean(known)), "deviation": deviation, "values": known}
+
+
+def _differences(values: Mapping[str, Mapping[str, list[float | None]]]) -> list[dict[str, Any]]:
+    """The paper's method less each other one, seed by seed: every seed is the same split."""
+    method, others = COMPARED
+    found = []
+    for other in others:
+        if method not in values or other not in values:
+            continue
+        measures = {
+            measure: _paired(own, values[other][measure]) for measure, own in values[method].items()
+        }
+        known = {measure: pair for measure, pair in measures.items() if pair is not None}
+        found.append({"method": method, "other": other, "measures": known})
+    return found
+
+
+def _paired(one: Sequence[float | None], other: Sequence[float | None]) -> dict[str, Any] | None:
+    pairs = [(a, b) for a, b in zip(one, other, strict=True) if a is not None and b is not None]
+    if not pairs:
+        return None
+    gaps = np.array([a - b for a, b in pairs])
+    mean = float(gaps.mean())
+    if len(gaps) < 2:
+        return {"mean": mean, "low": None, "high": None}
+    half = float(student.ppf((1 + _LEVEL) / 2, len(gaps) - 1) * gaps.std(ddof=1))
+    half /= math.sqrt(len(gaps))
+    return {"mean": mean, "low": mean - half, "high": mean + half}
+
+
+def _span(found: Mapping[str, Any]) -> str:
+    if found["low"] is None:
+        return ""
+    return f" [{signed(found['low'], 4)}, {signed(found['high'], 4)}]"
+
+
+def _number(value: float | None) -> str:
+    return "-" if value is None else f"{value:.{_DIGITS}f}"

@@ -1,0 +1,302 @@
+"""What an audit asks of an algorithm: its settings, its data, its claims, and what to say of it.
+
+A ``System`` is one algorithm as audits see it. It names the data sets that it learns from, each
+with the classes of its settings; it loads one; and what it loads hands out ``Task``s: the data of
+one fold, with the algorithm that learns from it.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from hashlib import sha256
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from secure_fedrec.algorithms.base import Algorithm
+from secure_fedrec.engines import Problem
+from secure_fedrec.errors import ConfigError
+from secure_fedrec.protection import Claim
+from secure_fedrec.protection.bags import BagShape
+
+__all__ = [
+    "Check",
+    "DataFacts",
+    "DataKind",
+    "Dataset",
+    "Fresh",
+    "Nouns",
+    "Secrets",
+    "Statement",
+    "System",
+    "Task",
+    "Undivided",
+    "claim_of",
+    "digest_of",
+]
+
+Secrets = Mapping[str, Mapping[str, npt.NDArray[Any]]]
+"""Columns that only the truth holds, by file and name: see ``audits.truth``."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Nouns:
+    """What a report calls things, in the plural.
+
+    Args:
+        clients: parties of the federation.
+        items: what examples are about.
+        examples: what clients learn from.
+    """
+
+    clients: str = "clients"
+    items: str = "items"
+    examples: str = "ratings"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DataFacts:
+    """The data of a run as a report states them.
+
+    Args:
+        name: of the data set.
+        fingerprint: of the whole data set.
+        clients, items, examples: how many there are.
+        train: examples that clients train on.
+        test: examples that the utility is measured on.
+        nouns: what they are called.
+        baselines: quality on the same test examples without the model, by name and metric.
+    """
+
+    name: str
+    fingerprint: str
+    clients: int
+    items: int
+    examples: int
+    train: int
+    test: int
+    nouns: Nouns = field(default_factory=Nouns)
+    baselines: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+
+
+class Fresh(NamedTuple):
+    """What one run needs for itself alone.
+
+    Attributes:
+        algorithm: what is trained.
+        problem: what it learns from, in vaults of its own, and how it is judged.
+        bags: sizes of the bags that it gives to, by name.
+    """
+
+    algorithm: Algorithm
+    problem: Problem
+    bags: Mapping[str, BagShape] = MappingProxyType({})
+
+
+class Task(Protocol):
+    """The data of one fold and the algorithm that learns from it."""
+
+    @property
+    def facts(self) -> DataFacts:
+        """The data in figures."""
+        ...
+
+    def identity(self) -> str:
+        """Digest of every example that is trained or measured on."""
+        ...
+
+    def fresh(self) -> Fresh:
+        """Algorithm and problem of one more run, always the same."""
+        ...
+
+    def secrets(self) -> Secrets:
+        """What attacks are scored against, beside the private tables that a run records."""
+        ...
+
+
+class Dataset(Protocol):
+    """A data set, read once."""
+
+    @property
+    def folds(self) -> Sequence[int]:
+        """Folds that the utility averages over, the audited one first."""
+        ...
+
+    def task(self, fold: int) -> Task:
+        """One fold."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Undivided:
+    """A data set with one split.
+
+    Args:
+        only: its task.
+    """
+
+    only: Task
+
+    @property
+    def folds(self) -> Sequence[int]:
+        """There is one."""
+        return (0,)
+
+    def task(self, fold: int) -> Task:
+        """The one there is."""
+        del fold
+        return self.only
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Check:
+    """Outcome of a property that a configuration was checked for.
+
+    Args:
+        name: of the property.
+        holds: whether it does; None where nothing could be tested.
+        text: the outcome in words.
+        facts: what else is known, as JSON values.
+    """
+
+    name: str
+    holds: bool | None
+    text: str
+    facts: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DataKind:
+    """A data set that a system learns from.
+
+    Args:
+        settings: class of ``[data]``; it has a field ``name``.
+        algorithm: class of ``[algorithm]``; it has a field ``rounds``.
+        metrics: names of the utility figures, in the order of reports.
+        secrets: files of the truth that a run on it has.
+    """
+
+    settings: type
+    algorithm: type
+    metrics: tuple[str, ...]
+    secrets: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Statement:
+    """What was audited, in the words of a report.
+
+    Args:
+        name: of the algorithm, and where it was published.
+        stays: what never leaves a client.
+        leaves: what does.
+        remark: what a reader must not misunderstand; None if there is nothing.
+    """
+
+    name: str
+    stays: str
+    leaves: str
+    remark: str | None = None
+
+
+class Loader(Protocol):
+    """Reads a data set."""
+
+    def __call__(self, data: Any, algorithm: Any, *, seed: int, data_dir: Path | None) -> Dataset:
+        """Read it.
+
+        Args:
+            data: settings of ``[data]``.
+            algorithm: settings of ``[algorithm]``.
+            seed: of the run.
+            data_dir: where data sets lie.
+
+        Raises:
+            DataError: it is missing or damaged.
+            ConfigError: the settings do not fit it.
+        """
+        ...
+
+
+class Checker(Protocol):
+    """Checks properties of a configuration that are this system's own."""
+
+    def __call__(self, task: Task, algorithm: Any, *, rounds: int, seed: int) -> Sequence[Check]:
+        """Check them on the task's own data, over so many rounds."""
+        ...
+
+
+def _nothing_more(task: Task, algorithm: Any, *, rounds: int, seed: int) -> Sequence[Check]:
+    del task, algorithm, rounds, seed
+    return ()
+
+
+def _no_bags(algorithm: Any) -> bool:
+    del algorithm
+    return False
+
+
+def _lossless(algorithm: Any) -> bool:
+    del algorithm
+    return True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class System:
+    """One algorithm as audits see it.
+
+    Args:
+        name: its name in configurations.
+        statement: what a report says of it, so set.
+        kinds: data sets by name.
+        default_data: the one that is taken where a configuration names none.
+        claims: what each stack of layers over the summed rows promises; no other stack is allowed.
+        bag_claims: likewise over bags.
+        gives_to_bags: whether settings make the algorithm give vectors to bags.
+        attacks: names of the attacks that read its messages.
+        libraries: distributions, beside NumPy and SciPy, that decide the bits of a run.
+        load: reads a data set.
+        lossless: whether settings allow any protection to be lossless.
+        check: checks that are the system's own.
+    """
+
+    name: str
+    statement: Callable[[Any], Statement]
+    kinds: Mapping[str, DataKind]
+    default_data: str
+    claims: Mapping[tuple[str, ...], Claim]
+    bag_claims: Mapping[tuple[str, ...], Claim] = field(default_factory=dict)
+    gives_to_bags: Callable[[Any], bool] = _no_bags
+    attacks: tuple[str, ...]
+    libraries: tuple[str, ...] = ("numba",)
+    load: Loader
+    lossless: Callable[[Any], bool] = _lossless
+    check: Checker = _nothing_more
+
+
+def claim_of(
+    layers: tuple[str, ...], claims: Mapping[tuple[str, ...], Claim], *, key: str, system: str
+) -> Claim:
+    """What a stack promises over a system.
+
+    Raises:
+        ConfigError: the layers do not stack, or not over this system; names the stacks that do.
+    """
+    if layers not in claims:
+        choices = [" + ".join(stack) if stack else "none" for stack in claims]
+        problem = f"these layers do not stack over {system}"
+        raise ConfigError(key, " + ".join(layers) or "none", problem, choices)
+    return claims[layers]
+
+
+def digest_of(columns: Mapping[str, npt.NDArray[Any]]) -> str:
+    """SHA-256 of named columns, types and shapes included, equal on every platform."""
+    digest = sha256()
+    for name in sorted(columns):
+        values = np.asarray(columns[name])
+        values = np.ascontiguousarray(values.astype(values.dtype.newbyteorder("<"), copy=False))
+        digest.update(f"{name} {values.dtype.str} {values.shape}\n".encode())
+        digest.update(values.tobytes())
+    return digest.hexdigest()

@@ -1,0 +1,156 @@
+"""Federated PMF on rating tables, with every protection there is: FedRec, FedRec++, SDCF, FedMF."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from audits.systems.base import DataFacts, DataKind, Fresh, Secrets, Statement, System
+from audits.systems.ratings import RatingData, load_table, rated_sets, split_table
+from secure_fedrec.algorithms import PMF, PMFConfig
+from secure_fedrec.data import DATASETS, RatingTable, Split
+from secure_fedrec.engines import rating_problem
+from secure_fedrec.protection import STACKS
+
+__all__ = ["PMF_SYSTEM", "RatingTask", "Ratings", "load_ratings"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class RatingTask:
+    """PMF on one fold of a rating table.
+
+    Args:
+        settings: of the algorithm.
+        table: the whole data set.
+        split: its training and test ratings.
+    """
+
+    settings: PMFConfig
+    table: RatingTable
+    split: Split
+
+    @property
+    def facts(self) -> DataFacts:
+        """The table in figures."""
+        return DataFacts(
+            name=self.table.name,
+            fingerprint=self.table.fingerprint(),
+            clients=self.table.n_clients,
+            items=self.table.n_items,
+            examples=len(self.table),
+            train=len(self.split.train),
+            test=len(self.split.test),
+        )
+
+    def identity(self) -> str:
+        """Digest of training and test ratings."""
+        parts = "|".join(part.fingerprint() for part in self.split)
+        return sha256(parts.encode()).hexdigest()
+
+    def fresh(self) -> Fresh:
+        """PMF, the training ratings in vaults, and the error on the test ratings."""
+        algorithm = PMF(self.settings)
+        return Fresh(algorithm, rating_problem(algorithm, self.split.train, self.split.test))
+
+    def secrets(self) -> Secrets:
+        """The training ratings."""
+        return {"ratings": rated_sets(self.split.train)}
+
+
+class Ratings:
+    """A rating table and the folds of its split.
+
+    Args:
+        data: its settings.
+        algorithm: settings of PMF.
+        table: the ratings.
+        seed: of the split.
+        data_dir: where data sets lie.
+    """
+
+    def __init__(
+        self,
+        data: RatingData,
+        algorithm: PMFConfig,
+        *,
+        table: RatingTable,
+        seed: int,
+        data_dir: Path | None,
+    ) -> None:
+        self.table = table
+        self._data = data
+        self._algorithm = algorithm
+        self._seed = seed
+        self._data_dir = data_dir
+
+    @property
+    def folds(self) -> Sequence[int]:
+        """The audited fold and those after it, as many as the utility averages over."""
+        steps = range(self._data.utility_folds)
+        return [(self._data.fold + step) % self._data.folds for step in steps]
+
+    def task(self, fold: int) -> RatingTask:
+        """One fold."""
+        split = split_table(
+            self._data, self.table, seed=self._seed, fold=fold, data_dir=self._data_dir
+        )
+        return RatingTask(settings=self._algorithm, table=self.table, split=split)
+
+
+def load_ratings(
+    data: RatingData, algorithm: PMFConfig, *, seed: int, data_dir: Path | None
+) -> Ratings:
+    """Read the rating table of a configuration.
+
+    Raises:
+        DataError: it is missing, damaged, or holds a rating outside its scale.
+    """
+    table = load_table(data, seed=seed, data_dir=data_dir)
+    return Ratings(data, algorithm, table=table, seed=seed, data_dir=data_dir)
+
+
+def _lossless(algorithm: Any) -> bool:
+    """User vectors that are trained on virtual ratings differ from the plain twin's."""
+    return bool(algorithm.user_update != "rated+virtual")
+
+
+def _statement(algorithm: Any) -> Statement:
+    del algorithm
+    return Statement(
+        name="federated probabilistic matrix factorization (as in FedRec, Lin et al. 2020)",
+        stays="ratings and user vectors",
+        leaves="a gradient row for every item rated, summed at the server into item vectors",
+    )
+
+
+PMF_SYSTEM = System(
+    name="pmf",
+    statement=_statement,
+    kinds=MappingProxyType(
+        {
+            name: DataKind(
+                settings=RatingData,
+                algorithm=PMFConfig,
+                metrics=("mae", "rmse"),
+                secrets=("ratings",),
+            )
+            for name in DATASETS
+        }
+    ),
+    default_data="synthetic",
+    claims=STACKS,
+    attacks=(
+        "direct",
+        "intersection",
+        "lattice",
+        "collusion-linkage",
+        "tail-items",
+        "subset-regression",
+        "denoiser-sums",
+        "denoiser-exposure",
+    ),
+    load=load_ratings,
+    lossless=_lossless,
+)

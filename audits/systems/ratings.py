@@ -1,0 +1,141 @@
+"""Rating tables as data of an audit: settings, loading, splitting, rated sets as secrets."""
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from secure_fedrec.data import (
+    DATASETS,
+    RatingTable,
+    Split,
+    SyntheticConfig,
+    k_fold,
+    latest_ml_1m,
+    leave_one_out,
+    load,
+    locate,
+)
+from secure_fedrec.errors import ConfigError
+
+__all__ = [
+    "RatingData",
+    "latest_items",
+    "load_table",
+    "rated_sets",
+    "require_shapes_synthetic",
+    "split_table",
+]
+
+SPLITS = ("k-fold", "leave-one-out")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RatingData:
+    """Ratings to train on, and ratings to measure on.
+
+    Args:
+        name: data set.
+        split: "k-fold" (FedRec++'s five random parts) or "leave-one-out".
+        folds: parts of the k-fold split.
+        fold: the fold that is recorded and attacked, from 0.
+        utility_folds: how many folds, from the audited one on, the utility figures average over.
+        clients, items, rank, mean_ratings, popularity_exponent, activity_sigma, noise: shape of
+            the synthetic set; see ``SyntheticConfig``.
+
+    Raises:
+        ConfigError: a field is out of range, or shapes a set that is not synthetic.
+    """
+
+    name: str = "synthetic"
+    split: str = "k-fold"
+    folds: int = 5
+    fold: int = 0
+    utility_folds: int = 1
+    clients: int | None = None
+    items: int | None = None
+    rank: int | None = None
+    mean_ratings: float | None = None
+    popularity_exponent: float | None = None
+    activity_sigma: float | None = None
+    noise: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.name not in DATASETS:
+            raise ConfigError("data.name", self.name, "unknown data set", DATASETS)
+        if self.split not in SPLITS:
+            raise ConfigError("data.split", self.split, "unknown split", SPLITS)
+        if self.folds < 2:
+            raise ConfigError("data.folds", self.folds, "must be at least 2")
+        if not 0 <= self.fold < self.folds:
+            raise ConfigError("data.fold", self.fold, f"must be between 0 and {self.folds - 1}")
+        most = self.folds if self.split == "k-fold" else 1
+        if not 1 <= self.utility_folds <= most:
+            raise ConfigError(
+                "data.utility_folds", self.utility_folds, f"must be between 1 and {most}"
+            )
+        require_shapes_synthetic(self)
+
+
+def require_shapes_synthetic(data: Any) -> None:
+    """Refuse the shape of a synthetic table on a real data set.
+
+    Raises:
+        ConfigError: there is one.
+    """
+    if data.name != "synthetic":
+        for key, value in _shape(data).items():
+            raise ConfigError(f"data.{key}", value, "shapes the synthetic data set only")
+
+
+def load_table(data: Any, *, seed: int, data_dir: Path | None) -> RatingTable:
+    """The rating table that settings name.
+
+    Args:
+        data: settings with a ``name`` and the shape of a synthetic set, None where not given.
+        seed: of a synthetic set.
+        data_dir: where data sets lie.
+
+    Raises:
+        DataError: it is missing, damaged, or holds a rating outside its scale.
+    """
+    synthetic = None
+    if data.name == "synthetic":
+        synthetic = SyntheticConfig(seed=seed, **_shape(data))
+    return load(data.name, data_dir, synthetic=synthetic)
+
+
+def latest_items(table: RatingTable, data_dir: Path | None) -> npt.NDArray[np.int64] | None:
+    """The latest item of every client, where a source other than the table knows it."""
+    if table.name == "ml-1m" and table.timestamps is None:
+        return latest_ml_1m(locate(table.name, data_dir))
+    return None
+
+
+def split_table(
+    data: RatingData, table: RatingTable, *, seed: int, fold: int, data_dir: Path | None
+) -> Split:
+    """Training and test ratings of one fold."""
+    if data.split == "k-fold":
+        return k_fold(table, folds=data.folds, fold=fold, seed=seed)
+    return leave_one_out(table, latest=latest_items(table, data_dir), seed=seed)
+
+
+def rated_sets(train: RatingTable) -> Mapping[str, npt.NDArray[Any]]:
+    """Who rated what, as columns; ``audits.truth`` reads them back."""
+    return {
+        "indptr": train.indptr(),
+        "items": train.items,
+        "ratings": train.ratings,
+        "n_items": np.array(train.n_items),
+        "levels": train.scale.levels,
+    }
+
+
+def _shape(data: Any) -> dict[str, Any]:
+    names = {field.name for field in dataclasses.fields(SyntheticConfig)} - {"seed"}
+    return {name: value for name in names if (value := getattr(data, name, None)) is not None}

@@ -1,0 +1,69 @@
+"""Drafts of private representations: cluster centres in the place of embeddings (HPFL, 4.2, 4.3).
+
+A client tells the centres of its users' and items' clusters instead of the embeddings themselves;
+the server clusters all centres again: K-means, the number of clusters a share of the number of
+points. A draft is a mean of embeddings, and the mean of one member is that member:
+``least_members`` keeps the centres of smaller clusters at home.
+"""
+
+from typing import Final
+
+import numpy as np
+from sklearn.cluster import KMeans
+from threadpoolctl import threadpool_limits
+
+from secure_fedrec.arrays import FloatArray
+
+__all__ = ["SEEDINGS", "cluster_centres", "n_clusters"]
+
+SEEDINGS: Final = ("k-means++", "random")
+"""How clusterings choose their starting points."""
+
+_MAX_ITERATIONS = 100
+
+
+def n_clusters(points: int, share: float) -> int:
+    """Clusters for a number of points: its ``share``, rounded down, but at least one."""
+    return min(points, max(1, int(points * share)))
+
+
+def cluster_centres(
+    points: FloatArray,
+    share: float,
+    *,
+    seed: int,
+    seeding: str = "k-means++",
+    least_members: int = 1,
+) -> FloatArray:
+    """Centres of the clusters of some points.
+
+    There are never more clusters than distinct points: equal points (embeddings that no record has
+    moved from a common start) share one. Sums run on one thread, so equal arguments give equal
+    bits.
+
+    Args:
+        points: float64[n, d].
+        share: clusters per point, in (0, 1].
+        seed: of the starting points, below 2^32.
+        seeding: how these are chosen, one of ``SEEDINGS``.
+        least_members: centres of clusters with fewer members are left out.
+
+    Returns:
+        float64[m, d], in ascending order of their values; m = 0 where there is no point, or no
+        cluster is large enough.
+    """
+    if not len(points):
+        return points.copy()
+    distinct = len(np.unique(points, axis=0))
+    model = KMeans(
+        n_clusters=min(distinct, n_clusters(len(points), share)),
+        init=seeding,
+        n_init=1,
+        max_iter=_MAX_ITERATIONS,
+        random_state=seed,
+    )
+    with threadpool_limits(limits=1):
+        model.fit(points)
+    members = np.bincount(model.labels_, minlength=model.n_clusters)
+    centres = np.asarray(model.cluster_centers_, dtype=np.float64)[members >= least_members]
+    return centres[np.lexsort(centres.T[::-1])]

@@ -1,0 +1,126 @@
+"""A made-up task in the manner of FURL's *Sticker*: will this user click on a suggested sticker?
+
+The real data are private. Here every user has a latent taste and a tendency to click, and every
+message a topic that shows in its characters. A click depends on all three:
+
+    log-odds = tendency_u + strength * taste_u[topic] + appeal[topic]
+
+Tastes are low-rank across topics, as people's are: taste_u = factors_u . loadings. Reading the text
+tells the topic, hence ``appeal``, which is all that a global model can use; only a user vector can
+tell who clicks often and who likes what. Clicks are the minority, so the measure is AUC.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from secure_fedrec.arrays import FloatArray, IntArray
+from secure_fedrec.data.user_texts import UserTexts, encode_texts, split_by_user
+from secure_fedrec.errors import ConfigError
+
+__all__ = ["StickersConfig", "generate_stickers"]
+
+_LETTERS: Final = np.array(list("abcdefghijklmnopqrstuvwxyz"))
+_WORD_LENGTH: Final = 4
+_WORDS_PER_TOPIC: Final = 6
+# Words of a message, and how many of them come from its topic rather than from common speech.
+_WORDS: Final = (4, 9)
+_TOPIC_SHARE: Final = 0.5
+_COMMON_WORDS: Final = 40
+_APPEAL_SPREAD: Final = 0.4
+_CLASSES: Final = ("no click", "click")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class StickersConfig:
+    """Size and shape.
+
+    Args:
+        users: number of users.
+        messages: of each user, at least 10, so that every part of the split has some.
+        topics: number of topics.
+        rank: dimension of taste.
+        tendency: spread of users' tendency to click, in log-odds.
+        strength: spread of a user's taste over topics, in log-odds.
+        base_rate: click rate of an average user on an average topic.
+        length: characters kept of a message.
+        seed: of all draws.
+
+    Raises:
+        ConfigError: a field is out of range.
+    """
+
+    users: int = 300
+    messages: int = 40
+    topics: int = 8
+    rank: int = 3
+    tendency: float = 1.0
+    strength: float = 1.0
+    base_rate: float = 0.2
+    length: int = 48
+    seed: int = 1
+
+    def __post_init__(self) -> None:
+        lowest = {"users": 1, "messages": 10, "topics": 1, "rank": 1, "length": 1, "seed": 0}
+        for name, low in (*lowest.items(), ("tendency", 0), ("strength", 0)):
+            value = getattr(self, name)
+            if not (np.isfinite(value) and value >= low):
+                raise ConfigError(f"data.{name}", value, f"must be finite and at least {low}")
+        if not 0 < self.base_rate < 1:
+            raise ConfigError("data.base_rate", self.base_rate, "must be above 0 and below 1")
+
+
+def generate_stickers(config: StickersConfig) -> UserTexts:
+    """Draws messages and clicks.
+
+    Returns:
+        Texts of two classes, "no click" and "click"; a function of ``config`` alone.
+    """
+    rng = np.random.Generator(np.random.PCG64(config.seed))
+    users = np.repeat(np.arange(config.users), config.messages)
+    topics = rng.integers(config.topics, size=len(users))
+    odds = _log_odds(config, users, topics, rng)
+    clicked = rng.random(len(users)) < 1 / (1 + np.exp(-odds))
+    text, length = encode_texts(_messages(config, topics, rng), config.length)
+    return UserTexts(
+        name="stickers",
+        classes=_CLASSES,
+        user_labels=np.arange(config.users),
+        users=users,
+        text=text,
+        length=length,
+        label=clicked.astype(np.int64),
+        part=split_by_user(users, seed=config.seed),
+    )
+
+
+def _log_odds(
+    config: StickersConfig, users: IntArray, topics: IntArray, rng: np.random.Generator
+) -> FloatArray:
+    """float64[N], of a click."""
+    tendency = config.tendency * rng.standard_normal(config.users)
+    factors = rng.standard_normal((config.users, config.rank))
+    loadings = rng.standard_normal((config.rank, config.topics)) / np.sqrt(config.rank)
+    taste = config.strength * (factors @ loadings)
+    appeal = _APPEAL_SPREAD * rng.standard_normal(config.topics)
+    base = np.log(config.base_rate / (1 - config.base_rate))
+    return np.asarray(base + tendency[users] + taste[users, topics] + appeal[topics])
+
+
+def _messages(config: StickersConfig, topics: IntArray, rng: np.random.Generator) -> list[str]:
+    """Words of the topic among common ones."""
+    common = _words(_COMMON_WORDS, rng)
+    own = [_words(_WORDS_PER_TOPIC, rng) for _ in range(config.topics)]
+    found = []
+    for topic in topics.tolist():
+        size = int(rng.integers(*_WORDS))
+        from_topic = rng.random(size) < _TOPIC_SHARE
+        from_topic[rng.integers(size)] = True  # at least one word tells the topic
+        words = np.where(from_topic, rng.choice(own[topic], size), rng.choice(common, size))
+        found.append(" ".join(words.tolist()))
+    return found
+
+
+def _words(count: int, rng: np.random.Generator) -> list[str]:
+    return ["".join(rng.choice(_LETTERS, _WORD_LENGTH).tolist()) for _ in range(count)]

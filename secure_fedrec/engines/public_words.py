@@ -1,0 +1,51 @@
+"""The public state as words: for collectors under which clients keep it from the server."""
+
+import numpy as np
+
+from secure_fedrec.algorithms.base import Algorithm, PublicState
+from secure_fedrec.arrays import FloatArray, WordArray
+from secure_fedrec.uploads import Aggregate
+
+__all__ = ["PublicWords"]
+
+
+class PublicWords:
+    """One public state, bit for bit, and the algorithm's step from it (``base.PublicStep``).
+
+    Args:
+        algorithm: whose state it is.
+        public: the state before a round.
+    """
+
+    def __init__(self, algorithm: Algorithm, public: PublicState) -> None:
+        self._algorithm = algorithm
+        self._public = public
+
+    @property
+    def words(self) -> WordArray:
+        """uint64[L]: the bits of the table, then of the extras in the order of their names."""
+        return _words(self._public)
+
+    def after(self, words: WordArray, aggregate: Aggregate) -> WordArray:
+        """The bits of the state that the server's step makes of another one of the same shapes."""
+        before, place = self._public, 0
+        arrays: dict[str, FloatArray] = {}
+        shapes = {"": before.table.shape, **{n: before.extras[n].shape for n in _names(before)}}
+        for name, shape in shapes.items():
+            size = int(np.prod(shape))
+            part = np.ascontiguousarray(words[place : place + size])
+            arrays[name] = part.view(np.float64).reshape(shape)
+            place += size
+        table = arrays.pop("")
+        read = PublicState(round=before.round, table=table, extras=arrays)
+        return _words(self._algorithm.server_step(read, aggregate))
+
+
+def _words(public: PublicState) -> WordArray:
+    parts = [public.table, *(public.extras[name] for name in _names(public))]
+    flat = [np.ascontiguousarray(part, dtype=np.float64).reshape(-1) for part in parts]
+    return np.concatenate(flat).view(np.uint64)
+
+
+def _names(public: PublicState) -> list[str]:
+    return sorted(public.extras)

@@ -1,0 +1,36 @@
+"""Measures of quality: of predicted ratings and scores, and of what a model says of users.
+
+``ratings`` is rating error as FedRec++ reports it; ``scores``, ``characteristics`` and
+``similarity`` are what HPFL reports.
+"""
+
+from secure_fedrec.evaluation.characteristics import (
+    degree_of_agreement,
+    mean_scores,
+    ndcg_of_characteristics,
+)
+from secure_fedrec.evaluation.ratings import RatingError, rating_error
+from secure_fedrec.evaluation.scores import (
+    ACCURACY_RULES,
+    AccuracyRule,
+    ScoreQuality,
+    area_under_curve,
+    level_hits,
+    score_quality,
+)
+from secure_fedrec.evaluation.similarity import total_dissimilarity
+
+__all__ = [
+    "ACCURACY_RULES",
+    "AccuracyRule",
+    "RatingError",
+    "ScoreQuality",
+    "area_under_curve",
+    "degree_of_agreement",
+    "level_hits",
+    "mean_scores",
+    "ndcg_of_characteristics",
+    "rating_error",
+    "score_quality",
+    "total_dissimilarity",
+]

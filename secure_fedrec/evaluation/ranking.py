@@ -1,0 +1,52 @@
+"""Quality of a ranking: was the held-out item among the first, and how far up?"""
+
+import numpy as np
+
+from secure_fedrec.arrays import BoolArray, FloatArray, IntArray
+
+__all__ = ["held_out_rank", "ranking_quality"]
+
+
+def held_out_rank(scores: FloatArray, item: int, candidates: BoolArray) -> int:
+    """Place of an item among all candidates, from 1.
+
+    Candidates with the same score stand before it: a model that tells nothing apart has not found
+    the item.
+
+    Args:
+        scores: float64[m].
+        item: the held-out item, itself a candidate.
+        candidates: bool[m].
+
+    Raises:
+        ValueError: the item is no candidate, or a candidate's score is no number.
+    """
+    if not candidates[item]:
+        raise ValueError(f"item {item} is no candidate")
+    if not np.all(np.isfinite(scores[candidates])):
+        raise ValueError("a score is not finite")
+    return int(np.count_nonzero(scores[candidates] >= scores[item]))
+
+
+def ranking_quality(ranks: IntArray, *, cutoff: int = 10) -> dict[str, float]:
+    """HR@K and NDCG@K with one relevant item per client (He et al. 2017).
+
+    Args:
+        ranks: int64[N], N > 0, places from 1.
+        cutoff: K.
+
+    Returns:
+        ``hit_rate_at_K``, the share of ranks up to K, and ``ndcg_at_K``, the mean of
+        ``1 / log2(rank + 1)`` over all, 0 beyond K.
+
+    Raises:
+        ValueError: there is no rank.
+    """
+    if not len(ranks):
+        raise ValueError("there is nothing to rank")
+    inside = ranks <= cutoff
+    gains = np.where(inside, 1.0 / np.log2(ranks + 1.0), 0.0)
+    return {
+        f"hit_rate_at_{cutoff}": float(inside.mean()),
+        f"ndcg_at_{cutoff}": float(gains.mean()),
+    }

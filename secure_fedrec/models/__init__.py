@@ -1,0 +1,1 @@
+"""Models that algorithms train. Import the modules: some need torch, and nothing here does."""

@@ -1,0 +1,158 @@
+"""FURL's document model (figure 1): the text through a bidirectional LSTM, then who wrote it.
+
+    characters -> embedding -> bidirectional LSTM -> pooled over time --+
+                                                                        +-> MLP (ReLU) -> classes
+    user -> user embedding ---------------------------------------------+
+
+The personal form has both branches, the global form only the text, and the user-only form, an
+ablation, only the user. The paper gives no width, no pooling and no default user vector; what is
+chosen here: maximum over time (it finds a telling word wherever it stands), dropout between encoder
+and MLP, and a user vector that starts at zero, so that an unknown user is no special case.
+
+Each direction is an LSTM of its own, and the backward one reads the characters of every text in
+reverse. No text ever sees the padding of another: its result depends on its own characters, not on
+its neighbours in the batch (a single bidirectional module would need packed sequences for that,
+which are ten times as slow on a processor).
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from secure_fedrec.errors import ConfigError
+from secure_fedrec.models.lstm import CharacterLSTM
+
+__all__ = ["PRIVATE", "DocumentConfig", "DocumentModel", "document_loss"]
+
+PRIVATE = ("user_embedding.*",)
+"""The private parameters of the model, as a pattern of names."""
+
+_POOLINGS = ("max", "mean", "last")
+_USER_INITS = ("zero", "normal")
+_PADDING = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DocumentConfig:
+    """Widths and choices.
+
+    Args:
+        characters: codes of the alphabet, padding (code 0) included.
+        classes: number of classes.
+        text: whether the model reads the text.
+        user_dim: length of the user embedding; 0 is the global form. The paper's best are 4
+            (Sticker) and 32 (Subreddit).
+        users: rows of the user embedding: 1 on a device, all users on a central server.
+        character_dim: length of a character's embedding.
+        hidden: units of the LSTM in each direction.
+        mlp: units of the hidden layer.
+        pooling: how the LSTM's outputs become one vector: "max" or "mean" over time, or the "last"
+            output of each direction.
+        dropout: probability of a pooled value to be dropped in training.
+        user_init: the default user vector: "zero", or "normal" draws of deviation 0.1.
+
+    Raises:
+        ConfigError: a field is out of range.
+    """
+
+    characters: int
+    classes: int
+    text: bool = True
+    user_dim: int = 32
+    users: int = 1
+    character_dim: int = 32
+    hidden: int = 64
+    mlp: int = 128
+    pooling: str = "max"
+    dropout: float = 0.2
+    user_init: str = "zero"
+
+    def __post_init__(self) -> None:
+        lowest = {"characters": 2, "classes": 2, "user_dim": 0}
+        for name in (*lowest, "users", "character_dim", "hidden", "mlp"):
+            value, low = getattr(self, name), lowest.get(name, 1)
+            if value < low:
+                raise ConfigError(f"model.{name}", value, f"must be at least {low}")
+        if not self.text and not self.user_dim:
+            raise ConfigError("model.text", self.text, "a model without user needs the text")
+        if not 0 <= self.dropout < 1:
+            raise ConfigError("model.dropout", self.dropout, "must be at least 0 and below 1")
+        if self.pooling not in _POOLINGS:
+            raise ConfigError("model.pooling", self.pooling, "unknown pooling", _POOLINGS)
+        if self.user_init not in _USER_INITS:
+            raise ConfigError("model.user_init", self.user_init, "unknown default", _USER_INITS)
+
+
+class DocumentModel(nn.Module):
+    """The model; see the module docstring.
+
+    Args:
+        config: widths and choices.
+    """
+
+    def __init__(self, config: DocumentConfig) -> None:
+        super().__init__()
+        self.config = config
+        width = 0
+        if config.text:
+            self.character_embedding = nn.Embedding(
+                config.characters, config.character_dim, padding_idx=_PADDING
+            )
+            self.forward_lstm = CharacterLSTM(config.character_dim, config.hidden)
+            self.backward_lstm = CharacterLSTM(config.character_dim, config.hidden)
+            self.dropout = nn.Dropout(config.dropout)
+            width += 2 * config.hidden
+        if config.user_dim:
+            self.user_embedding = nn.Embedding(config.users, config.user_dim)
+            deviation = 0.1 if config.user_init == "normal" else 0.0
+            nn.init.normal_(self.user_embedding.weight, std=deviation)
+            width += config.user_dim
+        self.hidden = nn.Linear(width, config.mlp)
+        self.output = nn.Linear(config.mlp, config.classes)
+
+    def forward(self, text: Tensor, length: Tensor, user: Tensor | None = None) -> Tensor:
+        """Scores of the classes.
+
+        Args:
+            text: uint8 or int64 [B, L], character codes, padded with 0 at the end.
+            length: int64[B], characters of each text, at least 1.
+            user: int64[B], row of the user embedding; None is row 0, the only one on a device.
+
+        Returns:
+            float[B, classes], before the softmax.
+        """
+        parts = []
+        if self.config.text:
+            parts.append(self.dropout(self.encode(text, length)))
+        if self.config.user_dim:
+            rows = torch.zeros_like(length) if user is None else user
+            parts.append(self.user_embedding(rows))
+        hidden = torch.relu(self.hidden(torch.cat(parts, dim=1)))
+        scores: Tensor = self.output(hidden)
+        return scores
+
+    def encode(self, text: Tensor, length: Tensor) -> Tensor:
+        """Representation of each text: float[B, 2 hidden]."""
+        steps = int(length.max())  # nothing is computed beyond the longest text of the batch
+        position = torch.arange(steps)[:, None]
+        inside = position < length
+        codes = text[:, :steps].T.long()
+        mirror = torch.where(inside, length - 1 - position, position)
+        characters = self.character_embedding.weight
+        ahead = self.forward_lstm.read(characters, codes)
+        back = self.backward_lstm.read(characters, codes.gather(0, mirror))
+        outputs = torch.cat([ahead, back], dim=2)
+        if self.config.pooling == "last":
+            return outputs[length - 1, torch.arange(len(length))]
+        if self.config.pooling == "mean":
+            return (outputs * inside[:, :, None]).sum(0) / length[:, None]
+        # Outputs of an LSTM lie between -1 and 1: padding never is the maximum.
+        return outputs.masked_fill(~inside[:, :, None], -1.0).amax(0)
+
+
+def document_loss(model: nn.Module, batch: Mapping[str, Tensor]) -> Tensor:
+    """Mean cross-entropy on columns ``text``, ``length``, ``label`` and, at a server, ``user``."""
+    scores = model(batch["text"], batch["length"], batch.get("user"))
+    return nn.functional.cross_entropy(scores, batch["label"])

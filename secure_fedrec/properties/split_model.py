@@ -1,0 +1,234 @@
+"""A torch model cut in two: the parameters all users share, and those that each user keeps.
+
+Patterns name the private tensors. ``*`` stands for any part of a name:
+
+- ``"users.weight"``: a table of one row per user, whose first dimension counts the users;
+- ``"heads.{user}.*"``: tensors of a module per user, ``{user}`` being the user's number.
+
+All other parameters are federated. A buffer is private if a pattern names it; otherwise it belongs
+to no user and is in no sum (a "shared buffer").
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from secure_fedrec.errors import ConfigError
+
+__all__ = ["PrivateSlot", "SplitModel", "Values", "matches"]
+
+Values = Mapping[str, Tensor]
+"""Tensors by name."""
+
+_USER = "{user}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PrivateSlot:
+    """What every user has one of: a row of a table, or a tensor of its own module.
+
+    Args:
+        name: the table's name, or the tensor's name with ``{user}`` for the number.
+        sources: names of the tensors in the model: the table, or one per user.
+        buffer: whether it is a buffer, which no optimiser trains.
+        exact: whether it holds integers or booleans, which no rule averages.
+    """
+
+    name: str
+    sources: tuple[str, ...]
+    buffer: bool
+    exact: bool
+
+    @property
+    def is_table(self) -> bool:
+        """Whether users are rows of one tensor."""
+        return _USER not in self.name
+
+    def part(self, tensors: Values, user: int) -> Tensor:
+        """One user's part of the model's tensors, as a view."""
+        return tensors[self.sources[0]][user] if self.is_table else tensors[self.sources[user]]
+
+
+class SplitModel:
+    """A model, and which of its tensors belong to whom.
+
+    The model is used in place, since a loss may hold on to it; ``preserved`` puts it back.
+
+    Args:
+        model: holds the parameters of all users.
+        private: patterns as above.
+
+    Raises:
+        ConfigError: a pattern matches nothing, no parameter is private or none is federated, or
+            the private tensors do not agree on a number of users of at least 2.
+    """
+
+    def __init__(self, model: nn.Module, private: Sequence[str]) -> None:
+        self.model = model
+        patterns = (private,) if isinstance(private, str) else tuple(private)
+        tensors = self.tensors()
+        parameters = set(dict(model.named_parameters(remove_duplicate=False)))
+        slots = _slots(tensors, parameters, patterns)
+        self.slots = tuple(slot for slot in slots if not slot.exact)
+        self.counters = tuple(slot for slot in slots if slot.exact)
+        self.n_users = _number_of_users(slots, tensors)
+        private_names = {name for slot in slots for name in slot.sources}
+        private_ids = {id(tensors[name]) for name in private_names}
+        self.federated = tuple(
+            name for name, weight in model.named_parameters() if id(weight) not in private_ids
+        )
+        self.shared_buffers = tuple(
+            name for name, _ in model.named_buffers() if name not in private_names
+        )
+        if not self.federated:
+            raise ConfigError("private", patterns, "names every parameter; none is federated")
+        # Under all their names: a tensor may be private by one name and not by another.
+        self.federated_names = tuple(sorted(parameters - private_names))
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Every parameter and buffer under each of its names (the model's own, not copies)."""
+        found: dict[str, Tensor] = dict(self.model.named_parameters(remove_duplicate=False))
+        found.update(self.model.named_buffers(remove_duplicate=False))
+        return found
+
+    def trainable(self) -> dict[str, nn.Parameter]:
+        """Parameters with gradients, once each."""
+        named = self.model.named_parameters()
+        return {name: weight for name, weight in named if weight.requires_grad}
+
+    # --- values: always copies, so that nothing trains behind the reader's back ---
+
+    def federated_values(self) -> dict[str, Tensor]:
+        """w_f."""
+        return _copies(self.tensors(), self.federated)
+
+    def private_values(self, user: int) -> dict[str, Tensor]:
+        """w_p of one user, by the names of the slots."""
+        tensors = self.tensors()
+        return {slot.name: slot.part(tensors, user).detach().clone() for slot in self.slots}
+
+    def buffer_values(self) -> dict[str, Tensor]:
+        """The shared buffers."""
+        return _copies(self.tensors(), self.shared_buffers)
+
+    def counter_values(self, user: int) -> dict[str, Tensor]:
+        """Private integers of one user, such as the batches its own normalisation has seen."""
+        tensors = self.tensors()
+        return {slot.name: slot.part(tensors, user).detach().clone() for slot in self.counters}
+
+    def state(self) -> dict[str, Tensor]:
+        """All parameters and buffers whole."""
+        tensors = self.tensors()
+        return _copies(tensors, tensors)
+
+    def load(self, values: Values) -> None:
+        """Write federated values, buffers or a whole state."""
+        tensors = self.tensors()
+        with torch.no_grad():
+            for name, value in values.items():
+                tensors[name].copy_(value)
+
+    def load_private(self, user: int, values: Values) -> None:
+        """Write one user's private values or counters."""
+        tensors = self.tensors()
+        with torch.no_grad():
+            for slot in (*self.slots, *self.counters):
+                if slot.name in values:
+                    slot.part(tensors, user).copy_(values[slot.name])
+
+    @contextmanager
+    def preserved(self) -> Iterator[None]:
+        """Put parameters, buffers, gradients and modes back at the end."""
+        tensors = self.tensors()
+        saved = {name: tensor.detach().clone() for name, tensor in tensors.items()}
+        gradients = {name: tensor.grad for name, tensor in tensors.items()}
+        modes = {module: module.training for module in self.model.modules()}
+        try:
+            yield
+        finally:
+            self._keep_buffers(tensors)
+            with torch.no_grad():
+                for name, tensor in tensors.items():
+                    tensor.copy_(saved[name])
+                    tensor.grad = gradients[name]
+            for module, mode in modes.items():
+                module.training = mode
+
+    def _keep_buffers(self, tensors: Values) -> None:
+        """Undo assignments: a module may put a new tensor in the place of a buffer."""
+        for name, _ in self.model.named_buffers(remove_duplicate=False):
+            owner, _, leaf = name.rpartition(".")
+            setattr(self.model.get_submodule(owner), leaf, tensors[name])
+
+
+def matches(name: str, patterns: Iterable[str]) -> bool:
+    """Whether a pattern names the tensor."""
+    return any(_compiled(pattern).fullmatch(name) for pattern in patterns)
+
+
+def _compiled(pattern: str) -> re.Pattern[str]:
+    if pattern.count(_USER) > 1:
+        raise ConfigError("private", pattern, "names {user} more than once")
+    escaped = re.escape(pattern).replace(re.escape("*"), ".*")
+    return re.compile(escaped.replace(re.escape(_USER), r"(?P<user>\d+)"))
+
+
+def _slots(
+    tensors: Values, parameters: set[str], patterns: tuple[str, ...]
+) -> tuple[PrivateSlot, ...]:
+    """What the patterns name; every pattern must name something."""
+    if not patterns:
+        raise ConfigError("private", patterns, "no parameter is private: there is nothing to split")
+    sources: dict[str, dict[int, str]] = {}
+    for pattern in patterns:
+        expression = _compiled(pattern)
+        found = [match for name in tensors if (match := expression.fullmatch(name))]
+        if not found:
+            raise ConfigError("private", pattern, "matches no parameter and no buffer", tensors)
+        for match in found:
+            slot, user = match.string, 0
+            if _USER in pattern:
+                begin, end = match.span("user")
+                slot, user = f"{slot[:begin]}{_USER}{slot[end:]}", int(match["user"])
+            sources.setdefault(slot, {})[user] = match.string
+    if not any(set(users.values()) & parameters for users in sources.values()):
+        raise ConfigError("private", patterns, "name buffers only: no parameter is private")
+    return tuple(_slot(name, users, tensors, parameters) for name, users in sources.items())
+
+
+def _slot(name: str, users: dict[int, str], tensors: Values, parameters: set[str]) -> PrivateSlot:
+    if sorted(users) != list(range(len(users))):
+        raise ConfigError("private", name, f"users must be numbered from 0, found {sorted(users)}")
+    sources = tuple(users[user] for user in range(len(users)))
+    if _USER not in name and tensors[name].dim() == 0:
+        raise ConfigError("private", name, "is a scalar: it has no row per user")
+    shapes = {(tensors[source].shape, tensors[source].dtype) for source in sources}
+    if len(shapes) > 1:
+        raise ConfigError("private", name, f"differs in shape or type between users: {shapes}")
+    return PrivateSlot(
+        name=name,
+        sources=sources,
+        buffer=sources[0] not in parameters,
+        exact=not tensors[sources[0]].is_floating_point(),
+    )
+
+
+def _number_of_users(slots: tuple[PrivateSlot, ...], tensors: Values) -> int:
+    counts = {
+        slot.name: tensors[slot.name].shape[0] if slot.is_table else len(slot.sources)
+        for slot in slots
+    }
+    if len(set(counts.values())) > 1:
+        raise ConfigError("private", counts, "do not agree on the number of users")
+    (count,) = set(counts.values())
+    if count < 2:
+        raise ConfigError("private", counts, "need at least 2 users: nobody could be disturbed")
+    return count
+
+
+def _copies(tensors: Values, names: Iterable[str]) -> dict[str, Tensor]:
+    return {name: tensors[name].detach().clone() for name in names}

@@ -1,0 +1,88 @@
+"""Random data for a property: every draw is a function of a seed, a name, a round and a user."""
+
+from collections.abc import Callable
+from typing import TypeAlias
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from secure_fedrec.algorithms.local_training import Batch
+from secure_fedrec.errors import ConfigError
+from secure_fedrec.streams import Streams
+
+__all__ = [
+    "Batches",
+    "Column",
+    "generator_of",
+    "integers",
+    "noise_like",
+    "normals",
+    "random_batches",
+    "seed_of",
+]
+
+Batches: TypeAlias = Callable[[int, torch.Generator], Batch]
+"""Draws a user's batch: (user, generator) -> columns by name."""
+
+Column: TypeAlias = Callable[[int, torch.Generator], Tensor]
+"""Draws one column of a batch: (examples, generator) -> tensor[examples, ...]."""
+
+
+def random_batches(size: int, **columns: Column) -> Batches:
+    """Batches of random columns, alike for all users.
+
+    Example::
+
+        batches = random_batches(8, item=integers(50), rating=normals())
+
+    Args:
+        size: examples per batch.
+        columns: from ``integers``, ``normals``, or your own.
+
+    Raises:
+        ConfigError: batches would be empty.
+    """
+    if size < 1 or not columns:
+        raise ConfigError("random_batches", (size, *columns), "need an example and a column")
+
+    def draw(_user: int, generator: torch.Generator) -> Batch:
+        return {name: column(size, generator) for name, column in columns.items()}
+
+    return draw
+
+
+def integers(below: int, *shape: int) -> Column:
+    """A column of int64 from 0 to ``below - 1``: item numbers, characters, classes.
+
+    Raises:
+        ConfigError: there is no such integer.
+    """
+    if below < 1:
+        raise ConfigError("integers", below, "must be at least 1")
+    return lambda size, generator: torch.randint(below, (size, *shape), generator=generator)
+
+
+def normals(*shape: int) -> Column:
+    """A column of float32 from the standard normal distribution."""
+    return lambda size, generator: torch.randn((size, *shape), generator=generator)
+
+
+def seed_of(streams: Streams, name: str, round_: int = 0, user: int = 0) -> int:
+    """A 63-bit seed for torch."""
+    word = streams.stream(name).words_at(round_, np.array([user]), np.array([0]), width=1)
+    return int(word[0, 0] >> np.uint64(1))
+
+
+def generator_of(streams: Streams, name: str, round_: int = 0, user: int = 0) -> torch.Generator:
+    """A torch generator of its own; the global one is never drawn from."""
+    return torch.Generator().manual_seed(seed_of(streams, name, round_, user))
+
+
+def noise_like(tensor: Tensor, scale: float, generator: torch.Generator) -> Tensor:
+    """Normal noise of a tensor's shape, type and device; integers from 1 to 1000 for integers."""
+    if tensor.is_floating_point():
+        drawn = torch.randn(tensor.shape, generator=generator, dtype=torch.float64) * scale
+    else:
+        drawn = torch.randint(1, 1001, tensor.shape, generator=generator)
+    return drawn.to(tensor.device, tensor.dtype)

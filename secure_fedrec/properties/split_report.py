@@ -1,0 +1,154 @@
+"""What a check of split personalization found."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from secure_fedrec.errors import SplitPersonalizationError
+
+__all__ = ["Findings", "Gap", "SplitReport", "Violation"]
+
+_SHOWN = 10
+_NAMES = {
+    1: "independent local training",
+    2: "independent aggregation of federated parameters",
+    3: "independent aggregation of private parameters",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Violation:
+    """One user's value moves what another user computes.
+
+    Args:
+        constraint: 1, 2 or 3 as FURL counts them: independent local training, independent
+            aggregation of federated, and of private parameters.
+        parameter: whose value crosses, by the name of its table, or with ``{user}``.
+        owner: the user whose value it is; None for a value of the server.
+        reader: the user whose local training or whose update it reaches. A federated update (2)
+            reaches everybody; the first other user stands for all.
+        reaches: what it moves there.
+        size: largest absolute gradient, or largest absolute change; NaN if that is no number.
+        seed: ``check_split_personalization(..., seed=seed, trials=1)`` shows it again.
+    """
+
+    constraint: int
+    parameter: str
+    owner: int | None
+    reader: int
+    reaches: str
+    size: float
+    seed: int
+
+    @property
+    def users(self) -> tuple[int | None, int]:
+        """(owner, reader)."""
+        return self.owner, self.reader
+
+    def __str__(self) -> str:
+        whose = "the server's" if self.owner is None else f"user {self.owner}'s"
+        return (
+            f"constraint ({self.constraint}), {_NAMES[self.constraint]}: {whose} "
+            f"{self.parameter!r} reaches user {self.reader}: {self.reaches}, by {self.size:.3g} "
+            f"(seed {self.seed})"
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gap:
+    """Something that could not be tested, so that nothing is known about it.
+
+    Args:
+        subject: a parameter, or what else was under test.
+        problem: why not, as a clause.
+        seed: of the trial, where one trial is to blame.
+    """
+
+    subject: str
+    problem: str
+    seed: int | None = None
+
+    def __str__(self) -> str:
+        where = "" if self.seed is None else f" (seed {self.seed})"
+        return f"not tested: {self.subject!r} {self.problem}{where}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SplitReport:
+    """Outcome of ``check_split_personalization``.
+
+    Args:
+        n_users: users of the model.
+        trials: random trials made.
+        federated: names of the federated parameters.
+        private: names of the private ones.
+        violations: what refutes split personalization, in the order of the constraints.
+        gaps: what was not tested.
+    """
+
+    n_users: int
+    trials: int
+    federated: tuple[str, ...]
+    private: tuple[str, ...]
+    violations: tuple[Violation, ...]
+    gaps: tuple[Gap, ...]
+
+    @property
+    def holds(self) -> bool:
+        """No violation was found and nothing was left untested."""
+        return not self.violations and not self.gaps
+
+    @property
+    def refuted(self) -> bool:
+        """Whether a counterexample was found; with gaps only, the question is open."""
+        return bool(self.violations)
+
+    def __str__(self) -> str:
+        verdict = "refuted" if self.refuted else "holds" if self.holds else "open"
+        head = (
+            f"split personalization: {verdict} ({self.trials} random trials, {self.n_users} users; "
+            f"private: {', '.join(self.private)}; federated: {', '.join(self.federated)})"
+        )
+        return "\n".join([head, *_lines(self.violations), *_lines(self.gaps)])
+
+    def require(self) -> None:
+        """Raise unless it holds.
+
+        Raises:
+            SplitPersonalizationError: with the whole report as its message.
+        """
+        if not self.holds:
+            raise SplitPersonalizationError(str(self))
+
+
+class Findings:
+    """What trials have found so far; the same finding is kept once, as it was first seen."""
+
+    def __init__(self) -> None:
+        self._violations: dict[tuple[object, ...], Violation] = {}
+        self._gaps: dict[tuple[str, str], Gap] = {}
+
+    def add(self, violation: Violation) -> None:
+        """Note a violation."""
+        key = (violation.constraint, violation.parameter, violation.users)
+        self._violations.setdefault(key, violation)
+
+    def leave_open(self, gap: Gap) -> None:
+        """Note what was not tested."""
+        self._gaps.setdefault((gap.subject, gap.problem), gap)
+
+    @property
+    def violations(self) -> tuple[Violation, ...]:
+        """In the order of the constraints."""
+        return tuple(sorted(self._violations.values(), key=lambda each: each.constraint))
+
+    @property
+    def gaps(self) -> tuple[Gap, ...]:
+        """In the order found."""
+        return tuple(self._gaps.values())
+
+
+def _lines(findings: Iterable[Violation | Gap]) -> list[str]:
+    lines = [f"- {finding}" for finding in findings]
+    if len(lines) > _SHOWN:
+        lines[_SHOWN:] = [f"- and {len(lines) - _SHOWN} more of this kind"]
+    return lines

@@ -1,0 +1,24 @@
+"""Bags: vectors that are collected without order or owner, beside the rows that are summed.
+
+Reading order: ``shapes`` (what a bag is), ``local_noise`` (noise per vector, before anything
+leaves), ``arrivals`` (what the server accepts), ``named`` and ``mixed`` (the two ways there),
+``channel`` (both layers together, for a ``Stack``).
+
+    vectors --clip, noise ("local-dp")--> ring words --under names, or by mixes ("routing")--> bag
+
+The server reads every vector of a bag, and nothing about it is added up; so neither masks nor
+homomorphic encryption can hide one. What can be hidden is whose it is, and, by noise, what it was.
+"""
+
+from secure_fedrec.protection.bags.channel import BagSession, LayeredBags
+from secure_fedrec.protection.bags.local_noise import LocalDPConfig, NoisyVectors
+from secure_fedrec.protection.bags.shapes import BagShape, canonical_order
+
+__all__ = [
+    "BagSession",
+    "BagShape",
+    "LayeredBags",
+    "LocalDPConfig",
+    "NoisyVectors",
+    "canonical_order",
+]

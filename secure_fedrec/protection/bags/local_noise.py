@@ -1,0 +1,195 @@
+"""Layer "local-dp" over bags: every vector is clipped and noised at its client.
+
+Each vector is a release of its own through ``dp.direct``: clipped (L2 for Gaussian noise, L1 for
+Laplace noise), rounded to integers within the clip, noised with integers of the operating system's
+generator. The noisy integers are the vector's ring words, on a coarser grid than the ring's:
+``fraction_bits`` digits are kept, the ring's further digits are zero. Nothing is encoded twice.
+
+What is priced: one vector, and everything that one client gives to all bags in a round, which is up
+to ``most`` vectors per bag. Not protected: how many vectors there are.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from secure_fedrec.arrays import FloatArray, RingArray
+from secure_fedrec.errors import ConfigError
+from secure_fedrec.fixedpoint import FixedPoint
+from secure_fedrec.protection.bags.shapes import BagShape
+from secure_fedrec.protection.dp import (
+    BoundedEncoding,
+    Contribution,
+    DirectNoiseConfig,
+    Event,
+    GaussianNoise,
+    LaplaceNoise,
+    LocalNoise,
+    Part,
+)
+
+__all__ = ["LocalDPConfig", "NoisyVectors"]
+
+_NOISES = ("rounded-gaussian", "discrete-gaussian", "discrete-laplace")
+_ADJACENCIES = ("replace", "zero-out")
+_VECTOR = "vector"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LocalDPConfig:
+    """Settings of the layer.
+
+    Args:
+        clip: largest norm of a vector: L2 for Gaussian noise, L1 for Laplace noise.
+        noise: "rounded-gaussian", "discrete-gaussian" or "discrete-laplace", see ``dp.direct``.
+        noise_multiplier: standard deviation (Laplace: scale) over the sensitivity.
+        fraction_bits: binary digits kept of a vector; digits far below the noise are worthless,
+            and long tables of noise take seconds to build.
+        adjacency: "replace", any vector may stand in for any other, or "zero-out", which halves
+            the sensitivity.
+
+    Raises:
+        ConfigError: a field is out of range.
+    """
+
+    clip: float = 1.0
+    noise: Literal["rounded-gaussian", "discrete-gaussian", "discrete-laplace"] = "rounded-gaussian"
+    noise_multiplier: float = 1.0
+    fraction_bits: int = 8
+    adjacency: Literal["replace", "zero-out"] = "replace"
+
+    def __post_init__(self) -> None:
+        for name in ("clip", "noise_multiplier"):
+            value = getattr(self, name)
+            if not (math.isfinite(value) and value > 0):
+                raise ConfigError(f"protection.bags.{name}", value, "must be positive and finite")
+        if not 0 <= self.fraction_bits <= 40:
+            raise ConfigError(
+                "protection.bags.fraction_bits", self.fraction_bits, "must be from 0 to 40"
+            )
+        for name, choices in (("noise", _NOISES), ("adjacency", _ADJACENCIES)):
+            if getattr(self, name) not in choices:
+                raise ConfigError(
+                    f"protection.bags.{name}", getattr(self, name), "is unknown", choices
+                )
+
+    def mechanism(self, *, width: int, ring_bits: int) -> DirectNoiseConfig:
+        """The mechanism for vectors of one width.
+
+        Raises:
+            ConfigError: a setting is out of range, or the noise needs too long a table.
+            SumBudgetError: a noisy value could leave the ring.
+        """
+        encoding = BoundedEncoding(
+            contribution=Contribution(parts=(Part(name=_VECTOR, size=width),)),
+            clip=self.clip,
+            fraction_bits=self.fraction_bits,
+            order=1 if self.noise == "discrete-laplace" else 2,
+        )
+        return DirectNoiseConfig(
+            encoding=encoding,
+            noise=self.noise,
+            noise_multiplier=self.noise_multiplier,
+            place="local",
+            ring_bits=ring_bits,
+            cohort=1,
+            adjacency=self.adjacency,
+        )
+
+
+class NoisyVectors:
+    """The layer for given bags and ring.
+
+    Args:
+        config: settings.
+        bags: sizes of the bags.
+        codec: the ring.
+
+    Raises:
+        ConfigError: the ring keeps fewer digits than the layer.
+        SumBudgetError: a noisy value could leave the ring.
+    """
+
+    __slots__ = ("_bags", "_codec", "_halves", "_mechanisms", "config")
+
+    def __init__(
+        self, config: LocalDPConfig, *, bags: Mapping[str, BagShape], codec: FixedPoint
+    ) -> None:
+        finer = codec.fraction_bits - config.fraction_bits
+        if finer < 0 or codec.bits - finer < 8:
+            raise ConfigError(
+                "protection.bags.fraction_bits",
+                config.fraction_bits,
+                f"the ring has {codec.fraction_bits} of {codec.bits} bits after the point",
+            )
+        self.config = config
+        self._bags = bags
+        self._codec = codec
+        self._mechanisms = {
+            name: config.mechanism(width=shape.width, ring_bits=codec.bits - finer)
+            for name, shape in bags.items()
+        }
+        self._halves = {name: LocalNoise(each) for name, each in self._mechanisms.items()}
+
+    def protect(self, name: str, values: FloatArray) -> RingArray:
+        """Noise the vectors of a bag; every vector of every call is a release of its own.
+
+        Args:
+            name: of the bag.
+            values: float64[N, d].
+
+        Returns:
+            [N, d] words of the stack's ring.
+
+        Raises:
+            EncodingError: a value is NaN or infinite.
+        """
+        own, half = self._mechanisms[name].codec, self._halves[name]
+        integers = np.empty(values.shape, dtype=np.int64)
+        for noised, vector in zip(integers, values, strict=True):
+            noised[:] = own.to_integers(half.protect({_VECTOR: vector}))
+        finer = self._codec.fraction_bits - self.config.fraction_bits
+        return self._codec.from_integers(integers << finer)
+
+    def vector_event(self, name: str, *, rounds: int = 1) -> Event:
+        """What one vector of a bag releases, if it is given in so many rounds."""
+        (event,) = self._mechanisms[name].events(rounds=rounds)
+        return _covering(event, f"one vector of the bag {name!r}", vectors=1)
+
+    def client_events(self, *, rounds: int) -> tuple[Event, ...]:
+        """What one client releases with all vectors that it may give: one event per bag.
+
+        The number of a client's vectors is not protected: neighbours differ in their values.
+        """
+        found = []
+        for name, shape in self._bags.items():
+            (event,) = self._mechanisms[name].events(rounds=rounds)
+            covers = f"all vectors of one client in the bag {name!r}, up to {shape.most} a round"
+            found.append(_covering(event, covers, vectors=shape.most))
+        return tuple(found)
+
+
+def _covering(event: Event, covers: str, *, vectors: int) -> Event:
+    """The event of so many vectors of one mechanism that change together.
+
+    Gaussian noise on k vectors is one Gaussian on their joint vector, whose sensitivity is sqrt(k)
+    times that of one; pure epsilons add.
+    """
+    mechanism = event.mechanism
+    if isinstance(mechanism, GaussianNoise):
+        shorter = mechanism.multiplier / math.sqrt(vectors)
+        mechanism = GaussianNoise(multiplier=shorter, form=mechanism.form)
+    elif isinstance(mechanism, LaplaceNoise):
+        mechanism = LaplaceNoise(epsilon=mechanism.epsilon * vectors)
+    return Event(
+        mechanism=mechanism,
+        covers=covers,
+        adjacency=event.adjacency,
+        noised_against=event.noised_against,
+        rounds=event.rounds,
+        distance=min(1.0, vectors * event.distance),
+        assumes=("how many vectors a client gives is not protected",),
+    )

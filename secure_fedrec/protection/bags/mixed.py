@@ -1,0 +1,189 @@
+"""Layer "routing" over bags: one vector per cell, anonymous, through the mix cascade.
+
+Every client hands in the same public number of cells, ``most`` for each bag; those that no vector
+fills are dummies. So no mix learns how many vectors a client gives, and the server, at the end of
+all paths, learns which vectors there are and how many in all: neither whose one is, nor which ones
+are of one client.
+
+``"simulated"`` sends the cells as anonymous messages of one size, dummies as empty ones.
+``"real"`` also encodes every vector, wraps it, passes all cells of the round through mixes with
+keys of their own as one batch, and requires that the same bags come out, bit for bit.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+
+import numpy as np
+
+from secure_fedrec.arrays import IntArray, RingArray
+from secure_fedrec.errors import ConfigError, LosslessnessError, ProtocolError
+from secure_fedrec.fixedpoint import FixedPoint
+from secure_fedrec.protection.bags.named import Sending
+from secure_fedrec.protection.bags.shapes import BagShape, canonical_order
+from secure_fedrec.protection.linkage_hardened.real import MixNetwork
+from secure_fedrec.protection.routed_denoisers import RoutingLayerConfig
+from secure_fedrec.protection.routing import LEAST_SENDERS, RoutingConfig, send
+from secure_fedrec.streams import Stream, Streams
+from secure_fedrec.uploads import SetBlock
+from secure_fedrec.wire import Messages, Parties, Step, decode_set, encode_set, set_sizes
+
+__all__ = ["MixedLine", "Mixes"]
+
+_SERVER = 0
+
+
+class Mixes:
+    """The layer for given bags and ring.
+
+    Args:
+        config: settings of the mixes.
+        bags: sizes of the bags.
+        codec: the ring.
+        streams: the run's random streams; uses "bag-arrival" and the name of each bag.
+
+    Attributes:
+        cells: cells that every client hands in, for all bags together.
+
+    Raises:
+        ConfigError: a vector does not fit a cell.
+    """
+
+    def __init__(
+        self,
+        config: RoutingLayerConfig,
+        *,
+        bags: Mapping[str, BagShape],
+        codec: FixedPoint,
+        streams: Streams,
+    ) -> None:
+        self.config = config
+        self.bags = bags
+        self.codec = codec
+        self.cells = sum(shape.most for shape in bags.values())
+        self.arrival: Mapping[str, Stream] = {
+            name: streams.stream(f"bag-arrival|{name}") for name in bags
+        }
+        one = SetBlock(indptr=np.array([0, 1]), values=None)
+        widest = max(shape.width for shape in bags.values())
+        needed = int(set_sizes(one, width=widest, codec=codec)[0])
+        lacking = needed - config.routing.capacity
+        if lacking > 0:
+            raise ConfigError(
+                "protection.bags.cell_bytes",
+                config.cell_bytes,
+                f"must be at least {config.cell_bytes + lacking} to carry a vector",
+            )
+
+    @property
+    def routing(self) -> RoutingConfig:
+        """Sizes of the mix network; no batch is one client's alone."""
+        return replace(self.config.routing, min_batch=LEAST_SENDERS * self.cells)
+
+    def open(self, *, round_: int, participants: IntArray) -> "MixedLine":
+        """Begin a round.
+
+        Raises:
+            ProtocolError: one client alone, whom no mix could hide.
+        """
+        if 0 < len(participants) < LEAST_SENDERS:
+            raise ProtocolError(
+                f"round {round_}: {len(participants)} client sends vectors through the mixes, at "
+                f"least {LEAST_SENDERS} must"
+            )
+        return MixedLine(self, round_, participants)
+
+
+class MixedLine:
+    """One round of anonymous cells; make it with ``Mixes.open``."""
+
+    def __init__(self, mixes: Mixes, round_: int, participants: IntArray) -> None:
+        self._mixes = mixes
+        self._round = round_
+        self._participants = participants
+        self._cells: list[bytes] = []
+        self._network: MixNetwork | None = None
+        if mixes.config.execution == "real":
+            self._network = MixNetwork.start(
+                mixes.routing, recipients=1, epoch=round_, max_pieces=1
+            )
+
+    def due(self, bag: str) -> int:
+        """So many cells of every participant."""
+        return len(self._participants) * self._mixes.bags[bag].most
+
+    def hand_in(self, clients: IntArray, blocks: Mapping[str, SetBlock]) -> Iterator[Sending]:
+        """One anonymous message per cell, with one vector or none."""
+        if self._network is not None:
+            self._wrap(self._network, blocks)
+        for name, block in blocks.items():
+            most = self._mixes.bags[name].most
+            places = np.tile(np.arange(most), len(clients))
+            origins = np.repeat(clients, most)
+            filled = places < np.repeat(block.lengths, most)
+            tags = self._mixes.arrival[name].words_at(self._round, origins, places, width=1)
+            messages = Messages(
+                round=self._round,
+                step=Step.BAG,
+                senders=Parties.anonymous("client", len(origins)),
+                receivers=Parties.server(len(origins)),
+                payload=SetBlock(
+                    indptr=np.concatenate([[0], np.cumsum(filled)]), values=block.values
+                ),
+                sizes=np.full(len(origins), self._mixes.config.cell_bytes),
+                tags=tags[:, 0],
+                bag=name,
+            )
+            yield Sending(bag=name, messages=messages, origins=origins)
+
+    def require_delivered(self, bags: Mapping[str, RingArray]) -> None:
+        """Pass the round's cells through the mixes; require that the same bags come out.
+
+        Raises:
+            LosslessnessError: they do not.
+            ProtocolError: a cell fails authentication, or comes twice.
+        """
+        if self._network is None or not len(self._participants):
+            return
+        found = self._open(self._network)
+        dummies = len(self._cells) - sum(len(words) for words in bags.values())
+        same = all(np.array_equal(found[name], words) for name, words in bags.items())
+        if not same or self._network.ends[_SERVER].dummies != dummies:
+            raise LosslessnessError(f"round {self._round}: the mixes changed or lost a vector")
+
+    def _wrap(self, network: MixNetwork, blocks: Mapping[str, SetBlock]) -> None:
+        """Make the cells of some clients; they wait for those of the other clients."""
+        codec, clients = self._mixes.codec, len(next(iter(blocks.values())))
+        each: list[list[bytes]] = [[] for _ in range(clients)]
+        for number, name in enumerate(self._mixes.bags):
+            block = blocks[name]
+            owners = np.repeat(np.arange(clients), block.lengths)
+            vectors = np.empty((0, 0)) if block.values is None else block.values
+            for owner, vector in zip(owners.tolist(), vectors, strict=True):
+                one = SetBlock(indptr=np.array([0, 1]), values=vector[None])
+                message = encode_set(one, round_=self._round, bag=number, codec=codec)
+                each[owner].append(message)
+        for messages in each:
+            self._cells += send(
+                messages,
+                recipient=_SERVER,
+                cells=self._mixes.cells,
+                directory=network.directory,
+            )
+
+    def _open(self, network: MixNetwork) -> dict[str, RingArray]:
+        """What the server finds at the end of the paths, in canonical order."""
+        codec, bags = self._mixes.codec, self._mixes.bags
+        widths = [shape.width for shape in bags.values()]
+        found: list[list[RingArray]] = [[np.empty((0, w), dtype=codec.dtype)] for w in widths]
+        for cell in network.carry(self._cells):
+            whole = network.ends[_SERVER].receive(cell)
+            if whole is None:
+                continue
+            round_, number, block = decode_set(whole, codec=codec, widths=widths)
+            if round_ != self._round or block.values is None:
+                raise ProtocolError(f"round {self._round}: a vector of round {round_} arrived")
+            found[number].append(block.values)
+        return {
+            name: canonical_order(np.concatenate(parts), codec)
+            for name, parts in zip(bags, found, strict=True)
+        }

@@ -1,0 +1,89 @@
+"""Bags without routing: a client sends its vectors to the server under its name."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from secure_fedrec.arrays import IntArray, RingArray
+from secure_fedrec.fixedpoint import FixedPoint
+from secure_fedrec.uploads import SetBlock
+from secure_fedrec.wire import Messages, Parties, Step, set_sizes
+
+__all__ = ["Line", "NamedLine", "Sending"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Sending:
+    """Messages for one bag, and who sent them.
+
+    Args:
+        bag: name of the bag.
+        messages: senders as the server sees them.
+        origins: int64[B], client number of each true sender.
+    """
+
+    bag: str
+    messages: Messages
+    origins: IntArray
+
+
+class Line(Protocol):
+    """One round's way of vectors to the server."""
+
+    def due(self, bag: str) -> int:
+        """Messages that must arrive for a bag."""
+        ...
+
+    def hand_in(self, clients: IntArray, blocks: Mapping[str, SetBlock]) -> Iterator[Sending]:
+        """Messages of a batch of clients; ``blocks`` holds ring words by bag."""
+        ...
+
+    def require_delivered(self, bags: Mapping[str, RingArray]) -> None:
+        """Check, where real halves ran beside the wire, that they brought the same bags.
+
+        Raises:
+            LosslessnessError: they did not.
+        """
+        ...
+
+
+class NamedLine:
+    """One message per client and bag, with all its vectors.
+
+    Args:
+        round_: the round in progress.
+        participants: int64[P].
+        codec: the ring.
+    """
+
+    __slots__ = ("_codec", "_participants", "_round")
+
+    def __init__(self, *, round_: int, participants: IntArray, codec: FixedPoint) -> None:
+        self._round = round_
+        self._participants = participants
+        self._codec = codec
+
+    def due(self, bag: str) -> int:
+        """One message per participant."""
+        del bag
+        return len(self._participants)
+
+    def hand_in(self, clients: IntArray, blocks: Mapping[str, SetBlock]) -> Iterator[Sending]:
+        """One message per client and bag."""
+        for name, block in blocks.items():
+            width = 0 if block.values is None else block.values.shape[1]
+            messages = Messages(
+                round=self._round,
+                step=Step.BAG,
+                senders=Parties(role="client", ids=clients),
+                receivers=Parties.server(len(clients)),
+                payload=block,
+                sizes=np.asarray(set_sizes(block, width=width, codec=self._codec)),
+                bag=name,
+            )
+            yield Sending(bag=name, messages=messages, origins=clients)
+
+    def require_delivered(self, bags: Mapping[str, RingArray]) -> None:
+        """There is no other half to compare with."""

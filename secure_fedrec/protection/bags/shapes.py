@@ -1,0 +1,70 @@
+"""What a bag is: how wide its vectors are, how many a client may give, in which order they lie."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from secure_fedrec.arrays import RingArray
+from secure_fedrec.errors import ConfigError, WireError
+from secure_fedrec.fixedpoint import FixedPoint
+from secure_fedrec.uploads import SetBlock
+
+__all__ = ["BagShape", "canonical_order", "require_bags"]
+
+_MOST_VECTORS = 2**20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BagShape:
+    """Public sizes of one bag.
+
+    Args:
+        width: values per vector.
+        most: most vectors that a client may give in a round. It is public: clients behind mixes
+            hand in so many cells each, and the price of noise is stated for so many vectors.
+
+    Raises:
+        ConfigError: a field is out of range.
+    """
+
+    width: int
+    most: int
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.width < 2**16:
+            raise ConfigError("bags.width", self.width, "must be between 1 and 65535")
+        if not 1 <= self.most <= _MOST_VECTORS:
+            raise ConfigError("bags.most", self.most, f"must be between 1 and {_MOST_VECTORS}")
+
+
+def canonical_order(words: RingArray, codec: FixedPoint) -> RingArray:
+    """Ring vectors [N, d] in ascending order of their values, the first value first.
+
+    Equal bags are equal arrays: nothing is left of who gave a vector, or when.
+    """
+    integers = codec.to_integers(words)
+    ordered: RingArray = words[np.lexsort(integers.T[::-1])]
+    return ordered
+
+
+def require_bags(given: Mapping[str, SetBlock], due: Mapping[str, BagShape], clients: int) -> None:
+    """Check what a batch of clients gives to the bags.
+
+    Raises:
+        WireError: a bag is missing or unknown, its vectors have another width or type, or a client
+            gives more of them than it may.
+    """
+    if given.keys() != due.keys():
+        raise WireError(f"vectors for the bags {sorted(due)} were due, got {sorted(given)}")
+    for name, shape in due.items():
+        block = given[name]
+        if len(block) != clients:
+            raise WireError(f"{name}: {len(block)} segments for {clients} clients")
+        if block.values is None or block.values.dtype != np.float64:
+            raise WireError(f"{name}: vectors to protect are float64")
+        if block.values.shape[1] != shape.width:
+            raise WireError(f"{name}: width {block.values.shape[1]}, declared {shape.width}")
+        if len(block) and int(block.lengths.max()) > shape.most:
+            most = int(block.lengths.max())
+            raise WireError(f"{name}: {most} vectors of one client, at most {shape.most} may be")

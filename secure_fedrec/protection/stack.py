@@ -1,0 +1,194 @@
+"""The layers of a configuration put together: one round's way from upload to aggregate."""
+
+from dataclasses import dataclass, replace
+from typing import Any, TypeGuard
+
+import numpy as np
+
+from secure_fedrec.arrays import IntArray, RingArray
+from secure_fedrec.errors import ConfigError, WireError
+from secure_fedrec.fixedpoint import FixedPoint
+from secure_fedrec.protection.base import (
+    BagChannel,
+    BagRound,
+    Cloak,
+    Cloaked,
+    Collector,
+    LocalModel,
+    LocalUpload,
+    RoundSession,
+)
+from secure_fedrec.uploads import Aggregate, RowBlock
+from secure_fedrec.wire import Traffic, Wire
+
+__all__ = ["Stack", "StackSession", "covers_ratings", "encode_block", "refused_cloak"]
+
+_CAPABILITIES = ("impute", "resample_residuals", "rows")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Stack:
+    """The layers of a configuration, in the order data passes them.
+
+    Args:
+        codec: the ring.
+        cloak: covers rated sets; None leaves uploads as they are.
+        collector: forms the sum.
+        n_clients: clients of the federation.
+        bags: carries the vectors for bags; None where uploads have none.
+
+    Raises:
+        SumBudgetError: the ring is too small for the cohort. A client sends at most one row per
+            item, rated or virtual, so n clients bound every sum at any rho.
+        ConfigError: the parts are for different rings or federations; or bags meet a cloak, which
+            covers rows only, or clients who keep the public state from the server, which forms it
+            from the bags.
+    """
+
+    codec: FixedPoint
+    cloak: Cloak | None
+    collector: Collector
+    n_clients: int
+    bags: BagChannel | None = None
+
+    def __post_init__(self) -> None:
+        if self.codec != self.collector.codec:
+            raise ConfigError("ring", self.codec, "differs from the ring of the collector")
+        if self.n_clients != self.collector.n_clients:
+            raise ConfigError(
+                "n_clients", self.n_clients, f"the collector has {self.collector.n_clients}"
+            )
+        self.codec.require_budget(self.n_clients)
+        if self.bags is not None:
+            self._require_bags_fit(self.bags)
+
+    def open(self, *, round_: int, participants: IntArray, wire: Wire) -> "StackSession":
+        """Begin a round."""
+        session = self.collector.open(round_=round_, participants=participants, wire=wire)
+        bags = None
+        if self.bags is not None:
+            bags = self.bags.open(round_=round_, participants=participants, wire=wire)
+        return StackSession(self, session, round_, bags)
+
+    def traffic(self, rated: IntArray) -> tuple[Traffic, ...]:
+        """Expected messages of a round with every client present."""
+        virtual = np.zeros_like(rated)
+        rows = rated
+        if self.cloak is not None:
+            rows, virtual = self.cloak.expected_rows(rated)
+        beside = () if self.bags is None else self.bags.traffic()
+        return (*self.collector.traffic(rows, virtual), *beside)
+
+    def capped(self, rated: IntArray) -> IntArray:
+        """Clients whose virtual rows are capped by the number of items they have not rated."""
+        return np.empty(0, dtype=np.int64) if self.cloak is None else self.cloak.capped(rated)
+
+    def describe(self) -> dict[str, Any]:
+        """Public knowledge about the layers: their names in order, and the settings of each."""
+        found = [None if self.cloak is None else self.cloak.describe(), self.collector.describe()]
+        layers = [layer for layer in found if layer is not None]
+        known: dict[str, Any] = {"layers": [name for name, _ in layers], **dict(layers)}
+        return known if self.bags is None else {**known, "bags": self.bags.describe()}
+
+    def _require_bags_fit(self, bags: BagChannel) -> None:
+        if bags.codec != self.codec:
+            raise ConfigError("ring", self.codec, "differs from the ring of the bags")
+        if bags.n_clients != self.n_clients:
+            raise ConfigError("n_clients", self.n_clients, f"the bags have {bags.n_clients}")
+        if self.cloak is not None:
+            raise ConfigError(
+                "protection", self.cloak.describe()[0], "covers rows; an upload with bags has none"
+            )
+        if "server" in self.collector.model_hidden_from:
+            raise ConfigError(
+                "protection.bags",
+                bags.names,
+                "clients who keep the public state from the server cannot leave its bags to it",
+            )
+
+
+class StackSession:
+    """One round through all layers."""
+
+    __slots__ = ("_bags", "_round", "_session", "_stack")
+
+    def __init__(
+        self, stack: Stack, session: RoundSession, round_: int, bags: BagRound | None = None
+    ) -> None:
+        self._stack = stack
+        self._session = session
+        self._round = round_
+        self._bags = bags
+
+    @property
+    def order(self) -> IntArray:
+        """int64[P], the clients in the order in which they must be submitted."""
+        return self._session.order
+
+    def submit(self, local: LocalUpload) -> None:
+        """Protect and send the upload of the next clients in ``order``.
+
+        Raises:
+            ConfigError: there is a cloak, and ``local`` has no rated set to cover; or the upload
+                has bags, and there is no channel for them.
+            WireError: the rows of a client, or what it gives to the bags, are malformed.
+            EncodingError: a value is not finite or exceeds the ring's clip.
+            ProtocolError: the collector refuses a delivered message.
+        """
+        cloak = self._stack.cloak
+        if cloak is None:
+            upload = local.upload
+            cloaked = Cloaked(upload=upload, virtual=np.zeros(len(upload.block.rows), dtype=bool))
+        elif covers_ratings(local):
+            exempt = self._session.exempt(local.clients)
+            cloaked = cloak.cover(local, round_=self._round, exempt=exempt)
+        else:
+            raise refused_cloak(cloak)
+        upload = cloaked.upload
+        if upload.bags and self._bags is None:
+            raise ConfigError(
+                "protection.bags", sorted(upload.bags), "the stack has no channel for these bags"
+            )
+        _require_one_row_per_item(upload.block)
+        block = encode_block(upload.block, self._stack.codec)
+        self._session.submit(upload.clients, block, cloaked.virtual)
+        if self._bags is not None:
+            self._bags.submit(upload.clients, upload.bags)
+
+    def close(self) -> Aggregate:
+        """Complete the round and hand the aggregate to the server."""
+        aggregate = self._session.close()
+        if self._bags is None:
+            return aggregate
+        return replace(aggregate, bags=self._bags.close())
+
+
+def covers_ratings(local: LocalUpload) -> TypeGuard[LocalModel]:
+    """Whether a client step has what a cloak asks for."""
+    return all(callable(getattr(local, name, None)) for name in _CAPABILITIES)
+
+
+def refused_cloak(cloak: Cloak) -> ConfigError:
+    """The error of a cloak over an algorithm that has no ratings."""
+    name, _ = cloak.describe()
+    return ConfigError(
+        "protection",
+        name,
+        "covers rated sets, and so needs an algorithm on ratings, whose client steps have "
+        + ", ".join(_CAPABILITIES),
+    )
+
+
+def _require_one_row_per_item(block: RowBlock) -> None:
+    """The sum budget counts one row per client and item: hold every client to it."""
+    ascending = block.rows[1:] > block.rows[:-1]
+    starts = block.indptr[1:-1]
+    ascending[starts[(starts > 0) & (starts < len(block.rows))] - 1] = True
+    if not ascending.all():
+        raise WireError("the rows of a client must be in ascending order, one per item")
+
+
+def encode_block(block: RowBlock, codec: FixedPoint) -> RowBlock:
+    """Encode the values of a block, once for every later receiver."""
+    values: RingArray = codec.encode(np.empty((0, 0)) if block.values is None else block.values)
+    return RowBlock(indptr=block.indptr, rows=block.rows, values=values, counts=block.counts)

@@ -1,0 +1,300 @@
+"""Figures of drafts and attributes, the classifier behind them, and claims without rated sets."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.stats import binom
+
+from attacks import AttackCard, Claims, Finding, GroundTruth, NotApplicable, evaluate
+from attacks.base import VectorClaim
+from attacks.claims import DraftClaim, FeatureClaim, HistogramClaim, LabelClaim, SetClaim
+from attacks.scoring.attributes import People, score_attributes
+from attacks.scoring.classifier import cross_validated_scores, one_against_rest_auc
+from attacks.scoring.drafts import Members, score_drafts
+from attacks.scoring.scored import Scored
+from secure_fedrec.arrays import FloatArray, IntArray
+from secure_fedrec.wire import Adversary, BlockStore, Transcript, Truth, View
+
+SERVER = Adversary(name="server", corrupt=frozenset({"server"}))
+NOBODY: frozenset[int] = frozenset()
+
+
+def scored(answer: Scored | NotApplicable) -> Scored:
+    assert isinstance(answer, Scored)
+    return answer
+
+
+def draft_claim(vectors: FloatArray, owners: list[int], **kwargs: Any) -> DraftClaim:
+    return DraftClaim(
+        round=1, table="user_embeddings", vectors=vectors, owners=np.array(owners), **kwargs
+    )
+
+
+# --- drafts ---------------------------------------------------------------------------------------
+
+MEMBERS = Members(
+    np.array([[0.0, 0.0], [4.0, 0.0], [0.0, 4.0], [0.0, 6.0], [8.0, 0.0]]),
+    np.array([0, 0, 1, 1, 1]),
+)
+DRAFTS = np.array([[0.0, 0.0], [4.0, 0.0], [0.0, 5.0], [8.0, 0.0 + 1e-3]])
+"""Client 0 discloses both members, client 1 the mean of two and almost the third."""
+
+
+def test_drafts_by_hand() -> None:
+    found = scored(score_drafts(draft_claim(DRAFTS, [0, 0, 1, 1]), MEMBERS, NOBODY, 0))
+    assert found.figures["disclosed_share"] == pytest.approx(2 / 5)
+    assert found.figures["holder_accuracy"] == 1.0
+    # Guesses 0, 0, 1, 1, 1 dealt to members of clients 0, 0, 1, 1, 1.
+    assert found.figures["holder_chance"] == pytest.approx((2 * 2 + 3 * 3) / 25)
+    assert found.figures["holder_lift"] == pytest.approx(1 - 13 / 25)
+    assert found.units == {"clients": 5, "pairs": 10, "positives": 2}
+    wrong = scored(score_drafts(draft_claim(DRAFTS, [0, 1, 1, 1]), MEMBERS, NOBODY, 0))
+    assert wrong.figures["holder_accuracy"] == pytest.approx(4 / 5)
+
+
+def test_anonymous_drafts_disclose_but_do_not_place() -> None:
+    found = scored(score_drafts(draft_claim(DRAFTS, [-1] * 4), MEMBERS, NOBODY, 0))
+    assert found.figures["disclosed_share"] == pytest.approx(2 / 5)
+    assert "holder_accuracy" not in found.figures
+    assert found.null_control is None
+
+
+def test_own_members_and_drafts_are_left_out() -> None:
+    claim = draft_claim(DRAFTS, [0, 0, 1, 1], prefix="item_")
+    found = scored(score_drafts(claim, MEMBERS, frozenset({0}), 0))
+    assert found.figures["item_disclosed_share"] == 0.0
+    assert found.units["clients"] == 3
+    assert found.details == {"item_drafts": 2}
+    assert isinstance(score_drafts(claim, MEMBERS, frozenset({0, 1}), 0), NotApplicable)
+
+
+def test_members_are_those_at_the_start_of_the_next_round() -> None:
+    store = BlockStore(None)
+    columns = {"values": MEMBERS.vectors, "lengths": np.array([2, 3])}
+    store.append(2, "private-user_embeddings", columns)
+    claim = draft_claim(DRAFTS, [0, 0, 1, 1])
+    members = Members.of(claim, Truth(store))
+    assert members is not None
+    np.testing.assert_array_equal(members.clients, MEMBERS.clients)
+    late = DraftClaim(round=2, table="user_embeddings", vectors=DRAFTS, owners=claim.owners)
+    assert Members.of(late, Truth(store)) is None
+
+
+# --- the classifier -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("weights", [[1, 1, 1, 1], [2, 1, 0, 3]], ids=str)
+def test_the_weighted_auc_counts_pairs(weights: list[int]) -> None:
+    """Against every pair of a positive and a negative, as often as both were drawn."""
+    scores, classes = np.array([0.3, 0.9, 0.3, 0.1]), np.array([1, 1, 0, 0])
+    wins = pairs = 0.0
+    for one in np.flatnonzero(classes == 1):
+        for other in np.flatnonzero(classes == 0):
+            times = weights[one] * weights[other]
+            pairs += times
+            wins += times * ((scores[one] > scores[other]) + (scores[one] == scores[other]) / 2)
+    both = np.column_stack([-scores, scores])
+    drawn = np.array([weights], dtype=np.float64)
+    assert one_against_rest_auc(both, classes, drawn)[0] == pytest.approx(wins / pairs)
+
+
+def test_a_draw_without_a_class_leaves_it_out() -> None:
+    scores = np.eye(3)[[0, 0, 1, 2]]
+    classes = np.array([0, 0, 1, 2])
+    draws = np.array([[1.0, 1, 1, 0], [1, 1, 0, 0]])
+    assert one_against_rest_auc(scores, classes, draws).tolist() == [1.0, 0.5]
+
+
+def cluster_game(seed: int, people: int, spread: float) -> tuple[FloatArray, IntArray]:
+    rng = np.random.default_rng(seed)
+    classes = rng.integers(0, 3, people)
+    return np.eye(3)[classes] * spread + rng.normal(size=(people, 3)), classes
+
+
+def test_what_separates_the_classes_is_found_among_many_features() -> None:
+    useful, classes = cluster_game(0, 200, 3.0)
+    noise = np.random.default_rng(1).normal(size=(200, 500)) * 100.0
+    constant = np.full((200, 1), 7.0)
+    features = np.hstack([noise, constant, useful, useful, useful])
+    scores = cross_validated_scores(features, classes, seed=0)
+    once = np.ones((1, 200))
+    assert one_against_rest_auc(scores, classes, once)[0] > 0.75
+    alone = cross_validated_scores(useful, classes, seed=0)
+    assert one_against_rest_auc(alone, classes, once)[0] > 0.95
+
+
+def test_no_one_is_scored_by_a_classifier_that_saw_them() -> None:
+    """With a feature of one's own for everybody, training on oneself would tell every class."""
+    classes = np.arange(60) % 2
+    scores = cross_validated_scores(np.eye(60), classes, seed=0)
+    assert abs(one_against_rest_auc(scores, classes, np.ones((1, 60)))[0] - 0.5) < 0.2
+
+
+def test_with_nothing_to_go_by_folds_do_not_tell() -> None:
+    """A class rarer in a fold is more frequent outside: left in, that would rank below chance."""
+    classes = np.repeat([0, 1], [40, 23])
+    scores = cross_validated_scores(np.zeros((63, 2)), classes, seed=0)
+    assert one_against_rest_auc(scores, classes, np.ones((1, 63))).tolist() == [0.5]
+
+
+def test_knowing_fewer_people_teaches_less() -> None:
+    features, classes = cluster_game(2, 400, 1.5)
+    once = np.ones((1, 400))
+    few, many = (
+        one_against_rest_auc(
+            cross_validated_scores(features, classes, seed=0, known=known), classes, once
+        )[0]
+        for known in (8, None)
+    )
+    assert few < many - 0.03
+
+
+def test_attributes_beside_chance_and_ceiling() -> None:
+    features, classes = cluster_game(3, 200, 1.0)
+    truth = np.eye(3)[classes]
+    people = People(features, {"group": classes, "other": np.full(200, -1)}, truth)
+    found = scored(score_attributes(people, known=None, seed=0))
+    value, low, high = (found.figures[f"attribute_auc{end}"] for end in ("", "_low", "_high"))
+    assert value is not None and low is not None and high is not None
+    assert 0.6 < low < value < high < 0.95
+    assert found.figures["attribute_lift"] == pytest.approx(value - 0.5)
+    assert found.figures["attribute_ceiling_auc"] == 1.0
+    assert list(found.details["attributes"]) == ["group"]
+    assert found.details["attributes"]["group"]["classes"] == 3
+
+
+def test_rare_and_unknown_classes_are_left_out() -> None:
+    classes = np.repeat([0, 1, 2, -1], [40, 40, 9, 11])
+    people = People(np.random.default_rng(0).normal(size=(100, 2)), {"group": classes}, None)
+    found = scored(score_attributes(people, known=None, seed=0))
+    assert found.units["clients"] == 80
+    assert found.figures["attribute_ceiling_auc"] is None
+    alone = People(people.features, {"group": np.where(classes == 1, -1, classes)}, None)
+    assert isinstance(score_attributes(alone, known=None, seed=0), NotApplicable)
+
+
+@pytest.mark.parametrize("features", [3, 300], ids=["few", "many"])
+def test_attributes_by_chance_are_found_to_be_by_chance(features: int) -> None:
+    rng = np.random.default_rng(4)
+    games, covered, passed = 30, 0, 0
+    for seed in range(games):
+        people = People(rng.normal(size=(120, features)), {"group": rng.integers(0, 2, 120)}, None)
+        found = scored(score_attributes(people, known=None, seed=seed))
+        low, high = (found.figures[f"attribute_auc_{end}"] for end in ("low", "high"))
+        assert low is not None
+        assert high is not None
+        covered += low <= 0.5 <= high
+        assert found.null_control is not None
+        passed += found.null_control["passed"]
+    assert covered >= binom.ppf(1e-4, games, 0.92)
+    assert passed >= games - 1
+
+
+# --- findings without rated sets ------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Stub:
+    """An attack with a fixed answer."""
+
+    answer: Claims | NotApplicable
+    name: str = "stub"
+    card: AttackCard = AttackCard(  # noqa: RUF009 (frozen)
+        game="g", adversary="a", needs="n", statistic="s", reference="r", limits="l"
+    )
+    reads_item_rows: bool = False
+
+    def run(self, view: View) -> Claims | NotApplicable:
+        assert type(view) is View
+        return self.answer
+
+
+def judge(claims: Claims, truth: GroundTruth, **public: Any) -> Finding:
+    known = {"n_clients": 4, "ring": {"bits": 64, "fraction_bits": 32, "clip": 4096.0}, **public}
+    attack = Stub(claims)
+    return evaluate(attack, SERVER, Transcript(BlockStore(None), known), truth, seed=0)
+
+
+def truth_with(**kwargs: Any) -> GroundTruth:
+    return GroundTruth(recorded=Truth(BlockStore(None)), **kwargs)
+
+
+LABELS = LabelClaim(name="majority", clients=np.arange(4), scores=np.eye(2)[[0, 1, 0, 1]])
+
+
+def test_a_finding_may_have_no_rated_set() -> None:
+    truth = truth_with(labels={"majority": np.array([0, 1, 0, 0])})
+    finding = judge(Claims(rounds=(1,), labels=LABELS), truth)
+    assert finding.measured
+    assert finding.figures.get("auc") is None
+    assert finding.figures["label_accuracy"] == 0.75
+    assert finding.units["clients"] == 4
+    assert finding.roc is None
+    assert finding.null_control is not None
+    assert finding.null_control["metric"] == "label_accuracy"
+
+
+CLAIMS: Mapping[str, Claims] = {
+    "labels": Claims(rounds=(1,), labels=LABELS),
+    "sets": Claims(
+        rounds=(1,), sets=(SetClaim(name="classes", clients=np.arange(4), scores=np.eye(4)),)
+    ),
+    "histograms": Claims(
+        rounds=(1,),
+        histograms=HistogramClaim(
+            name="attributes", clients=np.arange(4), shares=np.eye(4), activity=np.ones(4)
+        ),
+    ),
+    "vectors": Claims(
+        rounds=(1,), vectors=(VectorClaim(round=1, clients=np.arange(4), vectors=np.eye(4)),)
+    ),
+    "drafts": Claims(rounds=(1,), drafts=(draft_claim(np.eye(4), [0, 1, 2, 3]),)),
+    "features": Claims(
+        rounds=(1,), features=FeatureClaim(clients=np.arange(4), features=np.eye(4))
+    ),
+    "nothing": Claims(rounds=(1,)),
+}
+
+
+@pytest.mark.parametrize("kind", CLAIMS)
+def test_claims_without_a_truth_are_not_measured(kind: str) -> None:
+    """Never a figure out of nothing, and never a silent pass."""
+    finding = judge(CLAIMS[kind], truth_with())
+    assert not finding.measured
+    assert finding.figures == {}
+    assert finding.reason is not None
+    assert "the truth holds no" in finding.reason
+
+
+def test_attacks_on_items_are_not_asked_where_rows_are_something_else() -> None:
+    @dataclass(frozen=True)
+    class OnItems(Stub):
+        reads_item_rows: bool = True
+
+    truth = truth_with(labels={"majority": np.array([0, 1, 0, 0])})
+    claims = Claims(rounds=(1,), labels=LABELS)
+    public = {"ring": {"bits": 64, "fraction_bits": 32, "clip": 4096.0}}
+    for known, measured in (({}, False), ({"n_items": 7}, True)):
+        transcript = Transcript(BlockStore(None), {**public, **known})
+        finding = evaluate(OnItems(claims), SERVER, transcript, truth, seed=0)
+        assert finding.measured is measured
+    missing = evaluate(OnItems(claims), SERVER, Transcript(BlockStore(None), public), truth, seed=0)
+    assert missing.reason == "the rows of the shared table are not items"
+
+
+def test_of_two_sets_the_first_gives_the_figures() -> None:
+    grid = np.eye(4, dtype=bool)
+    first = SetClaim(name="one", clients=np.arange(4), scores=np.eye(4))
+    second = SetClaim(name="two", clients=np.arange(4), scores=-np.eye(4))
+    truth = truth_with(sets={"one": grid, "two": grid})
+    finding = judge(Claims(rounds=(1,), sets=(first, second)), truth)
+    assert finding.figures["set_auc"] == 1.0
+    assert finding.details["set"] == "one"
+
+
+def test_ratings_are_there_only_where_the_run_was_on_ratings() -> None:
+    with pytest.raises(ValueError, match="not on ratings"):
+        _ = truth_with().ratings

@@ -1,0 +1,93 @@
+"""What a report says a run cost: everything that travelled, and how that is known."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+
+from audits.report import SCHEMA_PATH
+
+Command = Callable[..., tuple[int, str, str]]
+Write = Callable[[dict[str, Any]], Path]
+
+
+@pytest.fixture
+def cost_of(
+    small: dict[str, Any], command: Command, write_config: Write, tmp_path: Path
+) -> Callable[..., tuple[dict[str, Any], str]]:
+    """Cost block and page of an audit over layers."""
+
+    def audited(name: str, *layers: dict[str, Any]) -> tuple[dict[str, Any], str]:
+        small["algorithm"]["rounds"] = 2
+        small["recording"]["payload_rounds"] = [1]
+        small["adversaries"] = [{"name": "server", "corrupt": ["server"]}]
+        small["run"]["check_lossless"] = False
+        small["cohort"] = {"clients_per_round": 12}
+        small.update(protection=list(layers), attacks=["direct"], gates=[])
+        folder = tmp_path / name
+        code, _, err = command("audit", write_config(small), "--out", folder, "--quiet")
+        assert code in {0, 3}, err
+        report = json.loads((folder / "report.json").read_text(encoding="utf-8"))
+        schema = json.loads(SCHEMA_PATH.read_text(encoding="utf-8"))
+        jsonschema.Draft202012Validator(schema).validate(report)
+        cost: dict[str, Any] = report["cost"]
+        return cost, (folder / "report.html").read_text(encoding="utf-8")
+
+    return audited
+
+
+def by_role(cost: dict[str, Any], name: str) -> dict[str, float]:
+    """What all parties of each role moved in a round together."""
+    return {role["role"]: role["parties"] * role[name] for role in cost["roles"]}
+
+
+@pytest.mark.parametrize(
+    "layer",
+    [
+        {"layer": "masking"},
+        {"layer": "paillier", "key_bits": 2048},
+        {"layer": "paillier", "key_bits": 2048, "holder": "clients"},
+    ],
+    ids=["masking", "authority", "clients"],
+)
+def test_simulated_costs_are_those_of_a_real_run(
+    cost_of: Callable[..., Any], layer: dict[str, Any]
+) -> None:
+    plain, _ = cost_of("plain")
+    real, page = cost_of("real", layer | {"execution": "real"})
+    simulated, _ = cost_of("simulated", layer)
+    assert real["protocol"]["basis"] == "measured"
+    assert simulated["protocol"]["basis"] == "computed"
+    assert real["protocol"]["messages"] == simulated["protocol"]["messages"] > 0
+    assert real["total_messages"] == simulated["total_messages"]
+    assert real["total_bytes"] <= simulated["total_bytes"] < 1.02 * real["total_bytes"]
+    assert real["total_messages"] - plain["total_messages"] == real["protocol"]["messages"]
+    assert "and every message of it counted" in page
+    assert "(measured)" in page
+    assert ("Authority" in page) == (layer["layer"] == "paillier" and "holder" not in layer)
+
+
+def test_all_that_is_sent_is_received(cost_of: Callable[..., Any]) -> None:
+    layer = {"layer": "paillier", "key_bits": 2048, "execution": "real"}
+    cost, _ = cost_of("run", layer)
+    up, down = by_role(cost, "bytes_up_per_round"), by_role(cost, "bytes_down_per_round")
+    assert up["server"] == pytest.approx(up["ordinary client"] + up["authority"])
+    assert down["server"] == pytest.approx(down["ordinary client"] + down["authority"])
+    assert cost["total_bytes"] == pytest.approx(2 * (up["server"] + down["server"]))
+
+
+def test_a_run_without_a_protocol_has_nothing_beside_its_uploads(
+    cost_of: Callable[..., Any],
+) -> None:
+    cost, page = cost_of("plain")
+    assert cost["protocol"] | {"statement": ""} == {
+        "basis": None,
+        "messages": 0,
+        "bytes": 0,
+        "statement": "",
+    }
+    assert "No layer sends anything beside uploads" in page
+    assert "Beside uploads and public tables:" not in page

@@ -1,0 +1,200 @@
+"""``reproduce``: the paper's numbers beside ours, and where ours come from."""
+
+import json
+import re
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from audits import cli
+from audits.reproduction import studies as made
+from audits.reproduction.drawing import embed
+from audits.reproduction.paper import PaperTable, load_paper
+from audits.reproduction.studies import Found, Needed, StudySource, find_studies
+from audits.reproduction.tables import as_lines, compare_table, needed_studies
+from secure_fedrec.engines.hpfl_settings import METHODS
+from secure_fedrec.errors import ConfigError, DataError
+
+TABLE = PaperTable(
+    number=2,
+    title="Accuracy",
+    data="ml-100k-zip",
+    paper_name="MovieLens",
+    measures=("rmse", "doa"),
+    rows={"hpfl": (0.978, 0.699), "fedavg": (0.993, None), "ncf": (0.988, 0.505)},
+)
+
+
+def report(rmse: float, **ranking: float) -> Found:
+    return Found({"test": {"rmse": rmse}, "ranking": {"test": ranking}}, Path("none"))
+
+
+@pytest.fixture
+def measured() -> dict[Needed, Found]:
+    rmse = {"hpfl": (0.97, 0.99), "fedavg": (1.00, 1.01), "ncf": (0.93, 0.95)}
+    return {
+        Needed("ml-100k-zip", method, seed): report(
+            values[seed - 1], **({} if method == "ncf" else {"doa": 0.6})
+        )
+        for method, values in rmse.items()
+        for seed in (1, 2)
+    }
+
+
+def test_means_and_paired_intervals(measured: dict[Needed, Found]) -> None:
+    table = compare_table(TABLE, measured, (1, 2))
+    rows = {row["method"]: row for row in table["rows"]}
+    assert rows["hpfl"]["paper"] == {"rmse": 0.978, "doa": 0.699}
+    assert rows["hpfl"]["ours"]["rmse"]["mean"] == pytest.approx(0.98)
+    assert rows["hpfl"]["ours"]["rmse"]["deviation"] == pytest.approx(0.01 * 2**0.5)
+    assert rows["fedavg"]["paper"]["doa"] is None
+    assert rows["ncf"]["ours"]["doa"]["mean"] is None
+    (against,) = table["differences"]
+    assert (against["method"], against["other"]) == ("hpfl", "fedavg")
+    gap = against["measures"]["rmse"]
+    # Differences -0.03 and -0.02: mean -0.025, deviation 0.00707, t(1) at 97.5 % is 12.706.
+    assert gap["mean"] == pytest.approx(-0.025)
+    assert gap["high"] - gap["mean"] == pytest.approx(12.7062 * 0.0070711 / 2**0.5, rel=1e-4)
+
+
+def test_one_seed_has_no_interval(measured: dict[Needed, Found]) -> None:
+    table = compare_table(TABLE, measured, (1,))
+    assert table["differences"][0]["measures"]["rmse"]["low"] is None
+    assert table["rows"][0]["ours"]["rmse"]["deviation"] is None
+
+
+def test_text_shows_both(measured: dict[Needed, Found]) -> None:
+    text = "\n".join(as_lines(compare_table(TABLE, measured, (1, 2))))
+    assert "0.978 | 0.980" in text
+    assert "- | 0.600" in text  # not printed in the paper
+    assert "0.505 | -" in text  # no such measure here
+    assert "hpfl - fedavg: rmse −0.0250 [−0.0885, +0.0385]" in text
+
+
+def test_numbers_are_those_of_the_paper() -> None:
+    """Spot checks, and the claims that the paper makes in words."""
+    paper = load_paper("hpfl")
+    assert {table.number for table in paper.tables} == {2, 3, 4, 5}
+    by = {(table.number, table.data): table for table in paper.tables}
+    assert by[2, "assist2009"].rows["hpfl"] == (0.726, 0.742, 0.431)
+    assert by[2, "ml-100k-zip"].rows["fedsgd"] == (0.341, 0.933, 1.111)
+    assert by[4, "ml-100k-zip"].rows["hpfl"] == (0.699, 0.910)
+    assert by[5, "assist2009"].rows["hpfl-r"] == (30.292,)
+    assert set(paper.figure_methods) <= set(METHODS)
+    for table in paper.tables:
+        assert set(table.rows) <= set(METHODS)
+        assert all(len(row) == len(table.measures) for row in table.rows.values())
+
+
+def test_tables_are_selected() -> None:
+    paper = load_paper("hpfl")
+    assert [table.data for table in paper.select((3,))] == ["assist2009"]
+    assert len(needed_studies(paper.select((5,)), (1, 2))) == 2 * 5 * 2
+    # Table 3 needs nothing that table 2 has not run.
+    both = needed_studies(paper.select((2, 3)), (1,))
+    assert set(both) == set(needed_studies(paper.select((2,)), (1,)))
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["fedrec"],
+        ["hpfl", "--table", "9"],
+        ["hpfl", "--seeds", "6"],
+        ["hpfl", "--seeds", "0"],
+        ["hpfl", "--quick", "--form", "own"],
+    ],
+)
+def test_bad_usage(words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["reproduce", *words, "--out", str(tmp_path), "--quiet"]) == 2
+    assert "secure-fedrec:" in capsys.readouterr().err
+    assert not list(tmp_path.rglob("*.json"))
+
+
+def test_missing_data(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["reproduce", "hpfl", "--table", "4", "--data-dir", str(tmp_path), "--quiet"]
+    assert cli.main([*words, "--out", str(tmp_path / "out")]) == 2
+    assert "secure-fedrec data get ml-100k" in capsys.readouterr().err
+
+
+@pytest.fixture(scope="module")
+def quick(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("reproduced")
+    words = ["reproduce", "hpfl", "--table", "5", "--quick", "--quiet"]
+    assert cli.main([*words, "--out", str(out)]) == 0
+    return out
+
+
+def test_quick_run_fills_the_table(quick: Path) -> None:
+    result = json.loads((quick / "hpfl.json").read_text())
+    assert [table["data"] for table in result["tables"]] == ["assist2009", "ml-100k-zip"]
+    for table in result["tables"]:
+        assert "NOT ITS DATA" in table["paper_data"]
+        ours = {row["method"]: row["ours"]["simi"]["mean"] for row in table["rows"]}
+        assert all(value > 0 for value in ours.values())
+        # Sharing attribute vectors makes them more alike, as the paper finds.
+        assert max(ours["hpfl-k"], ours["hpfl"]) < ours["hpfl-r"]
+    assert "1.397 | " in (quick / "hpfl.txt").read_text()
+
+
+def test_quick_run_draws_the_users(quick: Path) -> None:
+    result = json.loads((quick / "hpfl.json").read_text())
+    assert len(result["figures"]) == 2
+    drawn = Path(result["figures"][0]).read_text()
+    assert drawn.startswith('<svg xmlns="http://www.w3.org/2000/svg"')
+    for method in ("distributed", "hpfl-k", "hpfl-r", "hpfl"):
+        assert re.search(rf">{method}<", drawn)
+
+
+def test_finished_studies_are_not_run_again(
+    quick: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(made, "run_study", None)
+    words = ["reproduce", "hpfl", "--table", "5", "--quick", "--quiet", "--json"]
+    assert cli.main([*words, "--out", str(quick)]) == 0
+    assert json.loads(capsys.readouterr().out)["tables"][0]["number"] == 5
+
+
+def test_results_of_other_settings_do_not_count(
+    quick: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ran: list[Needed] = []
+
+    def run(needed: Needed, source: StudySource, on_round: Any) -> Found:
+        ran.append(needed)
+        return report(1.0)
+
+    monkeypatch.setattr(made, "_run", run)
+    wanted = [Needed("ml-100k-zip", "hpfl", 1)]
+    folder = quick / "studies-quick"
+    find_studies(wanted, StudySource(folder=folder, quick=True, progress=False))
+    assert not ran
+    find_studies(wanted, StudySource(folder=folder, quick=True, progress=False, form="paper"))
+    find_studies(wanted, StudySource(folder=folder, progress=False))
+    assert ran == wanted * 2
+
+
+def test_damaged_result_is_named(tmp_path: Path) -> None:
+    (tmp_path / "one.json").write_text("{")
+    with pytest.raises(DataError, match=r"one.json: is no study"):
+        find_studies([Needed("ml-100k-zip", "hpfl", 1)], StudySource(folder=tmp_path))
+
+
+def test_embedding_keeps_neighbours_and_is_the_same_again() -> None:
+    generator = np.random.default_rng(1)
+    points = np.concatenate([generator.normal(size=(20, 5)) + 20 * side for side in (0, 1)])
+    plane = embed(points, seed=0)
+    np.testing.assert_array_equal(plane, embed(points, seed=0))
+    distances = np.linalg.norm(plane[:, None] - plane[None], axis=2)
+    np.fill_diagonal(distances, np.inf)
+    assert np.all((np.argmin(distances, axis=1) < 20) == (np.arange(40) < 20))
+
+
+def test_paper_file_is_plain_numbers() -> None:
+    raw = tomllib.loads((Path(cli.__file__).parent / "papers" / "hpfl.toml").read_text())
+    assert raw["seeds"] == [1, 2, 3, 4, 5]
+    with pytest.raises(ConfigError, match="cannot be reproduced"):
+        load_paper("nobody")

@@ -1,0 +1,54 @@
+"""The plain PyTorch loop that HPFL is timed against does the same work."""
+
+import numpy as np
+import pytest
+
+from benchmarks import hpfl
+from benchmarks.federations import Options
+from benchmarks.hpfl import train_with_torch
+from secure_fedrec.data import DATA_DIR_VARIABLE
+from secure_fedrec.data.organisations_synthetic import (
+    SyntheticOrganisationsConfig,
+    generate_organisations,
+)
+from secure_fedrec.models.gum import GUM, GUMConfig
+from secure_fedrec.models.gum_arrays import Records
+from secure_fedrec.models.gum_training import GUMTraining, train
+
+TINY = SyntheticOrganisationsConfig(clients=3, users=12, items=40, attributes=4, seed=2)
+
+
+@pytest.mark.parametrize("patience", [0, 1])
+def test_the_loop_trains_the_same_model(patience: int) -> None:
+    shops = generate_organisations(TINY)
+    gum = GUM(GUMConfig(scale=5.0), n_users=shops.n_users[0], attributes=shops.attributes[0])
+    start = gum.start(np.random.default_rng(0))
+    parts = Records(*shops.train.of(0)), Records(*shops.validation.of(0))
+    config = GUMTraining(learning_rate=0.05, epochs=12, patience=patience, batch_size=16)
+    ours = train(gum, start, *parts, config, np.random.default_rng(3))
+    loop = train_with_torch(gum, start, *parts, config, np.random.default_rng(3))
+    assert (loop.epochs, loop.kept) == (ours.epochs, ours.kept)
+    np.testing.assert_allclose(loop.parameters, ours.parameters, rtol=0, atol=1e-10)
+    np.testing.assert_allclose(loop.errors, ours.errors, rtol=1e-10)
+
+
+def test_other_forms_of_the_model_are_refused() -> None:
+    gum = GUM(GUMConfig(activation="sigmoid"), n_users=3, attributes=np.ones((4, 2), np.bool_))
+    none = Records(*np.zeros((3, 0)))
+    with pytest.raises(ValueError, match="paper's form"):
+        train_with_torch(
+            gum, np.zeros(gum.layout.size), none, none, GUMTraining(), np.random.default_rng(0)
+        )
+
+
+def test_the_benchmark_reports_figures_of_rounds_that_agree(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv(DATA_DIR_VARIABLE, raising=False)
+    monkeypatch.setattr(hpfl, "_QUICK_SYNTHETIC", TINY)
+    found = hpfl.run(Options(quick=True))
+    assert found["data"].startswith("synthetic")
+    assert found["clients"] == 3
+    assert 0 < found["largest_difference"] <= 1e-8
+    assert found["speedup_vs_torch_loop"] > 0
+    assert found.keys() >= found["targets"].keys()

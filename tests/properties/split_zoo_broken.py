@@ -1,0 +1,238 @@
+"""Personalised models and rules that break split personalization, each with what must be named."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor, nn
+
+from secure_fedrec.algorithms.local_training import Batch
+from secure_fedrec.properties.split_aggregation import AggregationInput, keep_local
+from secure_fedrec.properties.split_model import Values
+from tests.properties.split_zoo import Addition, Case, Factorisation, Shape, case
+
+
+@dataclass(frozen=True, kw_only=True)
+class Broken:
+    """What breaks a constraint, and how it must be reported for three users.
+
+    Args:
+        build: makes it.
+        constraint: that it breaks.
+        parameter: whose value crosses.
+        users: all pairs (owner, reader) between which it does.
+        also: further constraints that it breaks.
+    """
+
+    build: Callable[[Shape], Case]
+    constraint: int
+    parameter: str
+    users: frozenset[tuple[int | None, int]]
+    also: frozenset[int] = frozenset()
+
+
+# --- models that break constraint (1) ---
+
+
+class MatrixNorm(Factorisation):
+    """The norm of the whole user matrix is in every user's loss."""
+
+    def penalty(self, user: int) -> Tensor:
+        out: Tensor = 0.1 * torch.linalg.vector_norm(self.users.weight)
+        return out
+
+
+class MatrixDecay(Factorisation):
+    """Its square: weight decay of the whole table."""
+
+    def penalty(self, user: int) -> Tensor:
+        return 0.1 * torch.sum(self.users.weight**2)
+
+
+class DetachedNorm(Factorisation):
+    """The norm again, as a scale without gradient."""
+
+    def forward(self, user: int, batch: Batch) -> Tensor:
+        out: Tensor = super().forward(user, batch) / (1 + self.users.weight.detach().norm())
+        return out
+
+
+class BatchStatistics(Factorisation):
+    """User vectors are normalised over all users."""
+
+    def __init__(self, shape: Shape) -> None:
+        super().__init__(shape)
+        self.norm = nn.BatchNorm1d(shape.dim, track_running_stats=False)
+
+    def forward(self, user: int, batch: Batch) -> Tensor:
+        item = batch["item"]
+        out: Tensor = self.items(item) @ self.norm(self.users.weight)[user] + self.bias[item]
+        return out
+
+
+class RunningStatistics(Addition):
+    """One batch normalisation, with running statistics, sees the hidden units of everybody."""
+
+    def __init__(self, shape: Shape) -> None:
+        super().__init__(shape)
+        self.norm = nn.BatchNorm1d(shape.dim)
+
+    def personalise(self, user: int, hidden: Tensor) -> Tensor:
+        personal = hidden + self.users.weight[user]
+        out: Tensor = self.norm(personal) if len(hidden) > 1 else personal
+        return out
+
+
+class Orthogonality(Factorisation):
+    """The vectors of users 0 and 2 shall be orthogonal."""
+
+    def penalty(self, user: int) -> Tensor:
+        if user not in (0, 2):
+            return torch.zeros(())
+        return 0.5 * (self.users.weight[0] @ self.users.weight[2]) ** 2
+
+
+class Tied(Factorisation):
+    """The item table is the user table."""
+
+    def __init__(self, shape: Shape) -> None:
+        super().__init__(shape)
+        self.items.weight = self.users.weight
+
+
+class Renormalised(Factorisation):
+    """Every forward pass scales the whole user table to norm 1, in place."""
+
+    def forward(self, user: int, batch: Batch) -> Tensor:
+        with torch.no_grad():
+            self.users.weight.div_(self.users.weight.norm())
+        return super().forward(user, batch)
+
+
+# --- rules that break constraints (2) and (3) ---
+
+
+def multi_task(given: AggregationInput) -> tuple[Values, Mapping[int, Values]]:
+    """Multi-task aggregation: private parameters of participants are pulled to one another."""
+    federated, private = keep_local(given)
+    pulled = {
+        user: {
+            name: value + sum(0.1 * (private[other][name] - value) for other in private)
+            for name, value in values.items()
+        }
+        for user, values in private.items()
+    }
+    return federated, pulled
+
+
+def reads_private(given: AggregationInput) -> tuple[Values, Mapping[int, Values]]:
+    """Users with long vectors weigh less."""
+    lengths = {
+        user: sum(float(value.norm()) for value in values.values())
+        for user, values in given.local_private.items()
+    }
+    federated = {}
+    for name, old in given.federated.items():
+        local = given.local_federated
+        change = sum((local[user][name] - old) / (1 + lengths[user]) for user in local)
+        federated[name] = old + change / len(local)
+    return federated, given.local_private
+
+
+def joint_clipping(given: AggregationInput) -> tuple[Values, Mapping[int, Values]]:
+    """The whole change of a user is clipped by its norm, private parameters included."""
+    federated = {name: old.clone() for name, old in given.federated.items()}
+    private = {}
+    for user, local in given.local_federated.items():
+        own, old = given.local_private[user], given.private[user]
+        changes = [local[name] - given.federated[name] for name in federated]
+        changes += [own[name] - old[name] for name in own]
+        norm = torch.stack([change.norm() for change in changes]).norm()
+        factor = torch.clamp(0.1 / norm, max=1.0)
+        for name, value in federated.items():
+            change = factor * (local[name] - given.federated[name])
+            federated[name] = value + change / len(given.local_federated)
+        private[user] = {name: old[name] + factor * (own[name] - old[name]) for name in own}
+    return federated, private
+
+
+def pull_to_model(given: AggregationInput) -> tuple[Values, Mapping[int, Values]]:
+    """Private parameters are moved by the mean of a federated one."""
+    federated, private = keep_local(given)
+    shift = given.federated["bias"].mean()
+    return federated, {
+        user: {name: value + 0.1 * shift for name, value in values.items()}
+        for user, values in private.items()
+    }
+
+
+def tied(shape: Shape) -> Case:
+    return case(Tied)(replace(shape, items=shape.users))
+
+
+def pairs(*found: tuple[int | None, int]) -> frozenset[tuple[int | None, int]]:
+    return frozenset(found)
+
+
+ALL = pairs((0, 1), (0, 2), (1, 0), (1, 2), (2, 0), (2, 1))
+# What reaches everybody is reported with the first other user as its reader.
+ANYBODY = pairs((0, 1), (1, 0), (2, 0))
+
+BROKEN: dict[str, Broken] = {
+    "matrix norm": Broken(
+        build=case(MatrixNorm), constraint=1, parameter="users.weight", users=ALL
+    ),
+    "matrix decay": Broken(
+        build=case(MatrixDecay), constraint=1, parameter="users.weight", users=ALL
+    ),
+    # No gradient betrays it. The search by values stops at the first owner it finds per reader.
+    "detached norm": Broken(
+        build=case(DetachedNorm),
+        constraint=1,
+        parameter="users.weight",
+        users=pairs((1, 0), (0, 1), (0, 2)),
+    ),
+    "batch statistics": Broken(
+        build=case(BatchStatistics), constraint=1, parameter="users.weight", users=ALL
+    ),
+    "running statistics": Broken(
+        build=case(RunningStatistics), constraint=1, parameter="norm.running_mean", users=ANYBODY
+    ),
+    "orthogonality": Broken(
+        build=case(Orthogonality),
+        constraint=1,
+        parameter="users.weight",
+        users=pairs((0, 2), (2, 0)),
+    ),
+    "tied tables": Broken(build=tied, constraint=1, parameter="users.weight", users=ALL),
+    "table renormalised": Broken(
+        build=case(Renormalised), constraint=1, parameter="users.weight", users=ALL
+    ),
+    "reads private": Broken(
+        build=case(Factorisation, aggregate=reads_private),
+        constraint=2,
+        parameter="users.weight",
+        users=ANYBODY,
+    ),
+    # Its private updates depend on the norm of the federated change, too.
+    "joint clipping": Broken(
+        build=case(Factorisation, aggregate=joint_clipping),
+        constraint=2,
+        parameter="users.weight",
+        users=ANYBODY,
+        also=frozenset({3}),
+    ),
+    # No pairwise term touches w_f: only private updates depend on other users' private values.
+    "multi-task": Broken(
+        build=case(Factorisation, aggregate=multi_task),
+        constraint=3,
+        parameter="users.weight",
+        users=ALL,
+    ),
+    "pull to the model": Broken(
+        build=case(Factorisation, aggregate=pull_to_model),
+        constraint=3,
+        parameter="bias",
+        users=pairs((None, 0), (None, 1), (None, 2)),
+    ),
+}

@@ -1,0 +1,118 @@
+"""Recorded runs: their size is known beforehand, and a folder holds what memory holds."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from secure_fedrec.algorithms import PMF, PMFConfig
+from secure_fedrec.data import RatingScale, RatingTable
+from secure_fedrec.engines import Problem, RecordedRun, projected_transcript_bytes, rating_problem
+from secure_fedrec.errors import ConfigError
+from secure_fedrec.fixedpoint import FixedPoint
+from secure_fedrec.protection import Denoisers, DenoisersConfig, Stack, VirtualRatings
+from secure_fedrec.protection.virtual_ratings import VirtualRatingsConfig
+from secure_fedrec.streams import Streams
+from secure_fedrec.wire import (
+    RecordingPolicy,
+    Transcript,
+)
+
+N_CLIENTS, N_ITEMS, ROUNDS = 30, 40, 3
+
+
+def made_up() -> RatingTable:
+    clients, items = np.nonzero(np.random.default_rng(1).random((N_CLIENTS, N_ITEMS)) < 0.3)
+    return RatingTable.from_columns(
+        name="made up",
+        n_clients=N_CLIENTS,
+        n_items=N_ITEMS,
+        clients=clients,
+        items=items,
+        ratings=np.asarray(1 + (clients + items) % 5, dtype=np.float64),
+        scale=RatingScale(1.0, 5.0, 1.0),
+        client_labels=np.arange(N_CLIENTS),
+        item_labels=np.arange(N_ITEMS),
+    )
+
+
+def small_run(
+    policy: RecordingPolicy, *, eta: int = 2, rho: float = 1.0, directory: Path | None = None
+) -> RecordedRun:
+    """FedRec++ on the made-up ratings, not yet run."""
+    ratings, streams, codec = made_up(), Streams.from_seed(3), FixedPoint()
+    cloak = VirtualRatings(VirtualRatingsConfig(rho=rho), n_items=N_ITEMS, streams=streams)
+    collector = Denoisers(
+        DenoisersConfig(count=eta),
+        n_clients=N_CLIENTS,
+        n_items=N_ITEMS,
+        width=4,
+        codec=codec,
+        streams=streams,
+    )
+    algorithm = PMF(PMFConfig(rank=4, rounds=ROUNDS))
+    return RecordedRun(
+        algorithm=algorithm,
+        stack=Stack(codec=codec, cloak=cloak, collector=collector, n_clients=N_CLIENTS),
+        problem=rating_problem(algorithm, ratings),
+        streams=streams,
+        policy=policy,
+        directory=directory,
+    )
+
+
+def projection(run: RecordedRun, policy: RecordingPolicy) -> int:
+    engine = run.engine
+    problem = Problem(vault=engine.vault, n_rows=N_ITEMS)
+    return projected_transcript_bytes(engine.algorithm, engine.stack, problem, policy)
+
+
+@pytest.mark.parametrize(
+    "policy",
+    [
+        RecordingPolicy(payload_rounds=()),
+        RecordingPolicy(payload_rounds=(2,)),
+        RecordingPolicy(payload_rounds=(1, 2, 3, 4, 50)),
+        RecordingPolicy(payload_rounds=(1, 3), payload_senders=tuple(range(0, 30, 2))),
+    ],
+)
+@pytest.mark.parametrize(("eta", "rho"), [(1, 1.0), (2, 1.5), (3, 1.0)])
+def test_the_size_of_a_recording_is_known_before_the_run(
+    policy: RecordingPolicy, eta: int, rho: float
+) -> None:
+    run = small_run(policy, eta=eta, rho=rho)
+    projected = projection(run, policy)
+    for _ in range(ROUNDS):
+        run.run_round()
+    assert projected == pytest.approx(run.transcript.bytes, rel=0.1)
+
+
+def test_many_denoisers_are_overestimated_rather_than_underestimated() -> None:
+    policy = RecordingPolicy(payload_rounds=(1, 2, 3))
+    run = small_run(policy, eta=N_CLIENTS // 2)
+    for _ in range(ROUNDS):
+        run.run_round()
+    assert run.transcript.bytes < projection(run, policy) < 1.5 * run.transcript.bytes
+
+
+def test_a_recording_beyond_its_limit_is_refused_before_it_starts() -> None:
+    generous = RecordingPolicy(payload_rounds=(1,))
+    projected = projection(small_run(generous), generous)
+    small_run(RecordingPolicy(payload_rounds=(1,), max_transcript_gb=(projected + 1) / 1e9))
+    with pytest.raises(ConfigError, match="payload_rounds or payload_senders") as refusal:
+        small_run(RecordingPolicy(payload_rounds=(1,), max_transcript_gb=(projected - 1) / 1e9))
+    assert refusal.value.key == "recording.max_transcript_gb"
+
+
+def test_a_folder_holds_what_memory_holds(tmp_path: Path) -> None:
+    policy = RecordingPolicy(payload_rounds=(1, 2), payload_senders=(1, 2, 3, 4))
+    on_disk, in_memory = small_run(policy, directory=tmp_path), small_run(policy)
+    for _ in range(ROUNDS):
+        on_disk.run_round()
+        in_memory.run_round()
+    opened = Transcript.open(tmp_path / "transcript")
+    assert opened.public == in_memory.transcript.public
+    assert opened.digest() == on_disk.transcript.digest() == in_memory.transcript.digest()
+    files = tmp_path.glob("transcript/rounds/*/*.npz")
+    assert on_disk.transcript.bytes == sum(file.stat().st_size for file in files)
+    assert on_disk.transcript.bytes > in_memory.transcript.bytes
