@@ -75,11 +75,16 @@ def load_dataset(config: AuditConfig, data_dir: Path | None) -> Dataset:
     return load(config.data, config.algorithm, seed=config.seed, data_dir=data_dir)
 
 
-def build_federation(config: AuditConfig, task: TaskT) -> Federation[TaskT]:
+def build_federation(config: AuditConfig, task: TaskT, *, priced: bool = True) -> Federation[TaskT]:
     """Put the layers of a configuration together.
 
+    Args:
+        config: the configuration.
+        task: what is learnt.
+        priced: whether to refuse noise whose price over the whole run cannot be stated.
+
     Raises:
-        ConfigError: a setting does not fit the data (denoisers, cohort, ring).
+        ConfigError: a setting does not fit the data (denoisers, cohort, ring), or noise its budget.
     """
     streams = Streams.from_seed(config.seed)
     algorithm, problem, bags = task.fresh()
@@ -114,7 +119,8 @@ def build_federation(config: AuditConfig, task: TaskT) -> Federation[TaskT]:
         bag_layers=config.bag_protection,
     )
     require_claimed(config, stack.collector)
-    require_priced(config, stack)
+    if priced:
+        require_priced(config, stack)
     return Federation(config=config, task=task, stack=stack, streams=streams)
 
 

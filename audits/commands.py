@@ -103,7 +103,7 @@ def check(arguments: argparse.Namespace) -> int:
     config = load_config(arguments.config or _DEFAULT, dict(arguments.overrides))
     if arguments.rounds < 1:
         raise ConfigError("--rounds", arguments.rounds, "must be at least 1")
-    federation = _federation(config, arguments.data_dir)
+    federation = _federation(config, arguments.data_dir, priced=False)
     outcome = compare_runs(
         algorithm=federation.algorithm,
         stack=federation.stack,
@@ -211,10 +211,12 @@ def explain(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _federation(config: AuditConfig, data_dir: Path | None) -> Federation[Task]:
+def _federation(
+    config: AuditConfig, data_dir: Path | None, *, priced: bool = True
+) -> Federation[Task]:
     """The audited fold of a configuration."""
     dataset = load_dataset(config, data_dir)
-    return build_federation(config, dataset.task(dataset.folds[0]))
+    return build_federation(config, dataset.task(dataset.folds[0]), priced=priced)
 
 
 def _recorded_truth(folder: Path, transcript: Transcript) -> tuple[AuditConfig, GroundTruth]:

@@ -102,15 +102,7 @@ def audit(
     lossless = None
     if config.run.check_lossless:
         lossless = check_lossless(federation, run, progress=progress)
-    truth = ground_truth(
-        federation.task.secrets(),
-        run.truth,
-        name=config.data.name,
-        denoisers=federation.denoiser_clients,
-    )
-    findings = attack_all(
-        run.transcript, truth, config.adversaries, config.attacks, seed=config.seed, bars=progress
-    )
+    findings = _attacked(federation, run, progress=progress)
     first = {"fold": dataset.folds[0], **(run.history[-1].metrics or {})}
     repeated = repeated_releases(federation, run, out)
     measured = _measured(config, federation, run, [first, *folds], lossless, findings, repeated)
@@ -125,6 +117,19 @@ def audit(
     )
     json_path, html_path = write_report(report, out)
     return AuditResult(report=report, verdict=verdict, json_path=json_path, html_path=html_path)
+
+
+def _attacked(federation: Federation[Task], run: RecordedRun, *, progress: bool) -> list[Finding]:
+    config = federation.config
+    truth = ground_truth(
+        federation.task.secrets(),
+        run.truth,
+        name=config.data.name,
+        denoisers=federation.denoiser_clients,
+    )
+    return attack_all(
+        run.transcript, truth, config.adversaries, config.attacks, seed=config.seed, bars=progress
+    )
 
 
 def announce(federation: Federation[Task], run: RecordedRun, projected: int) -> None:

@@ -1,6 +1,7 @@
 """FURL on implicit feedback: neural collaborative filtering whose user vectors stay home."""
 
 from collections.abc import Callable, Mapping
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -50,7 +51,7 @@ class InteractionTask:
         self.interactions = interactions
         self._negatives = negatives
 
-    @property
+    @cached_property
     def facts(self) -> DataFacts:
         """The table in figures, and how well item popularity alone ranks."""
         held = self.interactions.held_out

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -49,7 +50,7 @@ class TextTask:
             settings.model(len(texts.classes), users=texts.n_users), texts
         )
 
-    @property
+    @cached_property
     def facts(self) -> DataFacts:
         """The texts in figures, and what each user's most frequent class would score."""
         texts = self.texts
