@@ -212,9 +212,9 @@ def test_noise_arrives_without_its_sender() -> None:
     ("settings", "key"),
     [
         ({"execution": "fast"}, "protection.execution"),
-        ({"kem": "rsa"}, "routing.kem"),
-        ({"layers": 0}, "routing.layers"),
-        ({"cell_bytes": 10}, "routing.cell_bytes"),
+        ({"kem": "rsa"}, "protection.kem"),
+        ({"layers": 0}, "protection.layers"),
+        ({"cell_bytes": 10}, "protection.cell_bytes"),
     ],
 )
 def test_settings_out_of_range_name_their_key(settings: dict[str, Any], key: str) -> None:

@@ -18,9 +18,9 @@ def test_impossible_settings_are_refused() -> None:
         ({"count": 2**16}, "protection.count"),
         ({"cells": 0}, "protection.cells"),
         ({"cells": 2**29}, "protection.cells"),
-        ({"layers": 0}, "routing.layers"),
-        ({"cell_bytes": 64}, "routing.cell_bytes"),
-        ({"kem": "none"}, "routing.kem"),
+        ({"layers": 0}, "protection.layers"),
+        ({"cell_bytes": 64}, "protection.cell_bytes"),
+        ({"kem": "none"}, "protection.kem"),
     ):
         with pytest.raises(ConfigError) as refusal:
             LinkageHardenedConfig(**changes)
