@@ -24,7 +24,6 @@ from dataclasses import dataclass
 from enum import IntEnum
 from hashlib import sha256
 from hmac import compare_digest
-from itertools import pairwise
 
 import numpy as np
 from cryptography.exceptions import InvalidSignature
@@ -89,6 +88,7 @@ class Kind(IntEnum):
     """R6, server to client: digest of the sum, root of the transcript, receipt."""
 
 
+_KINDS = {int(kind): kind for kind in Kind}
 _MACED = (Kind.UPLOAD, Kind.REVEAL)
 
 
@@ -139,11 +139,22 @@ class Context:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Envelope:
-    """A message taken apart; nothing in it has been verified yet."""
+    """A message taken apart; nothing in it has been verified yet.
+
+    Args:
+        kind: what it is.
+        sender: client number, or ``SERVER``.
+        context: the round that it names.
+        proven: header, head and proof: this message's leaf in a transcript.
+        head: what is signed or authenticated beside the header.
+        payload: what stands behind the proof.
+        proof: signature, or MAC of UPLOAD and REVEAL.
+    """
 
     kind: Kind
     sender: int
     context: Context
+    proven: bytes
     head: bytes
     payload: memoryview
     proof: bytes
@@ -160,28 +171,24 @@ class Envelope:
         version, kind, sender, round_id, config, roster, cohort, size = _HEADER.unpack_from(data)
         if version != VERSION:
             raise ProtocolError(f"message of version {version}; this is version {VERSION}")
-        if kind not in Kind.__members__.values():
+        if kind not in _KINDS:
             raise ProtocolError(f"unknown kind of message: {kind}")
         end = _HEADER.size + size
         start = end + (MAC_BYTES if kind in _MACED else SIGNATURE_BYTES)
         if len(data) < start:
-            raise ProtocolError(f"{Kind(kind).name}: truncated")
+            raise ProtocolError(f"{_KINDS[kind].name}: truncated")
         view = memoryview(data)
         return cls(
-            kind=Kind(kind),
+            kind=_KINDS[kind],
             sender=sender,
             context=Context(
                 round_id=round_id, config_hash=config, roster_hash=roster, cohort_hash=cohort
             ),
+            proven=bytes(view[:start]),
             head=bytes(view[_HEADER.size : end]),
             payload=view[start:],
             proof=bytes(view[end:start]),
         )
-
-    @property
-    def proven(self) -> bytes:
-        """Header, head and proof: this message's leaf in a transcript."""
-        return self.context.prefix(self.kind, self.sender, self.head) + self.proof
 
     def require_no_payload(self) -> None:
         """Refuse bytes behind the proof, where the kind has none.
@@ -198,7 +205,8 @@ class Envelope:
         Raises:
             ProtocolError: it is missing or not by this key.
         """
-        verify(public_key, self.context, self.kind, self.sender, self.head, self.proof)
+        signed = self.proven[: -len(self.proof)]
+        _verify(public_key, self.kind, self.sender, signed, self.proof)
 
     def authenticate(self, key: bytes) -> None:
         """Check the MAC of a message for the server alone.
@@ -206,7 +214,7 @@ class Envelope:
         Raises:
             ProtocolError: it was not made with this key.
         """
-        prefix = self.context.prefix(self.kind, self.sender, self.head)
+        prefix = self.proven[: -len(self.proof)]
         if not compare_digest(_mac(key, prefix, self.payload), self.proof):
             raise ProtocolError(f"{self.kind.name}: bad MAC of client {self.sender}")
 
@@ -245,9 +253,13 @@ def verify(
     Raises:
         ProtocolError: it is not a signature of this message by this key.
     """
-    message = _SIGNATURE_LABEL + context.prefix(kind, sender, head)
+    _verify(public_key, kind, sender, context.prefix(kind, sender, head), signature)
+
+
+def _verify(public_key: bytes, kind: Kind, sender: int, signed: bytes, signature: bytes) -> None:
     try:
-        Ed25519PublicKey.from_public_bytes(public_key).verify(signature, message)
+        key = Ed25519PublicKey.from_public_bytes(public_key)
+        key.verify(signature, _SIGNATURE_LABEL + signed)
     except (InvalidSignature, ValueError):
         name = "the server" if sender == SERVER else f"client {sender}"
         raise ProtocolError(f"{kind.name}: bad signature of {name}") from None
@@ -312,16 +324,13 @@ class Reader:
 
     def records(self, size: int) -> dict[int, bytes]:
         """A count, and so many records of ``size`` bytes, each behind its client's number."""
-        # A handful per message: plain Python is quicker than arrays.
-        block, step = self.take(self.number(4) * (4 + size)), 4 + size
-        starts = range(0, len(block), step)
-        numbers = [int.from_bytes(block[start : start + 4], "little") for start in starts]
-        if any(after <= before for before, after in pairwise(numbers)) or SERVER in numbers[-1:]:
+        block = self.take(self.number(4) * (4 + size))
+        numbered = list(struct.iter_unpack(f"<I{size}s", block))
+        records = dict(numbered)
+        # Repeated numbers are fewer records, and others must be in order.
+        if len(records) != len(numbered) or list(records) != sorted(records) or SERVER in records:
             raise ProtocolError(f"{self._name}: client numbers must ascend")
-        return {
-            number: block[start + 4 : start + step]
-            for number, start in zip(numbers, starts, strict=True)
-        }
+        return records
 
     def marks(self, count: int) -> BoolArray:
         """A bitmap of ``count`` bits with zero padding."""

@@ -42,7 +42,16 @@ __all__ = [
 TAG_BYTES = 16
 # A box key encrypts exactly one message, so its nonce can be constant.
 _NONCE = bytes(12)
-_PROBE = X25519PrivateKey.from_private_bytes(bytes(32))
+_LOW_ORDER = frozenset(
+    (
+        0,
+        1,
+        PRIME - 1,
+        325606250916557431795983626356110631294008115727848805560023387167927233504,
+        39382357235489614581723060781553021112529911719440698176882885853963445705823,
+    )
+)
+"""Coordinates of the points of order 1, 2, 4 and 8 on Curve25519 and its twist."""
 
 
 def fresh_key() -> bytes:
@@ -124,8 +133,9 @@ def require_usable(public: bytes) -> None:
     Raises:
         ProtocolError: it has low order.
     """
-    # Clamped scalars are multiples of 8, so one exchange tells, whatever the private key.
-    exchange(_PROBE, public)
+    # RFC 7748: the highest bit does not count, and coordinates need not be reduced.
+    if int.from_bytes(public, "little") % 2**255 % PRIME in _LOW_ORDER:
+        raise ProtocolError("a public key of low order")
 
 
 def channel_key(

@@ -136,6 +136,18 @@ class Roster:
             raise ProtocolError(f"client {number} is not on the roster")
         return bytes(self.keys[place])
 
+    def keys_of(self, cohort: IntArray) -> dict[int, bytes]:
+        """Public key of each client of a cohort (int64[n]), by number.
+
+        Raises:
+            ProtocolError: the roster does not list one.
+        """
+        strangers = cohort[~np.isin(cohort, self.numbers)]
+        if len(strangers):
+            raise ProtocolError(f"client {strangers[0]} is not on the roster")
+        keys = self.keys[np.searchsorted(self.numbers, cohort)]
+        return {number: bytes(key) for number, key in zip(cohort.tolist(), keys, strict=True)}
+
 
 def cohort_hash(cohort: IntArray) -> bytes:
     """Hash of the clients of a round (int64[n], ascending)."""

@@ -85,7 +85,7 @@ class ServerRound:
         self.result: RingArray
         self.transcript_root: bytes
         self._identity = identity
-        self._roster = roster
+        self._signers = roster.keys_of(cohort)
         self._config = config
         self._channel = X25519PrivateKey.from_private_bytes(fresh_key())
         self._setup = Setup(
@@ -129,7 +129,7 @@ class ServerRound:
             case Kind.REVEAL:
                 envelope.authenticate(self._server_key(client, "reveal-mac"))
             case _:
-                envelope.verify(self._roster.key_of(client))
+                envelope.verify(self._signers[client])
 
     def setup(self) -> list[Outgoing]:
         """R0."""

@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -23,8 +24,10 @@ from secure_fedrec.protection.masking.hybrid import KemKey, seal_to
 from secure_fedrec.protection.masking.keys import (
     channel_key,
     derive,
+    exchange,
     open_box,
     pair_key,
+    require_usable,
     seal_box,
     self_key,
     server_key,
@@ -327,3 +330,25 @@ def test_boxes_and_seals_open_only_whole_and_for_their_purpose() -> None:
             kem.open(wrong, info)
     with pytest.raises(ProtocolError, match="malformed KEM key"):
         seal_to(b"\xff" * len(kem.public), b"s" * 32, b"info")
+
+
+def test_exactly_the_public_keys_with_which_every_exchange_gives_zero_are_refused() -> None:
+    prime, private = 2**255 - 19, X25519PrivateKey.generate()
+    order_eight = (
+        325606250916557431795983626356110631294008115727848805560023387167927233504,
+        39382357235489614581723060781553021112529911719440698176882885853963445705823,
+    )
+    # RFC 7748 takes coordinates modulo the prime and leaves the highest bit out of account.
+    reduced = (0, 1, prime - 1, *order_eight)
+    unreduced = (prime, prime + 1, *(2**255 + u for u in reduced), 2**255 + prime, 2**256 - 18)
+    for coordinate in (*reduced, *unreduced):
+        public = coordinate.to_bytes(32, "little")
+        with pytest.raises(ValueError, match=r"."):  # the library finds the shared secret zero
+            private.exchange(X25519PublicKey.from_public_bytes(public))
+        for refuse in (require_usable, lambda key: exchange(private, key)):
+            with pytest.raises(ProtocolError, match="low order"):
+                refuse(public)
+    for coordinate in (2, 9, prime - 2, *(u + 1 for u in order_eight), *range(10, 200)):
+        public = coordinate.to_bytes(32, "little")
+        require_usable(public)
+        exchange(private, public)
