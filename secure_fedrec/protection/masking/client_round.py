@@ -13,6 +13,7 @@ import numpy as np
 from secure_fedrec.arrays import BoolArray, IntArray
 from secure_fedrec.errors import ProtocolError
 from secure_fedrec.protection.masking.formats import (
+    MAC_PURPOSES,
     SIGNATURE_BYTES,
     Envelope,
     Kind,
@@ -99,6 +100,7 @@ class ClientRound:
         context = self.public.context
         self._secrets = RoundSecrets(context, self._number, with_kem=self.config.hybrid)
         self._own = self._secrets.advertisement(self.public.epoch)
+        self._server_secret = b""
         self._neighbours: dict[int, Neighbour] = {}
         self._topology: Topology
         self._advertised: BoolArray
@@ -152,7 +154,7 @@ class ClientRound:
         self._topology = topology
         self._advertised = keys.advertised
         self._neighbours = neighbours
-        return self._sign(Kind.SHARES, head)
+        return self._for_server(Kind.SHARES, head)
 
     def upload(self, envelope: Envelope, vector: EncodedVector | None) -> bytes:
         """R3: the vector under the self mask and one mask per neighbour that shared."""
@@ -179,7 +181,7 @@ class ClientRound:
             digest=sha256(packed).digest(),
             disputed=disputed,
         ).head()
-        message = self._for_server(Kind.UPLOAD, "upload-mac", head, packed)
+        message = self._for_server(Kind.UPLOAD, head, packed)
         self._shared = shared
         self._upload_leaf = leaf_hash(Envelope.decode(message).proven)
         return message
@@ -220,7 +222,7 @@ class ClientRound:
         seed = encode_element(self._secrets.self_element)
         message = Reveal(self_seed=seed, shares=shares).encode()
         head = seal_box(self._server_key("reveal-box"), message, self.public.context.round_id)
-        return self._for_server(Kind.REVEAL, "reveal-mac", head)
+        return self._for_server(Kind.REVEAL, head)
 
     def finish(self, envelope: Envelope) -> None:
         """R6: the receipt must show this client's upload in the transcript."""
@@ -237,6 +239,7 @@ class ClientRound:
     def wipe(self) -> None:
         """Release what could open this client's mask or a neighbour's."""
         self._secrets.wipe()
+        self._server_secret = b""
         self._neighbours.clear()
 
     def _require_expected(
@@ -369,14 +372,13 @@ class ClientRound:
 
     def _server_key(self, purpose: str) -> bytes:
         server = self.public.server_channel
-        shared = exchange(self._secrets.channel_key, server)
+        if not self._server_secret:
+            self._server_secret = exchange(self._secrets.channel_key, server)
         publics = self._own.channel_public, server
-        return server_key(shared, purpose, self.public.context, self._number, publics)
+        return server_key(self._server_secret, purpose, self.public.context, self._number, publics)
 
-    def _for_server(
-        self, kind: Kind, purpose: str, head: bytes, payload: memoryview | bytes = b""
-    ) -> bytes:
-        key = self._server_key(purpose)
+    def _for_server(self, kind: Kind, head: bytes, payload: memoryview | bytes = b"") -> bytes:
+        key = self._server_key(MAC_PURPOSES[kind])
         return seal_for_server(key, self.public.context, kind, self._number, head, payload)
 
     def _sign(self, kind: Kind, head: bytes) -> bytes:

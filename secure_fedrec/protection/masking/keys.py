@@ -166,7 +166,7 @@ def server_key(
 
     Args:
         shared: X25519 secret of the client's and the server's channel keys.
-        purpose: "upload-mac", "reveal-mac" or "reveal-box".
+        purpose: "reveal-box", or one of ``formats.MAC_PURPOSES``.
         context: the round.
         client: the client.
         publics: the client's and the server's public channel key.

@@ -17,6 +17,7 @@ from secure_fedrec.errors import ConfigError, ProtocolError
 from secure_fedrec.protection.masking import hybrid
 from secure_fedrec.protection.masking.config import MaskingConfig
 from secure_fedrec.protection.masking.formats import (
+    MAC_PURPOSES,
     SERVER,
     Context,
     Envelope,
@@ -113,6 +114,7 @@ class ServerRound:
         self._key_records: dict[int, bytes] = {}
         self._shares: dict[int, Shares] = {}
         self._disputed: dict[int, frozenset[int]] = {}
+        self._shared_hash: bytes
         self._sum = RunningSum(config.length, word_type(config.bits))
         self._upload_leaves: dict[int, bytes] = {}
         self._statement: bytes
@@ -122,14 +124,11 @@ class ServerRound:
 
     def require_authentic(self, envelope: Envelope) -> None:
         """Check who sent a message that is awaited."""
-        client = envelope.sender
-        match envelope.kind:
-            case Kind.UPLOAD:
-                envelope.authenticate(self._server_key(client, "upload-mac"))
-            case Kind.REVEAL:
-                envelope.authenticate(self._server_key(client, "reveal-mac"))
-            case _:
-                envelope.verify(self._signers[client])
+        client, purpose = envelope.sender, MAC_PURPOSES.get(envelope.kind)
+        if purpose is None:
+            envelope.verify(self._signers[client])
+        else:
+            envelope.authenticate(self._server_key(client, purpose))
 
     def setup(self) -> list[Outgoing]:
         """R0."""
@@ -195,7 +194,9 @@ class ServerRound:
         """R2 to the clients."""
         self._require_enough(self._shared, "shared their secrets")
         self._find_live(self._shared)
-        signed = self._sign(Kind.BOXES, encode_marks(self._shared))
+        marks = encode_marks(self._shared)
+        self._shared_hash = labelled_hash("shared", marks)
+        signed = self._sign(Kind.BOXES, marks)
         outgoing = []
         for place, client in self._marked(self._shared):
             senders = self._live[place]
@@ -216,7 +217,7 @@ class ServerRound:
         upload = Upload.decode(envelope.head)
         client = envelope.sender
         place = self.public.place(client)
-        if upload.shared_hash != labelled_hash("shared", encode_marks(self._shared)):
+        if upload.shared_hash != self._shared_hash:
             raise ProtocolError(f"UPLOAD: client {client} was told of other sharers")
         disputed = frozenset(upload.disputed.tolist())
         if not disputed <= set(self._live[place]):

@@ -33,9 +33,9 @@ def client_seconds(config: MaskingConfig, calibration: Calibration) -> float:
     cost, k = calibration, config.neighbours
     seconds = (
         2 * cost.keygen  # mask and channel
-        + (2 * k + 2) * cost.agreement  # mask and channel per neighbour; upload and reveal
-        + (2 * k + 3) * cost.box  # shares sent and received; keys for the server's eyes
-        + 3 * cost.sign  # upload and reveal carry MACs
+        + (2 * k + 1) * cost.agreement  # mask and channel per neighbour; channel to the server
+        + (2 * k + 4) * cost.box  # shares sent and received; keys for the server's eyes
+        + 2 * cost.sign  # what is for the server alone carries MACs
         + (6 + k + config.quorum) * cost.verify  # the server's, advertisements, quorum
         + 2 * cost.split
         + (k + 1) * cost.mask
@@ -56,9 +56,9 @@ def server_seconds(config: MaskingConfig, calibration: Calibration, *, dropped: 
     pairs = dropped * k * survivors / (n - 1)  # expected neighbours of the dropped that survive
     seconds = (
         6 * cost.sign  # a step is signed once for all
-        + (2 * n + survivors) * cost.verify
-        + 2 * n * cost.agreement  # both keys of an advertisement are tried
-        + 3 * survivors * cost.box  # keys of upload and reveal
+        + (n + survivors) * cost.verify
+        + n * cost.agreement  # channels
+        + (n + 3 * survivors) * cost.box  # keys of shares, upload and reveal
         + survivors * (cost.tag + cost.unpack)
         + survivors * cost.mask  # self masks
         + dropped * (cost.combine + cost.keygen)  # restored and checked against the public key

@@ -17,7 +17,13 @@ from secure_fedrec.protection.masking import (
     SitePolicy,
     SumLayout,
 )
-from secure_fedrec.protection.masking.formats import SERVER, Envelope, seal, seal_for_server
+from secure_fedrec.protection.masking.formats import (
+    MAC_PURPOSES,
+    SERVER,
+    Envelope,
+    seal,
+    seal_for_server,
+)
 
 NUMBERS = (3, 7, 20, 21, 40)
 
@@ -115,8 +121,8 @@ class Scene:
         envelope = Envelope.decode(data)
         new_head = envelope.head if head is None else head
         new_payload = bytes(envelope.payload) if payload is None else payload
-        if envelope.kind in (Kind.UPLOAD, Kind.REVEAL):
-            purpose = "upload-mac" if envelope.kind is Kind.UPLOAD else "reveal-mac"
+        if envelope.kind in MAC_PURPOSES:
+            purpose = MAC_PURPOSES[envelope.kind]
             key = self.server._round._server_key(envelope.sender, purpose)
             return seal_for_server(
                 key, envelope.context, envelope.kind, envelope.sender, new_head, new_payload

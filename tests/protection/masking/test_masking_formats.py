@@ -300,6 +300,7 @@ def test_every_key_has_one_purpose_one_round_and_one_direction() -> None:
         self_key(0, CONTEXT, 1),
         self_key(0, CONTEXT, 2),
         self_key(0, other, 1),
+        server_key(secret, "shares-mac", CONTEXT, 1, (b"p" * 32, b"q" * 32)),
         server_key(secret, "upload-mac", CONTEXT, 1, (b"p" * 32, b"q" * 32)),
         server_key(secret, "reveal-mac", CONTEXT, 1, (b"p" * 32, b"q" * 32)),
         server_key(secret, "reveal-box", CONTEXT, 1, (b"p" * 32, b"q" * 32)),

@@ -14,7 +14,13 @@ import pytest
 
 from secure_fedrec.errors import ProtocolError
 from secure_fedrec.protection.masking import ClientState, Kind, ServerState
-from secure_fedrec.protection.masking.formats import Context, Envelope, seal, seal_for_server
+from secure_fedrec.protection.masking.formats import (
+    MAC_PURPOSES,
+    Context,
+    Envelope,
+    seal,
+    seal_for_server,
+)
 from secure_fedrec.protection.masking.hybrid import KemKey
 
 MESSAGES = int(os.environ.get("SECURE_FEDREC_FUZZ", "20000"))
@@ -126,9 +132,8 @@ class Target:
 
     def _seal(self, context: Context, head: bytes, payload: bytes) -> bytes:
         s, kind, sender = self.scene, self.kind, self.envelope.sender
-        if kind in (Kind.UPLOAD, Kind.REVEAL):
-            purpose = "upload-mac" if kind is Kind.UPLOAD else "reveal-mac"
-            key = s.mac_keys[purpose]
+        if kind in MAC_PURPOSES:
+            key = s.mac_keys[MAC_PURPOSES[kind]]
             return seal_for_server(key, context, kind, sender, head, payload)
         identities = s.federation.identities
         identity = identities.get(sender, s.federation.server)
@@ -170,8 +175,9 @@ def collect(scene: Any, agreement: str) -> tuple[list[Target], list[Target]]:
         messages[Kind(s.outgoing[0].data[1])] = s.message_for(ME), s.message_for(3)
         halves += [copy.deepcopy(s.server), copy.deepcopy(s.clients[ME])]
         if s.server.state is ServerState.SHARES:
-            names = ("upload-mac", "reveal-mac")
-            s.mac_keys = {name: s.server._round._server_key(ME, name) for name in names}
+            s.mac_keys = {
+                name: s.server._round._server_key(ME, name) for name in MAC_PURPOSES.values()
+            }
         s._answer({})
         if not s.replies:
             break
