@@ -106,7 +106,7 @@ _QUICK_ROWS: Final = (
 _LENIENT: Final = (16, _LONG)
 """Clients and length of the rows that ``client_ratio_flower_elsewhere`` leaves out."""
 
-_FULL_EFFORT: Final = (3, 60.0)
+_FULL_EFFORT: Final = (9, 45.0)
 _QUICK_EFFORT: Final = (3, 4.0)
 """Repeats of a row, and wall seconds after which no further one begins."""
 
