@@ -2,23 +2,20 @@
 
 Writes ``FILE`` (JSON: settings, learning curve, final metrics) and, beside it with the suffix
 ``.npz``, the trained user embeddings and shared parameters. Runs on one thread; start one process
-per configuration and seed.
+per configuration and seed. ``secure-fedrec reproduce furl --results FOLDER`` reads whatever lies in
+the folder.
 """
 
 import argparse
-import json
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from pathlib import Path
-
-import numpy as np
 
 from secure_fedrec.algorithms.furl_configurations import CONFIGURATIONS
 from secure_fedrec.algorithms.local_training import OPTIMIZERS, LocalTrainingConfig
-from secure_fedrec.data.newsgroups import NewsgroupsConfig, load_newsgroups
-from secure_fedrec.data.stickers import StickersConfig, generate_stickers
-from secure_fedrec.data.user_texts import UserTexts
+from secure_fedrec.data.newsgroups import NewsgroupsConfig
+from secure_fedrec.data.stickers import StickersConfig
+from secure_fedrec.engines.furl_results import TASKS, StudyTexts, write_study
 from secure_fedrec.engines.furl_study import FURLStudyConfig, run_furl_study
 from secure_fedrec.errors import ConfigError, DataError, EncodingError
 
@@ -38,21 +35,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     parsed = _parser().parse_args(arguments)
     try:
-        config, data = _study(parsed), _data(parsed)
+        config, texts = _study(parsed), _texts(parsed)
+        data = texts.load(parsed.data_dir)
         result = run_furl_study(config, data, seed=parsed.seed, report=_progress)
+        write_study(parsed.out, texts=texts, data=data, config=config, result=result)
     except (ConfigError, DataError, EncodingError) as problem:
         print(f"furl_study: {problem}", file=sys.stderr)
         return _BAD_USAGE
-    settings = {"task": parsed.task, "data_seed": _data_seed(parsed), "length": parsed.length}
-    summary = {**settings, "config": asdict(config), **result.summary}
-    parsed.out.write_text(json.dumps(summary, indent=1) + "\n", encoding="utf-8")
-    np.savez(
-        parsed.out.with_suffix(".npz"),
-        user_embeddings=result.user_embeddings,
-        user_labels=data.user_labels,
-        majority_labels=data.majority_labels(),
-        federated=result.federated,
-    )
     return 0
 
 
@@ -85,15 +74,13 @@ def _study(parsed: argparse.Namespace) -> FURLStudyConfig:
     )
 
 
-def _data(parsed: argparse.Namespace) -> UserTexts:
-    if parsed.task == "stickers":
-        return generate_stickers(StickersConfig(users=parsed.users, seed=_data_seed(parsed)))
-    config = NewsgroupsConfig(length=parsed.length, seed=_data_seed(parsed))
-    return load_newsgroups(parsed.data_dir, config)
-
-
-def _data_seed(parsed: argparse.Namespace) -> int:
-    return parsed.seed if parsed.data_seed is None else int(parsed.data_seed)
+def _texts(parsed: argparse.Namespace) -> StudyTexts:
+    return StudyTexts(
+        task=parsed.task,
+        seed=parsed.seed if parsed.data_seed is None else parsed.data_seed,
+        length=parsed.length,
+        users=parsed.users,
+    )
 
 
 def _progress(point: Mapping[str, float]) -> None:
@@ -111,7 +98,7 @@ def _parser() -> argparse.ArgumentParser:
     add = parser.add_argument
     add("--config", required=True, choices=CONFIGURATIONS, help="which configuration")
     add("--out", type=Path, required=True, help="JSON file to write; arrays go to its .npz")
-    add("--task", choices=("newsgroups", "stickers"), default="newsgroups")
+    add("--task", choices=TASKS, default=StudyTexts().task)
     add("--seed", type=int, default=1, help="of training")
     add("--data-seed", type=int, help="of the split (default: --seed)")
     add("--data-dir", type=Path, help="folder of the data sets (default: SECURE_FEDREC_DATA)")

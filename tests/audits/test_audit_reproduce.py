@@ -10,11 +10,12 @@ import numpy as np
 import pytest
 
 from audits import cli
-from audits.reproduction import studies as made
-from audits.reproduction.drawing import embed
-from audits.reproduction.paper import PaperTable, load_paper
-from audits.reproduction.studies import Found, Needed, StudySource, find_studies
-from audits.reproduction.tables import as_lines, compare_table, needed_studies
+from audits.reproduction.files import read_paper
+from audits.reproduction.hpfl import studies as made
+from audits.reproduction.hpfl.paper import PaperTable, load_paper
+from audits.reproduction.hpfl.studies import Found, Needed, StudySource, find_studies
+from audits.reproduction.hpfl.tables import as_lines, compare_table, needed_studies
+from audits.reproduction.projection import embed
 from secure_fedrec.engines.hpfl_settings import METHODS
 from secure_fedrec.errors import ConfigError, DataError
 
@@ -76,7 +77,7 @@ def test_text_shows_both(measured: dict[Needed, Found]) -> None:
 
 def test_numbers_are_those_of_the_paper() -> None:
     """Spot checks, and the claims that the paper makes in words."""
-    paper = load_paper("hpfl")
+    paper = load_paper()
     assert {table.number for table in paper.tables} == {2, 3, 4, 5}
     by = {(table.number, table.data): table for table in paper.tables}
     assert by[2, "assist2009"].rows["hpfl"] == (0.726, 0.742, 0.431)
@@ -90,7 +91,7 @@ def test_numbers_are_those_of_the_paper() -> None:
 
 
 def test_tables_are_selected() -> None:
-    paper = load_paper("hpfl")
+    paper = load_paper()
     assert [table.data for table in paper.select((3,))] == ["assist2009"]
     assert len(needed_studies(paper.select((5,)), (1, 2))) == 2 * 5 * 2
     # Table 3 needs nothing that table 2 has not run.
@@ -106,6 +107,8 @@ def test_tables_are_selected() -> None:
         ["hpfl", "--seeds", "6"],
         ["hpfl", "--seeds", "0"],
         ["hpfl", "--quick", "--form", "own"],
+        ["hpfl", "--quick", "--task", "stickers"],
+        ["hpfl", "--quick", "--no-run"],
     ],
 )
 def test_bad_usage(words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -197,4 +200,4 @@ def test_paper_file_is_plain_numbers() -> None:
     raw = tomllib.loads((Path(cli.__file__).parent / "papers" / "hpfl.toml").read_text())
     assert raw["seeds"] == [1, 2, 3, 4, 5]
     with pytest.raises(ConfigError, match="cannot be reproduced"):
-        load_paper("nobody")
+        read_paper("nobody")

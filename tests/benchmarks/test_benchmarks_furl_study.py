@@ -21,12 +21,14 @@ def test_a_study_writes_its_summary_and_its_arrays(
     )
     found = json.loads(out.read_text(encoding="utf-8"))
     assert (found["task"], found["seed"], found["data_seed"]) == ("stickers", 4, 4)
+    assert found["format"] == 1
     assert found["config"]["training"]["learning_rate"] == 0.3
     assert 0 < found["last"]["test_auc"] < 1
     arrays = read_npz(out.with_suffix(".npz"))
     assert arrays["user_embeddings"].shape == (30, 3)
     assert np.isfinite(arrays["federated"]).all()
     assert len(arrays["majority_labels"]) == len(arrays["user_labels"]) == 30
+    assert arrays["label_counts"].shape == (30, 2)
     assert "epoch 1" in capsys.readouterr().err
 
 

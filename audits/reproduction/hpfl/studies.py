@@ -1,14 +1,12 @@
 """The runs behind the tables: taken from a folder of results, or made and put there."""
 
-import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tqdm import tqdm
-
+from audits.reproduction.progress import run_each
 from secure_fedrec.data import (
     Organisations,
     SyntheticOrganisationsConfig,
@@ -98,13 +96,13 @@ def find_studies(needed: Iterable[Needed], source: StudySource) -> dict[Needed, 
     wanted = dict.fromkeys(needed)
     found = _stored(wanted, source)
     missing = [each for each in wanted if each not in found]
-    with tqdm(
-        total=len(missing), unit="study", file=sys.stderr, disable=not source.progress or None
-    ) as bar:
-        for each in missing:
-            bar.set_description(f"{each.method} on {each.data}, seed {each.seed}")
-            found[each] = _run(each, source, bar.refresh)
-            bar.update()
+    ran = run_each(
+        missing,
+        lambda each, bar: _run(each, source, bar.refresh),
+        named=lambda each: f"{each.method} on {each.data}, seed {each.seed}",
+        progress=source.progress,
+    )
+    found.update(ran)
     return found
 
 

@@ -1,15 +1,14 @@
 """A paper's table and ours, side by side; means over seeds, with 95 % intervals of differences."""
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from scipy.stats import t as student
 
 from audits.report.text import signed
-from audits.reproduction.paper import PaperTable
-from audits.reproduction.studies import Found, Needed
+from audits.reproduction.hpfl.paper import PaperTable
+from audits.reproduction.hpfl.studies import Found, Needed
+from audits.reproduction.seeds import deviation, mean_interval
 
 __all__ = ["as_lines", "compare_table", "needed_studies"]
 
@@ -17,7 +16,6 @@ COMPARED = ("hpfl", ("fedsgd", "distributed", "distributed-early", "fedavg"))
 """The paper's method, and those it is compared with seed by seed."""
 
 _SCORES = ("accuracy", "auc", "mae", "rmse")
-_LEVEL = 0.95
 _DIGITS = 3
 
 
@@ -100,8 +98,7 @@ def _summary(values: Sequence[float | None]) -> dict[str, Any]:
     known = [value for value in values if value is not None]
     if len(known) < len(values):
         return {"mean": None, "deviation": None, "values": list(values)}
-    deviation = float(np.std(known, ddof=1)) if len(known) > 1 else None
-    return {"mean": float(np.mean(known)), "deviation": deviation, "values": known}
+    return {"mean": float(np.mean(known)), "deviation": deviation(known), "values": known}
 
 
 def _differences(values: Mapping[str, Mapping[str, list[float | None]]]) -> list[dict[str, Any]]:
@@ -121,15 +118,7 @@ def _differences(values: Mapping[str, Mapping[str, list[float | None]]]) -> list
 
 def _paired(one: Sequence[float | None], other: Sequence[float | None]) -> dict[str, Any] | None:
     pairs = [(a, b) for a, b in zip(one, other, strict=True) if a is not None and b is not None]
-    if not pairs:
-        return None
-    gaps = np.array([a - b for a, b in pairs])
-    mean = float(gaps.mean())
-    if len(gaps) < 2:
-        return {"mean": mean, "low": None, "high": None}
-    half = float(student.ppf((1 + _LEVEL) / 2, len(gaps) - 1) * gaps.std(ddof=1))
-    half /= math.sqrt(len(gaps))
-    return {"mean": mean, "low": mean - half, "high": mean + half}
+    return mean_interval([a - b for a, b in pairs]) if pairs else None
 
 
 def _span(found: Mapping[str, Any]) -> str:

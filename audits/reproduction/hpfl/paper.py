@@ -1,15 +1,13 @@
-"""A paper's numbers, as they were printed."""
+"""HPFL's numbers, as they were printed."""
 
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
+from audits.reproduction.files import read_paper
 from secure_fedrec.errors import ConfigError
 
 __all__ = ["Paper", "PaperTable", "load_paper"]
 
-_PAPERS = Path(__file__).parent.parent / "papers"
 _NOT_PRINTED = "-"
 
 
@@ -63,16 +61,9 @@ class Paper:
         return tuple(t for t in self.tables if numbers is None or t.number in numbers)
 
 
-def load_paper(name: str) -> Paper:
-    """Read the numbers of one paper.
-
-    Raises:
-        ConfigError: there is no such paper.
-    """
-    known = sorted(path.stem for path in _PAPERS.glob("*.toml"))
-    if name not in known:
-        raise ConfigError("paper", name, "cannot be reproduced", known)
-    raw = tomllib.loads((_PAPERS / f"{name}.toml").read_text(encoding="utf-8"))
+def load_paper() -> Paper:
+    """Read the paper's numbers."""
+    raw = read_paper("hpfl")
     tables = [
         PaperTable(
             number=table["number"],

@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 
 from audits.report.svg import INK, MUTED, SERIES, canvas, finish
+from audits.reproduction.projection import embed
 from secure_fedrec.arrays import FloatArray, IntArray
 
-__all__ = ["characteristics_chart", "embed"]
+__all__ = ["characteristics_chart"]
 
 CLIENTS = 5
-_PERPLEXITY = 30.0
 _CENTRES = 0.1
 _PANEL = 2.0
 _LEAST = 3
@@ -58,17 +58,6 @@ def characteristics_chart(
             panels
         )
         return finish(figure, "characteristics", "User characteristics by t-SNE", told)
-
-
-def embed(points: FloatArray, *, seed: int) -> FloatArray:
-    """t-SNE into the plane, on one thread: float64[n, 2]."""
-    from sklearn.manifold import TSNE  # noqa: PLC0415  slow to import
-    from threadpoolctl import threadpool_limits  # noqa: PLC0415
-
-    perplexity = min(_PERPLEXITY, (len(points) - 1) / 3)
-    model = TSNE(n_components=2, perplexity=perplexity, init="pca", random_state=seed, n_jobs=1)
-    with threadpool_limits(limits=1):
-        return np.asarray(model.fit_transform(points), dtype=np.float64)
 
 
 def _panel(axes: Any, hidden: FloatArray, clients: IntArray, seed: int) -> None:

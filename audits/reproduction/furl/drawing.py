@@ -1,0 +1,173 @@
+"""FURL's figures: learning curves (3) and the users' vectors in the plane (4 and 5)."""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import numpy as np
+
+from audits.report.svg import INK, MUTED, RULE, SERIES, canvas, finish
+from audits.report.text import measure as titled
+from audits.reproduction.projection import embed
+from secure_fedrec.arrays import BoolArray, FloatArray
+from secure_fedrec.engines.furl_results import UserVectors
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+__all__ = ["Group", "curves_chart", "groups_of", "spaces_chart"]
+
+_DASHES: Final[tuple[Any, ...]] = ("-", (0, (5, 1.6)), (0, (1.2, 1.4)), (0, (6, 1.5, 1.2, 1.5)))
+_MARKERS: Final = ("o", "s", "^", "D", "v")
+_LARGEST: Final = 5  # groups that get a colour, as in figure 5
+_QUARTERS: Final = ("lowest", "second", "third", "highest")
+_LEAST: Final = 3
+_PANEL, _LEGEND = 2.6, 2.1
+
+
+class Group(NamedTuple):
+    """Users that are drawn alike.
+
+    Attributes:
+        name: for the legend.
+        users: bool[U], who belongs to it.
+    """
+
+    name: str
+    users: BoolArray
+
+
+def curves_chart(
+    curves: Mapping[str, Mapping[str, Any]], names: Mapping[str, str], *, task: str, measure: str
+) -> str:
+    """Draw validation results by epoch: a line of means per configuration, a band of all seeds.
+
+    Args:
+        curves: as ``tables.learning_curves`` gives them.
+        names: of the configurations, for the legend.
+        task: for the caption.
+        measure: on the vertical axis.
+
+    Returns:
+        One ``<svg>`` element.
+    """
+    with canvas(6.4, 3.2) as figure:
+        axes = figure.add_axes((0.09, 0.14, 0.56, 0.8))
+        for place, (configuration, curve) in enumerate(curves.items()):
+            colour = SERIES[place % len(SERIES)]
+            axes.fill_between(
+                curve["epochs"], curve["low"], curve["high"], color=colour, alpha=0.18, linewidth=0
+            )
+            axes.plot(
+                curve["epochs"],
+                curve["mean"],
+                color=colour,
+                linestyle=_DASHES[place % len(_DASHES)],
+                marker="." if len(curve["epochs"]) == 1 else None,
+                linewidth=1.4,
+                label=names[configuration],
+            )
+        axes.set_xlabel("epoch")
+        axes.set_ylabel(f"{titled(measure)} in validation")
+        axes.grid(axis="y", color=RULE, linewidth=0.6)
+        if curves:
+            figure.legend(loc="upper left", bbox_to_anchor=(0.67, 0.94), frameon=False)
+        figure.text(0.67, 0.14, f"{task}; bands span the seeds", color=MUTED)
+        told = "; ".join(
+            f"{names[each]} ends at {curve['mean'][-1]:.3f} after {curve['epochs'][-1]} epochs"
+            for each, curve in curves.items()
+        )
+        return finish(figure, "curves", f"{titled(measure)} in validation on {task}", told)
+
+
+def groups_of(vectors: UserVectors, classes: Sequence[str]) -> list[Group]:
+    """How users are told apart in the figure.
+
+    Of two classes, as in figure 4, by quarters of their share of the second; of more, as in figure
+    5, by the most frequent class, the largest groups by name. Files that hold no shares are told
+    apart by the most frequent class.
+
+    Args:
+        vectors: of U users.
+        classes: their names; numbers where a name is missing.
+    """
+    counts = vectors.label_counts
+    if counts is not None and counts.shape[1] == 2:
+        share = counts[:, 1] / counts.sum(1)
+        quarter = np.searchsorted(np.quantile(share, [0.25, 0.5, 0.75]), share, side="left")
+        return [
+            Group(f"{name} quarter of {_name(classes, 1)}s", quarter == place)
+            for place, name in enumerate(_QUARTERS)
+        ]
+    labels, sizes = np.unique(vectors.majority, return_counts=True)
+    largest = labels[np.argsort(-sizes, kind="stable")][:_LARGEST]
+    found = [Group(_name(classes, int(label)), vectors.majority == label) for label in largest]
+    rest: BoolArray = ~np.isin(vectors.majority, largest)
+    return [*found, Group("others", rest)] if rest.any() else found
+
+
+def spaces_chart(
+    spaces: Mapping[str, FloatArray], groups: Sequence[Group], *, task: str, seed: int = 0
+) -> str:
+    """Draw the users' vectors in the plane, one panel per space.
+
+    A panel is an embedding of its own: distances inside it mean something, its axes nothing.
+
+    Args:
+        spaces: by name, float64[U, d].
+        groups: who is drawn alike; users of no group are left out.
+        task: for the caption.
+        seed: of t-SNE.
+
+    Returns:
+        One ``<svg>`` element.
+    """
+    width, height = 0.2 + _PANEL * len(spaces) + _LEGEND, _PANEL + 0.6
+    with canvas(width, height) as figure:
+        for place, (name, vectors) in enumerate(spaces.items()):
+            box = (0.1 + place * _PANEL, 0.28, _PANEL - 0.1, _PANEL)
+            axes = figure.add_axes(
+                (box[0] / width, box[1] / height, box[2] / width, box[3] / height)
+            )
+            axes.set_title(name, fontsize=8.5, color=INK)
+            axes.set_xticks([])
+            axes.set_yticks([])
+            _panel(axes, vectors, groups, seed)
+        left = (0.15 + _PANEL * len(spaces)) / width
+        drawn = [axes for axes in figure.axes if axes.collections]
+        if drawn:
+            figure.legend(
+                *drawn[0].get_legend_handles_labels(),
+                loc="upper left",
+                bbox_to_anchor=(left, 0.92),
+                frameon=False,
+                markerscale=2,
+            )
+        figure.text(0.1 / width, 0.03, f"{task}: t-SNE of user vectors", color=MUTED)
+        told = f"Users of {task}, one point each, in {' and '.join(spaces)}: " + ", ".join(
+            f"{group.name} {int(group.users.sum())}" for group in groups
+        )
+        return finish(figure, "spaces", "User vectors by t-SNE", told)
+
+
+def _panel(axes: "Axes", vectors: FloatArray, groups: Sequence[Group], seed: int) -> None:
+    if len(vectors) < _LEAST or np.ptp(vectors, axis=0).max() == 0:
+        axes.text(0.5, 0.5, "nothing to tell apart", color=MUTED, ha="center", va="center")
+        return
+    plane = embed(vectors, seed=seed)
+    for place, group in enumerate(groups):
+        rest = place >= _LARGEST
+        across, up = plane[group.users].T
+        axes.scatter(
+            across,
+            up,
+            s=5,
+            color=RULE if rest else SERIES[place],
+            marker="." if rest else _MARKERS[place],
+            linewidths=0,
+            label=group.name,
+            zorder=1 if rest else 2,
+        )
+
+
+def _name(classes: Sequence[str], label: int) -> str:
+    return classes[label] if label < len(classes) else f"class {label}"

@@ -1,0 +1,202 @@
+"""FURL's studies: taken from a folder of results, or made and put there.
+
+A study that is found counts whatever its settings are, because a long run must not be lost to a
+changed pin; how it differs from what is pinned is kept with it, and shown. Two studies that claim
+the same place in the table under different settings are refused: one would hide the other.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from audits.report.text import flatten
+from audits.reproduction.furl.paper import FURLPaper, PaperTask
+from audits.reproduction.progress import run_each
+from audits.tables import build
+from secure_fedrec.engines.furl_results import StudyTexts, read_study, write_study
+from secure_fedrec.engines.furl_study import FURLStudyConfig, run_furl_study
+from secure_fedrec.errors import ConfigError, DataError
+
+__all__ = [
+    "Needed",
+    "Stored",
+    "StudySource",
+    "differences",
+    "find_studies",
+    "needed_studies",
+    "pinned_settings",
+]
+
+
+class Needed(NamedTuple):
+    """The place of a study in the tables.
+
+    Attributes:
+        task: name of the task.
+        configuration: name of the configuration.
+        seed: of training.
+    """
+
+    task: str
+    configuration: str
+    seed: int
+
+    def __str__(self) -> str:
+        return f"{self.configuration} on {self.task}, seed {self.seed}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stored:
+    """One study that there is.
+
+    Args:
+        path: of its summary.
+        place: where it belongs.
+        texts: what it learnt from.
+        config: settings of its training.
+        summary: everything that was measured.
+        copies: further files that hold a study of the same place and settings, not used.
+    """
+
+    path: Path
+    place: Needed
+    texts: StudyTexts
+    config: FURLStudyConfig
+    summary: Mapping[str, Any] = field(repr=False)
+    copies: tuple[Path, ...] = ()
+
+    def settings(self) -> dict[str, Any]:
+        """All settings by dotted name, those of the texts under ``texts``."""
+        return _settings(self.texts, self.config)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StudySource:
+    """How studies are found or made.
+
+    Args:
+        folder: of the results; made where it is missing.
+        paper: holds the pinned settings.
+        data_dir: folder of the data sets, see ``secure_fedrec.data.locate``.
+        run: whether studies that are missing are run; otherwise they are left out.
+        progress: whether to draw a progress bar.
+    """
+
+    folder: Path
+    paper: FURLPaper
+    data_dir: Path | None = None
+    run: bool = True
+    progress: bool = True
+
+
+def needed_studies(
+    tasks: Sequence[PaperTask], configurations: Iterable[str], seeds: Sequence[int]
+) -> list[Needed]:
+    """Every study that the tables need."""
+    return [
+        Needed(task.name, configuration, seed)
+        for task in tasks
+        for configuration in configurations
+        for seed in seeds
+    ]
+
+
+def find_studies(needed: Sequence[Needed], source: StudySource) -> dict[Needed, Stored]:
+    """The studies that are needed, from the folder or, where it has none, run now.
+
+    A study that was run is in the folder at once: an interrupted reproduction goes on where it was.
+
+    Raises:
+        ConfigError: a pinned setting is out of range.
+        DataError: a file is damaged, two files are studies of one place with different settings, or
+            the data are missing.
+        EncodingError: training left the ring.
+    """
+    found = _in_folder(set(needed), source.folder)
+    missing = [each for each in needed if each not in found]
+    if source.run:
+        ran = run_each(
+            missing,
+            lambda each, bar: _run(each, source, bar.set_postfix_str),
+            named=str,
+            progress=source.progress,
+        )
+        found.update(ran)
+    return found
+
+
+def pinned_settings(task: PaperTask, place: Needed) -> dict[str, Any]:
+    """The settings that the paper's file pins for a place, by dotted name."""
+    return _settings(task.texts(place.seed), task.settings[place.configuration])
+
+
+def differences(stored: Stored, task: PaperTask) -> dict[str, tuple[Any, Any]]:
+    """Settings of a study that are not as pinned: (its value, the pinned one) by dotted name."""
+    return _differences(stored.settings(), pinned_settings(task, stored.place))
+
+
+def _in_folder(wanted: set[Needed], folder: Path) -> dict[Needed, Stored]:
+    claims: dict[Needed, list[Stored]] = defaultdict(list)
+    for path in sorted(folder.glob("*.json")):
+        stored = _read(path)
+        if stored.place in wanted:
+            claims[stored.place].append(stored)
+    return {place: _only(studies) for place, studies in claims.items()}
+
+
+def _read(path: Path) -> Stored:
+    summary = read_study(path)
+    try:
+        config = build(FURLStudyConfig, "config", summary["config"])
+        texts = StudyTexts(
+            task=summary["task"],
+            seed=summary["data_seed"],
+            length=summary["length"],
+            users=summary["users"],
+        )
+    except ConfigError as refused:
+        raise DataError(path, f"is no study of FURL: {refused}") from refused
+    if config.configuration != summary["configuration"]:
+        raise DataError(path, "is no study of FURL: it names two configurations")
+    place = Needed(texts.task, config.configuration, summary["seed"])
+    return Stored(path=path, place=place, texts=texts, config=config, summary=summary)
+
+
+def _only(studies: Sequence[Stored]) -> Stored:
+    """The study of a place; further ones must be repetitions of it."""
+    first, *others = studies
+    for other in others:
+        differing = _differences(first.settings(), other.settings())
+        if differing:
+            shown = ", ".join(f"{name} {a!r} and {b!r}" for name, (a, b) in differing.items())
+            raise DataError(
+                other.path,
+                f"and {first.path} are both {first.place}, with different settings ({shown}); "
+                "keep one of them in the folder",
+            )
+    return replace(first, copies=tuple(other.path for other in others))
+
+
+def _run(each: Needed, source: StudySource, tell: Callable[[str], object]) -> Stored:
+    """Run one study under its pinned settings and put it into the folder."""
+    task = source.paper.tasks[each.task]
+    texts, config = task.texts(each.seed), task.settings[each.configuration]
+    data = texts.load(source.data_dir)
+
+    def report(point: Mapping[str, float]) -> None:
+        tell(f"epoch {point['epoch']:.0f} of {config.epochs}")
+
+    result = run_furl_study(config, data, seed=each.seed, report=report)
+    path = source.folder / f"{each.task}-{each.configuration}-{each.seed}.json"
+    write_study(path, texts=texts, data=data, config=config, result=result)
+    return Stored(path=path, place=each, texts=texts, config=config, summary=result.summary)
+
+
+def _settings(texts: StudyTexts, config: FURLStudyConfig) -> dict[str, Any]:
+    return dict(flatten({"texts": texts.settings(), **asdict(config)}))
+
+
+def _differences(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
+    return {name: (one[name], other[name]) for name in one if one[name] != other[name]}

@@ -1,0 +1,50 @@
+"""Repetitions under several seeds: which ones, and what they say together."""
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+from scipy.stats import t as student
+
+from secure_fedrec.errors import ConfigError
+
+__all__ = ["deviation", "first_seeds", "mean_interval"]
+
+_LEVEL = 0.95
+
+
+def first_seeds(known: Sequence[int], asked: int | None, *, default: int) -> tuple[int, ...]:
+    """The first seeds of a paper's file.
+
+    Args:
+        known: all of them.
+        asked: how many are wanted (``--seeds``); None for the default.
+        default: how many there are by default.
+
+    Raises:
+        ConfigError: so many are not known, or none is asked for.
+    """
+    if asked is not None and not 1 <= asked <= len(known):
+        raise ConfigError("--seeds", asked, f"must be 1 to {len(known)}")
+    return tuple(known[: default if asked is None else asked])
+
+
+def mean_interval(values: Sequence[float]) -> dict[str, float | None]:
+    """Mean over seeds, and its 95 % interval by Student's t.
+
+    Args:
+        values: at least one.
+
+    Returns:
+        ``mean``, and ``low`` and ``high``, which are None for a single value.
+    """
+    mean, spread = float(np.mean(values)), deviation(values)
+    if spread is None:
+        return {"mean": mean, "low": None, "high": None}
+    half = float(student.ppf((1 + _LEVEL) / 2, len(values) - 1)) * spread / math.sqrt(len(values))
+    return {"mean": mean, "low": mean - half, "high": mean + half}
+
+
+def deviation(values: Sequence[float]) -> float | None:
+    """Standard deviation over seeds (divisor n - 1); None for a single value."""
+    return float(np.std(values, ddof=1)) if len(values) > 1 else None
