@@ -45,7 +45,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"hpfl_study: {problem}", file=sys.stderr)
         return _BAD_USAGE
     report = study.report
-    found = ", ".join(f"{name} {value:.4f}" for name, value in report["test"].items())
+    found = ", ".join(f"{name} {value:.4f}" for name, value in report.get("test", {}).items())
+    found = found or "diverged"
     print(f"{parsed.method} {parsed.data} seed {parsed.seed}: {found} ({report['seconds']:.0f} s)")
     return 0
 

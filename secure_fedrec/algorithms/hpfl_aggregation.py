@@ -11,7 +11,8 @@ attribute that nobody sends keeps its old global vector (eq. 3 is 0 / 0 there).
 
 The threshold p is a quantile of the accuracies of all clients on all their attributes. Clients add
 their histogram to the same sum, in rows behind those of the attributes; p of the next round is the
-lower edge of the bucket that holds the quantile. The server learns the summed histogram.
+largest number below the bucket that holds the quantile: delta asks for more than p, and all of that
+bucket shall pass, also accuracies on its lower edge. The server learns the summed histogram.
 """
 
 from dataclasses import dataclass
@@ -110,14 +111,30 @@ class HPFLTable:
 
 def count_accuracies(accuracies: FloatArray, buckets: int) -> IntArray:
     """int64[buckets], accuracies in [b / buckets, (b + 1) / buckets); 1 is in the last bucket."""
-    places = np.minimum((accuracies * buckets).astype(np.int64), buckets - 1)
+    # The edges themselves decide: ``accuracy * buckets`` can round to the other side of one.
+    places = np.searchsorted(_edges(buckets), accuracies, side="right") - 1
     return np.bincount(places, minlength=buckets)
 
 
 def accuracy_threshold(histogram: FloatArray, quantile: float) -> float:
-    """Lower edge of the bucket that holds the quantile; 0 where nothing was counted."""
+    """p, below every accuracy of the bucket that holds the quantile and of those above it.
+
+    Args:
+        histogram: float64[buckets], as of :func:`count_accuracies`.
+        quantile: in [0, 1).
+
+    Returns:
+        The largest number below the bucket; 0 for the first bucket, for the quantile 0, and where
+        nothing was counted. What exceeds 0 is an accuracy with a weight in eq. 3.
+    """
     total = float(histogram.sum())
-    if total <= 0:
+    if total <= 0 or quantile == 0:  # p is for the next round, whose accuracies may be smaller
         return 0.0
     bucket = int(np.searchsorted(np.cumsum(histogram), quantile * total, side="right"))
-    return min(bucket, len(histogram) - 1) / len(histogram)
+    edge = _edges(len(histogram))[min(bucket, len(histogram) - 1)]
+    return float(np.nextafter(edge, 0.0))
+
+
+def _edges(buckets: int) -> FloatArray:
+    """float64[buckets], lower edges."""
+    return np.arange(buckets) / buckets

@@ -39,9 +39,9 @@ class HPFLConfig:
         centre_weights: of eq. 2, "farther" (as printed) or "nearer".
         accuracy: how predictions become levels, "nearest" or "ceil" (published code).
         threshold: p of eq. 3. "quantile" is a fixed quantile of all clients' accuracies, from a
-            histogram in the protected sum. "stochastic" (published code) lets each client draw one
-            uniform r and keep attribute k if ``sqrt(r) <= Acc_k / max Acc``; nobody else learns
-            the draw.
+            histogram in the protected sum of the last round: accuracies at or above the lower edge
+            of its bucket pass. "stochastic" (published code) lets each client draw one uniform r
+            and keep attribute k if ``sqrt(r) <= Acc_k / max Acc``; nobody else learns the draw.
         quantile: of the accuracies, in [0, 1); 0 keeps every attribute with an accuracy above 0.
         buckets: of the histogram.
         weight_unit: iterations times accuracy that make a weight of 1 in the sum. It cancels in

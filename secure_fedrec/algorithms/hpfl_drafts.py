@@ -3,7 +3,9 @@
 A client tells the centres of its users' and items' clusters instead of the embeddings themselves;
 the server clusters all centres again: K-means, the number of clusters a share of the number of
 points. A draft is a mean of embeddings, and the mean of one member is that member:
-``least_members`` keeps the centres of smaller clusters at home.
+``least_members`` keeps the centres of smaller clusters at home. It counts the points that a centre
+is the mean of, so centres are formed here: K-means stops by tolerance, and the points it assigns
+last are not always those that its own centres are the means of.
 """
 
 from typing import Final
@@ -12,7 +14,8 @@ import numpy as np
 from sklearn.cluster import KMeans
 from threadpoolctl import threadpool_limits
 
-from secure_fedrec.arrays import FloatArray
+from secure_fedrec.arrays import FloatArray, IndexArray
+from secure_fedrec.kernels import scatter_add
 
 __all__ = ["SEEDINGS", "cluster_centres", "n_clusters"]
 
@@ -38,8 +41,8 @@ def cluster_centres(
     """Centres of the clusters of some points.
 
     There are never more clusters than distinct points: equal points (embeddings that no record has
-    moved from a common start) share one. Sums run on one thread, so equal arguments give equal
-    bits.
+    moved from a common start) share one. Sums run on one thread, and those of the centres in the
+    order of the points, so equal arguments give equal bits.
 
     Args:
         points: float64[n, d].
@@ -49,8 +52,8 @@ def cluster_centres(
         least_members: centres of clusters with fewer members are left out.
 
     Returns:
-        float64[m, d], in ascending order of their values; m = 0 where there is no point, or no
-        cluster is large enough.
+        float64[m, d], each the mean of its cluster's points, in ascending order of their values;
+        m = 0 where there is no point, or no cluster is large enough.
     """
     if not len(points):
         return points.copy()
@@ -64,6 +67,20 @@ def cluster_centres(
     )
     with threadpool_limits(limits=1):
         model.fit(points)
-    members = np.bincount(model.labels_, minlength=model.n_clusters)
-    centres = np.asarray(model.cluster_centers_, dtype=np.float64)[members >= least_members]
+    centres = _means(points, model.labels_, least_members)
     return centres[np.lexsort(centres.T[::-1])]
+
+
+def _means(points: FloatArray, labels: IndexArray, least: int) -> FloatArray:
+    """Means of the points of each label that ``least`` points have: float64[m, d].
+
+    Args:
+        points: float64[n, d].
+        labels: int32[n], of every point.
+        least: at least 1.
+    """
+    members = np.bincount(labels)
+    sums = np.zeros((len(members), points.shape[1]))
+    scatter_add(sums, labels, points)
+    kept = np.flatnonzero(members >= least)
+    return sums[kept] / members[kept, None]

@@ -25,7 +25,7 @@ class Selection:
     """What decides delta of eq. 3 in a round.
 
     Args:
-        threshold: p, by "quantile".
+        threshold: p, by "quantile"; admitted is what exceeds it.
         draw: r, uniform in (0, 1), the client's own, by "stochastic".
         seeds: of the clustering of users and of items.
     """

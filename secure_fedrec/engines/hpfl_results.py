@@ -1,4 +1,7 @@
-"""Studies as files: the report as JSON, the users' characteristics beside it as arrays."""
+"""Studies as files: the report as JSON, the users' characteristics beside it as arrays.
+
+A study of one setting that diverged has a report only.
+"""
 
 import json
 from collections.abc import Mapping
@@ -8,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from secure_fedrec.arrays import FloatArray, IntArray
+from secure_fedrec.engines.hpfl_snapshots import Snapshot
 from secure_fedrec.engines.hpfl_study import STUDY_FORMAT, Study
 from secure_fedrec.errors import DataError
 from secure_fedrec.npz import read_npz
@@ -18,28 +22,35 @@ _ARRAYS = ".npz"
 
 
 def write_study(study: Study, path: Path) -> None:
-    """Write a study: ``path``, and an array file of the same stem.
+    """Write a study: ``path``, and an array file of the same stem if it reached anything.
 
     The report is written last and in one step: where it is, the study is complete.
 
     Raises:
         DataError: a file cannot be written.
     """
-    characteristics = study.snapshot.characteristics
-    users = [len(own) for own in characteristics]
     hidden = path.with_name(f".{path.name}.part")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with path.with_suffix(_ARRAYS).open("wb") as stream:
-            np.savez_compressed(
-                stream,
-                characteristics=np.concatenate(characteristics),
-                clients=np.repeat(np.arange(len(users)), users),
-            )
+        _write_arrays(study.snapshot, path.with_suffix(_ARRAYS))
         hidden.write_text(json.dumps(study.report, indent=1), encoding="utf-8")
         hidden.replace(path)
     except OSError as refused:
         raise DataError(path, f"cannot be written ({refused.strerror or refused})") from refused
+
+
+def _write_arrays(snapshot: Snapshot | None, path: Path) -> None:
+    if snapshot is None:
+        path.unlink(missing_ok=True)  # of an earlier study of this name
+        return
+    characteristics = snapshot.characteristics
+    users = [len(own) for own in characteristics]
+    with path.open("wb") as stream:
+        np.savez_compressed(
+            stream,
+            characteristics=np.concatenate(characteristics),
+            clients=np.repeat(np.arange(len(users)), users),
+        )
 
 
 def read_study(path: Path) -> dict[str, Any]:

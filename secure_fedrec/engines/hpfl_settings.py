@@ -8,6 +8,7 @@ tuned; the form of the user model and the number of rounds are the same for all 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import cycle
 from types import MappingProxyType
 from typing import Final
 
@@ -88,8 +89,8 @@ class Grid:
         learning_rates: of Adam.
         full_batch_rates: of FedSGD's single gradient steps; as many as there are settings.
         epochs: per round.
-        proximal: mu of FedProx; it tries each of them with some of the other settings only, so
-            that the number of settings stays the same.
+        proximal: mu of FedProx; every pair of learning rate and epochs is tried with one of them,
+            in turn, so that the number of settings stays the same.
         batch_size: records per step.
         rounds: of federated training.
     """
@@ -163,10 +164,10 @@ def settings_of(method: str, grid: Grid) -> tuple[Setting, ...]:
             for rate in grid.full_batch_rates
         )
     if method == "fedprox":
-        triples = [(rate, epochs, mu) for mu in grid.proximal for rate, epochs in pairs]
-        chosen = triples[:: len(grid.proximal)]  # evenly spread, as many as there are pairs
+        strengths = cycle(grid.proximal)  # every pair once, the strengths dealt out in turn
         return tuple(
-            one(learning_rate=rate, epochs=epochs, proximal=mu) for rate, epochs, mu in chosen
+            one(learning_rate=rate, epochs=epochs, proximal=mu)
+            for (rate, epochs), mu in zip(pairs, strengths, strict=False)
         )
     return tuple(one(learning_rate=rate, epochs=epochs) for rate, epochs in pairs)
 

@@ -72,12 +72,13 @@ class Study:
     """The result.
 
     Args:
-        report: everything measured, as JSON values.
-        snapshot: the models' state that is reported.
+        report: everything measured, as JSON values; without a measure where nothing was reached.
+        snapshot: the models' state that is reported; None where the only setting that was to be
+            tried diverged in its first round.
     """
 
     report: dict[str, Any]
-    snapshot: Snapshot
+    snapshot: Snapshot | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -102,11 +103,13 @@ def run_study(
         organisations: the data; parted by the seed of ``config``.
         config: what is studied.
         only: place of the only setting to try. Studies of all places, each in a process of its own,
-            make the whole with :func:`merge_reports`.
+            make the whole with :func:`merge_reports`; one that diverged has its trial to report,
+            and the value None.
         on_round: called after every round of every setting, for a progress bar.
 
     Raises:
-        ConfigError: the method is not for data of this kind, or there is no such setting.
+        ConfigError: the method is not for data of this kind, there is no such setting, or all of
+            them diverged.
     """
     _require_fit(organisations, config)
     places = range(len(config.settings))
@@ -117,22 +120,18 @@ def run_study(
         for place in (places if only is None else [only])
     ]
     best = max(trials, key=lambda trial: trial.value)
-    if best.snapshot is None:
-        raise ConfigError("study.grid", config.grid, f"every setting of {config.method} diverged")
+    if best.snapshot is None and only is None:
+        raise _all_diverged(config.grid, config.method)
     report = {
         "format": STUDY_FORMAT,
         "data": organisations.name,
         **asdict(config),
         "criterion": "auc" if organisations.binary else "-rmse",
         "settings": len(places),
-        "value": best.value,
+        "value": None if best.snapshot is None else best.value,  # JSON knows no infinity
         "chosen": best.report["place"],
         "round": best.report["round"],
-        **score_metrics(organisations, best.snapshot, rule=config.accuracy),
-        "ranking": {
-            part: ranking_metrics(organisations, best.snapshot, getattr(organisations, part))
-            for part in ("test", "train")
-        },
+        **_measures(organisations, config, best.snapshot),
         "seconds": sum(trial.report["seconds"] for trial in trials),
         "trials": [trial.report for trial in trials],
     }
@@ -146,7 +145,8 @@ def merge_reports(reports: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         reports: of the same study, together of every setting.
 
     Raises:
-        ConfigError: they are of different studies, or a setting is missing or was tried twice.
+        ConfigError: they are of different studies, a setting is missing or was tried twice, or all
+            of them diverged.
     """
     first = reports[0]
     for report in reports:
@@ -159,6 +159,8 @@ def merge_reports(reports: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         raise ConfigError("study.settings", tried, f"are not 0 to {first['settings'] - 1}, once")
     # The earlier setting wins a tie, as in a study in one piece.
     best = max(sorted(reports, key=lambda report: report["chosen"]), key=_value)
+    if best["value"] is None:
+        raise _all_diverged(first["grid"], first["method"])
     seconds = sum(trial["seconds"] for trial in trials)
     return {**best, "seconds": seconds, "trials": trials}
 
@@ -168,7 +170,25 @@ def _place(trial: Mapping[str, Any]) -> int:
 
 
 def _value(report: Mapping[str, Any]) -> float:
-    return float(report["value"])
+    """What was reached on validation records; a study that reached nothing loses to all others."""
+    return -math.inf if report["value"] is None else float(report["value"])
+
+
+def _all_diverged(grid: str, method: str) -> ConfigError:
+    return ConfigError("study.grid", grid, f"every setting of {method} diverged")
+
+
+def _measures(
+    organisations: Organisations, config: StudyConfig, snapshot: Snapshot | None
+) -> dict[str, Any]:
+    """All measures of what is reported, as JSON values; none without a snapshot."""
+    if snapshot is None:
+        return {}
+    ranking = {
+        part: ranking_metrics(organisations, snapshot, getattr(organisations, part))
+        for part in ("test", "train")
+    }
+    return {**score_metrics(organisations, snapshot, rule=config.accuracy), "ranking": ranking}
 
 
 def _try(

@@ -74,7 +74,8 @@ def ndcg_of_characteristics(characteristics: FloatArray, means: FloatArray) -> f
     ranked by mean score; the ideal DCG ranks them by h. The denominator is the printed one. A gain
     must not be negative, which h may be: it is h less the smallest h of the user's attributes, so
     no constant added to a user's characteristics changes the measure. Attributes of equal mean
-    score keep their order.
+    score share the mean of their ranks' discounts: the DCG expected of a random order among them,
+    which the numbering of the attributes cannot change.
 
     Args:
         characteristics: float64[U, K], h.
@@ -89,8 +90,28 @@ def ndcg_of_characteristics(characteristics: FloatArray, means: FloatArray) -> f
     # A missing attribute ranks last, with gain 0: it adds nothing to either sum.
     gains = np.where(known, characteristics - least, 0.0)
     discounts = 1.0 / (np.log2(np.arange(1, means.shape[1] + 1)) + 1.0)
-    order = np.argsort(np.where(known, -means, np.inf), axis=1, kind="stable")
-    reached = np.take_along_axis(gains, order, axis=1) @ discounts
+    reached = (gains * _tied_discounts(np.where(known, means, -np.inf), discounts)).sum(axis=1)
     ideal = -np.sort(-gains, axis=1) @ discounts
     judged = ideal > 0
     return float(np.mean(reached[judged] / ideal[judged])) if judged.any() else None
+
+
+def _tied_discounts(scores: FloatArray, discounts: FloatArray) -> FloatArray:
+    """Each value's discount by its rank in its row; equal values share the mean of theirs.
+
+    Args:
+        scores: float64[U, K]; the largest of a row has rank 1.
+        discounts: float64[K], by rank.
+
+    Returns:
+        float64[U, K].
+    """
+    order = np.argsort(-scores, axis=1, kind="stable")
+    ranked = np.take_along_axis(scores, order, axis=1)
+    first = np.ones(scores.shape, dtype=np.bool_)
+    first[:, 1:] = ranked[:, 1:] != ranked[:, :-1]
+    group = np.cumsum(first.ravel()) - 1  # a group of ties does not go on in the next row
+    totals = np.bincount(group, weights=np.tile(discounts, len(scores)))
+    shared = np.empty_like(scores)
+    np.put_along_axis(shared, order, (totals / np.bincount(group))[group].reshape(scores.shape), 1)
+    return shared

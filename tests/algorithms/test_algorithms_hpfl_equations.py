@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from sklearn.cluster import KMeans
 
+from secure_fedrec.algorithms import hpfl_drafts
 from secure_fedrec.algorithms.hpfl_aggregation import (
     HPFLTable,
     accuracy_threshold,
@@ -196,17 +197,43 @@ def test_histograms_of_accuracies_add_up_in_the_sum() -> None:
 def test_accuracies_fall_into_buckets_and_one_into_the_last() -> None:
     found = count_accuracies(np.array([0.0, 0.249, 0.25, 0.99, 1.0]), 4)
     assert found.tolist() == [2, 1, 0, 2]
+    assert 0.29 * 100 < 29  # and yet 0.29 is the lower edge of bucket 29
+    assert count_accuracies(np.array([0.29]), 100).argmax() == 29
 
 
 @pytest.mark.parametrize(
-    ("quantile", "expected"), [(0.0, 0.2), (0.2, 0.2), (0.3, 0.4), (0.7, 0.4), (0.8, 0.8)]
+    ("quantile", "edge"), [(0.0, 0.0), (0.2, 0.2), (0.3, 0.4), (0.7, 0.4), (0.8, 0.8)]
 )
-def test_the_threshold_is_the_lower_edge_of_the_quantiles_bucket(
-    quantile: float, expected: float
-) -> None:
+def test_the_threshold_is_right_below_the_quantiles_bucket(quantile: float, edge: float) -> None:
     histogram = np.array([0.0, 3.0, 5.0, 0.0, 2.0])
-    assert accuracy_threshold(histogram, quantile) == expected
+    assert accuracy_threshold(histogram, quantile) == np.nextafter(edge, 0.0)
     assert accuracy_threshold(np.zeros(5), quantile) == 0.0
+
+
+@pytest.mark.parametrize("buckets", [4, 20, 100])
+@pytest.mark.parametrize("quantile", [0.0, 0.1, 0.9])
+def test_of_equal_accuracies_all_pass(quantile: float, buckets: int) -> None:
+    """Also of those on an edge, where ``accuracy * buckets`` may round to the other side."""
+    for accuracy in np.append(np.arange(1, buckets) / buckets, [1 / 3, 1.0]):
+        equal = np.full(6, accuracy)
+        threshold = accuracy_threshold(count_accuracies(equal, buckets).astype(float), quantile)
+        selection = Selection(threshold=threshold, draw=0.5, seeds=(0, 0))
+        assert selection.admits(equal, "quantile").all()
+
+
+def test_the_threshold_leaves_out_lower_buckets_and_no_more() -> None:
+    accuracies = np.array([0.49, 0.5, 0.5, 0.5, 0.7, 0.0])
+    threshold = accuracy_threshold(count_accuracies(accuracies, 20).astype(float), 0.4)
+    selection = Selection(threshold=threshold, draw=0.5, seeds=(0, 0))
+    assert selection.admits(accuracies, "quantile").tolist() == [False, *[True] * 4, False]
+
+
+def test_without_a_quantile_every_accuracy_above_zero_passes() -> None:
+    """p is of the last round: what has become worse since then passes as well."""
+    threshold = accuracy_threshold(count_accuracies(np.full(6, 0.9), 20).astype(float), 0.0)
+    selection = Selection(threshold=threshold, draw=0.5, seeds=(0, 0))
+    now = np.array([0.0, 0.01, 0.3, 0.95])
+    assert selection.admits(now, "quantile").tolist() == [False, True, True, True]
 
 
 @pytest.mark.parametrize("seeding", ["k-means++", "random"])
@@ -243,6 +270,37 @@ def test_a_cluster_of_one_discloses_its_member_unless_it_stays_at_home() -> None
     kept = cluster_centres(points, 0.1, seed=0, least_members=2)
     np.testing.assert_allclose(kept, [points[:19].mean(axis=0)])
     assert len(cluster_centres(points, 0.1, seed=0, least_members=21)) == 0
+
+
+@pytest.mark.parametrize("seed", [182, 338])
+def test_a_lone_members_vector_stays_at_home_where_k_means_stops_early(seed: int) -> None:
+    """Its last assignment gives the centre of one point a second member, and the centre stays."""
+    rng = np.random.default_rng(seed)
+    points = rng.normal(size=(600, 2)) * rng.lognormal(size=(600, 1))
+    found = cluster_centres(points, 0.5, seed=seed, seeding="random", least_members=2)
+    nearest = min(float(np.linalg.norm(points - centre, axis=1).min()) for centre in found)
+    assert nearest > 1e-12
+
+
+def test_a_draft_is_the_mean_of_the_members_that_are_counted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Stopped:
+        """K-means as it stands after its last assignment: its centres are of the one before."""
+
+        labels_ = np.array([2, 0, 2, 0, 3], dtype=np.int32)
+        cluster_centers_ = np.array([[1.0], [5.0], [0.0], [9.0]])
+
+        def __init__(self, **_: Any) -> None:
+            pass
+
+        def fit(self, points: FloatArray) -> None:
+            assert len(points) == len(self.labels_)
+
+    monkeypatch.setattr(hpfl_drafts, "KMeans", Stopped)
+    points = np.array([[0.0], [1.0], [3.0], [2.0], [9.0]])
+    assert cluster_centres(points, 0.8, seed=0).tolist() == [[1.5], [1.5], [9.0]]
+    assert cluster_centres(points, 0.8, seed=0, least_members=2).tolist() == [[1.5], [1.5]]
 
 
 @pytest.mark.parametrize(

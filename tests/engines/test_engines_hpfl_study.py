@@ -204,6 +204,43 @@ def test_setting_that_diverges_loses(
         study(ratings, [[np.nan], [np.nan]], monkeypatch)
 
 
+@pytest.mark.usefixtures("two_settings")
+@pytest.mark.parametrize("values", [[[np.nan], [3.0, np.nan]], [[3.0], [np.nan]]])
+def test_setting_that_diverges_can_be_tried_apart(
+    ratings: Organisations,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    values: list[list[float]],
+) -> None:
+    whole = study(ratings, values, monkeypatch)
+    config = StudyConfig(method="hpfl", seed=1, grid="quick")
+    parts = []
+    for place in (0, 1):
+        path = tmp_path / f"{place}.json"
+        path.with_suffix(".npz").write_bytes(b"of an earlier study")
+        write_study(run_study(ratings, config, only=place), path)
+        json.loads(path.read_text(), parse_constant=pytest.fail)  # neither NaN nor Infinity
+        parts.append(read_study(path))
+        reached = not np.isnan(values[place][0])
+        assert path.with_suffix(".npz").exists() == reached
+        assert (parts[place]["value"] is not None, "test" in parts[place]) == (reached, reached)
+    merged = merge_reports(parts)
+    for report in (whole, merged):
+        del report["seconds"]
+        for trial in report["trials"]:
+            del trial["seconds"]
+    assert merged == json.loads(json.dumps(whole))
+
+
+@pytest.mark.usefixtures("two_settings")
+def test_settings_that_all_diverged_apart_make_no_study(
+    ratings: Organisations, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parts = [study(ratings, [[np.nan], [np.nan]], monkeypatch, only=place) for place in (0, 1)]
+    with pytest.raises(ConfigError, match="every setting of hpfl diverged"):
+        merge_reports(parts)
+
+
 def test_answers_are_judged_by_area(answers: Organisations) -> None:
     config = StudyConfig(method="fedavg", seed=1, grid="quick")
     report = run_study(answers, config).report
@@ -218,8 +255,14 @@ def test_every_method_has_the_same_budget(grid: str) -> None:
     budgets = {method: settings_of(method, GRIDS[grid]) for method in METHODS}
     assert len({len(settings) for settings in budgets.values()}) == 1
     assert all(len(set(settings)) == len(settings) for settings in budgets.values())
-    strengths = {setting.proximal for setting in budgets["fedprox"]}
-    assert strengths == set(GRIDS[grid].proximal)
+    # FedProx tries every pair that FedAvg tries, and deals its strengths out to them in turn.
+    pairs = [[(one.learning_rate, one.epochs) for one in budgets[m]] for m in ("fedavg", "fedprox")]
+    assert pairs[0] == pairs[1]
+    strengths = GRIDS[grid].proximal
+    assert [setting.proximal for setting in budgets["fedprox"]] == [
+        strengths[place % len(strengths)] for place in range(len(pairs[1]))
+    ]
+    assert {setting.proximal for setting in budgets["fedprox"]} == set(strengths)
     assert {setting.proximal for setting in budgets["fedavg"]} == {0.0}
     # FedSGD makes one pass over the records per round: as many passes as the longest of others.
     passes = max(setting.rounds * setting.epochs for setting in budgets["hpfl"])
@@ -260,6 +303,7 @@ def test_results_come_back(ratings: Organisations, tmp_path: Path) -> None:
     write_study(found, path)
     assert read_study(path) == json.loads(json.dumps(found.report))
     hidden, clients = read_characteristics(path)
+    assert found.snapshot is not None
     np.testing.assert_array_equal(hidden, np.concatenate(found.snapshot.characteristics))
     assert np.bincount(clients).tolist() == list(ratings.n_users)
 

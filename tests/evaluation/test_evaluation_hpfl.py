@@ -1,6 +1,7 @@
 """HPFL's measures against cases small enough to do by hand."""
 
 import math
+from itertools import permutations
 
 import numpy as np
 import pytest
@@ -145,6 +146,28 @@ def test_ndcg_by_hand() -> None:
     reached = 0.5 * discounts[0] + 1.0 * discounts[1]
     ideal = 1.0 * discounts[0] + 0.5 * discounts[1]
     assert ndcg_of_characteristics(hidden, means) == pytest.approx(reached / ideal)
+
+
+def test_ndcg_of_equal_mean_scores_is_that_of_their_orders_mean() -> None:
+    """The DCG of every order that sorts the mean scores, averaged by hand."""
+    hidden, means = np.array([[0.2, 1.2, 0.7, 0.0]]), np.array([[3.0, 3.0, 4.0, 3.0]])
+    discounts = 1 / (np.log2(np.arange(1, 5)) + 1)
+    orders = [(2, *rest) for rest in permutations((0, 1, 3))]
+    reached = np.mean([hidden[0, list(order)] @ discounts for order in orders])
+    ideal = np.sort(hidden[0])[::-1] @ discounts
+    assert ndcg_of_characteristics(hidden, means) == pytest.approx(reached / ideal)
+
+
+@given(st.integers(0, 1000))
+def test_ndcg_does_not_depend_on_the_numbers_of_attributes(seed: int) -> None:
+    generator = np.random.default_rng(seed)
+    hidden = generator.normal(size=(5, 6))
+    means = generator.integers(0, 3, size=(5, 6)).astype(float)
+    means[generator.random(size=means.shape) < 0.3] = NOBODY
+    renumbered = generator.permutation(6)
+    assert ndcg_of_characteristics(hidden[:, renumbered], means[:, renumbered]) == pytest.approx(
+        ndcg_of_characteristics(hidden, means)
+    )
 
 
 def test_ndcg_leaves_out_what_has_no_record() -> None:
