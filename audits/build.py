@@ -12,7 +12,7 @@ from secure_fedrec.algorithms.base import Algorithm, PublicState
 from secure_fedrec.engines import Evaluate
 from secure_fedrec.errors import ConfigError
 from secure_fedrec.protection import Collector, Denoisers, Sizes, Stack, build_stack
-from secure_fedrec.protection.hidden_sums import EncryptedSum, NoisedSum
+from secure_fedrec.protection.hidden_sums import EncryptedSum, MaskedSum, NoisedSum
 from secure_fedrec.protection.linkage_hardened import LinkageHardened
 from secure_fedrec.protection.shared_upload import SharedUpload
 from secure_fedrec.streams import Streams
@@ -118,14 +118,19 @@ def build_federation(config: AuditConfig, task: TaskT, *, priced: bool = True) -
         streams=streams,
         bag_layers=config.bag_protection,
     )
-    require_claimed(config, stack.collector)
+    require_claimed(config, stack.collector, cohort=sizes.cohort)
     if priced:
         require_priced(config, stack)
     return Federation(config=config, task=task, stack=stack, streams=streams)
 
 
-def require_claimed(config: AuditConfig, collector: Collector) -> None:
-    """Refuse adversaries that hold a key, or know noise, which the run would not show them.
+def require_claimed(config: AuditConfig, collector: Collector, *, cohort: int) -> None:
+    """Refuse adversaries that hold a key, or know masks or noise, which no run would show them.
+
+    Args:
+        config: the configuration.
+        collector: of the stack.
+        cohort: clients per round.
 
     Raises:
         ConfigError: there is one.
@@ -147,6 +152,15 @@ def require_claimed(config: AuditConfig, collector: Collector) -> None:
                 collector.skellam.corrupt,
                 f"adversary {adversary.name!r} knows the noise of {len(clients)} clients",
             )
+        if isinstance(collector, MaskedSum):
+            withstood = collector.corrupt_clients(cohort)
+            if adversary.has("server") and len(clients) > withstood:
+                raise ConfigError(
+                    "protection.corrupt",
+                    collector.config.corrupt,
+                    f"withstands a server with {withstood} clients, adversary "
+                    f"{adversary.name!r} has {len(clients)}",
+                )
 
 
 def require_parties(adversaries: Sequence[Adversary], *, n_clients: int, denoisers: int) -> None:

@@ -35,6 +35,7 @@ from secure_fedrec.engines import CohortConfig
 from secure_fedrec.errors import ConfigError, DataError
 from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.protection import BAG_LAYERS, LAYERS, Claim
+from secure_fedrec.protection.configured import in_table
 from secure_fedrec.wire import Adversary, RecordingPolicy
 
 __all__ = ["AuditConfig", "RunConfig", "load_config", "parse_config"]
@@ -323,7 +324,8 @@ def _layers(
         if name in layers:
             raise ConfigError(f"{section}.layer", name, "is stacked twice")
         rest = {key: value for key, value in table.items() if key != "layer"}
-        layers[name] = build(known[name], section, rest)
+        with in_table(section):  # a layer over bags may be one over sums as well
+            layers[name] = build(known[name], section, rest)
     return layers
 
 

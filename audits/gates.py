@@ -15,6 +15,11 @@ from secure_fedrec.errors import ConfigError
 
 __all__ = ["GateConfig", "GateResult", "Outcome", "judge"]
 
+EVERYTHING = "everything"
+"""What an epsilon covers unless a gate names a part of what clients send."""
+
+COVERED = (EVERYTHING, "sums", "reports", "bags")
+
 FEWEST_CLIENTS = 20
 """Fewer clients than this support no statement about a federation."""
 
@@ -95,6 +100,8 @@ class GateConfig:
         max: the figure must not exceed this.
         min: the figure must reach this.
         equals: for "lossless".
+        covers: for "epsilon": everything that the adversary is sent, or the part it speaks of,
+            the "sums", the "reports" of rated sets, or the "bags".
 
     Raises:
         ConfigError: no bound, more than one, or a metric without its attack and adversary.
@@ -106,8 +113,13 @@ class GateConfig:
     max: float | None = None
     min: float | None = None
     equals: bool | None = None
+    covers: str = EVERYTHING
 
     def __post_init__(self) -> None:
+        if self.covers not in COVERED:
+            raise ConfigError("gates.covers", self.covers, "is not sent", COVERED)
+        if self.covers != EVERYTHING and self.metric != "epsilon":
+            raise ConfigError("gates.covers", self.covers, "is for the metric epsilon only")
         known = dict.fromkeys(("lossless", *UTILITY_METRICS, *ATTACK_METRICS, "epsilon"))
         if self.metric not in known:
             raise ConfigError("gates.metric", self.metric, "unknown metric", known)
@@ -167,8 +179,9 @@ class GateConfig:
         where = "/".join(part for part in (self.adversary, self.attack) if part)
         where = f"{where}: " if where else ""
         threshold = getattr(self, self.bound)
+        figure = self.metric if self.covers == EVERYTHING else f"{self.metric} of {self.covers}"
         return (
-            f"{where}{self.metric} {sign} {threshold:g}"
+            f"{where}{figure} {sign} {threshold:g}"
             if self.bound != "equals"
             else (f"{self.metric} {sign} {str(threshold).lower()}")
         )
@@ -199,7 +212,7 @@ def judge(
     findings: Iterable[Finding],
     utility: Mapping[str, float],
     lossless: bool | None,
-    epsilons: Mapping[str, float] | None = None,
+    epsilons: Mapping[tuple[str, str], float] | None = None,
 ) -> GateResult:
     """Judge one gate.
 
@@ -208,7 +221,8 @@ def judge(
         findings: of all attacks by all adversaries.
         utility: mean test errors by name.
         lossless: outcome of the twin comparison; None if it was not made.
-        epsilons: privacy loss by adversary; those against whom none is claimed are missing.
+        epsilons: privacy loss by adversary and what it covers; those that nobody claims are
+            missing.
     """
     if gate.metric == "epsilon":
         return _judge_epsilon(gate, epsilons or {})
@@ -246,9 +260,9 @@ def _judge_utility(gate: GateConfig, utility: Mapping[str, float]) -> GateResult
     return _judge_number(gate, utility[gate.metric], None)
 
 
-def _judge_epsilon(gate: GateConfig, epsilons: Mapping[str, float]) -> GateResult:
+def _judge_epsilon(gate: GateConfig, epsilons: Mapping[tuple[str, str], float]) -> GateResult:
     """By the adversary's own price: what others would learn says nothing of it."""
-    value = epsilons.get(gate.adversary or "")
+    value = epsilons.get((gate.adversary or "", gate.covers))
     if value is None:
         return _undecided(gate, "no epsilon is claimed against this adversary")
     return _judge_number(gate, value, None)

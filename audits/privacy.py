@@ -1,13 +1,14 @@
 """Differential privacy in an audit: noise found from a budget, and what the run cost in words."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any, TypeAlias
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from audits.config import AuditConfig
+from audits.gates import EVERYTHING
 from secure_fedrec.errors import ConfigError
 from secure_fedrec.protection import Sizes, Stack
-from secure_fedrec.protection.bags import LayeredBags
+from secure_fedrec.protection.bags import BAG_NOISE_KEYS, LayeredBags
 from secure_fedrec.protection.configured import as_configured
 from secure_fedrec.protection.dp import rated_set_events
 from secure_fedrec.protection.dp.events import Adversary as Reader
@@ -23,9 +24,10 @@ if TYPE_CHECKING:
     from secure_fedrec.accounting import PrivacyStatement
 
 __all__ = [
+    "Price",
     "draws_noise",
     "epsilons",
-    "privacy_statements",
+    "prices",
     "reader_of",
     "readers",
     "require_priced",
@@ -35,7 +37,26 @@ __all__ = [
 _DELTA = 1e-5
 """Of layers that have no delta of their own."""
 
-_Priced: TypeAlias = tuple[Sequence[Event], float]
+
+class _Released(NamedTuple):
+    """What one noised part releases, and its delta."""
+
+    part: str
+    events: Sequence[Event]
+    delta: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Price:
+    """What one part of what clients send cost, against one reader.
+
+    Args:
+        part: "sums", "reports" (of the rated set) or "bags".
+        statement: the price in words and numbers.
+    """
+
+    part: str
+    statement: "PrivacyStatement"
 
 
 def with_noise_found(layers: Mapping[str, Any], *, rounds: int, sizes: Sizes) -> Mapping[str, Any]:
@@ -68,14 +89,14 @@ def draws_noise(stack: Stack) -> bool:
     return isinstance(stack.collector, NoisedSum) or _noised_bags(stack) is not None
 
 
-def privacy_statements(
+def prices(
     stack: Stack,
     *,
     rounds: int,
     repeated: int = 0,
     readers: Sequence[Reader] = ("server",),
-) -> "tuple[PrivacyStatement, ...]":
-    """What a run costs: one statement per reader and noised layer, none before the first round.
+) -> tuple[Price, ...]:
+    """What a run costs: one price per reader and noised part, none before the first round.
 
     Args:
         stack: the layers.
@@ -89,10 +110,10 @@ def privacy_statements(
     if not rounds:
         return ()
     return tuple(
-        statement
+        Price(part=released.part, statement=statement)
         for reader in readers
-        for released, delta in _released(stack, rounds, repeated)
-        if (statement := _stated(stack, released, reader, delta)) is not None
+        for released in _released(stack, rounds, repeated)
+        if (statement := _stated(stack, released, reader)) is not None
     )
 
 
@@ -110,15 +131,27 @@ def readers(adversaries: Sequence[Adversary]) -> tuple[Reader, ...]:
 
 
 def epsilons(
-    adversaries: Sequence[Adversary], statements: "Sequence[PrivacyStatement]"
-) -> dict[str, float]:
-    """By the adversary's name, the largest epsilon of what is stated against it."""
+    adversaries: Sequence[Adversary], stack: Stack, priced: Sequence[Price]
+) -> dict[tuple[str, str], float]:
+    """Epsilon by the adversary's name and what it covers: a part, or everything sent.
+
+    Everything is covered only where there is a single part and it is noised: beside something exact
+    no epsilon bounds what is learned, and prices of two parts are not added here.
+    """
     found = {}
     for adversary in adversaries:
-        own = [each.epsilon for each in statements if each.adversary == reader_of(adversary)]
-        if own:
-            found[adversary.name] = max(own)
+        own = [each for each in priced if each.statement.adversary == reader_of(adversary)]
+        for each in own:
+            found[adversary.name, each.part] = each.statement.epsilon
+        if len(own) == 1 and [own[0].part] == _parts(stack):
+            found[adversary.name, EVERYTHING] = own[0].statement.epsilon
     return found
+
+
+def _parts(stack: Stack) -> list[str]:
+    """All that clients send, noised or not."""
+    reports = ["reports"] if isinstance(stack.cloak, RandomizedResponse) else []
+    return ["sums", *reports, *([] if stack.bags is None else ["bags"])]
 
 
 def require_priced(config: AuditConfig, stack: Stack) -> None:
@@ -135,7 +168,7 @@ def require_priced(config: AuditConfig, stack: Stack) -> None:
     budget = None if noise is None else noise.epsilon
     rounds = config.algorithm.rounds
     try:
-        statements = privacy_statements(stack, rounds=rounds, readers=("server", "release"))
+        priced = prices(stack, rounds=rounds, readers=("server", "release"))
     except ConfigError as refused:
         if budget is None:
             raise
@@ -143,20 +176,30 @@ def require_priced(config: AuditConfig, stack: Stack) -> None:
             "protection.epsilon", budget, f"cannot be claimed ({refused}); {_ADVICE}"
         ) from None
     if isinstance(stack.collector, NoisedSum) and budget is not None:
-        spent = statements[0].epsilon
+        spent = priced[0].statement.epsilon
         if spent > budget:
             raise ConfigError(
                 "protection.epsilon", budget, f"the run would cost {spent:.4g}; {_ADVICE}"
             )
-    priced = epsilons(config.adversaries, statements)
+    known = epsilons(config.adversaries, stack, priced)
     for gate in config.gates:
-        if gate.metric == "epsilon" and gate.adversary not in priced:
+        if gate.metric != "epsilon" or (gate.adversary, gate.covers) in known:
+            continue
+        parts = sorted(part for name, part in known if name == gate.adversary)
+        if not parts:
             raise ConfigError(
                 "gates.adversary",
                 gate.adversary,
                 "no epsilon is claimed against it",
-                sorted(priced),
+                sorted({name for name, _ in known}),
             )
+        raise ConfigError(
+            "gates.covers",
+            gate.covers,
+            f"no epsilon covers that: clients send {' and '.join(_parts(stack))}; name what is "
+            "noised",
+            parts,
+        )
 
 
 _ADVICE = (
@@ -165,17 +208,18 @@ _ADVICE = (
 )
 
 
-def _released(stack: Stack, rounds: int, repeated: int) -> Iterator[_Priced]:
-    """What each noised layer releases, and its delta."""
+def _released(stack: Stack, rounds: int, repeated: int) -> Iterator[_Released]:
+    """What each noised part releases."""
     collector, cloak, noised = stack.collector, stack.cloak, _noised_bags(stack)
     if isinstance(collector, NoisedSum):
         events = collector.skellam.events(rounds=rounds + repeated)
-        yield _explained(events, repeated), collector.noise.delta
+        yield _Released("sums", _explained(events, repeated), collector.noise.delta)
     if isinstance(cloak, RandomizedResponse):
         # A repeated round throws the same coins: its report says nothing new.
-        yield _reports(cloak.config, rounds), _DELTA
+        yield _Released("reports", _reports(cloak.config, rounds), _DELTA)
     if noised is not None:
-        yield _explained(noised.client_events(rounds=rounds + repeated), repeated), _DELTA
+        events = noised.client_events(rounds=rounds + repeated)
+        yield _Released("bags", _explained(events, repeated), _DELTA)
 
 
 def _reports(config: RandomizedResponseConfig, rounds: int) -> Sequence[Event]:
@@ -185,21 +229,19 @@ def _reports(config: RandomizedResponseConfig, rounds: int) -> Sequence[Event]:
         return ()
 
 
-def _stated(
-    stack: Stack, released: Sequence[Event], reader: Reader, delta: float
-) -> "PrivacyStatement | None":
+def _stated(stack: Stack, released: _Released, reader: Reader) -> "PrivacyStatement | None":
     """A statement, or None for a published system that costs too much to have a price.
 
     Raises:
         ConfigError: noise that was configured has none.
     """
-    if not released:
+    if not released.events:
         return None
     from secure_fedrec.accounting import claim  # noqa: PLC0415
 
     try:
-        with as_configured(DP_KEYS):
-            return claim(released, adversary=reader, delta=delta)
+        with as_configured(BAG_NOISE_KEYS if released.part == "bags" else DP_KEYS):
+            return claim(released.events, adversary=reader, delta=released.delta)
     except ConfigError:
         if draws_noise(stack):
             raise

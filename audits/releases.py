@@ -27,8 +27,12 @@ class ReleaseJournal:
 
     def begin(self, round_: int) -> None:
         """Note that a round is about to release something; on disk when this returns."""
-        descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
         try:
+            # A line without an end was being written when the run was cut off: its round had not
+            # begun, and the next line must not be glued to it.
+            written = os.pread(descriptor, os.fstat(descriptor).st_size, 0)
+            os.ftruncate(descriptor, written.rfind(b"\n") + 1)
             os.write(descriptor, f"{round_}\n".encode())
             os.fsync(descriptor)
         finally:
@@ -51,7 +55,7 @@ class ReleaseJournal:
 
     def _begun(self) -> list[int]:
         try:
-            lines = self._path.read_bytes().splitlines()
+            *lines, _ = self._path.read_bytes().split(b"\n")  # what follows the last is unfinished
         except FileNotFoundError:
             return []
         try:

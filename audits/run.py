@@ -16,7 +16,7 @@ from audits.assemble import Measured, assemble
 from audits.build import Federation, build_federation, load_dataset
 from audits.config import AuditConfig
 from audits.gates import GateResult, Outcome, judge
-from audits.privacy import epsilons, privacy_statements, readers
+from audits.privacy import epsilons, prices, readers
 from audits.report import write_report
 from audits.systems.base import Task
 from audits.training import (
@@ -223,7 +223,7 @@ def _measured(
     findings: list[Finding],
     repeated: int,
 ) -> Measured:
-    privacy = privacy_statements(
+    priced = prices(
         federation.stack,
         rounds=run.completed,
         repeated=repeated,
@@ -240,7 +240,7 @@ def _measured(
             findings=findings,
             utility=mean,
             lossless=None if lossless is None else lossless.holds,
-            epsilons=epsilons(config.adversaries, privacy),
+            epsilons=epsilons(config.adversaries, federation.stack, priced),
         )
         for gate in config.gates
     ]
@@ -255,5 +255,5 @@ def _measured(
         findings=findings,
         controls=controls,
         gates=gates,
-        privacy=privacy,
+        privacy=tuple(each.statement for each in priced),
     )

@@ -190,7 +190,7 @@ def require_bags_compatible(layers: tuple[str, ...]) -> Claim:
     problem = "these layers do not stack over bags"
     if not {"masking", "paillier"}.isdisjoint(layers):
         problem = "hides what is summed, and nothing in a bag is"
-    return _claim_of(layers, BAG_STACKS, "protection.bags", problem)
+    return _claim_of(layers, BAG_STACKS, "bag_protection", problem)
 
 
 def _claim_of(

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 
 from secure_fedrec.errors import ConfigError
 
-__all__ = ["as_configured", "with_keys"]
+__all__ = ["as_configured", "in_table", "with_keys"]
 
 
 @contextmanager
@@ -35,6 +35,26 @@ def as_configured(
         value = refused.value if values is None else values.get(key, refused.value)
         problem = with_keys(refused.problem, keys)
         raise type(refused)(key, value, problem, refused.choices) from None
+
+
+@contextmanager
+def in_table(table: str) -> Iterator[None]:
+    """Raise refusals of settings of ``protection`` as those of another table of a configuration.
+
+    Args:
+        table: its name.
+
+    Raises:
+        ConfigError: as the code inside does, of the same class.
+    """
+    try:
+        yield
+    except ConfigError as refused:
+        key, problem = (
+            re.sub(r"(?<![\w.])protection\.", f"{table}.", text)
+            for text in (refused.key, refused.problem)
+        )
+        raise type(refused)(key, refused.value, problem, refused.choices) from None
 
 
 def with_keys(text: str, keys: Mapping[str, str]) -> str:

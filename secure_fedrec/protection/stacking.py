@@ -10,6 +10,7 @@ from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.protection.bags import BagShape, LayeredBags, LocalDPConfig
 from secure_fedrec.protection.base import Cloak, Collector
 from secure_fedrec.protection.compatibility import require_bags_compatible, require_compatible
+from secure_fedrec.protection.configured import in_table
 from secure_fedrec.protection.denoisers import Denoisers, DenoisersConfig
 from secure_fedrec.protection.hidden_sums import (
     ClipConfig,
@@ -21,6 +22,7 @@ from secure_fedrec.protection.hidden_sums import (
     SkellamLayerConfig,
 )
 from secure_fedrec.protection.linkage_hardened import LinkageHardened, LinkageHardenedConfig
+from secure_fedrec.protection.masking import COMPLETE_UP_TO
 from secure_fedrec.protection.plain import DirectSum
 from secure_fedrec.protection.randomized_response import (
     RandomizedResponse,
@@ -32,10 +34,7 @@ from secure_fedrec.protection.stack import Stack
 from secure_fedrec.protection.virtual_ratings import VirtualRatings, VirtualRatingsConfig
 from secure_fedrec.streams import Streams
 
-__all__ = ["BAG_LAYERS", "COMPLETE_UP_TO", "LAYERS", "Sizes", "build_stack"]
-
-COMPLETE_UP_TO = 128
-"""Clients of a round that mask with everybody else; beyond, the graph is sparse."""
+__all__ = ["BAG_LAYERS", "LAYERS", "Sizes", "build_stack"]
 
 LAYERS: Mapping[str, type] = MappingProxyType(
     {
@@ -115,18 +114,17 @@ def _bags(
 ) -> LayeredBags | None:
     if not sizes.bags:
         if layers:
-            raise ConfigError(
-                "protection.bags", " + ".join(layers), "the algorithm gives to no bag"
-            )
+            raise ConfigError("bag_protection", " + ".join(layers), "the algorithm gives to no bag")
         return None
-    return LayeredBags(
-        bags=sizes.bags,
-        n_clients=sizes.n_clients,
-        codec=codec,
-        streams=streams,
-        noise=layers.get("local-dp"),
-        routing=layers.get("routing"),
-    )
+    with in_table("bag_protection"):
+        return LayeredBags(
+            bags=sizes.bags,
+            n_clients=sizes.n_clients,
+            codec=codec,
+            streams=streams,
+            noise=layers.get("local-dp"),
+            routing=layers.get("routing"),
+        )
 
 
 def _cloak(layers: Mapping[str, Any], sizes: Sizes, streams: Streams) -> Cloak | None:

@@ -26,7 +26,7 @@ from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.models.document import PRIVATE as DOCUMENT_PRIVATE
 from secure_fedrec.models.document import DocumentConfig, DocumentModel, document_loss
 from secure_fedrec.models.gum import GUMConfig
-from secure_fedrec.models.gum_loops import Records
+from secure_fedrec.models.gum_arrays import Records
 from secure_fedrec.models.gum_training import GUMTraining
 from secure_fedrec.models.ncf_split import ITEM_TABLE, PRIVATE, NCFSplit, NCFSplitConfig, ncf_loss
 from secure_fedrec.protection.bags import BagShape

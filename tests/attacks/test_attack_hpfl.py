@@ -21,7 +21,7 @@ from secure_fedrec.data.organisations_synthetic import (
 from secure_fedrec.engines import Problem, RecordedRun
 from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.models.gum import GUMConfig
-from secure_fedrec.models.gum_loops import Records
+from secure_fedrec.models.gum_arrays import Records
 from secure_fedrec.models.gum_training import GUMTraining
 from secure_fedrec.protection.bags import BagShape, LocalDPConfig
 from secure_fedrec.protection.hidden_sums import MaskingLayerConfig
@@ -193,6 +193,8 @@ def test_noise_hides_vectors() -> None:
         assert figure(after, "disclosed_share") == 0.0
         assert figure(after, "item_disclosed_share") == 0.0
         assert figure(after, "holder_accuracy") < figure(before, "holder_accuracy")
+    told = play("drafts", planted("local-dp")).figures
+    assert [told[f"disclosed_attribute_auc{end}"] for end in ("", "_low", "_high")] == [None] * 3
 
 
 def test_drafts_of_the_adversarys_own_organisation_are_not_counted() -> None:

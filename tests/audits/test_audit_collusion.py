@@ -44,6 +44,18 @@ def test_an_adversary_knows_no_more_noise_than_the_claim_counts() -> None:
     assert refused.value.key == "protection.corrupt"
 
 
+@pytest.mark.parametrize("adversary", ["curious", "active"])
+def test_masks_withstand_the_configured_share_of_clients_with_the_server(adversary: str) -> None:
+    masks = {"layer": "masking", "min_survivors": 20, "corrupt": 0.05, "adversary": adversary}
+    three = ["client:0", "client:1", "client:2"]
+    build([masks], ["server", *three[:2]])  # 2 of 40
+    build([masks], three)  # without the server they see nothing that masks hide
+    with pytest.raises(ConfigError, match="'them' has 3") as refused:
+        build([masks], ["server", *three])
+    assert refused.value.key == "protection.corrupt"
+    assert refused.value.value == 0.05
+
+
 def test_a_budget_that_the_claim_would_exceed_is_refused() -> None:
     build(NOISED, ["server"])
     huge = [NOISED[0], {"layer": "skellam", "epsilon": 60.0}, NOISED[2]]

@@ -7,9 +7,17 @@ from typing import Any
 import pytest
 
 from audits.config import parse_config
-from audits.privacy import with_noise_found
+from audits.privacy import prices, with_noise_found
 from secure_fedrec.errors import ConfigError
-from secure_fedrec.protection import LAYERS, STACKS, Sizes, build_stack
+from secure_fedrec.protection import (
+    BAG_LAYERS,
+    BAG_STACKS,
+    LAYERS,
+    STACKS,
+    BagShape,
+    Sizes,
+    build_stack,
+)
 from secure_fedrec.protection.configured import as_configured, with_keys
 from secure_fedrec.streams import Streams
 
@@ -23,6 +31,8 @@ DEFAULTS: dict[str, dict[str, Any]] = {
     "skellam": {**SKELLAM, "fraction_bits": 2},  # short tables of noise
     "virtual-ratings": VIRTUAL,
 }
+BAG_DEFAULTS: dict[str, dict[str, Any]] = {"local-dp": {"fraction_bits": 0}}  # short tables
+HPFL: dict[str, Any] = {"algorithm": {"name": "hpfl"}}
 INNER = re.compile(r"\b(dp|routing|paillier|masking|policy|plan|layout)\.[a-z_]+")
 # Below, at and beyond every limit, and what is no number at all.
 EXTREMES: tuple[Any, ...] = (
@@ -35,9 +45,18 @@ EXTREMES: tuple[Any, ...] = (
 def build(raw: dict[str, Any]) -> None:
     """Read a configuration and put its layers together, as an audit does."""
     config = parse_config(raw)
-    sizes = Sizes(n_clients=64, n_items=50, width=4, cohort=40)
+    bags = {"drafts": BagShape(width=4, most=3)} if config.bag_protection else {}
+    sizes = Sizes(n_clients=64, n_items=50, width=4, cohort=40, bags=bags)
     layers = with_noise_found(config.protection, rounds=5, sizes=sizes)
-    build_stack(layers, sizes=sizes, codec=config.ring, streams=Streams.from_seed(1))
+    stack = build_stack(
+        layers,
+        sizes=sizes,
+        codec=config.ring,
+        streams=Streams.from_seed(1),
+        bag_layers=config.bag_protection,
+    )
+    if bags:
+        prices(stack, rounds=5)
 
 
 def refused(raw: dict[str, Any]) -> ConfigError:
@@ -134,6 +153,32 @@ def test_no_value_of_any_setting_is_refused_under_another_name(stack: tuple[str,
                     assert re.match(r"(protection|cohort|ring)\.", error.key), str(error)
                     assert not INNER.search(str(error)), str(error)
     assert tried == len(EXTREMES) * sum(len(dataclasses.fields(LAYERS[name])) for name in stack)
+
+
+@pytest.mark.parametrize("stack", BAG_STACKS, ids=lambda stack: "+".join(stack) or "none")
+def test_refusals_over_bags_name_their_own_table(stack: tuple[str, ...]) -> None:
+    for layer in stack[-1:]:  # the others are tried where they are the last
+        for entry in dataclasses.fields(BAG_LAYERS[layer]):
+            for value in EXTREMES:
+                tables = [dict(BAG_DEFAULTS.get(name, {}), layer=name) for name in stack]
+                tables[stack.index(layer)][entry.name] = value
+                try:
+                    build(HPFL | {"bag_protection": tables})
+                except ConfigError as error:
+                    assert re.match(r"(bag_protection|ring)\.", error.key), str(error)
+                    assert not INNER.search(str(error)), str(error)
+                    assert not re.search(r"(?<![\w.])protection\.", str(error)), str(error)
+
+
+@pytest.mark.parametrize(
+    ("setting", "value"),
+    [("noise_multiplier", 1e9), ("clip", 1e12), ("fraction_bits", 41), ("noise", "uniform")],
+)
+def test_a_refusal_over_bags_repeats_what_was_written(setting: str, value: object) -> None:
+    error = refused(HPFL | {"bag_protection": [{"layer": "local-dp", setting: value}]})
+    assert error.key in {f"bag_protection.{setting}", "bag_protection.fraction_bits"}
+    if error.key.endswith(setting):
+        assert error.value == value
 
 
 def test_only_whole_keys_are_renamed() -> None:

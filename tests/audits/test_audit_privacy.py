@@ -10,12 +10,12 @@ import pytest
 
 from audits.config import parse_config
 from audits.gates import GateConfig, Outcome, judge
-from audits.privacy import epsilons, privacy_statements, reader_of, readers
+from audits.privacy import epsilons, prices, reader_of, readers
 from audits.releases import ReleaseJournal
 from secure_fedrec.engines import RecordedRun
 from secure_fedrec.errors import CheckpointError, ConfigError
 from secure_fedrec.fixedpoint import FixedPoint
-from secure_fedrec.protection import LAYERS, Sizes, Stack, build_stack
+from secure_fedrec.protection import LAYERS, BagShape, LocalDPConfig, Sizes, Stack, build_stack
 from secure_fedrec.streams import Streams
 from secure_fedrec.wire import Adversary
 
@@ -62,11 +62,19 @@ def stack_of(layers: list[dict[str, Any]], **changes: Any) -> Stack:
         )
         for table in layers
     }
+    noise = changes.pop("bags", None)
     return build_stack(
         settings | changes,
-        sizes=Sizes(n_clients=40, n_items=30, width=2, cohort=40),
+        sizes=Sizes(
+            n_clients=40,
+            n_items=30,
+            width=2,
+            cohort=40,
+            bags={} if noise is None else {"drafts": BagShape(width=3, most=2)},
+        ),
         codec=FixedPoint(),
         streams=Streams.from_seed(1),
+        bag_layers={} if noise is None else {"local-dp": noise},
     )
 
 
@@ -93,43 +101,59 @@ def test_randomized_response_states_what_a_rated_item_costs(
 
 def test_reports_that_are_never_in_doubt_have_no_price() -> None:
     certain = {"layer": "randomized-response", "permanent": 0.0, "report_one": 1.0}
-    assert privacy_statements(stack_of([certain | {"report_zero": 0.0}]), rounds=5) == ()
-    assert privacy_statements(stack_of([{"layer": "masking"}]), rounds=5) == ()
-    assert privacy_statements(stack_of(NOISED), rounds=0) == ()
+    assert prices(stack_of([certain | {"report_zero": 0.0}]), rounds=5) == ()
+    assert prices(stack_of([{"layer": "masking"}]), rounds=5) == ()
+    assert prices(stack_of(NOISED), rounds=0) == ()
 
 
 def test_without_a_permanent_answer_every_round_costs() -> None:
     config = {"layer": "randomized-response", "permanent": 0.0}
-    (few,) = privacy_statements(stack_of([config]), rounds=2)
-    (many,) = privacy_statements(stack_of([config]), rounds=5)
-    assert few.epsilon == pytest.approx(2 * math.log(0.95 / 0.05), rel=1e-4)
-    assert many.rounds == 5
-    assert many.epsilon > few.epsilon
+    (few,) = prices(stack_of([config]), rounds=2)
+    (many,) = prices(stack_of([config]), rounds=5)
+    assert few.part == many.part == "reports"
+    assert few.statement.epsilon == pytest.approx(2 * math.log(0.95 / 0.05), rel=1e-4)
+    assert many.statement.rounds == 5
+    assert many.statement.epsilon > few.statement.epsilon
     # So much that the grid of the coins would show: nothing is claimed, and the audit goes on.
-    assert privacy_statements(stack_of([config]), rounds=100) == ()
+    assert prices(stack_of([config]), rounds=100) == ()
 
 
 def test_a_price_that_cannot_be_stated_is_refused_under_the_configured_key() -> None:
     skellam = LAYERS["skellam"](noise_multiplier=2.0, delta=1e-300)
     with pytest.raises(ConfigError, match="takes up") as refused:
-        privacy_statements(stack_of(NOISED, skellam=skellam), rounds=3)
+        prices(stack_of(NOISED, skellam=skellam), rounds=3)
     assert refused.value.key == "protection.delta"
 
 
 def test_every_reader_has_a_statement() -> None:
     assert readers([SERVER]) == readers([DENOISERS]) == ("server",)
     assert readers([CLIENT]) == ("server", "release")
-    found = privacy_statements(stack_of(NOISED), rounds=3, readers=("server", "release"))
-    assert [each.adversary for each in found] == ["server", "release"]
+    found = prices(stack_of(NOISED), rounds=3, readers=("server", "release"))
+    assert [each.statement.adversary for each in found] == ["server", "release"]
     # Everybody takes part and nobody's turn is secret: no sampling, one price.
-    assert found[0].epsilon == found[1].epsilon
+    assert found[0].statement.epsilon == found[1].statement.epsilon
 
 
 def test_an_adversary_is_held_to_its_own_price() -> None:
     assert [reader_of(each) for each in (SERVER, CLIENT, DENOISERS)] == ["server", "release", None]
-    statements = privacy_statements(stack_of(NOISED), rounds=3)
-    by_name = epsilons([SERVER, CLIENT, DENOISERS], statements)
-    assert by_name == {"server": statements[0].epsilon}
+    stack = stack_of(NOISED)
+    priced = prices(stack, rounds=3)
+    epsilon = priced[0].statement.epsilon
+    assert epsilons([SERVER, CLIENT, DENOISERS], stack, priced) == {
+        ("server", "sums"): epsilon,
+        ("server", "everything"): epsilon,
+    }
+
+
+def test_an_epsilon_of_a_part_covers_nothing_else() -> None:
+    reports = stack_of([{"layer": "randomized-response"}])
+    priced = prices(reports, rounds=3)
+    assert list(epsilons([SERVER], reports, priced)) == [("server", "reports")]
+    bags = stack_of(NOISED, bags=LocalDPConfig(fraction_bits=4))
+    both = prices(bags, rounds=3)
+    assert [each.part for each in both] == ["sums", "bags"]
+    # Two prices of two parts: neither is that of both together.
+    assert list(epsilons([SERVER], bags, both)) == [("server", "sums"), ("server", "bags")]
 
 
 @pytest.mark.parametrize(("most", "outcome"), [(8.0, "pass"), (0.5, "fail")])
@@ -152,7 +176,13 @@ def test_a_gate_on_epsilon_is_judged_by_the_statement(
 
 def test_a_gate_without_a_price_is_never_a_pass() -> None:
     gate = GateConfig(metric="epsilon", adversary="server", max=8.0)
-    result = judge(gate, findings=[], utility={}, lossless=None, epsilons={"client": 1.0})
+    result = judge(
+        gate,
+        findings=[],
+        utility={},
+        lossless=None,
+        epsilons={("client", "everything"): 1.0, ("server", "bags"): 1.0},
+    )
     assert result.outcome is Outcome.INCONCLUSIVE
     assert result.reason == "no epsilon is claimed against this adversary"
 
@@ -163,6 +193,7 @@ def test_a_gate_without_a_price_is_never_a_pass() -> None:
         ({"max": 8.0}, "needs an adversary"),
         ({"max": 8.0, "adversary": "server", "attack": "direct"}, "and no attack"),
         ({"min": 8.0, "adversary": "server"}, "upper bound"),
+        ({"max": 8.0, "adversary": "server", "covers": "drafts"}, "is not sent"),
     ],
 )
 def test_gates_on_epsilon_that_make_no_sense_are_refused(
@@ -191,6 +222,33 @@ def test_a_gate_on_epsilon_needs_a_claim_against_its_adversary(
     line = refusal("audit", path, "--out", tmp_path / "run", "--quiet")
     assert line.startswith("gates.adversary = 'who': no epsilon is claimed against it")
     assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("covers", ["everything", "reports"])
+def test_a_gate_on_epsilon_says_what_it_covers(
+    tiny: dict[str, Any],
+    audited: Callable[..., dict[str, Any]],
+    refusal: Callable[..., str],
+    write_config: Write,
+    tmp_path: Path,
+    covers: str,
+) -> None:
+    tiny["protection"] = SDCF
+    gate = {"metric": "epsilon", "adversary": "server", "max": 3.0, "covers": covers}
+    tiny["gates"] = [gate]
+    if covers == "everything":  # the rows that are sent beside the reports are exact
+        line = refusal("audit", write_config(tiny), "--out", tmp_path / "run", "--quiet")
+        assert line.startswith("gates.covers = 'everything': no epsilon covers that: clients send ")
+        assert "sums and reports" in line
+        return
+    (judged,) = audited(tiny)["gates"]
+    assert judged["outcome"] == "pass"
+    assert judged["name"] == "server: epsilon of reports <= 3"
+
+
+def test_a_part_is_for_gates_on_epsilon_only() -> None:
+    with pytest.raises(ConfigError, match="for the metric epsilon only"):
+        GateConfig(metric="lossless", equals=True, covers="bags")
 
 
 def interrupted_after(rounds: int, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -222,12 +280,37 @@ def test_rounds_that_a_resumed_run_repeats_are_paid_twice(
     (statement,) = report["protection"]["privacy"]
     # Rounds 3 and 4 were begun twice; 4 had perhaps released nothing, and is paid all the same.
     assert statement["rounds"] == 8
-    (quiet,) = privacy_statements(stack_like(tiny), rounds=6)
-    (whole,) = privacy_statements(stack_like(tiny), rounds=6, repeated=2)
-    assert statement["epsilon"] == whole.epsilon > quiet.epsilon
+    (quiet,) = prices(stack_like(tiny), rounds=6)
+    (whole,) = prices(stack_like(tiny), rounds=6, repeated=2)
+    assert statement["epsilon"] == whole.statement.epsilon > quiet.statement.epsilon
     assert "2 of the rounds repeat others after an interruption" in statement["text"]
     # Judged again, the finished run has released nothing more.
     assert audited(tiny, "--resume")["protection"]["privacy"] == [statement]
+
+
+def test_repeated_rounds_of_bags_are_paid_twice_as_well() -> None:
+    stack = stack_of([], bags=LocalDPConfig(fraction_bits=4))
+    (quiet,) = prices(stack, rounds=6)
+    (whole,) = prices(stack, rounds=6, repeated=2)
+    (longer,) = prices(stack, rounds=8)
+    assert whole.part == "bags"
+    assert whole.statement.rounds == 8
+    assert quiet.statement.epsilon < whole.statement.epsilon == longer.statement.epsilon
+    assert "2 of the rounds repeat others" in str(whole.statement)
+
+
+def test_a_line_that_was_cut_off_is_not_glued_to_the_next(tmp_path: Path) -> None:
+    """The round of an unfinished line had not begun: nothing had been sent when writing failed."""
+    journal = ReleaseJournal(tmp_path)
+    for round_ in (1, 2):
+        journal.begin(round_)
+    path = tmp_path / "releases.log"
+    path.write_bytes(path.read_bytes() + b"3")
+    assert journal.repeated(2) == 0
+    journal.begin(3)
+    assert path.read_text(encoding="utf-8") == "1\n2\n3\n"
+    journal.begin(3)
+    assert journal.repeated(3) == 1
 
 
 def stack_like(raw: dict[str, Any]) -> Stack:

@@ -9,7 +9,7 @@ import jsonschema
 import pytest
 
 from audits.claims import execution_of, protection_json
-from audits.privacy import privacy_statements
+from audits.privacy import prices
 from audits.report import SCHEMA_PATH
 from secure_fedrec.accounting import claim
 from secure_fedrec.fixedpoint import FixedPoint
@@ -94,14 +94,16 @@ def test_the_claim_is_that_of_the_events_of_the_rounds_that_were_run() -> None:
     )
     assert isinstance(stack.collector, NoisedSum)
     (few,), (many,) = (
-        protection_json(layers, statements=privacy_statements(stack, rounds=rounds))["privacy"]
+        protection_json(
+            layers, statements=[each.statement for each in prices(stack, rounds=rounds)]
+        )["privacy"]
         for rounds in (2, 9)
     )
     assert few["epsilon"] < many["epsilon"]
     events = stack.collector.skellam.events(rounds=9)
     assert many["epsilon"] == claim(events, adversary="server", delta=1e-5).epsilon
     # No round, no release.
-    assert privacy_statements(stack, rounds=0) == ()
+    assert prices(stack, rounds=0) == ()
 
 
 def test_no_stack_is_called_real_while_a_layer_is_simulated() -> None:

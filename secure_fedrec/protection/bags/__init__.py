@@ -11,10 +11,11 @@ homomorphic encryption can hide one. What can be hidden is whose it is, and, by 
 """
 
 from secure_fedrec.protection.bags.channel import BagSession, LayeredBags
-from secure_fedrec.protection.bags.local_noise import LocalDPConfig, NoisyVectors
+from secure_fedrec.protection.bags.local_noise import BAG_NOISE_KEYS, LocalDPConfig, NoisyVectors
 from secure_fedrec.protection.bags.shapes import BagShape, canonical_order
 
 __all__ = [
+    "BAG_NOISE_KEYS",
     "BagSession",
     "BagShape",
     "LayeredBags",

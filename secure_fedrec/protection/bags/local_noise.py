@@ -11,8 +11,9 @@ to ``most`` vectors per bag. Not protected: how many vectors there are.
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import asdict, dataclass
+from types import MappingProxyType
+from typing import Final, Literal
 
 import numpy as np
 
@@ -20,6 +21,7 @@ from secure_fedrec.arrays import FloatArray, RingArray
 from secure_fedrec.errors import ConfigError
 from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.protection.bags.shapes import BagShape
+from secure_fedrec.protection.configured import as_configured
 from secure_fedrec.protection.dp import (
     BoundedEncoding,
     Contribution,
@@ -31,7 +33,20 @@ from secure_fedrec.protection.dp import (
     Part,
 )
 
-__all__ = ["LocalDPConfig", "NoisyVectors"]
+__all__ = ["BAG_NOISE_KEYS", "LocalDPConfig", "NoisyVectors"]
+
+BAG_NOISE_KEYS: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "dp.adjacency": "bag_protection.adjacency",
+        "dp.clip": "bag_protection.clip",
+        "dp.delta": "bag_protection.noise_multiplier",  # the delta itself is not a setting here
+        "dp.fraction_bits": "bag_protection.fraction_bits",
+        "dp.noise": "bag_protection.noise",
+        "dp.noise_multiplier": "bag_protection.noise_multiplier",
+        "dp.scale": "bag_protection.noise_multiplier",
+    }
+)
+"""Keys of a configuration by keys of the package ``dp``, for noise in bags."""
 
 _NOISES = ("rounded-gaussian", "discrete-gaussian", "discrete-laplace")
 _ADJACENCIES = ("replace", "zero-out")
@@ -65,16 +80,21 @@ class LocalDPConfig:
         for name in ("clip", "noise_multiplier"):
             value = getattr(self, name)
             if not (math.isfinite(value) and value > 0):
-                raise ConfigError(f"protection.bags.{name}", value, "must be positive and finite")
+                raise ConfigError(f"bag_protection.{name}", value, "must be positive and finite")
         if not 0 <= self.fraction_bits <= 40:
             raise ConfigError(
-                "protection.bags.fraction_bits", self.fraction_bits, "must be from 0 to 40"
+                "bag_protection.fraction_bits", self.fraction_bits, "must be from 0 to 40"
             )
         for name, choices in (("noise", _NOISES), ("adjacency", _ADJACENCIES)):
             if getattr(self, name) not in choices:
                 raise ConfigError(
-                    f"protection.bags.{name}", getattr(self, name), "is unknown", choices
+                    f"bag_protection.{name}", getattr(self, name), "is unknown", choices
                 )
+
+    @property
+    def _written(self) -> dict[str, object]:
+        """The settings by key, as a configuration gives them."""
+        return {f"bag_protection.{name}": value for name, value in asdict(self).items()}
 
     def mechanism(self, *, width: int, ring_bits: int) -> DirectNoiseConfig:
         """The mechanism for vectors of one width.
@@ -83,21 +103,22 @@ class LocalDPConfig:
             ConfigError: a setting is out of range, or the noise needs too long a table.
             SumBudgetError: a noisy value could leave the ring.
         """
-        encoding = BoundedEncoding(
-            contribution=Contribution(parts=(Part(name=_VECTOR, size=width),)),
-            clip=self.clip,
-            fraction_bits=self.fraction_bits,
-            order=1 if self.noise == "discrete-laplace" else 2,
-        )
-        return DirectNoiseConfig(
-            encoding=encoding,
-            noise=self.noise,
-            noise_multiplier=self.noise_multiplier,
-            place="local",
-            ring_bits=ring_bits,
-            cohort=1,
-            adjacency=self.adjacency,
-        )
+        with as_configured(BAG_NOISE_KEYS, self._written):
+            encoding = BoundedEncoding(
+                contribution=Contribution(parts=(Part(name=_VECTOR, size=width),)),
+                clip=self.clip,
+                fraction_bits=self.fraction_bits,
+                order=1 if self.noise == "discrete-laplace" else 2,
+            )
+            return DirectNoiseConfig(
+                encoding=encoding,
+                noise=self.noise,
+                noise_multiplier=self.noise_multiplier,
+                place="local",
+                ring_bits=ring_bits,
+                cohort=1,
+                adjacency=self.adjacency,
+            )
 
 
 class NoisyVectors:
@@ -121,7 +142,7 @@ class NoisyVectors:
         finer = codec.fraction_bits - config.fraction_bits
         if finer < 0 or codec.bits - finer < 8:
             raise ConfigError(
-                "protection.bags.fraction_bits",
+                "bag_protection.fraction_bits",
                 config.fraction_bits,
                 f"the ring has {codec.fraction_bits} of {codec.bits} bits after the point",
             )
@@ -155,7 +176,10 @@ class NoisyVectors:
         return self._codec.from_integers(integers << finer)
 
     def vector_event(self, name: str, *, rounds: int = 1) -> Event:
-        """What one vector of a bag releases, if it is given in so many rounds."""
+        """What one vector of a bag releases, if it is given in so many rounds.
+
+        For users whose unit of privacy is the vector; audits price the client (``client_events``).
+        """
         (event,) = self._mechanisms[name].events(rounds=rounds)
         return _covering(event, f"one vector of the bag {name!r}", vectors=1)
 

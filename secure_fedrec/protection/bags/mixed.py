@@ -69,7 +69,7 @@ class Mixes:
         lacking = needed - config.routing.capacity
         if lacking > 0:
             raise ConfigError(
-                "protection.bags.cell_bytes",
+                "bag_protection.cell_bytes",
                 config.cell_bytes,
                 f"must be at least {config.cell_bytes + lacking} to carry a vector",
             )

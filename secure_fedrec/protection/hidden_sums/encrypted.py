@@ -35,7 +35,6 @@ from secure_fedrec.protection.hidden_sums.encrypted_rounds import (
 )
 from secure_fedrec.protection.paillier import (
     DEFAULT_BITS,
-    KeyHolding,
     SlotLayout,
     generate_key,
     require_key_bits,
@@ -94,11 +93,6 @@ class EncryptionLayerConfig:
                 f"must be at least {_LEAST_CLIENTS}: of two clients each knows the other's upload "
                 "from the sum",
             )
-
-    @property
-    def holding(self) -> KeyHolding:
-        """What this way of holding the key promises."""
-        return KeyHolding(holder=self.holder)
 
 
 class EncryptedSum(HiddenSum):

@@ -163,6 +163,10 @@ class MaskedSum(HiddenSum):
         self.config = config
         self.pads = streams.stream("pads")
 
+    def corrupt_clients(self, cohort: int) -> int:
+        """Clients that may work with the server in rounds of so many."""
+        return self.config.corrupt_clients(cohort=cohort, n_clients=self.n_clients)
+
     def open(self, *, round_: int, participants: IntArray, wire: Wire) -> "MaskedSession":
         """Begin a round.
 

@@ -25,7 +25,11 @@ from secure_fedrec.protection.masking.layouts import (
     TableLayout,
     WeightedMean,
 )
-from secure_fedrec.protection.masking.parameters import MaskingParameters, find_parameters
+from secure_fedrec.protection.masking.parameters import (
+    COMPLETE_UP_TO,
+    MaskingParameters,
+    find_parameters,
+)
 from secure_fedrec.protection.masking.policy import Expected, SitePolicy, draw_cohort
 from secure_fedrec.protection.masking.recovery import Fault
 from secure_fedrec.protection.masking.roster import Roster
@@ -35,6 +39,7 @@ from secure_fedrec.protection.masking.server_round import Outgoing
 from secure_fedrec.protection.masking.tail_floor import SecondRound, TailFloor
 
 __all__ = [
+    "COMPLETE_UP_TO",
     "SERVER",
     "ClientState",
     "EncodedVector",

@@ -15,6 +15,7 @@ from secure_fedrec.protection.masking.calibration import Calibration
 from secure_fedrec.protection.masking.config import KeyAgreement, MaskingConfig
 from secure_fedrec.protection.masking.message_sizes import MessageSize, message_sizes
 from secure_fedrec.protection.masking.parameters import (
+    COMPLETE_UP_TO,
     Adversary,
     MaskingParameters,
     find_parameters,
@@ -22,8 +23,6 @@ from secure_fedrec.protection.masking.parameters import (
 from secure_fedrec.protection.masking.workload import calibrate, client_seconds, server_seconds
 
 __all__ = ["Figure", "Plan", "plan"]
-
-_COMPLETE_UP_TO = 128
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,7 +143,7 @@ def plan(
         privacy_bits=privacy_bits,
         correctness_bits=correctness_bits,
         roster=clients,
-        complete_up_to=_COMPLETE_UP_TO,
+        complete_up_to=COMPLETE_UP_TO,
     )
     config = _config(parameters, dim=dim, bits=bits, key_agreement=key_agreement)
     measured = calibrate(config) if calibration is None else calibration
@@ -190,12 +189,12 @@ def _require_feasible(clients: int, cohort: int, adversary: Adversary, beacon: b
             "ones first; use a beacon, or the whole roster as the cohort",
             choices=(True,),
         )
-    if cohort > _COMPLETE_UP_TO:
+    if cohort > COMPLETE_UP_TO:
         raise ConfigError(
             "plan.beacon",
             False,
             f"an active server would choose the graph of {cohort} clients; use a beacon, or at "
-            f"most {_COMPLETE_UP_TO} clients on the complete graph",
+            f"most {COMPLETE_UP_TO} clients on the complete graph",
             choices=(True,),
         )
 
@@ -228,7 +227,7 @@ def _parameter_figures(
         drawn = f"hypergeometric tail: {n} of {clients} drawn, fraction {corrupt:g} corrupt"
     graph = f"smallest degree with all privacy events below 2^-{parameters.privacy_bits}"
     if parameters.complete:
-        graph = f"complete graph (n <= {_COMPLETE_UP_TO}, or no smaller degree suffices)"
+        graph = f"complete graph (n <= {COMPLETE_UP_TO}, or no smaller degree suffices)"
     least, most = parameters.threshold_least, parameters.threshold_most
     shares = f"shares that restore a secret; {least} to {most} meet the bounds"
     quorum = "a curious server names one set; nothing to agree on"

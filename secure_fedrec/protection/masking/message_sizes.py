@@ -131,7 +131,7 @@ def _reveal(config: MaskingConfig) -> int:
 
 
 def _result(config: MaskingConfig) -> int:
-    # Leaves are the signed messages before: five of each client, five of the server.
+    # Leaves are the messages before: five of each client, five of the server.
     leaves = 5 * config.clients + 5
     result = Result(digest=_HASH, root=_HASH, leaves=leaves, index=0, path=_path(leaves))
     return len(result.head()) + len(result.payload())

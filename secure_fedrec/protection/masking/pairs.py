@@ -149,7 +149,7 @@ class Neighbour:
 
         Raises:
             ProtocolError: the neighbour did not make record and pair seal as they are, or the
-                shares are not those of the signed hashes.
+                shares are not those of the hashes beside them.
         """
         shared = self.shared
         if secrets.channel_kem is not None:
@@ -170,7 +170,7 @@ class Neighbour:
         for share in shares:
             decode_element(share)
         if self._hashes(self.number, self.owner, *shares) != hashes:
-            raise ProtocolError(f"client {self.number} sent shares that it did not sign")
+            raise ProtocolError(f"client {self.number} sent shares that differ from its hashes")
         return shares
 
     def give_share(self, *, survives: bool) -> bytes | None:

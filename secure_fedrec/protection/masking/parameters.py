@@ -32,7 +32,7 @@ quorum = floor((n + c) / 2) + 1 signatures, since corrupt clients sign both and 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Literal, get_args
+from typing import Final, Literal, get_args
 
 from secure_fedrec.errors import ConfigError
 from secure_fedrec.protection.masking.degrees import (
@@ -49,7 +49,17 @@ from secure_fedrec.protection.masking.hypergeometric import (
     upper_tail,
 )
 
-__all__ = ["Adversary", "Bound", "MaskingParameters", "find_parameters", "share_of"]
+__all__ = [
+    "COMPLETE_UP_TO",
+    "Adversary",
+    "Bound",
+    "MaskingParameters",
+    "find_parameters",
+    "share_of",
+]
+
+COMPLETE_UP_TO: Final = 128
+"""Clients up to which every client masks with every other, unless told otherwise."""
 
 _MOST_CLIENTS = 2**24
 
@@ -131,7 +141,7 @@ def find_parameters(
     privacy_bits: int = 40,
     correctness_bits: int = 20,
     roster: int | None = None,
-    complete_up_to: int = 128,
+    complete_up_to: int = COMPLETE_UP_TO,
     min_honest: int = 2,
 ) -> MaskingParameters:
     """The complete graph for small cohorts, else the smallest Harary graph that meets the bounds.

@@ -17,6 +17,7 @@ from secure_fedrec.protection.masking.config import KeyAgreement, MaskingConfig
 from secure_fedrec.protection.masking.formats import labelled_hash
 from secure_fedrec.protection.masking.graph import permutation
 from secure_fedrec.protection.masking.parameters import (
+    COMPLETE_UP_TO,
     Adversary,
     MaskingParameters,
     find_parameters,
@@ -273,5 +274,5 @@ def _safe_parameters(
         dropout=dropout,
         adversary=adversary,
         roster=roster,
-        complete_up_to=clients if complete else 128,
+        complete_up_to=clients if complete else COMPLETE_UP_TO,
     )

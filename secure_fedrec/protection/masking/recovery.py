@@ -6,9 +6,10 @@ mask seed s, to take off the masks that its surviving neighbours share with it. 
 restored, and what was restored is checked before use: b against the commitment, s against the
 public key that its owner signed.
 
-Each share has a hash signed by the sharer and checked by the receiver on arrival. A share that
-differs from it was altered by the responder; shares that fit their hashes and do not fit each other
-were dealt wrong by the sharer.
+Each share has a hash, under the sharer's MAC to the server and in the box of the receiver, who
+checks it on arrival. A share that differs from it was altered by the responder; shares that fit
+their hashes and do not fit each other were dealt wrong by the sharer. That convinces the server,
+which has the MAC keys as well, and nobody else.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -61,7 +62,7 @@ class Dealt:
         owner: the client whose secret it is.
         purpose: "mask" or "self".
         public: mask public key of the owner, or its commitment to the self-mask seed.
-        hashes: signed hash of the share of each neighbour, by number.
+        hashes: hash of the share of each neighbour, by number, as the owner gave it.
         indices: Shamir index of each neighbour, by number.
     """
 
@@ -109,7 +110,7 @@ def restore(
             continue
         try:
             good[dealt.indices[responder]] = decode_element(share)
-        except ProtocolError:  # signed by the sharer, and no field element
+        except ProtocolError:  # as the sharer dealt it, and no field element
             blame(Fault(kind="bad sharer", client=dealt.owner, about=dealt.owner))
     if len(good) < threshold:
         raise ProtocolError(f"{name} needs {threshold} shares, {len(good)} are good")

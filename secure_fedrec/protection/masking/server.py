@@ -114,7 +114,7 @@ class MaskingServer:
 
     @property
     def transcript_root(self) -> bytes:
-        """Merkle root over every signed message of the round.
+        """Merkle root over every message that the round rests on.
 
         Raises:
             ProtocolError: there is no result.
@@ -140,7 +140,8 @@ class MaskingServer:
         Raises:
             ProtocolError: it is refused.
         """
-        envelope = Envelope.decode(data)
+        # Vectors wait to be added as views of their messages: a caller's buffer could change.
+        envelope = Envelope.decode(bytes(data))
         name, current = envelope.kind.name, self._round
         if self.state.value is not envelope.kind:
             raise ProtocolError(f"{name}: the server is in state {self.state.name}")

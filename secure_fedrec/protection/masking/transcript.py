@@ -1,4 +1,4 @@
-"""Merkle trees over signed messages (the tree hash of RFC 9162, section 2.1).
+"""Merkle trees over the messages of a round (the tree hash of RFC 9162, section 2.1).
 
 The server commits to the uploads before anything is unmasked, and to the whole round with the
 result. A client checks that its own upload is under the root; two clients that compare roots
@@ -14,9 +14,9 @@ from secure_fedrec.errors import ProtocolError
 __all__ = ["MerkleTree", "leaf_hash", "require_included"]
 
 
-def leaf_hash(signed: bytes) -> bytes:
-    """Leaf of a signed message (header, head and signature)."""
-    return sha256(b"\x00" + signed).digest()
+def leaf_hash(proven: bytes) -> bytes:
+    """Leaf of a message (header, head and signature or MAC)."""
+    return sha256(b"\x00" + proven).digest()
 
 
 class MerkleTree:
