@@ -23,7 +23,7 @@ from attacks.base import Attack, Claims, NotApplicable
 from attacks.claims import DraftClaim, FeatureClaim
 from attacks.scoring.attributes import People, score_attributes
 from attacks.scoring.clients import score_histograms, score_labels
-from attacks.scoring.drafts import Members, of_disclosed, score_drafts
+from attacks.scoring.drafts import Matches, Members, score_disclosed, score_drafts
 from attacks.scoring.ratings import link_figures, rated_grid, rating_figures, row_figures
 from attacks.scoring.scored import Figures, Scored, is_honest
 from attacks.scoring.sets import score_rated_sets, score_sets, unmasked_figures
@@ -226,22 +226,18 @@ def _judge_ratings(
 def _judge_drafts(
     claim: DraftClaim, truth: GroundTruth, corrupted: frozenset[int], seed: int
 ) -> Iterator[Scored | NotApplicable]:
-    """Drafts of one kind, and what a disclosed vector tells of the attributes of its member."""
+    """Drafts of one kind, and what disclosed vectors tell of the attributes of their members."""
     members = Members.of(claim, truth.recorded)
     if members is None:
         yield NotApplicable(reason=f"the truth holds no {claim.table} of round {claim.round + 1}")
         return
-    scored = score_drafts(claim, members, corrupted, seed)
-    yield scored
-    if claim.tells_people and truth.attributes and isinstance(scored, Scored):
-        judged = np.flatnonzero(is_honest(members.clients, corrupted))
-        people = People(
-            features=members.vectors[judged],
-            attributes={name: classes[judged] for name, classes in truth.attributes.items()},
-            ceiling=None,
-        )
-        told = score_attributes(people, known=truth.auxiliary, seed=seed)
-        yield told if isinstance(told, NotApplicable) else of_disclosed(told)
+    matches = Matches.of(claim, members, corrupted)
+    if isinstance(matches, NotApplicable):
+        yield matches
+        return
+    yield score_drafts(matches, prefix=claim.prefix, seed=seed)
+    if claim.tells_people and truth.attributes:
+        yield score_disclosed(matches, truth.attributes, known=truth.auxiliary, seed=seed)
 
 
 def _judge_features(

@@ -2,9 +2,11 @@
 
 A draft is the mean of some members' vectors. It *discloses* a member if it equals the member's own
 vector, and it *places* a member if the draft closest to its vector came from its client. The
-adversary would need the vector to look up a place: that figure is an upper bound.
+adversary would need the vector to look up a place: that figure is an upper bound. What a vector
+tells of its member's attributes is asked of disclosed members only.
 """
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -12,6 +14,7 @@ import numpy as np
 
 from attacks.base import NotApplicable
 from attacks.claims import DraftClaim
+from attacks.scoring.attributes import People, score_attributes
 from attacks.scoring.scored import (
     Figures,
     Scored,
@@ -21,10 +24,10 @@ from attacks.scoring.scored import (
     is_honest,
     shifted,
 )
-from secure_fedrec.arrays import FloatArray, IntArray
+from secure_fedrec.arrays import BoolArray, FloatArray, IntArray
 from secure_fedrec.wire import Truth
 
-__all__ = ["Members", "of_disclosed", "score_drafts"]
+__all__ = ["Matches", "Members", "score_disclosed", "score_drafts"]
 
 _EQUAL = 1e-6
 """Relative distance below which a draft is the member's vector."""
@@ -53,9 +56,57 @@ class Members(NamedTuple):
         return cls(columns["values"], np.repeat(np.arange(len(lengths)), lengths))
 
 
-def score_drafts(
-    claim: DraftClaim, members: Members, corrupted: frozenset[int], seed: int
-) -> Scored | NotApplicable:
+class Matches(NamedTuple):
+    """The members that are judged, each beside the draft closest to its vector.
+
+    Attributes:
+        members: int64[M'], positions among all members.
+        vectors: float64[M', d], theirs.
+        clients: int64[M'], theirs.
+        holders: int64[M'], who sent the closest draft; -1 if it came without a name.
+        disclosed: bool[M'], whether that draft is the member's vector.
+        drafts: how many there were.
+        named: whether all of them came under a name.
+    """
+
+    members: IntArray
+    vectors: FloatArray
+    clients: IntArray
+    holders: IntArray
+    disclosed: BoolArray
+    drafts: int
+    named: bool
+
+    @classmethod
+    def of(
+        cls, claim: DraftClaim, members: Members, corrupted: frozenset[int]
+    ) -> "Matches | NotApplicable":
+        """Match members and drafts of clients that are not the adversary's own.
+
+        Args:
+            claim: the claim.
+            members: the truth.
+            corrupted: the adversary's own clients; their members and drafts are left out.
+        """
+        judged = np.flatnonzero(is_honest(members.clients, corrupted))
+        given = is_honest(claim.owners, corrupted)
+        if not len(judged) or not given.any():
+            return NotApplicable(reason="there is no draft, or no member, of another client")
+        vectors, owners = members.vectors[judged], claim.owners[given]
+        nearest, distances = _nearest(vectors, claim.vectors[given])
+        sizes = np.maximum(np.linalg.norm(vectors, axis=1), np.finfo(np.float64).tiny)
+        return cls(
+            members=judged,
+            vectors=vectors,
+            clients=members.clients[judged],
+            holders=owners[nearest],
+            disclosed=distances < _EQUAL * sizes,
+            drafts=len(owners),
+            named=bool((owners >= 0).all()),
+        )
+
+
+def score_drafts(matches: Matches, *, prefix: str, seed: int) -> Scored:
     """Judge drafts of one kind.
 
     - ``disclosed_share``: members whose vector is a draft;
@@ -63,25 +114,17 @@ def score_drafts(
       under a name; ``_chance``: had drafts been dealt to clients at random; ``_lift``: above it.
 
     Args:
-        claim: the claim.
-        members: the truth.
-        corrupted: the adversary's own clients; their members and drafts are left out.
+        matches: members beside their closest drafts.
+        prefix: of the figures' names.
         seed: of the bootstrap and of the null control.
     """
-    judged = is_honest(members.clients, corrupted)
-    given = is_honest(claim.owners, corrupted)
-    if not judged.any() or not given.any():
-        return NotApplicable(reason="there is no draft, or no member, of another client")
-    vectors, clients = members.vectors[judged], members.clients[judged]
-    drafts, owners = claim.vectors[given], claim.owners[given]
-    nearest, distances = _nearest(vectors, drafts)
-    sizes = np.maximum(np.linalg.norm(vectors, axis=1), np.finfo(np.float64).tiny)
-    disclosed = (distances < _EQUAL * sizes).astype(np.float64)
+    clients, holders = matches.clients, matches.holders
+    disclosed = matches.disclosed.astype(np.float64)
     figures: Figures = interval_figures("disclosed_share", hit_interval(disclosed, seed=seed))
     null = None
-    if (owners >= 0).all():
-        placed = owners[nearest] == clients
-        chance = _chance(owners[nearest], clients)
+    if matches.named:
+        placed = holders == clients
+        chance = _chance(holders, clients)
         share = hit_interval(placed.astype(np.float64), seed=seed)
         figures |= {
             **interval_figures("holder_accuracy", share),
@@ -89,25 +132,46 @@ def score_drafts(
             **interval_figures("holder_lift", shifted(share, chance)),
         }
         dealt = np.random.default_rng(seed).permutation(clients)
-        hits = (owners[nearest] == dealt).astype(np.float64)
-        null = hit_null(f"{claim.prefix}holder_accuracy", hits, chance)
+        hits = (holders == dealt).astype(np.float64)
+        null = hit_null(f"{prefix}holder_accuracy", hits, chance)
+    vectors = matches.vectors
     return Scored(
-        figures={f"{claim.prefix}{name}": value for name, value in figures.items()},
+        figures={f"{prefix}{name}": value for name, value in figures.items()},
         units={"clients": len(vectors), "pairs": vectors.size, "positives": int(disclosed.sum())},
-        details={f"{claim.prefix}drafts": len(drafts)},
+        details={f"{prefix}drafts": matches.drafts},
         null_control=null,
     )
 
 
-def of_disclosed(told: Scored) -> Scored:
-    """What members' own vectors tell of their attributes, which is what a disclosed one gives away.
+def score_disclosed(
+    matches: Matches, attributes: Mapping[str, IntArray], *, known: int | None, seed: int
+) -> Scored:
+    """What the vectors of disclosed members tell of these members' attributes.
 
-    Drafts themselves are not asked: to look a member's draft up by its vector would bring in the
+    The vectors of all others are not asked, neither to train nor to judge the classifier: nobody
+    has seen them. Nor is the draft closest to such a vector: to look it up would bring in the
     vector, and any set of points, however noisy, would then seem to tell its attributes.
+
+    Args:
+        matches: members beside their closest drafts.
+        attributes: name -> int64[M], class of every member of every client; -1 where unknown.
+        known: how many members' attributes the adversary knows; None for all but those scored.
+        seed: of folds, bootstrap and null control.
+
+    Returns:
+        ``disclosed_attribute_auc`` and its interval, None where too few members are disclosed.
     """
+    members = matches.members[matches.disclosed]
+    people = People(
+        features=matches.vectors[matches.disclosed],
+        attributes={name: classes[members] for name, classes in attributes.items()},
+        ceiling=None,
+    )
+    told = score_attributes(people, known=known, seed=seed)
+    if isinstance(told, NotApplicable):
+        return Scored(figures=interval_figures("disclosed_attribute_auc", None), units={})
     names = ("attribute_auc", "attribute_auc_low", "attribute_auc_high")
-    figures = {f"disclosed_{name}": told.figures[name] for name in names}
-    return replace(told, figures=figures)
+    return replace(told, figures={f"disclosed_{name}": told.figures[name] for name in names})
 
 
 def _nearest(vectors: FloatArray, drafts: FloatArray) -> tuple[IntArray, FloatArray]:

@@ -13,7 +13,7 @@ from attacks.base import VectorClaim
 from attacks.claims import DraftClaim, FeatureClaim, HistogramClaim, LabelClaim, SetClaim
 from attacks.scoring.attributes import People, score_attributes
 from attacks.scoring.classifier import cross_validated_scores, one_against_rest_auc
-from attacks.scoring.drafts import Members, score_drafts
+from attacks.scoring.drafts import Matches, Members, score_disclosed, score_drafts
 from attacks.scoring.scored import Scored
 from secure_fedrec.arrays import FloatArray, IntArray
 from secure_fedrec.wire import Adversary, BlockStore, Transcript, Truth, View
@@ -43,20 +43,30 @@ DRAFTS = np.array([[0.0, 0.0], [4.0, 0.0], [0.0, 5.0], [8.0, 0.0 + 1e-3]])
 """Client 0 discloses both members, client 1 the mean of two and almost the third."""
 
 
+def matched(claim: DraftClaim, members: Members, corrupted: frozenset[int] = NOBODY) -> Matches:
+    found = Matches.of(claim, members, corrupted)
+    assert isinstance(found, Matches)
+    return found
+
+
+def score_claim(claim: DraftClaim, corrupted: frozenset[int] = NOBODY) -> Scored:
+    return score_drafts(matched(claim, MEMBERS, corrupted), prefix=claim.prefix, seed=0)
+
+
 def test_drafts_by_hand() -> None:
-    found = scored(score_drafts(draft_claim(DRAFTS, [0, 0, 1, 1]), MEMBERS, NOBODY, 0))
+    found = score_claim(draft_claim(DRAFTS, [0, 0, 1, 1]))
     assert found.figures["disclosed_share"] == pytest.approx(2 / 5)
     assert found.figures["holder_accuracy"] == 1.0
     # Guesses 0, 0, 1, 1, 1 dealt to members of clients 0, 0, 1, 1, 1.
     assert found.figures["holder_chance"] == pytest.approx((2 * 2 + 3 * 3) / 25)
     assert found.figures["holder_lift"] == pytest.approx(1 - 13 / 25)
     assert found.units == {"clients": 5, "pairs": 10, "positives": 2}
-    wrong = scored(score_drafts(draft_claim(DRAFTS, [0, 1, 1, 1]), MEMBERS, NOBODY, 0))
+    wrong = score_claim(draft_claim(DRAFTS, [0, 1, 1, 1]))
     assert wrong.figures["holder_accuracy"] == pytest.approx(4 / 5)
 
 
 def test_anonymous_drafts_disclose_but_do_not_place() -> None:
-    found = scored(score_drafts(draft_claim(DRAFTS, [-1] * 4), MEMBERS, NOBODY, 0))
+    found = score_claim(draft_claim(DRAFTS, [-1] * 4))
     assert found.figures["disclosed_share"] == pytest.approx(2 / 5)
     assert "holder_accuracy" not in found.figures
     assert found.null_control is None
@@ -64,11 +74,70 @@ def test_anonymous_drafts_disclose_but_do_not_place() -> None:
 
 def test_own_members_and_drafts_are_left_out() -> None:
     claim = draft_claim(DRAFTS, [0, 0, 1, 1], prefix="item_")
-    found = scored(score_drafts(claim, MEMBERS, frozenset({0}), 0))
+    found = score_claim(claim, frozenset({0}))
     assert found.figures["item_disclosed_share"] == 0.0
     assert found.units["clients"] == 3
     assert found.details == {"item_drafts": 2}
-    assert isinstance(score_drafts(claim, MEMBERS, frozenset({0, 1}), 0), NotApplicable)
+    assert isinstance(Matches.of(claim, MEMBERS, frozenset({0, 1})), NotApplicable)
+
+
+def crowd() -> tuple[Members, IntArray]:
+    """Three clients of 40 members. The second value's sign is the class of the first 20 of each,
+    and the first value tells whose class it is: it is 1 for the others, to whom the sign is noise.
+    """
+    rng = np.random.default_rng(5)
+    classes = np.tile([0, 1], 60)
+    telling = np.tile(np.arange(40) < 20, 3)
+    signs = np.where(telling, 2 * classes - 1, rng.choice([-1, 1], 120))
+    vectors = np.column_stack([~telling, signs * rng.uniform(1, 2, 120), rng.normal(size=120)])
+    return Members(vectors.astype(np.float64), np.repeat([0, 1, 2], 40)), classes
+
+
+@pytest.mark.parametrize("telling", [True, False])
+def test_attributes_are_told_of_disclosed_members_only(telling: bool) -> None:
+    """Who else there is does not matter: the same members alone give the same figure."""
+    members, classes = crowd()
+    sent = np.flatnonzero((members.vectors[:, 0] == 0) == telling)
+    claim = draft_claim(members.vectors[sent], members.clients[sent].tolist())
+    found = score_disclosed(matched(claim, members), {"group": classes}, known=None, seed=0)
+    alone = Members(members.vectors[sent], members.clients[sent])
+    expected = score_disclosed(matched(claim, alone), {"group": classes[sent]}, known=None, seed=0)
+    assert found.figures == expected.figures
+    assert found.units["clients"] == 60
+    auc = found.figures["disclosed_attribute_auc"]
+    assert auc is not None
+    assert auc > 0.95 if telling else auc < 0.7
+
+
+def test_own_members_tell_no_attribute() -> None:
+    members, classes = crowd()
+    claim = draft_claim(members.vectors, members.clients.tolist())
+    matches = matched(claim, members, frozenset({1}))
+    assert score_disclosed(matches, {"group": classes}, known=None, seed=0).units["clients"] == 80
+    # Their classes are not looked at: those of the others are found at their own places.
+    unknown = np.where(members.clients == 1, -1, classes)
+    one, other = (
+        score_disclosed(matches, {"group": each}, known=None, seed=0) for each in (classes, unknown)
+    )
+    assert one.figures == other.figures
+
+
+@pytest.mark.parametrize("disclosed", [0, 1, 19])
+def test_too_few_disclosed_members_tell_nothing(disclosed: int) -> None:
+    """Of two classes there must be ten each."""
+    members, classes = crowd()
+    drafts = members.vectors + 1.0
+    drafts[:disclosed] = members.vectors[:disclosed]
+    claim = draft_claim(drafts, members.clients.tolist())
+    matches = matched(claim, members)
+    assert np.count_nonzero(matches.disclosed) == disclosed
+    found = score_disclosed(matches, {"group": classes}, known=None, seed=0)
+    assert found.figures == {
+        "disclosed_attribute_auc": None,
+        "disclosed_attribute_auc_low": None,
+        "disclosed_attribute_auc_high": None,
+    }
+    assert found.null_control is None
 
 
 def test_members_are_those_at_the_start_of_the_next_round() -> None:

@@ -145,7 +145,7 @@ def test_noise_over_bags_is_priced_and_makes_no_claim_of_losslessness(
     small |= {"protection": MASKS, "bag_protection": [NOISE, MIXES]}
     small["gates"] = [
         {"metric": "lossless", "equals": False},
-        {"metric": "epsilon", "adversary": "server", "max": 100.0},
+        {"metric": "epsilon", "covers": "bags", "adversary": "server", "max": 100.0},
     ]
     code, out, err = command("audit", write_config(small), "--out", tmp_path / "run", "--quiet")
     assert code == 0, err

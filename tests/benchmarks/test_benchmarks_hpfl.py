@@ -1,9 +1,13 @@
-"""The plain PyTorch loop that HPFL is timed against does the same work."""
+"""The plain PyTorch loop that HPFL is timed against does the same work; studies one by one."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
-from benchmarks import hpfl
+from benchmarks import hpfl, hpfl_study
 from benchmarks.federations import Options
 from benchmarks.hpfl import train_with_torch
 from secure_fedrec.data import DATA_DIR_VARIABLE
@@ -11,6 +15,9 @@ from secure_fedrec.data.organisations_synthetic import (
     SyntheticOrganisationsConfig,
     generate_organisations,
 )
+from secure_fedrec.engines import hpfl_study as engine
+from secure_fedrec.engines.hpfl_results import read_study
+from secure_fedrec.errors import EncodingError
 from secure_fedrec.models.gum import GUM, GUMConfig
 from secure_fedrec.models.gum_arrays import Records
 from secure_fedrec.models.gum_training import GUMTraining, train
@@ -52,3 +59,23 @@ def test_the_benchmark_reports_figures_of_rounds_that_agree(
     assert 0 < found["largest_difference"] <= 1e-8
     assert found["speedup_vs_torch_loop"] > 0
     assert found.keys() >= found["targets"].keys()
+
+
+def test_a_setting_that_diverges_is_a_result_of_its_own(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    def diverging(*_: Any) -> Iterator[Any]:
+        yield from ()
+        raise EncodingError("left the ring")
+
+    monkeypatch.setattr(engine, "RUNS", {"fedavg": diverging})
+    monkeypatch.setattr(
+        hpfl_study, "load_organisations", lambda *_, **__: generate_organisations(TINY)
+    )
+    out = tmp_path / "fedavg-1.json"
+    named = "--method fedavg --data ml-100k-zip --seed 1 --grid quick --setting 0 --out"
+    assert hpfl_study.main([*named.split(), str(out)]) == 0
+    assert "fedavg ml-100k-zip seed 1: diverged" in capsys.readouterr().out
+    report = read_study(out)
+    assert report["value"] is None
+    assert report["trials"][0]["diverged"] == "left the ring"

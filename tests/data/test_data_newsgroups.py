@@ -2,6 +2,7 @@
 
 import gzip
 import json
+from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
@@ -137,3 +138,10 @@ def test_the_real_posts(real_data: Path) -> None:
     assert right.mean() == pytest.approx(827 / 941)
     assert np.all(data.counts("test") >= 1)
     assert np.all(data.counts("train") >= 4)
+    # The texts to test that are texts to train as well, as the module tells.
+    trained: dict[bytes, set[int]] = defaultdict(set)
+    for row in data.rows("train"):
+        trained[data.text[row].tobytes()].add(int(data.users[row]))
+    repeated = [row for row in rows if data.text[row].tobytes() in trained]
+    own = [row for row in repeated if int(data.users[row]) in trained[data.text[row].tobytes()]]
+    assert (len(repeated), len(own)) == (9, 4)
