@@ -41,10 +41,39 @@ class Outcome:
         training: the loss (``LOSS``), and the gradients of all that this user trains, by name.
         private: largest absolute gradient on every user's private parameters, by slot:
             float64[n_users].
+        begun: the federated values and the user's own private ones, by name, when the loss was
+            told that training begins.
+        left: the same values when loss and gradients were computed. A layer may write them, and
+            what it writes is trained on, kept and averaged like any value.
     """
 
     training: Values
     private: Values
+    begun: Values
+    left: Values
+
+    @property
+    def is_finite(self) -> bool:
+        """Whether it could be compared: a NaN stays a NaN, whatever it was made of."""
+        written = (
+            each.isfinite() | ~begun.isfinite()
+            for each, begun in zip(self.left.values(), self.begun.values(), strict=True)
+        )
+        return all(bool(each.isfinite().all()) for each in self.training.values()) and all(
+            bool(each.all()) for each in written
+        )
+
+    @property
+    def observed(self) -> dict[str, Tensor]:
+        """All that no other user's private value may move, by what it is in words."""
+        return {
+            **{
+                name if name == LOSS else f"gradient of {name!r}": value
+                for name, value in self.training.items()
+            },
+            **{f"value of {name!r} before training": each for name, each in self.begun.items()},
+            **{f"value of {name!r} after the loss": each for name, each in self.left.items()},
+        }
 
     @property
     def loss(self) -> Tensor:
@@ -84,7 +113,7 @@ class LocalEvaluation:
         Raises:
             ConfigError: the loss is no scalar that depends on a trainable parameter.
         """
-        self._load(user, replaced)
+        begun = self._own(user, self._load(user, replaced))
         batch = self.batches(user, self.trial.generator("batch", user))
         weights = self.split.trainable().values()
         with one_thread(), seeded_torch(self.trial.torch_seed("dropout", user)):
@@ -96,14 +125,17 @@ class LocalEvaluation:
             for weight, gradient in zip(weights, found, strict=True)
             if gradient is not None
         }
-        return self._outcome(user, value, gradients)
+        training, private = self._trained(user, value, gradients)
+        left = self._own(user, self.split.state())
+        return Outcome(training=training, private=private, begun=begun, left=left)
 
-    def loaded(self, user: int) -> Values:
-        """State of the model when the loss of a user is computed."""
-        self._load(user, ())
-        return self.split.state()
+    def loaded(self, user: int) -> tuple[Values, Values]:
+        """States of the model: when training has begun, and when a user's loss is computed."""
+        begun = self._load(user, ())
+        return begun, self.split.state()
 
-    def _load(self, user: int, replaced: Sequence[Part]) -> None:
+    def _load(self, user: int, replaced: Sequence[Part]) -> Values:
+        """Load what a user computes its loss at; the state when its training began."""
         split = self.split
         split.load(self.start)
         tensors = split.tensors()
@@ -111,10 +143,22 @@ class LocalEvaluation:
             for slot, owner in replaced:
                 slot.part(tensors, owner).copy_(slot.part(self.elsewhere, owner))
         begin_training(self.loss, split.model)
+        begun = split.state()
         split.load({name: self.later[name] for name in split.federated})
         split.load_private(user, {slot.name: slot.part(self.later, user) for slot in split.slots})
+        return begun
 
-    def _outcome(self, user: int, value: Tensor, gradients: Mapping[int, Tensor]) -> Outcome:
+    def _own(self, user: int, state: Values) -> dict[str, Tensor]:
+        """What a user takes out of local training: w_f, and all that is its own."""
+        own = {name: state[name] for name in self.split.federated}
+        for slot in (*self.split.slots, *self.split.counters):
+            own[slot.name] = slot.part(state, user)
+        return own
+
+    def _trained(
+        self, user: int, value: Tensor, gradients: Mapping[int, Tensor]
+    ) -> tuple[Values, Values]:
+        """``training`` and ``private`` of an outcome."""
         tensors = self.split.tensors()
         training = {LOSS: value.detach()}
         for name in self.split.federated:
@@ -133,7 +177,7 @@ class LocalEvaluation:
                 training[slot.name] = found[slot.name][user]
             elif not slot.is_table and slot.sources[user] in found:
                 training[slot.name] = found[slot.sources[user]]
-        return Outcome(training=training, private=private)
+        return training, private
 
 
 def begin_training(loss: object, model: nn.Module) -> None:

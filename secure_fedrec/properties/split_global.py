@@ -1,33 +1,35 @@
 """Constraints (2) and (3), independent aggregation: an update uses no other user's private values.
 
-The aggregator gets random parameters, local values and summaries of a random cohort. Then the
-private values of one user change at its input, and nothing else: no bit of the federated update may
-move (2), nor of another user's private update (3). Private updates must not move with federated
-values either (3). In every other trial the change is a thousand times as large as the parameters,
-so that it crosses the thresholds of rules that clip.
+The aggregator gets random parameters, local values and summaries of random cohorts, three rounds in
+a row. Then the private values of one user change at its input, and nothing else: in no round may a
+bit of the federated update move (2), nor of another user's private update (3). Private updates must
+not move with federated values either (3). All rounds of a trial go to one copy of the rule: what it
+remembers of private values shows in a later answer. In every other trial the change is a thousand
+times as large as the parameters, so that it crosses the thresholds of rules that clip.
 """
 
-import copy
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeAlias
+from dataclasses import replace
+from typing import Any, NamedTuple, TypeAlias
 
 import torch
 from torch import Tensor
 
-from secure_fedrec.errors import ConfigError
 from secure_fedrec.properties.split_aggregation import AggregationInput, Aggregator, Summary
 from secure_fedrec.properties.split_model import SplitModel, Values
 from secure_fedrec.properties.split_random import noise_like
 from secure_fedrec.properties.split_report import Findings, Gap, Violation
+from secure_fedrec.properties.split_running import RunningRule, Updates
 from secure_fedrec.properties.split_trials import Trial, first_change, largest_change, same_bits
 
-__all__ = ["AggregationTrials", "Summaries", "apply_aggregator", "example_counts"]
+__all__ = ["AggregationTrials", "Summaries", "example_counts"]
 
 Summaries: TypeAlias = Callable[[int, torch.Generator], Summary]
 """Draws the summary of a user's data: (user, generator) -> numbers by name."""
 
-_Change: TypeAlias = tuple[str, int | None, str]  # field of the input, user or server, parameter
-_Updates: TypeAlias = tuple[Values, Mapping[int, Values]]
+# The first round meets fresh state, the second what the rule learnt in it, and the third also what
+# it made of two rounds, such as the change between them.
+_ROUNDS = 3
 
 _WHICH = {
     "private": "value before the round",
@@ -40,6 +42,22 @@ _WHICH = {
 def example_counts(_user: int, generator: torch.Generator) -> Summary:
     """Between 1 and 50 training examples."""
     return {"examples": float(torch.randint(1, 51, (), generator=generator))}
+
+
+class _Change(NamedTuple):
+    """A value at the rule's input that is replaced.
+
+    Args:
+        round: counted from 0.
+        field: of the input.
+        user: whose; None for the server.
+        name: of the parameter.
+    """
+
+    round: int
+    field: str
+    user: int | None
+    name: str
 
 
 class AggregationTrials:
@@ -63,13 +81,17 @@ class AggregationTrials:
     def run(self, trial: Trial) -> None:
         """Test the influence of every user of the trial."""
         crossing = 1000.0 if trial.seed % 2 else 1.0
+        cohorts = self._draw_cohorts(trial)
         probe = _Probe(
             self._aggregate,
-            given=self._draw(trial, "given", trial.scale),
-            other=self._draw(trial, "other", trial.scale * crossing),
+            given=self._draw(trial, "given", cohorts, trial.scale),
+            other=self._draw(trial, "other", cohorts, trial.scale * crossing),
         )
         if not probe.is_reproducible():
-            problem = "returns something else for an equal input: it keeps state, or draws"
+            problem = (
+                "returns something else for equal inputs: it draws, or keeps state that is not "
+                "copied with it"
+            )
             self._findings.leave_open(Gap(subject="aggregate", problem=problem, seed=trial.seed))
             return
         for user in trial.users:
@@ -80,163 +102,177 @@ class AggregationTrials:
             self._judge_private(trial, probe, user, federated)
         self._judge_private(trial, probe, None, probe.changes_of(None, ("federated",)))
 
-    def _draw(self, trial: Trial, purpose: str, scale: float) -> AggregationInput:
-        """Random values everywhere; the cohort and its summaries are the trial's."""
+    def _draw(
+        self, trial: Trial, purpose: str, cohorts: Sequence[Mapping[int, Summary]], scale: float
+    ) -> list[AggregationInput]:
+        """Random values everywhere, anew in every round."""
         generator = trial.generator(purpose)
-        cohort, summaries = self._draw_cohort(trial)
         federated = self._split.federated_values()
         private = self._split.private_values(0)  # all users' have the same shapes
 
         def noise(like: Values) -> dict[str, Tensor]:
             return {name: noise_like(value, scale, generator) for name, value in like.items()}
 
-        return AggregationInput(
-            federated=noise(federated),
-            private={user: noise(private) for user in range(self._split.n_users)},
-            local_federated={user: noise(federated) for user in cohort},
-            local_private={user: noise(private) for user in cohort},
-            summaries=summaries,
-        )
+        return [
+            AggregationInput(
+                federated=noise(federated),
+                private={user: noise(private) for user in range(self._split.n_users)},
+                local_federated={user: noise(federated) for user in summaries},
+                local_private={user: noise(private) for user in summaries},
+                summaries=summaries,
+            )
+            for summaries in cohorts
+        ]
 
-    def _draw_cohort(self, trial: Trial) -> tuple[list[int], dict[int, Summary]]:
-        """At least two users, in about half of the trials not all."""
+    def _draw_cohorts(self, trial: Trial) -> list[dict[int, Summary]]:
+        """Every round's participants: at least two, in about half of the rounds not all."""
         generator = trial.generator("cohort")
-        order = torch.randperm(len(trial.users), generator=generator).tolist()
-        size = int(torch.randint(2, 2 * len(trial.users), (), generator=generator))
-        cohort = sorted(trial.users[position] for position in order[:size])
-        return cohort, {
-            user: self._summaries(user, trial.generator("summary", user)) for user in cohort
-        }
+        cohorts = []
+        for _ in range(_ROUNDS):
+            order = torch.randperm(len(trial.users), generator=generator).tolist()
+            size = int(torch.randint(2, 2 * len(trial.users), (), generator=generator))
+            users = sorted(trial.users[position] for position in order[:size])
+            cohorts.append(
+                {user: self._summaries(user, trial.generator("summary", user)) for user in users}
+            )
+        return cohorts
 
     def _judge_federated(
         self, trial: Trial, probe: "_Probe", owner: int, changes: Sequence[_Change]
     ) -> None:
-        def moved(count: int) -> bool:
-            return not same_bits(probe(changes[:count])[0], probe.base[0])
-
-        if moved(len(changes)):
-            step = first_change(len(changes), moved)
-            name, size = largest_change(probe(changes[: step + 1])[0], probe.base[0])
-            update = f"the federated update of {name!r}"
-            self._violate(2, changes[step], (owner, int(owner == 0)), update, size, trial.seed)
+        if probe.moved(probe(changes), None):
+            self._blame(trial, probe, (owner, int(owner == 0)), changes, federated=True)
 
     def _judge_private(
         self, trial: Trial, probe: "_Probe", owner: int | None, changes: Sequence[_Change]
     ) -> None:
-        federated = bool(changes) and changes[0][0].endswith("federated")
-        for reader, update in probe(changes)[1].items():
+        federated = bool(changes) and changes[0].field.endswith("federated")
+        answers = probe(changes)
+        for reader in range(self._split.n_users):
             # Of its own private values a user may use what it likes, of federated ones nothing.
-            if (reader == owner and not federated) or same_bits(update, probe.base[1][reader]):
-                continue
+            allowed = reader == owner and not federated
+            if not allowed and probe.moved(answers, reader):
+                self._blame(trial, probe, (owner, reader), changes, federated=False)
 
-            def moved(count: int, reader: int = reader) -> bool:
-                return not same_bits(probe(changes[:count])[1][reader], probe.base[1][reader])
-
-            step = first_change(len(changes), moved)
-            found = probe(changes[: step + 1])[1][reader]
-            name, size = largest_change(found, probe.base[1][reader])
-            what = f"the update of its {name!r}"
-            self._violate(3, changes[step], (owner, reader), what, size, trial.seed)
-
-    def _violate(
+    def _blame(
         self,
-        constraint: int,
-        change: _Change,
+        trial: Trial,
+        probe: "_Probe",
         users: tuple[int | None, int],
-        update: str,
-        size: float,
-        seed: int,
+        changes: Sequence[_Change],
+        *,
+        federated: bool,
     ) -> None:
-        field, _, name = change
+        """Find the change that moves the federated update (2) or the reader's private one (3)."""
+        whose = None if federated else users[1]
+
+        def moved(count: int) -> bool:
+            return bool(probe.moved(probe(changes[:count]), whose))
+
+        step = first_change(len(changes), moved)
+        answers = probe(changes[: step + 1])
+        round_ = probe.moved(answers, whose)[0]
+        update = _update_of(answers[round_], whose)
+        name, size = largest_change(update, _update_of(probe.base[round_], whose))
+        what = "the federated update of" if federated else "the update of its"
+        when = " in an earlier round" if changes[step].round < round_ else ""
         self._findings.add(
             Violation(
-                constraint=constraint,
-                parameter=name,
+                constraint=2 if federated else 3,
+                parameter=changes[step].name,
                 owner=users[0],
                 reader=users[1],
-                reaches=f"{update} moves with its {_WHICH[field]}",
+                reaches=f"{what} {name!r} moves with its {_WHICH[changes[step].field]}{when}",
                 size=size,
-                seed=seed,
+                seed=trial.seed,
             )
         )
 
 
 class _Probe:
-    """An aggregator at a random input, some of which can be replaced.
+    """A rule at random inputs of a few rounds, some of which can be replaced.
 
     Attributes:
-        base: its answer to the input as it is.
+        base: its answers to the inputs as they are, by round.
     """
 
     def __init__(
-        self, aggregate: Aggregator, *, given: AggregationInput, other: AggregationInput
+        self,
+        aggregate: Aggregator,
+        *,
+        given: Sequence[AggregationInput],
+        other: Sequence[AggregationInput],
     ) -> None:
         self._aggregate = aggregate
         self._given = given
         self._other = other
         self.base = self(())
 
-    def __call__(self, changes: Sequence[_Change]) -> _Updates:
-        """The answer after some values are replaced."""
-        fields = {name: _copied(getattr(self._given, name)) for name in _WHICH}
-        for field, user, name in changes:
-            source = getattr(self._other, field)
-            if user is None:
-                fields[field][name] = source[name].clone()
-            else:
-                fields[field][user][name] = source[user][name].clone()
-        summaries = {user: dict(summary) for user, summary in self._given.summaries.items()}
-        return apply_aggregator(self._aggregate, AggregationInput(**fields, summaries=summaries))
+    def __call__(self, changes: Sequence[_Change]) -> list[Updates]:
+        """The answers of a fresh copy after some values are replaced, of all users in every round.
+
+        Users whom the rule does not return keep their values.
+        """
+        rule = RunningRule(self._aggregate)
+        answers = []
+        for round_, (given, other) in enumerate(zip(self._given, self._other, strict=True)):
+            replaced = [change for change in changes if change.round == round_]
+            changed = _replaced(given, other, replaced)
+            federated, private = rule(changed)
+            kept = {user: dict(values) for user, values in changed.private.items()}
+            answers.append((federated, kept | private))
+        return answers
 
     def changes_of(self, user: int | None, fields: Sequence[str]) -> list[_Change]:
-        """All that can be replaced of a user, or of the server, in some fields of the input."""
+        """All that can be replaced of a user, or of the server, in some fields of the inputs."""
         changes: list[_Change] = []
-        for field in fields:
-            values = getattr(self._given, field)
-            if user is not None:
-                values = values.get(user, {})  # who is absent has no local values
-            changes += [(field, user, name) for name in values]
+        for round_, given in enumerate(self._given):
+            for field in fields:
+                values = getattr(given, field)
+                if user is not None:
+                    values = values.get(user, {})  # who is absent has no local values
+                changes += [_Change(round_, field, user, name) for name in values]
         return changes
 
+    def moved(self, answers: Sequence[Updates], whose: int | None) -> list[int]:
+        """The rounds whose update has other bits than in ``base``.
+
+        Args:
+            answers: to changed inputs.
+            whose: the user whose private update it is; None for the federated one.
+        """
+        pairs = enumerate(zip(answers, self.base, strict=True))
+        return [
+            round_
+            for round_, (answer, base) in pairs
+            if not same_bits(_update_of(answer, whose), _update_of(base, whose))
+        ]
+
     def is_reproducible(self) -> bool:
-        """Whether the same input has the same answer twice."""
-        federated, private = self(())
-        return same_bits(federated, self.base[0]) and all(
-            same_bits(private[user], self.base[1][user]) for user in private
-        )
+        """Whether the same inputs have the same answers twice."""
+        again = self(())
+        return not any(self.moved(again, whose) for whose in (None, *again[0][1]))
 
 
-def apply_aggregator(aggregate: Aggregator, given: AggregationInput) -> _Updates:
-    """Call an aggregator, and check what it returns.
-
-    A copy of it is called: one with state, such as a server optimiser, answers as if for the first
-    time.
-
-    Raises:
-        ConfigError: it does not return the federated parameters and the private ones of every
-            participant, in their shapes.
-    """
-    federated, private = copy.deepcopy(aggregate)(given)
-    _require("federated", federated, given.federated)
-    missing = sorted(given.summaries.keys() - private.keys())
-    if missing:
-        raise ConfigError("aggregate", missing, "no private update for these participants")
-    for user, update in private.items():
-        if user not in given.private:
-            raise ConfigError("aggregate", user, "a private update for an unknown user")
-        _require(f"user {user}", update, given.private[user])
-    return federated, private
+def _update_of(updates: Updates, whose: int | None) -> Values:
+    """The federated update, or a user's private one."""
+    return updates[0] if whose is None else updates[1][whose]
 
 
-def _require(whose: str, update: Values, old: Values) -> None:
-    shapes = {name: tuple(value.shape) for name, value in old.items()}
-    returned = {name: tuple(value.shape) for name, value in update.items()}
-    if returned != shapes:
-        raise ConfigError("aggregate", returned, f"must return {shapes} ({whose})")
-
-
-def _copied(values: Mapping[Any, Any]) -> dict[Any, Any]:
-    return {
-        key: value.clone() if isinstance(value, Tensor) else _copied(value)
-        for key, value in values.items()
+def _replaced(
+    given: AggregationInput, other: AggregationInput, changes: Sequence[_Change]
+) -> AggregationInput:
+    """An input with some of its values from another."""
+    fields: dict[str, dict[Any, Any]] = {
+        "federated": dict(given.federated),
+        "private": {user: dict(values) for user, values in given.private.items()},
+        "local_federated": {user: dict(values) for user, values in given.local_federated.items()},
+        "local_private": {user: dict(values) for user, values in given.local_private.items()},
     }
+    for _, field, user, name in changes:
+        source = getattr(other, field)
+        if user is None:
+            fields[field][name] = source[name]
+        else:
+            fields[field][user][name] = source[user][name]
+    return replace(given, **fields)

@@ -4,6 +4,9 @@ A device holds its own private parameters and nobody else's. It downloads w_f, t
 its local w_f and its number of examples, as bytes. The server aggregates what it got; then every
 device updates its private parameters by itself. What a party does not have is noise there: a model
 or a rule that needs another user's values cannot get them here.
+
+Server and devices run the rule each for themselves, and keep its state apart. Who was absent hears
+the summaries of the rounds it missed when it is back, and catches up.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,10 +16,10 @@ from torch import Tensor
 
 from secure_fedrec.arrays import FloatArray
 from secure_fedrec.properties.split_aggregation import AggregationInput, Aggregator, Summary
-from secure_fedrec.properties.split_global import apply_aggregator
 from secure_fedrec.properties.split_messages import SERVER, SplitMessage, decode, encode
 from secure_fedrec.properties.split_model import Values
 from secure_fedrec.properties.split_random import generator_of, noise_like
+from secure_fedrec.properties.split_running import RunningRule
 from secure_fedrec.properties.split_training import LocalRuns
 
 __all__ = ["KeptHome"]
@@ -29,6 +32,8 @@ class _Device:
     private: Values
     counters: Values
     buffers: Values
+    rule: RunningRule
+    rounds: int = 0  # whose summaries it has heard
     optimizer: FloatArray | None = None
 
 
@@ -50,7 +55,8 @@ class KeptHome:
         self._local = local
         self._split = local.split
         self._start = start
-        self._aggregate = aggregate
+        self._rule = RunningRule(aggregate)
+        self._summaries: list[tuple[int, Mapping[int, Summary]]] = []  # of every round
         self._split.load(start)
         self.federated: Values = self._split.federated_values()
         self.devices = [
@@ -58,6 +64,7 @@ class KeptHome:
                 private=self._split.private_values(user),
                 counters=self._split.counter_values(user),
                 buffers=self._split.buffer_values(),
+                rule=RunningRule(aggregate),
             )
             for user in range(self._split.n_users)
         ]
@@ -86,19 +93,27 @@ class KeptHome:
             summary = self._local.summaries([user])
             uploads[user] = self._send(round_, user, SERVER, upload, summary)
         summaries = self._local.summaries(participants)
+        self._summaries.append((round_, summaries))
         # What a rule for w_f or for one user's w_p must not use, it gets as noise.
         given = self._noise(round_, SERVER, summaries)
-        given = replace(given, federated=self.federated, local_federated=uploads)
-        self.federated, _ = apply_aggregator(self._aggregate, given)
+        self.federated, _ = self._rule(
+            replace(given, federated=self.federated, local_federated=uploads)
+        )
         for user in participants:
+            self._update_private(round_, user, trained[user])
+
+    def _update_private(self, round_: int, user: int, trained: Values) -> None:
+        """A device's own update, after the calls of its rule that it missed."""
+        device = self.devices[user]
+        for past, summaries in self._summaries[device.rounds :]:
             self._send(round_, SERVER, user, {}, summaries)
-            given = self._noise(round_, user, summaries)
-            given = replace(
-                given,
-                private={**given.private, user: self.devices[user].private},
-                local_private={**given.local_private, user: trained[user]},
-            )
-            self.devices[user].private = apply_aggregator(self._aggregate, given)[1][user]
+            given = self._noise(past, user, summaries)
+            given = replace(given, private={**given.private, user: device.private})
+            if past == round_:
+                given = replace(given, local_private={**given.local_private, user: trained})
+            _, update = device.rule(given)
+        device.private = update[user]
+        device.rounds = len(self._summaries)
 
     def _load_device(self, round_: int, user: int, federated: Values) -> None:
         """The module as it is on a user's device: where others have their values, it has noise."""

@@ -3,9 +3,10 @@
 FURL states it of the loss, and as a corollary of gradients: those on every other user's private
 parameters are zero (eq. 1). Both are tested, since either may fail without the other: a loss can
 read a value without a gradient (``detach``), and a gradient on a value that the loss does not know
-the size of still moves it. What local training leaves behind counts as well. State that passes from
-user to user past the parameters, such as the running statistics of a batch normalisation, goes
-through no aggregation that constraint (2) could speak of.
+the size of still moves it. What local training leaves behind counts as well. A layer may write
+other users' values into a federated parameter or into the user's own, past loss and gradients. And
+state that passes from user to user past the parameters, such as the running statistics of a batch
+normalisation, goes through no aggregation that constraint (2) could speak of.
 """
 
 import torch
@@ -65,12 +66,13 @@ class LocalTrials:
             elsewhere=self._draw(trial, "elsewhere", buffers=True),
         )
         for user in trial.users:
-            before = evaluate.loaded(user)
+            begun, before = evaluate.loaded(user)
+            self._judge_writes(trial, user, evaluate.start, begun)
             base = evaluate(user)
-            self._judge_writes(trial, user, before)
+            self._judge_writes(trial, user, before, self._split.state())
             broken = bool(base.loss.isfinite()) and self._judge_gradients(trial, user, base)
-            if not all(bool(each.isfinite().all()) for each in base.training.values()):
-                problem = f"of user {user}, or a gradient of it, is not finite"
+            if not base.is_finite:
+                problem = f"of user {user}, a gradient of it, or what it writes, is not finite"
                 self._findings.leave_open(Gap(subject=LOSS, problem=problem, seed=trial.seed))
                 continue
             self._note_reach(user, base)
@@ -129,9 +131,8 @@ class LocalTrials:
             before = self._reached_own[name].get(user, False)
             self._reached_own[name][user] = before or name in reached
 
-    def _judge_writes(self, trial: Trial, user: int, before: Values) -> None:
-        """What the loss has just left in the model must be the user's own."""
-        after = self._split.state()
+    def _judge_writes(self, trial: Trial, user: int, before: Values, after: Values) -> None:
+        """Of what is no parameter of all, a user's training may write its own only."""
         next_user = int(user == 0)
         for name in self._split.shared_buffers:
             old, new = {name: before[name]}, {name: after[name]}
@@ -142,7 +143,7 @@ class LocalTrials:
         for slot, owner in self._parts(but=user):
             old, new = {slot.name: slot.part(before, owner)}, {slot.name: slot.part(after, owner)}
             if not same_bits(old, new):
-                reaches = "computing that user's loss overwrites it"
+                reaches = "that user's local training overwrites it"
                 size = largest_change(old, new)[1]
                 self._violate(slot.name, (owner, user), reaches, size, trial.seed)
 
@@ -160,12 +161,12 @@ class LocalTrials:
     def _judge_values(
         self, trial: Trial, user: int, base: Outcome, evaluate: LocalEvaluation
     ) -> None:
-        """The loss and its gradients must not know the values either."""
+        """Loss, gradients and what is written must not know the values either."""
         parts = self._parts(but=user)
+        expected = base.observed
 
         def changed(count: int) -> bool:
-            found = evaluate(user, replaced=parts[:count])
-            return not same_numbers(found.training, base.training)
+            return not same_numbers(evaluate(user, replaced=parts[:count]).observed, expected)
 
         if not changed(len(parts)):
             return
@@ -179,8 +180,7 @@ class LocalTrials:
         step = first_change(len(parts), changed)
         slot, owner = parts[step]
         found = evaluate(user, replaced=parts[: step + 1])
-        name, size = largest_change(found.training, base.training)
-        what = name if name == LOSS else f"gradient of {name!r}"
+        what, size = largest_change(found.observed, expected)
         self._violate(
             slot.name, (owner, user), f"that user's {what} moves with it", size, trial.seed
         )

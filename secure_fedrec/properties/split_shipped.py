@@ -4,7 +4,7 @@ Federated Averaging with a shared user table, as it is done where nothing is pri
 participant downloads the model of all users, trains it, and sends all of it back. ``Averaging``
 averages every tensor whole, rows of absent users and all, and knows nothing of whose row is whose.
 Only ``keep_private`` (z_i = 1) and other rules ask for a user's values, and get them out of the
-model that this user sent.
+model that this user sent. A rule with state keeps it from round to round.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -19,8 +19,8 @@ from secure_fedrec.properties.split_aggregation import (
     Summary,
     averaged,
 )
-from secure_fedrec.properties.split_global import apply_aggregator
 from secure_fedrec.properties.split_model import PrivateSlot, Values
+from secure_fedrec.properties.split_running import RunningRule
 from secure_fedrec.properties.split_training import LocalRuns
 
 __all__ = ["Shipped"]
@@ -41,7 +41,7 @@ class Shipped:
     def __init__(self, local: LocalRuns, start: Values, aggregate: Aggregator) -> None:
         self._local = local
         self._split = local.split
-        self._aggregate = aggregate
+        self._rule = RunningRule(aggregate)
         self._optimizers: dict[int, FloatArray | None] = {}
         self.state: Values = start
 
@@ -59,11 +59,12 @@ class Shipped:
             models[user] = self._split.state()
         summaries = self._local.summaries(participants)
         self._split.load(self.state)
-        if isinstance(self._aggregate, Averaging):
-            self._load_averages(self._aggregate, self.state, models, summaries)
+        rule = self._rule.rule
+        if type(rule) is Averaging:  # whereas a subclass may have steps of its own
+            self._load_averages(rule, self.state, models, summaries)
         else:
             self._load_averages(Averaging(), self._split.shared_buffers, models, summaries)
-            self._load_aggregated(self._aggregate, models, summaries)
+            self._load_aggregated(models, summaries)
         for user, model in models.items():
             # Integers have no average: such as there are, their user's are taken.
             self._split.load_private(user, _parts(self._split.counters, model, user))
@@ -90,10 +91,7 @@ class Shipped:
                 self._split.load_private(user, _parts(self._split.slots, own, user))
 
     def _load_aggregated(
-        self,
-        aggregate: Aggregator,
-        models: Mapping[int, Values],
-        summaries: Mapping[int, Summary],
+        self, models: Mapping[int, Values], summaries: Mapping[int, Summary]
     ) -> None:
         """Any other rule, given all that the server holds."""
         slots, federated = self._split.slots, self._split.federated
@@ -106,7 +104,7 @@ class Shipped:
             local_private={user: _parts(slots, model, user) for user, model in models.items()},
             summaries=summaries,
         )
-        updated, private = apply_aggregator(aggregate, given)
+        updated, private = self._rule(given)
         self._split.load(updated)
         for user, values in private.items():
             self._split.load_private(user, values)

@@ -11,14 +11,26 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from secure_fedrec.algorithms.local_training import Batch, seeded_torch
+from secure_fedrec.algorithms.local_training import Batch, LocalTrainingConfig, seeded_torch
 from secure_fedrec.models.document import DocumentConfig, DocumentModel
-from secure_fedrec.properties.split_aggregation import Aggregator, federated_averaging
+from secure_fedrec.properties import SplitComparison, compare_split
+from secure_fedrec.properties.split_aggregation import (
+    AggregationInput,
+    Aggregator,
+    federated_averaging,
+    keep_local,
+)
 from secure_fedrec.properties.split_evaluation import Loss
 from secure_fedrec.properties.split_losses import FedProx
+from secure_fedrec.properties.split_model import Values
 from secure_fedrec.properties.split_random import Batches, Column, integers, normals, random_batches
 
 FEATURES = 3
+ADAM = LocalTrainingConfig(
+    optimizer="adam", learning_rate=0.05, epochs=2, batch_size=2, keep_state=True
+)
+SIZES = (3, 4, 5)
+COHORTS = ((0, 2), (1, 2, 0), (1,))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -257,3 +269,57 @@ FAMILIES: dict[str, Callable[[Shape], Case]] = {
     "FedProx": proximal,
     "document model": document,
 }
+
+
+class ServerMomentum:
+    """Federated Averaging with momentum at the server: a rule with state of its own."""
+
+    def __init__(self) -> None:
+        self.speed: dict[str, Tensor] = {}
+
+    def __call__(self, given: AggregationInput) -> tuple[Values, Mapping[int, Values]]:
+        federated, private = keep_local(given)
+        moved = {}
+        for name, old in given.federated.items():
+            step = federated[name] - old
+            self.speed[name] = 0.9 * self.speed.get(name, torch.zeros_like(old)) + step
+            moved[name] = old + self.speed[name]
+        return moved, private
+
+
+class OwnMomentum:
+    """Every user's private parameters have momentum, whose decay all users share by the round."""
+
+    def __init__(self) -> None:
+        self.rounds = 0
+        self.speed: dict[tuple[int, str], Tensor] = {}
+
+    def __call__(self, given: AggregationInput) -> tuple[Values, Mapping[int, Values]]:
+        self.rounds += 1
+        federated, local = keep_local(given)
+        private: dict[int, dict[str, Tensor]] = {user: {} for user in local}
+        for user, values in local.items():
+            for name, value in values.items():
+                old = given.private[user][name]
+                speed = self.speed.get((user, name), torch.zeros_like(old)) / self.rounds
+                self.speed[user, name] = speed + (value - old)
+                private[user][name] = old + self.speed[user, name]
+        return federated, private
+
+
+STATEFUL: dict[str, Callable[[], Aggregator]] = {
+    "server momentum": ServerMomentum,
+    "own momentum": OwnMomentum,
+}
+
+
+def compare(found: Case, **changes: Any) -> SplitComparison:
+    """A comparison of three rounds, with momentum that is kept on devices."""
+    arguments: dict[str, Any] = {
+        "private": found.private,
+        "data": found.data(SIZES, seed=3),
+        "cohorts": COHORTS,
+        "training": ADAM,
+        "aggregate": found.aggregate,
+    }
+    return compare_split(found.model, found.loss, **(arguments | changes))

@@ -22,6 +22,7 @@ class Broken:
         parameter: whose value crosses.
         users: all pairs (owner, reader) between which it does.
         also: further constraints that it breaks.
+        round: of the comparison of two runs, in which it shows.
     """
 
     build: Callable[[Shape], Case]
@@ -29,6 +30,7 @@ class Broken:
     parameter: str
     users: frozenset[tuple[int | None, int]]
     also: frozenset[int] = frozenset()
+    round: int = 1
 
 
 # --- models that break constraint (1) ---
@@ -109,6 +111,33 @@ class Renormalised(Factorisation):
         return super().forward(user, batch)
 
 
+class Prototype(Factorisation):
+    """The running mean of all user vectors: federated, frozen, and updated after its use."""
+
+    def __init__(self, shape: Shape) -> None:
+        super().__init__(shape)
+        self.proto = nn.Parameter(torch.zeros(shape.dim), requires_grad=False)
+
+    def forward(self, user: int, batch: Batch) -> Tensor:
+        item = batch["item"]
+        personal = self.users.weight[user] + self.proto.clone()
+        out: Tensor = self.items(item) @ personal + self.bias[item]
+        with torch.no_grad():
+            self.proto.mul_(0.9).add_(0.1 * self.users.weight.mean(0))
+        return out
+
+
+class PulledRow(Factorisation):
+    """After its use, a user's own vector is pulled to the mean of all."""
+
+    def forward(self, user: int, batch: Batch) -> Tensor:
+        item = batch["item"]
+        out: Tensor = self.items(item) @ self.users.weight[user].clone() + self.bias[item]
+        with torch.no_grad():
+            self.users.weight[user].lerp_(self.users.weight.mean(0), 0.1)
+        return out
+
+
 # --- rules that break constraints (2) and (3) ---
 
 
@@ -166,6 +195,56 @@ def pull_to_model(given: AggregationInput) -> tuple[Values, Mapping[int, Values]
     }
 
 
+class MultiTaskMemory:
+    """Alternating multi-task learning: pull private parameters to what earlier rounds taught.
+
+    Args:
+        lag: how many rounds later the relations are used.
+        federated: whether they move the federated parameters, too.
+    """
+
+    def __init__(self, lag: int = 1, *, federated: bool = False) -> None:
+        self.lag = lag
+        self.federated = federated
+        self.means: list[Values] = []
+
+    def __call__(self, given: AggregationInput) -> tuple[Values, Mapping[int, Values]]:
+        federated, private = keep_local(given)
+        if len(self.means) >= self.lag:
+            mean = self.means[-self.lag]
+            private = {
+                user: {name: value.lerp(mean[name], 0.5) for name, value in values.items()}
+                for user, values in private.items()
+            }
+            if self.federated:
+                shift = 1e-3 * sum(float(value.sum()) for value in mean.values())
+                federated = {name: value + shift for name, value in federated.items()}
+        local = given.local_private
+        self.means.append(
+            {
+                name: torch.stack([values[name] for values in local.values()]).mean(0)
+                for name in next(iter(local.values()))
+            }
+        )
+        return federated, private
+
+
+class RememberedLengths:
+    """Steps are as long as the private vectors of the last round allow."""
+
+    length = 0.0
+
+    def __call__(self, given: AggregationInput) -> tuple[Values, Mapping[int, Values]]:
+        federated, private = keep_local(given)
+        moved = {
+            name: old + (federated[name] - old) / (1 + self.length)
+            for name, old in given.federated.items()
+        }
+        own = given.local_private.values()
+        self.length = sum(float(value.norm()) for values in own for value in values.values())
+        return moved, private
+
+
 def tied(shape: Shape) -> Case:
     return case(Tied)(replace(shape, items=shape.users))
 
@@ -208,6 +287,19 @@ BROKEN: dict[str, Broken] = {
     "table renormalised": Broken(
         build=case(Renormalised), constraint=1, parameter="users.weight", users=ALL
     ),
+    # Nor does any gradient betray these: what they write differs.
+    "prototype written": Broken(
+        build=case(Prototype),
+        constraint=1,
+        parameter="users.weight",
+        users=pairs((1, 0), (0, 1), (0, 2)),
+    ),
+    "own row written": Broken(
+        build=case(PulledRow),
+        constraint=1,
+        parameter="users.weight",
+        users=pairs((1, 0), (0, 1), (0, 2)),
+    ),
     "reads private": Broken(
         build=case(Factorisation, aggregate=reads_private),
         constraint=2,
@@ -228,6 +320,36 @@ BROKEN: dict[str, Broken] = {
         constraint=3,
         parameter="users.weight",
         users=ALL,
+    ),
+    # The same with state: what was learnt in one round is used in a later one.
+    "multi-task with memory": Broken(
+        build=case(Factorisation, aggregate=MultiTaskMemory()),
+        constraint=3,
+        parameter="users.weight",
+        users=ALL,
+        round=2,
+    ),
+    "multi-task with a long memory": Broken(
+        build=case(Factorisation, aggregate=MultiTaskMemory(lag=2)),
+        constraint=3,
+        parameter="users.weight",
+        users=ALL,
+        round=3,
+    ),
+    "multi-task with memory, federated": Broken(
+        build=case(Factorisation, aggregate=MultiTaskMemory(federated=True)),
+        constraint=2,
+        parameter="users.weight",
+        users=ANYBODY,
+        also=frozenset({3}),
+        round=2,
+    ),
+    "remembers private": Broken(
+        build=case(Factorisation, aggregate=RememberedLengths()),
+        constraint=2,
+        parameter="users.weight",
+        users=ANYBODY,
+        round=2,
     ),
     "pull to the model": Broken(
         build=case(Factorisation, aggregate=pull_to_model),

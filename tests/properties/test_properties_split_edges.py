@@ -160,6 +160,93 @@ def test_a_rule_that_draws_is_reported() -> None:
     assert [gap.subject for gap in report.gaps] == ["aggregate"] * len(report.gaps) != []
 
 
+def test_a_rule_whose_state_cannot_be_copied_is_reported() -> None:
+    speed: dict[str, Tensor] = {}
+
+    def momentum(given: AggregationInput) -> tuple[Values, Mapping[int, Values]]:
+        federated, private = keep_local(given)
+        for name, value in federated.items():
+            speed[name] = value + 0.5 * speed.get(name, torch.zeros_like(value))
+        return dict(speed), private
+
+    report = check(aggregate=momentum)
+    assert not report.holds
+    assert not report.refuted
+    assert all("state that is not copied with it" in gap.problem for gap in report.gaps)
+
+
+def test_a_user_whom_a_rule_does_not_return_keeps_its_values() -> None:
+    def whim(given: AggregationInput) -> tuple[Values, Mapping[int, Values]]:
+        """Returns user 0, present or not, if user 1 has a positive first value."""
+        federated, private = keep_local(given)
+        moved = {name: value + 1 for name, value in given.private[0].items()}
+        lucky = float(given.private[1]["users.weight"][0]) > 0
+        return federated, {**private, 0: moved} if lucky else {**private}
+
+    report = check(aggregate=whim, trials=9)
+    found = {(each.constraint, *each.users) for each in report.violations}
+    assert found == {(3, 1, 0)}
+
+
+# --- what is written past loss and gradients ---
+
+
+class Beginning:
+    """A loss that writes when training begins.
+
+    Args:
+        write: into the user table.
+    """
+
+    def __init__(self, write: Callable[[Tensor], object]) -> None:
+        self._write = write
+
+    def begin(self, model: nn.Module) -> None:
+        with torch.no_grad():
+            self._write(model.get_parameter("users.weight"))
+
+    def __call__(self, model: nn.Module, user: int, batch: Batch) -> Tensor:
+        return loss(model, user, batch)
+
+
+def test_values_of_others_written_when_training_begins_are_found() -> None:
+    report = check(own_loss=Beginning(lambda table: table[0].copy_(table.mean(0))))
+    found = {(each.users, each.reaches) for each in report.violations}
+    assert found == {
+        ((1, 0), "that user's value of 'users.weight' before training moves with it"),
+        ((0, 1), "that user's local training overwrites it"),
+        ((0, 2), "that user's local training overwrites it"),
+    }
+
+
+class Writes(Factorisation):
+    """Writes into a frozen federated parameter."""
+
+    def __init__(self, value: Callable[["Writes", int], Tensor], start: float = 0.0) -> None:
+        super().__init__(SHAPE)
+        self.frozen = nn.Parameter(torch.full((SHAPE.dim,), start), requires_grad=False)
+        self._value = value
+
+    def forward(self, user: int, batch: Batch) -> Tensor:
+        with torch.no_grad():
+            self.frozen.copy_(self._value(self, user))
+        return super().forward(user, batch)
+
+
+def test_what_a_user_writes_of_its_own_is_no_violation() -> None:
+    assert check(Writes(lambda model, user: model.users.weight[user])).holds
+
+
+def test_written_values_that_are_not_finite_are_reported() -> None:
+    infinite = float("inf")
+    report = check(Writes(lambda model, _: model.users.weight.mean(0) * infinite))
+    assert not report.holds
+    assert not report.refuted
+    assert "what it writes, is not finite" in report.gaps[0].problem
+    # A mask of infinities that was there before is none.
+    assert check(Writes(lambda model, _: model.frozen, start=-infinite)).holds
+
+
 # --- memory that is shared, buffers, sparse gradients ---
 
 

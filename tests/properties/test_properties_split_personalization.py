@@ -2,10 +2,10 @@
 
 import math
 from collections.abc import Mapping
+from typing import ClassVar
 
 import pytest
 import torch
-from torch import Tensor
 
 from secure_fedrec.properties import (
     SplitPersonalizationError,
@@ -23,7 +23,7 @@ from secure_fedrec.properties.split_aggregation import (
 )
 from secure_fedrec.properties.split_losses import FedProx
 from secure_fedrec.properties.split_model import Values
-from tests.properties.split_zoo import FAMILIES, Case, Factorisation, Shape, case, loss
+from tests.properties.split_zoo import FAMILIES, STATEFUL, Case, Factorisation, Shape, case, loss
 from tests.properties.split_zoo_broken import BROKEN
 
 
@@ -70,29 +70,13 @@ def median(given: AggregationInput) -> tuple[Values, Mapping[int, Values]]:
     }, given.local_private
 
 
-class ServerMomentum:
-    """Federated Averaging with momentum at the server: a rule with state of its own."""
-
-    def __init__(self) -> None:
-        self.speed: dict[str, Tensor] = {}
-
-    def __call__(self, given: AggregationInput) -> tuple[Values, Mapping[int, Values]]:
-        federated, private = keep_local(given)
-        moved = {}
-        for name, old in given.federated.items():
-            step = federated[name] - old
-            self.speed[name] = 0.9 * self.speed.get(name, torch.zeros_like(old)) + step
-            moved[name] = old + self.speed[name]
-        return moved, private
-
-
 RULES: dict[str, Aggregator] = {
     "FedAvg": federated_averaging,
     "FURL": keep_local,
     "weighted by the root": Averaging(weight=root),
     "unweighted": Averaging(weight=lambda _: 1.0, keep_private=True),
     "median": median,
-    "server momentum": ServerMomentum(),
+    **{name: rule() for name, rule in STATEFUL.items()},
 }
 
 
@@ -100,6 +84,28 @@ RULES: dict[str, Aggregator] = {
 def test_a_rule_passes(name: str) -> None:
     report = check(case(Factorisation)(Shape(users=4)), aggregate=RULES[name])
     assert report.holds, report
+
+
+class Counted:
+    """FURL's rule; every call is noted, with the number of those this copy has had before."""
+
+    log: ClassVar[list[int]] = []
+
+    def __init__(self) -> None:
+        self.calls = 0
+
+    def __call__(self, given: AggregationInput) -> tuple[Values, Mapping[int, Values]]:
+        self.log.append(self.calls)
+        self.calls += 1
+        return keep_local(given)
+
+
+def test_a_rule_keeps_its_state_for_three_rounds_and_begins_anew_for_every_question() -> None:
+    Counted.log.clear()
+    rule = Counted()
+    assert check(case(Factorisation)(Shape()), aggregate=rule).holds
+    assert rule.calls == 0  # copies were called
+    assert Counted.log == [0, 1, 2] * (len(Counted.log) // 3) != []
 
 
 @pytest.mark.parametrize("private", [("users.weight",), ()])
@@ -203,6 +209,21 @@ def test_every_forbidden_input_of_a_rule_is_found(
         # Not even user 1 may use its own federated values for its private update.
         readers = {0, 1, 2, 3} if field == "local_federated" else {0, 2, 3}
         assert {violation.reader for violation in report.violations} == readers
+
+
+@pytest.mark.parametrize("name", [name for name, broken in BROKEN.items() if broken.round > 1])
+def test_what_crosses_from_round_to_round_is_said_to(name: str) -> None:
+    report = check(BROKEN[name].build(Shape()))
+    assert all(each.reaches.endswith("value in an earlier round") for each in report.violations)
+
+
+@pytest.mark.parametrize(
+    ("name", "written"), [("prototype written", "proto"), ("own row written", "users.weight")]
+)
+def test_what_is_written_is_named(name: str, written: str) -> None:
+    report = check(BROKEN[name].build(Shape()))
+    reaches = f"that user's value of {written!r} after the loss moves with it"
+    assert {violation.reaches for violation in report.violations} == {reaches}
 
 
 def test_a_fault_that_only_some_trials_meet_replays_from_the_seed_that_met_it() -> None:
