@@ -1,8 +1,7 @@
 """What both contenders of ``masking`` are given, and how their CPU time is told apart."""
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from time import process_time
 from typing import TypeAlias
@@ -120,17 +119,29 @@ class CpuMeter:
         self._party = "nobody"
         self._since = process_time()
 
-    @contextmanager
-    def charge(self, party: str) -> Iterator[None]:
+    def charge(self, party: str) -> "_Charged":
         """Charge what runs inside to ``party``."""
-        interrupted = self._switch(party)
-        try:
-            yield
-        finally:
-            self._switch(interrupted)
+        return _Charged(self, party)
 
-    def _switch(self, party: str) -> str:
+    def switch(self, party: str) -> str:
+        """Charge ``party`` from now on; who was charged before."""
         now = process_time()
         self.seconds[self._party] += now - self._since
         previous, self._party, self._since = self._party, party, now
         return previous
+
+
+class _Charged:
+    """The time of one party; a generator's context would take part of it for itself."""
+
+    __slots__ = ("_interrupted", "_meter", "_party")
+
+    def __init__(self, meter: CpuMeter, party: str) -> None:
+        self._meter = meter
+        self._party = party
+
+    def __enter__(self) -> None:
+        self._interrupted = self._meter.switch(self._party)
+
+    def __exit__(self, *raised: object) -> None:
+        self._meter.switch(self._interrupted)

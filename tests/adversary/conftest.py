@@ -138,7 +138,7 @@ class Attack:
         return reveals
 
     def opened(self, number: int, reveal: bytes) -> Reveal:
-        key = self.core._server_key(number, "reveal-box")
+        key = self.core._client_keys[number]["reveal-box"]
         head = Envelope.decode(reveal).head
         return Reveal.decode(open_box(key, head, self.core.public.context.round_id))
 

@@ -118,6 +118,9 @@ def test_bounds_follow_their_formulas() -> None:
     case = Case(clients=16, length=1, neighbours=15, threshold=10, dropped=2)
     # 15 masks at 30 % on top, quorum (16 + 1) // 2 + 1 = 9.
     assert client_limit(case, 1e-3) == pytest.approx(19.5e-3 + 10e-3 + 2.25e-3 + 0.63e-3)
+    # All but the masks at half the speed, on a machine that verifies half as fast.
+    half = client_limit(case, 1e-3, verify=0.124e-3)
+    assert half == pytest.approx(19.5e-3 + 2 * (10e-3 + 2.25e-3 + 0.63e-3))
     assert server_bound(case, 1e-3) == pytest.approx((14 + 2 * 14) * 1e-3)
     sparse = Case(clients=65, length=1, neighbours=24, threshold=13, dropped=1)
     assert server_bound(sparse, 1e-3) == pytest.approx((64 + 24) * 1e-3)
@@ -131,6 +134,7 @@ def test_the_worst_row_is_judged() -> None:
             "client_ratio_flower": ratio,
             "server_ratio_flower": ratio,
             "client_over_limit": over,
+            "client_over_scaled_limit": over / 2,
             "server_over_bound": over,
         }
 
@@ -144,6 +148,7 @@ def test_the_worst_row_is_judged() -> None:
         "client_ratio_flower_elsewhere": 6.0,
         "server_ratio_flower": 4.5,
         "client_over_limit": 0.9,
+        "client_over_scaled_limit": 0.45,
         "server_over_bound": 0.7,
     }
     assert set(judged(rows)) == set(masking.TARGETS)
@@ -165,6 +170,7 @@ def test_ratios_pair_a_round_with_the_peer_of_its_repeat(
 
         return run
 
+    monkeypatch.setattr(masking, "_FULL_EFFORT", (3, 60.0))
     monkeypatch.setattr(masking, "masked_round", contender("ours", lambda: next(ours)))
     peer = Peer(round=contender("peer", lambda: 8.0), version="0")
     result = masking.run(Options(quick=False), peer=peer)

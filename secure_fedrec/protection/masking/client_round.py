@@ -28,7 +28,7 @@ from secure_fedrec.protection.masking.keys import (
     exchange,
     seal_box,
     self_key,
-    server_key,
+    server_keys,
 )
 from secure_fedrec.protection.masking.layouts import EncodedVector
 from secure_fedrec.protection.masking.messages import (
@@ -100,7 +100,7 @@ class ClientRound:
         context = self.public.context
         self._secrets = RoundSecrets(context, self._number, with_kem=self.config.hybrid)
         self._own = self._secrets.advertisement(self.public.epoch)
-        self._server_secret = b""
+        self._server_keys: dict[str, bytes] = {}
         self._neighbours: dict[int, Neighbour] = {}
         self._topology: Topology
         self._advertised: BoolArray
@@ -239,7 +239,7 @@ class ClientRound:
     def wipe(self) -> None:
         """Release what could open this client's mask or a neighbour's."""
         self._secrets.wipe()
-        self._server_secret = b""
+        self._server_keys.clear()
         self._neighbours.clear()
 
     def _require_expected(
@@ -372,10 +372,14 @@ class ClientRound:
 
     def _server_key(self, purpose: str) -> bytes:
         server = self.public.server_channel
-        if not self._server_secret:
-            self._server_secret = exchange(self._secrets.channel_key, server)
-        publics = self._own.channel_public, server
-        return server_key(self._server_secret, purpose, self.public.context, self._number, publics)
+        if not self._server_keys:
+            self._server_keys = server_keys(
+                exchange(self._secrets.channel_key, server),
+                self.public.context,
+                self._number,
+                (self._own.channel_public, server),
+            )
+        return self._server_keys[purpose]
 
     def _for_server(self, kind: Kind, head: bytes, payload: memoryview | bytes = b"") -> bytes:
         key = self._server_key(MAC_PURPOSES[kind])

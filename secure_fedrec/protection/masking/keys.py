@@ -10,6 +10,7 @@ public key that the client signed.
 
 import secrets
 from dataclasses import dataclass
+from typing import Final
 
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -19,10 +20,11 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from secure_fedrec.errors import ConfigError, ProtocolError
-from secure_fedrec.protection.masking.formats import SERVER, Context
+from secure_fedrec.protection.masking.formats import MAC_PURPOSES, SERVER, Context
 from secure_fedrec.protection.masking.shamir import PRIME, encode_element
 
 __all__ = [
+    "SERVER_PURPOSES",
     "TAG_BYTES",
     "Identity",
     "channel_key",
@@ -36,10 +38,14 @@ __all__ = [
     "require_usable",
     "seal_box",
     "self_key",
-    "server_key",
+    "server_keys",
 ]
 
+SERVER_PURPOSES: Final = (*MAC_PURPOSES.values(), "reveal-box")
+"""What keys between a client and the server are for, in the order in which they are derived."""
+
 TAG_BYTES = 16
+_KEY_BYTES = 32
 # A box key encrypts exactly one message, so its nonce can be constant.
 _NONCE = bytes(12)
 _LOW_ORDER = frozenset(
@@ -159,19 +165,26 @@ def channel_key(
     )
 
 
-def server_key(
-    shared: bytes, purpose: str, context: Context, client: int, publics: tuple[bytes, bytes]
-) -> bytes:
-    """Key of a client's only message of one purpose to the server.
+def server_keys(
+    shared: bytes, context: Context, client: int, publics: tuple[bytes, bytes]
+) -> dict[str, bytes]:
+    """Keys of a client's messages to the server, one for each purpose and its only message.
 
     Args:
         shared: X25519 secret of the client's and the server's channel keys.
-        purpose: "reveal-box", or one of ``formats.MAC_PURPOSES``.
         context: the round.
         client: the client.
         publics: the client's and the server's public channel key.
+
+    Returns:
+        Key by purpose, one of ``SERVER_PURPOSES``: consecutive blocks of one HKDF output.
     """
-    return derive(shared, purpose, context, _number(client), *publics)
+    size = _KEY_BYTES * len(SERVER_PURPOSES)
+    block = derive(shared, "server", context, _number(client), *publics, size=size)
+    return {
+        purpose: block[_KEY_BYTES * place :][:_KEY_BYTES]
+        for place, purpose in enumerate(SERVER_PURPOSES)
+    }
 
 
 def pair_key(shared: bytes, context: Context, one: int, other: int) -> bytes:

@@ -32,7 +32,7 @@ from secure_fedrec.protection.masking.keys import (
     fresh_key,
     open_box,
     require_usable,
-    server_key,
+    server_keys,
 )
 from secure_fedrec.protection.masking.messages import (
     Advertisement,
@@ -110,7 +110,7 @@ class ServerRound:
         self._uploaded: BoolArray = np.zeros(config.clients, dtype=np.bool_)
         self._keys: dict[int, Advertisement] = {}
         self._publics: set[bytes] = set()
-        self._channels: dict[int, bytes] = {}
+        self._client_keys: dict[int, dict[str, bytes]] = {}
         self._key_records: dict[int, bytes] = {}
         self._shares: dict[int, Shares] = {}
         self._disputed: dict[int, frozenset[int]] = {}
@@ -128,7 +128,7 @@ class ServerRound:
         if purpose is None:
             envelope.verify(self._signers[client])
         else:
-            envelope.authenticate(self._server_key(client, purpose))
+            envelope.authenticate(self._client_keys[client][purpose])
 
     def setup(self) -> list[Outgoing]:
         """R0."""
@@ -150,7 +150,12 @@ class ServerRound:
             raise ProtocolError(f"ADVERTISE: client {envelope.sender} advertised a key twice")
         self._publics |= publics
         self._keys[envelope.sender] = keys
-        self._channels[envelope.sender] = shared
+        self._client_keys[envelope.sender] = server_keys(
+            shared,
+            self.public.context,
+            envelope.sender,
+            (keys.channel_public, self._setup.channel_public),
+        )
         self._key_records[envelope.sender] = envelope.head + envelope.proof
         self._advertised[self.public.place(envelope.sender)] = True
         self._transcript.append(leaf_hash(envelope.proven))
@@ -277,7 +282,7 @@ class ServerRound:
     def accept_reveal(self, envelope: Envelope) -> None:
         """R5 of a client."""
         client = envelope.sender
-        key = self._server_key(client, "reveal-box")
+        key = self._client_keys[client]["reveal-box"]
         reveal = Reveal.decode(open_box(key, envelope.head, self.public.context.round_id))
         place = self.public.place(client)
         due = set(self._live[place]) - self._disputed[client]
@@ -327,7 +332,7 @@ class ServerRound:
         self._sum.wipe()
         self._reveals.clear()
         self._shares.clear()
-        self._channels.clear()
+        self._client_keys.clear()
 
     def _blame(self, fault: Fault) -> None:
         if fault not in self.faults:
@@ -347,10 +352,6 @@ class ServerRound:
         """Numbers of the marked neighbours, ascending, of each marked client, by place."""
         for place in np.flatnonzero(marks).tolist():
             self._live[place] = self.public.cohort[self._topology.live(place, marks)].tolist()
-
-    def _server_key(self, client: int, purpose: str) -> bytes:
-        publics = self._keys[client].channel_public, self._setup.channel_public
-        return server_key(self._channels[client], purpose, self.public.context, client, publics)
 
     def _sign(self, kind: Kind, head: bytes, *, record: bool = True) -> bytes:
         data = seal(self._identity.key, self.public.context, kind, SERVER, head)

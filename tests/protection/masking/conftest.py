@@ -123,7 +123,7 @@ class Scene:
         new_payload = bytes(envelope.payload) if payload is None else payload
         if envelope.kind in MAC_PURPOSES:
             purpose = MAC_PURPOSES[envelope.kind]
-            key = self.server._round._server_key(envelope.sender, purpose)
+            key = self.server._round._client_keys[envelope.sender][purpose]
             return seal_for_server(
                 key, envelope.context, envelope.kind, envelope.sender, new_head, new_payload
             )

@@ -22,6 +22,7 @@ from secure_fedrec.protection.masking.formats import (
 )
 from secure_fedrec.protection.masking.hybrid import KemKey, seal_to
 from secure_fedrec.protection.masking.keys import (
+    SERVER_PURPOSES,
     channel_key,
     derive,
     exchange,
@@ -30,7 +31,7 @@ from secure_fedrec.protection.masking.keys import (
     require_usable,
     seal_box,
     self_key,
-    server_key,
+    server_keys,
 )
 from secure_fedrec.protection.masking.transcript import MerkleTree, leaf_hash, require_included
 
@@ -300,15 +301,16 @@ def test_every_key_has_one_purpose_one_round_and_one_direction() -> None:
         self_key(0, CONTEXT, 1),
         self_key(0, CONTEXT, 2),
         self_key(0, other, 1),
-        server_key(secret, "shares-mac", CONTEXT, 1, (b"p" * 32, b"q" * 32)),
-        server_key(secret, "upload-mac", CONTEXT, 1, (b"p" * 32, b"q" * 32)),
-        server_key(secret, "reveal-mac", CONTEXT, 1, (b"p" * 32, b"q" * 32)),
-        server_key(secret, "reveal-box", CONTEXT, 1, (b"p" * 32, b"q" * 32)),
+        *server_keys(secret, CONTEXT, 1, (b"p" * 32, b"q" * 32)).values(),
+        *server_keys(secret, CONTEXT, 2, (b"p" * 32, b"q" * 32)).values(),
+        *server_keys(secret, other, 1, (b"p" * 32, b"q" * 32)).values(),
+        *server_keys(secret, CONTEXT, 1, (b"q" * 32, b"p" * 32)).values(),
         derive(secret, "a", CONTEXT, b"b", b"c"),
         derive(secret, "a", CONTEXT, b"bc"),
         derive(secret, "ab", CONTEXT, b"", b"c"),
     ]
-    assert len(set(keys)) == len(keys)
+    assert len(set(keys)) == len(keys) == 13 + 4 * len(SERVER_PURPOSES)
+    assert {len(key) for key in keys} == {32}
     assert pair_key(secret, CONTEXT, 1, 2) == pair_key(secret, CONTEXT, 2, 1)
 
 

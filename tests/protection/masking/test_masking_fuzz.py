@@ -176,7 +176,7 @@ def collect(scene: Any, agreement: str) -> tuple[list[Target], list[Target]]:
         halves += [copy.deepcopy(s.server), copy.deepcopy(s.clients[ME])]
         if s.server.state is ServerState.SHARES:
             s.mac_keys = {
-                name: s.server._round._server_key(ME, name) for name in MAC_PURPOSES.values()
+                name: s.server._round._client_keys[ME][name] for name in MAC_PURPOSES.values()
             }
         s._answer({})
         if not s.replies:

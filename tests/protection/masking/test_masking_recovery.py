@@ -27,7 +27,7 @@ def reveal_saying(s: Any, number: int, **changes: Any) -> bytes:
     """A REVEAL with other contents, encrypted and authenticated by its client."""
     envelope = Envelope.decode(s.replies[number])
     current = s.server._round
-    key = current._server_key(number, "reveal-box")
+    key = current._client_keys[number]["reveal-box"]
     reveal = Reveal.decode(open_box(key, envelope.head, envelope.context.round_id))
     fields = {"self_seed": reveal.self_seed, "shares": reveal.shares} | changes
     head = seal_box(key, Reveal(**fields).encode(), envelope.context.round_id)
@@ -36,7 +36,7 @@ def reveal_saying(s: Any, number: int, **changes: Any) -> bytes:
 
 def revealed_by(s: Any, number: int) -> Reveal:
     envelope = Envelope.decode(s.replies[number])
-    key = s.server._round._server_key(number, "reveal-box")
+    key = s.server._round._client_keys[number]["reveal-box"]
     return Reveal.decode(open_box(key, envelope.head, envelope.context.round_id))
 
 
