@@ -97,7 +97,7 @@ def test_a_ring_without_room_for_the_noise_is_refused(
 def test_settings_out_of_range_name_their_key(settings: dict[str, Any], key: str) -> None:
     with pytest.raises(ConfigError) as refused:
         LocalDPConfig(**settings)
-    assert refused.value.key == f"protection.bags.{key}"
+    assert refused.value.key == f"bag_protection.{key}"
 
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf])

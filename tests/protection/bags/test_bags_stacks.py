@@ -76,7 +76,7 @@ def test_a_stack_over_bags_equals_its_twin_where_it_says_so(
 def test_other_stacks_are_refused_with_the_choices(stack: tuple[str, ...], problem: str) -> None:
     with pytest.raises(ConfigError, match=problem) as refused:
         require_bags_compatible(stack)
-    assert refused.value.key == "protection.bags"
+    assert refused.value.key == "bag_protection"
     assert refused.value.choices == ("none", "local-dp", "routing", "local-dp + routing")
 
 
