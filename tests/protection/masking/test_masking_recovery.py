@@ -315,3 +315,17 @@ def test_the_complete_graph_takes_no_beacon(scene: Any) -> None:
         other.until_server_gets(Kind.ADVERTISE)
         other._deliver()
         other.server.close_step(beacon=bytes(32))
+
+
+@pytest.mark.parametrize("bits", [24, 32, 64])
+def test_a_buffer_that_is_used_again_after_a_message_changes_no_sum(scene: Any, bits: int) -> None:
+    s = scene(bits=bits)
+    s.until_server_gets(Kind.UPLOAD)
+    for reply in s.replies.values():
+        buffer = bytearray(reply)
+        s.server.receive(buffer)
+        buffer[:] = bytes(len(buffer))
+    s.replies = {}
+    s.finish()
+    total = s.total(s.server.survivors.tolist())
+    assert s.layout.decode(s.server.result).tolist() == total.tolist()

@@ -30,20 +30,6 @@ POLICY = SitePolicy(corrupt=0.0, dropout=0.5)
 ROUNDS = settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
-@pytest.mark.parametrize("bits", [24, 32, 64])
-def test_a_buffer_that_is_used_again_after_a_message_changes_no_sum(scene: Any, bits: int) -> None:
-    s = scene(bits=bits)
-    s.until_server_gets(Kind.UPLOAD)
-    for reply in s.replies.values():
-        buffer = bytearray(reply)
-        s.server.receive(buffer)
-        buffer[:] = bytes(len(buffer))
-    s.replies = {}
-    s.finish()
-    total = s.total(s.server.survivors.tolist())
-    assert s.layout.decode(s.server.result).tolist() == total.tolist()
-
-
 def expected_outcome(
     numbers: list[int], drops: dict[int, Kind], config: MaskingConfig
 ) -> tuple[bool, list[int]]:
