@@ -1,7 +1,6 @@
 """What cannot be tested is reported, odd models are judged rightly, none is changed."""
 
 from collections.abc import Callable, Mapping
-from typing import Any
 
 import numpy as np
 import pytest
@@ -9,9 +8,9 @@ import torch
 from torch import Tensor, nn
 
 from secure_fedrec.algorithms.local_training import Batch
-from secure_fedrec.properties import SplitReport, check_split_personalization
 from secure_fedrec.properties.split_aggregation import AggregationInput, keep_local
 from secure_fedrec.properties.split_model import SplitModel, Values
+from tests.properties.split_checks import FOUND, SHAPE, check
 from tests.properties.split_zoo import (
     Addition,
     Case,
@@ -22,22 +21,6 @@ from tests.properties.split_zoo import (
     case,
     loss,
 )
-
-SHAPE = Shape()
-FOUND = case(Factorisation)(SHAPE)
-
-
-def check(
-    model: nn.Module | None = None,
-    own_loss: Callable[[nn.Module, int, Batch], Any] = loss,
-    **changes: Any,
-) -> SplitReport:
-    settings: dict[str, Any] = {"private": ("users.weight",), "batches": FOUND.batches()}
-    settings |= {"trials": 3, **changes}
-    return check_split_personalization(
-        Factorisation(SHAPE) if model is None else model, own_loss, **settings
-    )
-
 
 # --- what cannot be tested does not pass ---
 

@@ -9,34 +9,17 @@ from torch import nn
 
 from secure_fedrec.algorithms.local_training import Batch
 from secure_fedrec.errors import ConfigError
-from secure_fedrec.properties import SplitReport, check_split_personalization
 from secure_fedrec.properties.split_aggregation import AggregationInput, Averaging, keep_local
 from secure_fedrec.properties.split_model import Values
 from secure_fedrec.properties.split_personalization import FedProx, integers, random_batches
+from tests.properties.split_checks import SHAPE, check
 from tests.properties.split_zoo import (
-    Factorisation,
     OwnHeads,
     Personal,
     Shape,
     case,
     loss,
 )
-
-SHAPE = Shape()
-FOUND = case(Factorisation)(SHAPE)
-
-
-def check(
-    model: nn.Module | None = None,
-    own_loss: Callable[[nn.Module, int, Batch], Any] = loss,
-    **changes: Any,
-) -> SplitReport:
-    settings: dict[str, Any] = {"private": ("users.weight",), "batches": FOUND.batches()}
-    settings |= {"trials": 3, **changes}
-    return check_split_personalization(
-        Factorisation(SHAPE) if model is None else model, own_loss, **settings
-    )
-
 
 # --- private names ---
 
