@@ -20,6 +20,10 @@ __all__ = ["CENTRE_WEIGHTS", "blend", "general_representations"]
 
 CENTRE_WEIGHTS: Final = ("farther", "nearer")
 
+_BLOCK: Final = 1 << 20
+"""Distances at a time: few enough to stay in a processor's cache, many enough that reading the
+centres again for every block costs little."""
+
 
 def blend(local: FloatArray, shared: FloatArray, accuracies: FloatArray) -> FloatArray:
     """``Acc local + (1 - Acc) shared`` (eq. 1, 2).
@@ -46,18 +50,37 @@ def general_representations(
         float64[n, d]. Where all weights are 0 (the only centre is the embedding itself), or a
         distance to be inverted is 0, the centres at distance 0 share the weight equally.
     """
-    distances = _distances(embeddings, centres)
+    squares = (centres**2).sum(axis=1)
+    found = np.empty((len(embeddings), centres.shape[1]))
+    block = max(1, _BLOCK // len(centres))
+    for start in range(0, len(embeddings), block):
+        part = slice(start, start + block)
+        found[part] = _factors(embeddings[part], centres, squares, weights) @ centres
+    return found
+
+
+def _factors(
+    embeddings: FloatArray, centres: FloatArray, squares: FloatArray, weights: str
+) -> FloatArray:
+    """Share of every centre in the mean of every embedding: float64[n, m], rows of sum 1."""
+    factors = _distances(embeddings, centres, squares)
     if weights == "nearer":
-        here = distances == 0
+        here = factors == 0
         with np.errstate(divide="ignore"):
-            factors = np.where(here.any(axis=1, keepdims=True), here, 1.0 / distances)
+            np.divide(1.0, factors, out=factors)
+        met = here.any(axis=1)
+        factors[met] = here[met]
     else:
-        factors = np.where(distances.any(axis=1, keepdims=True), distances, 1.0)
+        factors[~factors.any(axis=1)] = 1.0
     factors /= factors.sum(axis=1, keepdims=True)
-    return np.asarray(factors @ centres)
+    return factors
 
 
-def _distances(points: FloatArray, centres: FloatArray) -> FloatArray:
-    """Euclidean distances, float64[n, m], from one matrix product."""
-    squares = (points**2).sum(axis=1)[:, None] + (centres**2).sum(axis=1)
-    return np.asarray(np.sqrt(np.maximum(squares - 2.0 * (points @ centres.T), 0.0)))
+def _distances(points: FloatArray, centres: FloatArray, squares: FloatArray) -> FloatArray:
+    """Euclidean distances, float64[n, m], from one matrix product; ``squares`` of the centres."""
+    found = np.asarray(points @ centres.T)
+    found *= -2.0
+    found += (points**2).sum(axis=1)[:, None]
+    found += squares
+    np.maximum(found, 0.0, out=found)
+    return np.sqrt(found, out=found)

@@ -18,7 +18,7 @@ from secure_fedrec.algorithms.hpfl_drafts import cluster_centres, n_clusters
 from secure_fedrec.algorithms.hpfl_update import blend, general_representations
 from secure_fedrec.algorithms.hpfl_upload import Selection, give_out
 from secure_fedrec.arrays import FloatArray, IntArray
-from secure_fedrec.errors import ConfigError
+from secure_fedrec.errors import ConfigError, EncodingError
 from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.kernels import scatter_add
 from secure_fedrec.models.gum import GUM, GUMConfig
@@ -234,6 +234,25 @@ def test_without_a_quantile_every_accuracy_above_zero_passes() -> None:
     selection = Selection(threshold=threshold, draw=0.5, seeds=(0, 0))
     now = np.array([0.0, 0.01, 0.3, 0.95])
     assert selection.admits(now, "quantile").tolist() == [False, True, True, True]
+
+
+@pytest.mark.parametrize("weights", ["farther", "nearer"])
+def test_equation_2_goes_through_many_embeddings_in_blocks(weights: str) -> None:
+    rng = np.random.default_rng(3)
+    embeddings, centres = rng.normal(size=(3000, K)), rng.normal(size=(700, K))
+    embeddings[2500] = centres[5]  # at distance 0 of a centre, in a later block
+    found = general_representations(embeddings, centres, weights)
+    for start in (0, 1400, 2500, 2999):  # each alone
+        alone = general_representations(embeddings[start : start + 1], centres, weights)
+        np.testing.assert_allclose(found[start : start + 1], alone, rtol=1e-9)
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, 1e39])
+def test_embeddings_of_a_diverged_training_are_not_clustered(value: float) -> None:
+    points = np.ones((20, K))
+    points[7, 2] = value
+    with pytest.raises(EncodingError, match="not finite, or too large"):
+        cluster_centres(points, 0.5, seed=0)
 
 
 @pytest.mark.parametrize("seeding", ["k-means++", "random"])
