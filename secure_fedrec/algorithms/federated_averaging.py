@@ -31,8 +31,8 @@ from typing import Any, Protocol
 import numpy as np
 
 from secure_fedrec.algorithms.base import PublicState
-from secure_fedrec.algorithms.hpfl_client import split_records
 from secure_fedrec.algorithms.layer_table import LayerTable
+from secure_fedrec.algorithms.user_models import UserModels, split_records
 from secure_fedrec.arrays import FloatArray, IntArray
 from secure_fedrec.data.organisations import Organisations
 from secure_fedrec.errors import ConfigError
@@ -128,13 +128,7 @@ class FederatedAveraging:
     ) -> None:
         self.config = config
         self._release = release
-        self._names = organisations.names
-        self._gums = tuple(
-            GUM(config.gum, n_users=users, attributes=attributes)
-            for users, attributes in zip(
-                organisations.n_users, organisations.attributes, strict=True
-            )
-        )
+        self._gums = UserModels(config.gum, organisations)
         parts = self._gums[0].layout.parts(np.zeros(self._gums[0].layout.size))
         self.layers = LayerTable(
             sizes={name: getattr(parts, name).size for name in _LAYERS},
@@ -177,17 +171,17 @@ class FederatedAveraging:
         """Draw every client's embeddings.
 
         Raises:
-            ConfigError: the vault is of other clients, or a client has no training record.
+            ConfigError: the vault is of other clients, or a client has no training record, no
+                validation record where one is needed, or a record of a user or item not its own.
         """
-        if vault.n_clients != len(self._gums):
-            raise ConfigError(
-                "data.clients", vault.n_clients, f"vaults for {len(self._gums)} organisations"
-            )
+        training = self.config.training
+        early = training.keep == "best" or training.patience > 0
+        self._gums.require_records(vault, validation=early)
         stream = streams.stream(_START)
-        own = []
-        for client, gum in enumerate(self._gums):
-            self._require_records(client, vault)
-            own.append(gum.start(stream.generator(lane=client + 1))[gum.layout.private])
+        own = [
+            gum.start(stream.generator(lane=client + 1))[gum.layout.private]
+            for client, gum in enumerate(self._gums)
+        ]
         ends = np.cumsum([0] + [len(each) for each in own])
         vault.create_ragged(_PRIVATE, ends, np.concatenate(own))
 
@@ -238,17 +232,6 @@ class FederatedAveraging:
         """All hyper-parameters, and where the layers lie in the table."""
         layers = {"sizes": dict(self.layers.sizes), "row_width": self.layers.row_width}
         return {"name": "federated-averaging", **asdict(self.config), "layers": layers}
-
-    def _require_records(self, client: int, vault: Vault) -> None:
-        training, validation = split_records(vault.examples(client))
-        early = self.config.training.keep == "best" or self.config.training.patience > 0
-        for what, part, needed in (
-            ("training", training, True),
-            ("validation", validation, early),
-        ):
-            if needed and not len(part.scores):
-                problem = f"has no {what} record; leave it out"
-                raise ConfigError("data.clients", self._names[client], problem)
 
     def _train(
         self, client: int, public: PublicState, vault: Vault, streams: Streams

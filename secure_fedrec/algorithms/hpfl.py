@@ -33,7 +33,6 @@ from secure_fedrec.algorithms.hpfl_client import (
     count_attributes,
     create_tables,
     judge,
-    split_records,
     update,
 )
 from secure_fedrec.algorithms.hpfl_config import HPFLConfig
@@ -46,9 +45,9 @@ from secure_fedrec.algorithms.hpfl_upload import (
     give_out,
     pack,
 )
+from secure_fedrec.algorithms.user_models import UserModels, split_records
 from secure_fedrec.arrays import FloatArray, IndexArray, IntArray
 from secure_fedrec.data.organisations import Organisations
-from secure_fedrec.errors import ConfigError
 from secure_fedrec.models.gum import GUM
 from secure_fedrec.models.gum_training import Trained, train
 from secure_fedrec.streams import Streams, uniform_reals
@@ -82,13 +81,7 @@ class HPFL:
         self._trainer = trainer
         self._attributes = organisations.attributes
         self._levels = organisations.levels
-        self._names = organisations.names
-        self._gums = tuple(
-            GUM(config.gum, n_users=users, attributes=attributes)
-            for users, attributes in zip(
-                organisations.n_users, organisations.attributes, strict=True
-            )
-        )
+        self._gums = UserModels(config.gum, organisations)
         self.table = HPFLTable(
             attributes=organisations.n_attributes,
             hidden=config.gum.hidden,
@@ -142,14 +135,10 @@ class HPFL:
             ConfigError: the vault is of other clients, or a client has no training record, no
                 validation record, or a record of a user or item that is not its own.
         """
-        if vault.n_clients != len(self._gums):
-            raise ConfigError(
-                "data.clients", vault.n_clients, f"vaults for {len(self._gums)} organisations"
-            )
+        self._gums.require_records(vault, validation=True)
         common, stream = self._common_start(streams), streams.stream("hpfl-start")
         models = []
         for client, gum in enumerate(self._gums):
-            self._require_records(client, vault)
             accuracies = np.zeros(gum.layout.attributes + 1)
             own = ClientModel.of(gum, gum.start(stream.generator(lane=client + 1)), accuracies)
             if self.config.start == "common":
@@ -293,17 +282,6 @@ class HPFL:
         gum = GUM(self.config.gum, n_users=1, attributes=np.ones((1, k), dtype=np.bool_))
         start = gum.start(streams.stream("hpfl-start").generator())
         return ClientModel.of(gum, start, np.zeros(k + 1))
-
-    def _require_records(self, client: int, vault: Vault) -> None:
-        name = self._names[client]
-        records, validation = split_records(vault.examples(client))
-        for what, part in (("training", records), ("validation", validation)):
-            if not len(part.scores):
-                raise ConfigError("data.clients", name, f"has no {what} record; leave it out")
-            try:
-                self._gums[client].require_known(part.users, part.items)
-            except ValueError as error:
-                raise ConfigError("data.clients", name, str(error)) from error
 
 
 class HPFLStep:

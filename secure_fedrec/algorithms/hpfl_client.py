@@ -3,12 +3,9 @@
 Everything here happens on one client, with its own records; what leaves it is decided in ``hpfl``.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from secure_fedrec.algorithms.hpfl_config import HPFLConfig
 from secure_fedrec.algorithms.hpfl_update import blend, general_representations
@@ -23,7 +20,6 @@ __all__ = [
     "count_attributes",
     "create_tables",
     "judge",
-    "split_records",
     "update",
 ]
 
@@ -115,16 +111,6 @@ def create_tables(vault: Vault, models: list[ClientModel]) -> None:
     vault.create(_VECTORS, np.stack([model.vectors for model in models]))
     vault.create(_HIDDEN, np.stack([model.hidden for model in models]))
     vault.create(_ACCURACIES, np.stack([model.accuracies for model in models]))
-
-
-def split_records(examples: Mapping[str, npt.NDArray[Any]]) -> tuple[Records, Records]:
-    """A client's examples as (training records, validation records)."""
-    held = examples["held_out"]
-    training, validation = (
-        Records(*(examples[name][chosen] for name in ("users", "items", "scores")))
-        for chosen in (~held, held)
-    )
-    return training, validation
 
 
 def update(

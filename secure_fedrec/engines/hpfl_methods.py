@@ -22,6 +22,7 @@ from secure_fedrec.algorithms.federated_averaging import (
     common_start,
 )
 from secure_fedrec.algorithms.hpfl import HPFL, HPFLConfig
+from secure_fedrec.algorithms.user_models import UserModels
 from secure_fedrec.arrays import FloatArray, IntArray
 from secure_fedrec.data.organisations import Organisations
 from secure_fedrec.engines.hpfl_noise import local_noise
@@ -224,10 +225,8 @@ def _started(organisations: Organisations, form: str, seed: int) -> list[tuple[G
     config, streams = gum_config(organisations, form), Streams.from_seed(seed)
     stream = streams.stream("gum-start")
     common = common_start(config, organisations.n_attributes, streams)
-    sizes = zip(organisations.n_users, organisations.attributes, strict=True)
     models = []
-    for client, (users, attributes) in enumerate(sizes):
-        gum = GUM(config, n_users=users, attributes=attributes)
+    for client, gum in enumerate(UserModels(config, organisations)):
         own = gum.start(stream.generator(lane=1 + client))
         models.append((gum, np.concatenate([own[gum.layout.private], common])))
     return models

@@ -274,6 +274,10 @@ def test_client_without_training_record(data: Organisations) -> None:
 def test_vault_of_other_clients(data: Organisations) -> None:
     with pytest.raises(ConfigError, match="vaults for 3 organisations"):
         algorithm(data).initialise(data.pooled().vault(), Streams.from_seed(1))
+    settings = SyntheticOrganisationsConfig(clients=3, users=99, items=20, seed=3)
+    larger = generate_organisations(settings)
+    with pytest.raises(ConfigError, match="user number"):
+        algorithm(data).initialise(larger.vault(), Streams.from_seed(1))
 
 
 def test_table_of_another_size(data: Organisations) -> None:
