@@ -262,6 +262,21 @@ def test_attributes_by_chance_are_found_to_be_by_chance(features: int) -> None:
     assert passed >= games - 1
 
 
+@pytest.mark.parametrize(("people", "features"), [(60, 8), (200, 3)])
+def test_chance_alone_stays_within_the_null_control(people: int, features: int) -> None:
+    """Its ends are four deviations away: chance deviates by no more than the null control says."""
+    values, deviations = [], []
+    for seed in range(60):
+        rng = np.random.default_rng(seed)
+        classes = rng.permutation(people) % 3 // 2  # a third has it
+        who = People(rng.normal(size=(people, features)), {"group": classes}, None)
+        null = scored(score_attributes(who, known=None, seed=seed)).null_control
+        assert null is not None
+        values.append(null["value"])
+        deviations.append((null["high"] - null["low"]) / 8)
+    assert 0.5 < np.std(values, ddof=1) / np.mean(deviations) < 1.0
+
+
 # --- findings without rated sets ------------------------------------------------------------------
 
 
