@@ -8,10 +8,12 @@ is the mean of, so centres are formed here: K-means stops by tolerance, and the 
 last are not always those that its own centres are the means of.
 """
 
+import warnings
 from typing import Final
 
 import numpy as np
 from sklearn.cluster import KMeans
+from sklearn.exceptions import ConvergenceWarning
 from threadpoolctl import threadpool_limits
 
 from secure_fedrec.arrays import FloatArray, IndexArray
@@ -62,8 +64,9 @@ def cluster_centres(
     """
     if not len(points):
         return points.copy()
-    with np.errstate(over="ignore"):
-        single = points.astype(np.float32)
+    with np.errstate(over="ignore", invalid="ignore"):
+        # Around their mean, where single precision tells most of them apart.
+        single = (points - points.mean(axis=0)).astype(np.float32)
     if not np.isfinite(single).all():
         raise EncodingError("an embedding is not finite, or too large to be clustered")
     distinct = len(np.unique(single, axis=0))
@@ -74,7 +77,9 @@ def cluster_centres(
         max_iter=_MAX_ITERATIONS,
         random_state=seed,
     )
-    with threadpool_limits(limits=1):
+    with threadpool_limits(limits=1), warnings.catch_warnings():
+        # Points that differ in their last bits become equal inside: clusters without a member.
+        warnings.simplefilter("ignore", ConvergenceWarning)
         model.fit(single)
     centres = _means(points, model.labels_, least_members)
     return centres[np.lexsort(centres.T[::-1])]

@@ -247,6 +247,15 @@ def test_equation_2_goes_through_many_embeddings_in_blocks(weights: str) -> None
         np.testing.assert_allclose(found[start : start + 1], alone, rtol=1e-9)
 
 
+@pytest.mark.filterwarnings("error")
+def test_points_that_single_precision_cannot_tell_apart_share_a_cluster() -> None:
+    noise = np.random.default_rng(0).normal(size=(60, K))
+    points = np.concatenate([5 + 1e-9 * noise, 100 * noise])
+    found = cluster_centres(points, 0.6, seed=0, seeding="random")
+    assert len(found) <= 61  # of 72
+    assert np.abs(found - 5).max(axis=1).min() < 1e-8
+
+
 @pytest.mark.parametrize("value", [np.nan, np.inf, 1e39])
 def test_embeddings_of_a_diverged_training_are_not_clustered(value: float) -> None:
     points = np.ones((20, K))
