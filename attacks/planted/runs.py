@@ -36,6 +36,7 @@ def plant_split(
     implicit: bool = False,
     layers: Mapping[str, Any] | None = None,
     payload_rounds: tuple[int, ...] = (2,),
+    rounds: int = _ROUNDS,
     seed: int = 20190927,
 ) -> tuple[RecordedRun, GroundTruth]:
     """Train and record a planted federation.
@@ -48,6 +49,7 @@ def plant_split(
             negatives (class 0).
         layers: settings by layer name; none leaves uploads in the clear.
         payload_rounds: rounds to record; in the first, all private vectors are zero.
+        rounds: of training.
         seed: of data and training.
     """
     rng = np.random.default_rng(seed)
@@ -55,7 +57,7 @@ def plant_split(
     rated = _rated_sets(groups, rng)
     indptr, items, classes = _examples(rated, rng, implicit=implicit)
     config = PlantedSplitConfig(items=_ITEMS, classes=2 if implicit else _CLASSES)
-    algorithm = PlantedSplit(config, rounds=_ROUNDS)
+    algorithm = PlantedSplit(config, rounds=rounds)
     problem = Problem(
         vault=Vault.of_examples(indptr, {"items": items, "classes": classes}),
         n_rows=algorithm.rows,
@@ -149,7 +151,7 @@ def _record(
         streams=streams,
         policy=RecordingPolicy(payload_rounds=payload_rounds),
     )
-    for _ in range(_ROUNDS):
+    for _ in range(algorithm.rounds):
         run.run_round()
     return run
 

@@ -144,6 +144,12 @@ class PlantedSplit:
         private = [{"name": "user", "shape": [1, dim], "start": 0, "stop": dim}]
         return {
             "name": "planted-split",
+            "local": {
+                "optimizer": "sgd",
+                "learning_rate": self.config.learning_rate,
+                "epochs": 1,
+                "batch_size": None,
+            },
             "federated": federated,
             "private": private,
             "weight_position": ends[-1],

@@ -114,8 +114,10 @@ GRIDS: Final[Mapping[str, Grid]] = MappingProxyType(
             rounds=12,
         ),
         "assist2009": Grid(
-            learning_rates=(3e-3, 1e-2),
-            full_batch_rates=(3.0, 10.0, 30.0, 100.0),
+            # Many more values to train: two settings each. On validation records of seed 1 their
+            # rate did better than 3e-3 and 3e-2 (FedAvg, Distributed) and than 3e-2 (HPFL).
+            learning_rates=(1e-2,),
+            full_batch_rates=(30.0, 100.0),
             epochs=(2, 5),
             proximal=(0.001, 0.01),
             batch_size=256,
