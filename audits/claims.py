@@ -9,7 +9,7 @@ from secure_fedrec.protection import Claim, require_compatible
 if TYPE_CHECKING:
     from secure_fedrec.accounting import PrivacyStatement
 
-__all__ = ["Execution", "execution_of", "protection_json"]
+__all__ = ["Execution", "execution_of", "executions_of", "protection_json"]
 
 Execution: TypeAlias = Literal["simulated", "real"]
 
@@ -86,10 +86,16 @@ def _bags(layers: Mapping[str, Any], claim: Claim) -> dict[str, Any]:
 
 def execution_of(layers: Mapping[str, Any]) -> Execution | None:
     """How a stack's cryptography is carried out: simulated if any layer's is; None without any."""
-    found = {_execution(settings) for settings in layers.values()} - {None}
+    found = set(executions_of(layers).values())
     if "simulated" in found:
         return "simulated"
     return "real" if found else None
+
+
+def executions_of(layers: Mapping[str, Any]) -> dict[str, Execution]:
+    """How the cryptography of each layer that has any is carried out, by name."""
+    found = {name: _execution(settings) for name, settings in layers.items()}
+    return {name: execution for name, execution in found.items() if execution is not None}
 
 
 def _execution(settings: Any) -> Execution | None:
@@ -99,7 +105,7 @@ def _execution(settings: Any) -> Execution | None:
 
 def _note(layers: Mapping[str, Any]) -> str | None:
     """One sentence on what stood in for the cryptography, if anything did."""
-    executions = {name: _execution(settings) for name, settings in layers.items()}
+    executions = executions_of(layers)
     simulated = [name for name, execution in executions.items() if execution == "simulated"]
     if simulated:
         return "; ".join(_SIMULATED[name] for name in simulated)

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from audits.claims import execution_of
+from audits.claims import executions_of
 from secure_fedrec.arrays import BoolArray
 from secure_fedrec.engines import RecordedRun
 from secure_fedrec.wire import Meter
@@ -100,15 +100,26 @@ def _authority(meter: Meter, rounds: int) -> dict[str, Any]:
 
 def _protocol(meter: Meter, layers: Mapping[str, Any]) -> dict[str, Any]:
     """What travelled beside uploads and public tables, and how that is known."""
-    basis = {"real": "measured", "simulated": "computed", None: None}[execution_of(layers)]
-    statement = "No layer sends anything beside uploads and the public table."
-    if basis == "measured":
-        statement = "The protocol was carried out, and every message of it counted."
-    elif basis == "computed":
+    executions = executions_of(layers)
+    real, simulated = (
+        [name for name, execution in executions.items() if execution == kind]
+        for kind in ("real", "simulated")
+    )
+    sizes = "follow from its settings, and are those of a round in which every client answers."
+    if real and simulated:
+        basis = "measured in part"
         statement = (
-            "The protocol was simulated: the sizes of its messages follow from its settings, and "
-            "are those of a round in which every client answers."
+            f"Carried out, and every message counted: {', '.join(real)}. Simulated, so that the "
+            f"sizes of the messages {sizes[:-1]}: {', '.join(simulated)}."
         )
+    elif real:
+        basis = "measured"
+        statement = "The protocol was carried out, and every message of it counted."
+    elif simulated:
+        basis = "computed"
+        statement = f"The protocol was simulated: the sizes of its messages {sizes}"
+    else:
+        basis, statement = None, "No layer sends anything beside uploads and the public table."
     if set(layers) & set(_MIXED):
         statement += " What mixes pass on to one another and their keys are not counted."
     return {

@@ -123,10 +123,19 @@ def test_masks_and_mixes_end_in_the_bits_of_the_plain_run(
     assert set(drafts.senders.ids.tolist()) == {NOBODY}
 
 
+@pytest.mark.parametrize(
+    ("execution", "basis"), [("simulated", "computed"), ("real", "measured in part")]
+)
 def test_a_masked_audit_checks_its_twin(
-    command: Command, write_config: Write, small: dict[str, Any], tmp_path: Path
+    command: Command,
+    write_config: Write,
+    small: dict[str, Any],
+    tmp_path: Path,
+    execution: str,
+    basis: str,
 ) -> None:
-    small |= {"protection": MASKS, "bag_protection": [MIXES], "attacks": ["drafts"]}
+    masks = [MASKS[0] | {"execution": execution}]
+    small |= {"protection": masks, "bag_protection": [MIXES], "attacks": ["drafts"]}
     small["gates"] = small["gates"][:2]
     code, _, err = command("audit", write_config(small), "--out", tmp_path / "run", "--quiet")
     assert code == 0, err
@@ -135,6 +144,7 @@ def test_a_masked_audit_checks_its_twin(
     assert report["protection"]["execution"] == "simulated"
     assert report["protection"]["bags"]["layers"] == ["routing"]
     assert "under secure aggregation" in report["protection"]["system"]
+    assert report["cost"]["protocol"]["basis"] == basis
     # Nobody is behind an anonymous draft.
     assert report["findings"][0].get("holder_accuracy") is None
 
