@@ -27,7 +27,6 @@ class _Option(NamedTuple):
 _OWN: Final[Mapping[str, _Option]] = {
     "form": _Option(("hpfl",), None),
     "task": _Option(("furl",), None),
-    "no_run": _Option(("furl",), False),
 }
 
 
@@ -53,7 +52,7 @@ def add_reproduce(command: argparse.ArgumentParser) -> None:
         type=Path,
         help="folder of finished studies, to read and to add to (default: OUT/studies)",
     )
-    add("--no-run", action="store_true", help="furl: run nothing, leave out what is missing")
+    add("--no-run", action="store_true", help="run nothing, leave out what is missing")
 
 
 def reproduce(arguments: argparse.Namespace) -> int:

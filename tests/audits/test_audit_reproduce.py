@@ -75,6 +75,29 @@ def test_text_shows_both(measured: dict[Needed, Found]) -> None:
     assert "hpfl - fedavg: rmse −0.0250 [−0.0885, +0.0385]" in text
 
 
+def test_a_study_that_there_is_not_leaves_a_gap(measured: dict[Needed, Found]) -> None:
+    del measured[Needed("ml-100k-zip", "fedavg", 1)]
+    for seed in (1, 2):
+        del measured[Needed("ml-100k-zip", "ncf", seed)]
+    table = compare_table(TABLE, measured, (1, 2))
+    rows = {row["method"]: row for row in table["rows"]}
+    assert [rows[name]["seeds"] for name in ("hpfl", "fedavg", "ncf")] == [2, 1, 0]
+    assert rows["fedavg"]["ours"]["rmse"] == {
+        "mean": pytest.approx(1.01),
+        "deviation": None,
+        "values": [None, 1.01],
+    }
+    (against,) = table["differences"]  # of the one seed that both have
+    assert against["measures"]["rmse"] == {"mean": pytest.approx(-0.02), "low": None, "high": None}
+    text = "\n".join(as_lines(table))
+    assert "of fewer where a number says so" in text
+    assert "fedavg (1) " in text
+    assert "ncf (0) " in text
+    assert "0.988 | -" in text
+    without = {each: found for each, found in measured.items() if each.method == "hpfl"}
+    assert compare_table(TABLE, without, (1, 2))["differences"] == []
+
+
 def test_numbers_are_those_of_the_paper() -> None:
     """Spot checks, and the claims that the paper makes in words."""
     paper = load_paper()
@@ -159,6 +182,23 @@ def test_finished_studies_are_not_run_again(
     words = ["reproduce", "hpfl", "--table", "5", "--quick", "--quiet", "--json"]
     assert cli.main([*words, "--out", str(quick)]) == 0
     assert json.loads(capsys.readouterr().out)["tables"][0]["number"] == 5
+
+
+def test_nothing_is_run_where_that_is_not_wanted(
+    quick: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(made, "run_study", None)
+    results = tmp_path / "studies-quick"
+    results.mkdir()
+    (kept,) = (quick / "studies-quick").glob("ml-100k-zip-*-hpfl-1.json")
+    for each in (kept, kept.with_suffix(".npz")):
+        (results / each.name).write_bytes(each.read_bytes())
+    words = ["reproduce", "hpfl", "--table", "5", "--quick", "--no-run", "--quiet"]
+    assert cli.main([*words, "--out", str(tmp_path)]) == 0
+    assert "distributed (0) " in capsys.readouterr().out
+    assert [path.name for path in tmp_path.glob("*.svg")] == ["characteristics-ml-100k-zip.svg"]
+    assert cli.main([*words, "--out", str(tmp_path / "none")]) == 2
+    assert "holds no study of HPFL" in capsys.readouterr().err
 
 
 def test_results_of_other_settings_do_not_count(

@@ -12,6 +12,7 @@ from audits.reproduction.hpfl.studies import Found, Needed, StudySource, find_st
 from audits.reproduction.hpfl.tables import as_lines, compare_table, needed_studies
 from audits.reproduction.seeds import first_seeds
 from secure_fedrec.engines.hpfl_results import read_characteristics
+from secure_fedrec.errors import DataError
 
 __all__ = ["reproduce_hpfl"]
 
@@ -30,7 +31,8 @@ def reproduce_hpfl(arguments: argparse.Namespace) -> tuple[dict[str, Any], list[
 
     Raises:
         ConfigError: an option has no such value.
-        DataError: a data set is missing, or a study of the folder is damaged.
+        DataError: a data set is missing, a study of the folder is damaged, or nothing is to be run
+            and there is no study.
     """
     paper = load_paper()
     tables = paper.select(tuple(arguments.table) if arguments.table else None)
@@ -42,9 +44,12 @@ def reproduce_hpfl(arguments: argparse.Namespace) -> tuple[dict[str, Any], list[
         data_dir=arguments.data_dir,
         form=_FORM if arguments.form is None else arguments.form,
         quick=arguments.quick,
+        run=not arguments.no_run,
         progress=not arguments.quiet,
     )
     studies = find_studies(needed_studies(tables, seeds), source)
+    if not studies:
+        raise DataError(source.folder, "holds no study of HPFL that the tables need")
     compared = [compare_table(table, studies, seeds) for table in tables]
     if arguments.quick:
         compared = [{**table, "paper_data": _STAND_IN} for table in compared]
@@ -74,6 +79,8 @@ def _draw(
             for method, each in wanted.items()
             if each in studies
         }
+        if not panels:
+            continue
         path = out / f"characteristics-{data}.svg"
         write_drawing(path, characteristics_chart(panels, data=data))
         drawn.append(str(path))

@@ -56,6 +56,7 @@ class StudySource:
         form: of the user model.
         quick: small generated organisations and one setting per method instead of the real data and
             the whole grid.
+        run: whether to run studies that are missing; else they are left out.
         progress: whether to draw a progress bar.
     """
 
@@ -63,6 +64,7 @@ class StudySource:
     data_dir: Path | None = None
     form: str = "published-start"
     quick: bool = False
+    run: bool = True
     progress: bool = True
 
     def config(self, needed: Needed) -> StudyConfig:
@@ -85,7 +87,7 @@ class StudySource:
 
 
 def find_studies(needed: Iterable[Needed], source: StudySource) -> dict[Needed, Found]:
-    """All studies that are needed, from the folder or, where it has none, run now.
+    """The studies that are needed, from the folder or, where it has none, run now.
 
     A study that was run is in the folder at once: an interrupted reproduction goes on where it was.
 
@@ -95,7 +97,7 @@ def find_studies(needed: Iterable[Needed], source: StudySource) -> dict[Needed, 
     """
     wanted = dict.fromkeys(needed)
     found = _stored(wanted, source)
-    missing = [each for each in wanted if each not in found]
+    missing = [each for each in wanted if each not in found] if source.run else []
     ran = run_each(
         missing,
         lambda each, bar: _run(each, source, bar.refresh),

@@ -33,19 +33,25 @@ def needed_studies(tables: Sequence[PaperTable], seeds: Sequence[int]) -> list[N
 def compare_table(
     table: PaperTable, studies: Mapping[Needed, Found], seeds: Sequence[int]
 ) -> dict[str, Any]:
-    """One table as JSON values: per method and measure the paper's number and ours."""
+    """One table as JSON values: per method and measure the paper's number and ours.
+
+    A study that there is not leaves a gap: its seed does not count for its method.
+    """
+    found = {
+        method: [studies.get(Needed(table.data, method, seed)) for seed in seeds]
+        for method in table.rows
+    }
     values = {
         method: {
-            measure: [
-                _measured(studies[Needed(table.data, method, seed)], measure) for seed in seeds
-            ]
+            measure: [None if each is None else _measured(each, measure) for each in own]
             for measure in table.measures
         }
-        for method in table.rows
+        for method, own in found.items()
     }
     rows = [
         {
             "method": method,
+            "seeds": sum(each is not None for each in found[method]),
             "paper": dict(zip(table.measures, printed, strict=True)),
             "ours": {measure: _summary(values[method][measure]) for measure in table.measures},
         }
@@ -66,9 +72,11 @@ def as_lines(table: Mapping[str, Any]) -> list[str]:
     """A compared table as text: ``paper | ours``, then the paired differences."""
     measures = list(table["rows"][0]["paper"])
     seeds = len(table["seeds"])
+    fewer = any(row["seeds"] < seeds for row in table["rows"])
     lines = [
         f"Table {table['number']}. {table['title']}",
-        f"{table['data']} ({table['paper_data']}); paper | ours, mean of {seeds} seed(s)",
+        f"{table['data']} ({table['paper_data']}); paper | ours, mean of {seeds} seed(s)"
+        + (", of fewer where a number says so" if fewer else ""),
         f"{'':20}" + "".join(f"{measure:>18}" for measure in measures),
     ]
     for row in table["rows"]:
@@ -76,7 +84,8 @@ def as_lines(table: Mapping[str, Any]) -> list[str]:
             f"{_number(row['paper'][measure])} | {_number(row['ours'][measure]['mean'])}"
             for measure in measures
         ]
-        lines.append(f"{row['method']:20}" + "".join(f"{cell:>18}" for cell in cells))
+        name = row["method"] if row["seeds"] == seeds else f"{row['method']} ({row['seeds']})"
+        lines.append(f"{name:20}" + "".join(f"{cell:>18}" for cell in cells))
     for each in table["differences"]:
         spans = [
             f"{measure} {signed(found['mean'], 4)}" + _span(found)
@@ -96,9 +105,9 @@ def _measured(found: Found, measure: str) -> float | None:
 
 def _summary(values: Sequence[float | None]) -> dict[str, Any]:
     known = [value for value in values if value is not None]
-    if len(known) < len(values):
+    if not known:
         return {"mean": None, "deviation": None, "values": list(values)}
-    return {"mean": float(np.mean(known)), "deviation": deviation(known), "values": known}
+    return {"mean": float(np.mean(known)), "deviation": deviation(known), "values": list(values)}
 
 
 def _differences(values: Mapping[str, Mapping[str, list[float | None]]]) -> list[dict[str, Any]]:
@@ -112,7 +121,8 @@ def _differences(values: Mapping[str, Mapping[str, list[float | None]]]) -> list
             measure: _paired(own, values[other][measure]) for measure, own in values[method].items()
         }
         known = {measure: pair for measure, pair in measures.items() if pair is not None}
-        found.append({"method": method, "other": other, "measures": known})
+        if known:
+            found.append({"method": method, "other": other, "measures": known})
     return found
 
 
