@@ -255,11 +255,7 @@ def _not_tested(measured: Measured) -> list[str]:
     asked = measured.config.attacks
     skipped = [name for name in measured.config.audited.attacks if name not in asked]
     notes = [f"the attack {name} was not asked for" for name in skipped]
-    notes += [
-        f"{finding.adversary}/{finding.attack}: {finding.reason}"
-        for finding in measured.findings
-        if not finding.measured
-    ]
+    notes += _inapplicable(measured.findings)
     others = ["membership in the released model", "traffic analysis"]
     if not any(finding.figures.get("attribute_auc") for finding in measured.findings):
         others.insert(0, "attribute inference")
@@ -269,6 +265,22 @@ def _not_tested(measured: Measured) -> list[str]:
         "other data sets and hyper-parameters than the ones named here",
     ]
     return notes
+
+
+def _inapplicable(findings: Sequence[Finding]) -> list[str]:
+    """Why attacks did not apply; attacks that share reason and adversaries share a sentence."""
+    reasons: dict[tuple[str, str], list[str]] = {}
+    for finding in findings:
+        if not finding.measured:
+            adversaries = reasons.setdefault((finding.attack, str(finding.reason)), [])
+            adversaries.append(finding.adversary)
+    shared: dict[tuple[str, tuple[str, ...]], list[str]] = {}
+    for (attack, reason), adversaries in reasons.items():
+        shared.setdefault((reason, tuple(adversaries)), []).append(attack)
+    return [
+        f"{', '.join(attacks)} (adversary: {', '.join(adversaries)}): {reason}"
+        for (reason, adversaries), attacks in shared.items()
+    ]
 
 
 def _manifest(
