@@ -22,10 +22,10 @@ from secure_fedrec.kernels import scatter_add
 from secure_fedrec.protection.linkage_hardened.config import LinkageHardenedConfig
 from secure_fedrec.protection.linkage_hardened.real import MixNetwork, RealRound
 from secure_fedrec.protection.plain import ServerSum, aggregate_note, upload_messages
-from secure_fedrec.protection.shared_upload.collector import MAX_REAL_CLIENTS, require_equal
-from secure_fedrec.protection.shared_upload.context import LEAST_FLOOR, RoundContext
+from secure_fedrec.protection.shared_upload.collector import require_equal
+from secure_fedrec.protection.shared_upload.context import LEAST_FLOOR
 from secure_fedrec.protection.shared_upload.messages import ENVELOPE_BYTES, Kind, rows_message_bytes
-from secure_fedrec.protection.shared_upload.real import Identities
+from secure_fedrec.protection.shared_upload.recruits import RecruitedDenoisers
 from secure_fedrec.protection.shared_upload.server import reveal
 from secure_fedrec.protection.shared_upload.tally import require_genuine
 from secure_fedrec.protection.shared_upload.words import Keystream
@@ -38,7 +38,7 @@ __all__ = ["LinkageHardened"]
 _ROW_SET_BYTES = ENVELOPE_BYTES + 40
 
 
-class LinkageHardened:
+class LinkageHardened(RecruitedDenoisers):
     """Collector with linkage-hardened denoisers.
 
     Args:
@@ -47,14 +47,12 @@ class LinkageHardened:
         n_items: rows of the shared table.
         width: values per row.
         codec: the ring.
-        streams: the run's random streams; "denoisers" draws who they are. Shares and keys come
-            from the operating system.
+        streams: the run's random streams.
 
-    Attributes:
-        denoisers: int64[count], client number of each denoiser.
+    Raises:
+        ConfigError: the settings do not fit the federation.
+        SumBudgetError: the ring is too small for a sum over all clients.
     """
-
-    model_hidden_from: tuple[str, ...] = ()
 
     def __init__(
         self,
@@ -67,19 +65,16 @@ class LinkageHardened:
         streams: Streams,
     ) -> None:
         config.require_fits(n_clients, width=width, codec=codec)
-        codec.require_budget(n_clients)
+        super().__init__(
+            config,
+            floor=LEAST_FLOOR,
+            n_clients=n_clients,
+            n_items=n_items,
+            width=width,
+            codec=codec,
+            streams=streams,
+        )
         self.config = config
-        self.n_clients = n_clients
-        self.n_items = n_items
-        self.width = width
-        self.codec = codec
-        draw = streams.stream("denoisers").generator()
-        self.denoisers: IntArray = draw.permutation(n_clients)[: config.count].astype(np.int64)
-        self._identities: Identities | None = None
-
-    def participants(self, cohort: IntArray) -> IntArray:
-        """Everybody in the cohort takes part; denoisers serve whether they do or not."""
-        return np.sort(cohort)
 
     def open(self, *, round_: int, participants: IntArray, wire: Wire) -> "LinkageSession":
         """Begin a round.
@@ -88,39 +83,16 @@ class LinkageHardened:
             ProtocolError: fewer participants than the least floor, who would not fill a batch.
             ConfigError: more participants than run with real cryptography.
         """
-        if len(participants) < LEAST_FLOOR:
-            raise ProtocolError(
-                f"round {round_}: {len(participants)} clients are fewer than the floor of "
-                f"{LEAST_FLOOR}"
-            )
-        if self.config.execution == "real" and len(participants) > MAX_REAL_CLIENTS:
-            raise ConfigError(
-                "protection.execution",
-                "real",
-                f"{len(participants)} clients, at most {MAX_REAL_CLIENTS} run with real "
-                "cryptography; set cohort.clients_per_round",
-            )
+        self.require_round(round_, participants)
         return LinkageSession(self, round_, participants, wire)
 
     def real_round(self, round_: int) -> RealRound:
         """The real halves of a round, behind a mix cascade with keys of its own."""
         config = self.config
-        if self._identities is None:
-            self._identities = Identities.draw(clients=self.n_clients, denoisers=config.count)
         network = MixNetwork.start(
             config.routing, recipients=config.count, epoch=round_, max_pieces=1
         )
-        context = RoundContext(
-            codec=self.codec,
-            n_items=self.n_items,
-            width=self.width,
-            floor=LEAST_FLOOR,
-            roster=self._identities.roster,
-            round=round_,
-            round_id=secrets.token_bytes(16),
-            kem=config.kem,
-        )
-        return RealRound(context, self._identities, network, cells=config.cells)
+        return RealRound(self.context(round_), self.identities(), network, cells=config.cells)
 
     def require_cells(self, clients: IntArray, fakes: IntArray) -> None:
         """Check that the fakes of every client fit its cells; nothing is sent otherwise.

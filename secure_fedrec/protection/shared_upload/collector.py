@@ -21,14 +21,15 @@ from secure_fedrec.protection.executions import require_execution
 from secure_fedrec.protection.plain import aggregate_note
 from secure_fedrec.protection.routing.sealing import require_kem
 from secure_fedrec.protection.shared_upload.client import with_counts
-from secure_fedrec.protection.shared_upload.context import LEAST_FLOOR, RoundContext
+from secure_fedrec.protection.shared_upload.context import LEAST_FLOOR
 from secure_fedrec.protection.shared_upload.messages import (
     Kind,
     agreement_bytes,
     rows_message_bytes,
     seed_message_bytes,
 )
-from secure_fedrec.protection.shared_upload.real import Identities, RealRound, SharedBatch
+from secure_fedrec.protection.shared_upload.real import RealRound, SharedBatch
+from secure_fedrec.protection.shared_upload.recruits import RecruitedDenoisers
 from secure_fedrec.protection.shared_upload.server import reveal
 from secure_fedrec.protection.shared_upload.tally import ShareTally, share_block
 from secure_fedrec.protection.shared_upload.words import Keystream
@@ -36,10 +37,7 @@ from secure_fedrec.streams import Streams
 from secure_fedrec.uploads import Aggregate, RowBlock
 from secure_fedrec.wire import Messages, Parties, Step, Traffic, Wire
 
-__all__ = ["MAX_REAL_CLIENTS", "SharedUpload", "SharedUploadConfig", "require_equal"]
-
-MAX_REAL_CLIENTS = 64
-"""Clients of a round that runs with real cryptography in one process."""
+__all__ = ["SharedUpload", "SharedUploadConfig", "require_equal"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,7 +79,7 @@ class SharedUploadConfig:
                 raise ConfigError(f"protection.{key}", value, f"there are {n_clients} clients")
 
 
-class SharedUpload:
+class SharedUpload(RecruitedDenoisers):
     """Collector of additively shared uploads.
 
     Args:
@@ -90,14 +88,12 @@ class SharedUpload:
         n_items: rows of the shared table.
         width: values per row.
         codec: the ring.
-        streams: the run's random streams; "denoisers" draws who they are. Shares and keys come
-            from the operating system.
+        streams: the run's random streams.
 
-    Attributes:
-        denoisers: int64[count], client number of each denoiser.
+    Raises:
+        ConfigError: the settings do not fit the federation.
+        SumBudgetError: the ring is too small for a sum over all clients.
     """
-
-    model_hidden_from: tuple[str, ...] = ()
 
     def __init__(
         self,
@@ -110,19 +106,16 @@ class SharedUpload:
         streams: Streams,
     ) -> None:
         config.require_fits(n_clients)
-        codec.require_budget(n_clients)
+        super().__init__(
+            config,
+            floor=config.floor,
+            n_clients=n_clients,
+            n_items=n_items,
+            width=width,
+            codec=codec,
+            streams=streams,
+        )
         self.config = config
-        self.n_clients = n_clients
-        self.n_items = n_items
-        self.width = width
-        self.codec = codec
-        draw = streams.stream("denoisers").generator()
-        self.denoisers: IntArray = draw.permutation(n_clients)[: config.count].astype(np.int64)
-        self._identities: Identities | None = None
-
-    def participants(self, cohort: IntArray) -> IntArray:
-        """Everybody in the cohort takes part; denoisers hold shares whether they do or not."""
-        return np.sort(cohort)
 
     def open(self, *, round_: int, participants: IntArray, wire: Wire) -> "SharedUploadSession":
         """Begin a round.
@@ -131,36 +124,12 @@ class SharedUpload:
             ProtocolError: fewer participants than the floor.
             ConfigError: more participants than run with real cryptography.
         """
-        config = self.config
-        if len(participants) < config.floor:
-            raise ProtocolError(
-                f"round {round_}: {len(participants)} clients are fewer than the floor of "
-                f"{config.floor}"
-            )
-        if config.execution == "real" and len(participants) > MAX_REAL_CLIENTS:
-            raise ConfigError(
-                "protection.execution",
-                "real",
-                f"{len(participants)} clients, at most {MAX_REAL_CLIENTS} run with real "
-                "cryptography; set cohort.clients_per_round",
-            )
+        self.require_round(round_, participants)
         return SharedUploadSession(self, round_, participants, wire)
 
     def real_round(self, round_: int) -> RealRound:
         """The real halves of a round."""
-        if self._identities is None:
-            self._identities = Identities.draw(clients=self.n_clients, denoisers=self.config.count)
-        context = RoundContext(
-            codec=self.codec,
-            n_items=self.n_items,
-            width=self.width,
-            floor=self.config.floor,
-            roster=self._identities.roster,
-            round=round_,
-            round_id=secrets.token_bytes(16),
-            kem=self.config.kem,
-        )
-        return RealRound(context, self._identities)
+        return RealRound(self.context(round_), self.identities())
 
     def traffic(self, rows: IntArray, virtual: IntArray) -> tuple[Traffic, ...]:
         """One upload per client, one share per client and denoiser, one sum per denoiser."""

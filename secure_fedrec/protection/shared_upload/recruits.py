@@ -1,0 +1,119 @@
+"""What collectors share whose denoisers hold a part of every upload: who they are, keys, floors."""
+
+import secrets
+from typing import Protocol
+
+import numpy as np
+
+from secure_fedrec.arrays import IntArray
+from secure_fedrec.errors import ConfigError, ProtocolError
+from secure_fedrec.fixedpoint import FixedPoint
+from secure_fedrec.protection.shared_upload.context import RoundContext
+from secure_fedrec.protection.shared_upload.real import Identities
+from secure_fedrec.streams import Streams
+
+__all__ = ["MAX_REAL_CLIENTS", "RecruitedDenoisers"]
+
+MAX_REAL_CLIENTS = 64
+"""Clients of a round that runs with real cryptography in one process."""
+
+
+class _Settings(Protocol):
+    @property
+    def count(self) -> int: ...
+
+    @property
+    def kem(self) -> str: ...
+
+    @property
+    def execution(self) -> str: ...
+
+
+class RecruitedDenoisers:
+    """Base of a collector whose denoisers are clients drawn once.
+
+    Args:
+        settings: of the layer.
+        floor: fewest clients of a round.
+        n_clients: clients of the federation.
+        n_items: rows of the shared table.
+        width: values per row.
+        codec: the ring.
+        streams: the run's random streams; "denoisers" draws who they are. Shares and keys come
+            from the operating system.
+
+    Attributes:
+        denoisers: int64[count], client number of each denoiser.
+
+    Raises:
+        SumBudgetError: the ring is too small for a sum over all clients.
+    """
+
+    model_hidden_from: tuple[str, ...] = ()
+
+    def __init__(
+        self,
+        settings: _Settings,
+        *,
+        floor: int,
+        n_clients: int,
+        n_items: int,
+        width: int,
+        codec: FixedPoint,
+        streams: Streams,
+    ) -> None:
+        codec.require_budget(n_clients)
+        self._settings = settings
+        self._floor = floor
+        self.n_clients = n_clients
+        self.n_items = n_items
+        self.width = width
+        self.codec = codec
+        draw = streams.stream("denoisers").generator()
+        self.denoisers: IntArray = draw.permutation(n_clients)[: settings.count].astype(np.int64)
+        self._identities: Identities | None = None
+
+    def participants(self, cohort: IntArray) -> IntArray:
+        """Everybody in the cohort takes part; denoisers serve whether they do or not."""
+        return np.sort(cohort)
+
+    def require_round(self, round_: int, participants: IntArray) -> None:
+        """Check that a round of these clients can begin.
+
+        Raises:
+            ProtocolError: fewer participants than the floor.
+            ConfigError: more participants than run with real cryptography.
+        """
+        if len(participants) < self._floor:
+            raise ProtocolError(
+                f"round {round_}: {len(participants)} clients are fewer than the floor of "
+                f"{self._floor}"
+            )
+        if self._settings.execution == "real" and len(participants) > MAX_REAL_CLIENTS:
+            raise ConfigError(
+                "protection.execution",
+                "real",
+                f"{len(participants)} clients, at most {MAX_REAL_CLIENTS} run with real "
+                "cryptography; set cohort.clients_per_round",
+            )
+
+    def identities(self) -> Identities:
+        """Signature keys of clients and denoisers, drawn when they are first asked for."""
+        if self._identities is None:
+            self._identities = Identities.draw(
+                clients=self.n_clients, denoisers=self._settings.count
+            )
+        return self._identities
+
+    def context(self, round_: int) -> RoundContext:
+        """What all halves of a round agree on, under a fresh id."""
+        return RoundContext(
+            codec=self.codec,
+            n_items=self.n_items,
+            width=self.width,
+            floor=self._floor,
+            roster=self.identities().roster,
+            round=round_,
+            round_id=secrets.token_bytes(16),
+            kem=self._settings.kem,
+        )
