@@ -92,6 +92,8 @@ def ranking_metrics(
 ) -> dict[str, float]:
     """DOA and NDCG on some records, and Simi, where they are defined (eq. 9 to 11).
 
+    DOA is as printed; "doa_untied" leaves out pairs of equal mean score.
+
     Simi is the mean over the public matrices KM_u, KM_v and RM, each with one vector per attribute.
     """
     counts = organisations.n_users
@@ -103,6 +105,7 @@ def ranking_metrics(
     clients = np.repeat(np.arange(organisations.n_clients), counts)
     found = {
         "doa": degree_of_agreement(hidden, actual, clients),
+        "doa_untied": degree_of_agreement(hidden, actual, clients, ties=False),
         "ndcg": ndcg_of_characteristics(hidden, actual),
         "simi": _dissimilarity(organisations, snapshot),
     }

@@ -280,7 +280,8 @@ def test_ranking_measures_of_a_snapshot(ratings: Organisations) -> None:
         knowledge=tuple(knowledge),
     )
     found = ranking_metrics(ratings, state, ratings.test)
-    assert set(found) == {"doa", "ndcg", "simi"}
+    assert set(found) == {"doa", "doa_untied", "ndcg", "simi"}
+    assert found["doa"] < found["doa_untied"]
     alone = replace(state, knowledge=tuple({"one": each["one"]} for each in knowledge))
     # The second matrix is the same everywhere: the mean over both is half of the first's.
     assert found["simi"] == pytest.approx(ranking_metrics(ratings, alone, ratings.test)["simi"] / 2)

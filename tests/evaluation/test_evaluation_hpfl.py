@@ -120,6 +120,17 @@ def test_agreement_by_hand() -> None:
 def test_ties_of_mean_scores_do_not_agree() -> None:
     hidden, means = np.array([[1.0], [0.0]]), np.array([[3.0], [3.0]])
     assert degree_of_agreement(hidden, means, np.array([0, 1])) == 0.0
+    assert degree_of_agreement(hidden, means, np.array([0, 1]), ties=False) is None
+
+
+def test_guessing_is_right_about_half_of_the_pairs_without_ties() -> None:
+    generator = np.random.default_rng(2)
+    means = generator.integers(0, 2, size=(200, 3)).astype(np.float64)
+    hidden, clients = generator.normal(size=means.shape), np.arange(200) % 4
+    tied = degree_of_agreement(hidden, means, clients)
+    untied = degree_of_agreement(hidden, means, clients, ties=False)
+    assert tied == pytest.approx(0.25, abs=0.03)
+    assert untied == pytest.approx(0.5, abs=0.05)
 
 
 def test_agreement_needs_two_clients() -> None:
