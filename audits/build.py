@@ -99,6 +99,7 @@ def build_federation(config: AuditConfig, task: TaskT, *, priced: bool = True) -
         width=algorithm.width,
         cohort=n_clients if per_round is None else per_round,
         bags=bags,
+        popularity=problem.popularity,
     )
     counts = [
         config.protection[layer].count

@@ -8,6 +8,7 @@ row alone. ``kernels`` and ``fixedpoint`` are the documented doors to these func
 Machine code is cached on disk where the package folder, or the user's cache folder, is writable.
 """
 
+import math
 from collections.abc import Callable
 from typing import TypeVar, cast
 
@@ -31,6 +32,7 @@ __all__ = [
     "merge_sets",
     "merge_values",
     "pair_dot",
+    "race_unrated",
     "rank_one_rows",
     "round_to_integers",
     "segment_sum",
@@ -219,6 +221,36 @@ def take_first_distinct(
             if not taken[cell]:
                 taken[cell] = True
                 missing[run] -= 1
+
+
+@compiled_loop
+def race_unrated(
+    uniforms: FloatArray,
+    weights: FloatArray,
+    rated_indptr: IntArray,
+    rated: IndexArray,
+    indptr: IntArray,
+    items: IndexArray,
+) -> None:
+    """Of the items that client b has not rated, those with the least ``-log(u) / weight``.
+
+    As many as ``indptr`` has room for, ascending (Efraimidis and Spirakis 2006: drawing one after
+    the other in proportion to the weights, without replacement). ``uniforms[b, i]`` is client b's
+    number for item i. Logarithms are taken one by one: vectors of them may round otherwise.
+    """
+    catalogue = len(weights)
+    times = np.empty(catalogue)
+    for client in range(len(indptr) - 1):
+        wanted = indptr[client + 1] - indptr[client]
+        if wanted == 0:
+            continue
+        for item in range(catalogue):
+            times[item] = -math.log(uniforms[client, item]) / weights[item]
+        for place in range(rated_indptr[client], rated_indptr[client + 1]):
+            times[rated[place]] = np.inf
+        winners = np.argsort(times, kind="mergesort")[:wanted]
+        winners.sort()
+        items[indptr[client] : indptr[client + 1]] = winners
 
 
 @compiled_loop

@@ -26,12 +26,15 @@ class Problem:
         n_rows: rows of the shared table.
         evaluate: measures a state; None measures nothing.
         knowledge: what everybody knows about the data, as JSON values.
+        popularity: int64[n_rows], clients that hold each item: stands for the popularity that is
+            public elsewhere. None where rows are not items.
     """
 
     vault: Vault
     n_rows: int
     evaluate: Evaluate | None = None
     knowledge: Mapping[str, Any] = field(default_factory=dict)
+    popularity: IntArray | None = None
 
 
 def upload_rows(algorithm: Algorithm, vault: Vault, n_rows: int) -> IntArray:

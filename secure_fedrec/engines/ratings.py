@@ -38,6 +38,7 @@ def rating_problem(
         n_rows=train.n_items,
         evaluate=None if test is None else rating_evaluation(algorithm, test),
         knowledge={"n_items": train.n_items, "rating_levels": train.scale.levels.tolist()},
+        popularity=train.item_popularity(),
     )
 
 

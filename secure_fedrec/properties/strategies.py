@@ -37,7 +37,7 @@ from secure_fedrec.protection import (
     VirtualRatings,
     VirtualRatingsConfig,
 )
-from secure_fedrec.protection.virtual_ratings import FILLINGS
+from secure_fedrec.protection.virtual_ratings import DRAWS, FILLINGS
 from secure_fedrec.streams import Streams
 from secure_fedrec.wire import Alter, Delay, Drop, Fault, Repeat, Step
 
@@ -166,7 +166,7 @@ def codecs(draw: st.DrawFn, n_clients: int) -> FixedPoint:
 
 @st.composite
 def virtual_ratings(draw: st.DrawFn, *, n_items: int, streams: Streams) -> VirtualRatings:
-    """FedRec's cloak: rho 0, fractional, or so large that every client is capped; any filling.
+    """FedRec's cloak: rho 0, fractional, or so large that every client is capped; any draw.
 
     Example: see ``stacks``, which draws from it.
     """
@@ -177,8 +177,10 @@ def virtual_ratings(draw: st.DrawFn, *, n_items: int, streams: Streams) -> Virtu
         predict_after=draw(st.integers(0, 3)),
         local_steps=draw(st.integers(1, 4)),
         sticky=draw(st.booleans()),
+        draw=draw(st.sampled_from(DRAWS)),
     )
-    return VirtualRatings(config, n_items=n_items, streams=streams)
+    popularity = np.random.default_rng(draw(st.integers(0, 2**32))).integers(0, 40, n_items)
+    return VirtualRatings(config, n_items=n_items, streams=streams, popularity=popularity)
 
 
 @st.composite

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
+from secure_fedrec.arrays import IntArray
 from secure_fedrec.errors import ConfigError
 from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.protection.bags import BagShape, LayeredBags, LocalDPConfig
@@ -68,6 +69,8 @@ class Sizes:
         width: values per row.
         cohort: most clients in a round.
         bags: sizes of the bags that uploads give to, by name.
+        popularity: int64[n_items], clients that rated each item, as everybody knows; None where
+            rows are not items.
     """
 
     n_clients: int
@@ -75,6 +78,7 @@ class Sizes:
     width: int
     cohort: int
     bags: Mapping[str, BagShape] = field(default_factory=dict)
+    popularity: IntArray | None = field(default=None, compare=False)
 
 
 def build_stack(
@@ -129,7 +133,12 @@ def _bags(
 
 def _cloak(layers: Mapping[str, Any], sizes: Sizes, streams: Streams) -> Cloak | None:
     if "virtual-ratings" in layers:
-        return VirtualRatings(layers["virtual-ratings"], n_items=sizes.n_items, streams=streams)
+        return VirtualRatings(
+            layers["virtual-ratings"],
+            n_items=sizes.n_items,
+            streams=streams,
+            popularity=sizes.popularity,
+        )
     if "randomized-response" in layers:
         return RandomizedResponse(
             layers["randomized-response"], n_items=sizes.n_items, streams=streams

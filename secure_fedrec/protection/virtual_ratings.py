@@ -1,13 +1,17 @@
 """Virtual ratings: cover a client's rated set with sampled unrated items (FedRec's hybrid filling).
 
 Each client adds rows for ``min(floor(rho * |I_u|), m - |I_u|)`` items it has not rated, drawn
-uniformly without replacement, and gives each a virtual rating: its mean rating in the first rounds,
+without replacement, and gives each a virtual rating: its mean rating in the first rounds,
 afterwards the prediction of a locally trained copy of its user vector (FedRec++ eq. 1). The rows
 are computed by the same code as real ones and sorted in between them.
 
-The draw takes the first k distinct values of an independent uniform sequence of ranks among the
-unrated items, which is an exactly uniform k-subset; where k is more than half of them, it draws
-those to leave out instead. All clients of a batch draw at once.
+The uniform draw (the published one) takes the first k distinct values of an independent uniform
+sequence of ranks among the unrated items, which is an exactly uniform k-subset; where k is more
+than half of them, it draws those to leave out instead. All clients of a batch draw at once.
+
+Uniform items are mostly unpopular and rated ones mostly popular, so popularity alone tells most of
+them apart. The draw by popularity takes one item after the other in proportion to the number of
+clients that rated it, plus one, which everybody is taken to know.
 """
 
 from collections.abc import Callable
@@ -17,22 +21,34 @@ from typing import Any
 import numpy as np
 
 from secure_fedrec.arrays import BoolArray, FloatArray, IndexArray, IntArray
-from secure_fedrec.compiled import list_ranks, merge_sets, skip_members, take_first_distinct
+from secure_fedrec.compiled import (
+    list_ranks,
+    merge_sets,
+    race_unrated,
+    skip_members,
+    take_first_distinct,
+)
 from secure_fedrec.errors import ConfigError
 from secure_fedrec.protection.base import Cloaked, LocalModel
-from secure_fedrec.streams import Stream, Streams, uniform_ranks
+from secure_fedrec.streams import Stream, Streams, uniform_ranks, uniform_reals
 from secure_fedrec.uploads import RowBlock, Upload
 
 __all__ = [
+    "DRAWS",
     "FILLINGS",
     "Fill",
     "VirtualRatings",
     "VirtualRatingsConfig",
+    "draw_by_popularity",
     "draw_unrated",
     "merge_virtual",
 ]
 
 FILLINGS = ("hybrid", "average", "predicted")
+DRAWS = ("uniform", "popularity")
+
+_NUMBERS_AT_ONCE = 2**21
+"""Random numbers held at a time by a draw over the whole catalogue."""
 
 Fill = Callable[[IntArray, IndexArray], FloatArray]
 """Virtual ratings for the items of each client."""
@@ -49,6 +65,7 @@ class VirtualRatingsConfig:
             counts rounds from 0 and its published results include round T_predict).
         local_steps: T_local, training steps of the copy that predicts.
         sticky: draw each client's virtual items once instead of every round.
+        draw: "uniform" over the unrated items, or by their public "popularity".
 
     Raises:
         ConfigError: a field is out of range.
@@ -59,12 +76,15 @@ class VirtualRatingsConfig:
     predict_after: int = 10
     local_steps: int = 10
     sticky: bool = False
+    draw: str = "uniform"
 
     def __post_init__(self) -> None:
         if not (np.isfinite(self.rho) and self.rho >= 0):
             raise ConfigError("protection.rho", self.rho, "must be at least 0 and finite")
         if self.filling not in FILLINGS:
             raise ConfigError("protection.filling", self.filling, "unknown filling", FILLINGS)
+        if self.draw not in DRAWS:
+            raise ConfigError("protection.draw", self.draw, "unknown draw", DRAWS)
         if self.predict_after < 0:
             raise ConfigError("protection.predict_after", self.predict_after, "must be at least 0")
         if self.local_steps < 1:
@@ -78,26 +98,36 @@ class VirtualRatings:
         config: settings.
         n_items: rows of the shared table.
         streams: the run's random streams; uses the one named "fakes".
+        popularity: int64[m], clients that rated each item, as everybody knows; needed to draw by
+            popularity.
+
+    Raises:
+        ConfigError: the draw is by popularity, and that is not known.
     """
 
-    def __init__(self, config: VirtualRatingsConfig, *, n_items: int, streams: Streams) -> None:
+    def __init__(
+        self,
+        config: VirtualRatingsConfig,
+        *,
+        n_items: int,
+        streams: Streams,
+        popularity: IntArray | None = None,
+    ) -> None:
+        if config.draw == "popularity" and popularity is None:
+            raise ConfigError(
+                "protection.draw", config.draw, "needs the items' popularity", ("uniform",)
+            )
         self.config = config
         self._n_items = n_items
         self._streams = streams
         self._fakes = streams.stream("fakes")
+        self._popularity = popularity
 
     def cover(self, local: LocalModel, *, round_: int, exempt: BoolArray) -> Cloaked:
         """Add virtual rows to the uploads of the clients that are not exempt."""
         wanted, _ = self._wanted(local.rated.lengths)
         wanted[exempt] = 0
-        virtual = draw_unrated(
-            local.rated,
-            local.clients,
-            wanted,
-            n_items=self._n_items,
-            stream=self._fakes,
-            round_=0 if self.config.sticky else round_,
-        )
+        virtual = self._draw(local, wanted, 0 if self.config.sticky else round_)
 
         def fill(indptr: IntArray, items: IndexArray) -> FloatArray:
             return local.impute(
@@ -118,7 +148,9 @@ class VirtualRatings:
     def without_virtual(self) -> "VirtualRatings":
         """The same cloak at rho = 0."""
         config = replace(self.config, rho=0.0)
-        return VirtualRatings(config, n_items=self._n_items, streams=self._streams)
+        return VirtualRatings(
+            config, n_items=self._n_items, streams=self._streams, popularity=self._popularity
+        )
 
     def describe(self) -> tuple[str, dict[str, Any]]:
         """All settings are public."""
@@ -128,6 +160,25 @@ class VirtualRatings:
         asked = np.floor(self.config.rho * rated)
         room = self._n_items - rated
         return np.minimum(asked, room).astype(np.int64), asked > room
+
+    def _draw(self, local: LocalModel, wanted: IntArray, round_: int) -> RowBlock:
+        if self._popularity is not None and self.config.draw == "popularity":
+            return draw_by_popularity(
+                local.rated,
+                local.clients,
+                wanted,
+                popularity=self._popularity,
+                stream=self._fakes,
+                round_=round_,
+            )
+        return draw_unrated(
+            local.rated,
+            local.clients,
+            wanted,
+            n_items=self._n_items,
+            stream=self._fakes,
+            round_=round_,
+        )
 
     def _method(self, round_: int) -> str:
         if self.config.filling != "hybrid":
@@ -198,6 +249,52 @@ def _first_distinct(
         take_first_distinct(ranks, runs, offsets[active], still, taken)
         missing[active] = still
         starts[active] += counts
+
+
+def draw_by_popularity(
+    rated: RowBlock,
+    clients: IntArray,
+    wanted: IntArray,
+    *,
+    popularity: IntArray,
+    stream: Stream,
+    round_: int,
+) -> RowBlock:
+    """Draw virtual items for a batch of clients, one after the other in proportion to popularity.
+
+    An item that k clients rated has weight k + 1, so that every item can be drawn. Whether an item
+    is drawn does not depend on whether the client itself counts for another: its own ratings add to
+    the weights of items that it cannot draw.
+
+    Args:
+        rated: the rated items, one segment per client, ascending.
+        clients: int64[B], lanes of the stream.
+        wanted: int64[B], items to draw, at most the client's unrated items.
+        popularity: int64[m], clients that rated each item.
+        stream: source of randomness.
+        round_: round of the draw.
+
+    Returns:
+        The drawn items, one segment per client, ascending, without values.
+    """
+    indptr = _running(wanted)
+    items = np.empty(int(indptr[-1]), dtype=np.int32)
+    n_items, weights = len(popularity), popularity.astype(np.float64) + 1
+    step = max(1, _NUMBERS_AT_ONCE // n_items)
+    for start in range(0, len(clients), step):
+        lanes = clients[start : start + step]
+        counts = np.full(len(lanes), n_items)
+        words = stream.words(round_, lanes, counts, np.zeros_like(counts))
+        bounds = slice(start, start + len(lanes) + 1)
+        race_unrated(
+            uniform_reals(words).reshape(len(lanes), n_items),
+            weights,
+            rated.indptr[bounds],
+            rated.rows,
+            indptr[bounds],
+            items,
+        )
+    return RowBlock(indptr=indptr, rows=items, values=None)
 
 
 def merge_virtual(local: LocalModel, kept: RowBlock, virtual: RowBlock, fill: Fill) -> Cloaked:
