@@ -9,7 +9,7 @@ in good faith, or that participation is hidden; and the difference of two sums i
 Reading order: ``shamir``, ``prg``, ``packing`` (arithmetic); ``formats``, ``keys``, ``hybrid``
 (bytes and keys); ``roster``, ``config``, ``policy``, ``parameters``, ``graph`` (what is agreed
 beforehand); ``layouts`` (what is summed); ``messages``, ``messages_sum``, ``transcript``,
-``topology``, ``journal``; ``pairs``, ``client_round``, ``client``; ``recovery``, ``unmasking``,
+``topology``, ``journal``; ``rules``, ``sharers``, ``pairs``, ``client_round``, ``client``; ``recovery``, ``unmasking``,
 ``running_sum``, ``server_round``, ``server``; ``rounds``, ``tail_floor``.
 """
 
