@@ -74,6 +74,19 @@ def test_a_million_clients_in_cohorts_of_ten_thousand(adversary: Adversary) -> N
 
 
 @pytest.mark.parametrize("adversary", ["curious", "active"])
+@pytest.mark.parametrize("cohort", [64, 10_000])
+def test_a_plan_adds_up_the_privacy_events_and_names_them(
+    adversary: Adversary, cohort: int
+) -> None:
+    found = deployment(adversary, cohort=cohort)
+    private = [bound for bound in found.parameters.bounds if bound.protects == "privacy"]
+    (stated,) = (figure for figure in found.figures if figure.name == "privacy: all events")
+    assert stated.source.partition(":")[0] == ", ".join(bound.event for bound in private)
+    assert 2.0**stated.value == pytest.approx(sum(2.0**bound.log2 for bound in private))
+    assert max(bound.log2 for bound in private) <= stated.value <= -40.0
+
+
+@pytest.mark.parametrize("adversary", ["curious", "active"])
 def test_a_plan_is_json_and_a_table(adversary: Adversary) -> None:
     found = deployment(adversary, clients=64, cohort=64)
     assert any(bound.log2 == -inf for bound in found.parameters.bounds)
@@ -123,8 +136,8 @@ def test_sizes_are_those_of_the_wire_format(n: int, bits: int, hybrid: bool) -> 
         "KEYS": marks + 32 + 4 + k * (4 + advertisement + 64),
         "SHARES": 32 + 4 + k * record + pair_seals,
         "BOXES": marks + 4 + k * record + pair_seals,
-        "UPLOAD": 32 + 32 + 4 + ceil(1_000 * bits / 8),
-        "SURVIVORS": marks + 32 + 32 * ceil(log2(n)),
+        "UPLOAD": 32 + 64 + 32 + 4 + ceil(1_000 * bits / 8),
+        "SURVIVORS": marks + 32 + 4 + k * (4 + 64) + 32 * ceil(log2(n)),
         "CONFIRM": 32,
         "QUORUM": 4 + config.quorum * (4 + 64),
         "REVEAL": 32 + 4 + k * 36 + 16,
@@ -137,7 +150,12 @@ def test_sizes_are_those_of_the_wire_format(n: int, bits: int, hybrid: bool) -> 
 
 def test_the_envelope_is_that_of_a_signed_message() -> None:
     config = config_of(16)
-    survivors = Survivors(survivors=np.ones(16, dtype=bool), root=bytes(32), path=[bytes(32)] * 4)
+    survivors = Survivors(
+        survivors=np.ones(16, dtype=bool),
+        root=bytes(32),
+        shared_signatures=dict.fromkeys(range(15), bytes(64)),
+        path=[bytes(32)] * 4,
+    )
     context = Context(
         round_id=bytes(16), config_hash=bytes(32), roster_hash=bytes(32), cohort_hash=bytes(32)
     )
@@ -202,8 +220,8 @@ def test_a_client_works_once_per_neighbour() -> None:
     assert counted(config, None) == {
         "keygen": 2,
         "agreement": 2 * 63 + 1,
-        "sign": 2,
-        "verify": 6 + 63 + config.quorum,
+        "sign": 3,
+        "verify": 6 + 2 * 63 + config.quorum,
         "box": 2 * 63 + 4,
         "mask": 64,
         "digest": 1,
@@ -225,7 +243,7 @@ def test_a_server_works_once_per_client_and_once_per_open_pair() -> None:
     config = config_of(64)
     assert counted(config, 0) == {
         "sign": 6,
-        "verify": 2 * 64,
+        "verify": 3 * 64,
         "agreement": 64,
         "box": 4 * 64,
         "tag": 64,
@@ -238,7 +256,7 @@ def test_a_server_works_once_per_client_and_once_per_open_pair() -> None:
     assert six["combine"] == six["keygen"] == 6
     assert six["mask"] == 58 + 6 * 58  # on the complete graph every survivor is a neighbour
     assert six["agreement"] == 64 + 6 * 58
-    assert six["verify"] == 64 + 58
+    assert six["verify"] == 64 + 2 * 58
     assert six["box"] == 64 + 3 * 58
 
 
