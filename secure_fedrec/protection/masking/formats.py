@@ -1,4 +1,4 @@
-"""The envelope of every message, version 1, and strict reading of fixed layouts.
+"""The envelope of every message, version 2, and strict reading of fixed layouts.
 
 All numbers are little-endian:
 
@@ -55,7 +55,7 @@ __all__ = [
     "verify",
 ]
 
-VERSION = 1
+VERSION = 2
 SERVER = 2**32 - 1
 """Sender number of the server; no client may have it."""
 

@@ -26,6 +26,7 @@ from secure_fedrec.protection.masking.rounds import run_round
 from secure_fedrec.uploads import RowBlock
 
 DROPS = (Kind.ADVERTISE, Kind.SHARES, Kind.UPLOAD, Kind.CONFIRM, Kind.REVEAL)
+STATE = b"s" * 32
 POLICY = SitePolicy(corrupt=0.0, dropout=0.5)
 ROUNDS = settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
@@ -72,6 +73,7 @@ def test_the_sum_is_exact_for_every_drop_pattern_or_the_round_aborts(data: st.Da
         bits=bits,
         length=length,
         layout_hash=layout.hash,
+        public_state=STATE,
         threshold=threshold,
         min_survivors=survivors_least,
         quorum=n // 2 + 1,
@@ -106,7 +108,7 @@ def test_every_pattern_of_two_drops_among_five_ends_as_it_must() -> None:
     """Exhaustive: each of two clients may fall silent at each step, or stay."""
     layout = SumLayout(bits=16, length=2, clients=5, largest=1000)
     config = MaskingConfig(
-        clients=5, bits=16, length=2, layout_hash=layout.hash, threshold=2, min_survivors=3,
+        clients=5, bits=16, length=2, layout_hash=layout.hash, public_state=STATE, threshold=2, min_survivors=3,
         quorum=3, corrupt_clients=0,
     )  # fmt: skip
     numbers = [1, 4, 6, 8, 9]
@@ -138,6 +140,7 @@ def test_weighted_means_of_any_dtype_come_out_exact(data: st.DataObject) -> None
         bits=codec.bits,
         length=layout.words,
         layout_hash=layout.hash,
+        public_state=STATE,
         corrupt=0.0,
         dropout=0.25,
     )
@@ -168,6 +171,7 @@ def test_sparse_rounds_survive_drops_at_every_step(adversary: Any, agreement: An
             bits=24,
             length=7,
             layout_hash=layout.hash,
+            public_state=STATE,
             corrupt=0.02,
             dropout=0.05,
             adversary=adversary,
@@ -180,6 +184,7 @@ def test_sparse_rounds_survive_drops_at_every_step(adversary: Any, agreement: An
             bits=24,
             length=7,
             layout_hash=layout.hash,
+            public_state=STATE,
             threshold=9,
             min_survivors=19,
             quorum=13,
@@ -210,6 +215,7 @@ def test_the_hybrid_agreement_recovers_both_sides_of_every_pair() -> None:
         bits=32,
         length=3,
         layout_hash=layout.hash,
+        public_state=STATE,
         threshold=2,
         min_survivors=3,
         quorum=3,
@@ -245,7 +251,13 @@ def test_uploads_show_nothing_of_which_rows_a_client_has() -> None:
     codec = FixedPoint(bits=32, fraction_bits=8, clip=8.0)
     layout = TableLayout(codec=codec, rows=np.arange(40), width=3, clients=4)
     config = MaskingConfig.for_cohort(
-        4, bits=32, length=layout.words, layout_hash=layout.hash, corrupt=0.0, dropout=0.0
+        4,
+        bits=32,
+        length=layout.words,
+        layout_hash=layout.hash,
+        public_state=STATE,
+        corrupt=0.0,
+        dropout=0.0,
     )
     blocks = {
         number: RowBlock(
@@ -278,7 +290,13 @@ def test_a_second_round_sums_only_rows_at_the_floor_and_clients_derive_it_themse
     federation = Federation(range(n), policy=SitePolicy(corrupt=0.0, dropout=0.25))
     first = floor.presence_layout(rows, clients=n)
     config = MaskingConfig.for_cohort(
-        n, bits=32, length=rows, layout_hash=first.hash, corrupt=0.0, dropout=0.25
+        n,
+        bits=32,
+        length=rows,
+        layout_hash=first.hash,
+        public_state=STATE,
+        corrupt=0.0,
+        dropout=0.25,
     )
     server = federation.open_server(config, np.arange(n))
     clients = {i: federation.open_client(i, Expected(layout_hash=first.hash)) for i in range(n)}
