@@ -25,7 +25,6 @@ from secure_fedrec.protection.masking.client import MaskingClient
 from secure_fedrec.protection.masking.config import MaskingConfig
 from secure_fedrec.protection.masking.formats import encode_ids, labelled_hash
 from secure_fedrec.protection.masking.layouts import EncodedVector, SumLayout, TableLayout
-from secure_fedrec.protection.masking.parameters import Adversary
 from secure_fedrec.protection.masking.policy import Expected
 from secure_fedrec.uploads import RowBlock
 
@@ -98,15 +97,15 @@ class TailFloor:
     slack: int = 0
 
     @staticmethod
-    def require_curious(adversary: Adversary, *, key: str = "tail_floor.adversary") -> None:
+    def require_curious(adversary: str, *, key: str = "tail_floor.adversary") -> None:
         """Refuse a floor against a server that may lie.
 
         Args:
-            adversary: the server that is to be withstood.
+            adversary: the server that is to be withstood ("both" of a plan is none of ours).
             key: name of the setting.
 
         Raises:
-            ConfigError: it is active.
+            ConfigError: it is not "curious".
         """
         if adversary != "curious":
             raise ConfigError(

@@ -106,8 +106,8 @@ def test_every_pattern_of_two_drops_among_five_ends_as_it_must() -> None:
     """Exhaustive: each of two clients may fall silent at each step, or stay."""
     layout = SumLayout(bits=16, length=2, clients=5, largest=1000)
     config = MaskingConfig(
-        clients=5, bits=16, length=2, layout_hash=layout.hash, public_state=STATE, threshold=2, min_survivors=3,
-        quorum=3, corrupt_clients=0,
+        clients=5, bits=16, length=2, layout_hash=layout.hash, public_state=STATE, threshold=2,
+        min_survivors=3, quorum=3, corrupt_clients=0,
     )  # fmt: skip
     numbers, states = [1, 4, 6, 8, 9], count(1)
     federation = Federation(numbers, policy=POLICY)
