@@ -275,9 +275,10 @@ def test_a_tail_floor_against_an_active_server_is_refused_by_name(
     assert line.startswith("protection.adversary = 'active': a tail floor withstands a curious")
     assert line.endswith("(choices: curious)")
     assert not out.exists()
-    # The preset's own settings and a floor, and the server changed on the command line.
+    # The same, said on the command line.
     words = ("--set", "protection.tail_floor=5", "--set", "protection.adversary=active")
-    small["protection"] = [{"layer": "masking"}]
+    settings = {"layer": "masking", "tail_floor": 0, "adversary": "curious"}
+    small["protection"] = [settings]
     line = refusal("audit", write_config(small), *words, "--out", out)
     assert "false count" in line
     assert not out.exists()

@@ -37,7 +37,7 @@ def deal_badly(monkeypatch: pytest.MonkeyPatch, sharers: set[int], wrong: range)
 
     def seal_shares(self: Neighbour, mask_share: int, self_share: int, pair_seal: bytes) -> bytes:
         if self.owner in sharers and self.number in wrong:
-            mask_share = (mask_share + self.number + 1) % PRIME
+            mask_share = (mask_share + (self.number + 1) ** 7) % PRIME
         return honest(self, mask_share, self_share, pair_seal)
 
     monkeypatch.setattr(Neighbour, "seal_shares", seal_shares)
