@@ -150,6 +150,7 @@ def _add_plan(words: Any) -> None:
         ("dim", int, "ring words of a client's vector (default 100000)"),
         ("bits", int, "ring width (default 32)"),
         ("min-honest", int, "fewest honest clients behind a sum (default 2)"),
+        ("tail-floor", int, "fewest clients behind a summed row; curious server only"),
         ("privacy-bits", int, "privacy fails with probability 2^-BITS at most (default 40)"),
         ("correctness-bits", int, "a round fails with probability 2^-BITS at most (default 20)"),
         ("noise-multiplier", float, "noise of one round, in clips (default 1)"),

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
 from secure_fedrec.errors import ConfigError, SumBudgetError
 from secure_fedrec.protection.configured import with_keys
 from secure_fedrec.protection.dp import BoundedEncoding, Contribution, Part, Sampling, SkellamConfig
-from secure_fedrec.protection.masking import KeyAgreement, MaskingConfig
+from secure_fedrec.protection.masking import KeyAgreement, MaskingConfig, TailFloor
 from secure_fedrec.protection.masking.costs import Figure, Plan, plan
 from secure_fedrec.protection.masking.parameters import Adversary
 
@@ -43,6 +43,8 @@ class Deployment:
         bits: ring width.
         adversary: server to withstand; "both" plans twice.
         min_honest: fewest honest clients behind any sum.
+        tail_floor: fewest clients behind a row that is summed; 0 or 1 sums all. It takes a round of
+            counts before, and a curious server: an active one would sign false counts.
         privacy_bits, correctness_bits: see ``find_parameters``.
         beacon: whether there is public randomness that the server does not choose.
         key_agreement: see ``MaskingConfig``.
@@ -65,6 +67,7 @@ class Deployment:
     bits: int = 32
     adversary: AdversaryChoice = "both"
     min_honest: int = 2
+    tail_floor: int = 0
     privacy_bits: int = 40
     correctness_bits: int = 20
     beacon: bool = True
@@ -88,6 +91,7 @@ class Deployment:
             ("dim", 1, 2**31 - 1),
             ("bits", 1, 64),
             ("min_honest", 2, self.clients),
+            ("tail_floor", 0, self.clients),
             ("privacy_bits", 1, 128),
             ("correctness_bits", 1, 128),
             ("fraction_bits", 0, 40),
@@ -95,6 +99,8 @@ class Deployment:
             value = getattr(self, name)
             if value is not None and not low <= value <= high:
                 raise ConfigError(_option(name), value, f"must be between {low} and {high}")
+        if self.tail_floor > 1:
+            TailFloor.require_curious(self.adversary, key="--adversary")
         self._require_rates()
 
     def _require_rates(self) -> None:
@@ -193,7 +199,17 @@ def _with_honest(deployment: Deployment, found: Plan) -> Plan:
     )
     names = [each.name for each in found.figures]
     place = names.index("survivors at least") + 1
-    return replace(found, figures=(*found.figures[:place], figure, *found.figures[place:]))
+    added = [figure]
+    if deployment.tail_floor > 1:
+        added += [
+            Figure(
+                name="clients behind a summed row at least",
+                value=deployment.tail_floor,
+                unit="clients",
+                source="tail floor: a round of masked counts comes before this one",
+            )
+        ]
+    return replace(found, figures=(*found.figures[:place], *added, *found.figures[place:]))
 
 
 def _privacy(deployment: Deployment, config: MaskingConfig) -> list[Figure]:

@@ -6,6 +6,7 @@ server never sees a number without the noise of all. Five clients are few: see h
 
 import copy
 import secrets
+from dataclasses import replace
 
 import numpy as np
 import torch
@@ -18,7 +19,13 @@ from secure_fedrec.protection.dp import (
     SkellamConfig,
     SkellamServer,
 )
-from secure_fedrec.protection.masking import Federation, MaskingConfig, SitePolicy, SumLayout
+from secure_fedrec.protection.masking import (
+    Federation,
+    MaskingConfig,
+    SitePolicy,
+    SumLayout,
+    state_hash,
+)
 
 torch.manual_seed(7)
 model = torch.nn.Linear(6, 2)
@@ -69,7 +76,8 @@ for _ in range(2):
     seed = secrets.token_bytes(32)  # public, of the round's rotation
     words = {c: SkellamClient(noise, seed).protect({"update": updates[c]}) for c in DATA}
     vectors = {c: layout.encode(noise.codec.to_integers(words[c])) for c in DATA}
-    outcome = federation.sum(config, vectors)
+    settings = replace(config, public_state=state_hash({"model": before}))
+    outcome = federation.sum(settings, vectors)
     sums = SkellamServer(noise, seed).decode(outcome.words, survivors=len(outcome.survivors))
     load(before + sums["update"] / len(DATA))
     # --- end of the protection ---

@@ -5,6 +5,7 @@ its keys; the others restore what its masks left behind, and the mean is that of
 """
 
 import copy
+from dataclasses import replace
 
 import numpy as np
 import torch
@@ -16,6 +17,7 @@ from secure_fedrec.protection.masking import (
     MaskingConfig,
     MeanLayout,
     SitePolicy,
+    state_hash,
 )
 
 torch.manual_seed(7)
@@ -53,7 +55,10 @@ federation = Federation(range(len(DATA)), policy=SitePolicy(corrupt=0.2, dropout
 for drops in ({}, {3: Kind.UPLOAD}):
     updates = {client: train(client) for client in DATA}
     vectors = {c: layout.encode(update, weight=len(DATA[c])) for c, update in updates.items()}
-    outcome = federation.sum(config, vectors, drops=drops)  # every byte through both halves
+    # Each device hashes the model that it trained from; it answers for one model once.
+    state = state_hash({name: value.numpy() for name, value in model.state_dict().items()})
+    settings = replace(config, public_state=state)
+    outcome = federation.sum(settings, vectors, drops=drops)  # every byte through both halves
     total = layout.decode(outcome.words)
     load(total.mean)
     # --- end of the protection ---

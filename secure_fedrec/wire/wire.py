@@ -22,14 +22,17 @@ class Wire:
         meter: where costs are added up.
         recorder: keeps what parties saw; None records nothing.
         faults: applied to every batch in order, for tests.
+
+    The public model that was broadcast last, from which clients compute, is at hand as ``model``.
     """
 
-    __slots__ = ("_faults", "_recorder", "meter")
+    __slots__ = ("_faults", "_recorder", "meter", "model")
 
     def __init__(
         self, *, meter: Meter, recorder: Recorder | None = None, faults: Sequence[Fault] = ()
     ) -> None:
         self.meter = meter
+        self.model: DenseBlock | None = None
         self._recorder = recorder
         self._faults = tuple(faults)
 
@@ -60,6 +63,7 @@ class Wire:
         if isinstance(payload, DenseBlock):
             if messages.step is not Step.MODEL or messages.senders.role != "server":
                 raise WireError("a table of reals is sent by the server, as the public model, only")
+            self.model = payload
         elif payload.values is None or payload.values.dtype == np.float64:
             raise WireError("rows are sent as ring words; encode them first")
         self.meter.count(messages, senders=origins, receivers=targets)

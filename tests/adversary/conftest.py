@@ -1,5 +1,6 @@
 """A masked sum whose server says what it wants, and knows what a server can know."""
 
+import itertools
 from collections.abc import Mapping
 from typing import Any
 
@@ -31,6 +32,8 @@ from secure_fedrec.protection.masking.shamir import combine, decode_element
 from secure_fedrec.protection.masking.transcript import MerkleTree
 
 Vector = npt.NDArray[np.int64]
+STATES = itertools.count(1)
+"""Every round has a public state of its own, unless it says otherwise."""
 
 
 class Attack:
@@ -57,15 +60,23 @@ class Attack:
             "quorum": n // 2 + 1,
             "corrupt_clients": 0,
         }
+        state = settings.pop("public_state", next(STATES).to_bytes(32, "little"))
         self.config = MaskingConfig(
-            clients=n, bits=20, length=length, layout_hash=self.layout.hash, **defaults | settings
+            public_state=state,
+            clients=n,
+            bits=20,
+            length=length,
+            layout_hash=self.layout.hash,
+            **defaults | settings,
         )
         rng = np.random.default_rng(11)
         self.values = {number: rng.integers(-100, 101, length) for number in numbers}
         self.server = self.federation.open_server(self.config, np.array(numbers), epoch=epoch)
         self.core = self.server._round
         self.clients = {
-            number: self.federation.open_client(number, Expected(layout_hash=self.layout.hash))
+            number: self.federation.open_client(
+                number, Expected(layout_hash=self.layout.hash, public_state=state)
+            )
             for number in numbers
         }
         for number, client in self.clients.items():

@@ -47,7 +47,8 @@ def forgetful(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(MaskingClient, "_stored_reveal", lambda *_: None)
 
     class NoJournal:
-        begin = reveal = staticmethod(lambda *_, **__: None)
+        begin = staticmethod(lambda *_, **__: 1)
+        see = reveal = staticmethod(lambda *_: None)
 
     original = Federation.open_client
 

@@ -5,6 +5,7 @@ where an attack says so. What it wants is the clear vector of one honest client,
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 from hashlib import sha256
 from typing import Any
 
@@ -28,6 +29,7 @@ from secure_fedrec.protection.masking import (
     SitePolicy,
     SumLayout,
     hybrid,
+    state_hash,
 )
 from secure_fedrec.protection.masking import client_round as rules
 from secure_fedrec.protection.masking.formats import Envelope
@@ -50,10 +52,10 @@ def substitute_keys(attack: Any) -> Any:
     core, context = attack.core, attack.core.public.context
     others = [number for number in attack.clients if number != VICTIM]
     fakes = {number: RoundSecrets(context, number, with_kem=False) for number in others}
+    advertised = {n: replace(fake.advertisement(0), generation=1) for n, fake in fakes.items()}
     victims_keys = core._keys[VICTIM]
     records = {
-        number: fake.advertisement(0).head() + core._key_records[number][-64:]
-        for number, fake in fakes.items()
+        number: keys.head() + core._key_records[number][-64:] for number, keys in advertised.items()
     }
     keys = Keys(advertised=core._advertised, beacon=bytes(32), records=records)
     (reply,) = attack.clients[VICTIM].receive(attack.says(Kind.KEYS, keys.head(), keys.payload()))
@@ -70,8 +72,7 @@ def substitute_keys(attack: Any) -> Any:
     words, t = attack.words(upload), attack.config.threshold
     mask_seed = combine(dict(list(mask_shares.items())[:t]))
     self_seed = combine(dict(list(self_shares.items())[:t]))
-    partners = {number: fake.advertisement(0) for number, fake in fakes.items()}
-    pairs = pair_keys_of(mask_seed, context, VICTIM, partners=partners, seals={})
+    pairs = pair_keys_of(mask_seed, context, VICTIM, partners=advertised, seals={})
     MaskExpander().apply(
         words,
         add=[key for number, key in pairs.items() if number < VICTIM],
@@ -251,17 +252,22 @@ def test_sybil_neighbours(attacked: Any) -> None:
 
 
 def test_differencing_two_rounds_is_open() -> None:
-    """Reported, not prevented: the sums over S and S without the victim differ by its vector."""
+    """Reported, not prevented: the sums over S and S without the victim differ by its vector.
+
+    Over one state clients answer once; the server has changed the last digit of one parameter.
+    """
     federation = Federation(range(6), policy=SitePolicy(corrupt=0.0, dropout=0.4))
     layout = SumLayout(bits=20, length=3, clients=6, largest=100)
     config = MaskingConfig(
         clients=6, bits=20, length=3, layout_hash=layout.hash, threshold=2, min_survivors=4,
-        quorum=4, corrupt_clients=0,
+        quorum=4, corrupt_clients=0, public_state=state_hash({"weights": np.ones(3)}),
     )  # fmt: skip
+    nearly = np.array([1.0, 1.0, np.nextafter(1.0, 2.0)])
+    again = replace(config, public_state=state_hash({"weights": nearly}))
     values = {number: np.array([number, -number, 50 + number]) for number in range(6)}
     vectors = {number: layout.encode(value) for number, value in values.items()}
     whole = federation.sum(config, vectors)
-    without = federation.sum(config, vectors, drops={VICTIM: Kind.UPLOAD})
+    without = federation.sum(again, vectors, drops={VICTIM: Kind.UPLOAD})
     difference = layout.decode(whole.words) - layout.decode(without.words)
     assert np.array_equal(difference, values[VICTIM])
 

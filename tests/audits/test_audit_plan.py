@@ -96,6 +96,15 @@ def test_the_json_holds_the_same_plans_in_numbers(command: Command) -> None:
 
 
 @pytest.mark.usefixtures("calibrated")
+def test_a_tail_floor_is_planned_against_a_curious_server(command: Command) -> None:
+    words = (*SMALL, "--adversary", "curious", "--tail-floor", "5")
+    (curious,) = planned(command, *words)["plans"]
+    figure = figures(curious)["clients behind a summed row at least"]
+    assert figure["value"] == 5
+    assert "a round of masked counts comes before" in figure["source"]
+
+
+@pytest.mark.usefixtures("calibrated")
 def test_sampling_counts_for_an_outsider_of_a_secret_cohort_only(command: Command) -> None:
     curious, active = planned(command, *SMALL, "--cohort", "20", "--noise-multiplier", "3")["plans"]
     whole = claim(gaussian_events(3, rounds=1), adversary="server", delta=1e-5).epsilon
@@ -149,6 +158,13 @@ def test_a_clip_plans_skellam_noise_in_the_ring(command: Command) -> None:
         (("--key-agreement", "rsa"), "--key-agreement = 'rsa': is unknown (choices: x25519, x25"),
         (("--min-honest", "1"), "--min-honest = 1: must be between 2 and 40"),
         (("--min-honest", "39"), "--min-honest = 39: the smallest sum holds 32 honest clients"),
+        (("--tail-floor", "41"), "--tail-floor = 41: must be between 0 and 40"),
+        (("--tail-floor", "5"), "--adversary = 'both': a tail floor withstands a curious server"),
+        (
+            ("--tail-floor", "5", "--adversary", "active"),
+            "--adversary = 'active': a tail floor withstands a curious server only: an active one "
+            "signs a false count and is sent the rows below the floor (choices: curious)",
+        ),
         (("--privacy-bits", "0"), "--privacy-bits = 0: must be between 1 and 128"),
         (("--delta", "0"), "--delta = 0.0: must be between 0 and 1"),
         (("--noise-multiplier", "inf"), "--noise-multiplier = inf: must be positive and finite"),

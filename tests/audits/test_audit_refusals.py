@@ -265,3 +265,20 @@ def test_an_override_is_checked_like_the_file(
     line = refusal("audit", write_config(small), "--out", out, "--set", setting)
     assert line.startswith(problem)
     assert not out.exists()
+
+
+def test_a_tail_floor_against_an_active_server_is_refused_by_name(
+    refusal: Refusal, write_config: Write, small: dict[str, Any], out: Path
+) -> None:
+    small["protection"] = [{"layer": "masking", "tail_floor": 5, "adversary": "active"}]
+    line = refusal("audit", write_config(small), "--out", out)
+    assert line.startswith("protection.adversary = 'active': a tail floor withstands a curious")
+    assert line.endswith("(choices: curious)")
+    assert not out.exists()
+    # The same, said on the command line.
+    words = ("--set", "protection.tail_floor=5", "--set", "protection.adversary=active")
+    settings = {"layer": "masking", "tail_floor": 0, "adversary": "curious"}
+    small["protection"] = [settings]
+    line = refusal("audit", write_config(small), *words, "--out", out)
+    assert "false count" in line
+    assert not out.exists()

@@ -7,6 +7,7 @@ is what masking and encryption differ in; what they have in common is here.
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Protocol
 
 import numpy as np
@@ -138,6 +139,22 @@ class Gathered:
                     layout=layout,
                 )
             first += len(block)
+
+    def rows_of(self) -> Iterator[tuple[int, RowBlock]]:
+        """Each client and its rows, as the reals that were encoded."""
+        clients = iter(self.clients.tolist())
+        for block in self._parts:
+            if block.values is None:
+                raise ProtocolError("rows without values cannot be summed")
+            for start, stop in pairwise(block.indptr.tolist()):
+                yield (
+                    next(clients),
+                    RowBlock(
+                        indptr=np.array([0, stop - start]),
+                        rows=block.rows[start:stop],
+                        values=self._codec.decode(block.values[start:stop]),
+                    ),
+                )
 
     def _spread(self, block: RowBlock, start: int, stop: int, layout: DenseLayout) -> RingArray:
         if block.values is None:

@@ -10,8 +10,9 @@ Two executions give the same bits:
   protocol would show it, at the cost of two keystreams per client.
 
 Item denominators are exact: a client's count words are summed under the same masks as its rows.
-With a tail floor the counts are summed first, and rows of items below the floor are never sent
-(two phases; suppressing them after unmasking would hide nothing from the server).
+With a tail floor the counts are summed first, and rows of items below the floor are never sent: the
+two rounds of ``masking.tail_floor``, whose halves derive layouts and settings in either execution,
+and run in the real one. Against an active server a floor is refused: it would lie about counts.
 """
 
 from collections.abc import Iterator
@@ -21,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from secure_fedrec.arrays import IntArray, RingArray
+from secure_fedrec.arrays import IndexArray, IntArray, RingArray
 from secure_fedrec.errors import ConfigError
 from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.protection.configured import as_configured
@@ -33,15 +34,24 @@ from secure_fedrec.protection.hidden_sums.dense import (
     HiddenSession,
     HiddenSum,
 )
+from secure_fedrec.protection.hidden_sums.floored import FloorRounds
 from secure_fedrec.protection.hidden_sums.protocol import (
+    Protocol,
     ProtocolMasks,
+    layout_hash,
     round_config,
-    run_protocol,
 )
-from secure_fedrec.protection.masking import MaskingConfig, SitePolicy
+from secure_fedrec.protection.masking import (
+    Expected,
+    MaskingConfig,
+    SitePolicy,
+    TailFloor,
+    state_hash,
+)
 from secure_fedrec.protection.masking.hypergeometric import least_within
 from secure_fedrec.protection.masking.parameters import Adversary, find_parameters
 from secure_fedrec.protection.masking.prg import MaskExpander
+from secure_fedrec.protection.masking.public_state import NO_STATE
 from secure_fedrec.protection.plain import aggregate_note
 from secure_fedrec.streams import Streams
 from secure_fedrec.uploads import Aggregate
@@ -65,6 +75,7 @@ class MaskingLayerConfig:
         execution: "simulated" or "real".
         min_survivors: fewest clients whose sum may be formed.
         tail_floor: rows of items with fewer ratings in the round are not sent; 0 or 1 sends all.
+            More than that needs a curious server: an active one would sign false counts.
         corrupt: fraction of the federation's clients that may work with the server.
         adversary: the server that is withstood, "curious" or "active"; an active one needs the
             complete graph here, which reaches up to 128 clients per round.
@@ -96,6 +107,13 @@ class MaskingLayerConfig:
             raise ConfigError(
                 "protection.adversary", self.adversary, "is unknown", ("curious", "active")
             )
+        if self.floor is not None:
+            TailFloor.require_curious(self.adversary, key="protection.adversary")
+
+    @property
+    def floor(self) -> TailFloor | None:
+        """The two rounds, if rows are kept back."""
+        return TailFloor(floor=self.tail_floor) if self.tail_floor > 1 else None
 
     @property
     def policy(self) -> SitePolicy:
@@ -188,20 +206,15 @@ class MaskedSession(HiddenSession):
     def close(self) -> Aggregate:
         """Hide, send and sum what was gathered."""
         self._gathered.require_complete()
-        collector, layout = self._collector, self._collector.layout
-        known = None  # counts that the server learns beside those of the rows it gets
-        if collector.config.tail_floor > 1:
-            _, known = self._masked_sum(Step.COUNTS, replace(layout, width=0))
-            items = np.flatnonzero(known >= collector.config.tail_floor).astype(np.int32)
-            layout = replace(layout, items=items)
-        if not len(layout.items):  # no item reaches the floor: nothing is asked for
-            values = np.zeros((0, collector.width), dtype=collector.codec.dtype)
-            counts = np.zeros(0, dtype=np.int64)
-        else:
-            values, counts = self._masked_sum(Step.UPLOAD, layout)
+        collector, floor = self._collector, self._collector.config.floor
+        items, known = collector.layout.items, None
+        if floor is None:
+            values, counts = self._masked_sum(Step.UPLOAD, collector.layout)
+        else:  # the server learns counts beside those of the rows it gets
+            items, values, counts, known = self._floored(floor)
         ring: RingArray = np.zeros((collector.n_items, collector.width), dtype=values.dtype)
         summed = np.zeros(collector.n_items, dtype=np.int64)
-        ring[layout.items], summed[layout.items] = values, counts
+        ring[items], summed[items] = values, counts
         aggregate = Aggregate(ring=ring, counts=summed, codec=collector.codec)
         seen = aggregate if known is None else replace(aggregate, counts=known)
         self._wire.note(aggregate_note(self._round, seen))
@@ -217,21 +230,79 @@ class MaskedSession(HiddenSession):
         Raises:
             ConfigError: no safe parameters for so few clients.
         """
-        collector = self._collector
-        codec, policy = collector.codec, collector.config.policy
-        config = round_config(
-            len(self.order), layout=layout, codec=codec, policy=policy, roster=collector.n_clients
-        )
-        hider: _Pads | ProtocolMasks
-        if collector.config.execution == "simulated":
-            parts = self._words(layout)
-            hider = _Pads(collector, config, self._round, step, self.order)
-        else:
-            held = list(self._words(layout))  # noised words are drawn once
+        named = layout_hash(layout, self._collector.codec)
+        config = self._config(layout.length, named)
+        parts, hider = self._words(layout), None
+        if self._real:
+            held = list(parts)  # noised words are drawn once
+            protocol = self._protocol()
+            expected = Expected(layout_hash=named, public_state=config.public_state)
+            vectors = protocol.encode(held, config)
+            hider = protocol.sum(held, vectors, config=config, expected=expected)
             parts = iter(held)
-            hider = run_protocol(held, config=config, codec=codec, policy=policy)
-        found = self._hidden_sum(step, layout, parts, hider)
-        hider.beside.count(self._wire.meter)
+        return self._sum(step, layout, parts, config, hider)
+
+    def _floored(self, floor: TailFloor) -> tuple[IndexArray, RingArray, IntArray, IntArray]:
+        """Items at the floor, their sums and counts, and the counts of all."""
+        collector, codec, n = self._collector, self._collector.codec, len(self.order)
+        marks = TailFloor.presence_layout(collector.n_items, clients=n, bits=codec.bits)
+        first = self._config(marks.words, marks.hash)
+        counting = replace(collector.layout, width=0)
+        rounds = None
+        if self._real:
+            rows = dict(self._gathered.rows_of())
+            rounds = FloorRounds(floor, self._protocol(), rows, marks=marks, first=first)
+        hider = None if rounds is None else rounds.count(list(self._words(counting)))
+        _, known = self._sum(Step.COUNTS, counting, self._words(counting), first, hider)
+        items = floor.rows(known).astype(np.int32)
+        if not len(items):  # nothing is asked for
+            values = np.zeros((0, collector.width), dtype=codec.dtype)
+            return items, values, np.zeros(0, dtype=np.int64), known
+        layout = replace(collector.layout, items=items)
+        second = floor.second_round(
+            known, self.order, first=first, codec=codec, width=collector.width
+        )
+        if rounds is not None:
+            hider = rounds.sum(list(self._words(layout)), second)
+        config = floor.config(second, first)
+        found = self._sum(Step.UPLOAD, layout, self._words(layout), config, hider)
+        return items, *found, known
+
+    @property
+    def _real(self) -> bool:
+        return self._collector.config.execution == "real"
+
+    def _protocol(self) -> Protocol:
+        collector = self._collector
+        return Protocol(self.order, codec=collector.codec, policy=collector.config.policy)
+
+    def _config(self, length: int, named: bytes) -> MaskingConfig:
+        collector, model = self._collector, self._wire.model
+        state = NO_STATE  # sizes alone count where nothing is run
+        if self._real and model is not None and model.values is not None:
+            state = state_hash({"table": model.values, **model.extras})
+        return round_config(
+            len(self.order),
+            length=length,
+            layout_hash=named,
+            public_state=state,
+            codec=collector.codec,
+            policy=collector.config.policy,
+            roster=collector.n_clients,
+        )
+
+    def _sum(
+        self,
+        step: Step,
+        layout: DenseLayout,
+        parts: Iterator[DenseWords],
+        config: MaskingConfig,
+        hider: ProtocolMasks | None,
+    ) -> tuple[RingArray, IntArray]:
+        """Send and add words, under the masks of a round that was run or under simulated pads."""
+        hidden = hider or _Pads(self._collector, config, self._round, step, self.order)
+        found = self._hidden_sum(step, layout, parts, hidden)
+        hidden.beside.count(self._wire.meter)
         return found
 
 

@@ -11,7 +11,7 @@ from hashlib import sha256
 
 import numpy as np
 
-from secure_fedrec.arrays import RingArray
+from secure_fedrec.arrays import IntArray, RingArray
 from secure_fedrec.errors import LosslessnessError
 from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.protection.hidden_sums.beside import Beside
@@ -21,6 +21,7 @@ from secure_fedrec.protection.masking import (
     Expected,
     Federation,
     Kind,
+    MaskingClient,
     MaskingConfig,
     MaskingServer,
     SitePolicy,
@@ -29,7 +30,7 @@ from secure_fedrec.protection.masking import (
 from secure_fedrec.protection.masking.packing import packed_size, unpack
 from secure_fedrec.protection.masking.server_round import Outgoing
 
-__all__ = ["ProtocolMasks", "round_config", "run_protocol"]
+__all__ = ["Protocol", "ProtocolMasks", "layout_hash", "round_config"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -59,13 +60,22 @@ class ProtocolMasks:
 
 
 def round_config(
-    clients: int, *, layout: DenseLayout, codec: FixedPoint, policy: SitePolicy, roster: int
+    clients: int,
+    *,
+    length: int,
+    layout_hash: bytes,
+    public_state: bytes,
+    codec: FixedPoint,
+    policy: SitePolicy,
+    roster: int,
 ) -> MaskingConfig:
     """The protocol's settings for one sum.
 
     Args:
         clients: clients of the round.
-        layout: what their words stand for.
+        length: ring words of a client.
+        layout_hash: what they stand for.
+        public_state: hash of what they are computed from.
         codec: the ring.
         policy: the conditions of every client.
         roster: clients from which the round's were drawn; the share of corrupt ones is theirs.
@@ -76,66 +86,103 @@ def round_config(
     config = MaskingConfig.for_cohort(
         clients,
         bits=codec.bits,
-        length=layout.length,
-        layout_hash=_layout_hash(layout, codec),
+        length=length,
+        layout_hash=layout_hash,
         corrupt=policy.corrupt,
         dropout=policy.dropout,
         adversary=policy.adversary,
         roster=roster if roster > clients else None,
+        public_state=public_state,
     )
     return replace(config, min_survivors=max(config.min_survivors, policy.min_survivors))
 
 
-def run_protocol(
-    parts: Iterable[DenseWords], *, config: MaskingConfig, codec: FixedPoint, policy: SitePolicy
-) -> ProtocolMasks:
-    """Run one round and compare its result with the plain sum of the words.
+class Protocol:
+    """The parties of a round: one federation of its clients, for all sums that the round takes.
 
     Args:
-        parts: the clients' words.
-        config: the protocol's settings.
+        clients: int64[n], ascending.
         codec: the ring.
         policy: the conditions of every client.
-
-    Raises:
-        ProtocolError: the round aborted.
-        LosslessnessError: the protocol's sum differs from the plain one.
     """
-    vectors: dict[int, RingArray] = {}
-    for part in parts:
-        vectors.update(zip(part.clients.tolist(), part.words, strict=True))
-    clients = np.array(sorted(vectors), dtype=np.int64)
-    federation = Federation(clients.tolist(), policy=policy)
-    server = _Recording(
-        identity=federation.server,
-        roster=federation.roster,
-        config=config,
-        cohort=clients,
-        round_number=1,
-    )
-    expected = Expected(layout_hash=config.layout_hash, public_state=config.public_state)
-    outcome = run_round(
-        server,
-        {number: federation.open_client(number, expected) for number in vectors},
-        {
+
+    def __init__(self, clients: IntArray, *, codec: FixedPoint, policy: SitePolicy) -> None:
+        self._clients = clients
+        self._codec = codec
+        self._federation = Federation(clients.tolist(), policy=policy)
+        self.halves: dict[int, MaskingClient] = {}
+        self.packed = b""
+
+    def encode(
+        self, parts: Iterable[DenseWords], config: MaskingConfig
+    ) -> dict[int, EncodedVector]:
+        """Dense words as vectors to be masked, by client."""
+        return {
             number: EncodedVector(
                 words=words,
-                bits=codec.bits,
+                bits=self._codec.bits,
                 layout_hash=config.layout_hash,
-                clients=len(clients),
+                clients=len(self._clients),
             )
-            for number, words in vectors.items()
-        },
-    )
-    plain: RingArray = np.stack(list(vectors.values())).sum(axis=0, dtype=codec.dtype)
-    if not np.array_equal(outcome.words, codec.reduce(plain)):
-        raise LosslessnessError("the masking protocol's sum differs from the plain sum")
-    return ProtocolMasks(
-        masked=server.masked(config.length, codec.bits),
-        total=outcome.words,
-        size=server.upload_size,
-        beside=server.beside(),
-    )
+            for part in parts
+            for number, words in zip(part.clients.tolist(), part.words, strict=True)
+        }
+
+    def sum(
+        self,
+        parts: Iterable[DenseWords],
+        vectors: Mapping[int, EncodedVector],
+        *,
+        config: MaskingConfig,
+        expected: Mapping[int, Expected] | Expected,
+        shift: int = 0,
+    ) -> ProtocolMasks:
+        """Run one round and compare its result with the plain sum of the words.
+
+        Args:
+            parts: the clients' words, as they would be summed without the protocol.
+            vectors: what each client uploads: its words, in the protocol's order.
+            config: the protocol's settings.
+            expected: what the clients must insist on, of each or of all.
+            shift: places by which words of the protocol come before those of ``parts``.
+
+        Raises:
+            ProtocolError: the round aborted.
+            LosslessnessError: the protocol's sum differs from the plain one.
+        """
+        server = _Recording(
+            identity=self._federation.server,
+            roster=self._federation.roster,
+            config=config,
+            cohort=self._clients,
+            round_number=self._next_round(),
+            generations=self._federation.generations,
+        )
+        self.halves = {
+            number: self._federation.open_client(
+                number, expected if isinstance(expected, Expected) else expected[number]
+            )
+            for number in vectors
+        }
+        outcome = run_round(server, self.halves, vectors)
+        total: RingArray = np.roll(outcome.words, -shift)
+        plain: RingArray = np.concatenate([part.words for part in parts]).sum(
+            axis=0, dtype=self._codec.dtype
+        )
+        if not np.array_equal(total, self._codec.reduce(plain)):
+            raise LosslessnessError("the masking protocol's sum differs from the plain sum")
+        self.packed = server.packed_result
+        masked = server.masked(config.length, self._codec.bits)
+        return ProtocolMasks(
+            masked={number: np.roll(words, -shift) for number, words in masked.items()},
+            total=total,
+            size=server.upload_size,
+            beside=server.beside(),
+        )
+
+    def _next_round(self) -> int:
+        self._federation.rounds += 1
+        return self._federation.rounds
 
 
 class _Recording(MaskingServer):
@@ -191,6 +238,7 @@ class _Recording(MaskingServer):
         return outgoing
 
 
-def _layout_hash(layout: DenseLayout, codec: FixedPoint) -> bytes:
+def layout_hash(layout: DenseLayout, codec: FixedPoint) -> bytes:
+    """Identity of a dense layout in a ring."""
     head = struct.pack("<HHI", codec.bits, codec.fraction_bits, layout.width)
     return sha256(b"secure-fedrec|v1|hidden-sum|" + head + layout.items.tobytes()).digest()

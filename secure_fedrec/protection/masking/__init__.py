@@ -7,10 +7,10 @@ not sign; or the round aborts. Not claimed: that the server publishes the right 
 in good faith, or that participation is hidden; and the difference of two sums is what it is.
 
 Reading order: ``shamir``, ``prg``, ``packing`` (arithmetic); ``formats``, ``keys``, ``hybrid``
-(bytes and keys); ``roster``, ``config``, ``policy``, ``parameters``, ``graph`` (what is agreed
-beforehand); ``layouts`` (what is summed); ``messages``, ``messages_sum``, ``transcript``,
-``topology``, ``journal``; ``rules``, ``sharers``, ``pairs``, ``client_round``, ``client``;
-``recovery``, ``unmasking``, ``running_sum``, ``server_round``, ``server``; ``rounds``,
+(bytes and keys); ``roster``, ``public_state``, ``config``, ``policy``, ``parameters``, ``graph``
+(what is agreed beforehand); ``layouts`` (what is summed); ``messages``, ``messages_sum``,
+``transcript``, ``topology``, ``journal``; ``rules``, ``sharers``, ``pairs``, ``client_round``,
+``client``; ``recovery``, ``unmasking``, ``running_sum``, ``server_round``, ``server``; ``rounds``,
 ``tail_floor``.
 """
 
@@ -32,6 +32,7 @@ from secure_fedrec.protection.masking.parameters import (
     find_parameters,
 )
 from secure_fedrec.protection.masking.policy import Expected, SitePolicy, draw_cohort
+from secure_fedrec.protection.masking.public_state import state_hash
 from secure_fedrec.protection.masking.recovery import Fault
 from secure_fedrec.protection.masking.roster import Roster
 from secure_fedrec.protection.masking.rounds import Federation, RoundOutcome, run_round
@@ -71,4 +72,5 @@ __all__ = [
     "draw_cohort",
     "find_parameters",
     "run_round",
+    "state_hash",
 ]

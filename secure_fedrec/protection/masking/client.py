@@ -23,12 +23,14 @@ from hmac import compare_digest
 from secure_fedrec.arrays import IntArray, RingArray
 from secure_fedrec.errors import ConfigError, ProtocolError
 from secure_fedrec.protection.masking.client_round import ClientRound
+from secure_fedrec.protection.masking.config import MaskingConfig
 from secure_fedrec.protection.masking.formats import SERVER, Envelope, Kind
 from secure_fedrec.protection.masking.journal import Journal
 from secure_fedrec.protection.masking.keys import Identity
 from secure_fedrec.protection.masking.layouts import EncodedVector
 from secure_fedrec.protection.masking.packing import unpack
 from secure_fedrec.protection.masking.policy import Expected, SitePolicy
+from secure_fedrec.protection.masking.public_state import NO_STATE
 from secure_fedrec.protection.masking.roster import Roster
 
 __all__ = ["ClientState", "MaskingClient"]
@@ -58,7 +60,8 @@ class MaskingClient:
         expected: what the round must be about.
 
     Raises:
-        ConfigError: the roster lists another key for this client.
+        ConfigError: the roster lists another key for this client, or the site takes part against
+            an active server and ``expected`` names no public state.
     """
 
     _round_type = ClientRound
@@ -74,6 +77,13 @@ class MaskingClient:
     ) -> None:
         if roster.key_of(identity.number) != identity.public:
             raise ConfigError("identity", identity.number, "the roster lists another key")
+        if policy.adversary == "active" and expected.public_state == NO_STATE:
+            raise ConfigError(
+                "expected.public_state",
+                "(none)",
+                "against an active server must be the hash of the state that the vector is "
+                "computed from (state_hash)",
+            )
         self.number = identity.number
         self.state = ClientState.SETUP
         self.abort_reason: str | None = None
@@ -162,6 +172,11 @@ class MaskingClient:
         return unpack(packed, finished.config.length, finished.config.bits)
 
     @property
+    def config(self) -> MaskingConfig:
+        """Configuration of the finished round."""
+        return self._finished().config
+
+    @property
     def transcript_root(self) -> bytes:
         """Root over the messages of the round; equal at all clients that were told the same."""
         return self._finished().result.root
@@ -218,7 +233,9 @@ class MaskingClient:
             )
         match envelope.kind:
             case Kind.KEYS:
-                return [current.share(envelope, self._beacons.get(current.public.epoch))]
+                message = current.share(envelope, self._beacons.get(current.public.epoch))
+                self._journal.see(envelope.context.round_id, current.peers())
+                return [message]
             case Kind.BOXES:
                 vector, self._vector = self._vector, None
                 return [current.upload(envelope, vector)]
@@ -245,16 +262,18 @@ class MaskingClient:
         try:
             if self._vector is not None:
                 current.require_fitting(self._vector)
-            self._journal.begin(
+            generation = self._journal.begin(
                 envelope.context.round_id,
                 roster_version=self._roster.version,
+                round_floor=self._roster.round_floor,
                 epoch=current.public.epoch,
+                sum_hash=self._expected.sum_hash,
             )
         except Exception:
             current.wipe()
             raise
         self._round = current
-        return current.advertise()
+        return current.advertise(generation)
 
 
 _AFTER = {

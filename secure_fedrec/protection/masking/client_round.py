@@ -6,6 +6,7 @@ or, at SETUP, refuses.
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 from hashlib import sha256
 
 import numpy as np
@@ -131,9 +132,9 @@ class ClientRound:
                 f"{config.clients}: the sum could leave the ring"
             )
 
-    def advertise(self) -> bytes:
-        """R1: this client's public keys."""
-        return self._sign(Kind.ADVERTISE, self._own.head())
+    def advertise(self, generation: int) -> bytes:
+        """R1: this client's public keys, and how many rounds its journal has begun."""
+        return self._sign(Kind.ADVERTISE, replace(self._own, generation=generation).head())
 
     def share(self, envelope: Envelope, beacon: bytes | None) -> bytes:
         """R2: shares of both secrets for each neighbour that advertised.
@@ -157,6 +158,13 @@ class ClientRound:
         self._advertised = keys.advertised
         self._neighbours = neighbours
         return self._for_server(Kind.SHARES, head)
+
+    def peers(self) -> dict[int, tuple[bytes, int]]:
+        """Signing key and journal generation of each neighbour that advertised, by number."""
+        return {
+            number: (self._roster.key_of(number), neighbour.keys.generation)
+            for number, neighbour in self._neighbours.items()
+        }
 
     def upload(self, envelope: Envelope, vector: EncodedVector | None) -> bytes:
         """R3: the vector under the self mask and one mask per neighbour that shared."""

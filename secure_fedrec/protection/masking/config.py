@@ -12,6 +12,7 @@ from typing import Literal, TypeAlias, get_args
 from secure_fedrec.errors import ConfigError, ProtocolError
 from secure_fedrec.protection.masking.formats import labelled_hash
 from secure_fedrec.protection.masking.parameters import Adversary, find_parameters
+from secure_fedrec.protection.masking.public_state import NO_STATE
 
 __all__ = ["KeyAgreement", "MaskingConfig"]
 
@@ -41,7 +42,8 @@ class MaskingConfig:
             exactly when the server is active and the graph is not complete.
         adversary: the server that is withstood: "curious" follows the protocol, "active" deviates.
         key_agreement: "x25519", or "x25519+mlkem768" against later quantum computers as well.
-        public_state: hash of what the vectors were computed from (the model of the round).
+        public_state: hash of what the vectors were computed from (``state_hash``). A plan can do
+            without; a round against an active server cannot.
 
     Raises:
         ConfigError: a setting is out of range, or they do not fit together.
@@ -59,7 +61,7 @@ class MaskingConfig:
     window_least: int | None = None
     adversary: Adversary = "active"
     key_agreement: KeyAgreement = "x25519"
-    public_state: bytes = bytes(32)
+    public_state: bytes = NO_STATE
 
     def __post_init__(self) -> None:
         if self.adversary not in _ADVERSARIES:
@@ -88,7 +90,7 @@ class MaskingConfig:
         adversary: Adversary = "active",
         roster: int | None = None,
         key_agreement: KeyAgreement = "x25519",
-        public_state: bytes = bytes(32),
+        public_state: bytes = NO_STATE,
     ) -> "MaskingConfig":
         """Settings from exact tail bounds (``find_parameters``): complete graph up to 128 clients.
 
@@ -142,6 +144,11 @@ class MaskingConfig:
     def needs_beacon(self) -> bool:
         """Whether the graph must come from randomness that the server does not choose."""
         return self.adversary == "active" and self.degree is not None
+
+    @property
+    def lacks_state(self) -> bool:
+        """Whether no round may be run: the server is active, and no public state is named."""
+        return self.adversary == "active" and self.public_state == NO_STATE
 
     @property
     def hash(self) -> bytes:

@@ -56,7 +56,8 @@ __all__ = [
 ]
 
 VERSION = 2
-"""Of the wire: version 1 had no signature over the sharers in UPLOAD and SURVIVORS."""
+"""Of the wire: version 1 had no signature over the sharers in UPLOAD and SURVIVORS, and no
+generation of the journal in ADVERTISE."""
 
 SERVER = 2**32 - 1
 """Sender number of the server; no client may have it."""

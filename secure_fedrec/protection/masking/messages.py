@@ -3,7 +3,8 @@
 The table gives head | payload of each; sizes in bytes, n clients in the cohort, k neighbours.
 
     SETUP      configuration | u64 epoch | u32 roster version | 32 channel key | u32 n | n x u32
-    ADVERTISE  u64 epoch | 32 mask key | 32 channel key [| 1216 mask KEM | 1216 channel KEM]
+    ADVERTISE  u64 epoch | u64 generation of the journal | 32 mask key | 32 channel key
+               [| 1216 mask KEM | 1216 channel KEM]
     KEYS       n/8 who advertised | 32 beacon
                | payload: records (its ADVERTISE head | 64 signature)
     SHARES     32 commitment | records (box | 2 x 32 share hashes)
@@ -100,9 +101,13 @@ class Setup:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Advertisement:
-    """R1: a client's public keys; the KEM keys are empty without the hybrid agreement."""
+    """R1: a client's public keys; the KEM keys are empty without the hybrid agreement.
+
+    ``generation`` counts the rounds that the client's journal has begun, this one included.
+    """
 
     epoch: int
+    generation: int
     mask_public: bytes
     channel_public: bytes
     mask_kem: bytes = b""
@@ -111,18 +116,20 @@ class Advertisement:
     def head(self) -> bytes:
         """Encode the head."""
         keys = self.mask_public + self.channel_public + self.mask_kem + self.channel_kem
-        return self.epoch.to_bytes(8, "little") + keys
+        numbers = self.epoch.to_bytes(8, "little") + self.generation.to_bytes(8, "little")
+        return numbers + keys
 
     @staticmethod
     def size(config: MaskingConfig) -> int:
         """Bytes of the head."""
-        return 8 + 2 * _HASH + (2 * PUBLIC_BYTES if config.hybrid else 0)
+        return 16 + 2 * _HASH + (2 * PUBLIC_BYTES if config.hybrid else 0)
 
     @classmethod
     def decode(cls, head: bytes, config: MaskingConfig) -> "Advertisement":
         """Decode a head; public keys must be reduced, so that equal keys have equal bytes."""
         reader = Reader(head, "ADVERTISE")
-        epoch, mask, channel = reader.number(8), reader.take(_HASH), reader.take(_HASH)
+        epoch, generation = reader.number(8), reader.number(8)
+        mask, channel = reader.take(_HASH), reader.take(_HASH)
         kem = PUBLIC_BYTES if config.hybrid else 0
         mask_kem, channel_kem = reader.take(kem), reader.take(kem)
         reader.finish()
@@ -130,6 +137,7 @@ class Advertisement:
             decode_element(key)
         return cls(
             epoch=epoch,
+            generation=generation,
             mask_public=mask,
             channel_public=channel,
             mask_kem=mask_kem,

@@ -50,9 +50,10 @@ class RoundSecrets:
             self.channel_kem = hybrid.KemKey(fresh_key(), "channel-kem", context, owner)
 
     def advertisement(self, epoch: int) -> Advertisement:
-        """The public halves."""
+        """The public halves; the journal's generation is not known yet."""
         return Advertisement(
             epoch=epoch,
+            generation=0,
             mask_public=self.mask_key.public_key().public_bytes_raw(),
             channel_public=self.channel_key.public_key().public_bytes_raw(),
             mask_kem=b"" if self.mask_kem is None else self.mask_kem.public,

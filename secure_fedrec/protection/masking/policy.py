@@ -23,6 +23,7 @@ from secure_fedrec.protection.masking.parameters import (
     find_parameters,
     share_of,
 )
+from secure_fedrec.protection.masking.public_state import NO_STATE, sum_hash
 from secure_fedrec.protection.masking.roster import Roster
 
 __all__ = ["CohortRule", "Expected", "SitePolicy", "draw_cohort"]
@@ -201,7 +202,9 @@ class Expected:
 
     Args:
         layout_hash: layout of the vector it is going to upload.
-        public_state: hash of the state (the model) it computes the vector from.
+        public_state: hash of the state (the model) it computes the vector from, as this host
+            makes it (``state_hash``), never as the server gives it. A site that takes part against
+            an active server must name one.
         cohort: int64[n], the clients that must take part, in place of those of the policy's rule;
             None leaves it to that rule.
         min_survivors: fewest vectors that may be summed, if more than the policy asks for.
@@ -212,10 +215,15 @@ class Expected:
     """
 
     layout_hash: bytes
-    public_state: bytes = bytes(32)
+    public_state: bytes = NO_STATE
     cohort: IntArray | None = None
     min_survivors: int = 0
     corrupt_clients: int | None = None
+
+    @property
+    def sum_hash(self) -> bytes:
+        """What a client reveals for once: state, purpose and layout; empty without a state."""
+        return sum_hash(self.public_state, self.layout_hash)
 
 
 def draw_cohort(beacon: bytes, roster: Roster, clients: int) -> IntArray:

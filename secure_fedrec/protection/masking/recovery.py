@@ -7,15 +7,17 @@ restored, and what was restored is checked before use: b against the commitment,
 public key that its owner signed.
 
 Each share has a hash, under the sharer's MAC to the server and in the box of the receiver, who
-checks it on arrival. A share that differs from it was altered by the responder; shares that fit
-their hashes and do not fit each other were dealt wrong by the sharer. That convinces the server,
-which has the MAC keys as well, and nobody else.
+checks it on arrival. A share that differs from it was altered by the responder and is left out;
+shares that fit their hashes and do not fit each other were dealt wrong by the sharer, and are
+corrected as a Reed-Solomon code is, as long as at most half of those beyond the threshold are
+wrong. So every secret is combined once, and corrected at most once, whoever lies. That convinces
+the server, which has the MAC keys as well, and nobody else.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from hmac import compare_digest
-from itertools import combinations, islice
+from itertools import islice
 from typing import Literal
 
 from secure_fedrec.errors import ProtocolError
@@ -28,12 +30,14 @@ from secure_fedrec.protection.masking.messages import (
     share_hash,
 )
 from secure_fedrec.protection.masking.pairs import pair_seal_info
-from secure_fedrec.protection.masking.shamir import combine, decode_element, encode_element
+from secure_fedrec.protection.masking.shamir import (
+    combine,
+    correct,
+    decode_element,
+    encode_element,
+)
 
 __all__ = ["Dealt", "Fault", "pair_keys_of", "restore"]
-
-_MOST_SUBSETS = 256
-"""Subsets of shares to try when some of them are bad."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,14 +45,15 @@ class Fault:
     """A client that did not do its part.
 
     Args:
-        kind: "bad sharer" dealt shares that do not fit; "bad responder" returned another share than
+        kind: "bad message" proved its sender and broke a rule, so the sender was dropped; "bad
+            sharer" dealt shares that do not fit; "bad responder" returned another share than
             it was dealt; "disputed" says that a neighbour's shares did not open (one of the two is
             to blame); "bad seed" sent another self-mask seed than it is bound to.
         client: who is at fault (for "disputed": who complained).
         about: whose secret it is about.
     """
 
-    kind: Literal["bad sharer", "bad responder", "disputed", "bad seed"]
+    kind: Literal["bad message", "bad sharer", "bad responder", "disputed", "bad seed"]
     client: int
     about: int
 
@@ -100,7 +105,7 @@ def restore(
         blame: told of every client found at fault.
 
     Raises:
-        ProtocolError: too few good shares, or no tried subset gives the secret.
+        ProtocolError: too few good shares, or too many that were dealt wrong.
     """
     name = f"the {dealt.purpose} seed of client {dealt.owner}"
     good: dict[int, int] = {}
@@ -114,13 +119,13 @@ def restore(
             blame(Fault(kind="bad sharer", client=dealt.owner, about=dealt.owner))
     if len(good) < threshold:
         raise ProtocolError(f"{name} needs {threshold} shares, {len(good)} are good")
-    for number, subset in enumerate(_subsets(tuple(good), threshold)):
-        element = combine({index: good[index] for index in subset})
-        if dealt.fits(element):
-            if number:
-                blame(Fault(kind="bad sharer", client=dealt.owner, about=dealt.owner))
-            return element
+    element: int | None = combine(dict(islice(good.items(), threshold)))
+    if element is not None and dealt.fits(element):
+        return element
     blame(Fault(kind="bad sharer", client=dealt.owner, about=dealt.owner))
+    element = correct(good, threshold=threshold)
+    if element is not None and dealt.fits(element):
+        return element
     raise ProtocolError(f"{name} was dealt in shares that do not fit each other")
 
 
@@ -158,13 +163,3 @@ def pair_keys_of(
                 shared += kem.open(seals[number], pair_seal_info(context, number, owner))
         keys[number] = pair_key(shared, context, owner, number)
     return keys
-
-
-def _subsets(indices: tuple[int, ...], size: int) -> Iterator[tuple[int, ...]]:
-    """Runs of consecutive indices, which avoid any one of them, then others, up to a limit."""
-    count = len(indices)
-    runs = count if count > size else 1
-    for start in range(runs):
-        yield tuple(indices[(start + step) % count] for step in range(size))
-    if count > size:
-        yield from islice(combinations(indices, size), _MOST_SUBSETS)

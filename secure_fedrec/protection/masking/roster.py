@@ -4,8 +4,12 @@ A client pins the operator's public key. The server relays the roster but cannot
 operator is the server, nothing stops it from enrolling clients of its own, and only the
 honest-but-curious claim is left.
 
-Layout: u8 version | u32 roster version | 32 server key | u32 clients | clients x (u32 number,
-32 key) | 64 Ed25519 signature of the operator.
+The operator also signs a floor of the round numbers, from its own knowledge of where the federation
+is: how far ahead a server may jump is counted from it (``journal``), so that a newcomer can join at
+a high number and no server can use up all numbers at once.
+
+Layout: u8 version | u32 roster version | u64 round floor | 32 server key | u32 clients
+| clients x (u32 number, 32 key) | 64 Ed25519 signature of the operator.
 """
 
 from dataclasses import dataclass
@@ -27,7 +31,7 @@ from secure_fedrec.protection.masking.formats import (
 
 __all__ = ["Roster", "cohort_hash"]
 
-_VERSION = 1
+_VERSION = 2
 _LABEL = b"secure-fedrec|v1|masking|roster|"
 
 
@@ -39,6 +43,7 @@ class Roster:
 
     Args:
         version: grows with every change; clients refuse an older one.
+        round_floor: a round number that the federation has reached.
         server: Ed25519 public key of the server.
         operator: Ed25519 public key of the operator.
         numbers: int64[N], client numbers, ascending.
@@ -47,6 +52,7 @@ class Roster:
     """
 
     version: int
+    round_floor: int
     server: bytes
     operator: bytes
     numbers: IntArray
@@ -61,6 +67,7 @@ class Roster:
         version: int,
         server: bytes,
         clients: dict[int, bytes],
+        round_floor: int = 0,
     ) -> "Roster":
         """List clients and sign the list.
 
@@ -69,12 +76,16 @@ class Roster:
             version: at least 1.
             server: public key of the server.
             clients: public key of each client, by number.
+            round_floor: a round number that the federation has reached.
 
         Raises:
-            ConfigError: a number, a key or the version is out of range, or two clients share a key.
+            ConfigError: a number, a key, the version or the floor is out of range, or two clients
+                share a key.
         """
         if not 1 <= version < 2**32:
             raise ConfigError("roster.version", version, "must be between 1 and 2^32 - 1")
+        if not 0 <= round_floor < 2**63:
+            raise ConfigError("roster.round_floor", round_floor, "must be between 0 and 2^63 - 1")
         ordered = sorted(clients)
         if not ordered or not 0 <= ordered[0] <= ordered[-1] < SERVER:
             raise ConfigError("roster.clients", ordered[:3], "must be numbers from 0 to 2^32 - 2")
@@ -84,7 +95,8 @@ class Roster:
         entries = b"".join(
             number.to_bytes(4, "little") + key for number, key in zip(ordered, keys, strict=True)
         )
-        head = bytes([_VERSION]) + version.to_bytes(4, "little") + server
+        head = bytes([_VERSION]) + version.to_bytes(4, "little")
+        head += round_floor.to_bytes(8, "little") + server
         body = head + len(keys).to_bytes(4, "little") + entries
         encoded = body + operator.sign(_LABEL + body)
         return cls.decode(encoded, operator=operator.public_key().public_bytes_raw())
@@ -104,15 +116,19 @@ class Roster:
         reader = Reader(body, "roster")
         if reader.number(1) != _VERSION:
             raise ProtocolError(f"this is version {_VERSION} of the roster's layout")
-        version, server, count = reader.number(4), reader.take(32), reader.number(4)
+        version, round_floor = reader.number(4), reader.number(8)
+        server, count = reader.take(32), reader.number(4)
         entries = np.frombuffer(reader.take(36 * count), dtype=np.uint8).reshape(count, 36)
         reader.finish()
         ids = Reader(entries[:, :4].tobytes(), "roster").ids(count)
         keys = np.ascontiguousarray(entries[:, 4:])
         if not count or len(np.unique(keys, axis=0)) != count:
             raise ProtocolError("a roster lists at least one client, and no key twice")
+        if not version or round_floor >= 2**63:
+            raise ProtocolError("a roster's version or its floor of round numbers is out of range")
         return cls(
             version=version,
+            round_floor=round_floor,
             server=server,
             operator=operator,
             numbers=ids,

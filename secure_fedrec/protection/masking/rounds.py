@@ -5,6 +5,7 @@ a drop pattern says, as a crash there would look to the server.
 """
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 import numpy as np
@@ -35,6 +36,7 @@ class RoundOutcome:
         survivors: int64[|S|], the clients in it.
         faults: clients found at fault.
         aborted: why clients left the round, by number.
+        dropped: why the server dropped clients, by number.
         transcript_root: Merkle root over the round's signed messages.
         sent: bytes from clients to the server.
         received: bytes from the server to clients.
@@ -44,6 +46,7 @@ class RoundOutcome:
     survivors: IntArray
     faults: tuple[Fault, ...]
     aborted: Mapping[int, str]
+    dropped: Mapping[int, str]
     transcript_root: bytes
     sent: int
     received: int
@@ -73,6 +76,7 @@ class Federation:
             clients={number: identity.public for number, identity in self.identities.items()},
         )
         self.journals: dict[int, Journal] = {number: MemoryJournal() for number in self.identities}
+        self.generations: dict[bytes, int] = {}
         self.rounds = 0
         self.beacons: dict[int, bytes] = {}
 
@@ -106,6 +110,7 @@ class Federation:
             cohort=cohort,
             round_number=self.rounds,
             epoch=epoch,
+            generations=self.generations,
         )
 
     def open_client(self, number: int, expected: Expected) -> MaskingClient:
@@ -167,7 +172,8 @@ def run_round(
                     silent.add(number)
                 else:
                     sent += len(reply)
-                    server.receive(reply)
+                    with suppress(ProtocolError):  # it costs its sender, not the round
+                        server.receive(reply)
         if server.state is ServerState.DONE:
             break
         due = beacon if server.state is ServerState.ADVERTISE else None
@@ -177,13 +183,15 @@ def run_round(
         try:
             outgoing = server.close_step(beacon=due)
         except ProtocolError as error:
-            why = "".join(f"; client {number}: {reason}" for number, reason in aborted.items())
+            gone = aborted | dict(server.dropped)
+            why = "".join(f"; client {number}: {reason}" for number, reason in gone.items())
             raise ProtocolError(f"{error}{why}") from None
     return RoundOutcome(
         words=server.result,
         survivors=server.survivors,
         faults=server.faults,
         aborted=aborted,
+        dropped=server.dropped,
         transcript_root=server.transcript_root,
         sent=sent,
         received=received,

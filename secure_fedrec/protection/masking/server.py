@@ -4,16 +4,23 @@
 everybody has answered, or the host's patience is over, ``close_step`` goes on with those who have.
 A step that is left with too few clients aborts the round: there is no partial result.
 
-A message that does not belong is refused with ``ProtocolError`` and changes nothing.
+A message that does not belong is refused with ``ProtocolError``. What nobody can be shown to have
+sent changes nothing: an unknown layout, another round, a bad signature or MAC, bytes behind a
+signature that does not cover them, a client that is not awaited. So a third party cannot drop a
+client by sending in its name. But a message that proves its sender and breaks a rule costs that
+sender the round, as if it had gone silent, and no other client: it is named in ``dropped``.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from enum import Enum
+from types import MappingProxyType
+
+import numpy as np
 
 from secure_fedrec.arrays import IntArray, RingArray
-from secure_fedrec.errors import ProtocolError
+from secure_fedrec.errors import ConfigError, ProtocolError
 from secure_fedrec.protection.masking.config import MaskingConfig
-from secure_fedrec.protection.masking.formats import Envelope, Kind
+from secure_fedrec.protection.masking.formats import SERVER, Envelope, Kind
 from secure_fedrec.protection.masking.keys import Identity
 from secure_fedrec.protection.masking.packing import pack
 from secure_fedrec.protection.masking.recovery import Fault
@@ -46,6 +53,10 @@ class MaskingServer:
         cohort: int64[n], client numbers, ascending.
         round_number: at least 1, and beyond that of every earlier round.
         epoch: epoch of the beacon that seeds the graph or drew the cohort; 0 without one.
+        generations: highest generation of its journal that each signing key has advertised; the
+            host keeps it from round to round, and it is brought up to date in place. A client that
+            comes back with an old copy of its journal is dropped here, before its peers would have
+            to leave the round.
 
     Raises:
         ConfigError: an argument does not fit the others.
@@ -60,7 +71,9 @@ class MaskingServer:
         cohort: IntArray,
         round_number: int,
         epoch: int = 0,
+        generations: dict[bytes, int] | None = None,
     ) -> None:
+        _require_fitting(identity, roster, config, cohort, round_number, epoch)
         self.state = ServerState.CREATED
         self.abort_reason: str | None = None
         self._round = ServerRound(
@@ -70,7 +83,9 @@ class MaskingServer:
             cohort=cohort,
             round_number=round_number,
             epoch=epoch,
+            generations={} if generations is None else generations,
         )
+        self._dropped: dict[int, str] = {}
         self._awaiting: set[int] = set()
 
     @property
@@ -81,7 +96,12 @@ class MaskingServer:
     @property
     def faults(self) -> tuple[Fault, ...]:
         """Clients found at fault so far."""
-        return tuple(self._round.faults)
+        return self._round.faults
+
+    @property
+    def dropped(self) -> Mapping[int, str]:
+        """Clients that sent a message against the rules, and which: out of the round since."""
+        return MappingProxyType(self._dropped)
 
     @property
     def survivors(self) -> IntArray:
@@ -138,7 +158,7 @@ class MaskingServer:
         """Take one message of a client.
 
         Raises:
-            ProtocolError: it is refused.
+            ProtocolError: it is refused; if it proved its sender, that client is ``dropped``.
         """
         # Vectors wait to be added as views of their messages: a caller's buffer could change.
         envelope = Envelope.decode(bytes(data))
@@ -152,18 +172,15 @@ class MaskingServer:
         if envelope.kind is not Kind.UPLOAD:
             envelope.require_no_payload()
         current.require_authentic(envelope)
-        match envelope.kind:
-            case Kind.ADVERTISE:
-                current.accept_keys(envelope)
-            case Kind.SHARES:
-                current.accept_shares(envelope)
-            case Kind.UPLOAD:
-                current.accept_upload(envelope)
-            case Kind.CONFIRM:
-                current.accept_confirmation(envelope)
-            case _:
-                current.accept_reveal(envelope)
         self._awaiting.discard(envelope.sender)
+        try:
+            self._accept(envelope)
+        except ProtocolError as error:
+            # Nobody else can have made it: its sender is as good as gone.
+            self._dropped[envelope.sender] = str(error)
+            fault = Fault(kind="bad message", client=envelope.sender, about=envelope.sender)
+            current.blame(fault)
+            raise
 
     def close_step(self, *, beacon: bytes | None = None) -> list[Outgoing]:
         """Go on with the clients that have answered.
@@ -196,6 +213,7 @@ class MaskingServer:
         except Exception as error:
             self.abort(str(error))
             raise
+        outgoing = [each for each in outgoing if each.receiver not in self._dropped]
         self._await(after, outgoing)
         return outgoing
 
@@ -206,6 +224,16 @@ class MaskingServer:
         self._awaiting.clear()
         self._round.wipe()
 
+    def _accept(self, envelope: Envelope) -> None:
+        accept = {
+            Kind.ADVERTISE: self._round.accept_keys,
+            Kind.SHARES: self._round.accept_shares,
+            Kind.UPLOAD: self._round.accept_upload,
+            Kind.CONFIRM: self._round.accept_confirmation,
+            Kind.REVEAL: self._round.accept_reveal,
+        }
+        accept[envelope.kind](envelope)
+
     def _await(self, state: ServerState, outgoing: list[Outgoing]) -> None:
         self.state = state
         done = state is ServerState.DONE
@@ -214,3 +242,37 @@ class MaskingServer:
     def _require_done(self) -> None:
         if self.state is not ServerState.DONE:
             raise ProtocolError(f"there is no result in state {self.state.name}")
+
+
+def _require_fitting(
+    identity: Identity,
+    roster: Roster,
+    config: MaskingConfig,
+    cohort: IntArray,
+    round_number: int,
+    epoch: int,
+) -> None:
+    if identity.number != SERVER or identity.public != roster.server:
+        raise ConfigError("server.identity", identity.number, "is not the server of the roster")
+    if len(cohort) != config.clients or np.any(np.diff(cohort) <= 0):
+        raise ConfigError(
+            "server.cohort", len(cohort), f"must be {config.clients} ascending client numbers"
+        )
+    strangers = cohort[~np.isin(cohort, roster.numbers)]
+    if len(strangers):
+        raise ConfigError("server.cohort", strangers[:3].tolist(), "is not on the roster")
+    if config.lacks_state:
+        raise ConfigError(
+            "masking.public_state",
+            "(none)",
+            "against an active server must be the hash of the state that vectors are computed from",
+        )
+    for key, value, low in (("round_number", round_number, 1), ("epoch", epoch, 0)):
+        if not low <= value < 2**64:
+            raise ConfigError(f"server.{key}", value, f"must be between {low} and 2^64 - 1")
+    if config.needs_beacon and not epoch:
+        raise ConfigError(
+            "server.epoch",
+            epoch,
+            "a sparse graph against an active server needs the epoch of a beacon",
+        )

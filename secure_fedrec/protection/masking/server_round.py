@@ -13,7 +13,7 @@ import numpy as np
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 from secure_fedrec.arrays import BoolArray, IntArray, RingArray
-from secure_fedrec.errors import ConfigError, ProtocolError
+from secure_fedrec.errors import ProtocolError
 from secure_fedrec.protection.masking import hybrid
 from secure_fedrec.protection.masking.config import MaskingConfig
 from secure_fedrec.protection.masking.formats import (
@@ -79,14 +79,15 @@ class ServerRound:
         cohort: IntArray,
         round_number: int,
         epoch: int,
+        generations: dict[bytes, int],
     ) -> None:
-        _require_fitting(identity, roster, config, cohort, round_number, epoch)
-        self.faults: list[Fault] = []
+        self._faults: dict[Fault, None] = {}
         self.survivors: BoolArray
         self.result: RingArray
         self.transcript_root: bytes
         self._identity = identity
         self._signers = roster.keys_of(cohort)
+        self._generations = generations
         self._config = config
         self._channel = X25519PrivateKey.from_private_bytes(fresh_key())
         self._setup = Setup(
@@ -123,6 +124,15 @@ class ServerRound:
         self._reveals: dict[int, Reveal] = {}
         self._transcript: list[bytes] = []
 
+    @property
+    def faults(self) -> tuple[Fault, ...]:
+        """Clients found at fault so far, each fault once."""
+        return tuple(self._faults)
+
+    def blame(self, fault: Fault) -> None:
+        """Take note of a fault."""
+        self._faults[fault] = None
+
     def require_authentic(self, envelope: Envelope) -> None:
         """Check who sent a message that is awaited."""
         client, purpose = envelope.sender, MAC_PURPOSES.get(envelope.kind)
@@ -141,6 +151,11 @@ class ServerRound:
         keys = Advertisement.decode(envelope.head, self._config)
         if keys.epoch != self.public.epoch:
             raise ProtocolError("ADVERTISE: another epoch")
+        signer = self._signers[envelope.sender]
+        if keys.generation <= self._generations.get(signer, 0):
+            raise ProtocolError(
+                f"ADVERTISE: an old journal: client {envelope.sender} has shown a later generation"
+            )
         require_usable(keys.mask_public)
         shared = exchange(self._channel, keys.channel_public)
         if self._config.hybrid:
@@ -149,6 +164,7 @@ class ServerRound:
         publics = {keys.mask_public, keys.channel_public}
         if len(publics) < 2 or publics & self._publics:
             raise ProtocolError(f"ADVERTISE: client {envelope.sender} advertised a key twice")
+        self._generations[signer] = keys.generation
         self._publics |= publics
         self._keys[envelope.sender] = keys
         self._client_keys[envelope.sender] = server_keys(
@@ -235,9 +251,8 @@ class ServerRound:
         self._uploaded[place] = True
         self._shared_signatures[client] = upload.shared_signature
         self._disputed[client] = disputed
-        self.faults += [
-            Fault(kind="disputed", client=client, about=other) for other in sorted(disputed)
-        ]
+        for other in sorted(disputed):
+            self.blame(Fault(kind="disputed", client=client, about=other))
         self._upload_leaves[client] = leaf_hash(envelope.proven)
         self._transcript.append(self._upload_leaves[client])
 
@@ -310,18 +325,19 @@ class ServerRound:
             keys=self._keys,
             shares=self._shares,
             reveals=self._reveals,
-            blame=self._blame,
+            blame=self.blame,
         ).apply(total)
         bits = self._config.bits
         packed = pack(total, bits)
         self.result = unpack(packed, self._config.length, bits)
         tree = MerkleTree(self._transcript)
         self.transcript_root = tree.root
+        places = {leaf: place for place, leaf in enumerate(self._transcript)}
         digest = sha256(packed).digest()
         signed = b""
         outgoing = []
         for _, client in self._marked(self.survivors):
-            index = self._transcript.index(self._upload_leaves[client])
+            index = places[self._upload_leaves[client]]
             receipt = Result(
                 digest=digest,
                 root=tree.root,
@@ -341,10 +357,6 @@ class ServerRound:
         self._reveals.clear()
         self._shares.clear()
         self._client_keys.clear()
-
-    def _blame(self, fault: Fault) -> None:
-        if fault not in self.faults:
-            self.faults.append(fault)
 
     def _require_enough(self, marks: BoolArray, what: str) -> None:
         count, needed = int(marks.sum()), self._config.min_survivors
@@ -366,31 +378,3 @@ class ServerRound:
         if record:
             self._transcript.append(leaf_hash(data))
         return data
-
-
-def _require_fitting(
-    identity: Identity,
-    roster: Roster,
-    config: MaskingConfig,
-    cohort: IntArray,
-    round_number: int,
-    epoch: int,
-) -> None:
-    if identity.number != SERVER or identity.public != roster.server:
-        raise ConfigError("server.identity", identity.number, "is not the server of the roster")
-    if len(cohort) != config.clients or np.any(np.diff(cohort) <= 0):
-        raise ConfigError(
-            "server.cohort", len(cohort), f"must be {config.clients} ascending client numbers"
-        )
-    strangers = cohort[~np.isin(cohort, roster.numbers)]
-    if len(strangers):
-        raise ConfigError("server.cohort", strangers[:3].tolist(), "is not on the roster")
-    for key, value, low in (("round_number", round_number, 1), ("epoch", epoch, 0)):
-        if not low <= value < 2**64:
-            raise ConfigError(f"server.{key}", value, f"must be between {low} and 2^64 - 1")
-    if config.needs_beacon and not epoch:
-        raise ConfigError(
-            "server.epoch",
-            epoch,
-            "a sparse graph against an active server needs the epoch of a beacon",
-        )

@@ -17,7 +17,15 @@ from functools import lru_cache
 
 from secure_fedrec.errors import ConfigError, ProtocolError
 
-__all__ = ["ELEMENT_BYTES", "PRIME", "combine", "decode_element", "encode_element", "split"]
+__all__ = [
+    "ELEMENT_BYTES",
+    "PRIME",
+    "combine",
+    "correct",
+    "decode_element",
+    "encode_element",
+    "split",
+]
 
 PRIME = 2**255 - 19
 ELEMENT_BYTES = 32
@@ -82,6 +90,87 @@ def combine(shares: Mapping[int, int], *, at: int = 0) -> int:
     return (
         sum(weight * share for weight, share in zip(weights, shares.values(), strict=True)) % PRIME
     )
+
+
+def correct(shares: Mapping[int, int], *, threshold: int) -> int | None:
+    """Restore a secret although some of its shares are wrong.
+
+    Shares are a Reed-Solomon codeword; this is the decoder of Gao, "A new algorithm for decoding
+    Reed-Solomon codes", 2003. It takes a multiple of m^2 multiplications for m shares.
+
+    Args:
+        shares: m shares by index, at least as many as the threshold.
+        threshold: shares that determine the secret, t.
+
+    Returns:
+        The secret if at most (m - t) / 2 shares are wrong; else None, or some other element.
+
+    Raises:
+        ConfigError: an index is 0 or no field element.
+    """
+    _require_indices(tuple(shares), PRIME)
+    remainder, last = _interpolate(shares)
+    factor: list[int] = [1]
+    before: list[int] = []
+    # Remainder = factor * interpolation modulo the product of all (x - index). Once it is short
+    # enough, the factor vanishes at the wrong shares, and the quotient is the polynomial.
+    while 2 * (len(remainder) - 1) >= len(shares) + threshold:
+        quotient, rest = _divide(last, remainder)
+        last, remainder = remainder, rest
+        factor, before = _less_product(before, quotient, factor), factor
+    found, rest = _divide(remainder, factor)
+    if rest or len(found) > threshold:
+        return None
+    return found[0] if found else 0
+
+
+def _interpolate(shares: Mapping[int, int]) -> tuple[list[int], list[int]]:
+    """The polynomial through all shares, and the product of all (x - index).
+
+    Coefficients stand from the lowest to the highest, without leading zeros.
+    """
+    product = [1]
+    for index in shares:
+        product = [
+            (low - index * high) % PRIME
+            for low, high in zip([0, *product], [*product, 0], strict=True)
+        ]
+    through = [0] * len(shares)
+    for index, share in shares.items():
+        others, carry = [0] * len(shares), 0
+        for place in range(len(shares), 0, -1):  # product / (x - index)
+            carry = others[place - 1] = (product[place] + index * carry) % PRIME
+        scale = share * pow(_evaluate(others, index, PRIME), -1, PRIME)
+        through = [
+            (each + scale * other) % PRIME for each, other in zip(through, others, strict=True)
+        ]
+    return _trimmed(through), product
+
+
+def _divide(dividend: list[int], divisor: list[int]) -> tuple[list[int], list[int]]:
+    """Quotient and remainder of two polynomials; the divisor is not zero."""
+    rest, inverse = list(dividend), pow(divisor[-1], -1, PRIME)
+    quotient = [0] * max(0, len(dividend) - len(divisor) + 1)
+    for place in reversed(range(len(quotient))):
+        times = quotient[place] = rest[place + len(divisor) - 1] * inverse % PRIME
+        for offset, coefficient in enumerate(divisor):
+            rest[place + offset] = (rest[place + offset] - times * coefficient) % PRIME
+    return quotient, _trimmed(rest[: len(divisor) - 1])
+
+
+def _less_product(start: list[int], one: list[int], other: list[int]) -> list[int]:
+    """``start`` less the product of two polynomials."""
+    result = start + [0] * (len(one) + len(other) - 1 - len(start))
+    for place, coefficient in enumerate(one):
+        for offset, factor in enumerate(other):
+            result[place + offset] = (result[place + offset] - coefficient * factor) % PRIME
+    return _trimmed(result)
+
+
+def _trimmed(polynomial: list[int]) -> list[int]:
+    while polynomial and not polynomial[-1]:
+        polynomial.pop()
+    return polynomial
 
 
 def _require_indices(indices: Sequence[int], prime: int) -> None:

@@ -9,8 +9,9 @@ items. Suppressing rows after unmasking would hide nothing from the server. Henc
 
 Each client derives the second layout itself from the counts that the server signed and refuses any
 other. What is left: the counts show which rows one client alone has, though not whose and not what
-is in them; and the counts are the server's word, so the floor holds against a curious server and
-against all who see the published sums, not against a server that lies about counts.
+is in them; and the counts are the server's word. An active server would sign a count of five for a
+row that one client has, and be sent that row: so a configuration against one is refused. The floor
+holds against a curious server and against all who see the published sums.
 """
 
 from dataclasses import dataclass
@@ -37,7 +38,7 @@ class SecondRound:
     Args:
         layout: the rows that are summed.
         cohort: int64[n], the survivors of the first round.
-        public_state: hash of counts and cohort, for the configuration.
+        public_state: hash of the first round's state, counts and cohort, for the configuration.
         min_survivors: fewest survivors of the second round.
     """
 
@@ -95,6 +96,26 @@ class TailFloor:
     floor: int
     slack: int = 0
 
+    @staticmethod
+    def require_curious(adversary: str, *, key: str = "tail_floor.adversary") -> None:
+        """Refuse a floor against a server that may lie.
+
+        Args:
+            adversary: the server that is to be withstood ("both" of a plan is none of ours).
+            key: name of the setting.
+
+        Raises:
+            ConfigError: it is not "curious".
+        """
+        if adversary != "curious":
+            raise ConfigError(
+                key,
+                adversary,
+                "a tail floor withstands a curious server only: an active one signs a false count "
+                "and is sent the rows below the floor",
+                ("curious",),
+            )
+
     def __post_init__(self) -> None:
         if self.floor < 2:
             raise ConfigError("tail_floor.floor", self.floor, "must be at least 2")
@@ -119,11 +140,16 @@ class TailFloor:
         marks[block.rows] = 1
         return layout.encode(marks)
 
+    def rows(self, counts: IntArray) -> IntArray:
+        """int64[k], ascending: rows of the table that may be summed, given how many have each."""
+        return np.flatnonzero(counts >= self.floor + self.slack)
+
     def second_round(
         self,
         counts: IntArray,
         cohort: IntArray,
         *,
+        first: MaskingConfig,
         codec: FixedPoint,
         width: int,
         max_count: int = 1,
@@ -133,16 +159,19 @@ class TailFloor:
         Args:
             counts: int64[rows], how many survivors have each row.
             cohort: int64[n], those survivors.
+            first: configuration of the first round.
             codec: ring of the second round.
             width: values per row.
             max_count: largest count of one client's row.
 
         Raises:
+            ConfigError: the first round was to withstand an active server.
             ProtocolError: no row reaches the floor, or a count is not between 0 and n.
         """
+        self.require_curious(first.adversary)
         if len(counts) and not 0 <= counts.min() <= counts.max() <= len(cohort):
             raise ProtocolError(f"a count of clients is not between 0 and {len(cohort)}")
-        kept = np.flatnonzero(counts >= self.floor + self.slack)
+        kept = self.rows(counts)
         if not len(kept):
             raise ProtocolError(f"no row is held by {self.floor + self.slack} clients")
         layout = TableLayout(
@@ -152,7 +181,10 @@ class TailFloor:
             layout=layout,
             cohort=cohort,
             public_state=labelled_hash(
-                "tail-floor", counts.astype("<i8").tobytes(), encode_ids(cohort)
+                "tail-floor",
+                first.public_state,
+                counts.astype("<i8").tobytes(),
+                encode_ids(cohort),
             ),
             min_survivors=max(2, len(cohort) - self.slack),
         )
@@ -178,11 +210,17 @@ class TailFloor:
             max_count: largest count of one client's row.
 
         Raises:
+            ConfigError: the first round was to withstand an active server.
             ProtocolError: this is not the sum that the server signed, or ``second_round`` refuses.
         """
         counts = first.decode(client.open_result(packed))
         return self.second_round(
-            counts, client.survivors, codec=codec, width=width, max_count=max_count
+            counts,
+            client.survivors,
+            first=client.config,
+            codec=codec,
+            width=width,
+            max_count=max_count,
         )
 
     @staticmethod
@@ -200,9 +238,11 @@ class TailFloor:
                 is more, or the most that the cohort allows (``min_survivors - 1``) if that is less.
 
         Raises:
-            ConfigError: too few survivors are left for the corrupt clients reckoned with, or the
-                given threshold is not one for this cohort.
+            ConfigError: the first round was to withstand an active server, too few survivors are
+                left for the corrupt clients reckoned with, or the given threshold is not one for
+                this cohort.
         """
+        TailFloor.require_curious(first.adversary)
         clients = len(second.cohort)
         if threshold is None:
             least = max(first.threshold, first.corrupt_clients + 1, 2)

@@ -52,13 +52,16 @@ class PublicRound:
         """Check that a SETUP says what its header is bound to.
 
         Raises:
-            ProtocolError: configuration or cohort have other hashes, or no epoch is named where
-                the graph needs a beacon. (Elsewhere it may be: beacons also draw cohorts.)
+            ProtocolError: configuration or cohort have other hashes, no public state is named
+                against an active server, or no epoch where the graph needs a beacon. (Elsewhere it
+                may be: beacons also draw cohorts.)
         """
         if setup.config.hash != context.config_hash:
             raise ProtocolError("SETUP: the configuration is not that of the header")
         if cohort_hash(setup.cohort) != context.cohort_hash:
             raise ProtocolError("SETUP: the cohort is not that of the header")
+        if setup.config.lacks_state:
+            raise ProtocolError("SETUP: against an active server a public state must be named")
         if setup.config.needs_beacon and not setup.epoch:
             raise ProtocolError(
                 "SETUP: against an active server a sparse graph needs a beacon; without one only "

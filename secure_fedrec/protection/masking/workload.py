@@ -94,6 +94,7 @@ def _unexplained(clients: int) -> tuple[int, float, float]:
         layout_hash=layout.hash,
         corrupt=0.0,
         dropout=0.0,
+        public_state=layout.hash,  # any name: nothing is computed from a state here
     )
     operations = measure_operations(config)
     spent = [_sample_round(config, layout) for _ in range(_SAMPLE_ROUNDS)]
@@ -135,7 +136,7 @@ def _sample_round(config: MaskingConfig, layout: SumLayout) -> _Spent:
     federation = Federation(range(config.clients), policy=SitePolicy(corrupt=0.0, dropout=0.0))
     cohort = np.arange(config.clients, dtype=np.int64)
     server = federation.open_server(config, cohort)
-    expected = Expected(layout_hash=layout.hash)
+    expected = Expected(layout_hash=layout.hash, public_state=config.public_state)
     clients = [federation.open_client(number, expected) for number in range(config.clients)]
     for client in clients:
         client.load(layout.encode(np.zeros(layout.length, dtype=np.int64)))

@@ -25,7 +25,7 @@ from secure_fedrec.protection.hidden_sums import (
     SkellamLayerConfig,
     protocol,
 )
-from secure_fedrec.protection.masking import run_round
+from secure_fedrec.protection.masking import SecondRound, TailFloor, run_round
 from secure_fedrec.streams import Streams
 from secure_fedrec.uploads import RowBlock
 from secure_fedrec.wire import (
@@ -231,6 +231,45 @@ def test_the_tail_floor_keeps_rows_back_before_they_are_sent(
     assert np.flatnonzero(moved).tolist() == kept.tolist()
 
 
+def test_real_rounds_run_the_shipped_halves_of_the_tail_floor(
+    monkeypatch: pytest.MonkeyPatch, run_of: Run
+) -> None:
+    """Every client derives its own second round, and the bits are those of the simulated path."""
+    derived, encoded = TailFloor.second_round_of, SecondRound.encode
+    calls = {"derived": 0, "encoded": 0}
+
+    def derive(self: TailFloor, *arguments: Any, **named: Any) -> SecondRound:
+        calls["derived"] += 1
+        return derived(self, *arguments, **named)
+
+    def encode(self: SecondRound, block: RowBlock) -> Any:
+        calls["encoded"] += 1
+        return encoded(self, block)
+
+    monkeypatch.setattr(TailFloor, "second_round_of", derive)
+    monkeypatch.setattr(SecondRound, "encode", encode)
+    for codec in CODECS:
+        calls.update(derived=0, encoded=0)
+        real, simulated = (
+            run_of(
+                {"masking": MaskingLayerConfig(tail_floor=3, execution=execution)},
+                codec=codec,
+                done=2,
+            )
+            for execution in ("real", "simulated")
+        )
+        assert calls == {"derived": 2 * N_CLIENTS, "encoded": 2 * N_CLIENTS}
+        assert real.table_digests == simulated.table_digests
+    # A half that encodes other rows than the ring path sums is caught.
+    monkeypatch.setattr(
+        SecondRound,
+        "encode",
+        lambda self, block: encoded(self, replace(block, values=block.values + 1.0)),
+    )
+    with pytest.raises(LosslessnessError):
+        run_of({"masking": MaskingLayerConfig(tail_floor=3, execution="real")}).run_round()
+
+
 @pytest.mark.parametrize("name", ["masking", "paillier"])
 def test_too_few_clients_are_refused(name: str, run_of: Run) -> None:
     config: Any = {
@@ -300,6 +339,7 @@ def test_a_smallest_sum_that_no_cohort_reaches_is_refused_at_once(run_of: Run) -
         (lambda: MaskingLayerConfig(execution="fast"), "protection.execution"),
         (lambda: MaskingLayerConfig(min_survivors=2), "protection.min_survivors"),
         (lambda: MaskingLayerConfig(tail_floor=-1), "protection.tail_floor"),
+        (lambda: MaskingLayerConfig(tail_floor=2, adversary="active"), "protection.adversary"),
         (lambda: MaskingLayerConfig(corrupt=1.0), "protection.corrupt"),
         (lambda: MaskingLayerConfig(adversary="kind"), "protection.adversary"),  # type: ignore[arg-type]
         (lambda: EncryptionLayerConfig(execution="fast"), "protection.execution"),

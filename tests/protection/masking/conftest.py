@@ -1,5 +1,6 @@
 """Rounds that can be stopped anywhere: every message of every step at hand, in real bytes."""
 
+import itertools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -26,6 +27,8 @@ from secure_fedrec.protection.masking.formats import (
 )
 
 NUMBERS = (3, 7, 20, 21, 40)
+STATES = itertools.count(1)
+"""Every round has a public state of its own, unless it says otherwise."""
 
 
 class Scene:
@@ -53,7 +56,9 @@ class Scene:
             "quorum": n // 2 + 1,
             "corrupt_clients": 0,
         }
+        self.state = settings.pop("public_state", next(STATES).to_bytes(32, "little"))
         self.config = MaskingConfig(
+            public_state=self.state,
             clients=n,
             bits=bits,
             length=length,
@@ -64,7 +69,7 @@ class Scene:
         self.values = {number: rng.integers(-100, 101, length) for number in numbers}
         cohort = np.array(sorted(numbers), dtype=np.int64)
         self.server: MaskingServer = self.federation.open_server(self.config, cohort, epoch=epoch)
-        self.expected = Expected(layout_hash=self.layout.hash)
+        self.expected = Expected(layout_hash=self.layout.hash, public_state=self.state)
         self.clients: dict[int, MaskingClient] = {}
         for number in numbers:
             client = self.federation.open_client(number, self.expected)

@@ -103,7 +103,13 @@ def test_the_server_refuses_bytes_that_do_not_belong(scene: Any, kind: Kind, cha
         payload += b"\x00"
     with pytest.raises(ProtocolError):
         s.server.receive(s.client_says(s.replies[7], head=head, payload=payload))
-    s.server.receive(s.replies[7])
+    if change == "trailing_payload" and kind is not Kind.UPLOAD:
+        s.server.receive(s.replies[7])  # anybody can put bytes behind a signature
+    else:  # but nobody else can have said that
+        assert set(s.server.dropped) == {7}
+        assert {fault.client for fault in s.server.faults} == {7}
+        with pytest.raises(ProtocolError, match="client 7 is not awaited"):
+            s.server.receive(s.replies[7])
 
 
 def test_lists_must_ascend_and_bitmaps_must_be_padded_with_zeros() -> None:
@@ -197,6 +203,8 @@ def test_a_roster_is_read_with_the_pinned_key_only() -> None:
         {"clients": {1: b"a" * 32, 2: b"a" * 32}},
         {"clients": {1: b"short"}},
         {"server": b"short"},
+        {"round_floor": -1},
+        {"round_floor": 2**63},
     ],
 )
 def test_a_roster_that_names_nobody_or_somebody_twice_is_not_signed(change: Any) -> None:
@@ -211,11 +219,33 @@ def test_rosters_that_differ_in_anything_have_other_hashes() -> None:
     rosters = [
         Roster.sign(operator, **base),
         Roster.sign(operator, **(base | {"version": 2})),
+        Roster.sign(operator, **(base | {"round_floor": 7})),
         Roster.sign(operator, **(base | {"server": b"t" * 32})),
         Roster.sign(operator, **(base | {"clients": {2: b"a" * 32}})),
         Roster.sign(Ed25519PrivateKey.generate(), **base),
     ]
     assert len({roster.hash for roster in rosters}) == len(rosters)
+
+
+def test_what_an_operator_signs_is_read_strictly_all_the_same() -> None:
+    operator = Ed25519PrivateKey.generate()
+    public = operator.public_key().public_bytes_raw()
+    good = Roster.sign(
+        operator, version=3, server=b"s" * 32, clients={1: b"a" * 32}, round_floor=10**7
+    )
+    assert Roster.decode(good.encoded, operator=public).round_floor == 10**7
+    body = good.encoded[:-64]
+    for wrong, match in (
+        (b"\x01" + body[1:], "version 2 of the roster's layout"),
+        (body[:5] + body[13:], "roster"),  # the layout before it had a floor
+        (body[:1] + bytes(4) + body[5:], "out of range"),
+        (body[:12] + b"\x80" + body[13:], "out of range"),
+        (body + b"\x00", "bytes too many"),
+        (body[:-1], "truncated"),
+    ):
+        signed = wrong + operator.sign(b"secure-fedrec|v1|masking|roster|" + wrong)
+        with pytest.raises(ProtocolError, match=match):
+            Roster.decode(signed, operator=public)
 
 
 def test_an_identity_must_be_a_client_or_the_server() -> None:

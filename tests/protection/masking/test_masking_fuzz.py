@@ -38,7 +38,7 @@ HEADER = [
 CONFIG = [1, 1, 1, 4, 4, 4, 4, 4, 4, 4, 4, 32, 32]
 HEADS: dict[Kind, list[int]] = {
     Kind.SETUP: [*CONFIG, 8, 4, 32, 4, 4, 4, 4],
-    Kind.ADVERTISE: [8, 32, 32],
+    Kind.ADVERTISE: [8, 8, 32, 32],
     Kind.KEYS: [1, 32],
     Kind.SHARES: [32, 4, 4, 80, 32, 32, 4, 80, 32, 32],
     Kind.BOXES: [1],
@@ -50,7 +50,7 @@ HEADS: dict[Kind, list[int]] = {
     Kind.RESULT: [32, 32, 4],
 }
 PAYLOADS: dict[Kind, list[int]] = {
-    Kind.KEYS: [4, 4, 72, 64, 4, 72, 64],
+    Kind.KEYS: [4, 4, 80, 64, 4, 80, 64],
     Kind.BOXES: [4, 4, 80, 32, 32, 4, 80, 32, 32],
     Kind.UPLOAD: [2, 3],
     Kind.SURVIVORS: [4, 4, 64, 4, 64, 32, 32],
@@ -212,7 +212,7 @@ def copied(half: Any) -> Any:
     return copy.deepcopy(half, memo)
 
 
-def try_message(target: Target, data: bytes) -> bool:
+def try_message(target: Target, data: bytes, *, signed: bool = True) -> bool:
     """Whether a half took a message; anything but ``ProtocolError`` fails the test."""
     awaited = target.half.state.value is target.kind
     half = copied(target.half) if awaited else target.half
@@ -227,6 +227,9 @@ def try_message(target: Target, data: bytes) -> bool:
         taken = True
     if isinstance(half.state, ServerState):
         assert half.state is before  # messages never move the server on, steps do
+        gone = target.half.awaiting - half.awaiting
+        assert gone == ({ME} if taken or half.dropped else set())
+        assert signed or taken or not half.dropped  # what anybody can send costs nobody anything
         if before is not ServerState.DONE:
             with pytest.raises(ProtocolError):
                 _ = half.result
@@ -266,7 +269,7 @@ def test_only_protocol_errors_come_out_of_wrong_messages(targets: Any) -> None:
         data = target.wrong(rng, field, how, signed=signed)
         signed_count += signed
         if data != target.message:
-            took = try_message(target, data)
+            took = try_message(target, data, signed=signed)
             taken += took
             # A box that was altered on its way is disputed; the rest must carry a valid proof, and
             # what vouches for a pair secret is the neighbour's own whoever signs the message.

@@ -1,6 +1,7 @@
 """What a client commits to survives a crash; a damaged or shared journal is refused."""
 
 import os
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -54,6 +55,50 @@ def test_a_round_is_revealed_once(journal: Any) -> None:
     assert journal.revealed(round_id(1)) is None
 
 
+def test_a_number_far_beyond_is_refused_and_stores_nothing(journal: Any) -> None:
+    far = 2**20
+    for number, floor in ((far + 1, 0), (2**63, 0), (2**64 - 1, 5), (far + 8, 7)):
+        with pytest.raises(ProtocolError, match=f"beyond round {floor}, the last one begun or"):
+            journal.begin(round_id(number), roster_version=1, epoch=0, round_floor=floor)
+    assert journal._held.generation == 0
+    journal.begin(round_id(far), roster_version=1, epoch=0)
+    journal.begin(round_id(10**7 + far), roster_version=1, epoch=0, round_floor=10**7)
+    journal.begin(round_id(10**7 + 2 * far), roster_version=1, epoch=0, round_floor=3)
+    with pytest.raises(ProtocolError, match="not beyond round"):  # a floor is none to go back to
+        journal.begin(round_id(3), roster_version=1, epoch=0, round_floor=3)
+
+
+def test_a_sum_is_revealed_for_once_and_tried_as_often_as_it_takes(journal: Any) -> None:
+    one, other = b"1" * 32, b"2" * 32
+    for number in (1, 2, 3):
+        journal.begin(round_id(number), roster_version=1, epoch=0, sum_hash=one)
+    journal.reveal(round_id(3), b"message")
+    journal.begin(round_id(4), roster_version=1, epoch=0, sum_hash=other)
+    journal.reveal(round_id(4), b"message")
+    for spent in (one, other):
+        with pytest.raises(ProtocolError, match="revealed for this public state"):
+            journal.begin(round_id(5), roster_version=1, epoch=0, sum_hash=spent)
+    for number in (5, 6):  # a state that nobody named is none
+        journal.begin(round_id(number), roster_version=1, epoch=0)
+        journal.reveal(round_id(number), b"message")
+
+
+def test_generations_count_rounds_and_those_of_peers_must_grow(journal: Any) -> None:
+    me = round_id(1)
+    assert journal.begin(me, roster_version=1, epoch=0) == 1
+    journal.see(me, {3: (b"a" * 32, 5), 4: (b"b" * 32, 1)})
+    with pytest.raises(ProtocolError, match="a later round"):
+        journal.see(round_id(2), {3: (b"a" * 32, 6)})
+    me = round_id(2)
+    assert journal.begin(me, roster_version=1, epoch=0) == 2
+    before = journal._held
+    for shown in (0, 4, 5):
+        with pytest.raises(ProtocolError, match=r"an old journal: clients \[3\]"):
+            journal.see(me, {3: (b"a" * 32, shown), 4: (b"b" * 32, 2)})
+    assert journal._held is before
+    journal.see(me, {3: (b"a" * 32, 6), 4: (b"c" * 32, 1)})  # 4 has a new key
+
+
 def test_a_file_is_on_disk_before_the_call_returns(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -91,12 +136,19 @@ def test_a_write_that_fails_begins_nothing(tmp_path: Path, monkeypatch: pytest.M
 
 def test_it_comes_back_as_it_was(tmp_path: Path) -> None:
     journal = FileJournal(tmp_path / "journal")
-    journal.begin(round_id(4), roster_version=2, epoch=3)
+    journal.begin(round_id(3), roster_version=2, epoch=2, sum_hash=b"t" * 32)
+    journal.reveal(round_id(3), b"before")
+    journal.begin(round_id(4), roster_version=2, epoch=3, sum_hash=b"s" * 32)
+    journal.see(round_id(4), {9: (b"k" * 32, 2**40), 10: (b"l" * 32, 1)})
     assert journal.interrupted
     journal.reveal(round_id(4), b"message")
     journal.close()
     again = FileJournal(tmp_path / "journal")
+    assert again._held == journal._held
     assert again.revealed(round_id(4)) == b"message"
+    for spent in (b"s" * 32, b"t" * 32):
+        with pytest.raises(ProtocolError, match="revealed for this public state"):
+            again.begin(round_id(5), roster_version=2, epoch=4, sum_hash=spent)
     assert not again.interrupted
     with pytest.raises(ProtocolError, match="not beyond round 4"):
         again.begin(round_id(4), roster_version=2, epoch=4)
@@ -106,6 +158,7 @@ def test_damage_anywhere_is_noticed(tmp_path: Path) -> None:
     path = tmp_path / "journal"
     journal = FileJournal(path)
     journal.begin(round_id(4), roster_version=2, epoch=3)
+    journal.see(round_id(4), {9: (b"k" * 32, 2)})
     journal.reveal(round_id(4), b"message")
     journal.close()
     good = path.read_bytes()
@@ -115,6 +168,10 @@ def test_damage_anywhere_is_noticed(tmp_path: Path) -> None:
             FileJournal(path)
         path.write_bytes(good[:place])
         with pytest.raises(CheckpointError):
+            FileJournal(path)
+    for other in (b"SFMJ\x01" + good[5:-32], good[:-32] + b"\x00", good[:-33], b""):
+        path.write_bytes(other + sha256(other).digest())
+        with pytest.raises(CheckpointError, match="not a journal of this version"):
             FileJournal(path)
     path.write_bytes(good)
     assert FileJournal(path).revealed(round_id(4)) == b"message"

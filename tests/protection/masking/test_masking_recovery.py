@@ -1,5 +1,6 @@
 """The server: recovery with clients that lie about shares, minimums, and beacons."""
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -144,7 +145,10 @@ def test_a_client_cannot_withhold_or_add_shares(scene: Any) -> None:
             shares = {3: shares.pop(7), **shares}
         with pytest.raises(ProtocolError, match="wrong neighbours"):
             s.server.receive(reveal_saying(s, 3, shares=shares))
-        assert 3 in s.server.awaiting
+        assert set(s.server.dropped) == {3}
+        del s.replies[3]
+        s.finish()
+        check_sum(s, ALL)  # its own seed comes from the others' shares
 
 
 @pytest.mark.parametrize(
@@ -196,16 +200,15 @@ def test_an_upload_after_being_declared_dropped_is_refused(scene: Any) -> None:
 
 
 def test_an_upload_made_for_another_set_of_sharers_is_refused(scene: Any) -> None:
-    s = scene()
-    s.until_server_gets(Kind.UPLOAD)
-    envelope = Envelope.decode(s.replies[7])
-    upload = Upload.decode(envelope.head)
     for changes, match in (
         ({"shared_hash": bytes(32)}, "told of other sharers"),
         ({"shared_signature": bytes(64)}, "client 7 did not sign the sharers"),
         ({"disputed": np.array([7])}, "disputes the shares of a stranger"),
         ({"disputed": np.array([8])}, "disputes the shares of a stranger"),
     ):
+        s = scene()
+        s.until_server_gets(Kind.UPLOAD)
+        upload = Upload.decode(Envelope.decode(s.replies[7]).head)
         fields = {name: getattr(upload, name) for name in Upload.__slots__} | changes
         with pytest.raises(ProtocolError, match=match):
             s.server.receive(s.client_says(s.replies[7], head=Upload(**fields).head()))
@@ -216,22 +219,38 @@ def test_a_signature_on_another_survivor_set_does_not_count(scene: Any) -> None:
     s.until_server_gets(Kind.CONFIRM)
     with pytest.raises(ProtocolError, match="client 7 agreed to something else"):
         s.server.receive(s.client_says(s.replies[7], head=b"s" * 32))
-    assert 7 in s.server.awaiting
+    assert "agreed to something else" in s.server.dropped[7]
+    assert 7 not in s.server.awaiting
 
 
-def test_the_server_refuses_unusable_and_copied_keys(scene: Any) -> None:
+@pytest.mark.parametrize(
+    ("change", "match"),
+    [
+        (lambda head: head[:16] + bytes(32) + head[48:], "low order"),
+        (lambda head: head[:48] + (1).to_bytes(32, "little"), "low order"),
+        (lambda head: head[:16] + head[48:] + head[48:], "a key twice"),
+        (lambda head: head[:16] + PRIME.to_bytes(32, "little") + head[48:], "below 2"),
+        (lambda head: bytes([9]) + head[1:], "another epoch"),
+        (lambda head: head[:8] + bytes(8) + head[16:], "an old journal: client 7"),
+    ],
+)
+def test_unusable_keys_cost_their_client_the_round(
+    scene: Any, change: Callable[[bytes], bytes], match: str
+) -> None:
     s = scene()
     s.until_server_gets(Kind.ADVERTISE)
-    head = bytearray(Envelope.decode(s.replies[7]).head)
-    for change, match in (
-        (head[:8] + bytes(32) + head[40:], "low order"),
-        (head[:40] + (1).to_bytes(32, "little"), "low order"),
-        (head[:8] + head[40:] + head[40:], "a key twice"),
-        (head[:8] + PRIME.to_bytes(32, "little") + head[40:], "below 2"),
-        (bytes([9]) + head[1:], "another epoch"),
-    ):
-        with pytest.raises(ProtocolError, match=match):
-            s.server.receive(s.client_says(s.replies[7], head=bytes(change)))
+    wrong = s.client_says(s.replies[7], head=change(Envelope.decode(s.replies[7]).head))
+    with pytest.raises(ProtocolError, match=match):
+        s.server.receive(wrong)
+    assert set(s.server.dropped) == {7}
+    del s.replies[7]
+    s.finish()
+    check_sum(s, [3, 20, 21, 40])
+
+
+def test_copied_keys_are_refused(scene: Any) -> None:
+    s = scene()
+    s.until_server_gets(Kind.ADVERTISE)
     s.server.receive(s.replies[3])
     copied = Envelope.decode(s.replies[3]).head
     with pytest.raises(ProtocolError, match="a key twice"):

@@ -1,7 +1,8 @@
 """Whole rounds: the sum is the integer sum over the agreed survivors, or there is none."""
 
 from collections import Counter
-from itertools import product
+from dataclasses import replace
+from itertools import count, product
 from typing import Any
 
 import numpy as np
@@ -9,10 +10,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from secure_fedrec.errors import ConfigError, ProtocolError
+from secure_fedrec.errors import ProtocolError
 from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.protection.masking import (
-    Expected,
     Federation,
     Kind,
     MaskingConfig,
@@ -20,12 +20,11 @@ from secure_fedrec.protection.masking import (
     SitePolicy,
     SumLayout,
     TableLayout,
-    TailFloor,
 )
-from secure_fedrec.protection.masking.rounds import run_round
 from secure_fedrec.uploads import RowBlock
 
 DROPS = (Kind.ADVERTISE, Kind.SHARES, Kind.UPLOAD, Kind.CONFIRM, Kind.REVEAL)
+STATE = b"s" * 32
 POLICY = SitePolicy(corrupt=0.0, dropout=0.5)
 ROUNDS = settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
@@ -72,6 +71,7 @@ def test_the_sum_is_exact_for_every_drop_pattern_or_the_round_aborts(data: st.Da
         bits=bits,
         length=length,
         layout_hash=layout.hash,
+        public_state=STATE,
         threshold=threshold,
         min_survivors=survivors_least,
         quorum=n // 2 + 1,
@@ -106,10 +106,10 @@ def test_every_pattern_of_two_drops_among_five_ends_as_it_must() -> None:
     """Exhaustive: each of two clients may fall silent at each step, or stay."""
     layout = SumLayout(bits=16, length=2, clients=5, largest=1000)
     config = MaskingConfig(
-        clients=5, bits=16, length=2, layout_hash=layout.hash, threshold=2, min_survivors=3,
-        quorum=3, corrupt_clients=0,
+        clients=5, bits=16, length=2, layout_hash=layout.hash, public_state=STATE, threshold=2,
+        min_survivors=3, quorum=3, corrupt_clients=0,
     )  # fmt: skip
-    numbers = [1, 4, 6, 8, 9]
+    numbers, states = [1, 4, 6, 8, 9], count(1)
     federation = Federation(numbers, policy=POLICY)
     values = {number: np.array([number**3, -number]) for number in numbers}
     vectors = {number: layout.encode(value) for number, value in values.items()}
@@ -118,6 +118,7 @@ def test_every_pattern_of_two_drops_among_five_ends_as_it_must() -> None:
             drops = {n: kind for n, kind in zip(pair, (first, second), strict=True) if kind}
             holds, survivors = expected_outcome(numbers, drops, config)
             assert holds
+            config = replace(config, public_state=next(states).to_bytes(32, "little"))
             outcome = federation.sum(config, vectors, drops=drops)
             assert outcome.survivors.tolist() == survivors
             expected = sum(values[number] for number in survivors)
@@ -138,6 +139,7 @@ def test_weighted_means_of_any_dtype_come_out_exact(data: st.DataObject) -> None
         bits=codec.bits,
         length=layout.words,
         layout_hash=layout.hash,
+        public_state=STATE,
         corrupt=0.0,
         dropout=0.25,
     )
@@ -168,6 +170,7 @@ def test_sparse_rounds_survive_drops_at_every_step(adversary: Any, agreement: An
             bits=24,
             length=7,
             layout_hash=layout.hash,
+            public_state=STATE,
             corrupt=0.02,
             dropout=0.05,
             adversary=adversary,
@@ -180,6 +183,7 @@ def test_sparse_rounds_survive_drops_at_every_step(adversary: Any, agreement: An
             bits=24,
             length=7,
             layout_hash=layout.hash,
+            public_state=STATE,
             threshold=9,
             min_survivors=19,
             quorum=13,
@@ -210,6 +214,7 @@ def test_the_hybrid_agreement_recovers_both_sides_of_every_pair() -> None:
         bits=32,
         length=3,
         layout_hash=layout.hash,
+        public_state=STATE,
         threshold=2,
         min_survivors=3,
         quorum=3,
@@ -245,7 +250,13 @@ def test_uploads_show_nothing_of_which_rows_a_client_has() -> None:
     codec = FixedPoint(bits=32, fraction_bits=8, clip=8.0)
     layout = TableLayout(codec=codec, rows=np.arange(40), width=3, clients=4)
     config = MaskingConfig.for_cohort(
-        4, bits=32, length=layout.words, layout_hash=layout.hash, corrupt=0.0, dropout=0.0
+        4,
+        bits=32,
+        length=layout.words,
+        layout_hash=layout.hash,
+        public_state=STATE,
+        corrupt=0.0,
+        dropout=0.0,
     )
     blocks = {
         number: RowBlock(
@@ -261,128 +272,3 @@ def test_uploads_show_nothing_of_which_rows_a_client_has() -> None:
     counts = Counter(row for block in blocks.values() for row in block.rows.tolist())
     assert aggregate.counts.tolist() == [counts[row] for row in range(40)]
     assert np.array_equal(aggregate.values, 0.5 * np.repeat(aggregate.counts[:, None], 3, axis=1))
-
-
-def test_a_second_round_sums_only_rows_at_the_floor_and_clients_derive_it_themselves() -> None:
-    floor, n, rows = TailFloor(floor=2, slack=1), 6, 8
-    codec = FixedPoint(bits=32, fraction_bits=8, clip=8.0)
-    held = {number: [0, 1, *([2] if number < 3 else []), 3 + number % 5] for number in range(n)}
-    blocks = {
-        number: RowBlock(
-            indptr=np.array([0, len(own)]),
-            rows=np.array(own, dtype=np.int32),
-            values=np.full((len(own), 2), 1.0 + number),
-        )
-        for number, own in held.items()
-    }
-    federation = Federation(range(n), policy=SitePolicy(corrupt=0.0, dropout=0.25))
-    first = floor.presence_layout(rows, clients=n)
-    config = MaskingConfig.for_cohort(
-        n, bits=32, length=rows, layout_hash=first.hash, corrupt=0.0, dropout=0.25
-    )
-    server = federation.open_server(config, np.arange(n))
-    clients = {i: federation.open_client(i, Expected(layout_hash=first.hash)) for i in range(n)}
-    marks = {number: floor.presence(first, block) for number, block in blocks.items()}
-    run_round(server, clients, marks, drops={5: Kind.UPLOAD})
-    second = floor.second_round(first.decode(server.result), server.survivors, codec=codec, width=2)
-    counts = Counter(row for number in range(5) for row in held[number])
-    assert second.layout.rows.tolist() == [row for row in range(rows) if counts[row] >= 3]
-    assert second.min_survivors == 4
-    halves = {}
-    for number in range(5):
-        own = floor.second_round_of(
-            clients[number], server.packed_result, first=first, codec=codec, width=2
-        )
-        assert own.layout.hash == second.layout.hash
-        halves[number] = federation.open_client(number, own.expected(corrupt_clients=0))
-    again = floor.config(second, config)
-    outcome = run_round(
-        federation.open_server(again, second.cohort),
-        halves,
-        {number: second.encode(blocks[number]) for number in range(5)},
-        drops={4: Kind.UPLOAD},
-    )
-    aggregate = second.layout.decode(outcome.words)
-    assert aggregate.counts.min() >= floor.floor
-    for place, row in enumerate(second.layout.rows.tolist()):
-        holders = [1.0 + number for number in range(4) if row in held[number]]
-        assert aggregate.values[place].tolist() == [sum(holders)] * 2
-
-
-@pytest.mark.parametrize("adversary", ["active", "curious"])
-def test_a_second_round_after_a_sparse_first_one_withstands_as_many(adversary: Any) -> None:
-    """A sparse graph's threshold is below the corrupt clients that the complete one must stand."""
-    first = MaskingConfig.for_cohort(
-        200, bits=32, length=10, layout_hash=bytes(32), corrupt=0.3, dropout=0.02,
-        adversary=adversary,
-    )  # fmt: skip
-    assert first.degree is not None
-    assert first.threshold <= first.corrupt_clients == 60
-    floor = TailFloor(floor=62, slack=5)
-    codec = FixedPoint(bits=32, fraction_bits=8, clip=8.0)
-    second = floor.second_round(np.full(10, 190), np.arange(197), codec=codec, width=2)
-    config = floor.config(second, first)
-    assert config.degree is None
-    assert config.threshold == 61
-    assert config.corrupt_clients == 60
-    site = SitePolicy(corrupt=0.3, dropout=0.02, adversary=adversary)
-    roster = Federation(range(200), policy=site).roster
-    site.for_round(second.expected(corrupt_clients=60), config, roster).require(config, roster)
-
-
-def test_a_second_round_takes_a_threshold_as_it_is_or_refuses_it() -> None:
-    codec = FixedPoint(bits=32, fraction_bits=8, clip=8.0)
-    first = MaskingConfig.for_cohort(10, bits=32, length=1, layout_hash=bytes(32))
-    second = TailFloor(floor=2, slack=1).second_round(
-        np.array([9]), np.arange(9), codec=codec, width=1
-    )
-    assert TailFloor.config(second, first, threshold=7).threshold == 7
-    assert TailFloor.config(second, first).threshold <= 7
-    # One corrupt client; 8 survivors, each of which would need 8 others.
-    for wrong, key in ((1, "masking.threshold"), (8, "masking.min_survivors")):
-        with pytest.raises(ConfigError, match=key):
-            TailFloor.config(second, first, threshold=wrong)
-
-
-@pytest.mark.parametrize("change", ["lower_floor", "other_counts", "fewer_survivors"])
-def test_a_client_refuses_a_second_round_that_its_counts_do_not_give(change: str) -> None:
-    floor, n = TailFloor(floor=3), 5
-    codec = FixedPoint(bits=32, fraction_bits=8, clip=8.0)
-    counts, cohort = np.array([5, 4, 3, 1]), np.arange(n)
-    honest = floor.second_round(counts, cohort, codec=codec, width=1)
-    server_side = honest
-    if change == "lower_floor":  # adds rows below the floor
-        server_side = TailFloor(floor=2).second_round(
-            np.array([5, 4, 3, 2]), cohort, codec=codec, width=1
-        )
-    if change == "other_counts":
-        server_side = floor.second_round(np.array([5, 5, 3, 1]), cohort, codec=codec, width=1)
-    first = MaskingConfig(
-        clients=n,
-        bits=32,
-        length=4,
-        layout_hash=bytes(32),
-        threshold=2,
-        min_survivors=3,
-        quorum=3,
-        corrupt_clients=0,
-    )
-    config = floor.config(server_side, first)
-    if change == "fewer_survivors":
-        config = floor.config(
-            TailFloor(floor=2, slack=1).second_round(counts, cohort, codec=codec, width=1), first
-        )
-    federation = Federation(range(n), policy=SitePolicy(corrupt=0.0, dropout=0.4))
-    client = federation.open_client(0, honest.expected(corrupt_clients=0))
-    setup = federation.open_server(config, cohort).start()[0].data
-    with pytest.raises(ProtocolError, match=r"SETUP: (another|fewer)"):
-        client.receive(setup)
-
-
-def test_counts_below_the_floor_everywhere_leave_nothing_to_sum() -> None:
-    codec = FixedPoint(bits=32, fraction_bits=8, clip=8.0)
-    for counts in ([1, 1], [7, 1], [-1, 3]):
-        with pytest.raises(ProtocolError):
-            TailFloor(floor=2, slack=1).second_round(
-                np.array(counts), np.arange(3), codec=codec, width=1
-            )

@@ -29,7 +29,7 @@ def refused(s: Any, message: bytes, match: str) -> None:
         client.receive(message)
     assert client.state is ClientState.SETUP
     assert client._round is None
-    assert s.federation.journals[ME]._round_id == bytes(16)  # nothing was begun
+    assert s.federation.journals[ME]._held.generation == 0  # nothing was begun
 
 
 def setup_saying(s: Any, **changes: Any) -> bytes:
@@ -204,7 +204,9 @@ def test_a_named_cohort_may_hold_all_corrupt_clients_of_the_roster(
         numbers=range(8), federation=federation, threshold=6, min_survivors=8, quorum=8,
         corrupt_clients=config,
     )  # fmt: skip
-    named = Expected(layout_hash=s.layout.hash, cohort=np.arange(8), **expected)
+    named = Expected(
+        layout_hash=s.layout.hash, public_state=s.state, cohort=np.arange(8), **expected
+    )
     s.clients[ME] = federation.open_client(ME, named)
     s.until_clients_get(Kind.SETUP)
     if match is None:
@@ -236,7 +238,7 @@ def test_an_old_setup_is_refused_and_the_next_one_taken(scene: Any) -> None:
     first.until_clients_get(Kind.SETUP)
     old = first.message_for(ME)
     first.clients[ME].receive(old)
-    s = scene(federation=first.federation)
+    s = scene(federation=first.federation, public_state=first.state)
     s.until_clients_get(Kind.SETUP)
     with pytest.raises(ProtocolError, match="not beyond round 1"):
         s.clients[ME].receive(old)
@@ -271,7 +273,7 @@ def test_a_client_is_bound_to_its_own_key(scene: Any) -> None:
             roster=s.federation.roster,
             policy=SitePolicy(),
             journal=s.federation.journals[7],
-            expected=Expected(layout_hash=bytes(32)),
+            expected=Expected(layout_hash=bytes(32), public_state=b"s" * 32),
         )
 
 

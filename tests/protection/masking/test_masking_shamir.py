@@ -12,6 +12,7 @@ from secure_fedrec.protection.masking import shamir
 from secure_fedrec.protection.masking.shamir import (
     PRIME,
     combine,
+    correct,
     decode_element,
     encode_element,
     split,
@@ -114,3 +115,35 @@ def test_an_element_has_one_encoding(element: int) -> None:
 def test_bytes_that_are_no_element_are_refused(data: bytes) -> None:
     with pytest.raises(ProtocolError):
         decode_element(data)
+
+
+@settings(deadline=None, max_examples=200)
+@given(st.data(), ELEMENTS)
+def test_a_secret_is_restored_from_shares_of_which_some_are_wrong(
+    data: st.DataObject, secret: int
+) -> None:
+    """Up to half of the shares beyond the threshold may be anything, wherever they stand."""
+    indices = data.draw(st.lists(st.integers(1, 2000), min_size=1, max_size=12, unique=True))
+    threshold = data.draw(st.integers(1, len(indices)))
+    shares = dict(zip(indices, split(secret, threshold=threshold, indices=indices), strict=True))
+    most = (len(indices) - threshold) // 2
+    wrong = data.draw(st.permutations(indices))[: data.draw(st.integers(0, most))]
+    same = data.draw(st.booleans())  # wrong ones that lie on another polynomial together
+    other = split((secret + 1) % PRIME, threshold=threshold, indices=indices)
+    for place, index in enumerate(indices):
+        if index in wrong:
+            shares[index] = other[place] if same else data.draw(ELEMENTS)
+    assert correct(shares, threshold=threshold) == secret
+
+
+def test_more_wrong_shares_than_can_be_corrected_give_nothing_or_something_else() -> None:
+    indices = list(range(1, 11))
+    found = []
+    for place in range(50):
+        shares = dict(zip(indices, split(5, threshold=4, indices=indices), strict=True))
+        for index in indices[:4]:
+            shares[index] = (shares[index] + place + index) % PRIME
+        found.append(correct(shares, threshold=4))
+    assert 5 not in found
+    with pytest.raises(ConfigError, match="other than 0"):
+        correct({0: 1, 1: 1}, threshold=1)

@@ -72,6 +72,7 @@ def federation() -> Federation:
         version=3,
         server=made.server.public,
         clients={number: identity.public for number, identity in identities.items()},
+        round_floor=1_000,
     )
     return made
 
@@ -84,6 +85,7 @@ def replay_round(tape: Tape) -> dict[str, Any]:
         bits=20,
         length=3,
         layout_hash=layout.hash,
+        public_state=bytes(range(32)),
         threshold=2,
         min_survivors=3,
         quorum=3,
@@ -92,7 +94,10 @@ def replay_round(tape: Tape) -> dict[str, Any]:
     made = federation()
     values = {number: [place - 1, 10 * place, -1000] for place, number in enumerate(NUMBERS)}
     clients = {
-        number: made.open_client(number, Expected(layout_hash=layout.hash)) for number in NUMBERS
+        number: made.open_client(
+            number, Expected(layout_hash=layout.hash, public_state=config.public_state)
+        )
+        for number in NUMBERS
     }
     server = made.open_server(config, np.array(NUMBERS))
     messages: list[dict[str, Any]] = []

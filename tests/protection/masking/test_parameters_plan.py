@@ -127,7 +127,7 @@ def test_sizes_are_those_of_the_wire_format(n: int, bits: int, hybrid: bool) -> 
     k = config.neighbours
     header = 2 + 4 + 16 + 3 * 32 + 4
     marks, kem = (n + 7) // 8, 2 * 1_216 * hybrid
-    advertisement = 8 + 64 + kem
+    advertisement = 8 + 8 + 64 + kem
     record = 4 + 64 + 16 + 64 + 1_168 * hybrid
     pair_seals = 1_168 * k * hybrid
     expected = {
@@ -183,6 +183,7 @@ def test_a_real_round_moves_as_many_bytes_as_planned(n: int, hybrid: bool) -> No
         corrupt=0.0,
         dropout=0.0,
         key_agreement="x25519+mlkem768" if hybrid else "x25519",
+        public_state=b"s" * 32,
     )
     policy = SitePolicy(corrupt=0.0, dropout=0.0)
     vectors = {number: layout.encode(np.full(30, number)) for number in range(n)}

@@ -1,0 +1,296 @@
+"""A server that repeats a sum, wears out a journal, or meets an old copy of one.
+
+Each attack works on a weakened copy, and not on ours. What the server wants is the clear vector of
+one client, the victim, or a client that no round can be run with any more.
+"""
+
+import shutil
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from secure_fedrec.errors import ConfigError, ProtocolError
+from secure_fedrec.protection.masking import (
+    Expected,
+    Federation,
+    FileJournal,
+    Kind,
+    MaskingConfig,
+    MemoryJournal,
+    Roster,
+    RoundOutcome,
+    SitePolicy,
+    SumLayout,
+    journal,
+    state_hash,
+)
+from secure_fedrec.protection.masking.public_state import NO_STATE
+
+VICTIM = 2
+POLICY = SitePolicy(corrupt=0.0, dropout=0.4)
+LAYOUT = SumLayout(bits=20, length=3, clients=6, largest=100)
+VALUES = {number: np.array([number, -number, 50 + number]) for number in range(6)}
+VECTORS = {number: LAYOUT.encode(value) for number, value in VALUES.items()}
+
+
+def config_of(state: bytes, **changes: Any) -> MaskingConfig:
+    settings: dict[str, Any] = {
+        "clients": 6,
+        "bits": 20,
+        "length": 3,
+        "layout_hash": LAYOUT.hash,
+        "threshold": 2,
+        "min_survivors": 4,
+        "quorum": 4,
+        "corrupt_clients": 0,
+        "public_state": state,
+    }
+    return MaskingConfig(**settings | changes)
+
+
+def model(seed: int) -> bytes:
+    return state_hash({"weights": np.random.default_rng(seed).normal(size=4)})
+
+
+def refused_by_all(federation: Federation, config: MaskingConfig, why: str) -> None:
+    with pytest.raises(ProtocolError, match=why) as refused:
+        federation.sum(config, VECTORS)
+    assert "0 clients advertised" in str(refused.value)
+
+
+# The same state again.
+
+
+def difference(federation: Federation, config: MaskingConfig) -> Any:
+    """Two sums over one state, the second without the victim."""
+    whole = federation.sum(config, VECTORS)
+    without = federation.sum(config, VECTORS, drops={VICTIM: Kind.UPLOAD})
+    return LAYOUT.decode(whole.words) - LAYOUT.decode(without.words)
+
+
+def test_a_state_is_answered_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    config = config_of(model(1))
+    ours = Federation(range(6), policy=POLICY)
+    with pytest.raises(ProtocolError, match="revealed for this public state") as refused:
+        difference(ours, config)
+    assert "0 clients advertised" in str(refused.value)  # not even keys
+    # The model moves on, and back: what was revealed for is not forgotten.
+    ours.sum(config_of(model(2)), VECTORS)
+    refused_by_all(ours, config, "revealed for this public state")
+    # Weakened copy: a journal that does not look at the state.
+    begin = MemoryJournal.begin
+
+    def blind(self: MemoryJournal, round_id: bytes, **named: Any) -> int:
+        return begin(self, round_id, **named | {"sum_hash": b""})
+
+    monkeypatch.setattr(MemoryJournal, "begin", blind)
+    weak = Federation(range(6), policy=POLICY)
+    assert np.array_equal(difference(weak, config), VALUES[VICTIM])
+
+
+def test_before_anything_is_revealed_a_failed_round_may_be_tried_again() -> None:
+    config, federation = config_of(model(1)), Federation(range(6), policy=POLICY)
+    for kind in (Kind.ADVERTISE, Kind.SHARES, Kind.UPLOAD, Kind.CONFIRM):
+        with pytest.raises(ProtocolError):
+            federation.sum(config, VECTORS, drops=dict.fromkeys((0, 1, 3), kind))
+    whole = federation.sum(config, VECTORS)
+    assert np.array_equal(LAYOUT.decode(whole.words), sum(VALUES.values()))
+    # A reveal that the server makes nothing of counts as well: it has it.
+    config, federation = config_of(model(1)), Federation(range(6), policy=POLICY)
+    with pytest.raises(ProtocolError, match="needs 2 shares"):
+        federation.sum(config, VECTORS, drops=dict.fromkeys((0, 1, 3, 4, 5), Kind.REVEAL))
+    refused_by_all(federation, config, "revealed for this public state")
+
+
+def test_another_purpose_or_layout_over_one_state_is_another_sum() -> None:
+    federation = Federation(range(6), policy=POLICY)
+    weights = {"weights": np.ones(3)}
+    update, score = state_hash(weights), state_hash(weights, purpose="score")
+    for state in (update, score):
+        federation.sum(config_of(state), VECTORS)
+    wide = SumLayout(bits=24, length=3, clients=6, largest=100)
+    config = config_of(update, bits=24, layout_hash=wide.hash)
+    federation.sum(config, {number: wide.encode(value) for number, value in VALUES.items()})
+    for state in (update, score):
+        refused_by_all(federation, config_of(state), "revealed for this public state")
+
+
+def test_against_an_active_server_a_state_must_be_named() -> None:
+    federation = Federation(range(6), policy=POLICY)
+    with pytest.raises(ConfigError, match=r"masking\.public_state"):
+        federation.open_server(config_of(NO_STATE), np.arange(6))
+    with pytest.raises(ConfigError, match=r"expected\.public_state"):
+        federation.open_client(VICTIM, Expected(layout_hash=LAYOUT.hash))
+    # A curious server repeats nothing; a client that reckons with one may still be asked to believe
+    # in a round against an active one.
+    lenient = Federation(range(6), policy=replace(POLICY, adversary="curious"))
+    client = lenient.open_client(VICTIM, Expected(layout_hash=LAYOUT.hash))
+    server = lenient.open_server(config_of(NO_STATE, adversary="curious"), np.arange(6))
+    object.__setattr__(server._round._setup.config, "adversary", "active")
+    context = replace(server._round.public.context, config_hash=server._round._config.hash)
+    object.__setattr__(server._round.public, "context", context)
+    with pytest.raises(ProtocolError, match="a public state must be named"):
+        client.receive(server.start()[0].data)
+
+
+# Numbers that run out.
+
+
+def jump(federation: Federation, number: int) -> None:
+    """One SETUP to the victim with a number of the server's choice."""
+    federation.rounds = number - 1
+    server = federation.open_server(config_of(model(9)), np.arange(6))
+    client = federation.open_client(
+        VICTIM, Expected(layout_hash=LAYOUT.hash, public_state=model(9))
+    )
+    client.receive(server.start()[VICTIM].data)
+
+
+def test_one_setup_does_not_use_up_the_numbers_of_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    ours = Federation(range(6), policy=POLICY)
+    before = ours.journals[VICTIM]._held  # type: ignore[attr-defined]
+    for number in (2**20 + 1, 2**63, 2**64 - 1):
+        with pytest.raises(ProtocolError, match="more than 1048576 beyond round 0"):
+            jump(ours, number)
+    assert ours.journals[VICTIM]._held is before  # type: ignore[attr-defined]
+    ours.rounds = 0
+    assert VICTIM in ours.sum(config_of(model(1)), VECTORS).survivors
+    # Weakened copy: no bound.
+    monkeypatch.setattr(journal, "MOST_ROUNDS_AHEAD", 2**64)
+    weak = Federation(range(6), policy=POLICY)
+    jump(weak, 2**64 - 1)
+    for number in (1, 2**20, 2**63):
+        weak.rounds = number
+        outcome = weak.sum(config_of(model(number)), VECTORS)
+        assert VICTIM not in outcome.survivors
+
+
+def with_floor(federation: Federation, floor: int) -> None:
+    federation.roster = Roster.sign(
+        Ed25519PrivateKey.generate(),
+        version=2,
+        server=federation.server.public,
+        clients={number: identity.public for number, identity in federation.identities.items()},
+        round_floor=floor,
+    )
+
+
+def test_newcomers_and_clients_that_were_away_take_part() -> None:
+    federation = Federation(range(6), policy=POLICY)
+    federation.sum(config_of(model(1)), VECTORS)
+    federation.rounds = 2**20  # away for a million rounds
+    assert len(federation.sum(config_of(model(2)), VECTORS).survivors) == 6
+    federation.rounds = 10**7
+    refused_by_all(federation, config_of(model(3)), "a later floor")
+    federation.journals[VICTIM] = MemoryJournal()  # somebody new
+    federation.identities[VICTIM] = Federation([VICTIM]).identities[VICTIM]
+    with_floor(federation, 10**7)
+    for number in (10**7, 10**7 + 1, 10**7 + 2**20):
+        federation.rounds = number - 1
+        outcome = federation.sum(config_of(model(number)), VECTORS)
+        assert outcome.survivors.tolist() == list(range(6))
+    federation.rounds += 2**20
+    refused_by_all(federation, config_of(model(4)), "more than 1048576 beyond")
+
+
+# Old copies of journals.
+
+
+class Site:
+    """Clients with journals on disk, which somebody can put back to what they were."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        folder.mkdir(exist_ok=True)
+        self.federation = Federation(range(6), policy=POLICY)
+        self.open(range(6))
+
+    def open(self, numbers: Iterable[int]) -> None:
+        for number in numbers:
+            self.federation.journals[number] = FileJournal(self.folder / f"{number}")
+
+    def restore(self, number: int, source: Path) -> None:
+        held = self.federation.journals[number]
+        assert isinstance(held, FileJournal)
+        held.close()
+        shutil.copy(source, self.folder / f"{number}")
+        self.open([number])
+
+    def copy(self, number: int) -> Path:
+        return Path(shutil.copy(self.folder / f"{number}", self.folder / f"{number}.copy"))
+
+    def round(self, seed: int) -> RoundOutcome:
+        return self.federation.sum(config_of(model(seed)), VECTORS)
+
+
+def test_a_restored_journal_is_named_and_costs_its_client_the_round(tmp_path: Path) -> None:
+    site = Site(tmp_path)
+    site.round(1)
+    old = site.copy(VICTIM)
+    site.round(2)
+    site.restore(VICTIM, old)
+    outcome = site.round(3)  # a server that follows the protocol leaves it out
+    assert outcome.survivors.tolist() == [0, 1, 3, 4, 5]
+    assert "an old journal: client 2" in outcome.dropped[VICTIM]
+    assert [fault.client for fault in outcome.faults] == [VICTIM]
+    # The copy has caught up by beginning rounds; then it knows as many as its peers have seen.
+    assert VICTIM in site.round(4).survivors
+
+
+def test_peers_name_a_restored_journal_that_the_server_passes_on(tmp_path: Path) -> None:
+    site = Site(tmp_path)
+    site.round(1)
+    old = site.copy(VICTIM)
+    site.round(2)
+    site.restore(VICTIM, old)
+    site.federation.generations.clear()  # it has forgotten, or does not care
+    with pytest.raises(ProtocolError) as refused:
+        site.round(3)
+    for peer in (0, 1, 3, 4, 5):
+        assert f"client {peer}: KEYS: an old journal: clients [2] have shown" in str(refused.value)
+
+
+def answer_again(site: Site) -> Any:
+    """Three clients are put back to before their reveal; two others had not come to theirs."""
+    site.round(1)
+    copies = {number: site.copy(number) for number in (3, 4, 5)}
+    config = config_of(model(2))
+    whole = site.federation.sum(config, VECTORS, drops=dict.fromkeys((0, 1), Kind.CONFIRM))
+    for number, copy in copies.items():
+        site.restore(number, copy)
+    site.federation.generations.clear()
+    without = site.federation.sum(config, VECTORS)  # the victim has answered, and stays out
+    return LAYOUT.decode(whole.words) - LAYOUT.decode(without.words)
+
+
+def test_restored_journals_do_not_answer_for_a_state_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(ProtocolError, match=r"an old journal: clients \[3, 4, 5\]"):
+        answer_again(Site(tmp_path / "ours"))
+    # Weakened copy: nobody remembers what generation another has shown.
+    monkeypatch.setattr(MemoryJournal, "see", lambda *_: None)
+    assert np.array_equal(answer_again(Site(tmp_path / "weak")), VALUES[VICTIM])
+
+
+def test_a_generation_is_of_a_signing_key(tmp_path: Path) -> None:
+    """A client that lost its journal comes back with a new key, under its old number."""
+    site = Site(tmp_path)
+    site.round(1)
+    site.round(2)
+    held = site.federation.journals[VICTIM]
+    assert isinstance(held, FileJournal)
+    held.close()
+    (tmp_path / f"{VICTIM}").unlink()
+    site.open([VICTIM])
+    site.federation.generations.clear()
+    with pytest.raises(ProtocolError, match=r"clients \[2\] have shown"):
+        site.round(3)
+    site.federation.identities[VICTIM] = Federation([VICTIM]).identities[VICTIM]
+    with_floor(site.federation, 0)
+    assert site.round(4).survivors.tolist() == list(range(6))

@@ -1,0 +1,208 @@
+"""Rows that few clients have: counted first, and never sent."""
+
+from collections import Counter
+
+import numpy as np
+import pytest
+
+from secure_fedrec.errors import ConfigError, ProtocolError
+from secure_fedrec.fixedpoint import FixedPoint
+from secure_fedrec.protection.masking import (
+    Expected,
+    Federation,
+    Kind,
+    MaskingConfig,
+    SitePolicy,
+    TailFloor,
+    run_round,
+)
+from secure_fedrec.uploads import RowBlock
+
+STATE = b"s" * 32
+
+
+def test_a_second_round_sums_only_rows_at_the_floor_and_clients_derive_it_themselves() -> None:
+    floor, n, rows = TailFloor(floor=2, slack=1), 6, 8
+    codec = FixedPoint(bits=32, fraction_bits=8, clip=8.0)
+    held = {number: [0, 1, *([2] if number < 3 else []), 3 + number % 5] for number in range(n)}
+    blocks = {
+        number: RowBlock(
+            indptr=np.array([0, len(own)]),
+            rows=np.array(own, dtype=np.int32),
+            values=np.full((len(own), 2), 1.0 + number),
+        )
+        for number, own in held.items()
+    }
+    federation = Federation(
+        range(n), policy=SitePolicy(corrupt=0.0, dropout=0.25, adversary="curious")
+    )
+    first = floor.presence_layout(rows, clients=n)
+    config = MaskingConfig.for_cohort(
+        n,
+        bits=32,
+        length=rows,
+        layout_hash=first.hash,
+        public_state=STATE,
+        corrupt=0.0,
+        dropout=0.25,
+        adversary="curious",
+    )
+    server = federation.open_server(config, np.arange(n))
+    clients = {
+        i: federation.open_client(i, Expected(layout_hash=first.hash, public_state=STATE))
+        for i in range(n)
+    }
+    marks = {number: floor.presence(first, block) for number, block in blocks.items()}
+    run_round(server, clients, marks, drops={5: Kind.UPLOAD})
+    second = floor.second_round(
+        first.decode(server.result), server.survivors, first=config, codec=codec, width=2
+    )
+    counts = Counter(row for number in range(5) for row in held[number])
+    assert second.layout.rows.tolist() == [row for row in range(rows) if counts[row] >= 3]
+    assert second.min_survivors == 4
+    halves = {}
+    for number in range(5):
+        own = floor.second_round_of(
+            clients[number], server.packed_result, first=first, codec=codec, width=2
+        )
+        assert own.layout.hash == second.layout.hash
+        halves[number] = federation.open_client(number, own.expected(corrupt_clients=0))
+    again = floor.config(second, config)
+    outcome = run_round(
+        federation.open_server(again, second.cohort),
+        halves,
+        {number: second.encode(blocks[number]) for number in range(5)},
+        drops={4: Kind.UPLOAD},
+    )
+    aggregate = second.layout.decode(outcome.words)
+    assert aggregate.counts.min() >= floor.floor
+    for place, row in enumerate(second.layout.rows.tolist()):
+        holders = [1.0 + number for number in range(4) if row in held[number]]
+        assert aggregate.values[place].tolist() == [sum(holders)] * 2
+
+
+def test_a_second_round_after_a_sparse_first_one_withstands_as_many() -> None:
+    """A sparse graph's threshold is below the corrupt clients that the complete one must stand."""
+    first = MaskingConfig.for_cohort(
+        200, bits=32, length=10, layout_hash=bytes(32), corrupt=0.3, dropout=0.02,
+        adversary="curious",
+    )  # fmt: skip
+    assert first.degree is not None
+    assert first.threshold <= first.corrupt_clients == 60
+    floor = TailFloor(floor=62, slack=5)
+    codec = FixedPoint(bits=32, fraction_bits=8, clip=8.0)
+    second = floor.second_round(np.full(10, 190), np.arange(197), first=first, codec=codec, width=2)
+    config = floor.config(second, first)
+    assert config.degree is None
+    assert config.threshold == 61
+    assert config.corrupt_clients == 60
+    site = SitePolicy(corrupt=0.3, dropout=0.02, adversary="curious")
+    roster = Federation(range(200), policy=site).roster
+    site.for_round(second.expected(corrupt_clients=60), config, roster).require(config, roster)
+
+
+def test_a_second_round_takes_a_threshold_as_it_is_or_refuses_it() -> None:
+    codec = FixedPoint(bits=32, fraction_bits=8, clip=8.0)
+    first = MaskingConfig.for_cohort(
+        10, bits=32, length=1, layout_hash=bytes(32), adversary="curious"
+    )
+    second = TailFloor(floor=2, slack=1).second_round(
+        np.array([9]), np.arange(9), first=first, codec=codec, width=1
+    )
+    assert TailFloor.config(second, first, threshold=7).threshold == 7
+    assert TailFloor.config(second, first).threshold <= 7
+    # One corrupt client; 8 survivors, each of which would need 8 others.
+    for wrong, key in ((1, "masking.threshold"), (8, "masking.min_survivors")):
+        with pytest.raises(ConfigError, match=key):
+            TailFloor.config(second, first, threshold=wrong)
+
+
+@pytest.mark.parametrize("change", ["lower_floor", "other_counts", "fewer_survivors"])
+def test_a_client_refuses_a_second_round_that_its_counts_do_not_give(change: str) -> None:
+    floor, n = TailFloor(floor=3), 5
+    codec = FixedPoint(bits=32, fraction_bits=8, clip=8.0)
+    counts, cohort = np.array([5, 4, 3, 1]), np.arange(n)
+    first = MaskingConfig(
+        clients=n,
+        bits=32,
+        length=4,
+        layout_hash=bytes(32),
+        threshold=2,
+        min_survivors=3,
+        quorum=3,
+        corrupt_clients=0,
+        adversary="curious",
+    )
+    honest = floor.second_round(counts, cohort, first=first, codec=codec, width=1)
+    server_side = honest
+    if change == "lower_floor":  # adds rows below the floor
+        server_side = TailFloor(floor=2).second_round(
+            np.array([5, 4, 3, 2]), cohort, first=first, codec=codec, width=1
+        )
+    if change == "other_counts":
+        server_side = floor.second_round(
+            np.array([5, 5, 3, 1]), cohort, first=first, codec=codec, width=1
+        )
+    config = floor.config(server_side, first)
+    if change == "fewer_survivors":
+        config = floor.config(
+            TailFloor(floor=2, slack=1).second_round(
+                counts, cohort, first=first, codec=codec, width=1
+            ),
+            first,
+        )
+    federation = Federation(
+        range(n), policy=SitePolicy(corrupt=0.0, dropout=0.4, adversary="curious")
+    )
+    client = federation.open_client(0, honest.expected(corrupt_clients=0))
+    setup = federation.open_server(config, cohort).start()[0].data
+    with pytest.raises(ProtocolError, match=r"SETUP: (another|fewer)"):
+        client.receive(setup)
+
+
+def test_counts_below_the_floor_everywhere_leave_nothing_to_sum() -> None:
+    codec = FixedPoint(bits=32, fraction_bits=8, clip=8.0)
+    first = MaskingConfig.for_cohort(
+        3, bits=32, length=2, layout_hash=bytes(32), corrupt=0.0, dropout=0.0, adversary="curious"
+    )
+    for counts in ([1, 1], [7, 1], [-1, 3]):
+        with pytest.raises(ProtocolError):
+            TailFloor(floor=2, slack=1).second_round(
+                np.array(counts), np.arange(3), first=first, codec=codec, width=1
+            )
+
+
+def test_a_floor_against_an_active_server_is_refused_at_every_door() -> None:
+    codec = FixedPoint(bits=32, fraction_bits=8, clip=8.0)
+    curious, active = (
+        MaskingConfig.for_cohort(
+            10, bits=32, length=1, layout_hash=bytes(32), adversary=adversary, public_state=STATE
+        )
+        for adversary in ("curious", "active")
+    )
+    floor, counts = TailFloor(floor=2), np.array([9])
+    second = floor.second_round(counts, np.arange(9), first=curious, codec=codec, width=1)
+    for door in (
+        lambda: floor.second_round(counts, np.arange(9), first=active, codec=codec, width=1),
+        lambda: floor.config(second, active),
+        lambda: TailFloor.require_curious("active"),
+    ):
+        with pytest.raises(ConfigError, match="false count") as refused:
+            door()
+        assert refused.value.key == "tail_floor.adversary"
+        assert refused.value.choices == ("curious",)
+
+
+def test_two_rounds_with_the_same_counts_are_of_two_states() -> None:
+    """Else the second of them would be taken for a repeat."""
+    codec = FixedPoint(bits=32, fraction_bits=8, clip=8.0)
+    states = set()
+    for state in (b"1" * 32, b"2" * 32):
+        first = MaskingConfig.for_cohort(
+            10, bits=32, length=1, layout_hash=bytes(32), adversary="curious", public_state=state
+        )
+        second = TailFloor(floor=2).second_round(
+            np.array([9]), np.arange(9), first=first, codec=codec, width=1
+        )
+        states.add(second.public_state)
+    assert len(states) == 2
