@@ -107,7 +107,10 @@ class Attack:
         tree = MerkleTree([self.core._upload_leaves[each] for each in chosen])
         marks = np.isin(self.core.public.cohort, chosen)
         path = tree.path(chosen.index(number)) if number in survivors else []
-        told = Survivors(survivors=marks, root=tree.root, path=path)
+        live = self.core._topology.live(self.core.public.place(number), marks)
+        near = self.core.public.cohort[live].tolist()
+        signatures = {other: self.core._shared_signatures[other] for other in near}
+        told = Survivors(survivors=marks, root=tree.root, shared_signatures=signatures, path=path)
         statement = statement_of(
             survivors=marks,
             shared=self.core._shared,

@@ -24,6 +24,7 @@ from secure_fedrec.protection.masking.keys import self_key
 from secure_fedrec.protection.masking.pairs import Neighbour
 from secure_fedrec.protection.masking.prg import MaskExpander
 from secure_fedrec.protection.masking.recovery import pair_keys_of
+from secure_fedrec.protection.masking.rules import ShareKind
 from secure_fedrec.protection.masking.shamir import decode_element
 from secure_fedrec.protection.masking.topology import Topology
 
@@ -37,8 +38,8 @@ Vector = npt.NDArray[np.int64]
 def forgetful(monkeypatch: pytest.MonkeyPatch) -> None:
     """Weakened copy: answers every unmasking, keeps its shares, has no memory of an answer."""
 
-    def give_share(self: Neighbour, *, survives: bool) -> bytes | None:
-        return None if self.shares is None else self.shares[1 if survives else 0]
+    def give_share(self: Neighbour, due: ShareKind | None) -> bytes | None:
+        return None if self.shares is None else self.shares[1 if due == "self" else 0]
 
     monkeypatch.setattr(Neighbour, "give_share", give_share)
     monkeypatch.setattr(ClientRound, "wipe", lambda _: None)

@@ -17,8 +17,6 @@ from secure_fedrec.protection.masking.formats import (
     SIGNATURE_BYTES,
     Envelope,
     Kind,
-    encode_marks,
-    labelled_hash,
     seal,
     seal_for_server,
     verify,
@@ -53,7 +51,9 @@ from secure_fedrec.protection.masking.pairs import Neighbour, RoundSecrets
 from secure_fedrec.protection.masking.policy import Expected, SitePolicy
 from secure_fedrec.protection.masking.prg import MaskExpander
 from secure_fedrec.protection.masking.roster import Roster
+from secure_fedrec.protection.masking.rules import enough_clients, is_quorum, share_due
 from secure_fedrec.protection.masking.shamir import encode_element, split
+from secure_fedrec.protection.masking.sharers import hash_of_sharers, sign_sharers, signed_sharers
 from secure_fedrec.protection.masking.topology import PublicRound, Topology
 from secure_fedrec.protection.masking.transcript import leaf_hash, require_included
 
@@ -105,6 +105,8 @@ class ClientRound:
         self._topology: Topology
         self._advertised: BoolArray
         self._shared: BoolArray
+        self._shared_hash: bytes
+        self._shared_signatures: Mapping[int, bytes]
         self._upload_leaf: bytes
         self._statement: bytes
         self.survivors: BoolArray
@@ -164,7 +166,7 @@ class ClientRound:
             raise ProtocolError("BOXES: a client shared that did not advertise")
         if not shared[self._place]:
             raise ProtocolError(f"BOXES: client {self._number} is missing")
-        if int(shared.sum()) < self.config.min_survivors:
+        if not enough_clients(shared, self.config.min_survivors):
             raise ProtocolError(
                 f"BOXES: {int(shared.sum())} clients; a sum needs {self.config.min_survivors}"
             )
@@ -176,8 +178,10 @@ class ClientRound:
         self.require_fitting(vector)
         disputed = self._open_shares(boxes)
         packed = self._masked(vector, boxes)
+        self._shared_hash = hash_of_sharers(shared)
         head = Upload(
-            shared_hash=labelled_hash("shared", encode_marks(shared)),
+            shared_hash=self._shared_hash,
+            shared_signature=sign_sharers(self._identity, self.public.context, self._shared_hash),
             digest=sha256(packed).digest(),
             disputed=disputed,
         ).head()
@@ -196,6 +200,9 @@ class ClientRound:
             raise ProtocolError(f"SURVIVORS: client {self._number} uploaded and is missing")
         self._topology.require_survivors(survivors)
         self._topology.require_live(self._place, self._number, survivors)
+        near = set(self.public.cohort[self._topology.live(self._place, survivors)].tolist())
+        if not told.shared_signatures.keys() <= near:
+            raise ProtocolError("SURVIVORS: a signature of no surviving neighbour")
         require_included(
             told.root,
             self._upload_leaf,
@@ -204,19 +211,21 @@ class ClientRound:
             path=told.path,
         )
         self.survivors = survivors
+        self._shared_signatures = told.shared_signatures
         self._statement = statement_of(
             survivors=survivors, shared=self._shared, root=told.root, seed=self._topology.seed
         )
         return self._sign(Kind.CONFIRM, self._statement)
 
     def reveal(self, envelope: Envelope) -> bytes:
-        """R5: the own self-mask seed, and one share per neighbour: never both."""
+        """R5: the own self-mask seed, and at most one share per neighbour: never both."""
         envelope.require_no_payload()
         self._require_quorum(Quorum.decode(envelope.head))
         shares = {}
         for number, neighbour in self._neighbours.items():
-            place = self.public.place(number)
-            share = neighbour.give_share(survives=bool(self.survivors[place]))
+            survives = bool(self.survivors[self.public.place(number)])
+            same = survives and self._masked_alike(number)
+            share = neighbour.give_share(share_due(survives=survives, same_sharers=same))
             if share is not None:
                 shares[number] = share
         seed = encode_element(self._secrets.self_element)
@@ -252,22 +261,12 @@ class ClientRound:
             raise ProtocolError("SETUP: another public state than expected")
         if config.min_survivors < expected.min_survivors:
             raise ProtocolError(f"SETUP: fewer than {expected.min_survivors} survivors would do")
-        self._require_fresh_epoch(beacons)
+        public.require_fresh_epoch(beacons)
         if expected.cohort is None:
             before = beacons.get(public.epoch - 1) if public.epoch else None
             policy.require_cohort(public.cohort, self._roster, beacon=before)
         elif not np.array_equal(public.cohort, expected.cohort):
             raise ProtocolError("SETUP: another cohort than expected")
-
-    def _require_fresh_epoch(self, beacons: Mapping[int, bytes]) -> None:
-        epoch = self.public.epoch
-        if epoch:
-            # Whoever knew the beacon before the keys were signed could have chosen the round for
-            # the graph that it gives.
-            if max(beacons, default=0) >= epoch:
-                raise ProtocolError(f"SETUP: the beacon of epoch {epoch} is known already")
-            if epoch > 1 and epoch - 1 not in beacons:
-                raise ProtocolError(f"SETUP: epoch {epoch} is not the next one")
 
     def _require_neighbours(self, name: str, live: IntArray, records: Mapping[int, bytes]) -> None:
         expected = self.public.cohort[live].tolist()
@@ -352,9 +351,15 @@ class ClientRound:
         expander.wipe()
         return pack(words, self.config.bits)
 
+    def _masked_alike(self, number: int) -> bool:
+        """Whether a neighbour is known to have masked by the same sharers as this client."""
+        signature = self._shared_signatures.get(number, b"")
+        key, context = self._roster.key_of(number), self.public.context
+        return signed_sharers(key, context, number, self._shared_hash, signature)
+
     def _require_quorum(self, quorum: Quorum) -> None:
         needed, cohort = self.config.quorum, self.public.cohort
-        if len(quorum.signatures) != needed:
+        if not is_quorum(len(quorum.signatures), needed):
             raise ProtocolError(
                 f"QUORUM: {len(quorum.signatures)} signatures; agreement takes {needed}"
             )

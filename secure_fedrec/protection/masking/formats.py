@@ -1,4 +1,4 @@
-"""The envelope of every message, version 1, and strict reading of fixed layouts.
+"""The envelope of every message, version 2, and strict reading of fixed layouts.
 
 All numbers are little-endian:
 
@@ -55,7 +55,9 @@ __all__ = [
     "verify",
 ]
 
-VERSION = 1
+VERSION = 2
+"""Of the wire: version 1 had no signature over the sharers in UPLOAD and SURVIVORS."""
+
 SERVER = 2**32 - 1
 """Sender number of the server; no client may have it."""
 
@@ -346,6 +348,11 @@ class Reader:
         if bits[count:].any():
             raise ProtocolError(f"{self._name}: the padding of a bitmap must be zero")
         return bits[:count]
+
+    def rest(self) -> memoryview:
+        """All that is left."""
+        rest, self._at = self._data[self._at :], len(self._data)
+        return rest
 
     def finish(self) -> None:
         """Check that nothing is left."""

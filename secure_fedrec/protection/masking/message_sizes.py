@@ -109,6 +109,7 @@ def _boxes(config: MaskingConfig) -> int:
 def _upload(config: MaskingConfig) -> int:
     upload = Upload(
         shared_hash=_HASH,
+        shared_signature=bytes(SIGNATURE_BYTES),
         digest=_HASH,
         disputed=np.empty(0, dtype=np.int64),
     )
@@ -116,7 +117,12 @@ def _upload(config: MaskingConfig) -> int:
 
 
 def _survivors(config: MaskingConfig) -> int:
-    survivors = Survivors(survivors=_marks(config), root=_HASH, path=_path(config.clients))
+    survivors = Survivors(
+        survivors=_marks(config),
+        root=_HASH,
+        shared_signatures=_records(config, SIGNATURE_BYTES),
+        path=_path(config.clients),
+    )
     return len(survivors.head()) + len(survivors.payload())
 
 
@@ -161,7 +167,7 @@ _ROUND: tuple[_Row, ...] = (
     ("R2", Kind.SHARES, "up", _shares, "k encrypted pairs of shares with their hashes"),
     ("R2", Kind.BOXES, "down", _boxes, "k neighbours' shares, who shared"),
     ("R3", Kind.UPLOAD, "up", _upload, "masked vector of d words of b bits"),
-    ("R4", Kind.SURVIVORS, "down", _survivors, "survivors, inclusion path of the upload"),
+    ("R4", Kind.SURVIVORS, "down", _survivors, "survivors, k neighbours' signatures, path"),
     ("R4", Kind.CONFIRM, "up", lambda _: len(_HASH), "signature on the survivors"),
     ("R4", Kind.QUORUM, "down", _quorum, "quorum of signatures"),
     ("R5", Kind.REVEAL, "up", _reveal, "own self-mask seed, one share per neighbour"),

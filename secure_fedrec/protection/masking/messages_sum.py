@@ -2,9 +2,11 @@
 
 Head | payload of each kind; n clients in the cohort (R0 to R2 and records: ``messages``):
 
-    UPLOAD     32 hash of who shared | 32 digest | u32 count | count x u32 disputed
-               | payload: the packed masked vector
-    SURVIVORS  n/8 survivors | 32 root over their uploads | payload: inclusion path (count x 32)
+    UPLOAD     32 hash of who shared | 64 signature over it | 32 digest | u32 count
+               | count x u32 disputed | payload: the packed masked vector
+    SURVIVORS  n/8 survivors | 32 root over their uploads
+               | payload: records (64 signature of a surviving neighbour over who shared)
+               | inclusion path (count x 32)
     CONFIRM    32 statement
     QUORUM     records (64 signature of its CONFIRM)
     REVEAL     box of (32 own self-mask seed | records (32 share))
@@ -38,37 +40,50 @@ class Upload:
     """R3 without the vector.
 
     Args:
-        shared_hash: hash of who shared, as the client was told.
+        shared_hash: hash of who shared, as the client was told (``sharers``).
+        shared_signature: the client's signature over it.
         digest: SHA-256 of the packed masked vector, by which the transcript binds both sides to
             it. The server relies on the MAC, and checks the digest only if there is a quarrel.
         disputed: neighbours whose shares did not open or did not match their hashes.
     """
 
     shared_hash: bytes
+    shared_signature: bytes
     digest: bytes
     disputed: IntArray
 
     def head(self) -> bytes:
         """Encode the head."""
         count = len(self.disputed).to_bytes(4, "little")
-        return self.shared_hash + self.digest + count + encode_ids(self.disputed)
+        bound = self.shared_hash + self.shared_signature + self.digest
+        return bound + count + encode_ids(self.disputed)
 
     @classmethod
     def decode(cls, head: bytes) -> "Upload":
         """Decode a head."""
         reader = Reader(head, "UPLOAD")
-        shared, digest = reader.take(_HASH), reader.take(_HASH)
+        shared, signature = reader.take(_HASH), reader.take(SIGNATURE_BYTES)
+        digest = reader.take(_HASH)
         disputed = reader.ids(reader.number(4))
         reader.finish()
-        return cls(shared_hash=shared, digest=digest, disputed=disputed)
+        return cls(shared_hash=shared, shared_signature=signature, digest=digest, disputed=disputed)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Survivors:
-    """R4 to a client: whose vectors are in the sum (bool[n]), the root over their uploads."""
+    """R4 to a client.
+
+    Args:
+        survivors: bool[n], whose vectors are in the sum.
+        root: root over their uploads.
+        shared_signatures: of the client's neighbours among them, each over the sharers that it was
+            told; one may be missing.
+        path: from the client's own upload to the root.
+    """
 
     survivors: BoolArray
     root: bytes
+    shared_signatures: Mapping[int, bytes]
     path: Sequence[bytes]
 
     def head(self) -> bytes:
@@ -77,7 +92,7 @@ class Survivors:
 
     def payload(self) -> bytes:
         """Encode the payload."""
-        return b"".join(self.path)
+        return encode_records(self.shared_signatures) + b"".join(self.path)
 
     @classmethod
     def decode(cls, head: bytes, payload: memoryview, config: MaskingConfig) -> "Survivors":
@@ -85,7 +100,10 @@ class Survivors:
         reader = Reader(head, "SURVIVORS")
         survivors, root = reader.marks(config.clients), reader.take(_HASH)
         reader.finish()
-        return cls(survivors=survivors, root=root, path=_hashes(payload, "SURVIVORS"))
+        reader = Reader(payload, "SURVIVORS")
+        signatures = reader.records(SIGNATURE_BYTES)
+        path = _hashes(reader.rest(), "SURVIVORS")
+        return cls(survivors=survivors, root=root, shared_signatures=signatures, path=path)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,6 +19,7 @@ from secure_fedrec.protection.masking.keys import (
     seal_box,
 )
 from secure_fedrec.protection.masking.messages import Advertisement, ShareRecord, share_hash
+from secure_fedrec.protection.masking.rules import ShareKind
 from secure_fedrec.protection.masking.shamir import ELEMENT_BYTES, decode_element, encode_element
 
 __all__ = ["Neighbour", "RoundSecrets", "pair_seal_info"]
@@ -173,18 +174,19 @@ class Neighbour:
             raise ProtocolError(f"client {self.number} sent shares that differ from its hashes")
         return shares
 
-    def give_share(self, *, survives: bool) -> bytes | None:
-        """One of the two shares, once; the other is forgotten.
+    def give_share(self, due: ShareKind | None) -> bytes | None:
+        """One of the two shares at most, once; what is not given is forgotten.
 
         Args:
-            survives: whether the neighbour's vector is in the sum: then the share of its self-mask
-                seed is due, else the share of its mask seed.
+            due: which one (``rules.share_due``).
 
         Returns:
-            The share, or None if there was none or it has been given.
+            The share, or None if none is due, there was none, or it has been given.
         """
         shares, self.shares = self.shares, None
-        return None if shares is None else shares[1 if survives else 0]
+        if shares is None or due is None:
+            return None
+        return shares[1 if due == "self" else 0]
 
     def seal_pair(self, secrets: RoundSecrets) -> bytes:
         """The lower number's contribution to a hybrid pair key, sealed to the higher."""

@@ -20,7 +20,6 @@ from secure_fedrec.errors import ConfigError, ProtocolError
 from secure_fedrec.protection.masking.formats import (
     SERVER,
     SIGNATURE_BYTES,
-    VERSION,
     Reader,
     encode_ids,
     labelled_hash,
@@ -28,6 +27,7 @@ from secure_fedrec.protection.masking.formats import (
 
 __all__ = ["Roster", "cohort_hash"]
 
+_VERSION = 1
 _LABEL = b"secure-fedrec|v1|masking|roster|"
 
 
@@ -84,7 +84,7 @@ class Roster:
         entries = b"".join(
             number.to_bytes(4, "little") + key for number, key in zip(ordered, keys, strict=True)
         )
-        head = bytes([VERSION]) + version.to_bytes(4, "little") + server
+        head = bytes([_VERSION]) + version.to_bytes(4, "little") + server
         body = head + len(keys).to_bytes(4, "little") + entries
         encoded = body + operator.sign(_LABEL + body)
         return cls.decode(encoded, operator=operator.public_key().public_bytes_raw())
@@ -102,8 +102,8 @@ class Roster:
         except (InvalidSignature, ValueError):
             raise ProtocolError("the roster is not signed by the pinned operator key") from None
         reader = Reader(body, "roster")
-        if reader.number(1) != VERSION:
-            raise ProtocolError(f"this is version {VERSION} of the roster's layout")
+        if reader.number(1) != _VERSION:
+            raise ProtocolError(f"this is version {_VERSION} of the roster's layout")
         version, server, count = reader.number(4), reader.take(32), reader.number(4)
         entries = np.frombuffer(reader.take(36 * count), dtype=np.uint8).reshape(count, 36)
         reader.finish()

@@ -23,7 +23,6 @@ from secure_fedrec.protection.masking.formats import (
     Envelope,
     Kind,
     encode_marks,
-    labelled_hash,
     seal,
 )
 from secure_fedrec.protection.masking.keys import (
@@ -53,6 +52,7 @@ from secure_fedrec.protection.masking.packing import pack, unpack, word_type
 from secure_fedrec.protection.masking.recovery import Fault
 from secure_fedrec.protection.masking.roster import Roster, cohort_hash
 from secure_fedrec.protection.masking.running_sum import RunningSum
+from secure_fedrec.protection.masking.sharers import hash_of_sharers, signed_sharers
 from secure_fedrec.protection.masking.topology import NO_BEACON, PublicRound, Topology
 from secure_fedrec.protection.masking.transcript import MerkleTree, leaf_hash
 from secure_fedrec.protection.masking.unmasking import Unmasking
@@ -115,6 +115,7 @@ class ServerRound:
         self._shares: dict[int, Shares] = {}
         self._disputed: dict[int, frozenset[int]] = {}
         self._shared_hash: bytes
+        self._shared_signatures: dict[int, bytes] = {}
         self._sum = RunningSum(config.length, word_type(config.bits))
         self._upload_leaves: dict[int, bytes] = {}
         self._statement: bytes
@@ -199,9 +200,8 @@ class ServerRound:
         """R2 to the clients."""
         self._require_enough(self._shared, "shared their secrets")
         self._find_live(self._shared)
-        marks = encode_marks(self._shared)
-        self._shared_hash = labelled_hash("shared", marks)
-        signed = self._sign(Kind.BOXES, marks)
+        self._shared_hash = hash_of_sharers(self._shared)
+        signed = self._sign(Kind.BOXES, encode_marks(self._shared))
         outgoing = []
         for place, client in self._marked(self._shared):
             senders = self._live[place]
@@ -224,11 +224,16 @@ class ServerRound:
         place = self.public.place(client)
         if upload.shared_hash != self._shared_hash:
             raise ProtocolError(f"UPLOAD: client {client} was told of other sharers")
+        key, context = self._signers[client], self.public.context
+        if not signed_sharers(key, context, client, self._shared_hash, upload.shared_signature):
+            # Its neighbours would keep its shares: if it then went silent, the round would be lost.
+            raise ProtocolError(f"UPLOAD: client {client} did not sign the sharers")
         disputed = frozenset(upload.disputed.tolist())
         if not disputed <= set(self._live[place]):
             raise ProtocolError(f"UPLOAD: client {client} disputes the shares of a stranger")
         self._sum.add(unpack(envelope.payload, self._config.length, self._config.bits))
         self._uploaded[place] = True
+        self._shared_signatures[client] = upload.shared_signature
         self._disputed[client] = disputed
         self.faults += [
             Fault(kind="disputed", client=client, about=other) for other in sorted(disputed)
@@ -252,14 +257,17 @@ class ServerRound:
             survivors=survivors, shared=self._shared, root=tree.root, seed=self._topology.seed
         )
         signed = self._sign(Kind.SURVIVORS, encode_marks(survivors) + tree.root)
-        return [
-            Outgoing(
-                client,
-                signed
-                + Survivors(survivors=survivors, root=tree.root, path=tree.path(index)).payload(),
+        outgoing = []
+        for index, (place, client) in enumerate(self._marked(survivors)):
+            near = self.public.cohort[self._topology.live(place, survivors)].tolist()
+            told = Survivors(
+                survivors=survivors,
+                root=tree.root,
+                shared_signatures={other: self._shared_signatures[other] for other in near},
+                path=tree.path(index),
             )
-            for index, client in enumerate(clients)
-        ]
+            outgoing.append(Outgoing(client, signed + told.payload()))
+        return outgoing
 
     def accept_confirmation(self, envelope: Envelope) -> None:
         """R4 of a client."""

@@ -1,5 +1,6 @@
 """The public side of a round, the same for every party: who is there, and who masks with whom."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -16,6 +17,7 @@ from secure_fedrec.protection.masking.graph import (
 )
 from secure_fedrec.protection.masking.messages import Setup
 from secure_fedrec.protection.masking.roster import cohort_hash
+from secure_fedrec.protection.masking.rules import enough_clients, enough_neighbours
 
 __all__ = ["NO_BEACON", "PublicRound", "Topology"]
 
@@ -74,6 +76,24 @@ class PublicRound:
     def beacon_due(self) -> bool:
         """Whether the graph must come from the beacon of the epoch."""
         return bool(self.epoch) and self.config.degree is not None
+
+    def require_fresh_epoch(self, beacons: Mapping[int, bytes]) -> None:
+        """Check that the round was set up before its beacon was known.
+
+        Args:
+            beacons: public randomness observed so far, by epoch.
+
+        Raises:
+            ProtocolError: the beacon is known, or another one comes first.
+        """
+        epoch = self.epoch
+        if epoch:
+            # Whoever knew the beacon before the keys were signed could have chosen the round for
+            # the graph that it gives.
+            if max(beacons, default=0) >= epoch:
+                raise ProtocolError(f"SETUP: the beacon of epoch {epoch} is known already")
+            if epoch > 1 and epoch - 1 not in beacons:
+                raise ProtocolError(f"SETUP: epoch {epoch} is not the next one")
 
     def place(self, client: int) -> int:
         """Place of a client in the cohort.
@@ -139,9 +159,9 @@ class Topology:
             ProtocolError: they are fewer than configured, or, against an active server, their
                 graph could fall apart.
         """
-        count, least = int(survivors.sum()), self._config.min_survivors
-        if count < least:
-            raise ProtocolError(f"{count} survivors; a sum needs at least {least}")
+        least = self._config.min_survivors
+        if not enough_clients(survivors, least):
+            raise ProtocolError(f"{survivors.sum()} survivors; a sum needs at least {least}")
         window = self._config.window_least
         if window is None or self._order is None:
             return
@@ -159,7 +179,7 @@ class Topology:
             ProtocolError: fewer than the threshold.
         """
         live, threshold = len(self.live(place, marks)), self._config.threshold
-        if live < threshold:
+        if not enough_neighbours(live, threshold):
             raise ProtocolError(
                 f"client {client} has {live} live neighbours; its secrets need {threshold}"
             )

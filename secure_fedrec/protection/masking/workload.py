@@ -35,8 +35,8 @@ def client_seconds(config: MaskingConfig, calibration: Calibration) -> float:
         2 * cost.keygen  # mask and channel
         + (2 * k + 1) * cost.agreement  # mask and channel per neighbour; channel to the server
         + (2 * k + 4) * cost.box  # shares sent and received; keys for the server's eyes
-        + 2 * cost.sign  # what is for the server alone carries MACs
-        + (6 + k + config.quorum) * cost.verify  # the server's, advertisements, quorum
+        + 3 * cost.sign  # advertisement, sharers, survivors; the rest carries MACs
+        + (6 + 2 * k + config.quorum) * cost.verify  # server, advertisements, sharers, quorum
         + 2 * cost.split
         + (k + 1) * cost.mask
         + cost.pack
@@ -56,7 +56,7 @@ def server_seconds(config: MaskingConfig, calibration: Calibration, *, dropped: 
     pairs = dropped * k * survivors / (n - 1)  # expected neighbours of the dropped that survive
     seconds = (
         6 * cost.sign  # a step is signed once for all
-        + (n + survivors) * cost.verify
+        + (n + 2 * survivors) * cost.verify  # advertisements, sharers, survivors
         + n * cost.agreement  # channels
         + (n + 3 * survivors) * cost.box  # keys of shares, upload and reveal
         + survivors * (cost.tag + cost.unpack)

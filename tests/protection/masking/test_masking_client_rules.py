@@ -1,5 +1,6 @@
 """Every rule that a client holds the server to: broken by a server that signs what it says."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -14,8 +15,10 @@ from secure_fedrec.protection.masking.formats import (
     encode_marks,
     seal,
 )
-from secure_fedrec.protection.masking.messages import Advertisement, Boxes, Keys
-from secure_fedrec.protection.masking.messages_sum import Quorum, Result, Survivors, Upload
+from secure_fedrec.protection.masking.keys import open_box
+from secure_fedrec.protection.masking.messages import Advertisement, Boxes, Keys, share_hash
+from secure_fedrec.protection.masking.messages_sum import Quorum, Result, Reveal, Survivors, Upload
+from secure_fedrec.protection.masking.sharers import hash_of_sharers, sign_sharers
 from secure_fedrec.protection.masking.transcript import MerkleTree
 
 ME = 7
@@ -212,11 +215,16 @@ def survivors_saying(s: Any, survivors: list[int], **changes: Any) -> bytes:
     told = Survivors.decode(envelope.head, envelope.payload, s.config)
     leaves = s.server._round._upload_leaves
     marks = np.array(survivors, dtype=np.bool_)
-    chosen = [leaves[n] for n, there in zip(sorted(leaves), survivors, strict=True) if there]
+    chosen = [leaves[n] for n, there in zip(sorted(s.values), survivors, strict=True) if there]
     tree = MerkleTree(chosen)
     place = sum(survivors[:1])
     path = tree.path(place) if survivors[1] else told.path
-    other = Survivors(survivors=marks, root=tree.root, path=path)
+    there = {
+        number for number, survives in zip(sorted(s.values), survivors, strict=True) if survives
+    }
+    signatures = {n: value for n, value in told.shared_signatures.items() if n in there}
+    fields = {"root": tree.root, "shared_signatures": signatures, "path": path} | changes
+    other = Survivors(survivors=marks, **fields)
     return bytes(s.server_says(s.message_for(ME), head=other.head(), payload=other.payload()))
 
 
@@ -255,14 +263,79 @@ def test_a_root_that_does_not_hold_the_own_upload_aborts(scene: Any, change: str
     head, payload = bytearray(envelope.head), bytes(envelope.payload)
     if change == "root":
         head[-1] ^= 1
+    size = 32 * len(Survivors.decode(envelope.head, envelope.payload, s.config).path)
+    assert size
     payload = {
         "root": payload,
-        "path": b"\x01" * len(payload),
-        "shorter": payload[32:],
+        "path": payload[:-size] + b"\x01" * size,
+        "shorter": payload[:-32],
         "longer": payload + bytes(32),
     }[change]
     message = s.server_says(s.message_for(ME), head=bytes(head), payload=payload)
     refused(s, message, "does not lead to the root")
+
+
+def shares_of(s: Any, number: int, reveal: bytes) -> dict[int, str]:
+    """Of which secret of each neighbour a client revealed a share."""
+    core = s.server._round
+    key = core._client_keys[number]["reveal-box"]
+    context = core.public.context
+    opened = Reveal.decode(open_box(key, Envelope.decode(reveal).head, context.round_id))
+    found = {}
+    for other, share in opened.shares.items():
+        hashes = core._shares[other].records[number][-64:]
+        kinds = {"mask": hashes[:32], "self": hashes[32:]}
+        (found[other],) = (
+            purpose
+            for purpose, value in kinds.items()
+            if share_hash(context, purpose, other, number, share) == value
+        )
+    return found
+
+
+@pytest.mark.parametrize(
+    "case", ["missing", "wrong", "other set", "other client", "other round", "other label"]
+)
+def test_no_self_share_without_the_neighbours_signature_on_the_own_sharers(
+    scene: Any, case: str
+) -> None:
+    """It is no abort: the other neighbours' shares are given, the dropped one's included."""
+    s = scene()
+    s.until_clients_get(Kind.SURVIVORS, silent={40: Kind.UPLOAD})
+    context, victim = s.server._round.public.context, s.federation.identities[20]
+    shared = hash_of_sharers(np.ones(5, np.bool_))
+    envelope = Envelope.decode(s.message_for(ME))
+    signatures = dict(Survivors.decode(envelope.head, envelope.payload, s.config).shared_signatures)
+    assert signatures[20] == sign_sharers(victim, context, shared)
+    other_round = replace(context, round_id=bytes(16))
+    label = seal(victim.key, context, Kind.UPLOAD, 20, shared)
+    signatures |= {
+        "wrong": {20: bytes(64)},
+        "other set": {20: sign_sharers(victim, context, hash_of_sharers(np.arange(5) != 2))},
+        "other client": {20: signatures[21]},
+        "other round": {20: sign_sharers(victim, other_round, shared)},
+        "other label": {20: label[-64:]},
+    }.get(case, {})
+    if case == "missing":
+        del signatures[20]
+    message = survivors_saying(s, [1, 1, 1, 1, 0], shared_signatures=signatures)
+    (confirmation,) = s.clients[ME].receive(message)
+    s.outgoing = [each for each in s.outgoing if each.receiver != ME]
+    s._turn({})
+    s.server.receive(confirmation)
+    s.outgoing = s.server.close_step()
+    (reveal,) = s.clients[ME].receive(s.message_for(ME))
+    assert shares_of(s, ME, reveal) == {3: "self", 21: "self", 40: "mask"}
+    (theirs,) = s.clients[3].receive(s.message_for(3))
+    assert shares_of(s, 3, theirs) == {ME: "self", 20: "self", 21: "self", 40: "mask"}
+
+
+def test_a_signature_of_no_surviving_neighbour_aborts(scene: Any) -> None:
+    for stranger in (ME, 8, 40):
+        s = scene()
+        s.until_clients_get(Kind.SURVIVORS, silent={40: Kind.UPLOAD})
+        message = survivors_saying(s, [1, 1, 1, 1, 0], shared_signatures={stranger: bytes(64)})
+        refused(s, message, "a signature of no surviving neighbour")
 
 
 def quorum_of(s: Any) -> dict[int, bytes]:
@@ -304,23 +377,9 @@ def test_a_reveal_is_given_once_and_holds_one_share_per_neighbour(scene: Any) ->
     for number, reply in list(s.replies.items()):
         again = s.clients[number].receive(s.message_for(number))
         assert again == [reply]  # byte for byte, and nothing is computed anew
-    s._deliver()
-    for number, reveal in s.server._round._reveals.items():
-        others = {3, 7, 20, 21, 40} - {number}
-        assert set(reveal.shares) == others
-        shares = s.server._round._shares
-        for other in others:
-            hashes = shares[other].records[number][-64:]
-            from secure_fedrec.protection.masking.messages import share_hash
-
-            context = s.server._round.public.context
-            kind = {"mask": hashes[:32], "self": hashes[32:]}
-            found = [
-                purpose
-                for purpose, value in kind.items()
-                if share_hash(context, purpose, other, number, reveal.shares[other]) == value
-            ]
-            assert found == (["mask"] if other == 40 else ["self"])
+    for number, reply in s.replies.items():
+        expected = dict.fromkeys({3, 7, 20, 21} - {number}, "self") | {40: "mask"}
+        assert shares_of(s, number, reply) == expected
 
 
 def test_a_receipt_that_does_not_hold_the_upload_aborts(scene: Any) -> None:

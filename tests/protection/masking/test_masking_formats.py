@@ -58,7 +58,8 @@ def test_headers_are_refused_byte_by_byte(scene: Any) -> None:
     for kind, data in messages_of(scene()).items():
         assert Envelope.decode(data).kind is kind
         for wrong, match in (
-            (b"\x02" + data[1:], "version 2"),
+            (b"\x01" + data[1:], "version 1"),
+            (b"\x03" + data[1:], "version 3"),
             (data[:1] + b"\x00" + data[2:], "unknown kind"),
             (data[:1] + b"\x0c" + data[2:], "unknown kind"),
             (data[:117], "header"),

@@ -42,7 +42,7 @@ HEADS: dict[Kind, list[int]] = {
     Kind.KEYS: [1, 32],
     Kind.SHARES: [32, 4, 4, 80, 32, 32, 4, 80, 32, 32],
     Kind.BOXES: [1],
-    Kind.UPLOAD: [32, 32, 4],
+    Kind.UPLOAD: [32, 64, 32, 4],
     Kind.SURVIVORS: [1, 32],
     Kind.CONFIRM: [32],
     Kind.QUORUM: [4, 4, 64, 4, 64],
@@ -53,7 +53,7 @@ PAYLOADS: dict[Kind, list[int]] = {
     Kind.KEYS: [4, 4, 72, 64, 4, 72, 64],
     Kind.BOXES: [4, 4, 80, 32, 32, 4, 80, 32, 32],
     Kind.UPLOAD: [2, 3],
-    Kind.SURVIVORS: [32, 32],
+    Kind.SURVIVORS: [4, 4, 64, 4, 64, 32, 32],
     Kind.RESULT: [4, 32, 32],
 }
 HYBRID_BOXES = [4, 4, 1168, 80, 32, 32, 4, 1168, 80, 32, 32, 1168]
@@ -61,6 +61,8 @@ HYBRID_BOXES = [4, 4, 1168, 80, 32, 32, 4, 1168, 80, 32, 32, 1168]
 DISPUTABLE = {False: {2, 3, 4, 6, 7, 8}, True: {7, 8, 9, 10}}
 """Fields of BOXES that may be altered on their way, by whether the agreement is hybrid: records,
 but not those that vouch for a pair secret, and no pair secret."""
+SIGNATURES = {2, 4}
+"""Fields of SURVIVORS that may be too: who sees a wrong signature there keeps a share, no more."""
 MUTATIONS = ("flip", "zero", "ones", "random", "insert", "delete", "repeat", "cut", "foreign")
 
 
@@ -272,6 +274,8 @@ def test_only_protocol_errors_come_out_of_wrong_messages(targets: Any) -> None:
             if disputable:
                 disputable = field[1] in DISPUTABLE[hybrid]
                 assert disputable or not took, (seed, target.kind, field, how)
+            elif target.kind is Kind.SURVIVORS and field[0] == "payload":
+                disputable = field[1] in SIGNATURES
             assert signed or disputable or not took, (seed, target.kind, field, how)
         covered.add((target.half.state, target.kind, field))
         if signed and target.half.state.value is target.kind:

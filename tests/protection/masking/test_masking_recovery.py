@@ -202,6 +202,7 @@ def test_an_upload_made_for_another_set_of_sharers_is_refused(scene: Any) -> Non
     upload = Upload.decode(envelope.head)
     for changes, match in (
         ({"shared_hash": bytes(32)}, "told of other sharers"),
+        ({"shared_signature": bytes(64)}, "client 7 did not sign the sharers"),
         ({"disputed": np.array([7])}, "disputes the shares of a stranger"),
         ({"disputed": np.array([8])}, "disputes the shares of a stranger"),
     ):

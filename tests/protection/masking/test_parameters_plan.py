@@ -123,8 +123,8 @@ def test_sizes_are_those_of_the_wire_format(n: int, bits: int, hybrid: bool) -> 
         "KEYS": marks + 32 + 4 + k * (4 + advertisement + 64),
         "SHARES": 32 + 4 + k * record + pair_seals,
         "BOXES": marks + 4 + k * record + pair_seals,
-        "UPLOAD": 32 + 32 + 4 + ceil(1_000 * bits / 8),
-        "SURVIVORS": marks + 32 + 32 * ceil(log2(n)),
+        "UPLOAD": 32 + 64 + 32 + 4 + ceil(1_000 * bits / 8),
+        "SURVIVORS": marks + 32 + 4 + k * (4 + 64) + 32 * ceil(log2(n)),
         "CONFIRM": 32,
         "QUORUM": 4 + config.quorum * (4 + 64),
         "REVEAL": 32 + 4 + k * 36 + 16,
@@ -137,7 +137,12 @@ def test_sizes_are_those_of_the_wire_format(n: int, bits: int, hybrid: bool) -> 
 
 def test_the_envelope_is_that_of_a_signed_message() -> None:
     config = config_of(16)
-    survivors = Survivors(survivors=np.ones(16, dtype=bool), root=bytes(32), path=[bytes(32)] * 4)
+    survivors = Survivors(
+        survivors=np.ones(16, dtype=bool),
+        root=bytes(32),
+        shared_signatures=dict.fromkeys(range(15), bytes(64)),
+        path=[bytes(32)] * 4,
+    )
     context = Context(
         round_id=bytes(16), config_hash=bytes(32), roster_hash=bytes(32), cohort_hash=bytes(32)
     )
@@ -202,8 +207,8 @@ def test_a_client_works_once_per_neighbour() -> None:
     assert counted(config, None) == {
         "keygen": 2,
         "agreement": 2 * 63 + 1,
-        "sign": 2,
-        "verify": 6 + 63 + config.quorum,
+        "sign": 3,
+        "verify": 6 + 2 * 63 + config.quorum,
         "box": 2 * 63 + 4,
         "mask": 64,
         "digest": 1,
@@ -225,7 +230,7 @@ def test_a_server_works_once_per_client_and_once_per_open_pair() -> None:
     config = config_of(64)
     assert counted(config, 0) == {
         "sign": 6,
-        "verify": 2 * 64,
+        "verify": 3 * 64,
         "agreement": 64,
         "box": 4 * 64,
         "tag": 64,
@@ -238,7 +243,7 @@ def test_a_server_works_once_per_client_and_once_per_open_pair() -> None:
     assert six["combine"] == six["keygen"] == 6
     assert six["mask"] == 58 + 6 * 58  # on the complete graph every survivor is a neighbour
     assert six["agreement"] == 64 + 6 * 58
-    assert six["verify"] == 64 + 58
+    assert six["verify"] == 64 + 2 * 58
     assert six["box"] == 64 + 3 * 58
 
 
