@@ -55,6 +55,7 @@ class SharerState:
     Args:
         kind: of ``KINDS``.
         unknown: the dropped whose mask seeds stay unknown.
+        fakes: whether the absent are told to be survivors.
     """
 
     kind: str
@@ -65,6 +66,17 @@ class SharerState:
     divergent: int
     outside: int
     unknown: int
+    fakes: bool
+
+    @property
+    def group(self) -> int:
+        """Whose sum is wanted."""
+        return self.inside | self.divergent
+
+    @property
+    def allowed(self) -> tuple[int, ...]:
+        """The sums that may open: of the honest survivors."""
+        return (self.inside | self.divergent | self.outside,)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,19 +124,16 @@ def search_sharers(tables: Tables) -> Verdict:
             divergent=row[4],
             outside=row[5],
             unknown=row[6],
+            fakes=tables.fakes,
         )
         for index, kind in enumerate(KINDS)
-        for row in kept[index, : _stored(kept[index])].tolist()
+        for row in kept[index][(kept[index, :, 3] | kept[index, :, 4]) != 0].tolist()
     )
     return Verdict(
         states=sum(5 ** (setting.n - int(mask).bit_count()) for mask in tables.corrupt),
         attacks={kind: int(count) for kind, count in zip(KINDS, counts, strict=True) if count},
         examples=examples,
     )
-
-
-def _stored(rows: IntArray) -> int:
-    return int(np.count_nonzero(rows[:, 3] | rows[:, 4]))
 
 
 @compiled_loop
@@ -308,8 +317,9 @@ def _groups(
                 at = counts[kind]
                 counts[kind] += weight
                 # Thinned out, so that examples come from everywhere.
-                slot = at if at < kept.shape[1] else (at * 2654435761) % (8 * kept.shape[1])
-                if slot < kept.shape[1]:
+                size = kept.shape[1]
+                slot = at if at < size else (at * 2654435761) % (8 * size)
+                if slot < size:
                     kept[kind, slot] = row
             if extra == 0:
                 break

@@ -43,6 +43,16 @@ class StoryState:
     listeners: tuple[int, int]
     opened: int
 
+    @property
+    def group(self) -> int:
+        """Whose sum is wanted."""
+        return self.opened
+
+    @property
+    def allowed(self) -> tuple[int, ...]:
+        """The sums of which one may open: of the honest survivors of either story."""
+        return tuple(story & ~self.corrupt for story in self.stories)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoryVerdict:
@@ -79,7 +89,7 @@ def search_stories(tables: Tables) -> StoryVerdict:
             listeners=(row[3], row[4]),
             opened=row[5],
         )
-        for row in kept[: int(np.count_nonzero(kept[:, 5]))].tolist()
+        for row in kept[kept[:, 5] != 0].tolist()
     )
     return StoryVerdict(states=int(totals[0]), attacks=int(totals[1]), examples=examples)
 
@@ -117,7 +127,7 @@ def _opened(
         legitimate = first & honest
     elif other and not one:
         legitimate = second & honest
-    left = honest
+    left, found = honest, 0
     while left:
         component = reached = left & -left
         while reached:
@@ -129,8 +139,11 @@ def _opened(
             component |= reached
         left &= ~component
         if component & ~clear == 0 and component != legitimate:
-            return component
-    return 0
+            # The sum of one story is less of an example than what no story says.
+            if component not in (first & honest, second & honest):
+                return component
+            found = component
+    return found
 
 
 @compiled_loop
