@@ -1,17 +1,18 @@
 """States of the model with real keys: what the server opens must be what the model says."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from secure_fedrec.protection.masking import Federation
-from tests.model_check.hostile import HostileRound, switched_off
+from tests.model_check.cases import Case, search
+from tests.model_check.hostile import HostileRound, federation_of, switched_off
 from tests.model_check.settings import Setting, members
 from tests.model_check.sharers import SharerState
 from tests.model_check.stories import StoryState
 
-__all__ = ["Replay", "State", "replay"]
+__all__ = ["Replay", "Replays", "State", "replay"]
 
 State = SharerState | StoryState
 
@@ -95,3 +96,37 @@ def _play_stories(hostile: HostileRound, state: StoryState) -> None:
 def _clients(hostile: HostileRound) -> Callable[[int], frozenset[int]]:
     order = hostile.order
     return lambda places: frozenset(order[members(places)].tolist())
+
+
+@dataclass(slots=True)
+class Replays:
+    """States that were played twice: with the rule off, and with all rules on.
+
+    Args:
+        states: states.
+        opened: of them, opened with the rule off, as predicted.
+        held: of them, with all rules on nothing opened but a sum that may.
+        wrong: what ended otherwise.
+    """
+
+    states: int = 0
+    opened: int = 0
+    held: int = 0
+    wrong: list[tuple[str, State]] = field(default_factory=list)
+    _federations: dict[int, Federation] = field(default_factory=dict)
+
+    def play(self, case: Case, *, most: int) -> None:
+        """Play attacks of a case, evenly spread over its examples."""
+        n = case.setting.n
+        federation = self._federations.setdefault(n, federation_of(n))
+        examples = search(case.setting, case.model, case.without).examples
+        chosen = {at * len(examples) // most for at in range(most)} if examples else set()
+        for index in sorted(chosen):
+            state = examples[index]
+            opens = replay(federation, case.setting, state, case.without).opens
+            holds = replay(federation, case.safe, state, frozenset()).lawful
+            self.states += 1
+            self.opened += opens
+            self.held += holds
+            if not (opens and holds):
+                self.wrong.append((case.title, state))

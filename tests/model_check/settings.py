@@ -27,6 +27,7 @@ RULES: Final = (
     "survivors",  # at least min_survivors in a sum
     "sharers",  # at least min_survivors that shared
     "survivors shared",  # no survivor that did not share
+    "floor of the quorum",  # a configuration has min_survivors at or above its quorum
     "live neighbours",  # t neighbours at least that shared, and that survive
 )
 """Names of the rules that can be switched off."""

@@ -31,7 +31,7 @@ A state is an *attack* if the group is not empty, is open, and is not the honest
 whole, or if these are open and the survivors are fewer than ``min_survivors``.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -40,7 +40,7 @@ from secure_fedrec.arrays import BoolArray, IntArray
 from secure_fedrec.compiled import compiled_loop
 from tests.model_check.settings import SELF, Tables
 
-__all__ = ["KINDS", "SharerState", "Verdict", "ones", "orbit", "search_sharers"]
+__all__ = ["KINDS", "SharerState", "Verdict", "ones", "opens", "orbit", "search_sharers"]
 
 KINDS: Final = ("single victim", "group", "mixed cut", "cut", "small sum")
 """Attacks: a divergent client alone; several; with inside ones; inside ones alone; all of few."""
@@ -92,6 +92,39 @@ class Verdict:
     states: int
     attacks: dict[str, int]
     examples: tuple[SharerState, ...]
+
+
+def opens(tables: Tables, state: SharerState) -> tuple[bool, SharerState]:
+    """Whether the group of any one state is open, and the state with its unknown seeds."""
+    n, full = tables.setting.n, 2**tables.setting.n - 1
+    gone = state.dropped | state.absent
+    told = full & ~(state.dropped if tables.fakes else gone)
+    common = full & ~state.absent
+    if not (state.group and tables.survivors[told] and tables.sharers[common]):
+        return False, state
+    row = np.array(
+        [
+            state.corrupt,
+            state.dropped,
+            state.absent,
+            state.inside,
+            state.divergent,
+            state.outside,
+            0,
+        ]
+    )
+    found = _attack(
+        n,
+        tables.setting.threshold,
+        tables.near,
+        tables.sharers,
+        tables.live,
+        tables.agreed,
+        tables.due,
+        told,
+        row,
+    )
+    return bool(found), replace(state, unknown=int(row[6]))
 
 
 def search_sharers(tables: Tables) -> Verdict:
