@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 
 from secure_fedrec.arrays import BoolArray
+from secure_fedrec.errors import ConfigError, ProtocolError
 from secure_fedrec.protection.masking import (
     Kind,
     MaskingClient,
@@ -351,3 +352,28 @@ def test_mixed_cut(attacked: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     group = sorted(at["A"] | at["B"])
     assert len(group) + len(at["C"]) < attack.config.min_survivors
     fails_on_ours_and_opens_the_weakened_copy(cut, group, monkeypatch)
+
+
+# On the complete graph a second rule keeps a view of few sharers from being of use: whoever is told
+# of sharers is told of min_survivors at least, and that is a quorum at least.
+
+
+def few_sharers(attacked: Any, *, least: int) -> SplitViews:
+    """Nobody works with the server: the victim is told of three others, which are then dropped."""
+    attack = attacked(range(9), threshold=3, min_survivors=least, quorum=5)
+    attack.until(Kind.BOXES)
+    wall = (1, 2, 3)
+    return SplitViews(attack, views={0: {0, *wall}}, dropped=wall, helpers=range(4, 9))
+
+
+def test_few_sharers_on_the_complete_graph(attacked: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(ConfigError, match=r"masking\.quorum.*must be between 5 and 4"):
+        few_sharers(attacked, least=4)
+    with monkeypatch.context() as weakened:
+        trusting(weakened)
+        with pytest.raises(ProtocolError, match="BOXES: 4 clients; a sum needs 5"):
+            few_sharers(attacked, least=5)
+    # Weakened copy: sums may be over fewer than a quorum. Then the signed sharers still hold.
+    monkeypatch.setattr(MaskingConfig, "_check_counts", lambda _: None)
+    cut = few_sharers(attacked, least=4)
+    fails_on_ours_and_opens_the_weakened_copy(cut, [0], monkeypatch)

@@ -265,6 +265,16 @@ def _parameter_figures(
         )
         for bound in parameters.bounds
     ]
+    private = [bound for bound in parameters.bounds if bound.protects == "privacy"]
+    chance = sum(2.0**bound.log2 for bound in private)
+    figures.append(
+        Figure(
+            name="privacy: all events",
+            value=math.log2(chance) if chance else -math.inf,
+            unit="log2 probability",
+            source=f"{', '.join(bound.event for bound in private)}: the sum, in each round",
+        )
+    )
     return figures
 
 

@@ -65,8 +65,9 @@ class Answer:
         degree: neighbours of each client, k.
         least: smallest threshold that meets the privacy bound.
         most: largest threshold that meets the correctness bound.
-        never_both: smallest threshold of which honest and corrupt neighbours together cannot
-            gather two, 2t > k + corrupt neighbours.
+        never_both: smallest threshold of which honest neighbours with one share each and corrupt
+            ones with both cannot gather two, 2t > k + corrupt neighbours. Required where survivors
+            are not agreed on; else a reserve.
         window_least: survivors that each window must hold (active server, Harary graph).
     """
 

@@ -3,18 +3,22 @@
 n clients, of which c are corrupt (they share all they know with the server) and at most d drop out,
 mask with k neighbours each and share their secrets among them so that t shares restore one.
 
-Privacy may fail with probability at most 2^-privacy_bits, all of these events together:
+Privacy may fail in a round with probability at most 2^-privacy_bits, all of these events together:
 
 - *corrupt neighbours*: an honest client has t or more corrupt neighbours, who restore both of its
-  secrets. Expected number of such clients: (n - c) P[HG(n - 1, c, k) >= t]. Without an agreed
-  survivor set honest neighbours may give either share, never both, so 2t <= k + corrupt is fatal
-  (Bell et al., CCS 2020, the semi-malicious setting);
+  secrets. Expected number of such clients: (n - c) P[HG(n - 1, c, k) >= t]. Without agreed
+  survivors an honest neighbour may give either share, never both, so 2t <= k + corrupt neighbours
+  is fatal already (Bell et al., CCS 2020, the semi-malicious setting);
 - *connectivity* (curious server): honest survivors fall into groups whose sums show
   (``graph.disconnection_bound``);
 - *windows* (active server, which chooses the survivors after it saw the graph): a window of k/2
   ring places has more than c_w corrupt clients. Every client insists on c_w + 1 survivors per
-  window (``graph.windows_hold``), so unless this happens no honest survivor is cut off;
+  window (``graph.windows_hold``), so unless this happens the honest survivors are connected;
 - *cohort* (cohort drawn from a larger roster): it holds more corrupt clients than c.
+
+Nothing else is left to chance. That an active server gets at most one of an honest client's two
+secrets, and a self-mask seed only of a client that masked by the sharers that the others know of,
+follows from signatures and counts (``rules``; the proof is docs/protection/masking-proof.md).
 
 The round may fail, with up to d random dropouts, with probability at most 2^-correctness_bits:
 
@@ -89,9 +93,10 @@ class MaskingParameters:
         n: clients of the cohort.
         degree: neighbours of each client, k; n - 1 for the complete graph.
         threshold: shares that restore a secret, t. The least one for a curious server (the fewest
-            shares to combine). For an active one as many as let never-both hold by itself,
-            2t > k + corrupt neighbours, or the most: a reserve if more clients are corrupt than
-            assumed.
+            shares to combine). For an active one so many that 2t > k + corrupt neighbours, or the
+            most: a reserve on which no bound rests. Where it is met, neighbours that give one share
+            each and corrupt ones that give both cannot restore two secrets of one client, even if
+            so many clients are corrupt that two survivor sets find a quorum.
         threshold_least: smallest t that meets the privacy bound.
         threshold_most: largest t that meets the correctness bound.
         corrupt_clients: corrupt clients in the cohort, c.
@@ -102,7 +107,7 @@ class MaskingParameters:
         window_least: survivors each window of degree/2 ring places must hold, c_w + 1; None where
             the graph is complete or the server curious.
         adversary: the server that is withstood.
-        agreed_survivors: whether clients agree on the survivors before they unmask.
+        agreed_survivors: whether clients agree on survivors and sharers before they unmask.
         privacy_bits: statistical security in bits.
         correctness_bits: a round with ``dropped_clients`` random dropouts fails with probability
             at most 2^-correctness_bits.
@@ -153,8 +158,9 @@ def find_parameters(
         dropout: largest fraction δ of dropouts that a round survives; d = floor(δ n). Not the mean
             rate: rounds with more dropouts than d abort.
         adversary: "curious" or "active".
-        agreed_survivors: whether clients sign one survivor set before unmasking. Without it only a
-            server that tells everybody the same is withstood.
+        agreed_survivors: whether clients sign one survivor set, and the sharers that they masked
+            by, before unmasking. Without it only a server that tells everybody the same is
+            withstood.
         privacy_bits: 1 to 128.
         correctness_bits: 1 to 128.
         roster: clients from which the cohort is drawn at random, n or more; None if they are the
@@ -190,7 +196,7 @@ def find_parameters(
 
 
 def _threshold(question: Question, answer: Answer) -> int:
-    """Shares that restore a secret: the fewest, or what an active server makes necessary."""
+    """Shares that restore a secret: the fewest, or against an active server those in reserve."""
     if question.adversary != "active":
         return answer.least
     return min(answer.most, max(answer.least, answer.never_both))

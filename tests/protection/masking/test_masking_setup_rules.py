@@ -78,6 +78,18 @@ def test_a_proposed_configuration_is_held_against_policy_and_expectation(
         refused(s, message, match)
 
 
+@pytest.mark.parametrize(("least", "quorum"), [(4, 5), (3, 4), (2, 5)])
+def test_a_setup_whose_sums_need_fewer_clients_than_a_quorum_is_refused(
+    scene: Any, monkeypatch: pytest.MonkeyPatch, least: int, quorum: int
+) -> None:
+    s = scene()
+    s.until_clients_get(Kind.SETUP)
+    with monkeypatch.context() as weakened:  # a server whose configuration is not checked
+        weakened.setattr(MaskingConfig, "_check_counts", lambda _: None)
+        message = setup_saying(s, config=config_with(s, min_survivors=least, quorum=quorum))
+    refused(s, message, r"masking\.(quorum|min_survivors) = \d")
+
+
 def test_a_site_that_reckons_with_corrupt_clients_refuses_parameters_for_fewer(scene: Any) -> None:
     s = scene(policy=SitePolicy(corrupt=0.25, dropout=0.0))
     s.until_clients_get(Kind.SETUP)

@@ -74,6 +74,19 @@ def test_a_million_clients_in_cohorts_of_ten_thousand(adversary: Adversary) -> N
 
 
 @pytest.mark.parametrize("adversary", ["curious", "active"])
+@pytest.mark.parametrize("cohort", [64, 10_000])
+def test_a_plan_adds_up_the_privacy_events_and_names_them(
+    adversary: Adversary, cohort: int
+) -> None:
+    found = deployment(adversary, cohort=cohort)
+    private = [bound for bound in found.parameters.bounds if bound.protects == "privacy"]
+    (stated,) = (figure for figure in found.figures if figure.name == "privacy: all events")
+    assert stated.source.partition(":")[0] == ", ".join(bound.event for bound in private)
+    assert 2.0**stated.value == pytest.approx(sum(2.0**bound.log2 for bound in private))
+    assert max(bound.log2 for bound in private) <= stated.value <= -40.0
+
+
+@pytest.mark.parametrize("adversary", ["curious", "active"])
 def test_a_plan_is_json_and_a_table(adversary: Adversary) -> None:
     found = deployment(adversary, clients=64, cohort=64)
     assert any(bound.log2 == -inf for bound in found.parameters.bounds)

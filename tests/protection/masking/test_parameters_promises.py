@@ -1,8 +1,10 @@
 """What every answer of the parameter search keeps: enumerated failure rates, ranges, refusals."""
 
+import re
 from fractions import Fraction
 from itertools import combinations
 from math import comb, inf, log2
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,6 +14,7 @@ from hypothesis import strategies as st
 
 from secure_fedrec.arrays import BoolArray, IntArray
 from secure_fedrec.errors import ConfigError
+from secure_fedrec.protection.masking import parameters
 from secure_fedrec.protection.masking.degrees import Adversary
 from secure_fedrec.protection.masking.graph import harary_neighbours, windows_hold
 from secure_fedrec.protection.masking.hypergeometric import upper_tail
@@ -209,6 +212,35 @@ def test_rates_are_read_as_the_decimals_they_print_as() -> None:
     found = find_parameters(100, corrupt=0.29, dropout=0.07, adversary="curious")
     assert (int(0.29 * 100), found.corrupt_clients) == (28, 29)
     assert found.dropped_clients == 7
+
+
+# What is stated of the events
+
+PROOF = Path(__file__).parents[3] / "docs" / "protection" / "masking-proof.md"
+
+
+def events_of(adversary: Adversary, protects: str) -> set[str]:
+    """Events that the parameters of a drawn sparse cohort are found for."""
+    found = find_parameters(600, corrupt=0.1, dropout=0.1, adversary=adversary, roster=6_000)
+    return {bound.event for bound in found.bounds if bound.protects == protects}
+
+
+def test_the_module_lists_exactly_the_events_that_are_evaluated() -> None:
+    privacy, _, correctness = (parameters.__doc__ or "").partition("The round may fail")
+    for text, protects in ((privacy, "privacy"), (correctness, "correctness")):
+        listed = re.findall(r"^- \*([a-z ]+)\*", text, re.MULTILINE)
+        assert len(listed) == len(set(listed))
+        assert set(listed) == events_of("curious", protects) | events_of("active", protects)
+
+
+def test_the_proof_lists_exactly_the_events_against_an_active_server() -> None:
+    text = PROOF.read_text(encoding="utf-8")
+    chance = text.partition("## Events that are left to chance")[2].partition("\n## ")[0]
+    rows = re.findall(r"^\| ([a-z ]+): .*\| (.*) \|$", chance, re.MULTILINE)
+    assert {event for event, _ in rows} == events_of("active", "privacy")
+    found = find_parameters(600, corrupt=0.1, dropout=0.1, adversary="active", roster=6_000)
+    formulas = {bound.event: bound.formula for bound in found.bounds}
+    assert all(formulas[event] == formula for event, formula in rows)
 
 
 # A cohort drawn from a roster
