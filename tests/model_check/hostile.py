@@ -31,7 +31,7 @@ from secure_fedrec.protection.masking.keys import (
     open_box,
     self_key,
 )
-from secure_fedrec.protection.masking.messages import Boxes, commitment_to
+from secure_fedrec.protection.masking.messages import Boxes, ShareRecord, Shares, commitment_to
 from secure_fedrec.protection.masking.messages_sum import (
     Quorum,
     Reveal,
@@ -169,24 +169,35 @@ class HostileRound:
         self.signatures: dict[int, bytes] = {}
         self.known = Knowledge()
         self.corrupt: frozenset[int] = frozenset()
-        self.revealed: set[int] = set()
+        self.unmasked: dict[int, tuple[bytes, frozenset[int]]] = {}
         self._open(epoch)
 
     def _open(self, epoch: int) -> None:
         beacon = fresh_key() if self.config.needs_beacon else None
-        outgoing = self.server.start()
-        for due in (beacon, None):
-            for number, data in outgoing:
-                for reply in self.clients[number].receive(data):
-                    self.server.receive(reply)
-            if due is not None:
-                self.federation.beacons[epoch] = due
-                for client in self.clients.values():
-                    client.observe_beacon(epoch, due)
-            if self.server.state.value is Kind.ADVERTISE:
-                outgoing = self.server.close_step(beacon=due)
+        for number, data in self.server.start():
+            reply = self.deliver_setup(number, data)
+            if reply is not None:
+                self.server.receive(reply)
+        if beacon is not None:
+            self.federation.beacons[epoch] = beacon
+            for client in self.clients.values():
+                client.observe_beacon(epoch, beacon)
+        outgoing = self.server.close_step(beacon=beacon)
         topology = self.core._topology
         self.near = {u: frozenset(topology.neighbours(u).tolist()) for u in self.clients}
+        for number, data in outgoing:
+            reply = self.deliver_keys(number, data)
+            if reply is not None:
+                head = Envelope.decode(reply).head
+                self.core._shares[number] = Shares.decode(head, number, self.config)
+
+    def deliver_setup(self, number: int, data: bytes) -> bytes | None:
+        """SETUP to a client; its ADVERTISE, or None if it is out of the round."""
+        return self.ask(number, data)
+
+    def deliver_keys(self, number: int, data: bytes) -> bytes | None:
+        """KEYS to a client; its SHARES, or None if it is out of the round."""
+        return self.ask(number, data)
 
     @property
     def order(self) -> IntArray:
@@ -215,21 +226,18 @@ class HostileRound:
         """Take over clients: their seeds, and both shares of every neighbour."""
         self.corrupt = frozenset(numbers)
         for number in sorted(self.corrupt):
-            assert self.upload(number, frozenset(self.clients))
             half = self.clients[number]._round
-            assert half is not None
+            if half is None or not self.upload(number, self.core._shares):
+                continue
             for owner, neighbour in half._neighbours.items():
-                assert neighbour.shares is not None
-                self.known.mask_shares.setdefault(owner, {})[number] = neighbour.shares[0]
-                self.known.self_shares.setdefault(owner, {})[number] = neighbour.shares[1]
+                if neighbour.shares is not None:
+                    self.known.mask_shares.setdefault(owner, {})[number] = neighbour.shares[0]
+                    self.known.self_shares.setdefault(owner, {})[number] = neighbour.shares[1]
 
     def upload(self, number: int, view: Iterable[int]) -> bool:
         """BOXES to a client that is told of these sharers; whether it uploads."""
         told = frozenset(view)
-        records = {
-            other: self.core._shares[other].records[number]
-            for other in sorted(told & self.near[number])
-        }
+        records = self.records_for(number, told)
         boxes = Boxes(shared=self.marks(told), records=records, seals={})
         reply = self.ask(number, self.says(Kind.BOXES, boxes.head(), boxes.payload()))
         if reply is None:
@@ -241,6 +249,14 @@ class HostileRound:
         self.leaves[number] = leaf_hash(envelope.proven)
         self.signatures[number] = Upload.decode(envelope.head).shared_signature
         return True
+
+    def records_for(self, number: int, told: frozenset[int]) -> dict[int, bytes]:
+        """What a client is handed as the shares of its neighbours; noise where there are none."""
+        noise = bytes(ShareRecord.size(self.config))
+        return {
+            other: self.core._shares[other].records.get(number, noise)
+            for other in sorted(told & self.near[number] & set(self.core._shares))
+        }
 
     def survivors(
         self, number: int, story: Iterable[int], signatures: Mapping[int, bytes] | None = None
@@ -302,7 +318,6 @@ class HostileRound:
         key = self.core._client_keys[number]["reveal-box"]
         box = Envelope.decode(reply).head
         reveal = Reveal.decode(open_box(key, box, self.core.public.context.round_id))
-        self.revealed.add(number)
         self.known.seeds[number] = decode_element(reveal.self_seed)
         told = set(story)
         for owner, share in reveal.shares.items():
@@ -332,6 +347,7 @@ class HostileRound:
             found = {signer: found[signer] for signer in sorted(found) if signer in told}
             chosen = dict(list(found.items())[: self.setting.quorum])
             if self.reveal(number, chosen, told):
+                self.unmasked[number] = statement, told
                 revealed.add(number)
         return revealed
 
@@ -401,15 +417,16 @@ class HostileRound:
         if owner in self.known.seeds:
             return self.known.seeds[owner]
         element = self._restored(self.known.self_shares.get(owner, {}))
+        if element is None:
+            return None
         context = self.core.public.context
         bound = self.core._shares[owner].commitment
-        return element if element and commitment_to(context, owner, element) == bound else None
+        return element if commitment_to(context, owner, element) == bound else None
 
     def _mask_seed(self, owner: int) -> int | None:
         if owner in self.corrupt:
             half = self.clients[owner]._round
-            assert half is not None
-            return half._secrets.mask_element
+            return None if half is None else getattr(half._secrets, "mask_element", None)
         element = self._restored(self.known.mask_shares.get(owner, {}))
         if element is None:
             return None
