@@ -21,13 +21,14 @@ from secure_fedrec.protection.masking.messages_sum import Quorum, Result, Surviv
 from secure_fedrec.protection.masking.roster import cohort_hash
 from secure_fedrec.protection.masking.transcript import MerkleTree
 from tests.model_check.cases import CASES, search
-from tests.model_check.hostile import HostileRound, federation_of, switched_off
+from tests.model_check.hostile import HostileRound, federation_of
 from tests.model_check.settings import Setting, members, tables_of
 from tests.model_check.sharers import SharerState
+from tests.model_check.switches import switched_off
 
 EQUAL = frozenset({"equal sharers"})
 VARIED = (Kind.SETUP, Kind.KEYS, Kind.BOXES, Kind.SURVIVORS, Kind.QUORUM, Kind.RESULT)
-PLAIN_RUNS, NOISY_RUNS, WEAK_RUNS = 24, 116, 20
+PLAIN_RUNS, NOISY_RUNS, WEAK_RUNS = 24, 116, 40
 PLAYED = [case for case in CASES if case.model == "sharers" and case.setting.n == 8]
 PLAYED = [case for case in PLAYED if "equal sharers" in case.without and case.safe == case.setting]
 
@@ -258,9 +259,7 @@ def run(
     for group, found in opened.items():
         assert np.array_equal(found, server.true_sum(group))
     agreed = {told for _, told in server.unmasked.values()}
-    lawful = {
-        told - server.corrupt for told in agreed if len(told) >= server.setting.min_survivors
-    }
+    lawful = {told - server.corrupt for told in agreed if len(told) >= server.setting.min_survivors}
     return server, len(agreed) > 1 or len(opened) > 1 or not set(opened) <= lawful
 
 
@@ -294,4 +293,4 @@ def test_clients_that_do_not_compare_their_sharers_are_opened() -> None:
     rng, federation = random.Random(21), federation_of(8)
     with switched_off(EQUAL):
         played = [run(rng, federation, rate=0.0, earlier=None) for _ in range(WEAK_RUNS)]
-    assert sum(each is not None and each[1] for each in played) >= 3
+    assert sum(each is not None and each[1] for each in played) >= 5

@@ -12,7 +12,7 @@ from itertools import groupby
 
 from tqdm import tqdm
 
-from tests.model_check.cases import CASES, Case, Model, every_setting, search
+from tests.model_check.cases import CASES, Model, every_setting, search
 from tests.model_check.replay import Replays
 from tests.model_check.settings import Setting
 
@@ -56,10 +56,10 @@ def all_rules(most: int, *, each: bool) -> bool:
             tqdm.write(f"{setting.name}  {model:<8} {found.states:>13,}  {_verdict(found.attacks)}")
     if not each:
         print(" n  k        t  window  model    sets           states  verdict")
-        for (model, n, degree), rows in groupby(lines, key=lambda line: line[0]):
-            print(_summary(model, n, degree, list(rows)))
-    for model, (sets, states) in total.items():
-        print(f"{model}: {sets} parameter sets, {states:,} states")
+        for (name, n, degree), rows in groupby(lines, key=lambda line: line[0]):
+            print(_summary(name, n, degree, list(rows)))
+    for name, (sets, states) in total.items():
+        print(f"{name}: {sets} parameter sets, {states:,} states")
     return held
 
 

@@ -53,9 +53,7 @@ def _search(setting: Setting, without: frozenset[str], model: Model) -> Found:
     tables = tables_of(setting, without)
     if model == "sharers":
         verdict = search_sharers(tables)
-        return Found(
-            states=verdict.states, attacks=verdict.attacks, examples=verdict.examples
-        )
+        return Found(states=verdict.states, attacks=verdict.attacks, examples=verdict.examples)
     stories = search_stories(tables)
     name = "double reveal" if tables.repeats else "split survivors"
     return Found(

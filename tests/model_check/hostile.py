@@ -4,26 +4,15 @@ The clients are stock ``MaskingClient`` halves with real keys. The server keeps 
 it work the corrupt clients, whose secrets and shares it reads and who sign what it likes.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-import pytest
 
 from secure_fedrec.arrays import BoolArray, IntArray
 from secure_fedrec.errors import ProtocolError
-from secure_fedrec.protection.masking import (
-    Expected,
-    Federation,
-    Kind,
-    MaskingClient,
-    MaskingConfig,
-    SitePolicy,
-    SumLayout,
-)
-from secure_fedrec.protection.masking.client_round import ClientRound
+from secure_fedrec.protection.masking import Expected, Federation, Kind, SumLayout
 from secure_fedrec.protection.masking.formats import SERVER, Envelope, seal
 from secure_fedrec.protection.masking.keys import (
     fresh_key,
@@ -40,17 +29,14 @@ from secure_fedrec.protection.masking.messages_sum import (
     statement_of,
 )
 from secure_fedrec.protection.masking.packing import unpack
-from secure_fedrec.protection.masking.pairs import Neighbour
 from secure_fedrec.protection.masking.prg import MaskExpander
 from secure_fedrec.protection.masking.recovery import pair_keys_of
 from secure_fedrec.protection.masking.shamir import combine, decode_element
 from secure_fedrec.protection.masking.transcript import MerkleTree, leaf_hash
 from tests.model_check.settings import Setting
 
-__all__ = ["HostileRound", "federation_of", "switched_off"]
+__all__ = ["HostileRound", "federation_of"]
 
-_CLIENT_ROUND = "secure_fedrec.protection.masking.client_round"
-_TOPOLOGY = "secure_fedrec.protection.masking.topology"
 _LENGTH = 3
 _LARGEST = 100
 
@@ -58,77 +44,6 @@ _LARGEST = 100
 def federation_of(n: int) -> Federation:
     """Clients 0 to n - 1, for many rounds."""
     return Federation(range(n))
-
-
-@contextmanager
-def switched_off(rules: frozenset[str] = frozenset()) -> Iterator[None]:
-    """Clients without some of the rules of ``settings.RULES``, in any round the server sets up.
-
-    Rounds as small as these meet no site's bounds, so what a site asks of parameters is off too.
-    """
-    yes = {"windows": "windows_hold", "survivors": "enough_clients"}
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(SitePolicy, "require", lambda *_: None)
-        for rule, name in (yes | {"live neighbours": "enough_neighbours"}).items():
-            if rule in rules:
-                patch.setattr(f"{_TOPOLOGY}.{name}", lambda *_: True)
-        for rule, name in {"sharers": "enough_clients", "quorum": "is_quorum"}.items():
-            if rule in rules:
-                patch.setattr(f"{_CLIENT_ROUND}.{name}", lambda *_: True)
-        if "floor of the quorum" in rules:
-            patch.setattr(MaskingConfig, "_check_counts", lambda _: None)
-        if "equal sharers" in rules:
-            patch.setattr(f"{_CLIENT_ROUND}.share_due", _share_due)
-        if "survivors shared" in rules:
-            patch.setattr(ClientRound, "confirm", _confirm_anybody)
-        if "one reveal" in rules:
-            _forget(patch)
-        yield
-
-
-def _share_due(*, survives: bool, same_sharers: bool) -> str:
-    return "self" if survives else "mask"
-
-
-def _confirm_anybody(
-    self: ClientRound, envelope: Envelope, confirm: Any = ClientRound.confirm
-) -> bytes:
-    self._shared = np.ones_like(self._shared)
-    message: bytes = confirm(self, envelope)
-    return message
-
-
-def _forget(patch: pytest.MonkeyPatch) -> None:
-    """Clients that answer every unmasking, keep their shares, and remember no answer."""
-
-    def give_share(self: Neighbour, due: str | None) -> bytes | None:
-        if self.shares is None or due is None:
-            return None
-        return self.shares[1 if due == "self" else 0]
-
-    class NoJournal:
-        begin = reveal = staticmethod(lambda *_, **__: None)
-
-    original = Federation.open_client
-
-    def open_client(self: Federation, number: int, expected: Expected) -> MaskingClient:
-        client = original(self, number, expected)
-        client._journal = NoJournal()  # type: ignore[assignment]
-        return client
-
-    patch.setattr(Neighbour, "give_share", give_share)
-    patch.setattr(ClientRound, "wipe", lambda _: None)
-    patch.setattr(MaskingClient, "_require_awaited", lambda *_: None)
-    patch.setattr(MaskingClient, "_stored_reveal", lambda *_: None)
-    patch.setattr(Federation, "open_client", open_client)
-    patch.setattr("secure_fedrec.protection.masking.client._AFTER", _AnyState())
-
-
-class _AnyState(dict[Any, Any]):
-    """Any state may follow any state."""
-
-    def __missing__(self, key: Any) -> Any:
-        return key
 
 
 @dataclass(slots=True)
@@ -307,9 +222,7 @@ class HostileRound:
         envelope = Envelope.decode(reply)
         return bytes(envelope.head), bytes(envelope.proof)
 
-    def reveal(
-        self, number: int, signatures: Mapping[int, bytes], story: Iterable[int]
-    ) -> bool:
+    def reveal(self, number: int, signatures: Mapping[int, bytes], story: Iterable[int]) -> bool:
         """QUORUM to a client that was told a story; whether it reveals, which is then known."""
         head = Quorum(signatures=dict(sorted(signatures.items()))).head()
         reply = self.ask(number, self.says(Kind.QUORUM, head))

@@ -7,10 +7,11 @@ import numpy as np
 
 from secure_fedrec.protection.masking import Federation
 from tests.model_check.cases import Case, search
-from tests.model_check.hostile import HostileRound, federation_of, switched_off
+from tests.model_check.hostile import HostileRound, federation_of
 from tests.model_check.settings import Setting, members
 from tests.model_check.sharers import SharerState
 from tests.model_check.stories import StoryState
+from tests.model_check.switches import switched_off
 
 __all__ = ["Replay", "Replays", "State", "replay"]
 
@@ -49,7 +50,9 @@ def replay(
         assert np.array_equal(found, hostile.true_sum(each))
     clients = _clients(hostile)
     allowed = [
-        clients(places) for places in state.allowed if _floor(state, places) >= setting.min_survivors
+        clients(places)
+        for places in state.allowed
+        if _floor(state, places) >= setting.min_survivors
     ]
     return Replay(
         opens=clients(state.group) in opened,

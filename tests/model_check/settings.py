@@ -4,7 +4,7 @@ A set of clients is an int: bit p is the client at ring place p. Every table is 
 clients' own predicates, once for each set, so that a search looks up what a client would say.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, Final
@@ -17,7 +17,7 @@ from secure_fedrec.protection.masking import MaskingConfig
 from secure_fedrec.protection.masking.rules import enough_clients, is_quorum, share_due
 from secure_fedrec.protection.masking.topology import NO_BEACON, Topology
 
-__all__ = ["RULES", "Setting", "Tables", "members", "mask_of", "settings_of", "tables_of"]
+__all__ = ["RULES", "Setting", "Tables", "mask_of", "members", "settings_of", "tables_of"]
 
 RULES: Final = (
     "equal sharers",  # a share of a self mask only for who masked by the same sharers
@@ -116,9 +116,9 @@ def members(mask: int) -> list[int]:
     return [place for place in range(mask.bit_length()) if mask >> place & 1]
 
 
-def mask_of(places: object) -> int:
+def mask_of(places: Iterable[int] | IntArray) -> int:
     """The set of some places."""
-    return sum(1 << int(place) for place in places)  # type: ignore[attr-defined]
+    return int(sum(1 << int(place) for place in places))
 
 
 def tables_of(setting: Setting, without: frozenset[str] = frozenset()) -> Tables:

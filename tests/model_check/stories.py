@@ -20,7 +20,7 @@ import numpy as np
 from secure_fedrec.arrays import BoolArray, IntArray
 from secure_fedrec.compiled import compiled_loop
 from tests.model_check.settings import MASK, SELF, Tables
-from tests.model_check.sharers import orbit, ones
+from tests.model_check.sharers import ones, orbit
 
 __all__ = ["StoryState", "StoryVerdict", "search_stories"]
 
@@ -141,9 +141,9 @@ def _opened(
         if component & ~clear == 0 and component != legitimate:
             # The sum of one story is less of an example than what no story says.
             if component not in (first & honest, second & honest):
-                return component
+                return int(component)
             found = component
-    return found
+    return int(found)
 
 
 @compiled_loop

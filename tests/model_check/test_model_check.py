@@ -101,6 +101,7 @@ def test_the_model_and_real_clients_agree_next_to_attacks() -> None:
             continue
         tables = tables_of(case.setting, case.without)
         for example in search(case.setting, case.model, case.without).examples[:8]:
+            assert isinstance(example, SharerState)
             states = beside(rng, tables, example)
             for _ in range(3):
                 state = next(states)
