@@ -8,7 +8,7 @@ READY := $(VENV)/.ready
 SOURCES := secure_fedrec attacks audits benchmarks examples tests
 OUT ?= out/quickstart
 
-.PHONY: audit test lint types layers unit fuzz format clean
+.PHONY: audit test lint types layers unit fuzz model-check format clean
 
 audit: $(READY)
 	@if [ -f $(OUT)/config.json ]; then rm -rf $(OUT); fi # an earlier run, and nothing else
@@ -34,6 +34,10 @@ fuzz: $(READY)
 	SECURE_FEDREC_FUZZ=100000 FUZZ_MESSAGES=100000 EXPLORE=1 $(BIN)/pytest -n auto -q \
 		tests/protection/masking/test_masking_fuzz.py \
 		tests/protection/shared_upload/test_shared_upload_fuzz.py
+
+# Every state of masking on rings of up to 11 clients, with all rules on and with each one off.
+model-check: $(READY)
+	$(BIN)/python -m tests.model_check
 
 format: $(READY)
 	$(BIN)/ruff check --fix $(SOURCES)

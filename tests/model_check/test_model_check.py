@@ -1,0 +1,119 @@
+"""A part of ``make model-check`` that every test run affords, with the same verdicts."""
+
+import random
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+
+from secure_fedrec.errors import ConfigError
+from tests.model_check.__main__ import main
+from tests.model_check.cases import CASES, Case, every_setting, search
+from tests.model_check.hostile import federation_of
+from tests.model_check.replay import Replays, replay
+from tests.model_check.settings import RULES, Tables, tables_of
+from tests.model_check.sharers import SharerState, opens
+
+EQUAL = frozenset({"equal sharers"})
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.title)
+def test_a_rule_that_is_off_lets_exactly_its_attack_in(case: Case) -> None:
+    if case.setting.n > 10:
+        pytest.skip("in make model-check")
+    assert search(case.setting, case.model, case.without).attacks == case.attacks
+    assert not search(case.safe, case.model).attacks
+
+
+def test_every_rule_is_switched_off_somewhere() -> None:
+    assert {rule for case in CASES for rule in case.without} == set(RULES)
+
+
+def test_nothing_opens_with_all_rules_on() -> None:
+    settings = every_setting(range(5, 9))
+    states = 0
+    for setting in settings:
+        found = search(setting, "sharers")
+        assert not found.attacks, setting
+        states += found.states
+    assert len(settings) > 200
+    assert states > 90_000_000
+    states = 0
+    for setting in every_setting(range(5, 8), corrupt=range(3)):
+        found = search(setting, "stories")
+        assert not found.attacks, setting
+        states += found.states
+    assert states > 500_000
+
+
+def test_thresholds_alone_leave_mixed_cuts_and_no_others() -> None:
+    """2t > k + c keeps single victims and groups without a common view apart, and no more."""
+    kinds: dict[str, int] = {}
+    for setting in every_setting(range(5, 9)):
+        k = setting.n - 1 if setting.degree is None else setting.degree
+        if 2 * setting.threshold > k + setting.corrupt:
+            for kind, count in search(setting, "sharers", EQUAL).attacks.items():
+                kinds[kind] = kinds.get(kind, 0) + count
+    assert set(kinds) == {"mixed cut"}
+
+
+def test_complete_graphs_are_safe_as_long_as_sums_are_no_smaller_than_the_quorum() -> None:
+    found = 0
+    for setting in every_setting(range(5, 9)):
+        if setting.degree is not None:
+            continue
+        assert not search(setting, "sharers", EQUAL).attacks
+        loose = replace(setting, min_survivors=setting.quorum - 1)
+        with pytest.raises(ConfigError):
+            loose.config()
+        found += bool(search(loose, "sharers", EQUAL).attacks)
+    assert found >= 3
+
+
+def test_the_model_and_real_clients_agree_on_attacks() -> None:
+    played = Replays()
+    for case in CASES:
+        if case.setting.n <= 9:
+            played.play(case, most=3)
+    assert not played.wrong
+    assert played.states >= 30
+    assert played.opened == played.held == played.states
+
+
+def beside(rng: random.Random, tables: Tables, state: SharerState) -> Iterator[SharerState]:
+    """States that differ from a state in the place of one client."""
+    labels = ("corrupt", "dropped", "absent", "inside", "divergent", "outside")
+    while True:
+        bit = 1 << rng.randrange(tables.setting.n)
+        label = rng.choice(labels)
+        changed = {each: getattr(state, each) & ~bit for each in labels}
+        changed[label] |= bit
+        if changed["corrupt"] in tables.corrupt and changed["inside"] | changed["divergent"]:
+            yield replace(state, **changed, unknown=0)
+
+
+def test_the_model_and_real_clients_agree_next_to_attacks() -> None:
+    """One client apart from an attack, some states are attacks and most are not: all as said."""
+    rng, outcomes = random.Random(3), [0, 0]
+    federation = federation_of(8)
+    for case in CASES:
+        if case.without != EQUAL or case.setting.n != 8 or not case.attacks:
+            continue
+        tables = tables_of(case.setting, case.without)
+        for example in search(case.setting, case.model, case.without).examples[:8]:
+            assert isinstance(example, SharerState)
+            states = beside(rng, tables, example)
+            for _ in range(3):
+                state = next(states)
+                said, state = opens(tables, state)
+                real = replay(federation, case.setting, state, case.without)
+                assert real.opens == said, state
+                outcomes[said] += 1
+    assert min(outcomes) >= 3
+
+
+def test_the_command_prints_the_table(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--clients", "5", "--replays", "0"]) == 1  # too few states with real keys
+    printed = capsys.readouterr().out
+    assert "16 mixed cut" in printed
+    assert "80 mixed cut" in printed
