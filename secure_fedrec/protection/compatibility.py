@@ -66,11 +66,14 @@ STACKS: Mapping[tuple[str, ...], Claim] = MappingProxyType(
         ),
         ("virtual-ratings", "linkage-hardened"): Claim(
             system="FedRec++ with linkage-hardened denoisers",
-            hides="which upload a virtual row came from, from the server and all but one denoiser",
-            assumes="honest-but-curious parties, one honest mix per path, one honest denoiser",
+            hides="which client sent a virtual row to the denoisers, and its values, from all but "
+            "one of the denoisers; who sent a cell, from the mixes but one of each path and from "
+            "whoever watches the lines; from the server, nothing",
+            assumes="honest-but-curious parties, one honest mix per path, one honest denoiser; for "
+            "the rows themselves, that the server tells nobody what it reads",
             lossless=True,
-            found="does not hide the rated set from the server, and does not claim to: identified "
-            "rows and the exact sum of the real ones are linear equations in the hidden bits",
+            found="the server needs no link: the sums and counts of the virtual rows of an item, "
+            "beside all rows under their senders' names, name the virtual ones",
         ),
         ("virtual-ratings", "shared-upload"): Claim(
             system="FedRec++ with additively shared uploads",

@@ -29,9 +29,16 @@ from secure_fedrec.npz import npz_names, read_npz
 from secure_fedrec.streams import Stream, Streams
 from secure_fedrec.uploads import DenseBlock, RowBlock, SetBlock
 from secure_fedrec.wire.messages import Messages, Step
-from secure_fedrec.wire.spool import Columns, Spool
+from secure_fedrec.wire.spool import Columns, Spool, concatenate_columns
 
-__all__ = ["BlockStore", "Recorder", "RecordingPolicy", "Traffic"]
+__all__ = [
+    "BlockStore",
+    "Columns",
+    "Recorder",
+    "RecordingPolicy",
+    "Traffic",
+    "concatenate_columns",
+]
 
 _BLOCK_BYTES = 64 * 2**20
 HIDDEN_COUNTS = frozenset({Step.UPLOAD, Step.SHARE})

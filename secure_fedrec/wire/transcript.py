@@ -27,9 +27,10 @@ from secure_fedrec.wire.recording import (
     EXTRA,
     HIDDEN_COUNTS,
     BlockStore,
+    Columns,
+    concatenate_columns,
     kind_of,
 )
-from secure_fedrec.wire.spool import Columns, concatenate_columns
 
 __all__ = ["Adversary", "Transcript", "Truth", "View"]
 
