@@ -6,8 +6,8 @@ are those of the paper's form: whoever holds a client's upload as well links the
 hands in as many cells as its message fills, one at least: how many is not hidden from the first
 mixes.
 
-Cells have no authentic sender: a mix may put its own in the place of others. So every denoiser signs
-one list of receipts for all clients, and a client that does not find its cells in it ends the round.
+Cells have no authentic sender: a mix may put its own in the place of others. So every denoiser
+signs one list of receipts for all clients, and a client that misses a cell in it ends the round.
 
 All cells of a round are one batch, and a round with one ordinary client alone is refused.
 ``"simulated"`` counts the cells and lets messages lose their senders; ``"real"`` also encodes every

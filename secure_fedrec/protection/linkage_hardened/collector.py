@@ -3,9 +3,9 @@
 The simulation draws the shares of a whole batch of clients from one AES-256-CTR stream per round,
 keyed by the operating system; it wraps and signs nothing. A message under a name that was changed
 on the wire is refused, as its signature would be. A changed cell is missed by its sender, in the
-receipts of the denoisers. Views and sums are those of the protocol; dummies, which no view can tell
-apart and no sum contains, are metered but not recorded. Executed as ``"real"``, the halves and a mix
-cascade run beside it, and any difference is an error.
+receipts of the denoisers. Views and sums are those of the protocol; dummies, which no view can
+tell apart and no sum contains, are metered but not recorded. Executed as ``"real"``, the halves and
+a mix cascade run beside it, and any difference is an error.
 """
 
 import secrets
@@ -184,7 +184,6 @@ class LinkageSession:
         """Compare the sets of rows, take the fakes off, hand over the sum of the real rows."""
         codec = self._collector.codec
         self._server.require_complete()
-        self._receipts.require_received()
         tags = [held.tags() for held in self._held]
         for number, own in enumerate(tags):
             # Dummies fill every client's cells up to the public number, so a denoiser counts this.
@@ -193,6 +192,7 @@ class LinkageSession:
                     f"round {self._round}: denoiser {number} holds other rows than the others; the "
                     "round is abandoned"
                 )
+        self._receipts.require_received()
         totals = np.concatenate(
             [self._server.ring, codec.from_integers(self._server.counts)[:, None]], axis=1
         )
