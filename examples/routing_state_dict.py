@@ -1,13 +1,15 @@
 """Anonymous PyTorch state_dicts: the server learns the updates, but not whose each of them is.
 
 Cells of one size pass three layers of mixes; every client hands in the same number of cells, real
-or not. The updates themselves are readable: add noise if they could give their owner away.
+or not, and finds them again in the list that the server signs. The updates themselves are readable:
+add noise if they could give their owner away.
 """
 
 import copy
 
 import numpy as np
 import torch
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from secure_fedrec.protection import FixedPoint
 from secure_fedrec.protection.routing import (
@@ -17,6 +19,8 @@ from secure_fedrec.protection.routing import (
     MixNode,
     OpeningKey,
     RoutingConfig,
+    SentCells,
+    receipt_digest,
     send,
 )
 
@@ -55,12 +59,18 @@ server = Endpoint(layers=settings.layers, index=0)
 for node, key in zip((*mixes, server), keys, strict=True):
     node.rotate(directory, key)
 
-for _ in range(2):
+signing = Ed25519PrivateKey.generate()
+signers = [signing.public_key().public_bytes_raw()]  # known to all, like the directory
+
+for batch in range(2):
+    noted = {client: SentCells(directory, batch=batch) for client in DATA}
     updates = {client: codec.encode(train(client)) for client in DATA}
     cells = [
         cell
-        for words in updates.values()
-        for cell in send([words.tobytes()], recipient=0, cells=2, directory=directory)
+        for client, words in updates.items()
+        for cell in send(
+            [words.tobytes()], recipient=0, cells=2, directory=directory, sent=noted[client]
+        )
     ]
     for mix in mixes:
         for cell in cells:
@@ -68,6 +78,12 @@ for _ in range(2):
         cells = mix.flush()
     received = [message for cell in cells if (message := server.receive(cell)) is not None]
     server.require_whole()
+    receipt = server.receipt(batch=batch, identity=signing)
+    published = [
+        receipt_digest(receipt)
+    ]  # where all clients read it, and the server cannot rewrite
+    for sent in noted.values():  # a mix may have replaced a cell: its sender would miss it here
+        sent.require_received([receipt], signers=signers, published=published)
     arrived = [np.frombuffer(message, dtype=codec.dtype) for message in received]
     load(np.mean([codec.decode(words) for words in arrived], axis=0))
     # --- end of the protection ---

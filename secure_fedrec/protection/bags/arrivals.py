@@ -1,8 +1,8 @@
-"""The server's side of a bag: every message that is due, once, as its sender made it.
+"""The server's side of a bag: every message that is due, once.
 
-In a deployment a message that was changed on a named line fails the authentication of its sender,
-and the simulation refuses it in that place. A cell has no sender to authenticate: those who sent it
-look for it in the server's receipts, and only they can tell that it was changed or replaced.
+The server cannot tell whether a cell is as its sender made it: those who sent cells look for them
+in its receipts, and only they see that one was changed or replaced. Messages under names are those
+of the plain stack, which authenticates nothing: a change on the line is not detected.
 """
 
 import numpy as np
@@ -12,7 +12,6 @@ from secure_fedrec.errors import ProtocolError
 from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.protection.bags.shapes import BagShape, canonical_order
 from secure_fedrec.protection.line_receipts import LineReceipts
-from secure_fedrec.protection.shared_upload.tally import require_genuine
 from secure_fedrec.uploads import SetBlock
 from secure_fedrec.wire import Messages, Step
 
@@ -51,8 +50,7 @@ class Arrivals:
             delivered: what arrived.
 
         Raises:
-            ProtocolError: a message of another round, step or bag, or one under a name that its
-                sender did not make.
+            ProtocolError: a message of another round, step or bag.
         """
         if (delivered.round, delivered.step) != (self._round, Step.BAG):
             raise ProtocolError(
@@ -65,9 +63,7 @@ class Arrivals:
                 f"round {self._round}: vectors for {self._name!r} were due, got a message for "
                 f"{delivered.bag!r}"
             )
-        if delivered.tags is None:
-            require_genuine(sent, delivered, "the server")
-        else:
+        if sent.tags is not None:
             self._receipts.note(sent, delivered)
         keys = delivered.senders.ids if delivered.tags is None else delivered.tags
         self._keys.append(keys.astype(np.uint64))
