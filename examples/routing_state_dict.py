@@ -9,7 +9,6 @@ import copy
 
 import numpy as np
 import torch
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from secure_fedrec.protection import FixedPoint
 from secure_fedrec.protection.routing import (
@@ -20,6 +19,7 @@ from secure_fedrec.protection.routing import (
     OpeningKey,
     RoutingConfig,
     SentCells,
+    new_identity,
     receipt_digest,
     send,
 )
@@ -59,19 +59,15 @@ server = Endpoint(layers=settings.layers, index=0)
 for node, key in zip((*mixes, server), keys, strict=True):
     node.rotate(directory, key)
 
-signing = Ed25519PrivateKey.generate()
+signing = new_identity()
 signers = [signing.public_key().public_bytes_raw()]  # known to all, like the directory
 
 for batch in range(2):
-    noted = {client: SentCells(directory, batch=batch) for client in DATA}
     updates = {client: codec.encode(train(client)) for client in DATA}
-    cells = [
-        cell
-        for client, words in updates.items()
-        for cell in send(
-            [words.tobytes()], recipient=0, cells=2, directory=directory, sent=noted[client]
-        )
-    ]
+    noted = {client: SentCells(directory, batch=batch) for client in DATA}
+    cells = []
+    for words, sent in zip(updates.values(), noted.values(), strict=True):
+        cells += send([words.tobytes()], recipient=0, cells=2, directory=directory, sent=sent)
     for mix in mixes:
         for cell in cells:
             mix.receive(cell)
@@ -79,9 +75,7 @@ for batch in range(2):
     received = [message for cell in cells if (message := server.receive(cell)) is not None]
     server.require_whole()
     receipt = server.receipt(batch=batch, identity=signing)
-    published = [
-        receipt_digest(receipt)
-    ]  # where all clients read it, and the server cannot rewrite
+    published = [receipt_digest(receipt)]  # where all clients read it
     for sent in noted.values():  # a mix may have replaced a cell: its sender would miss it here
         sent.require_received([receipt], signers=signers, published=published)
     arrived = [np.frombuffer(message, dtype=codec.dtype) for message in received]

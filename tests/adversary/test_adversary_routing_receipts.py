@@ -5,6 +5,7 @@ receiver can tell. Its sender looks for it in the receiver's one list for all, a
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -260,9 +261,8 @@ class Replace:
         values = changed.payload.values
         assert values is not None
         fresh = values.copy()
-        fresh[-1] = CODEC.encode(rng.normal(size=fresh.shape[1]))
-        columns = {"rows": changed.payload.rows} if isinstance(block, RowBlock) else {}
-        payload = type(block)(indptr=changed.payload.indptr, values=fresh, **columns)
+        fresh[-1] = CODEC.encode(np.asarray(rng.normal(size=fresh.shape[1])))
+        payload = replace(changed.payload, values=fresh)
         return Messages(
             round=changed.round,
             step=changed.step,

@@ -22,6 +22,7 @@ from secure_fedrec.protection.routing import (
     RoutingConfig,
     SentCells,
     address_of,
+    new_identity,
     receipt_digest,
 )
 from secure_fedrec.protection.routing.endpoint import MAX_PIECES
@@ -80,7 +81,7 @@ class MixNetwork:
         for node, key in zip(nodes, keys, strict=True):
             node.rotate(directory, key)
         if identities is None:
-            identities = [Ed25519PrivateKey.generate() for _ in range(recipients)]
+            identities = [new_identity() for _ in range(recipients)]
         return cls(directory=directory, mixes=mixes, ends=ends, identities=tuple(identities))
 
     def carry(self, cells: list[bytes]) -> list[bytes]:

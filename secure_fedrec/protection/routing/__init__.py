@@ -21,6 +21,7 @@ from secure_fedrec.protection.routing.receipts import (
     Receipt,
     SentCells,
     equivocates,
+    new_identity,
     receipt_bytes,
     receipt_digest,
 )
@@ -41,6 +42,7 @@ __all__ = [
     "address_of",
     "cells_needed",
     "equivocates",
+    "new_identity",
     "receipt_bytes",
     "receipt_digest",
     "send",

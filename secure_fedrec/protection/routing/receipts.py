@@ -46,6 +46,7 @@ __all__ = [
     "SentCells",
     "equivocates",
     "fragment_digest",
+    "new_identity",
     "receipt_bytes",
     "receipt_digest",
     "sign_receipt",
@@ -108,6 +109,11 @@ class Receipt:
             salt=data[_HEAD.size : place],
             entries=tuple(data[at : at + _ENTRY_BYTES] for at in entries),
         )
+
+
+def new_identity() -> Ed25519PrivateKey:
+    """A signing key for a receiver, from the operating system's generator."""
+    return Ed25519PrivateKey.generate()
 
 
 def receipt_bytes(cells: int) -> int:
