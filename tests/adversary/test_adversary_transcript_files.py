@@ -252,6 +252,7 @@ def test_files_name_no_sender(stack: str, tmp_path: Path, block_bytes: int | Non
     assert messages >= 90 and len(hits) >= 100
     assert max(hits.values()) <= beyond_chance(len(hits), messages, uploads), hits
     assert hits["drawn again from the seed"] == 0
+    assert "seed" not in (tmp_path / "transcript" / "transcript.json").read_text()
 
 
 @pytest.mark.parametrize("stack", STACKS)

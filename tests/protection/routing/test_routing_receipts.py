@@ -61,8 +61,8 @@ def test_any_other_bytes_are_refused(held: list[bytes], data: st.DataObject) -> 
     flipped = bytearray(whole)
     flipped[place] ^= 1 << data.draw(st.integers(0, 7))
     start = 4 + 12 + 32 + 16
-    swapped = whole[:start] + whole[start + 16 : start + 32] + whole[start : start + 16]
-    swapped += whole[start + 32 :]
+    swapped = whole[:start] + whole[start + 8 : start + 16] + whole[start : start + 8]
+    swapped += whole[start + 16 :]
     sent = SentCells(DIRECTORY, batch=1)
     for changed in (bytes(flipped), swapped, whole[:-1], whole + b"\0", whole[:20], b""):
         with pytest.raises((WireError, ProtocolError)):
@@ -74,7 +74,7 @@ def test_two_equal_entries_are_no_list_and_a_fragment_is_signed_for_once() -> No
     one = sha256(b"one").digest()
     whole = receipt_of([one, one])
     assert len(Receipt.decode(whole).entries) == 1
-    head, entry = bytearray(whole[:64]), whole[64:80]
+    head, entry = bytearray(whole[:64]), whole[64:72]
     head[12:16] = (2).to_bytes(4, "little")
     with pytest.raises(WireError, match="must ascend"):
         Receipt.decode(bytes(head) + entry + entry + bytes(64))
