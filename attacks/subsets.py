@@ -16,8 +16,8 @@ from secure_fedrec.fixedpoint import FixedPoint
 __all__ = ["MOST_ROWS", "MOST_SUBSETS", "find_subset"]
 
 MOST_SUBSETS = 5000
-MOST_ROWS = 32
-"""Rows among which a subset is searched by halves: 2^16 sums each."""
+MOST_ROWS = 24
+"""Rows among which a subset is searched by halves: 2^12 sums each."""
 
 _MASK = 2**64 - 1
 
