@@ -31,6 +31,8 @@ class Protocol:
         exact: counts are the true numbers of ratings, no noise is added to them.
         constant: a client that takes part uploads each of its rated items, every time.
         denoisers: client number of each denoiser.
+        summed_in_shares: what the denoisers send are additive shares of one sum over all clients,
+            and no row of their own is in it.
     """
 
     virtual_rows: bool
@@ -40,6 +42,7 @@ class Protocol:
     exact: bool
     constant: bool
     denoisers: tuple[int, ...]
+    summed_in_shares: bool = False
 
     @classmethod
     def of(cls, view: View) -> "Protocol":
@@ -59,6 +62,7 @@ class Protocol:
                 if isinstance(layer, Mapping)
                 for client in layer.get("clients", ())
             ),
+            summed_in_shares="linkage-hardened" in layers,
         )
 
 

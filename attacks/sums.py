@@ -2,7 +2,8 @@
 
 A denoiser sends, per item, S = (virtual rows it collected) - (its own row) and the count behind it.
 With few clients per denoiser most sums have one or two terms, and the server holds every candidate
-term under its sender's name.
+term under its sender's name. Linkage-hardened denoisers send shares of such sums: added up they are
+the virtual rows of all clients, and who sent a cell does not matter any more.
 """
 
 from collections import defaultdict
@@ -16,6 +17,7 @@ import numpy as np
 from attacks.base import AttackCard, Claims, NotApplicable, RatedSetClaim, client_grid
 from attacks.knowledge import Protocol
 from attacks.linkage import fingerprints
+from attacks.subsets import MOST_ROWS, MOST_SUBSETS, find_subset
 from secure_fedrec.arrays import FloatArray, IntArray
 from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.uploads import RowBlock
@@ -23,8 +25,6 @@ from secure_fedrec.wire import Step, View
 
 __all__ = ["DenoiserExposure", "DenoiserSums"]
 
-_MASK = 2**64 - 1
-_MOST_SUBSETS = 5000
 _FEWEST_BITS = 40  # a run tries some 2^30 subsets; below, a wrong one can match by chance
 _COLLINEAR = 1e-5  # residual share of a row that must lie along the denoiser's own vector
 
@@ -53,7 +53,8 @@ class DenoiserExposure:
         rounds = view.rounds(Step.DENOISE)
         if not rounds:
             return NotApplicable(reason="no denoisers' sums were recorded")
-        if Protocol.of(view).hidden:
+        protocol = Protocol.of(view)
+        if protocol.hidden or protocol.summed_in_shares:
             return NotApplicable(reason="the denoisers' sums are shares, with no row of their own")
         messages = view.messages(Step.DENOISE, rounds[0])
         block = messages.payload
@@ -87,10 +88,13 @@ class DenoiserSums:
         needs="Payloads of uploads and of the denoisers' sums of one round, and the public table.",
         statistic="A sum with one term equals an uploaded row: that row is virtual and its sender "
         "is bound to that denoiser. With the group known, every other sum is a small subset-sum "
-        "over the group's rows; the denoiser's own row is recognised by its direction.",
-        reference="Small-group aggregates; more denoisers are cheaper and leak more.",
-        limits="With one denoiser for all clients, sums have many terms and nothing is found; with "
-        "rows of few bits (low rank, coarse ring) nothing would be proven.",
+        "over the group's rows; the denoiser's own row is recognised by its direction. Shares of "
+        "linkage-hardened denoisers are added up first: one sum over all clients.",
+        reference="Small-group aggregates; more denoisers are cheaper and leak more. Subset sums "
+        "by halves, Horowitz and Sahni 1974.",
+        limits="With one denoiser for all clients, sums have many terms and nothing is found "
+        f"(linkage-hardened: of items that more than {MOST_ROWS} clients upload); with rows of few "
+        "bits (low rank, coarse ring) nothing would be proven.",
     )
 
     def run(self, view: View) -> Claims | NotApplicable:
@@ -106,8 +110,12 @@ class DenoiserSums:
         puzzle = _read(view, rounds[0])
         if puzzle.bits_per_row(view.codec) < _FEWEST_BITS:
             return NotApplicable(reason="rows hold too few bits to be told apart in sums")
-        puzzle.find_groups()
-        puzzle.explain_sums()
+        whole = Protocol.of(view).summed_in_shares
+        if whole:
+            puzzle.group_of = dict.fromkeys(range(len(puzzle.senders)), _EVERYBODY)
+        else:
+            puzzle.find_groups()
+        puzzle.explain_sums(view.codec, whole=whole)
         return self._claims(view, rounds[0], puzzle)
 
     @staticmethod
@@ -136,6 +144,8 @@ class DenoiserSums:
 
 
 _UNKNOWN, _REAL, _VIRTUAL = 0, 1, 2
+_EVERYBODY = 0
+"""The one group where denoisers hold shares of the sum over all clients."""
 
 
 @dataclass(slots=True, eq=False)
@@ -179,8 +189,12 @@ class _Puzzle:
                 self.verdict[matches[0]] = _VIRTUAL
                 self.group_of[int(owner[matches[0]])] = int(denoiser[cell])
 
-    def explain_sums(self) -> None:
-        """For every sum, find the one subset of the group's rows of that item behind it."""
+    def explain_sums(self, codec: FixedPoint, *, whole: bool = False) -> None:
+        """For every sum, find the one subset of the group's rows of that item behind it.
+
+        A search by halves is for groups of which all members are known (``whole``).
+        """
+        halves = whole and self.bits_per_row(codec) >= MOST_ROWS + _FEWEST_BITS
         candidates: dict[tuple[int, int], list[int]] = defaultdict(list)
         owner = np.repeat(np.arange(len(self.senders)), self.sent.lengths).tolist()
         for position, item in enumerate(self.sent.rows.tolist()):
@@ -197,7 +211,9 @@ class _Puzzle:
             for cell in cells:
                 members = candidates.get((denoiser, int(self.sums.rows[cell])), [])
                 count = 0 if counts is None else int(counts[cell])
-                subset = self._subset(cell, members, count, direction)
+                subset = self._virtual(cell, members, count, codec, halves=halves)
+                if subset is None:
+                    subset = self._with_own_row(cell, members, count, direction)
                 if subset is not None:
                     self.explained += 1
                     self.verdict[members] = _REAL
@@ -218,19 +234,31 @@ class _Puzzle:
         own = -self.sum_rows[alone] - self.pull[self.sums.rows[alone]]
         return np.asarray(np.linalg.svd(own, full_matrices=False)[2][0])
 
-    def _subset(
+    def _virtual(
+        self, cell: int, members: list[int], count: int, codec: FixedPoint, *, halves: bool
+    ) -> tuple[int, ...] | None:
+        """Rows behind a sum without a row of the denoiser."""
+        if self.sent.values is None or self.sums.values is None:
+            return None
+        return find_subset(
+            members,
+            count,
+            prints=self.sent_prints,
+            words=self.sent.values,
+            total=self.sums.values[cell],
+            target=self.sum_prints[cell],
+            codec=codec,
+            halves=halves,
+        )
+
+    def _with_own_row(
         self, cell: int, members: list[int], count: int, direction: FloatArray | None
     ) -> tuple[int, ...] | None:
-        """Rows behind a sum: first without, then with the denoiser's own row in it."""
-        target = self.sum_prints[cell]
-        if 0 <= count <= len(members) and comb(len(members), count) <= _MOST_SUBSETS:
-            for subset in combinations(members, count):
-                if sum(self.sent_prints[p] for p in subset) & _MASK == target:
-                    return subset
+        """Rows behind a sum that the denoiser's own row was taken off."""
         terms = count + 1
         if direction is None or not 0 <= terms <= len(members):
             return None
-        if comb(len(members), terms) > _MOST_SUBSETS:
+        if comb(len(members), terms) > MOST_SUBSETS:
             return None
         fits = [
             subset
@@ -250,9 +278,11 @@ class _Puzzle:
 def _read(view: View, round_: int) -> _Puzzle:
     uploads = view.messages(Step.UPLOAD, round_, payload=True)
     sums = view.messages(Step.DENOISE, round_, payload=True)
-    sent, told = uploads.payload, sums.payload
+    sent, told, denoisers = uploads.payload, sums.payload, sums.senders.ids
     if not isinstance(sent, RowBlock) or not isinstance(told, RowBlock):
         raise TypeError("uploads and sums carry rows")
+    if Protocol.of(view).summed_in_shares:
+        told, denoisers = _added_up(told, view.codec), np.array([_EVERYBODY])
     if sent.values is None or told.values is None:
         raise ValueError("payloads were asked for")
     regularization = float(view.public["algorithm"].get("regularization", 0.0))
@@ -261,10 +291,25 @@ def _read(view: View, round_: int) -> _Puzzle:
         sent=sent,
         sent_rows=view.codec.decode(sent.values),
         sent_prints=fingerprints(sent.values, view.codec).tolist(),
-        denoisers=sums.senders.ids,
+        denoisers=denoisers,
         sums=told,
         sum_rows=view.codec.decode(told.values),
         sum_prints=fingerprints(told.values, view.codec).tolist(),
         pull=regularization * view.table(round_),
         verdict=np.full(len(sent.rows), _UNKNOWN, dtype=np.int64),
+    )
+
+
+def _added_up(shares: RowBlock, codec: FixedPoint) -> RowBlock:
+    """The sum that the denoisers' sums are shares of; all of them name the same rows and counts."""
+    if shares.values is None or shares.counts is None:
+        raise ValueError("denoisers send rows with words and counts")
+    rows, first, place = np.unique(shares.rows, return_index=True, return_inverse=True)
+    totals = np.zeros((len(rows), shares.values.shape[1]), dtype=codec.dtype)
+    np.add.at(totals, place, shares.values)
+    return RowBlock(
+        indptr=np.array([0, len(rows)]),
+        rows=rows,
+        values=codec.from_integers(codec.to_integers(totals)),
+        counts=shares.counts[first],
     )

@@ -1,7 +1,8 @@
 """Anonymous PyTorch state_dicts: the server learns the updates, but not whose each of them is.
 
 Cells of one size pass three layers of mixes; every client hands in the same number of cells, real
-or not. The updates themselves are readable: add noise if they could give their owner away.
+or not, and finds them again in the list that the server signs. The updates themselves are readable:
+add noise if they could give their owner away.
 """
 
 import copy
@@ -17,6 +18,9 @@ from secure_fedrec.protection.routing import (
     MixNode,
     OpeningKey,
     RoutingConfig,
+    SentCells,
+    new_identity,
+    receipt_digest,
     send,
 )
 
@@ -55,19 +59,25 @@ server = Endpoint(layers=settings.layers, index=0)
 for node, key in zip((*mixes, server), keys, strict=True):
     node.rotate(directory, key)
 
-for _ in range(2):
+signing = new_identity()
+signers = [signing.public_key().public_bytes_raw()]  # known to all, like the directory
+
+for batch in range(2):
     updates = {client: codec.encode(train(client)) for client in DATA}
-    cells = [
-        cell
-        for words in updates.values()
-        for cell in send([words.tobytes()], recipient=0, cells=2, directory=directory)
-    ]
+    noted = {client: SentCells(directory, batch=batch) for client in DATA}
+    cells = []
+    for words, sent in zip(updates.values(), noted.values(), strict=True):
+        cells += send([words.tobytes()], recipient=0, cells=2, directory=directory, sent=sent)
     for mix in mixes:
         for cell in cells:
             mix.receive(cell)
         cells = mix.flush()
     received = [message for cell in cells if (message := server.receive(cell)) is not None]
     server.require_whole()
+    receipt = server.receipt(batch=batch, identity=signing)
+    published = [receipt_digest(receipt)]  # where all clients read it
+    for sent in noted.values():  # a mix may have replaced a cell: its sender would miss it here
+        sent.require_received([receipt], signers=signers, published=published)
     arrived = [np.frombuffer(message, dtype=codec.dtype) for message in received]
     load(np.mean([codec.decode(words) for words in arrived], axis=0))
     # --- end of the protection ---

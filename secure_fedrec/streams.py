@@ -131,6 +131,13 @@ class Streams:
         """Streams keyed by the operating system's generator: unpredictable, not reproducible."""
         return cls(secrets.token_bytes(32))
 
+    def bound_to(self, secret: bytes) -> "Streams":
+        """The family under this key *and* a secret: no seed alone gives its draws."""
+        info = b"secure-fedrec|v1|bound streams"
+        return Streams(
+            HKDF(algorithm=SHA256(), length=32, salt=secret, info=info).derive(self._root)
+        )
+
     def stream(self, name: str) -> Stream:
         """The stream of that name; different names give independent streams."""
         info = b"secure-fedrec|v1|stream|" + name.encode()

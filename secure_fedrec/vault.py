@@ -7,6 +7,7 @@ type.
 """
 
 from collections.abc import Mapping
+from hashlib import sha256
 from typing import Any, NoReturn
 
 import numpy as np
@@ -97,6 +98,18 @@ class Vault:
         """Copy one client's rows of every column, for local computation."""
         own = slice(*self._indptr[[client, client + 1]].tolist())
         return {name: column[own].copy() for name, column in self._columns.items()}
+
+    def secret(self) -> bytes:
+        """32 bytes that follow from the examples of all clients, and only from all of them.
+
+        As private as the examples: for keying what must not follow from public settings.
+        """
+        digest = sha256(np.ascontiguousarray(self._indptr).tobytes())
+        for name in sorted(self._columns):
+            column = self._columns[name]
+            digest.update(f"\n{name} {column.dtype} {column.shape}\n".encode())
+            digest.update(np.ascontiguousarray(column).tobytes())
+        return digest.digest()
 
     def rated(self, clients: IntArray) -> Rated:
         """Ratings of some clients, in the order asked.

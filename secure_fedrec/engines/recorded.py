@@ -66,8 +66,15 @@ class RecordedRun:
         self._directory = directory
         self._seen = BlockStore(None if directory is None else directory / "transcript")
         self._hidden = BlockStore(None if directory is None else directory / "truth")
+        # The seed stands in the configuration: tags that followed from it would name senders. Bound
+        # to the examples as well, they are the same when the run is resumed or repeated.
+        arrival = streams.bound_to(problem.vault.secret()).stream("arrival")
         recorder = Recorder(
-            policy=policy, seen=self._seen, truth=self._hidden, n_items=problem.n_rows
+            policy=policy,
+            seen=self._seen,
+            truth=self._hidden,
+            n_items=problem.n_rows,
+            arrival=arrival,
         )
         meter = Meter(problem.vault.n_clients)
         self.engine = LocalEngine(

@@ -60,17 +60,23 @@ STACKS: Mapping[tuple[str, ...], Claim] = MappingProxyType(
         ("virtual-ratings", "denoisers", "routing"): Claim(
             system="FedRec++ over a mix cascade",
             hides="as FedRec++; who sent what to a denoiser, from everybody on the way",
-            assumes="as FedRec; one honest mix per path",
+            assumes="as FedRec; one honest mix per path; mixes that replace no cells, or clients "
+            "that look for theirs in the denoisers' receipts",
             lossless=True,
-            found="as FedRec++: the channel was not the weak place, the repeated rows are",
+            found="as FedRec++: the channel was not the weak place, the repeated rows are; cells "
+            "have no authentic sender, and what a mix puts in besides is not detected",
         ),
         ("virtual-ratings", "linkage-hardened"): Claim(
             system="FedRec++ with linkage-hardened denoisers",
-            hides="which upload a virtual row came from, from the server and all but one denoiser",
-            assumes="honest-but-curious parties, one honest mix per path, one honest denoiser",
+            hides="which client sent a virtual row to the denoisers, and its values, from all but "
+            "one of the denoisers; who sent a cell, from the mixes but one of each path and from "
+            "whoever watches the lines; from the server, nothing",
+            assumes="honest-but-curious parties, one honest mix per path, one honest denoiser; a "
+            "server that tells nobody what it reads; clients that look for their cells in the "
+            "denoisers' receipts, since a mix can replace them",
             lossless=True,
-            found="does not hide the rated set from the server, and does not claim to: identified "
-            "rows and the exact sum of the real ones are linear equations in the hidden bits",
+            found="the server needs no link: the sums and counts of the virtual rows of an item, "
+            "beside all rows under their senders' names, name the virtual ones",
         ),
         ("virtual-ratings", "shared-upload"): Claim(
             system="FedRec++ with additively shared uploads",
@@ -156,10 +162,11 @@ BAG_STACKS: Mapping[tuple[str, ...], Claim] = MappingProxyType(
             system="drafts over a mix cascade",
             hides="whose a vector is, which vectors are of one client, and how many a client "
             "gives, from the server and from whoever watches the lines",
-            assumes="one honest mix per path; clients that do not all but one work together",
+            assumes="one honest mix per path; clients that do not all but one work together, and "
+            "look for their cells in the server's receipts, since a mix can replace them",
             lossless=True,
             found="values stay: a vector close to one of an earlier round, or one that only a "
-            "certain client could give, names its owner",
+            "certain client could give, names its owner; cells have no authentic sender",
         ),
         ("local-dp", "routing"): Claim(
             system="noisy drafts over a mix cascade",

@@ -256,7 +256,12 @@ class DenoisingSession:
             tags=collector.arrival.words_at(self._round, clients, zeros, width=1)[:, 0],
         )
         targets = collector.binding.denoisers[groups]
-        self._collect(self._wire.send(sent, origins=clients, targets=targets))
+        delivered = self._wire.send(sent, origins=clients, targets=targets)
+        self._delivered(sent, delivered)
+        self._collect(delivered)
+
+    def _delivered(self, sent: Messages, delivered: Messages) -> None:
+        """The senders' side: an assumed channel gives them nothing to look at."""
 
     def _collect(self, messages: Messages) -> None:
         """The denoisers' side: accept delivered noise."""

@@ -6,6 +6,9 @@ are those of the paper's form: whoever holds a client's upload as well links the
 hands in as many cells as its message fills, one at least: how many is not hidden from the first
 mixes.
 
+Cells have no authentic sender: a mix may put its own in the place of others. So every denoiser
+signs one list of receipts for all clients, and a client that misses a cell in it ends the round.
+
 All cells of a round are one batch, and a round with one ordinary client alone is refused.
 ``"simulated"`` counts the cells and lets messages lose their senders; ``"real"`` also encodes every
 message, wraps it, passes all of a round through mixes with keys of their own, and requires that
@@ -24,18 +27,20 @@ from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.protection.configured import as_configured
 from secure_fedrec.protection.denoisers import Denoisers, DenoisersConfig, DenoisingSession
 from secure_fedrec.protection.executions import require_execution
+from secure_fedrec.protection.line_receipts import LineReceipts, count_receipts
 from secure_fedrec.protection.linkage_hardened.config import ROUTING_KEYS
 from secure_fedrec.protection.linkage_hardened.real import MixNetwork
 from secure_fedrec.protection.routing import (
     LEAST_SENDERS,
     RoutingConfig,
+    SentCells,
     address_of,
     cells_needed,
     send,
 )
 from secure_fedrec.streams import Streams
 from secure_fedrec.uploads import Aggregate, RowBlock
-from secure_fedrec.wire import Step, Wire, encode_rows
+from secure_fedrec.wire import Messages, Step, Wire, encode_rows
 
 __all__ = ["RoutedDenoisers", "RoutingLayerConfig"]
 
@@ -151,6 +156,9 @@ class RoutedSession(DenoisingSession):
         self._network: MixNetwork | None = None
         self._cells: list[bytes] = []
         self._sent: Counter[tuple[int, bytes]] = Counter()
+        self._noted: list[SentCells] = []
+        self._receipts = LineReceipts(round_)
+        self._cells_of = np.zeros(collector.config.count, dtype=np.int64)
         if collector.routing.execution == "real":
             recipients = collector.config.count
             self._network = MixNetwork.start(
@@ -158,19 +166,35 @@ class RoutedSession(DenoisingSession):
             )
 
     def close(self) -> Aggregate:
-        """Mix, then end the round.
+        """Mix, let the clients look for their cells, then end the round.
 
         Raises:
+            ProtocolError: a client does not find its cell.
             LosslessnessError: messages do not come out of the mixes as they went in.
         """
         if self._network is not None and self._cells:
             self._mix(self._network)
-        return super().close()
+        self._receipts.require_received()
+        aggregate = super().close()
+        used = np.flatnonzero(self._cells_of)
+        binding = self._collector.binding
+        count_receipts(
+            self._wire.meter,
+            self._cells_of[used],
+            signers=binding.denoisers[used],
+            readers=self.order[~binding.is_denoiser[self.order]],
+        )
+        return aggregate
 
     def _send_noise(self, clients: IntArray, block: RowBlock) -> None:
+        cells = self._collector.noise_sizes(block) // self._collector.routing.cell_bytes
+        np.add.at(self._cells_of, self._groups(clients), cells)
         if self._network is not None:
             self._wrap(self._network, self._groups(clients), block)
         super()._send_noise(clients, block)
+
+    def _delivered(self, sent: Messages, delivered: Messages) -> None:
+        self._receipts.note(sent, delivered)
 
     def _wrap(self, network: MixNetwork, groups: IntArray, block: RowBlock) -> None:
         """Make the cells of some clients; they wait for those of the other clients."""
@@ -178,11 +202,13 @@ class RoutedSession(DenoisingSession):
         for group, one in zip(groups.tolist(), block.split(), strict=True):
             message = encode_rows(one, round_=self._round, step=Step.NOISE, codec=codec)
             self._sent[group, message] += 1
+            self._noted.append(SentCells(network.directory, batch=self._round))
             self._cells += send(
                 [message],
                 recipient=group,
                 cells=cells_needed([message], capacity),
                 directory=network.directory,
+                sent=self._noted[-1],
             )
 
     def _mix(self, network: MixNetwork) -> None:
@@ -190,6 +216,7 @@ class RoutedSession(DenoisingSession):
 
         Raises:
             LosslessnessError: they do not.
+            ProtocolError: a client does not find its cell in the receipts.
         """
         found: Counter[tuple[int, bytes]] = Counter()
         for cell in network.carry(self._cells):
@@ -197,6 +224,7 @@ class RoutedSession(DenoisingSession):
             whole = network.ends[place].receive(cell)
             if whole is not None:
                 found[place, whole] += 1
+        network.require_received(self._noted, batch=self._round)
         for end in network.ends:
             end.require_whole()
         if found != self._sent:

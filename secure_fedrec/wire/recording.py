@@ -8,32 +8,43 @@ A recording is a folder: ``rounds/000001/upload-000.npz`` and so on, blocks of a
 pickles. A round's folder gets its final name only when the round is complete. What the parties did
 *not* see (who sent an anonymous message) is written to a separate truth folder, which no view
 opens.
+
+The files themselves tell no more than the messages in them: their order, and where one block ends
+and the next begins, follow from tags and names (``spool``), and tags are drawn anew, under a key
+that whoever reads the files and the configuration does not have.
 """
 
 import shutil
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from secure_fedrec.arrays import IntArray
 from secure_fedrec.errors import ConfigError, TranscriptError
 from secure_fedrec.npz import npz_names, read_npz
+from secure_fedrec.streams import Stream, Streams
 from secure_fedrec.uploads import DenseBlock, RowBlock, SetBlock
 from secure_fedrec.wire.messages import Messages, Step
+from secure_fedrec.wire.spool import Columns, Spool, concatenate_columns
 
-__all__ = ["BlockStore", "Recorder", "RecordingPolicy", "Traffic"]
+__all__ = [
+    "BlockStore",
+    "Columns",
+    "Recorder",
+    "RecordingPolicy",
+    "Traffic",
+    "concatenate_columns",
+]
 
 _BLOCK_BYTES = 64 * 2**20
 HIDDEN_COUNTS = frozenset({Step.UPLOAD, Step.SHARE})
 """Steps whose counts, where they have any, are kept with the payloads only."""
 EXTRA = "extra-"
 """Begins the column names of what is broadcast beside the public table."""
-Columns = dict[str, npt.NDArray[Any]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -150,6 +161,12 @@ class BlockStore:
         self._written[round_, name] += 1
         np.savez(folder / f"{name}-{number:03d}.npz", allow_pickle=False, **columns)
 
+    def scratch(self, round_: int, name: str) -> Path | None:
+        """A folder of the round in progress for what is not in its final form; None in memory."""
+        if self._directory is None:
+            return None
+        return _folder(self._directory, round_, sealed=False) / f"scratch-{name}"
+
     def seal(self, round_: int) -> None:
         """Give a completed round its final name."""
         if self._directory is not None:
@@ -229,17 +246,26 @@ class Recorder:
         seen: store of what parties saw.
         truth: store of what they did not.
         n_items: rows of the shared table (sets the width of the row-number column).
+        arrival: draws the recorded tags of anonymous messages from those they were sent with; a
+            function of the latter alone would be known to whoever knows the run's seed. None takes
+            a stream of the operating system's generator.
     """
 
     def __init__(
-        self, *, policy: RecordingPolicy, seen: BlockStore, truth: BlockStore, n_items: int
+        self,
+        *,
+        policy: RecordingPolicy,
+        seen: BlockStore,
+        truth: BlockStore,
+        n_items: int,
+        arrival: Stream | None = None,
     ) -> None:
         self.policy = policy
         self.seen = seen
         self.truth = truth
         self._row_dtype = _row_dtype(n_items)
-        self._buffers: dict[tuple[int, str], list[Columns]] = defaultdict(list)
-        self._sizes: dict[tuple[int, str], int] = defaultdict(int)
+        self._arrival = arrival or Streams.system().stream("arrival")
+        self._spools: dict[tuple[int, str, tuple[str, ...]], Spool] = {}
 
     def record(self, messages: Messages, *, origins: IntArray | None) -> None:
         """Keep a batch as delivered; ``origins`` are the true senders of anonymous messages."""
@@ -249,8 +275,9 @@ class Recorder:
             if wanted and block.values is not None:
                 extras = {f"{EXTRA}{name}": values for name, values in block.extras.items()}
                 columns: Columns = {"table": block.values, **extras}
-                self._keep(messages.round, kind_of(messages.step), columns)
+                self.seen.append(messages.round, kind_of(messages.step), columns)
             return
+        messages = self._tagged(messages)
         if messages.tags is not None and origins is not None:
             name = f"{kind_of(messages.step, messages.bag)}-origins"
             self.truth.append(messages.round, name, {"tags": messages.tags, "clients": origins})
@@ -268,18 +295,28 @@ class Recorder:
                     self._keep(part.round, kind_of(part.step, part.bag), columns)
 
     def end_round(self, round_: int) -> None:
-        """Write what is buffered and complete the round."""
-        for key in [key for key in self._buffers if key[0] == round_]:
-            self._flush(key)
+        """Write what was recorded of a round and complete it."""
+        for key in sorted(key for key in self._spools if key[0] == round_):
+            spool = self._spools.pop(key)
+            for block in spool.blocks():
+                self.seen.append(round_, key[1], block)
+            spool.clear()
         self.seen.seal(round_)
         self.truth.seal(round_)
 
     def abandon_round(self, round_: int) -> None:
         """Forget a round that was not completed."""
-        for key in [key for key in self._buffers if key[0] >= round_]:
-            del self._buffers[key], self._sizes[key]
+        for key in [key for key in self._spools if key[0] >= round_]:
+            self._spools.pop(key).clear()
         self.seen.discard_after(round_ - 1)
         self.truth.discard_after(round_ - 1)
+
+    def _tagged(self, messages: Messages) -> Messages:
+        if messages.tags is None:
+            return messages
+        lanes, zeros = messages.tags.view(np.int64), np.zeros(len(messages), dtype=np.int64)
+        tags = self._arrival.words_at(messages.round, lanes, zeros, width=1)[:, 0]
+        return replace(messages, tags=tags)
 
     def _columns(self, messages: Messages, block: RowBlock | SetBlock, *, values: bool) -> Columns:
         columns: Columns = {
@@ -300,22 +337,12 @@ class Recorder:
         return columns
 
     def _keep(self, round_: int, kind: str, columns: Columns) -> None:
-        key = (round_, kind)
-        size = sum(column.nbytes for column in columns.values())
-        if self._sizes[key] + size > _BLOCK_BYTES:
-            self._flush(key)
-        self._buffers[key].append(columns)
-        self._sizes[key] += size
-
-    def _flush(self, key: tuple[int, str]) -> None:
-        # Batches with and without values have different columns; each kind makes its own blocks.
-        by_kind: dict[tuple[str, ...], list[Columns]] = defaultdict(list)
-        for columns in self._buffers.pop(key, ()):
-            by_kind[tuple(columns)].append(columns)
-        self._sizes.pop(key, None)
-        for names, parts in by_kind.items():
-            merged = {name: np.concatenate([part[name] for part in parts]) for name in names}
-            self.seen.append(*key, merged)
+        # Messages with and without values have different columns; each kind makes its own blocks.
+        key = (round_, kind, tuple(columns))
+        if key not in self._spools:
+            scratch = self.seen.scratch(round_, f"{kind}-{len(columns)}")
+            self._spools[key] = Spool(scratch, limit=_BLOCK_BYTES)
+        self._spools[key].add(columns)
 
 
 def kind_of(step: Step, bag: str | None = None) -> str:
@@ -331,11 +358,6 @@ def _split(file: Path) -> tuple[str, int]:
     """Name and number of a stored block."""
     kind, _, number = file.stem.rpartition("-")
     return kind, int(number)
-
-
-def concatenate_columns(parts: Sequence[Mapping[str, npt.NDArray[Any]]]) -> Columns:
-    """Join blocks with equal columns."""
-    return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
 
 
 def _row_dtype(n_items: int) -> np.dtype[Any]:

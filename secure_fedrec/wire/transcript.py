@@ -375,8 +375,8 @@ class View:
                 keep[:] = True
             elif members:
                 keep |= np.isin(parties.ids, [number for number in members if number != NOBODY])
-        # Batches follow the simulator's order of work, which no party saw: give them the order of
-        # arrival instead, by name or by random tag.
+        # In the order of arrival, by name or by random tag: as recorded within a block, not across
+        # blocks with and without payloads.
         order = messages.senders.ids if messages.tags is None else messages.tags
         visible = np.flatnonzero(keep)
         return messages.select(visible[np.argsort(order[visible], kind="stable")])

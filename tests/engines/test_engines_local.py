@@ -146,6 +146,7 @@ def test_batch_size_changes_nothing_that_parties_see(eta: int) -> None:
             seen=BlockStore(None),
             truth=BlockStore(None),
             n_items=N_ITEMS,
+            arrival=Streams.from_seed(1).stream("arrival"),
         )
         run(engine_of(eta=eta, batch_rows=batch_rows, recorder=recorder), 2)
         ring = {"bits": 64, "fraction_bits": 32, "clip": 4096.0}

@@ -20,6 +20,7 @@ from secure_fedrec.protection import (
 from secure_fedrec.protection.hidden_sums import MaskingLayerConfig, SkellamLayerConfig
 from secure_fedrec.protection.linkage_hardened.real import MixNetwork
 from secure_fedrec.protection.routed_denoisers import RoutedDenoisers, RoutingLayerConfig
+from secure_fedrec.protection.routing import send
 from secure_fedrec.protection.shared_upload import SharedUploadConfig
 from secure_fedrec.streams import Streams
 from secure_fedrec.uploads import RowBlock
@@ -163,8 +164,16 @@ def test_a_message_costs_whole_cells() -> None:
 def test_mixes_that_lose_or_change_a_message_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     carry = MixNetwork.carry
     monkeypatch.setattr(MixNetwork, "carry", lambda network, cells: carry(network, cells)[1:])
+    with pytest.raises(ProtocolError, match="was not received as it was sent"):
+        run_of(routed("real"))  # its sender finds out
+
+    def stuffed(network: MixNetwork, cells: list[bytes]) -> list[bytes]:
+        own = send([b"more"], recipient=0, cells=1, directory=network.directory)
+        return carry(network, cells + own)
+
+    monkeypatch.setattr(MixNetwork, "carry", stuffed)
     with pytest.raises(LosslessnessError, match="the mixes changed or lost a message"):
-        run_of(routed("real"))
+        run_of(routed("real"))  # nobody finds out: the simulation went another way
 
 
 def test_a_round_is_one_batch_however_its_clients_are_submitted(

@@ -1,7 +1,8 @@
-"""The server's side of a bag: every message that is due, once, as its sender made it.
+"""The server's side of a bag: every message that is due, once.
 
-In a deployment a changed message fails authentication, on a named line as inside a cell. The
-simulation authenticates nothing; it refuses a message that was changed on the wire in its place.
+The server cannot tell whether a cell is as its sender made it: those who sent cells look for them
+in its receipts, and only they see that one was changed or replaced. Messages under names are those
+of the plain stack, which authenticates nothing: a change on the line is not detected.
 """
 
 import numpy as np
@@ -10,7 +11,7 @@ from secure_fedrec.arrays import RingArray, WordArray
 from secure_fedrec.errors import ProtocolError
 from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.protection.bags.shapes import BagShape, canonical_order
-from secure_fedrec.protection.shared_upload.tally import require_genuine
+from secure_fedrec.protection.line_receipts import LineReceipts
 from secure_fedrec.uploads import SetBlock
 from secure_fedrec.wire import Messages, Step
 
@@ -28,7 +29,7 @@ class Arrivals:
         codec: the ring.
     """
 
-    __slots__ = ("_codec", "_due", "_keys", "_name", "_round", "_words")
+    __slots__ = ("_codec", "_due", "_keys", "_name", "_receipts", "_round", "_words")
 
     def __init__(
         self, *, round_: int, name: str, shape: BagShape, due: int, codec: FixedPoint
@@ -37,6 +38,7 @@ class Arrivals:
         self._name = name
         self._due = due
         self._codec = codec
+        self._receipts = LineReceipts(round_)
         self._keys: list[WordArray] = [np.empty(0, dtype=np.uint64)]
         self._words: list[RingArray] = [np.empty((0, shape.width), dtype=codec.dtype)]
 
@@ -48,8 +50,7 @@ class Arrivals:
             delivered: what arrived.
 
         Raises:
-            ProtocolError: a message of another round, step or bag, or one that its sender did not
-                make.
+            ProtocolError: a message of another round, step or bag.
         """
         if (delivered.round, delivered.step) != (self._round, Step.BAG):
             raise ProtocolError(
@@ -62,7 +63,8 @@ class Arrivals:
                 f"round {self._round}: vectors for {self._name!r} were due, got a message for "
                 f"{delivered.bag!r}"
             )
-        require_genuine(sent, delivered, "the server")
+        if sent.tags is not None:
+            self._receipts.note(sent, delivered)
         keys = delivered.senders.ids if delivered.tags is None else delivered.tags
         self._keys.append(keys.astype(np.uint64))
         self._words.append(block.values)
@@ -71,7 +73,8 @@ class Arrivals:
         """The bag in canonical order: [N, d] ring words.
 
         Raises:
-            ProtocolError: a message came twice, or one is missing.
+            ProtocolError: a message came twice, there are more or fewer than are due, or a sender
+                does not find its own in the receipts.
         """
         keys = np.concatenate(self._keys)
         if len(np.unique(keys)) != len(keys):
@@ -80,7 +83,8 @@ class Arrivals:
             )
         if len(keys) != self._due:
             raise ProtocolError(
-                f"round {self._round}: {self._due - len(keys)} messages for the bag "
-                f"{self._name!r} are missing; the round is abandoned"
+                f"round {self._round}: {len(keys)} messages for the bag {self._name!r} arrived, "
+                f"{self._due} were due: some are missing or too many; the round is abandoned"
             )
+        self._receipts.require_received()
         return canonical_order(np.concatenate(self._words), self._codec)

@@ -156,6 +156,7 @@ class BagSession:
         """
         found = {name: arrivals.close() for name, arrivals in self._arrivals.items()}
         self._line.require_delivered(found)
+        self._line.count_receipts(self._wire.meter)
         return {name: self._channel.codec.decode(words) for name, words in found.items()}
 
     def _protect(self, name: str, block: SetBlock) -> SetBlock:

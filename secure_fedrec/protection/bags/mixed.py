@@ -20,12 +20,13 @@ from secure_fedrec.errors import ConfigError, LosslessnessError, ProtocolError
 from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.protection.bags.named import Sending
 from secure_fedrec.protection.bags.shapes import BagShape, canonical_order
+from secure_fedrec.protection.line_receipts import count_receipts
 from secure_fedrec.protection.linkage_hardened.real import MixNetwork
 from secure_fedrec.protection.routed_denoisers import RoutingLayerConfig
-from secure_fedrec.protection.routing import LEAST_SENDERS, RoutingConfig, send
+from secure_fedrec.protection.routing import LEAST_SENDERS, RoutingConfig, SentCells, send
 from secure_fedrec.streams import Stream, Streams
 from secure_fedrec.uploads import SetBlock
-from secure_fedrec.wire import Messages, Parties, Step, decode_set, encode_set, set_sizes
+from secure_fedrec.wire import Messages, Meter, Parties, Step, decode_set, encode_set, set_sizes
 
 __all__ = ["MixedLine", "Mixes"]
 
@@ -101,6 +102,7 @@ class MixedLine:
         self._round = round_
         self._participants = participants
         self._cells: list[bytes] = []
+        self._sent: list[SentCells] = []
         self._network: MixNetwork | None = None
         if mixes.config.execution == "real":
             self._network = MixNetwork.start(
@@ -135,16 +137,23 @@ class MixedLine:
             )
             yield Sending(bag=name, messages=messages, origins=origins)
 
+    def count_receipts(self, meter: Meter) -> None:
+        """The server's list, to every participant."""
+        cells = np.array([len(self._participants) * self._mixes.cells])
+        count_receipts(meter, cells, signers=None, readers=self._participants)
+
     def require_delivered(self, bags: Mapping[str, RingArray]) -> None:
         """Pass the round's cells through the mixes; require that the same bags come out.
 
         Raises:
             LosslessnessError: they do not.
-            ProtocolError: a cell fails authentication, or comes twice.
+            ProtocolError: a cell fails authentication, or comes twice, or its sender does not find
+                it in the server's receipts.
         """
         if self._network is None or not len(self._participants):
             return
         found = self._open(self._network)
+        self._network.require_received(self._sent, batch=self._round)
         dummies = len(self._cells) - sum(len(words) for words in bags.values())
         same = all(np.array_equal(found[name], words) for name, words in bags.items())
         if not same or self._network.ends[_SERVER].dummies != dummies:
@@ -163,11 +172,13 @@ class MixedLine:
                 message = encode_set(one, round_=self._round, bag=number, codec=codec)
                 each[owner].append(message)
         for messages in each:
+            self._sent.append(SentCells(network.directory, batch=self._round))
             self._cells += send(
                 messages,
                 recipient=_SERVER,
                 cells=self._mixes.cells,
                 directory=network.directory,
+                sent=self._sent[-1],
             )
 
     def _open(self, network: MixNetwork) -> dict[str, RingArray]:

@@ -9,7 +9,7 @@ import numpy as np
 from secure_fedrec.arrays import IntArray, RingArray
 from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.uploads import SetBlock
-from secure_fedrec.wire import Messages, Parties, Step, set_sizes
+from secure_fedrec.wire import Messages, Meter, Parties, Step, set_sizes
 
 __all__ = ["Line", "NamedLine", "Sending"]
 
@@ -38,6 +38,10 @@ class Line(Protocol):
 
     def hand_in(self, clients: IntArray, blocks: Mapping[str, SetBlock]) -> Iterator[Sending]:
         """Messages of a batch of clients; ``blocks`` holds ring words by bag."""
+        ...
+
+    def count_receipts(self, meter: Meter) -> None:
+        """Meter the lists by which senders see that their cells arrived."""
         ...
 
     def require_delivered(self, bags: Mapping[str, RingArray]) -> None:
@@ -84,6 +88,9 @@ class NamedLine:
                 bag=name,
             )
             yield Sending(bag=name, messages=messages, origins=clients)
+
+    def count_receipts(self, meter: Meter) -> None:
+        """Messages under names need none."""
 
     def require_delivered(self, bags: Mapping[str, RingArray]) -> None:
         """There is no other half to compare with."""

@@ -20,7 +20,7 @@ from secure_fedrec.protection.linkage_hardened.rows import (
     encode_row,
     row_bytes,
 )
-from secure_fedrec.protection.routing import Directory, send
+from secure_fedrec.protection.routing import Directory, SentCells, send
 from secure_fedrec.protection.shared_upload.client import require_rows
 from secure_fedrec.protection.shared_upload.context import RoundContext
 from secure_fedrec.protection.shared_upload.messages import Kind, encode_rows, sign
@@ -36,10 +36,14 @@ class Sent:
     Args:
         upload: message to the server.
         cells: onions for the mix network, in random order.
+        noted: looks for the cells in the denoisers' lists of receipts, whose batch is the round and
+            whose signing keys are those of the roster. A client that misses one ends the round
+            before any denoiser releases its sums.
     """
 
     upload: bytes
     cells: tuple[bytes, ...]
+    noted: SentCells
 
 
 def require_directory(directory: Directory, context: RoundContext, *, cells: int) -> None:
@@ -143,6 +147,7 @@ class LinkageClient:
         denoisers = len(context.roster.denoisers)
         stream = Keystream(secrets.token_bytes(32))
         last, cells = words[fakes], []
+        noted = SentCells(self._directory, batch=context.round)
         for denoiser in range(denoisers):
             share = last
             if denoiser < denoisers - 1:
@@ -154,10 +159,14 @@ class LinkageClient:
                 for n, (name, fake) in enumerate(zip(names, fakes.tolist(), strict=True))
             ]
             cells += send(
-                messages, recipient=denoiser, cells=self._cells, directory=self._directory
+                messages,
+                recipient=denoiser,
+                cells=self._cells,
+                directory=self._directory,
+                sent=noted,
             )
         secrets.SystemRandom().shuffle(cells)
         self._done = True
         body = encode_rows(rows, words, context)
         upload = sign(Kind.UPLOAD, self._client, body, context=context, identity=self._identity)
-        return Sent(upload, tuple(cells))
+        return Sent(upload, tuple(cells), noted)

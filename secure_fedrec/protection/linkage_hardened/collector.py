@@ -1,11 +1,11 @@
 """The collector: a round of linkage-hardened denoisers, simulated or with real cryptography.
 
 The simulation draws the shares of a whole batch of clients from one AES-256-CTR stream per round,
-keyed by the operating system; it wraps and signs nothing, and refuses a message that was changed on
-the wire where the real halves would find a seal or a signature broken. Views and sums are those of
-the protocol; dummies, which no view can tell apart and no sum contains, are metered but not
-recorded. Executed as ``"real"``, the halves and a mix cascade run beside it, and any difference is
-an error.
+keyed by the operating system; it wraps and signs nothing. A message under a name that was changed
+on the wire is refused, as its signature would be. A changed cell is missed by its sender, in the
+receipts of the denoisers. Views and sums are those of the protocol; dummies, which no view can
+tell apart and no sum contains, are metered but not recorded. Executed as ``"real"``, the halves and
+a mix cascade run beside it, and any difference is an error.
 """
 
 import secrets
@@ -19,6 +19,7 @@ from secure_fedrec.arrays import BoolArray, IndexArray, IntArray, RingArray, Wor
 from secure_fedrec.errors import ConfigError, ProtocolError
 from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.kernels import scatter_add
+from secure_fedrec.protection.line_receipts import LineReceipts, count_receipts
 from secure_fedrec.protection.linkage_hardened.config import LinkageHardenedConfig
 from secure_fedrec.protection.linkage_hardened.real import MixNetwork, RealRound
 from secure_fedrec.protection.plain import ServerSum, aggregate_note, upload_messages
@@ -89,10 +90,15 @@ class LinkageHardened(RecruitedDenoisers):
     def real_round(self, round_: int) -> RealRound:
         """The real halves of a round, behind a mix cascade with keys of its own."""
         config = self.config
+        identities = self.identities()
         network = MixNetwork.start(
-            config.routing, recipients=config.count, epoch=round_, max_pieces=1
+            config.routing,
+            recipients=config.count,
+            epoch=round_,
+            max_pieces=1,
+            identities=identities.denoisers,
         )
-        return RealRound(self.context(round_), self.identities(), network, cells=config.cells)
+        return RealRound(self.context(round_), identities, network, cells=config.cells)
 
     def require_cells(self, clients: IntArray, fakes: IntArray) -> None:
         """Check that the fakes of every client fit its cells; nothing is sent otherwise.
@@ -152,10 +158,8 @@ class LinkageSession:
             width=collector.width,
             codec=collector.codec,
         )
-        self._held = [
-            _FakeTally(round_, number, self._server.ring)
-            for number in range(collector.config.count)
-        ]
+        self._receipts = LineReceipts(round_)
+        self._held = [_FakeTally(round_, self._server.ring) for _ in range(collector.config.count)]
         self._fakes = 0
 
     def exempt(self, clients: IntArray) -> BoolArray:
@@ -182,11 +186,13 @@ class LinkageSession:
         self._server.require_complete()
         tags = [held.tags() for held in self._held]
         for number, own in enumerate(tags):
+            # Dummies fill every client's cells up to the public number, so a denoiser counts this.
             if len(own) != self._fakes or not np.array_equal(own, tags[0]):
                 raise ProtocolError(
                     f"round {self._round}: denoiser {number} holds other rows than the others; the "
                     "round is abandoned"
                 )
+        self._receipts.require_received()
         totals = np.concatenate(
             [self._server.ring, codec.from_integers(self._server.counts)[:, None]], axis=1
         )
@@ -194,6 +200,7 @@ class LinkageSession:
         support = np.flatnonzero(counts).astype(np.int32)
         outcome = None if self._real is None else self._real.close()
         sizes = self._foreseen(len(support)) if outcome is None else outcome.sizes
+        self._count_receipts()
         self._count_agreement(sizes[Kind.ROW_SET])
         for number, held in enumerate(self._held):
             totals[support, :-1] -= self._release(number, support, held, sizes[Kind.FAKES])
@@ -233,7 +240,9 @@ class LinkageSession:
                 last = last - share
             sent = self._noise(number, rows, codec.reduce(share), tags)
             targets = np.full(len(which), collector.denoisers[number])
-            held.accept(sent, self._wire.send(sent, origins=owners, targets=targets))
+            delivered = self._wire.send(sent, origins=owners, targets=targets)
+            held.accept(delivered)
+            self._receipts.note(sent, delivered)
             self._meter_dummies(number, clients, fakes)
 
     def _noise(self, number: int, rows: IndexArray, words: RingArray, tags: WordArray) -> Messages:
@@ -292,6 +301,12 @@ class LinkageSession:
             raise ProtocolError(f"round {self._round}: denoisers send rows with words")
         return payload.values
 
+    def _count_receipts(self) -> None:
+        collector = self._collector
+        cells = np.full(collector.config.count, collector.config.cells * len(self.order))
+        signers, meter = collector.denoisers, self._wire.meter
+        count_receipts(meter, cells, signers=signers, readers=self.order)
+
     def _count_agreement(self, size: int) -> None:
         """Meter the sets of rows that denoisers compare, over the server."""
         denoisers, meter = self._collector.denoisers, self._wire.meter
@@ -304,26 +319,23 @@ class LinkageSession:
 class _FakeTally:
     """What one denoiser holds of a simulated round: row ids, sums and counts by row."""
 
-    def __init__(self, round_: int, number: int, like: RingArray) -> None:
+    def __init__(self, round_: int, like: RingArray) -> None:
         self._round = round_
-        self._holder = f"denoiser {number}"
         self._tags: list[WordArray] = []
         self.totals: RingArray = np.zeros_like(like)
         self.counts: IntArray = np.zeros(len(like), dtype=np.int64)
 
-    def accept(self, sent: Messages, delivered: Messages) -> None:
+    def accept(self, delivered: Messages) -> None:
         """Add the row shares that arrived of a batch.
 
         Raises:
-            ProtocolError: messages of another round or step, or changed ones, which fail
-                authentication.
+            ProtocolError: messages of another round or step, or without tags or words.
         """
         if delivered.round != self._round or delivered.step is not Step.NOISE:
             raise ProtocolError(
                 f"round {self._round} awaits row shares, got {delivered.step.name} of round "
                 f"{delivered.round}"
             )
-        require_genuine(sent, delivered, self._holder)
         block, tags = delivered.payload, delivered.tags
         if not isinstance(block, RowBlock) or block.values is None or tags is None:
             raise ProtocolError(f"round {self._round}: row shares are tagged rows with words")

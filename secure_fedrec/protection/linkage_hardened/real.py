@@ -4,9 +4,11 @@ For small cohorts: it shows that the halves compute what the simulation computes
 """
 
 import secrets
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from secure_fedrec.arrays import BoolArray, IntArray
 from secure_fedrec.protection.linkage_hardened.client import LinkageClient
@@ -18,7 +20,10 @@ from secure_fedrec.protection.routing import (
     MixNode,
     OpeningKey,
     RoutingConfig,
+    SentCells,
     address_of,
+    new_identity,
+    receipt_digest,
 )
 from secure_fedrec.protection.routing.endpoint import MAX_PIECES
 from secure_fedrec.protection.shared_upload.context import RoundContext
@@ -37,17 +42,28 @@ class MixNetwork:
         directory: keys of the epoch.
         mixes: the mixes, in order.
         ends: the denoisers' ends.
+        identities: their signing keys.
     """
 
     directory: Directory
     mixes: tuple[MixNode, ...]
     ends: tuple[Endpoint, ...]
+    identities: tuple[Ed25519PrivateKey, ...]
 
     @classmethod
     def start(
-        cls, config: RoutingConfig, *, recipients: int, epoch: int, max_pieces: int = MAX_PIECES
+        cls,
+        config: RoutingConfig,
+        *,
+        recipients: int,
+        epoch: int,
+        max_pieces: int = MAX_PIECES,
+        identities: Sequence[Ed25519PrivateKey] | None = None,
     ) -> "MixNetwork":
-        """A network with fresh keys, whose ends take messages of at most ``max_pieces`` cells."""
+        """A network with fresh keys, whose ends take messages of at most ``max_pieces`` cells.
+
+        Recipients sign with ``identities``, or with fresh keys.
+        """
         keys = [OpeningKey.generate(config.mechanism) for _ in range(config.layers + recipients)]
         public = tuple(key.public for key in keys)
         directory = Directory(
@@ -64,7 +80,9 @@ class MixNetwork:
         nodes: list[MixNode | Endpoint] = [*mixes, *ends]
         for node, key in zip(nodes, keys, strict=True):
             node.rotate(directory, key)
-        return cls(directory=directory, mixes=mixes, ends=ends)
+        if identities is None:
+            identities = [new_identity() for _ in range(recipients)]
+        return cls(directory=directory, mixes=mixes, ends=ends, identities=tuple(identities))
 
     def carry(self, cells: list[bytes]) -> list[bytes]:
         """Pass cells through all mixes, as one batch."""
@@ -73,6 +91,21 @@ class MixNetwork:
                 mix.receive(cell)
             cells = mix.flush()
         return cells
+
+    def require_received(self, senders: Sequence[SentCells], *, batch: int) -> None:
+        """Let every recipient sign for its cells, and every sender look for its own.
+
+        Raises:
+            ProtocolError: a sender does not find one.
+        """
+        receipts = [
+            end.receipt(batch=batch, identity=key)
+            for end, key in zip(self.ends, self.identities, strict=True)
+        ]
+        signers = [key.public_key().public_bytes_raw() for key in self.identities]
+        published = [receipt_digest(receipt) for receipt in receipts]
+        for sender in senders:
+            sender.require_received(receipts, signers=signers, published=published)
 
 
 class RealRound:
@@ -85,7 +118,16 @@ class RealRound:
         cells: public number of cells of each client to each denoiser.
     """
 
-    __slots__ = ("_cells", "_context", "_denoisers", "_identities", "_network", "_sent", "_server")
+    __slots__ = (
+        "_cells",
+        "_context",
+        "_denoisers",
+        "_identities",
+        "_network",
+        "_noted",
+        "_sent",
+        "_server",
+    )
 
     def __init__(
         self, context: RoundContext, identities: Identities, network: MixNetwork, *, cells: int
@@ -95,6 +137,7 @@ class RealRound:
         self._network = network
         self._cells = cells
         self._sent: list[bytes] = []
+        self._noted: list[SentCells] = []
         self._server = LinkageServer(context, cells=cells)
         self._denoisers = [
             LinkageDenoiser(context, number, key, endpoint=network.ends[number], cells=cells)
@@ -119,14 +162,16 @@ class RealRound:
             sent = half.send(block.rows[mine], block.values[mine], virtual[mine])
             self._server.receive(sent.upload)
             self._sent += sent.cells
+            self._noted.append(sent.noted)
             sizes.append(len(sent.upload))
         return np.array(sizes, dtype=np.int64)
 
     def close(self) -> RealOutcome:
-        """Mix, agree on the rows, take the fakes off."""
+        """Mix, let senders look for their cells, agree on the rows, take the fakes off."""
         secrets.SystemRandom().shuffle(self._sent)
         for cell in self._network.carry(self._sent):
             self._denoisers[address_of(cell).node].receive(cell)
+        self._network.require_received(self._noted, batch=self._context.round)
         sets = [denoiser.close() for denoiser in self._denoisers]
         sums = [denoiser.release(sets) for denoiser in self._denoisers]
         return RealOutcome(

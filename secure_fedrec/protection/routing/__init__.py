@@ -1,12 +1,14 @@
 """Anonymous routing: fixed-size onions through layers of mixes. Usable alone.
 
 Reading order: ``sealing`` (HPKE), ``fragments`` (messages in pieces), ``directory`` (sizes and keys
-of an epoch), ``onions`` (one layer per hop), ``mix`` (what a mix does), ``endpoint`` (both ends).
+of an epoch), ``onions`` (one layer per hop), ``mix`` (what a mix does), ``receipts`` (what senders
+can check), ``endpoint`` (both ends).
 
 What it hides: which sender a message came from, within the cells of the same batches, from whoever
 watches all lines and runs all nodes but one mix of the path. Assumed: every party holds the same
 authentic directory, and senders hand in the same number of cells. Not hidden: who takes part, when,
-and how many cells each recipient gets.
+and how many cells each recipient gets. Cells have no authentic sender: a mix may replace them, as
+their senders see in the receivers' lists of receipts, and may put in others, which nobody sees.
 
     message --cut--> fragments --wrap--> cells --MixNode x layers--> cells --Endpoint--> message
 """
@@ -15,6 +17,14 @@ from secure_fedrec.protection.routing.directory import LEAST_SENDERS, Directory,
 from secure_fedrec.protection.routing.endpoint import Endpoint, cells_needed, send
 from secure_fedrec.protection.routing.mix import MixNode
 from secure_fedrec.protection.routing.onions import Place, address_of
+from secure_fedrec.protection.routing.receipts import (
+    Receipt,
+    SentCells,
+    equivocates,
+    new_identity,
+    receipt_bytes,
+    receipt_digest,
+)
 from secure_fedrec.protection.routing.sealing import KEMS, OpeningKey, SealingKey
 
 __all__ = [
@@ -25,9 +35,15 @@ __all__ = [
     "MixNode",
     "OpeningKey",
     "Place",
+    "Receipt",
     "RoutingConfig",
     "SealingKey",
+    "SentCells",
     "address_of",
     "cells_needed",
+    "equivocates",
+    "new_identity",
+    "receipt_bytes",
+    "receipt_digest",
     "send",
 ]

@@ -10,6 +10,8 @@ does not return shows that cells are being dropped.
 import secrets
 from collections.abc import Sequence
 
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
 from secure_fedrec.errors import ConfigError, ProtocolError, WireError
 from secure_fedrec.protection.routing.directory import Directory
 from secure_fedrec.protection.routing.fragments import (
@@ -19,8 +21,10 @@ from secure_fedrec.protection.routing.fragments import (
     cover,
     cut,
     decode_fragment,
+    encode_fragment,
 )
 from secure_fedrec.protection.routing.onions import CellOpener, draw_path, wrap
+from secure_fedrec.protection.routing.receipts import SentCells, fragment_digest, sign_receipt
 from secure_fedrec.protection.routing.sealing import OpeningKey
 
 __all__ = ["MAX_PIECES", "MAX_UNFINISHED_BYTES", "Endpoint", "cells_needed", "send"]
@@ -37,7 +41,12 @@ def cells_needed(messages: Sequence[bytes], capacity: int) -> int:
 
 
 def send(
-    messages: Sequence[bytes], *, recipient: int, cells: int, directory: Directory
+    messages: Sequence[bytes],
+    *,
+    recipient: int,
+    cells: int,
+    directory: Directory,
+    sent: SentCells | None = None,
 ) -> list[bytes]:
     """Onions for the messages to one recipient, filled up with dummies.
 
@@ -46,6 +55,7 @@ def send(
         recipient: number of the recipient.
         cells: public number of cells; how many are returned.
         directory: keys of the epoch.
+        sent: notes what is handed in, to look for it in the recipient's list of receipts.
 
     Returns:
         Cells in a uniformly random order, each over a path of its own.
@@ -63,6 +73,8 @@ def send(
     pieces: list[Fragment] = [piece for message in messages for piece in cut(message, capacity)]
     pieces += [cover(Kind.DUMMY) for _ in range(cells - needed)]
     secrets.SystemRandom().shuffle(pieces)
+    if sent is not None:
+        sent.add(recipient, (encode_fragment(piece, capacity) for piece in pieces))
     return [
         wrap(piece, path=draw_path(directory), recipient=recipient, directory=directory)
         for piece in pieces
@@ -84,7 +96,15 @@ class Endpoint:
         ConfigError: ``max_pieces`` is out of range.
     """
 
-    __slots__ = ("_index", "_loops", "_max_pieces", "_opener", "_reassembler", "dummies")
+    __slots__ = (
+        "_index",
+        "_loops",
+        "_max_pieces",
+        "_opener",
+        "_reassembler",
+        "_unsigned",
+        "dummies",
+    )
 
     def __init__(self, *, layers: int, index: int, max_pieces: int = MAX_PIECES) -> None:
         if not 1 <= max_pieces < 2**32:
@@ -94,6 +114,7 @@ class Endpoint:
         self._max_pieces = max_pieces
         self._reassembler = self._fresh()
         self._loops: set[bytes] = set()
+        self._unsigned: dict[int, list[bytes]] = {}  # digests of fragments, by epoch
         self.dummies = 0
 
     def rotate(self, directory: Directory, key: OpeningKey) -> None:
@@ -103,14 +124,16 @@ class Endpoint:
             ProtocolError: the epoch is not a later one, or the directory differs.
         """
         self._opener.rotate(directory, key)
+        self._unsigned[directory.epoch] = []
 
     def retire(self, epoch: int) -> None:
-        """Forget an epoch.
+        """Forget an epoch, and the cells of it that were not signed for.
 
         Raises:
             ProtocolError: the endpoint holds no key of it.
         """
         self._opener.retire(epoch)
+        del self._unsigned[epoch]
 
     def loop(self) -> bytes:
         """A cell to oneself; it should come back."""
@@ -150,6 +173,27 @@ class Endpoint:
         self._reassembler = self._fresh()
         return lost
 
+    def receipt(self, *, batch: int, identity: Ed25519PrivateKey) -> bytes:
+        """Sign for all cells of the newest epoch since the last list; one list for all senders.
+
+        Args:
+            batch: number of the batch within the epoch, for which no other list may be signed.
+            identity: signing key of this endpoint.
+
+        Raises:
+            ProtocolError: there is no epoch yet, or a number does not fit its field.
+        """
+        directory = self._opener.directory
+        receipt = sign_receipt(
+            self._unsigned[directory.epoch],
+            recipient=self._index,
+            batch=batch,
+            directory=directory,
+            identity=identity,
+        )
+        self._unsigned[directory.epoch] = []
+        return receipt
+
     def receive(self, cell: bytes) -> bytes | None:
         """Take a cell in; the message that it completes, or None.
 
@@ -164,15 +208,18 @@ class Endpoint:
             piece = decode_fragment(inside, capacity)
         except WireError as damage:
             raise ProtocolError(f"cell refused: {damage}") from damage
-        if piece.kind is Kind.DATA:
-            return self._reassembler.add(piece, capacity)
         if piece.kind is Kind.LOOP:
             if piece.message not in self._loops:
                 raise ProtocolError("cell refused: a loop that was not sent from here")
             self._loops.remove(piece.message)
+            return None
+        whole = None
+        if piece.kind is Kind.DATA:
+            whole = self._reassembler.add(piece, capacity)
         else:
             self.dummies += 1
-        return None
+        self._unsigned[directory.epoch].append(fragment_digest(inside))
+        return whole
 
     def _fresh(self) -> Reassembler:
         return Reassembler(MAX_UNFINISHED_BYTES, max_pieces=self._max_pieces)

@@ -106,12 +106,13 @@ class ShareTally:
 
 
 def require_genuine(sent: Messages, delivered: Messages, holder: str) -> None:
-    """What signatures and seals show: every message is one that its sender made, unchanged.
+    """What signatures show: every message is one that the sender it names made, unchanged.
+
+    For messages under names, whose real halves sign them; nobody can sign for an anonymous one.
 
     Args:
         sent: a batch.
-        delivered: what arrived of it; messages are matched by tag, or by sender where they have
-            none.
+        delivered: what arrived of it; messages are matched by sender.
         holder: who receives, for error messages.
 
     Raises:
@@ -119,10 +120,9 @@ def require_genuine(sent: Messages, delivered: Messages, holder: str) -> None:
     """
     if delivered is sent:
         return
-    keys = [
-        messages.senders.ids if messages.tags is None else messages.tags
-        for messages in (sent, delivered)
-    ]
+    if sent.tags is not None:
+        raise ValueError("anonymous messages name no sender to compare with")
+    keys = [messages.senders.ids for messages in (sent, delivered)]
     places = np.argsort(keys[0], kind="stable")
     ranks = np.searchsorted(keys[0][places], keys[1])
     found = places[np.minimum(ranks, len(places) - 1)]

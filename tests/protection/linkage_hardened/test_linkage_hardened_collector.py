@@ -335,7 +335,7 @@ def test_every_client_costs_the_public_number_of_cells() -> None:
         assert meter.clients("messages_sent")[client] == 3 * 15 + 1
     for client in denoisers:
         received = meter.clients("messages_received")[client]
-        assert received == 8 * 15 + 3  # everybody's cells, and the denoisers' sets
+        assert received == 8 * 15 + 3 + 3  # everybody's cells, the denoisers' sets and receipts
 
 
 def test_simulated_and_real_messages_cost_the_same() -> None:

@@ -1,0 +1,154 @@
+"""The messages of one kind in one round, given back in an order that their senders had no part in.
+
+A simulator works through clients one after the other, and whatever is written as it comes tells who
+came when: row k of one file is of the sender of row k of another, and a block is of the clients
+that were worked on together. So the messages of a round are put in order before any of them is
+written: anonymous ones by tag, named ones by name. Where blocks are cut follows from that order.
+
+Memory stays bounded: what exceeds a block is sorted, put aside in a scratch folder and merged when
+the round ends; besides blocks only the keys of the messages are held, 16 bytes each.
+"""
+
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from secure_fedrec.arrays import IntArray
+from secure_fedrec.kernels import segments
+
+__all__ = ["Columns", "Spool", "concatenate_columns"]
+
+Columns = dict[str, npt.NDArray[Any]]
+_PER_MESSAGE = frozenset({"senders", "receivers", "sizes", "lengths", "tags"})
+
+
+def concatenate_columns(parts: Sequence[Mapping[str, npt.NDArray[Any]]]) -> Columns:
+    """Join blocks with equal columns."""
+    return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+
+
+class Spool:
+    """Messages with the same columns, in any order; make one per round and kind.
+
+    Args:
+        scratch: folder for what memory should not hold; None keeps everything in memory.
+        limit: bytes of a block, and about as many are held at once.
+    """
+
+    __slots__ = ("_limit", "_parts", "_runs", "_scratch", "_size")
+
+    def __init__(self, scratch: Path | None, *, limit: int) -> None:
+        self._scratch = scratch
+        self._limit = limit
+        self._parts: list[Columns] = []
+        self._size = 0
+        self._runs: list[Columns] = []
+
+    def add(self, columns: Columns) -> None:
+        """Take the messages of a batch."""
+        size = sum(column.nbytes for column in columns.values())
+        if self._size + size > self._limit:
+            self._put_aside()
+        self._parts.append(columns)
+        self._size += size
+
+    def blocks(self) -> Iterator[Columns]:
+        """All messages in order, in blocks of at most ``limit`` bytes (or of one message)."""
+        self._put_aside()
+        if not self._runs:
+            return
+        keys = [_keys(run) for run in self._runs]
+        first, second = (np.concatenate(column) for column in zip(*keys, strict=True))
+        order = np.lexsort((second, first))
+        bounds = np.concatenate([[0], np.cumsum([len(run["sizes"]) for run in self._runs])])
+        for start, stop in self._cuts(order):
+            chosen = np.sort(order[start:stop])
+            ends = np.searchsorted(chosen, bounds)
+            yield _in_order(
+                concatenate_columns(
+                    [
+                        # Every run is in order, so its share of a block is one stretch of it.
+                        _stretch(run, chosen[low] - begin, chosen[high - 1] - begin + 1)
+                        for run, begin, low, high in zip(
+                            self._runs, bounds, ends, ends[1:], strict=False
+                        )
+                        if high > low
+                    ]
+                )
+            )
+
+    def clear(self) -> None:
+        """Forget everything, the scratch folder included."""
+        self._parts, self._runs, self._size = [], [], 0
+        if self._scratch is not None and self._scratch.exists():
+            shutil.rmtree(self._scratch)
+
+    def _put_aside(self) -> None:
+        if not self._parts:
+            return
+        run = _in_order(concatenate_columns(self._parts))
+        self._parts, self._size = [], 0
+        self._runs.append(run if self._scratch is None else self._on_disk(run, self._scratch))
+
+    def _on_disk(self, run: Columns, scratch: Path) -> Columns:
+        folder = scratch / str(len(self._runs))
+        folder.mkdir(parents=True)
+        held: Columns = {}
+        for name, column in run.items():
+            held[name] = column
+            if column.size:
+                np.save(folder / f"{name}.npy", column, allow_pickle=False)
+                held[name] = np.load(folder / f"{name}.npy", mmap_mode="r", allow_pickle=False)
+        return held
+
+    def _cuts(self, order: IntArray) -> Iterator[tuple[int, int]]:
+        """Stretches of ``order`` that fill a block each."""
+        sizes = np.concatenate([_bytes_each(run) for run in self._runs])[order]
+        filled = np.concatenate([[0], np.cumsum(sizes)])
+        start = 0
+        while start < len(order):
+            stop = int(np.searchsorted(filled, filled[start] + self._limit, side="right")) - 1
+            stop = max(stop, start + 1)
+            yield start, stop
+            start = stop
+
+
+def _keys(columns: Columns) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
+    """What messages are ordered by: tag or, where they have a name, sender; then receiver."""
+    return np.asarray(columns.get("tags", columns["senders"])), np.asarray(columns["receivers"])
+
+
+def _in_order(columns: Columns) -> Columns:
+    first, second = _keys(columns)
+    order = np.lexsort((second, first))
+    rows, _ = segments(_indptr(columns["lengths"]), order)
+    return {
+        name: column[order] if name in _PER_MESSAGE else column[rows]
+        for name, column in columns.items()
+    }
+
+
+def _stretch(run: Columns, start: int, stop: int) -> Columns:
+    before = int(run["lengths"][:start].sum())
+    rows = slice(before, before + int(run["lengths"][start:stop].sum()))
+    return {
+        name: column[start:stop] if name in _PER_MESSAGE else column[rows]
+        for name, column in run.items()
+    }
+
+
+def _bytes_each(run: Columns) -> IntArray:
+    """int64[B], bytes of every message in all columns."""
+    sizes = np.zeros(len(run["sizes"]), dtype=np.int64)
+    for name, column in run.items():
+        each = column.itemsize * int(np.prod(column.shape[1:]))
+        sizes += each if name in _PER_MESSAGE else each * run["lengths"]
+    return sizes
+
+
+def _indptr(lengths: IntArray) -> IntArray:
+    return np.concatenate([[0], np.cumsum(lengths)])
