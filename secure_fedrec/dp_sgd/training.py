@@ -168,6 +168,7 @@ def _events(config: DpSgdConfig, size: int, table: NoiseTable) -> tuple[Event, .
             noised_against=("server", "release"),
             rounds=config.steps,
             sampling=Sampling(rate=config.rate, secret_from=("server", "release")),
+            participation="hidden",  # one draw a step, over a constant, for an empty batch too
             distance=min(1.0, size * table.distance),
             assumes=(
                 "floating-point error in gradients stays within 2^-10 of the clip",
