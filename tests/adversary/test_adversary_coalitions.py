@@ -1,7 +1,7 @@
 """Coalitions against every stack: refused by name, or attacked with what they know taken out.
 
 The server and all clients but one read the last client's rows as a difference of sums, whatever hid
-the uploads; an audit that shows such an adversary nothing but the sums finds that it learns nothing.
+the uploads; an audit that forgets what they know finds that they learn nothing.
 """
 
 import tempfile
@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 from attacks import Finding, GroundTruth
-from attacks.coalition import others_sum, others_vectors
-from attacks.tail_items import TailItems
+from attacks.coalition import others_sum, others_vectors, rows_of
+from attacks.knowledge import Protocol
 from audits.build import Federation, build_federation, load_dataset
 from audits.config import parse_config
 from audits.run import attack_all
@@ -22,7 +22,6 @@ from audits.training import open_run, train_recorded
 from audits.truth import ground_truth
 from secure_fedrec.errors import ConfigError
 from secure_fedrec.protection import BAG_STACKS, STACKS
-from secure_fedrec.protection.hidden_sums import NoisedSum
 from secure_fedrec.wire import Adversary, OwnUploads, Step, Transcript
 
 CLIENTS, ITEMS = 10, 24
@@ -55,7 +54,7 @@ class Run(NamedTuple):
 
 def settings_of(stack: Sequence[str], corrupt: Sequence[str]) -> dict[str, Any]:
     return {
-        "data": {"name": "synthetic", "clients": CLIENTS, "items": ITEMS},
+        "data": {"name": "synthetic", "clients": CLIENTS, "items": ITEMS, "mean_ratings": 9},
         "algorithm": {"name": "pmf", "rank": 4, "rounds": 2},
         "recording": {"payload_rounds": [1, 2]},
         "protection": [{"layer": layer, **SETTINGS.get(layer, {})} for layer in stack],
@@ -69,12 +68,12 @@ def drafts_of(stack: Sequence[str], corrupt: Sequence[str]) -> dict[str, Any]:
         "data": {"name": "synthetic", "clients": 5, "users": 8, "items": 14, "mean_records": 6.0},
         "algorithm": {
             "name": "hpfl",
-            "rounds": 1,
+            "rounds": 2,
             "user_drafts": 0.5,
             "gum": {"scale": 5.0, "start": "published"},
             "training": {"epochs": 1},
         },
-        "recording": {"payload_rounds": [1]},
+        "recording": {"payload_rounds": [1, 2]},
         "bag_protection": [{"layer": layer} for layer in stack],
         "adversaries": [{"name": "them", "corrupt": list(corrupt)}],
     }
@@ -134,35 +133,33 @@ def test_a_coalition_is_refused_by_name_or_reads_the_sum_of_the_others(
     assert found, "no attack was measured"
     if name == "server + 1":  # what one more client gives is below, exactly
         return
-    assert max(finding.figures["auc"] or 0.0 for finding in found) > 0.85
+    # With virtual rows inside, sums tell no more than the uploads that the server reads anyway.
+    inside = stack == ("virtual-ratings",)
+    assert max(finding.figures["auc"] or 0.0 for finding in found) > (0.7 if inside else 0.85)
 
 
 def test_what_is_left_of_a_sum_is_the_sum_of_the_others(stack: tuple[str, ...], run: Run) -> None:
     them = Adversary(name="them", corrupt=frozenset(ALL_BUT_TWO))
-    collector = run.federation.stack.collector
     known = run.truth.corrupted_clients(them)
     view = run.transcript.view(them, own=OwnUploads(run.truth.recorded, known))
     honest = OwnUploads(run.truth.recorded, frozenset(range(CLIENTS)) - known).uploads(1)
-    released = view.messages(Step.AGGREGATE, 1, payload=True).payload
+    _, released = rows_of(view.messages(Step.AGGREGATE, 1, payload=True))
     left = others_sum(view, 1, payload=True)
-    if honest is None or not TailItems().run(view).__class__.__name__ == "Claims":
+    assert left.values is not None and left.counts is not None and released.values is not None
+    if honest is None or not Protocol.of(view).sums_are_real:
         # Without a layer nothing is recorded twice; with virtual rows inside nothing is taken out.
-        assert np.array_equal(left.values, released.values)  # type: ignore[union-attr, arg-type]
-        assert {"denoisers", "masking", "paillier"}.isdisjoint(stack) or isinstance(
-            collector, NoisedSum
-        )
+        assert not {"denoisers", "shared-upload", "masking", "paillier"} & {*stack}
+        assert np.array_equal(left.values, released.values)
         return
-    assert left.values is not None and left.counts is not None
-    block: Any = honest.payload
+    assert not np.array_equal(left.values, released.values)
+    _, block = rows_of(honest)
     expected = np.zeros_like(left.values)
     np.add.at(expected, block.rows, block.values)
     counts = np.bincount(block.rows, minlength=ITEMS)
-    if isinstance(collector, NoisedSum):
-        assert not np.array_equal(left.values, released.values)  # type: ignore[union-attr, arg-type]
-        return
-    assert np.array_equal(left.values, view.codec.reduce(expected))
-    assert np.array_equal(left.counts, counts)
     assert counts.sum() > 0
+    if "skellam" not in stack:
+        assert np.array_equal(left.values, view.codec.reduce(expected))
+        assert np.array_equal(left.counts, counts)
 
 
 def test_nobody_attacks_where_nobody_is_left(stack: tuple[str, ...]) -> None:
