@@ -30,7 +30,7 @@ from attacks.scoring.sets import score_rated_sets, score_sets, unmasked_figures
 from attacks.scoring.vectors import score_vectors
 from attacks.truth import GroundTruth
 from secure_fedrec.arrays import IntArray
-from secure_fedrec.wire import Adversary, Step, Transcript, View
+from secure_fedrec.wire import Adversary, OwnUploads, Step, Transcript, View
 
 __all__ = ["Finding", "GroundTruth", "evaluate"]
 
@@ -115,7 +115,8 @@ def evaluate(
         truth: opened only after the attack has made its claims.
         seed: of the bootstrap and of the null control.
     """
-    view = transcript.view(adversary)
+    own = OwnUploads(truth.recorded, truth.corrupted_clients(adversary))
+    view = transcript.view(adversary, own=own)
     one_round = bool(getattr(attack, "reads_one_round", False))
     rounds = _payload_rounds(view) if one_round else ()
     if len(rounds) < 2:

@@ -9,8 +9,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from attacks.presence import rows_of
+from attacks.coalition import rows_of
 from secure_fedrec.arrays import RingArray
+from secure_fedrec.kernels import segments
 from secure_fedrec.uploads import RowBlock
 from secure_fedrec.wire import Messages, Step, View
 
@@ -46,15 +47,19 @@ def named_rows(view: View, round_: int, *, payload: bool = False) -> Messages:
             continue
         holders = messages.receivers.ids
         parts += [messages.select(np.flatnonzero(holders == one)) for one in np.unique(holders)]
-    first, block = rows_of(parts[0])
-    if not payload or block.values is None or len(parts) == 1:
+    # A corrupted client tells what it sent to everybody else: then a part has its share alone.
+    whole = max(range(len(parts)), key=lambda part: len(parts[part]))
+    first, block = rows_of(parts.pop(whole))
+    if not payload or block.values is None or not parts:
         return first
     words: RingArray = block.values.copy()
-    for part in parts[1:]:
+    for part in parts:
         other = rows_of(part)[1]
-        if other.values is None or not np.array_equal(other.rows, block.rows):
+        of_first = np.searchsorted(first.senders.ids, part.senders.ids)
+        take, _ = segments(block.indptr, of_first)
+        if other.values is None or not np.array_equal(other.rows, block.rows[take]):
             raise ValueError("holders of shares disagree on the rows")
-        words += other.values
+        words[take] += other.values
     summed = RowBlock(indptr=block.indptr, rows=block.rows, values=view.codec.reduce(words))
     return replace(first, payload=summed)
 

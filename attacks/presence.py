@@ -5,12 +5,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from attacks.coalition import others_sum, others_uploads
 from attacks.knowledge import Protocol
 from secure_fedrec.arrays import BoolArray, FloatArray, IntArray
-from secure_fedrec.uploads import RowBlock
-from secure_fedrec.wire import Messages, Step, View
+from secure_fedrec.wire import View
 
-__all__ = ["Presence", "rows_of"]
+__all__ = ["Presence"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -36,18 +36,18 @@ class Presence:
 
     @classmethod
     def read(cls, view: View, protocol: Protocol, rounds: Sequence[int]) -> "Presence":
-        """Read rounds that have both uploads and an aggregate."""
+        """Read rounds with both uploads and an aggregate, the adversary's own clients left out."""
         n_clients, n_items = int(view.public["n_clients"]), int(view.public["n_items"])
         seen = np.zeros((n_clients, n_items), dtype=np.uint32)
         present = np.zeros((len(rounds), n_clients), dtype=bool)
         counts = np.zeros((len(rounds), n_items), dtype=np.int64)
         for position, round_ in enumerate(rounds):
-            uploads, block = rows_of(view.messages(Step.UPLOAD, round_))
+            uploads, block = others_uploads(view, round_)
             senders = uploads.senders.ids
             present[position, senders] = True
             if not protocol.dense:
                 seen[np.repeat(senders, block.lengths), block.rows] += 1
-            _, total = rows_of(view.messages(Step.AGGREGATE, round_))
+            total = others_sum(view, round_)
             if total.counts is not None:
                 counts[position, total.rows] = total.counts
         clients = np.flatnonzero(present.any(axis=0))
@@ -71,14 +71,3 @@ class Presence:
         np.add.at(totals, which.reshape(-1), self.counts)
         sizes = np.bincount(which.reshape(-1), minlength=len(distinct))
         return distinct.astype(np.float64), totals / sizes[:, None]
-
-
-def rows_of(messages: Messages) -> tuple[Messages, RowBlock]:
-    """Messages with their payload, which must be rows.
-
-    Raises:
-        TypeError: they carry a dense table.
-    """
-    if not isinstance(messages.payload, RowBlock):
-        raise TypeError("expected rows")
-    return messages, messages.payload

@@ -6,8 +6,8 @@ import numpy as np
 import numpy.typing as npt
 
 from attacks.base import AttackCard, Claims, NotApplicable, RatedSetClaim
+from attacks.coalition import rows_of
 from attacks.named import named_rounds, named_rows, sees_named_rows
-from attacks.presence import rows_of
 from secure_fedrec.arrays import FloatArray, IntArray
 from secure_fedrec.wire import Step, View
 

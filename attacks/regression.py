@@ -16,9 +16,10 @@ import numpy as np
 import numpy.typing as npt
 
 from attacks.base import AttackCard, Claims, NotApplicable, RatedSetClaim
+from attacks.coalition import others_sum, others_uploads
 from attacks.equations import fit_bits
 from attacks.knowledge import Protocol
-from attacks.presence import Presence, rows_of
+from attacks.presence import Presence
 from secure_fedrec.arrays import BoolArray, FloatArray, IntArray
 from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.wire import Step, View
@@ -176,7 +177,8 @@ def _solve(view: View, rounds: Sequence[int]) -> _Fit:
     scores = np.where(presence.visible, 0.5, 0.0)  # seen, and missing once: virtual
     real = np.zeros(scores.shape, dtype=bool)
     virtual = presence.visible & ~presence.possible
-    unseen = len(set(protocol.denoisers) - set(presence.clients.tolist()))
+    own = frozenset() if view.own is None else view.own.clients
+    unseen = len(set(protocol.denoisers) - set(presence.clients.tolist()) - own)
     proven = 0
     for item, members, rows, sums in _systems(view, presence, rounds):
         system = _Item(rows=rows, sums=sums, present=cohorts[:, members], counts=counts[:, item])
@@ -229,7 +231,7 @@ def _rows(
     found: IntArray = np.zeros((len(rounds), width, len(items)), dtype=np.int64)
     place: npt.NDArray[np.int64] = np.empty(presence.visible.size, dtype=np.int64)
     for position, round_ in enumerate(rounds):
-        uploads, block = rows_of(view.messages(Step.UPLOAD, round_, payload=True))
+        uploads, block = others_uploads(view, round_, payload=True)
         if block.values is None:
             raise ValueError("payloads were asked for")
         owners = np.searchsorted(presence.clients, uploads.senders.ids)
@@ -243,7 +245,7 @@ def _rows(
 
 def _sums(view: View, round_: int) -> IntArray:
     """Ring integers of the aggregate of a round: int64[m, d]."""
-    _, total = rows_of(view.messages(Step.AGGREGATE, round_, payload=True))
+    total = others_sum(view, round_, payload=True)
     if total.values is None:
         raise ValueError("payloads were asked for")
     sums = np.zeros((int(view.public["n_items"]), total.values.shape[1]), dtype=np.int64)
@@ -253,6 +255,5 @@ def _sums(view: View, round_: int) -> IntArray:
 
 def _all_kept(view: View, round_: int) -> bool:
     """Whether the payloads of all uploads of a round were recorded."""
-    return len(view.messages(Step.UPLOAD, round_, payload=True)) == len(
-        view.messages(Step.UPLOAD, round_)
-    )
+    kept, _ = others_uploads(view, round_, payload=True)
+    return len(kept) == len(others_uploads(view, round_)[0])

@@ -14,9 +14,10 @@ from attacks.base import (
     RatedSetClaim,
     client_grid,
 )
+from attacks.coalition import others_sum, others_uploads, rows_of
 from attacks.knowledge import Protocol
 from attacks.participation import Verdicts, deduce
-from attacks.presence import Presence, rows_of
+from attacks.presence import Presence
 from attacks.tail_rows import RowGroups, group_rows
 from secure_fedrec.arrays import BoolArray, FloatArray, IntArray
 from secure_fedrec.uploads import RowBlock
@@ -41,7 +42,7 @@ class TailItems:
         "that equals it is real and every other one of the item virtual; of hidden uploads the row "
         "stays without a name, but rows of one client are collinear and decode to its ratings and "
         "vector. Count 0 clears everybody who took part, and counts of changing cohorts are "
-        "equations in the bits of each client.",
+        "equations in the bits of each client. An adversary's own clients are taken out first.",
         reference="Singletons in published aggregates; secure aggregation does not remove them. "
         "Statistical disclosure from changing cohorts, Danezis 2003.",
         limits="Reaches only the tail of the catalogue; a popular item hides its raters. Noised "
@@ -78,14 +79,14 @@ class TailItems:
 def _identified(view: View, protocol: Protocol, rounds: Sequence[int]) -> Claims:
     """Compare the uploads of every round with its sums; a proof in one round stands for all."""
     n_items = int(view.public["n_items"])
-    senders = [view.messages(Step.UPLOAD, r, payload=True).senders.ids for r in rounds]
+    senders = [others_uploads(view, r, payload=True)[0].senders.ids for r in rounds]
     clients = np.unique(np.concatenate(senders))
     visible, real, fake = (np.zeros((len(clients), n_items), dtype=bool) for _ in range(3))
     tail = np.zeros(n_items, dtype=bool)
     recovered = 0
     for round_ in rounds:
-        uploads, block = rows_of(view.messages(Step.UPLOAD, round_, payload=True))
-        _, total = rows_of(view.messages(Step.AGGREGATE, round_, payload=True))
+        uploads, block = others_uploads(view, round_, payload=True)
+        total = others_sum(view, round_, payload=True)
         counts = np.zeros(n_items, dtype=np.int64) if total.counts is None else total.counts
         owners = np.repeat(uploads.senders.ids, block.lengths)
         flat, seen = client_grid(clients, owners, block.rows.astype(np.int64), n_items)
@@ -183,7 +184,7 @@ class _Hidden:
     def _tail(self, round_: int) -> tuple[_Tail, int]:
         """Rows of the items with count 1 that are in the sum; and how many are not."""
         view = self._view
-        _, total = rows_of(view.messages(Step.AGGREGATE, round_, payload=True))
+        total = others_sum(view, round_, payload=True)
         if total.values is None or total.counts is None:
             raise ValueError("payloads were asked for")
         single = total.counts == 1

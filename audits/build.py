@@ -5,14 +5,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Generic, TypeVar
 
+from audits.coalitions import require_withstood
 from audits.config import AuditConfig
 from audits.privacy import require_priced, with_noise_found
 from audits.systems.base import Dataset, Fresh, Task
 from secure_fedrec.algorithms.base import Algorithm, PublicState
 from secure_fedrec.engines import Evaluate
 from secure_fedrec.errors import ConfigError
-from secure_fedrec.protection import Collector, Denoisers, Sizes, Stack, build_stack
-from secure_fedrec.protection.hidden_sums import EncryptedSum, MaskedSum, NoisedSum
+from secure_fedrec.protection import Denoisers, Sizes, Stack, build_stack
 from secure_fedrec.protection.linkage_hardened import LinkageHardened
 from secure_fedrec.protection.shared_upload import SharedUpload
 from secure_fedrec.streams import Streams
@@ -119,49 +119,10 @@ def build_federation(config: AuditConfig, task: TaskT, *, priced: bool = True) -
         streams=streams,
         bag_layers=config.bag_protection,
     )
-    require_claimed(config, stack.collector, cohort=sizes.cohort)
+    require_withstood(config.adversaries, stack.withstands(sizes.cohort), n_clients=sizes.n_clients)
     if priced:
         require_priced(config, stack)
     return Federation(config=config, task=task, stack=stack, streams=streams)
-
-
-def require_claimed(config: AuditConfig, collector: Collector, *, cohort: int) -> None:
-    """Refuse adversaries that hold a key, or know masks or noise, which no run would show them.
-
-    Args:
-        config: the configuration.
-        collector: of the stack.
-        cohort: clients per round.
-
-    Raises:
-        ConfigError: there is one.
-    """
-    for adversary in config.adversaries:
-        clients = adversary.members("client") or frozenset()
-        clients_hold_the_key = isinstance(collector, EncryptedSum) and collector.model_hidden_from
-        if clients_hold_the_key and adversary.has("server") and clients:
-            raise ConfigError(
-                "adversaries.corrupt",
-                sorted(adversary.corrupt),
-                "every client holds the key: server and client together read all uploads, which "
-                "protection.holder = 'clients' does not claim to withstand",
-                ("server", "client:U"),
-            )
-        if isinstance(collector, NoisedSum) and len(clients) > collector.skellam.corrupt:
-            raise ConfigError(
-                "protection.corrupt",
-                collector.skellam.corrupt,
-                f"adversary {adversary.name!r} knows the noise of {len(clients)} clients",
-            )
-        if isinstance(collector, MaskedSum):
-            withstood = collector.corrupt_clients(cohort)
-            if adversary.has("server") and len(clients) > withstood:
-                raise ConfigError(
-                    "protection.corrupt",
-                    collector.config.corrupt,
-                    f"withstands a server with {withstood} clients, adversary "
-                    f"{adversary.name!r} has {len(clients)}",
-                )
 
 
 def require_parties(adversaries: Sequence[Adversary], *, n_clients: int, denoisers: int) -> None:

@@ -12,6 +12,7 @@ from attacks.controls import positive_controls
 from audits import run as runner
 from audits import training
 from audits.build import Federation, build_federation, load_dataset, require_parties
+from audits.coalitions import require_withstood
 from audits.config import AuditConfig, load_config, parse_config
 from audits.findings import finding_json, sentence
 from audits.planning import Deployment, plans
@@ -21,6 +22,7 @@ from audits.truth import ground_truth, read_secrets
 from secure_fedrec.engines import RoundReport
 from secure_fedrec.errors import ConfigError, TranscriptError
 from secure_fedrec.properties import Comparison, compare_runs
+from secure_fedrec.protection import Withstood
 from secure_fedrec.wire import Adversary, BlockStore, Meter, Transcript, Truth
 
 __all__ = ["PRESETS", "attack", "audit", "check", "explain", "init", "plan", "train"]
@@ -79,6 +81,11 @@ def attack(arguments: argparse.Namespace) -> int:
             adversaries,
             n_clients=int(transcript.public["n_clients"]),
             denoisers=len(truth.denoiser_clients),
+        )
+        require_withstood(
+            adversaries,
+            [Withstood(**claim) for claim in transcript.public.get("withstands", ())],
+            n_clients=int(transcript.public["n_clients"]),
         )
     names = tuple(arguments.attack or config.attacks)
     for name in names:

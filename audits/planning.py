@@ -1,11 +1,10 @@
 """What a deployment of masked sums needs and costs: the figures behind ``secure-fedrec plan``.
 
 Graph, threshold, bytes and times come from ``secure_fedrec.protection.masking.costs``; what a round
-costs in privacy comes from ``secure_fedrec.accounting``, against two readers:
-
-- the *server* of a round knows its cohort, masked or not: no sampling counts for it (q = 1);
-- an *outsider* sees only the released model. Sampling counts for it if the cohort is a Poisson
-  sample that it does not learn; a cohort drawn by a public beacon is none.
+costs in privacy comes from ``secure_fedrec.accounting``, against two readers: the *server*, which
+knows the cohort of a round, masked or not, and an *outsider*, who sees only the released model. No
+sampling of the cohort counts for either (q = 1): clients bring the noise, and its energy in what is
+released tells who took part.
 """
 
 import math
@@ -15,7 +14,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
 
 from secure_fedrec.errors import ConfigError, SumBudgetError
 from secure_fedrec.protection.configured import with_keys
-from secure_fedrec.protection.dp import BoundedEncoding, Contribution, Part, Sampling, SkellamConfig
+from secure_fedrec.protection.dp import BoundedEncoding, Contribution, Part, SkellamConfig
 from secure_fedrec.protection.masking import KeyAgreement, MaskingConfig, TailFloor
 from secure_fedrec.protection.masking.costs import Figure, Plan, plan
 from secure_fedrec.protection.masking.parameters import Adversary
@@ -220,7 +219,7 @@ def _privacy(deployment: Deployment, config: MaskingConfig) -> list[Figure]:
         found_by += "; a rounded Gaussian stands in for the noise, --clip plans it in the ring"
     figures = [Figure(name="noise multiplier", value=multiplier, unit="x clip", source=found_by)]
     if encoding is None:
-        figures += _epsilons(deployment, config, multiplier, None)
+        figures += _epsilons(deployment, _events(deployment, multiplier))
         return figures
     skellam = SkellamConfig(
         encoding=encoding,
@@ -230,7 +229,7 @@ def _privacy(deployment: Deployment, config: MaskingConfig) -> list[Figure]:
         min_survivors=config.min_survivors,
         corrupt=config.corrupt_clients,
     )
-    figures += _epsilons(deployment, config, multiplier, skellam)
+    figures += _epsilons(deployment, skellam.events(rounds=1))
     figures += [
         Figure(
             name="noise of one client",
@@ -266,41 +265,25 @@ def _noise(deployment: Deployment) -> tuple[float, str]:
     return multiplier, f"least noise, to 0.1%, with {budget}"
 
 
-def _events(
-    deployment: Deployment, multiplier: float, sampling: Sampling | None = None
-) -> "Sequence[Event]":
+def _events(deployment: Deployment, multiplier: float) -> "Sequence[Event]":
     # The accountants bring PyTorch along; commands that need none of it should not wait for it.
     from secure_fedrec.accounting import gaussian_events, skellam_events  # noqa: PLC0415
 
     encoding = deployment.encoding
     if encoding is None:
-        return gaussian_events(multiplier, rounds=1, sampling=sampling)
-    return skellam_events(multiplier, encoding, rounds=1, sampling=sampling)
+        return gaussian_events(multiplier, rounds=1)
+    return skellam_events(multiplier, encoding, rounds=1)
 
 
-def _epsilons(
-    deployment: Deployment, config: MaskingConfig, multiplier: float, skellam: SkellamConfig | None
-) -> list[Figure]:
+def _epsilons(deployment: Deployment, events: "Sequence[Event]") -> list[Figure]:
     """Epsilon of a round against the server, and against an outsider."""
     from secure_fedrec.accounting import claim  # noqa: PLC0415
 
-    rate = deployment.drawn / deployment.clients
-    by_beacon = config.adversary == "active" and rate < 1
-    amplified = rate < 1 and not by_beacon
-    secret = Sampling(rate=rate, secret_from=("release",)) if amplified else None
-
-    def events(sampling: Sampling | None) -> "Sequence[Event]":
-        if skellam is None:
-            return _events(deployment, multiplier, sampling)
-        return skellam.events(rounds=1, sampling=sampling)
-
-    server = claim(events(None), adversary="server", delta=deployment.delta)
-    release = claim(events(secret), adversary="release", delta=deployment.delta)
-    condition = "q = 1: everybody takes part"
-    if by_beacon:
-        condition = "q = 1: a public beacon draws the cohort"
-    elif amplified:
-        condition = f"only if the cohort is a secret Poisson sample, q = {rate:g}; else as above"
+    server = claim(events, adversary="server", delta=deployment.delta)
+    release = claim(events, adversary="release", delta=deployment.delta)
+    condition = "q = 1: clients bring the noise, its energy tells who took part"
+    if deployment.drawn == deployment.clients:
+        condition = "q = 1: everybody takes part"
     return [
         _epsilon("server", server, "q = 1: the server knows the cohort"),
         _epsilon("outsider", release, condition),

@@ -10,8 +10,8 @@ import numpy as np
 
 from attacks.base import AttackCard, Claims, NotApplicable
 from attacks.claims import HistogramClaim, SetClaim
+from attacks.coalition import rows_of
 from attacks.named import named_payload_rounds, named_rows, sees_named_rows
-from attacks.presence import rows_of
 from secure_fedrec.wire import View
 
 __all__ = ["ATTRIBUTES", "AttributeCounts"]

@@ -10,6 +10,7 @@ import numpy as np
 
 from attacks.base import AttackCard, Claims, NotApplicable
 from attacks.claims import DraftClaim
+from attacks.coalition import others_vectors
 from secure_fedrec.uploads import SetBlock
 from secure_fedrec.wire import Step, View
 
@@ -70,7 +71,7 @@ class Drafts:
 
 
 def _claim(view: View, round_: int, kind: _Kind) -> DraftClaim:
-    messages = view.messages(Step.BAG, round_, payload=True, bag=kind.bag)
+    messages = others_vectors(view, round_, kind.bag)
     block = messages.payload
     if not isinstance(block, SetBlock) or block.values is None:
         raise TypeError("a bag holds vectors")

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from attacks.base import NotApplicable
+from attacks.coalition import rows_of
 from attacks.named import named_payload_rounds, named_rows, sees_named_rows
-from attacks.presence import rows_of
 from attacks.split.architecture import Architecture, Parameter
 from secure_fedrec.arrays import FloatArray, IntArray, RingArray
 from secure_fedrec.fixedpoint import FixedPoint

@@ -9,7 +9,6 @@ from secure_fedrec.protection.dp.events import (
     Adversary,
     Event,
     GaussianNoise,
-    Sampling,
     SkellamNoise,
 )
 
@@ -89,10 +88,11 @@ def _smallest(fits: Callable[[float], bool], high: float, tolerance: float) -> f
     return high
 
 
-def gaussian_events(
-    multiplier: float, *, rounds: int, sampling: Sampling | None = None
-) -> tuple[Event, ...]:
-    """Rounded Gaussian noise on a client's contribution, for planning before a layout exists."""
+def gaussian_events(multiplier: float, *, rounds: int) -> tuple[Event, ...]:
+    """Rounded Gaussian noise on a client's contribution, for planning before a layout exists.
+
+    It stands in for noise that clients bring, which no sampling amplifies.
+    """
     return (
         Event(
             mechanism=GaussianNoise(multiplier=multiplier, form="rounded"),
@@ -100,17 +100,12 @@ def gaussian_events(
             adjacency="zero-out",
             noised_against=("server", "release"),
             rounds=rounds,
-            sampling=Sampling() if sampling is None else sampling,
         ),
     )
 
 
 def skellam_events(
-    multiplier: float,
-    encoding: BoundedEncoding,
-    *,
-    rounds: int,
-    sampling: Sampling | None = None,
+    multiplier: float, encoding: BoundedEncoding, *, rounds: int
 ) -> tuple[Event, ...]:
     """Skellam noise on an encoded contribution, for planning: no table is built.
 
@@ -128,6 +123,5 @@ def skellam_events(
             adjacency="zero-out",
             noised_against=("server", "release"),
             rounds=rounds,
-            sampling=Sampling() if sampling is None else sampling,
         ),
     )

@@ -35,6 +35,8 @@ __all__ = [
     "skellam_rdp",
 ]
 
+_SAMPLED_ADJACENCIES = ("zero-out", "add-or-remove")
+
 
 def renyi_curve(event: Event, adversary: Adversary, orders: FloatArray) -> FloatArray:
     """Renyi divergence of an event against an adversary, at each order.
@@ -49,7 +51,7 @@ def renyi_curve(event: Event, adversary: Adversary, orders: FloatArray) -> Float
 
     Raises:
         ConfigError: the event leaves something exact, is not noised against this adversary, or
-            combines sampling with an adjacency that its amplification does not cover.
+            asks for an amplification by sampling that is not proved for it.
     """
     _require_priced(event, adversary)
     rate = event.sampling.against(adversary)
@@ -175,10 +177,39 @@ def _require_priced(event: Event, adversary: Adversary) -> None:
             f"sees {event.covers} without the noise; no epsilon exists",
             event.noised_against,
         )
-    if event.sampling.against(adversary) < 1 and event.adjacency == "replace":
+    if event.adjacency == "add-or-remove" and event.participation != "hidden":
+        raise ConfigError(
+            "dp.adjacency",
+            event.adjacency,
+            "who is absent brings no noise, or is not counted, and that shows",
+            ["zero-out"],
+        )
+    if event.sampling.against(adversary) < 1:
+        _require_amplified(event)
+
+
+def _require_amplified(event: Event) -> None:
+    """Refuse to amplify what does not say of itself that the theorems apply.
+
+    They speak of a mixture of two outputs, with and without the protected thing, that differ in
+    nothing else.
+    """
+    if event.participation != "hidden":
+        raise ConfigError(
+            "dp.sampling.rate",
+            event.sampling.rate,
+            "who takes part shows in the noise or in what is released with it, so no sampling "
+            "amplifies; price it without sampling",
+            [1],
+        )
+    if event.sampling.scheme != "poisson":
+        raise ConfigError(
+            "dp.sampling.scheme", event.sampling.scheme, "has no bound here", ["poisson"]
+        )
+    if event.adjacency not in _SAMPLED_ADJACENCIES:
         raise ConfigError(
             "dp.adjacency",
             event.adjacency,
             "amplification by sampling is proved for a thing that is there or not",
-            ["zero-out", "add-or-remove"],
+            _SAMPLED_ADJACENCIES,
         )

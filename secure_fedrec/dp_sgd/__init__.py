@@ -20,7 +20,8 @@ Limits. The claim is about one example of one client (not about the client), aga
 sees what the client sends after training. Norms and sums of gradients are computed by torch in
 floating point: a margin of 2^-10 of the clip is set aside for their error, which covers float32
 sums of about 100 examples in the worst case and far more in practice; nothing is proved about the
-kernels themselves. Time and memory of the training are not hidden, nor whether it was refused.
+kernels themselves, and convolutions on CUDA want ``torch.backends.cudnn.allow_tf32`` off. Time and
+memory of the training are not hidden, nor whether it was refused.
 """
 
 from secure_fedrec.dp_sgd.clipping import ExampleLosses

@@ -1,70 +1,35 @@
-"""Which models Opacus can clip, and the clipped sum of a batch's gradients.
+"""The clipped sum of a batch's gradients.
 
 Opacus takes the norm of an example's gradient from hooks on the calls of layers (ghost norms; Li,
-Tramer, Liang and Hashimoto 2022). It knows nothing of what a weight does outside such a call and
-does not say so; the checks here turn all of that into refusals, before any gradient is used.
+Tramer, Liang and Hashimoto 2022). It knows nothing of what a weight does outside such a call, and
+of what hooks or a function's own backward do to a gradient, and does not say so; the checks here
+turn all of that into refusals, before any gradient is used.
 """
 
 import warnings
 from collections import Counter
-from collections.abc import Callable, Sequence
-from typing import Any, Self, TypeAlias
+from collections.abc import Callable
+from typing import Any, NamedTuple, Self, TypeAlias
 
 import numpy as np
 import torch
 from opacus.grad_sample import GradSampleModuleFastGradientClipping
-from opacus.validators import ModuleValidator
 from torch import Tensor, nn
-from torch.nn.modules.batchnorm import _NormBase
 
+from secure_fedrec.dp_sgd.layers import require_no_weight_hooks, require_precise
 from secure_fedrec.errors import ConfigError
 from secure_fedrec.protection.dp.sampler import secret_words
 
-__all__ = ["ClippedGradients", "ExampleLosses", "require_layers"]
+__all__ = ["ClippedGradients", "ExampleLosses"]
 
 ExampleLosses: TypeAlias = Callable[[nn.Module, tuple[Tensor, ...]], Tensor]
 """Given the model and a batch of n examples, their n losses."""
 
+_FACTOR = 2.0**-3
+"""A factor such as clipping gives an example; what is not linear in it is found."""
 
-def require_layers(model: nn.Module) -> None:
-    """Refuse layers whose gradients' norms per example are not known.
-
-    Args:
-        model: in training mode, in which Opacus judges it.
-
-    Raises:
-        ConfigError: names the layer and what is wrong with it.
-    """
-    for name, _ in model.named_buffers():
-        raise ConfigError(
-            "dp_sgd.model", name, "is a buffer: it could carry data out without noise"
-        )
-    for name, layer in model.named_modules():
-        problem = _problem_of(layer)
-        if problem:
-            raise ConfigError("dp_sgd.model", f"{name} ({type(layer).__name__})".lstrip(), problem)
-    problems: Sequence[Any] = ModuleValidator.validate(model, strict=False)
-    if problems:
-        raise ConfigError(
-            "dp_sgd.model", type(model).__name__, "; ".join(str(problem) for problem in problems)
-        )
-
-
-def _problem_of(layer: nn.Module) -> str | None:
-    if isinstance(layer, _NormBase):
-        return "batch and instance normalisation are refused; use layer or group normalisation"
-    if isinstance(layer, nn.EmbeddingBag):
-        return "has no gradients per example; use an embedding and sum its rows"
-    if isinstance(layer, nn.Embedding):
-        if layer.max_norm is not None:
-            return "max_norm changes the table by what is looked up, without noise"
-        if layer.sparse or layer.scale_grad_by_freq:
-            return "gradients must be dense, and not scaled by frequencies in the batch"
-    trainable = any(weight.requires_grad for weight in layer.parameters(recurse=False))
-    # Opacus would call other layers again, on their first argument only: another gradient's norm.
-    if trainable and type(layer) not in GradSampleModuleFastGradientClipping.GRAD_SAMPLERS:
-        return "holds parameters and is no layer that Opacus has a formula for"
-    return None
+_TOLERANCE = 2.0**-10
+"""Relative difference that floating-point error may make; so much of the clip is set aside."""
 
 
 class ClippedGradients:
@@ -77,7 +42,7 @@ class ClippedGradients:
         clip: largest L2 norm of one example's gradient over all parameters.
     """
 
-    __slots__ = ("_ghost", "_losses", "_model", "_separate", "_weights")
+    __slots__ = ("_bounded", "_ghost", "_losses", "_model", "_separate", "_weights")
 
     def __init__(
         self,
@@ -89,7 +54,7 @@ class ClippedGradients:
         self._model = model
         self._weights = weights
         self._losses = losses
-        self._separate = False
+        self._bounded = self._separate = False
         self._ghost: Any = GradSampleModuleFastGradientClipping(
             model, loss_reduction="sum", max_grad_norm=clip
         )
@@ -113,31 +78,97 @@ class ClippedGradients:
         if not self._separate and len(batch[0]) > 1:
             self._require_separate(batch)
             self._separate = True
+        if not self._bounded:
+            self._require_bounded(batch)
+            self._bounded = True
         found = self._find_losses(batch)
         self._find_norms(found, torch.ones_like(found, dtype=torch.bool))
         factors = self._ghost.get_clipping_coef().detach().to(found.device)
+        self._leave_gradient((factors * found).sum())
+
+    def _leave_gradient(self, total: Tensor, *, again: bool = False) -> None:
+        """Leave the gradient of a total in the parameters, without Opacus' hooks."""
         for weight in self._weights.values():
             weight.grad = None
         self._ghost.disable_hooks()
-        _backward((factors * found).sum())
+        _backward(total, again=again)
         self._ghost.enable_hooks()
+
+    def _require_bounded(self, batch: tuple[Tensor, ...]) -> None:
+        """Refuse gradients that are not what Opacus takes the norm of, times the example's factor.
+
+        The gradient of one example's loss, scaled as clipping scales, must have its norm scaled as
+        much. This finds whatever alters gradients on their way, or outputs of layers behind their
+        hooks, however it does so.
+        """
+        with self._same_random():
+            found = self._find_losses(batch)
+            norms = self._find_norms(found, torch.ones_like(found, dtype=torch.bool))
+        one = int(secret_words(1)[0] % np.uint64(len(found)))
+        whole = float(torch.stack([norm[one] for norm in norms.values()]).norm())
+        self._leave_gradient(_FACTOR * found[one])
+        for name, weight in self._weights.items():
+            left = 0.0 if weight.grad is None else float(weight.grad.norm())
+            if abs(left - _FACTOR * float(norms[name][one])) > _FACTOR * whole * _TOLERANCE:
+                raise ConfigError(
+                    "dp_sgd.model",
+                    name,
+                    "an example's gradient is not the one whose norm is clipped: something alters "
+                    "gradients in the backward pass (hooks on tensors, functions with a backward "
+                    "of their own); leave it out",
+                )
 
     def _require_separate(self, batch: tuple[Tensor, ...]) -> None:
         """Refuse losses, or inputs of layers, whose rows are not one example each.
 
         The losses of a random half of the batch must have no gradient in the rows of the other.
         This finds negatives from the batch, and first dimensions that count something else and
-        happen to be as long as the batch.
+        happen to be as long as the batch. And they must be the same, with their gradients, beside
+        other examples: this finds what autograd does not see, as statistics of the batch that are
+        detached.
         """
-        found = self._find_losses(batch)
-        chosen = torch.zeros(len(found), dtype=torch.bool)
-        chosen[np.argsort(secret_words(len(found)))[: len(found) // 2]] = True
-        norms = self._find_norms(found, chosen.to(found.device))
-        for name, norm in norms.items():
+        half = np.argsort(secret_words(len(batch[0])))[: len(batch[0]) // 2]
+        chosen = torch.zeros(len(batch[0]), dtype=torch.bool)
+        chosen[half] = True
+        alone = self._learn(batch, chosen)
+        for name, norm in alone.norms.items():
             if bool((norm.cpu()[~chosen] > 0).any()):  # NaN is divergence, and found by the noise
                 raise ConfigError(
                     "dp_sgd.model", name, "the losses of some examples depend on others' rows"
                 )
+        rows = torch.arange(len(chosen))
+        rows[~chosen] = int(half[0])
+        if _differ(alone, self._learn(tuple(column[rows] for column in batch), chosen)):
+            problem = (
+                "an example's loss or gradient depends on the other examples of its batch: "
+                "statistics of a batch, detached or not, mix examples; use layer or group "
+                "normalisation"
+            )
+            if _differ(alone, self._learn(batch, chosen)):
+                problem = (
+                    "draws random numbers that are not of torch's default generator, so what an "
+                    "example depends on cannot be told; draw them from it, or before training"
+                )
+            raise ConfigError("dp_sgd.model", type(self._model).__name__, problem)
+
+    def _learn(self, batch: tuple[Tensor, ...], chosen: Tensor) -> "_Learned":
+        """The chosen rows' losses, norms and gradient, with random numbers that do not move on."""
+        for weight in self._weights.values():
+            weight.grad = None
+        with self._same_random():
+            found = self._find_losses(batch)
+            norms = self._find_norms(found, chosen.to(found.device))
+        gradients = [
+            weight.grad.reshape(-1).cpu()
+            for weight in self._weights.values()
+            if weight.grad is not None
+        ]
+        return _Learned(found.detach().cpu()[chosen], norms, torch.cat(gradients), chosen)
+
+    def _same_random(self) -> Any:
+        """A context after which torch's default generators are as before it."""
+        used = {weight.device.index for weight in self._weights.values() if weight.is_cuda}
+        return torch.random.fork_rng(devices=sorted(each for each in used if each is not None))
 
     def _find_losses(self, batch: tuple[Tensor, ...]) -> Tensor:
         """Losses whose graph uses every parameter once: float[n]."""
@@ -158,6 +189,8 @@ class ClippedGradients:
             raise ConfigError(
                 "dp_sgd.losses", tuple(found.shape), f"{count} losses were due, one per example"
             )
+        require_precise(_nodes(found))
+        require_no_weight_hooks(self._weights)
         uses = _count_uses(found)
         for name, weight in self._weights.items():
             if uses[id(weight)] != 1:
@@ -194,22 +227,45 @@ class ClippedGradients:
         return norms
 
 
-def _count_uses(found: Tensor) -> Counter[int]:
-    """Edges into each leaf of the graph behind a tensor, by the leaf's ``id``."""
-    uses: Counter[int] = Counter()
+class _Learned(NamedTuple):
+    """What some rows of a batch give: losses, norms by weight (of all rows), summed gradient."""
+
+    losses: Tensor
+    norms: dict[str, Tensor]
+    gradient: Tensor
+    chosen: Tensor
+
+
+def _differ(one: _Learned, other: _Learned) -> bool:
+    """Whether the same rows gave something else, beyond floating-point error; not where NaN is."""
+    pairs = [(one.losses, other.losses), (one.gradient, other.gradient)]
+    pairs += [(one.norms[name].cpu(), other.norms[name].cpu()) for name in one.norms]
+    return any(
+        bool((first - second).norm() > _TOLERANCE * torch.maximum(first.norm(), second.norm()))
+        for first, second in pairs
+    )
+
+
+def _nodes(found: Tensor) -> list[Any]:
+    """All nodes of the graph behind a tensor."""
     seen: set[Any] = set()
     stack: list[Any] = [found.grad_fn]
     while stack:
         node = stack.pop()
-        if node is None or node in seen:
-            continue
-        seen.add(node)
-        for after, _ in node.next_functions:
-            if hasattr(after, "variable"):
-                uses[id(after.variable)] += 1
-            else:
-                stack.append(after)
-    return uses
+        if node is not None and node not in seen:
+            seen.add(node)
+            stack.extend(after for after, _ in node.next_functions)
+    return list(seen)
+
+
+def _count_uses(found: Tensor) -> Counter[int]:
+    """Edges into each leaf of the graph behind a tensor, by the leaf's ``id``."""
+    return Counter(
+        id(after.variable)
+        for node in _nodes(found)
+        for after, _ in node.next_functions
+        if hasattr(after, "variable")
+    )
 
 
 def _backward(total: Tensor, *, again: bool = False) -> None:

@@ -7,8 +7,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from secure_fedrec.dp_sgd.clipping import ClippedGradients, ExampleLosses, require_layers
+from secure_fedrec.dp_sgd.clipping import ClippedGradients, ExampleLosses
 from secure_fedrec.dp_sgd.lattice import LatticeNoise
+from secure_fedrec.dp_sgd.layers import require_layers
 from secure_fedrec.errors import ConfigError
 from secure_fedrec.protection.dp.events import Event, GaussianNoise, Sampling
 from secure_fedrec.protection.dp.sampler import secret_words
@@ -68,10 +69,12 @@ def train_privately(
             layer on a tensor whose first dimension counts the examples: an unused one is refused,
             and so are tied weights, ``h @ table.weight.T`` and penalties on weights within the
             losses (weight decay belongs in the optimiser). An item table that scores positives and
-            negatives is called once, on both stacked along a later dimension.
+            negatives is called once, on both stacked along a later dimension. float32 or float64
+            throughout, without autocast; no hooks on modules or parameters.
         data: tensors of equal first dimension, one row per example.
         losses: per-example losses, float[n]; it must call the model it is given, and each loss must
-            depend on its own example only (no negatives from the batch).
+            depend on its own example only (no negatives from the batch, no statistics of it,
+            detached or not); random numbers come from torch's default generator.
         optimizer: over the model's trainable parameters.
         config: settings.
 
@@ -168,6 +171,7 @@ def _events(config: DpSgdConfig, size: int, table: NoiseTable) -> tuple[Event, .
             noised_against=("server", "release"),
             rounds=config.steps,
             sampling=Sampling(rate=config.rate, secret_from=("server", "release")),
+            participation="hidden",  # one draw a step, over a constant, for an empty batch too
             distance=min(1.0, size * table.distance),
             assumes=(
                 "floating-point error in gradients stays within 2^-10 of the clip",

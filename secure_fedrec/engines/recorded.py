@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -87,7 +88,8 @@ class RecordedRun:
             wire=Wire(meter=meter, recorder=recorder, faults=faults),
             cohort=cohort,
         )
-        self.transcript = Transcript(self._seen, public_knowledge(algorithm, stack, problem))
+        known = public_knowledge(algorithm, stack, problem, cohort)
+        self.transcript = Transcript(self._seen, known)
         self.truth = Truth(self._hidden)
         self.history: list[RoundReport] = []
         self.table_digests: list[str] = []
@@ -160,9 +162,12 @@ def table_digest(public: PublicState) -> str:
     return digest.hexdigest()
 
 
-def public_knowledge(algorithm: Algorithm, stack: Stack, problem: Problem) -> dict[str, Any]:
+def public_knowledge(
+    algorithm: Algorithm, stack: Stack, problem: Problem, cohort: CohortConfig | None = None
+) -> dict[str, Any]:
     """What everybody knows about a run, as JSON values."""
-    codec = stack.codec
+    codec, invited = stack.codec, None if cohort is None else cohort.clients_per_round
+    size = stack.n_clients if invited is None else invited
     return {
         "n_clients": problem.vault.n_clients,
         **problem.knowledge,
@@ -170,6 +175,7 @@ def public_knowledge(algorithm: Algorithm, stack: Stack, problem: Problem) -> di
         "algorithm": algorithm.public_knowledge(),
         "protection": stack.describe(),
         "model_hidden_from": list(stack.collector.model_hidden_from),
+        "withstands": [asdict(claim) for claim in stack.withstands(size)],
     }
 
 

@@ -12,6 +12,7 @@ from secure_fedrec.protection.base import (
     PublicStep,
     RoundSession,
     StateKeeper,
+    Withstood,
 )
 from secure_fedrec.uploads import Aggregate, RowBlock, SetBlock
 from secure_fedrec.wire import Traffic, Wire
@@ -51,6 +52,10 @@ class Watched:
         """A round of the collector."""
         session = self._collector.open(round_=round_, participants=participants, wire=wire)
         return _WatchedSession(self, session)
+
+    def withstands(self, cohort: int) -> Withstood:
+        """The collector's."""
+        return self._collector.withstands(cohort)
 
     def traffic(self, rows: IntArray, virtual: IntArray) -> tuple[Traffic, ...]:
         """The collector's."""
@@ -128,6 +133,10 @@ class WatchedBags:
         """A round of the channel."""
         inner = self._channel.open(round_=round_, participants=participants, wire=wire)
         return _WatchedRound(self, inner)
+
+    def withstands(self, cohort: int) -> Withstood:
+        """The channel's."""
+        return self._channel.withstands(cohort)
 
     def bare(self) -> BagChannel:
         """The channel's."""

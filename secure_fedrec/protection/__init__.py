@@ -11,7 +11,7 @@ the algorithms nor the engine: ``masking``, ``paillier``, ``dp`` and ``routing``
 
 from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.protection.bags import BagShape, LocalDPConfig
-from secure_fedrec.protection.base import Cloak, Cloaked, Collector, LocalModel
+from secure_fedrec.protection.base import Cloak, Cloaked, Collector, LocalModel, Withstood
 from secure_fedrec.protection.compatibility import (
     BAG_STACKS,
     STACKS,
@@ -52,6 +52,7 @@ __all__ = [
     "Stack",
     "VirtualRatings",
     "VirtualRatingsConfig",
+    "Withstood",
     "build_stack",
     "require_bags_compatible",
     "require_compatible",

@@ -35,6 +35,7 @@ __all__ = [
     "PublicStep",
     "RoundSession",
     "StateKeeper",
+    "Withstood",
 ]
 
 
@@ -149,6 +150,28 @@ class Cloak(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Withstood:
+    """Coalitions of clients that a layer's claim covers; beyond them nothing is claimed.
+
+    Where a number is left open, the claim is that the upload of every other client stays inside the
+    sum of the others; what a coalition reads off that sum is for attacks to show.
+
+    Args:
+        with_server: most clients that may work with the server; None for any number.
+        alone: most clients that may work together, server or not; None for any number.
+        key: setting by whose value it is decided.
+        value: that value.
+        reason: why no more, as a clause.
+    """
+
+    with_server: int | None = None
+    alone: int | None = None
+    key: str = "adversaries.corrupt"
+    value: Any = None
+    reason: str = ""
+
+
 class RoundSession(Protocol):
     """One round of a collector, all parties of a simulation together."""
 
@@ -198,6 +221,10 @@ class Collector(Protocol):
 
     def open(self, *, round_: int, participants: IntArray, wire: Wire) -> RoundSession:
         """Begin a round."""
+        ...
+
+    def withstands(self, cohort: int) -> Withstood:
+        """Coalitions that the claim covers in rounds of so many clients."""
         ...
 
     def traffic(self, rows: IntArray, virtual: IntArray) -> tuple[Traffic, ...]:
@@ -251,6 +278,10 @@ class BagChannel(Protocol):
 
     def open(self, *, round_: int, participants: IntArray, wire: Wire) -> BagRound:
         """Begin a round."""
+        ...
+
+    def withstands(self, cohort: int) -> Withstood:
+        """Coalitions that the claim covers in rounds of so many clients."""
         ...
 
     def bare(self) -> "BagChannel":

@@ -28,6 +28,7 @@ from secure_fedrec.arrays import BoolArray, IntArray, WordArray
 from secure_fedrec.errors import ConfigError, ProtocolError
 from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.kernels import scatter_add
+from secure_fedrec.protection.base import Withstood
 from secure_fedrec.protection.group_sums import GroupSums, pick, pick_segments
 from secure_fedrec.protection.plain import ServerSum, aggregate_note, upload_messages
 from secure_fedrec.streams import Stream, Streams
@@ -146,6 +147,11 @@ class Denoisers:
     def noise_sizes(self, block: RowBlock) -> IntArray:
         """Bytes of each client's message to its denoiser: int64[B]."""
         return message_sizes(block, width=self.width, codec=self.codec)
+
+    def withstands(self, cohort: int) -> Withstood:
+        """Any coalition: what denoisers and clients tell the server is attacked."""
+        del cohort
+        return Withstood()
 
     def traffic(self, rows: IntArray, virtual: IntArray) -> tuple[Traffic, ...]:
         """Uploads and noise of the ordinary clients, sums of the denoisers."""

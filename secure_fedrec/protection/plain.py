@@ -6,6 +6,7 @@ from secure_fedrec.arrays import BoolArray, IntArray
 from secure_fedrec.errors import ProtocolError
 from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.kernels import scatter_add
+from secure_fedrec.protection.base import Withstood
 from secure_fedrec.uploads import Aggregate, RowBlock
 from secure_fedrec.wire import Messages, Parties, Step, Traffic, Wire, message_sizes
 
@@ -148,6 +149,11 @@ class DirectSum:
     def open(self, *, round_: int, participants: IntArray, wire: Wire) -> "DirectSession":
         """Begin a round."""
         return DirectSession(self, round_, participants, wire)
+
+    def withstands(self, cohort: int) -> Withstood:
+        """Any coalition: nothing is hidden by the sum."""
+        del cohort
+        return Withstood()
 
     def traffic(self, rows: IntArray, virtual: IntArray) -> tuple[Traffic, ...]:
         """One upload per client."""

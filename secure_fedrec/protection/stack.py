@@ -5,7 +5,7 @@ from typing import Any, TypeGuard
 
 import numpy as np
 
-from secure_fedrec.arrays import IntArray, RingArray
+from secure_fedrec.arrays import BoolArray, IntArray, RingArray
 from secure_fedrec.errors import ConfigError, WireError
 from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.protection.base import (
@@ -17,6 +17,7 @@ from secure_fedrec.protection.base import (
     LocalModel,
     LocalUpload,
     RoundSession,
+    Withstood,
 )
 from secure_fedrec.uploads import Aggregate, RowBlock
 from secure_fedrec.wire import Traffic, Wire
@@ -68,7 +69,12 @@ class Stack:
         bags = None
         if self.bags is not None:
             bags = self.bags.open(round_=round_, participants=participants, wire=wire)
-        return StackSession(self, session, round_, bags)
+        return StackSession(self, session, round_, wire, bags)
+
+    def withstands(self, cohort: int) -> tuple[Withstood, ...]:
+        """Coalitions that the claims cover in rounds of so many clients, part by part."""
+        parts = (self.collector,) if self.bags is None else (self.collector, self.bags)
+        return tuple(part.withstands(cohort) for part in parts)
 
     def traffic(self, rated: IntArray) -> tuple[Traffic, ...]:
         """Expected messages of a round with every client present."""
@@ -110,15 +116,23 @@ class Stack:
 class StackSession:
     """One round through all layers."""
 
-    __slots__ = ("_bags", "_round", "_session", "_stack")
+    __slots__ = ("_bags", "_protected", "_round", "_session", "_stack", "_wire")
 
     def __init__(
-        self, stack: Stack, session: RoundSession, round_: int, bags: BagRound | None = None
+        self,
+        stack: Stack,
+        session: RoundSession,
+        round_: int,
+        wire: Wire,
+        bags: BagRound | None = None,
     ) -> None:
         self._stack = stack
         self._session = session
         self._round = round_
+        self._wire = wire
         self._bags = bags
+        # Without a layer the server reads every upload, and the record would say it twice.
+        self._protected = stack.cloak is not None or stack.collector.describe() is not None
 
     @property
     def order(self) -> IntArray:
@@ -151,6 +165,8 @@ class StackSession:
             )
         _require_one_row_per_item(upload.block)
         block = encode_block(upload.block, self._stack.codec)
+        if self._protected:
+            self._wire.note_own(self._round, upload.clients, _without(block, cloaked.virtual))
         self._session.submit(upload.clients, block, cloaked.virtual)
         if self._bags is not None:
             self._bags.submit(upload.clients, upload.bags)
@@ -186,6 +202,19 @@ def _require_one_row_per_item(block: RowBlock) -> None:
     ascending[starts[(starts > 0) & (starts < len(block.rows))] - 1] = True
     if not ascending.all():
         raise WireError("the rows of a client must be in ascending order, one per item")
+
+
+def _without(block: RowBlock, virtual: BoolArray) -> RowBlock:
+    """The rows of a block that are not virtual."""
+    if not virtual.any() or block.values is None:
+        return block
+    before = np.concatenate([[0], np.cumsum(~virtual)])
+    return RowBlock(
+        indptr=before[block.indptr],
+        rows=block.rows[~virtual],
+        values=block.values[~virtual],
+        counts=None if block.counts is None else block.counts[~virtual],
+    )
 
 
 def encode_block(block: RowBlock, codec: FixedPoint) -> RowBlock:

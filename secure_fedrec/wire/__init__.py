@@ -19,7 +19,8 @@ from secure_fedrec.wire.messages import (
 )
 from secure_fedrec.wire.meter import Meter
 from secure_fedrec.wire.recording import BlockStore, Recorder, RecordingPolicy, Traffic
-from secure_fedrec.wire.transcript import Adversary, Transcript, Truth, View
+from secure_fedrec.wire.transcript import Adversary, Transcript, View
+from secure_fedrec.wire.truth import OwnUploads, Truth
 from secure_fedrec.wire.wire import Wire
 
 __all__ = [
@@ -32,6 +33,7 @@ __all__ = [
     "Fault",
     "Messages",
     "Meter",
+    "OwnUploads",
     "Parties",
     "Recorder",
     "RecordingPolicy",

@@ -43,6 +43,10 @@ __all__ = [
 _BLOCK_BYTES = 64 * 2**20
 HIDDEN_COUNTS = frozenset({Step.UPLOAD, Step.SHARE})
 """Steps whose counts, where they have any, are kept with the payloads only."""
+ORIGINS = "-origins"
+"""Ends the kind of the blocks of who sent anonymous messages; kept with the truth."""
+OWN = "own"
+"""Kind of the blocks of what each client put into the sum; kept with the truth."""
 EXTRA = "extra-"
 """Begins the column names of what is broadcast beside the public table."""
 
@@ -279,7 +283,7 @@ class Recorder:
             return
         messages = self._tagged(messages)
         if messages.tags is not None and origins is not None:
-            name = f"{kind_of(messages.step, messages.bag)}-origins"
+            name = f"{kind_of(messages.step, messages.bag)}{ORIGINS}"
             self.truth.append(messages.round, name, {"tags": messages.tags, "clients": origins})
         with_values = np.full(len(messages), wanted)
         named = messages.senders.role == "client" and messages.tags is None
@@ -293,6 +297,19 @@ class Recorder:
                 if not isinstance(part.payload, DenseBlock):
                     columns = self._columns(part, part.payload, values=keep_values)
                     self._keep(part.round, kind_of(part.step, part.bag), columns)
+
+    def record_own(self, round_: int, clients: IntArray, block: RowBlock) -> None:
+        """Keep what clients put into the sum of a round, which each knows of itself alone."""
+        columns: Columns = {
+            "senders": clients,
+            "lengths": block.lengths,
+            "rows": block.rows.astype(self._row_dtype),
+        }
+        if block.counts is not None:
+            columns["counts"] = block.counts
+        if round_ in self.policy.payload_rounds and block.values is not None:
+            columns["values"] = block.values
+        self.truth.append(round_, OWN, columns)
 
     def end_round(self, round_: int) -> None:
         """Write what was recorded of a round and complete it."""

@@ -31,8 +31,9 @@ from secure_fedrec.wire.recording import (
     concatenate_columns,
     kind_of,
 )
+from secure_fedrec.wire.truth import OwnUploads
 
-__all__ = ["Adversary", "Transcript", "Truth", "View"]
+__all__ = ["Adversary", "Transcript", "View"]
 
 _SCHEMA = "1"
 _ENDS = {  # role of sender, role of receiver
@@ -92,24 +93,6 @@ class Adversary:
         return members is None or bool(members)
 
 
-class Truth:
-    """What no party saw: for scoring by the harness, never handed to an attack."""
-
-    __slots__ = ("_store",)
-
-    def __init__(self, store: BlockStore) -> None:
-        self._store = store
-
-    def columns(self, round_: int, name: str) -> Columns | None:
-        """Recorded columns of that name, or None."""
-        parts = list(self._store.read(round_, name))
-        return concatenate_columns(parts) if parts else None
-
-    def rounds(self) -> tuple[int, ...]:
-        """Rounds for which a truth was recorded."""
-        return self._store.rounds()
-
-
 class Transcript:
     """A recorded run.
 
@@ -166,9 +149,9 @@ class Transcript:
                         whole.update(np.ascontiguousarray(columns[name]).tobytes())
         return whole.hexdigest()
 
-    def view(self, adversary: Adversary) -> "View":
-        """What ``adversary`` saw."""
-        return View(self._store, self.public, adversary)
+    def view(self, adversary: Adversary, *, own: OwnUploads | None = None) -> "View":
+        """What ``adversary`` saw, and what its clients know of themselves."""
+        return View(self._store, self.public, adversary, own=own)
 
 
 class View:
@@ -178,9 +161,10 @@ class View:
         adversary: whose view this is.
         public: read-only public knowledge (hyper-parameters, rating scale, ring, roles).
         codec: the public ring.
+        own: what the adversary's own clients put into the sums; None where it is not known.
     """
 
-    __slots__ = ("_only", "_store", "adversary", "codec", "public")
+    __slots__ = ("_only", "_store", "adversary", "codec", "own", "public")
 
     def __init__(
         self,
@@ -189,8 +173,10 @@ class View:
         adversary: Adversary,
         *,
         only: int | None = None,
+        own: OwnUploads | None = None,
     ) -> None:
         self._store = store
+        self.own = own
         self._only = only
         self.adversary = adversary
         self.public: Mapping[str, Any] = MappingProxyType(deepcopy(dict(public)))
@@ -201,7 +187,7 @@ class View:
 
     def at(self, round_: int) -> "View":
         """The same view had the adversary looked at one round only."""
-        return View(self._store, self.public, self.adversary, only=round_)
+        return View(self._store, self.public, self.adversary, only=round_, own=self.own)
 
     def sees(self, step: Step) -> bool:
         """Whether any message of that step reached or left a corrupted party."""

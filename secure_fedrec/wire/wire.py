@@ -6,7 +6,7 @@ import numpy as np
 
 from secure_fedrec.arrays import IntArray
 from secure_fedrec.errors import WireError
-from secure_fedrec.uploads import DenseBlock
+from secure_fedrec.uploads import DenseBlock, RowBlock
 from secure_fedrec.wire.faults import Fault
 from secure_fedrec.wire.messages import Messages, Step
 from secure_fedrec.wire.meter import Meter
@@ -81,6 +81,17 @@ class Wire:
         """Record what a party holds after computing on what it received; costs nothing."""
         if self._recorder is not None:
             self._recorder.record(messages, origins=None)
+
+    def note_own(self, round_: int, clients: IntArray, block: RowBlock) -> None:
+        """Record what clients put into the sum, each for itself; costs nothing.
+
+        Args:
+            round_: which round.
+            clients: int64[B].
+            block: one segment of ring words per client, virtual rows left out.
+        """
+        if self._recorder is not None:
+            self._recorder.record_own(round_, clients, block)
 
     def abandon_round(self, round_: int) -> None:
         """Forget the recording of a round that was not completed."""

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import pairwise
 from typing import Literal
 
@@ -198,7 +199,11 @@ def test_general_sampling_bound_is_above_the_exact_one_of_the_gaussian(
     general = sampled_rdp(lambda a: a / (2 * sigma**2), rate, orders)
     sampling = Sampling(rate=rate, secret_from=SECRET)
     exact = renyi_curve(
-        event(GaussianNoise(multiplier=sigma, form="rounded"), sampling=sampling),
+        event(
+            GaussianNoise(multiplier=sigma, form="rounded"),
+            sampling=sampling,
+            participation="hidden",
+        ),
         "release",
         orders,
     )
@@ -234,7 +239,12 @@ def test_gaussian_curve_agrees_with_dp_accounting(
     theirs.compose(dp_accounting.PoissonSampledDpEvent(rate, inner) if rate < 1 else inner, steps)
     sampling = Sampling(rate=rate, secret_from=SECRET)
     ours = renyi_curve(
-        event(GaussianNoise(multiplier=sigma, form="rounded"), rounds=steps, sampling=sampling),
+        event(
+            GaussianNoise(multiplier=sigma, form="rounded"),
+            rounds=steps,
+            sampling=sampling,
+            participation="hidden",
+        ),
         "release",
         np.array(orders),
     )
@@ -250,7 +260,8 @@ def test_sampling_counts_only_against_who_cannot_see_it(event: Make) -> None:
         LaplaceNoise(epsilon=1.0),
         RandomAnswer(epsilon=1.0),
     ):
-        sampled, whole = event(mechanism, sampling=sampling), event(mechanism)
+        whole = event(mechanism)
+        sampled = replace(whole, sampling=sampling, participation="hidden")
         server = renyi_curve(sampled, "server", INTEGERS)
         assert np.array_equal(server, renyi_curve(whole, "server", INTEGERS))
         assert np.all(renyi_curve(sampled, "release", INTEGERS) < server)
@@ -278,7 +289,37 @@ def test_what_has_no_price_is_refused(event: Make) -> None:
         GaussianNoise(multiplier=1.0, form="rounded"),
         adjacency="replace",
         sampling=Sampling(rate=0.5, secret_from=SECRET),
+        participation="hidden",
     )
     with pytest.raises(ConfigError, match="adjacency"):
         renyi_curve(replaced, "release", orders)
     assert np.isfinite(renyi_curve(replaced, "server", orders)).all()
+
+
+def test_sampling_amplifies_only_events_that_state_all_that_the_theorems_ask(event: Make) -> None:
+    half = Sampling(rate=0.5, secret_from=SECRET)
+    stated = event(
+        GaussianNoise(multiplier=1.0, form="rounded"), sampling=half, participation="hidden"
+    )
+    orders = np.array([2.0])
+    whole = renyi_curve(stated, "server", orders)
+    assert renyi_curve(stated, "release", orders) < whole
+    fixed = Sampling(rate=0.5, secret_from=SECRET, scheme="fixed-size")
+    for change, key in (
+        ({"participation": "shows"}, r"dp\.sampling\.rate = 0\.5"),
+        ({"sampling": fixed}, r"dp\.sampling\.scheme = 'fixed-size'"),
+        ({"adjacency": "one-bit"}, r"dp\.adjacency = 'one-bit'"),
+        ({"adjacency": "replace"}, r"dp\.adjacency = 'replace'"),
+    ):
+        changed = replace(stated, **change)
+        with pytest.raises(ConfigError, match=key):
+            renyi_curve(changed, "release", orders)
+        assert renyi_curve(changed, "server", orders) == whole
+
+
+def test_an_event_that_states_nothing_is_not_amplified(event: Make) -> None:
+    assert event(GaussianNoise(multiplier=1.0, form="rounded")).participation == "shows"
+    absent = event(GaussianNoise(multiplier=1.0, form="rounded"), adjacency="add-or-remove")
+    # Without sampling as well: who is absent brings no noise.
+    with pytest.raises(ConfigError, match=r"dp\.adjacency = 'add-or-remove'"):
+        renyi_curve(absent, "server", np.array([2.0]))

@@ -26,16 +26,20 @@ Make = Callable[..., Event]
 SECRET = Sampling(rate=0.01, secret_from=("release",))
 
 
+def sampled(event: Make) -> list[Event]:
+    """A thousand rounds of a trusted server's noise on a secret Poisson sample."""
+    noise = GaussianNoise(multiplier=1.0, form="rounded")
+    return [event(noise, rounds=1000, sampling=SECRET, participation="hidden")]
+
+
 @pytest.mark.parametrize(("accountant", "expected"), [("rdp", 2.101), ("prv", 1.838)])
-def test_price_at_the_known_point(accountant: Accountant, expected: float) -> None:
-    events = gaussian_events(1.0, rounds=1000, sampling=SECRET)
-    spent = spend(events, adversary="release", delta=1e-5, accountant=accountant)
+def test_price_at_the_known_point(accountant: Accountant, expected: float, event: Make) -> None:
+    spent = spend(sampled(event), adversary="release", delta=1e-5, accountant=accountant)
     assert spent.epsilon == pytest.approx(expected, abs=5e-4)
 
 
-def test_price_equals_opacus_and_dp_accounting() -> None:
-    events = gaussian_events(1.0, rounds=1000, sampling=SECRET)
-    ours = spend(events, adversary="release", delta=1e-5).epsilon
+def test_price_equals_opacus_and_dp_accounting(event: Make) -> None:
+    ours = spend(sampled(event), adversary="release", delta=1e-5).epsilon
     engine = RDPAccountant()
     engine.history = [(1.0, 0.01, 1000)]
     assert ours == pytest.approx(engine.get_epsilon(1e-5), rel=1e-12)
@@ -46,9 +50,8 @@ def test_price_equals_opacus_and_dp_accounting() -> None:
     assert ours == pytest.approx(theirs.get_epsilon(1e-5), rel=1e-6)
 
 
-def test_prv_brackets_the_privacy_loss_distribution() -> None:
-    events = gaussian_events(1.0, rounds=1000, sampling=SECRET)
-    ours = spend(events, adversary="release", delta=1e-5, accountant="prv").epsilon
+def test_prv_brackets_the_privacy_loss_distribution(event: Make) -> None:
+    ours = spend(sampled(event), adversary="release", delta=1e-5, accountant="prv").epsilon
     second = pld.PLDAccountant()
     second.compose(
         dp_accounting.PoissonSampledDpEvent(0.01, dp_accounting.GaussianDpEvent(1.0)), 1000
@@ -82,11 +85,13 @@ def test_skellam_approaches_the_gaussian_as_the_ring_gets_finer(
         mechanism = SkellamNoise(
             l2_square=units**2, l1=min(units**2, 100.0 * units), variance=4.0 * units**2
         )
-        events = [event(mechanism, rounds=10, sampling=sampling)]
+        events = [event(mechanism, rounds=10, sampling=sampling, participation="hidden")]
         found.append(spend(events, adversary=adversary, delta=1e-5).epsilon)
     gaussian = GaussianNoise(multiplier=2.0, form="discrete")
     limit = spend(
-        [event(gaussian, rounds=10, sampling=sampling)], adversary=adversary, delta=1e-5
+        [event(gaussian, rounds=10, sampling=sampling, participation="hidden")],
+        adversary=adversary,
+        delta=1e-5,
     ).epsilon
     # A Gaussian without sampling has real orders, which may be a little better than integers.
     assert found == sorted(found, reverse=True)
@@ -124,7 +129,9 @@ def test_pure_prices_add_up_where_that_is_cheaper(event: Make) -> None:
 def test_sampled_pure_price(event: Make) -> None:
     sampling = Sampling(rate=0.1, secret_from=("release",))
     spent = spend(
-        [event(LaplaceNoise(epsilon=1.0), sampling=sampling)], adversary="release", delta=1e-12
+        [event(LaplaceNoise(epsilon=1.0), sampling=sampling, participation="hidden")],
+        adversary="release",
+        delta=1e-12,
     )
     assert spent.epsilon == pytest.approx(math.log1p(0.1 * math.expm1(1.0)))
 

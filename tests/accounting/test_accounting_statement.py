@@ -70,9 +70,10 @@ def test_claim_prints_everything_it_depends_on() -> None:
         assert needle in text, needle
 
 
-def test_server_and_release_have_prices_of_their_own() -> None:
+def test_server_and_release_have_prices_of_their_own(event: Make) -> None:
+    noise = GaussianNoise(multiplier=2.0, form="rounded")
     sampling = Sampling(rate=0.05, secret_from=("release",))
-    events = skellam_config().events(rounds=20, sampling=sampling)
+    events = [event(noise, rounds=20, sampling=sampling, participation="hidden")]
     server = claim(events, adversary="server", delta=1e-5)
     release = claim(events, adversary="release", delta=1e-5)
     assert release.epsilon < server.epsilon / 3

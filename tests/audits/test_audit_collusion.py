@@ -39,7 +39,7 @@ def test_a_client_that_holds_the_key_does_not_work_with_the_server() -> None:
 
 def test_an_adversary_knows_no_more_noise_than_the_claim_counts() -> None:
     build(NOISED, ["server", "client:0", "client:1"])
-    with pytest.raises(ConfigError, match="knows the noise of 3 clients") as refused:
+    with pytest.raises(ConfigError, match="'them' has 3: it knows the noise") as refused:
         build(NOISED, ["server", "client:0", "client:1", "client:2"])
     assert refused.value.key == "protection.corrupt"
 

@@ -17,6 +17,7 @@ from secure_fedrec.protection.bags.local_noise import LocalDPConfig, NoisyVector
 from secure_fedrec.protection.bags.mixed import Mixes
 from secure_fedrec.protection.bags.named import Line, NamedLine
 from secure_fedrec.protection.bags.shapes import BagShape, require_bags
+from secure_fedrec.protection.base import Withstood
 from secure_fedrec.protection.routed_denoisers import RoutingLayerConfig
 from secure_fedrec.streams import Streams
 from secure_fedrec.uploads import SetBlock, require_names
@@ -82,6 +83,16 @@ class LayeredBags:
         if self.mixes is not None:
             line = self.mixes.open(round_=round_, participants=participants)
         return BagSession(self, line, round_, wire)
+
+    def withstands(self, cohort: int) -> Withstood:
+        """Behind mixes all clients of a round but two: the vectors of one alone are its own."""
+        if self.mixes is None:
+            return Withstood()
+        return Withstood(
+            with_server=cohort - 2,
+            alone=cohort - 2,
+            reason="mixes hide among the vectors of others, and the coalition knows its own",
+        )
 
     def bare(self) -> "LayeredBags":
         """The same bags without any layer."""

@@ -118,11 +118,13 @@ class DirectNoiseConfig:
 
         Args:
             rounds: number of rounds.
-            sampling: how cohorts are drawn; none means that they are public.
+            sampling: how cohorts are drawn; none means that they are public. It amplifies central
+                noise only, whose distribution does not depend on who took part.
 
         Raises:
             ConfigError: the sampling claims to be secret from the server.
         """
+        drawn = require_public_to_server(sampling)
         contribution, local = self.encoding.contribution, self.place == "local"
         names = ", ".join(part.name for part in contribution.noised)
         noised = Event(
@@ -131,9 +133,10 @@ class DirectNoiseConfig:
             adjacency=self.adjacency,
             noised_against=("server", "release") if local else ("release",),
             rounds=rounds,
-            sampling=require_public_to_server(sampling),
+            sampling=drawn,
+            participation="shows" if local else "hidden",
             distance=min(1.0, contribution.size * self.table.distance),
-            assumes=() if local else ("the server is trusted with the exact sum",),
+            assumes=() if local else _trusting(drawn),
         )
         return (noised, *exact_events(contribution.exact, rounds))
 
@@ -222,10 +225,19 @@ class CentralNoise:
         """The server's part: noise the sum, then decode it; every call is a release of its own.
 
         Raises:
-            ProtocolError: more clients than the cohort, or none.
+            ProtocolError: more clients than the cohort. A round in which a secret sample drew
+                nobody is released too: its absence would tell.
             WireError: not ring words of the right shape.
         """
         return _decode(self._config, ring_sum, clients, noise=True)
+
+
+def _trusting(drawn: Sampling) -> tuple[str, ...]:
+    """What a claim on the trusted server's noise assumes."""
+    trusted = ("the server is trusted with the exact sum",)
+    if drawn.rate == 1:
+        return trusted
+    return (*trusted, "every round is released, with no count of who took part and no mean of them")
 
 
 def _require_place(config: DirectNoiseConfig, place: str) -> None:
@@ -236,8 +248,11 @@ def _require_place(config: DirectNoiseConfig, place: str) -> None:
 def _decode(
     config: DirectNoiseConfig, ring_sum: RingArray, clients: int, *, noise: bool
 ) -> dict[str, FloatArray]:
-    if not 1 <= clients <= config.cohort:
-        raise ProtocolError(f"a sum of 1 to {config.cohort} clients was due, not of {clients}")
+    fewest = 0 if noise else 1
+    if not fewest <= clients <= config.cohort:
+        raise ProtocolError(
+            f"a sum of {fewest} to {config.cohort} clients was due, not of {clients}"
+        )
     require_ring_words(ring_sum, config.codec, config.encoding.contribution.size)
     integers = config.codec.to_integers(ring_sum)
     if noise:

@@ -20,8 +20,10 @@ __all__ = [
     "GaussianNoise",
     "LaplaceNoise",
     "Mechanism",
+    "Participation",
     "RandomAnswer",
     "Sampling",
+    "SamplingScheme",
     "SkellamNoise",
     "exact_events",
     "require_public_to_server",
@@ -32,6 +34,12 @@ Adversary: TypeAlias = Literal["server", "release"]
 
 Adjacency: TypeAlias = Literal["zero-out", "replace", "add-or-remove", "one-bit"]
 """Which pairs of inputs a claim makes hard to tell apart."""
+
+Participation: TypeAlias = Literal["shows", "hidden"]
+"""Whether a release itself tells who took part: by its noise, or by what is released with it."""
+
+SamplingScheme: TypeAlias = Literal["poisson", "fixed-size"]
+"""Independent coins, or so many drawn without replacement."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,12 +113,15 @@ Mechanism: TypeAlias = GaussianNoise | LaplaceNoise | SkellamNoise | RandomAnswe
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sampling:
-    """Poisson sampling of what is protected, and from whom the outcome is secret.
+    """Sampling of what is protected, and from whom the outcome is secret.
 
     Args:
-        rate: probability q with which the protected thing takes part, by its own coin.
+        rate: probability q with which the protected thing takes part; under "poisson" by its own
+            coin.
         secret_from: adversaries who do not learn who took part. A server that runs a round knows
             the cohort, masked or not; a client's draws of its own ratings nobody else sees.
+        scheme: "poisson"; for "fixed-size" samples there is no bound here, so accountants refuse
+            them.
 
     Raises:
         ConfigError: no probability, or a rate below 1 that is secret from nobody.
@@ -118,6 +129,7 @@ class Sampling:
 
     rate: float = 1.0
     secret_from: tuple[Adversary, ...] = ()
+    scheme: SamplingScheme = "poisson"
 
     def __post_init__(self) -> None:
         if not 0 < self.rate <= 1:
@@ -143,6 +155,10 @@ class Event:
         noised_against: adversaries who see the value only with the noise.
         rounds: how often.
         sampling: see ``Sampling``.
+        participation: "hidden" if the distribution of the noise, and every count and denominator
+            that is released with it, are the same whoever takes part. Where participants bring
+            the noise they are not: its energy tells how many did. What is not said to be hidden
+            "shows", and no sampling amplifies it.
         distance: bound on the total variation between one round's noise as drawn and as named.
         wrap: bound on the probability that one round's sum leaves the ring (a wrong result, not a
             leak).
@@ -161,6 +177,7 @@ class Event:
     noised_against: tuple[Adversary, ...]
     rounds: int = 1
     sampling: Sampling = field(default_factory=Sampling)
+    participation: Participation = "shows"
     distance: float = 0.0
     wrap: float = 0.0
     assumes: tuple[str, ...] = ()

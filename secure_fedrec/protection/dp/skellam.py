@@ -3,9 +3,10 @@
 Each client adds Skellam noise of variance target / (min_survivors - corrupt) to its encoded vector.
 The Skellam family is closed under addition, so the honest survivors' noise is exactly Skellam with
 at least the target variance, whoever drops out as long as the survivor floor holds; what colluding
-clients know of their own shares is not counted. The server sees the vector only inside a sum if a
-masking layer (or additive sharing, or packed ciphertexts) hides the uploads: this module gives and
-takes ring words and leaves that to it.
+clients know of their own shares is not counted. Who takes part changes the variance, and with it
+the energy of the sum: no sampling of the cohort amplifies this noise. The server sees the vector
+only inside a sum if a masking layer (or additive sharing, or packed ciphertexts) hides the uploads:
+this module gives and takes ring words and leaves that to it.
 
 Sources: Agarwal, Kairouz and Liu, "The Skellam mechanism for differentially private federated
 learning" (2021); Valovich and Alda, "Computational differential privacy from lattice-based
@@ -23,10 +24,8 @@ from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.protection.dp.encoding import BoundedEncoding
 from secure_fedrec.protection.dp.events import (
     Event,
-    Sampling,
     SkellamNoise,
     exact_events,
-    require_public_to_server,
 )
 from secure_fedrec.protection.dp.ring import require_ring_words
 from secure_fedrec.protection.dp.rotation import Rotation, window_of
@@ -134,16 +133,8 @@ class SkellamConfig:
         spread = self._noise_tail(room - self._likely_signal()) + _ROTATION_DOUBT
         return min(1.0, certain, spread)
 
-    def events(self, *, rounds: int, sampling: Sampling | None = None) -> tuple[Event, ...]:
-        """What so many rounds release: the noised sum, and every part that leaves exactly.
-
-        Args:
-            rounds: number of rounds.
-            sampling: how cohorts are drawn; none means that they are public.
-
-        Raises:
-            ConfigError: the sampling claims to be secret from the server.
-        """
+    def events(self, *, rounds: int) -> tuple[Event, ...]:
+        """What so many rounds release: the noised sum, and every part that leaves exactly."""
         bound, contribution = self.encoding.bound, self.encoding.contribution
         names = ", ".join(part.name for part in contribution.noised)
         noised = Event(
@@ -152,7 +143,6 @@ class SkellamConfig:
             adjacency="zero-out",
             noised_against=("server", "release"),
             rounds=rounds,
-            sampling=require_public_to_server(sampling),
             distance=min(1.0, self.cohort * contribution.size * self.table.distance),
             wrap=self.wrap_probability,
             assumes=(

@@ -21,7 +21,7 @@ from typing import Any
 from secure_fedrec.arrays import IntArray
 from secure_fedrec.errors import ConfigError, ProtocolError
 from secure_fedrec.fixedpoint import FixedPoint
-from secure_fedrec.protection.base import PublicStep
+from secure_fedrec.protection.base import PublicStep, Withstood
 from secure_fedrec.protection.configured import as_configured
 from secure_fedrec.protection.executions import require_execution
 from secure_fedrec.protection.hidden_sums.dense import HiddenSession, HiddenSum
@@ -188,6 +188,17 @@ class EncryptedSum(HiddenSum):
         if not self.held_by_clients:
             return 8 * words
         return table_bytes(table_layout(words), self.config.key_bits)
+
+    def withstands(self, cohort: int) -> Withstood:
+        """No client with the server where every client holds the key; else any number."""
+        del cohort
+        if not self.held_by_clients:
+            return Withstood()
+        return Withstood(
+            with_server=0,
+            reason="every client holds the key: server and client together read all uploads, which "
+            "protection.holder = 'clients' does not claim to withstand",
+        )
 
     def open(self, *, round_: int, participants: IntArray, wire: Wire) -> "EncryptedSession":
         """Begin a round.

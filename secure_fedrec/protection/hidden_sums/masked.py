@@ -25,6 +25,7 @@ import numpy as np
 from secure_fedrec.arrays import IndexArray, IntArray, RingArray
 from secure_fedrec.errors import ConfigError
 from secure_fedrec.fixedpoint import FixedPoint
+from secure_fedrec.protection.base import Withstood
 from secure_fedrec.protection.configured import as_configured
 from secure_fedrec.protection.executions import require_execution
 from secure_fedrec.protection.hidden_sums.beside import foreseen, upload_bytes
@@ -181,9 +182,14 @@ class MaskedSum(HiddenSum):
         self.config = config
         self.pads = streams.stream("pads")
 
-    def corrupt_clients(self, cohort: int) -> int:
-        """Clients that may work with the server in rounds of so many."""
-        return self.config.corrupt_clients(cohort=cohort, n_clients=self.n_clients)
+    def withstands(self, cohort: int) -> Withstood:
+        """The configured share of clients with the server; without it they see no sum."""
+        return Withstood(
+            with_server=self.config.corrupt_clients(cohort=cohort, n_clients=self.n_clients),
+            key="protection.corrupt",
+            value=self.config.corrupt,
+            reason="the masks reckon with no larger share of clients",
+        )
 
     def open(self, *, round_: int, participants: IntArray, wire: Wire) -> "MaskedSession":
         """Begin a round.

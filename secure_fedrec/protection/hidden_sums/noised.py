@@ -20,6 +20,7 @@ import numpy as np
 from secure_fedrec.arrays import FloatArray, IntArray
 from secure_fedrec.errors import ConfigError, EncodingError
 from secure_fedrec.fixedpoint import FixedPoint
+from secure_fedrec.protection.base import Withstood
 from secure_fedrec.protection.configured import as_configured
 from secure_fedrec.protection.dp import (
     BoundedEncoding,
@@ -245,6 +246,16 @@ class NoisedSum(MaskedSum):
                 corrupt=corrupt,
             )
             _ = self.skellam.table  # refuses noise that spans too many ring units, or none
+
+    def withstands(self, cohort: int) -> Withstood:
+        """As the masks, and no more clients than the noise reckons with, server or not."""
+        masks = super().withstands(cohort)
+        return replace(
+            masks,
+            alone=self.skellam.corrupt,
+            value=self.skellam.corrupt,
+            reason="it knows the noise of its own clients, and that of no more is made up for",
+        )
 
     def open(self, *, round_: int, participants: IntArray, wire: Wire) -> "NoisedSession":
         """Begin a round.

@@ -8,6 +8,7 @@ import numpy as np
 from secure_fedrec.arrays import IntArray
 from secure_fedrec.errors import ConfigError, ProtocolError
 from secure_fedrec.fixedpoint import FixedPoint
+from secure_fedrec.protection.base import Withstood
 from secure_fedrec.protection.shared_upload.context import RoundContext
 from secure_fedrec.protection.shared_upload.real import Identities
 from secure_fedrec.streams import Streams
@@ -76,6 +77,11 @@ class RecruitedDenoisers:
     def participants(self, cohort: IntArray) -> IntArray:
         """Everybody in the cohort takes part; denoisers serve whether they do or not."""
         return np.sort(cohort)
+
+    def withstands(self, cohort: int) -> Withstood:
+        """Any coalition: what is known of the sums is taken out of them by attacks."""
+        del cohort
+        return Withstood()
 
     def require_round(self, round_: int, participants: IntArray) -> None:
         """Check that a round of these clients can begin.

@@ -6,6 +6,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
+from secure_fedrec.accounting import claim
 from secure_fedrec.arrays import FloatArray
 from secure_fedrec.errors import (
     ConfigError,
@@ -95,6 +96,29 @@ def test_local_noise_protects_from_the_server_and_central_noise_does_not() -> No
     assert local.mechanism == GaussianNoise(multiplier=1.5, form="discrete")
     with pytest.raises(ConfigError, match="secret_from"):
         config_with().events(rounds=1, sampling=Sampling(rate=0.5, secret_from=("server",)))
+
+
+def test_sampling_amplifies_a_trusted_servers_noise_and_none_that_clients_bring() -> None:
+    secret = Sampling(rate=0.1, secret_from=("release",))
+    local = config_with(noise="rounded-gaussian").events(rounds=1, sampling=secret)
+    central = config_with(noise="rounded-gaussian", place="central")
+    sampled = central.events(rounds=1, sampling=secret)
+    with pytest.raises(ConfigError, match=r"dp\.sampling\.rate = 0\.1"):
+        claim(local, adversary="release", delta=1e-5)
+    assert claim(local, adversary="server", delta=1e-5).epsilon > 0
+    found = claim(sampled, adversary="release", delta=1e-5)
+    assert found.epsilon < claim(central.events(rounds=1), adversary="release", delta=1e-5).epsilon
+    assert "no count of who took part" in str(found)
+
+
+def test_a_round_of_nobody_is_released_with_a_trusted_servers_noise() -> None:
+    config = config_with(place="central")
+    nobody = np.zeros(LAYOUT.size, dtype=config.codec.dtype)
+    released = LAYOUT.join(CentralNoise(config).release(nobody, clients=0))
+    assert np.any(released != 0)
+    local = config_with()
+    with pytest.raises(ProtocolError, match="1 to"):
+        LocalNoise(local).decode(np.zeros(LAYOUT.size, dtype=local.codec.dtype), clients=0)
 
 
 def test_local_sums_decode_to_the_sum(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -22,7 +22,6 @@ from secure_fedrec.protection.dp import (
     BoundedEncoding,
     Contribution,
     Part,
-    Sampling,
     SkellamClient,
     SkellamConfig,
     SkellamNoise,
@@ -150,8 +149,7 @@ def test_counts_and_weight_are_inside_the_clipped_and_noised_vector() -> None:
 
 def test_event_states_sensitivity_variance_and_conditions() -> None:
     config = config_with()
-    sampling = Sampling(rate=0.1, secret_from=("release",))
-    (event,) = config.events(rounds=7, sampling=sampling)
+    (event,) = config.events(rounds=7)
     bound = config.encoding.bound
     assert event.mechanism == SkellamNoise(
         l2_square=bound.l2_square, l1=bound.l1, variance=config.variance
@@ -160,16 +158,11 @@ def test_event_states_sensitivity_variance_and_conditions() -> None:
         math.sqrt(LAYOUT.size * bound.l2_square) * (1 + 1e-15), bound.l2_square
     )
     assert event.adjacency == "zero-out"
-    assert (event.rounds, event.sampling) == (7, sampling)
+    assert (event.rounds, event.participation) == (7, "shows")
     assert event.distance == 12 * LAYOUT.size * config.table.distance
     assert event.wrap == config.wrap_probability
     assert any("8 clients" in clause for clause in event.assumes)
     assert any("2 of them collude" in clause for clause in event.assumes)
-
-
-def test_a_cohort_is_never_secret_from_its_server() -> None:
-    with pytest.raises(ConfigError, match="secret_from"):
-        config_with().events(rounds=1, sampling=Sampling(rate=0.1, secret_from=("server",)))
 
 
 @pytest.mark.parametrize("variance", [3.0, 200.0])

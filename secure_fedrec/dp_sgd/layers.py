@@ -1,0 +1,143 @@
+"""Which models Opacus can clip: layers, precision and hooks, refused by name before training."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import torch
+from opacus.grad_sample import GradSampleModuleFastGradientClipping
+from opacus.validators import ModuleValidator
+from torch import nn
+from torch.nn.modules.batchnorm import _NormBase
+
+from secure_fedrec.errors import ConfigError
+
+__all__ = ["require_layers", "require_no_weight_hooks", "require_precise"]
+
+_PRECISE = (torch.float32, torch.float64)
+
+_MODULE_HOOKS = {
+    "_forward_pre_hooks": "forward pre-hook",
+    "_forward_hooks": "forward hook",
+    "_backward_pre_hooks": "backward pre-hook",
+    "_backward_hooks": "backward hook",
+}
+_WEIGHT_HOOKS = {
+    "_backward_hooks": "gradient hook",
+    "_post_accumulate_grad_hooks": "post-accumulate hook",
+}
+
+
+def require_layers(model: nn.Module) -> None:
+    """Refuse layers whose gradients' norms per example are not known.
+
+    Args:
+        model: in training mode, in which Opacus judges it.
+
+    Raises:
+        ConfigError: names the layer and what is wrong with it.
+    """
+    _require_precise_weights(model)
+    require_no_weight_hooks(dict(model.named_parameters()))
+    for name, _ in model.named_buffers():
+        raise ConfigError(
+            "dp_sgd.model", name, "is a buffer: it could carry data out without noise"
+        )
+    for name, layer in model.named_modules():
+        problem = _hook_of(layer) or _problem_of(layer)
+        if problem:
+            raise ConfigError("dp_sgd.model", f"{name} ({type(layer).__name__})".lstrip(), problem)
+    problems: Sequence[Any] = ModuleValidator.validate(model, strict=False)
+    if problems:
+        raise ConfigError(
+            "dp_sgd.model", type(model).__name__, "; ".join(str(problem) for problem in problems)
+        )
+
+
+def _problem_of(layer: nn.Module) -> str | None:
+    if isinstance(layer, _NormBase):
+        return "batch and instance normalisation are refused; use layer or group normalisation"
+    if isinstance(layer, nn.EmbeddingBag):
+        return "has no gradients per example; use an embedding and sum its rows"
+    if isinstance(layer, nn.Embedding):
+        if layer.max_norm is not None:
+            return "max_norm changes the table by what is looked up, without noise"
+        if layer.sparse or layer.scale_grad_by_freq:
+            return "gradients must be dense, and not scaled by frequencies in the batch"
+    trainable = any(weight.requires_grad for weight in layer.parameters(recurse=False))
+    # Opacus would call other layers again, on their first argument only: another gradient's norm.
+    if trainable and type(layer) not in GradSampleModuleFastGradientClipping.GRAD_SAMPLERS:
+        return "holds parameters and is no layer that Opacus has a formula for"
+    return None
+
+
+def _hook_of(layer: nn.Module) -> str | None:
+    """What is wrong with a layer's hooks, if it has any.
+
+    They change what a layer is given, gives or is told of its gradient where Opacus' own hooks do
+    not see it. The old ``weight_norm`` and ``spectral_norm`` are such hooks.
+    """
+    for held, name in _MODULE_HOOKS.items():
+        for hook in getattr(layer, held).values():
+            kind = getattr(hook, "__name__", type(hook).__name__)
+            return (
+                f"has a {name} ({kind}), which may change gradients unseen; put what it does into "
+                "the model's forward, and take reparametrisations off (remove_weight_norm)"
+            )
+    return None
+
+
+def require_no_weight_hooks(weights: Mapping[str, nn.Parameter]) -> None:
+    """Refuse hooks on parameters: they change the gradient after it was clipped.
+
+    Raises:
+        ConfigError: names the parameter and the kind of hook.
+    """
+    for name, weight in weights.items():
+        for held, kind in _WEIGHT_HOOKS.items():
+            if getattr(weight, held, None):
+                raise ConfigError(
+                    "dp_sgd.model",
+                    name,
+                    f"has a {kind}, which changes its gradient after the clipping; remove it, and "
+                    "change gradients in the optimiser, after the noise",
+                )
+
+
+def _require_precise_weights(model: nn.Module) -> None:
+    for name, weight in model.named_parameters():
+        if weight.dtype not in _PRECISE:
+            raise ConfigError(
+                "dp_sgd.model",
+                f"{name} ({weight.dtype})",
+                "is too coarse for norms that are to hold; train in float32 (model.float()), and "
+                "round what leaves the client afterwards",
+                [str(each) for each in _PRECISE],
+            )
+    chosen = torch.get_float32_matmul_precision()
+    if chosen != "highest":
+        raise ConfigError(
+            "torch.set_float32_matmul_precision",
+            chosen,
+            "multiplies float32 matrices in shorter numbers",
+            ["highest"],
+        )
+
+
+def require_precise(nodes: Iterable[Any]) -> None:
+    """Refuse losses any part of which was computed in less than float32, by autocast or a cast.
+
+    Args:
+        nodes: of the autograd graph behind the losses.
+
+    Raises:
+        ConfigError: names the operation.
+    """
+    for node in nodes:
+        for output in node._input_metadata:  # torch has no public name for a node's dtypes
+            if output.dtype not in _PRECISE:
+                raise ConfigError(
+                    "dp_sgd.losses",
+                    f"{node.name()} ({output.dtype})",
+                    "is too coarse for norms that are to hold; leave autocast and casts out",
+                    [str(each) for each in _PRECISE],
+                )
