@@ -1,9 +1,9 @@
 """Draws docs/dp-curve.svg: error against epsilon, with the number of noised rounds best at each.
 
 Biases alone (rank 0), otherwise the settings of ``audits/configs/skellam-ml100k.toml``. Run from
-the repository: ``python docs/dp_curve.py`` with SECURE_FEDREC_DATA set; names of data sets behind it
-leave the others out. Every run that was measured is a line of docs/dp-curve.csv and is not measured
-again; without that file all are, in an hour.
+the repository: ``python docs/dp_curve.py`` with SECURE_FEDREC_DATA set; only the data sets named
+behind it, if any, are measured. Every run that was measured is a line of docs/dp-curve.csv and is
+not measured again; without that file all are, in an hour.
 """
 
 import csv
@@ -111,8 +111,10 @@ def mean_errors(found: dict[Case, float], data: str) -> dict[int, list[float]]:
 
 def trivial(data: str) -> dict[str, float]:
     """Mean error of the trivial rules over the same folds."""
-    rules = [_ratings(data).task(fold).facts.baselines for fold in FOLDS]
-    return {name: float(np.mean([fold[name]["rmse"] for fold in rules])) for name in rules[0]}
+    folds = [_ratings(data).task(fold).facts.baselines for fold in FOLDS]
+    return {
+        name: float(np.mean([rules[name].figures["rmse"] for rules in folds])) for name in folds[0]
+    }
 
 
 def write_table(data: str, errors: dict[int, list[float]], rules: dict[str, float]) -> None:

@@ -23,6 +23,7 @@ from secure_fedrec.data.user_texts import CODES, UserTexts
 from secure_fedrec.engines import Evaluate
 from secure_fedrec.engines.furl_quality import DocumentQuality, quality_of_labels
 from secure_fedrec.engines.furl_study import furl_problem
+from secure_fedrec.evaluation import Rule
 from secure_fedrec.models.document import PRIVATE, DocumentModel, document_loss
 from secure_fedrec.vault import Vault
 
@@ -66,7 +67,9 @@ class TextTask:
             test=len(test),
             nouns=_NOUNS[texts.name],
             baselines={
-                "every client's most frequent answer": quality_of_labels(texts, test, majority)
+                "every client's most frequent answer": Rule(
+                    figures=quality_of_labels(texts, test, majority), local=True
+                )
             },
         )
 

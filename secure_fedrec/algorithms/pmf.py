@@ -153,7 +153,9 @@ class PMF:
         users = vault.read(_USER_VECTORS, clients)
         noise = _Langevin(self.config, public.round, streams) if self.config.temperature else None
         rated = vault.rated(clients)
-        return PMFStep(self.config, clients, public, rated, users, noise, self._lines(public, rated))
+        return PMFStep(
+            self.config, clients, public, rated, users, noise, self._lines(public, rated)
+        )
 
     def server_step(self, public: PublicState, aggregate: Aggregate) -> PublicState:
         """Gradient step on the item vectors; items nobody rated stay."""

@@ -1,10 +1,10 @@
 """Trivial rules: what a model must beat before anything is paid for it.
 
-A rule is *local* if every client can follow it alone, from its own training examples: no message, no
-sum, nothing to protect. The others need sums over clients, which are as federated as a model.
+A rule is *local* if every client can follow it alone, from its own training examples: no message,
+no sum, nothing to protect. The others need sums over clients, which are as federated as a model.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -12,9 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from secure_fedrec.arrays import FloatArray
-from secure_fedrec.evaluation.ratings import rating_error
 
-__all__ = ["LOWER_IS_BETTER", "LabelledRatings", "Rule", "best_gain", "rating_rules"]
+__all__ = ["LOWER_IS_BETTER", "Pairs", "Rule", "best_gain", "score_rules"]
 
 LOWER_IS_BETTER = frozenset({"mae", "rmse"})
 """Figures that are errors; of all others more is better."""
@@ -22,7 +21,7 @@ LOWER_IS_BETTER = frozenset({"mae", "rmse"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
-    """A trivial rule's quality.
+    """What a trivial rule reaches.
 
     Args:
         figures: by the names of the model's own.
@@ -33,50 +32,44 @@ class Rule:
     local: bool = False
 
 
-class LabelledRatings(NamedTuple):
-    """Ratings as columns.
+class Pairs(NamedTuple):
+    """Ratings, or other scores, of users for items, as columns.
 
     Attributes:
-        clients: int[N].
+        users: int[N].
         items: int[N].
-        ratings: float64[N].
+        scores: float64[N].
     """
 
-    clients: npt.NDArray[np.integer]
+    users: npt.NDArray[np.integer]
     items: npt.NDArray[np.integer]
-    ratings: FloatArray
+    scores: FloatArray
 
 
-def rating_rules(
-    train: LabelledRatings, test: LabelledRatings, *, low: float, high: float
+def score_rules(
+    train: Pairs, test: Pairs, quality: Callable[[FloatArray], Mapping[str, float]]
 ) -> dict[str, Rule]:
-    """MAE and RMSE of four rules that predict ratings, clipped to the scale.
+    """Four rules that predict scores from means: global, user, item, and user mean + item bias.
 
-    The item bias is an item's mean residual, of ratings less their user's mean. Who or what has no
-    training rating is predicted by the mean of all, and has a bias of 0.
+    The item bias is an item's mean residual, of scores less their user's mean. A user or an item
+    without training scores has the mean of all, and a bias of 0.
 
     Args:
-        train: not empty.
-        test: not empty.
-        low, high: ends of the rating scale.
+        train: what means are taken of; not empty.
+        test: what is predicted.
+        quality: figures of predicted scores, float64[N], of the test pairs.
     """
-    overall = float(np.mean(train.ratings))
-    users = _means(train.clients, train.ratings, test.clients, overall)
-    items = _means(train.items, train.ratings, test.items, overall)
-    residuals = train.ratings - _means(train.clients, train.ratings, train.clients, overall)
+    overall = float(np.mean(train.scores))
+    users = _means(train.users, train.scores, test.users, overall)
+    items = _means(train.items, train.scores, test.items, overall)
+    residuals = train.scores - _means(train.users, train.scores, train.users, overall)
     biases = _means(train.items, residuals, test.items, 0.0)
-    predicted = {
-        "global mean": np.full(len(test.ratings), overall),
-        "user mean": users,
-        "item mean": items,
-        "user mean + item bias": users + biases,
+    return {
+        "global mean": Rule(figures=quality(np.full(len(test.scores), overall))),
+        "user mean": Rule(figures=quality(users), local=True),
+        "item mean": Rule(figures=quality(items)),
+        "user mean + item bias": Rule(figures=quality(users + biases)),
     }
-    rules = {}
-    for name, values in predicted.items():
-        error = rating_error(values, test.ratings, low=low, high=high)
-        figures = {"mae": error.mae, "rmse": error.rmse}
-        rules[name] = Rule(figures=figures, local=name == "user mean")
-    return rules
 
 
 def best_gain(
@@ -110,7 +103,7 @@ def _means(
     absent: float,
 ) -> FloatArray:
     """Mean value of each group asked for; ``absent`` for one without values."""
-    size = 1 + max(int(groups.max()), int(asked.max()))
+    size = 1 + max(int(groups.max()), int(asked.max(initial=0)))
     counts = np.bincount(groups, minlength=size)
     sums = np.bincount(groups, values, minlength=size)
     means = np.divide(sums, counts, out=np.full(size, absent), where=counts > 0)
