@@ -4,7 +4,8 @@ With biases a row less lambda [V, b] is -e [U, a], and e = r - m - [U, a] . [V, 
 of the vector, the mean m is unknown. Differences of ratings know nothing of m, so the scale is
 fitted to those of a few rows with all others. The slope a stands in the last column and is near 1
 (before the first round exactly 1), which leaves few scales to try. What is left of m is a whole
-number of levels: the one that puts most rows on the scale, of several the one nearest its middle.
+number of levels: the one that puts most rows on the scale, of several the highest, because nearly
+everybody gives the best rating once.
 """
 
 import numpy as np
@@ -111,8 +112,6 @@ def _shifted(
     places = (shifted - levels[0]) / spacing
     on = (np.abs(places - np.rint(places)) * spacing <= tolerance) & (places > -0.5)
     on &= places < len(levels) - 0.5
-    centre = np.where(on, shifted, 0.0).sum(axis=1) / np.maximum(on.sum(axis=1), 1)
-    off = np.abs(centre - (levels[0] + levels[-1]) / 2)
-    # Hits decide; between equal ones the smaller distance from the middle, below 1 star's worth.
-    best = int(np.argmax(on.sum(axis=1) - off / (levels[-1] - levels[0] + spacing)))
+    hits = on.sum(axis=1)
+    best = int(np.flatnonzero(hits == hits.max())[-1])
     return np.asarray(shifted[best])
