@@ -144,8 +144,9 @@ class Lattice:
         predicted = np.zeros(visible.size, dtype=bool)
         predicted[flat] = distance <= 1.0
         nearest = levels[nearest_levels(ratings, levels)]
-        rank = int(view.public["algorithm"]["rank"])  # beside the vector a slope, with biases
-        vectors = np.stack([one.vector for one in decoded])[:, :rank]
+        vectors = np.stack([one.vector for one in decoded])
+        if view.public["algorithm"].get("biases"):
+            vectors = vectors[:, :-1]  # less the slope
         return Claims(
             rounds=(round_,),
             rated=RatedSetClaim(
@@ -155,7 +156,9 @@ class Lattice:
                 predicted=predicted.reshape(visible.shape),
             ),
             ratings=RatingClaim(clients=owners, items=items, ratings=nearest),
-            vectors=(VectorClaim(round=round_, clients=clients, vectors=vectors),) if rank else (),
+            vectors=(VectorClaim(round=round_, clients=clients, vectors=vectors),)
+            if vectors.shape[1]
+            else (),
         )
 
 
