@@ -25,7 +25,7 @@ from secure_fedrec.engines import LocalEngine
 from secure_fedrec.wire import Meter, Wire
 
 EPSILONS = (0.5, 1.0, 2.0, 4.0, 8.0)
-ROUNDS = {"ml-100k": (1, 2, 5, 10, 20), "ml-1m": (1, 2, 5, 10)}
+ROUNDS = {"ml-100k": (1, 2, 5, 10, 20), "ml-1m": (1, 5, 10)}
 FOLDS = range(5)
 SURVIVING = 0.95
 """Share of the clients in the smallest sum that may be opened."""

@@ -107,8 +107,9 @@ def as_lines(table: Mapping[str, Any]) -> list[str]:
 
 
 def _trivial_rows(table: PaperTable, rules: Sequence[Mapping[str, Rule]]) -> list[dict[str, Any]]:
-    """Rows of rules that need no model; the paper has none of them."""
-    names = rules[0] if rules else ()
+    """Rows of rules that need no model, where a measure speaks of them; the paper has none."""
+    spoken_of = bool(rules) and any(measure in _SCORES for measure in table.measures)
+    names = rules[0] if spoken_of else ()
     return [
         {
             "method": name,
