@@ -25,6 +25,7 @@ from attacks.base import (
     client_grid,
 )
 from attacks.named import named_payload_rounds, named_rows, sees_named_rows
+from attacks.offsets import fit_offset, hides_residuals
 from secure_fedrec.arrays import BoolArray, FloatArray, IntArray
 from secure_fedrec.uploads import RowBlock
 from secure_fedrec.wire import Step, View
@@ -34,6 +35,7 @@ __all__ = ["Lattice", "nearest_levels", "refine_scale", "scale_candidates"]
 _GUESS_ROWS = 48  # at rho = 3 a quarter of the rows is real: all 48 virtual has odds below 1e-5
 _NOISE_MULTIPLE = 8.0
 _FLOAT_NOISE = 1e-9
+_RING_NOISE = 1e-5
 _WIDEST = 0.2  # of the distance between ratings; beyond it anything is near a rating
 _HIDDEN = -1e7
 
@@ -115,9 +117,9 @@ class Lattice:
         rows -= float(view.public["algorithm"]["regularization"]) * table[items]
         levels = np.asarray(view.public["rating_levels"], dtype=np.float64)
         spans = list(zip(block.indptr[:-1].tolist(), block.indptr[1:].tolist(), strict=True))
+        decode = _decode_biased if view.public["algorithm"].get("biases") else _decode_upload
         decoded = [
-            _decode_upload(rows[start:stop], table[items[start:stop]], levels)
-            for start, stop in spans
+            decode(rows[start:stop], table[items[start:stop]], levels) for start, stop in spans
         ]
         ratings = np.concatenate([one.ratings for one in decoded])
         distance = np.concatenate([one.distance for one in decoded])
@@ -143,6 +145,8 @@ class Lattice:
         predicted[flat] = distance <= 1.0
         nearest = levels[nearest_levels(ratings, levels)]
         vectors = np.stack([one.vector for one in decoded])
+        if view.public["algorithm"].get("biases"):
+            vectors = vectors[:, :-1]  # less the slope
         return Claims(
             rounds=(round_,),
             rated=RatedSetClaim(
@@ -152,7 +156,9 @@ class Lattice:
                 predicted=predicted.reshape(visible.shape),
             ),
             ratings=RatingClaim(clients=owners, items=items, ratings=nearest),
-            vectors=(VectorClaim(round=round_, clients=clients, vectors=vectors),),
+            vectors=(VectorClaim(round=round_, clients=clients, vectors=vectors),)
+            if vectors.shape[1]
+            else (),
         )
 
 
@@ -174,6 +180,24 @@ def _decode_upload(rows: FloatArray, vectors: FloatArray, levels: FloatArray) ->
     gap = np.abs(ratings - levels[nearest_levels(ratings, levels)])
     tolerance = _tolerance(noise, np.array([scale]), levels)[0]
     return _Decoded(ratings=ratings, distance=gap / tolerance, vector=scale * direction)
+
+
+def _decode_biased(rows: FloatArray, vectors: FloatArray, levels: FloatArray) -> _Decoded:
+    """Decode one upload of a client that adds a mean of its own, see ``offsets``."""
+    if len(rows) < 2 or hides_residuals(rows, levels):
+        middle = np.full(len(rows), levels[len(levels) // 2])
+        far = np.full(len(rows), np.inf)
+        return _Decoded(ratings=middle, distance=far, vector=np.zeros(rows.shape[1]))
+    direction = np.linalg.svd(rows, full_matrices=False)[2][0]
+    a, b = rows @ direction, vectors @ direction
+    noise = float(np.sqrt(np.mean((rows - a[:, None] * direction) ** 2)))
+    # One column leaves no remainder to tell the rounding by.
+    loose = _NOISE_MULTIPLE * max(noise, _RING_NOISE) + _FLOAT_NOISE
+    share = float(direction[-1]) or _FLOAT_NOISE
+    fit = fit_offset(a, b, levels, slope_share=share, tolerance=loose)
+    gap = np.abs(fit.values - levels[nearest_levels(fit.values, levels)])
+    tolerance = min(loose / abs(fit.scale), _WIDEST * float(levels[1] - levels[0]))
+    return _Decoded(ratings=fit.values, distance=gap / tolerance, vector=fit.scale * direction)
 
 
 def _is_noise(along: float, total: float, shape: tuple[int, ...]) -> bool:

@@ -26,6 +26,7 @@ from audits.privacy import draws_noise
 from audits.report import SCHEMA_VERSION
 from audits.systems.base import Task
 from audits.training import Lossless, run_identity
+from audits.utility import Utility
 from secure_fedrec.engines import RecordedRun
 from secure_fedrec.protection import Claim
 
@@ -43,8 +44,7 @@ class Measured:
         config: what was asked.
         federation: what was run.
         run: the recorded run.
-        folds: utility per fold, the audited one first.
-        mean: utility averaged over the folds.
+        utility: over all folds, beside trivial rules.
         lossless: comparison with the plain twin; None if it was not made.
         findings: of all attacks.
         controls: positive controls by attack.
@@ -55,8 +55,7 @@ class Measured:
     config: AuditConfig
     federation: Federation[Task]
     run: RecordedRun
-    folds: Sequence[Mapping[str, float]]
-    mean: Mapping[str, float]
+    utility: Utility
     lossless: Lossless | None
     findings: Sequence[Finding]
     controls: Mapping[str, ControlResult]
@@ -129,6 +128,8 @@ def _summary(measured: Measured, outcome: Outcome) -> str:
         text += f"; {leaks} of them document a leak that is expected, so this is no privacy claim"
     if outcome is Outcome.INCONCLUSIVE and not undecided:
         text += ", but a control failed or there was nothing to judge"
+    if worthless := measured.utility.standing and measured.utility.standing.verdict:
+        text += f"; {worthless}"
     return text + "."
 
 
@@ -160,29 +161,28 @@ def _bags(config: AuditConfig) -> tuple[Mapping[str, Any], Claim] | None:
 
 
 def _utility(measured: Measured) -> dict[str, Any]:
-    names = tuple(measured.mean)
+    utility = measured.utility
+    names = tuple(utility.mean)
     deviation = None
-    if len(measured.folds) > 1:
+    if len(utility.folds) > 1:
         deviation = {
-            name: float(np.std([fold[name] for fold in measured.folds], ddof=1)) for name in names
+            name: float(np.std([fold[name] for fold in utility.folds], ddof=1)) for name in names
         }
     rounds = [
         {"round": report.round, **report.metrics}
         for report in measured.run.history
         if report.metrics is not None
     ]
-    final = {name: measured.folds[0][name] for name in names}
+    final = {name: utility.folds[0][name] for name in names}
     return {
         "metric_names": list(names),
         "rounds": rounds,
         "final": final,
-        "folds": [dict(fold) for fold in measured.folds],
-        "mean": dict(measured.mean),
+        "folds": [dict(fold) for fold in utility.folds],
+        "mean": dict(utility.mean),
         "sd": deviation,
-        "baselines": {
-            name: dict(figures)
-            for name, figures in measured.federation.task.facts.baselines.items()
-        },
+        "baselines": {name: dict(rule.figures) for name, rule in utility.rules.items()},
+        "standing": utility.standing_json(),
     }
 
 

@@ -281,6 +281,17 @@ def _print_audit(result: runner.AuditResult) -> None:
     print(report["verdict"]["summary"])
     figures = ", ".join(f"{measure(name)} {value:.4f}" for name, value in mean.items())
     print(f"utility over {folds} fold(s): {figures or 'not measurable'}")
+    if standing := report["utility"]["standing"]:
+        rules = report["utility"]["baselines"].items()
+        beside = ", ".join(
+            f"{name} {figures[standing['metric']]:.4f}"
+            for name, figures in rules
+            if standing["metric"] in figures
+        )
+        print(
+            f"trivial rules, {measure(standing['metric'])}: {beside}; "
+            f"gain over {standing['rule']}: {standing['gain']:+.4f}"
+        )
     print(f"losslessness: {report['lossless']['statement']}")
     protection = report["protection"]
     if "remark" in protection["algorithm"]:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from attacks import Finding
+from audits.utility import UTILITY_GAIN
 from secure_fedrec.errors import ConfigError
 
 __all__ = ["GateConfig", "GateResult", "Outcome", "judge"]
@@ -31,6 +32,7 @@ UTILITY_METRICS = (
     "accuracy_mixed",
     "hit_rate_at_10",
     "ndcg_at_10",
+    UTILITY_GAIN,
 )
 """Figures of utility; which of them are measured is the algorithm's and the data set's."""
 
@@ -94,7 +96,8 @@ class GateConfig:
     Args:
         metric: an attack figure, a figure of utility (mean over the utility folds), "lossless", or
             "epsilon", the stated privacy loss against the adversary.
-            "auc" is the attack's where one is named, else that of the utility.
+            "auc" is the attack's where one is named, else that of the utility. "utility_gain" is
+            the gain over the best applicable trivial rule, see ``audits.utility.Standing``.
         attack: whose figure; required for attack figures.
         adversary: whose view; required for attack figures.
         max: the figure must not exceed this.
@@ -161,7 +164,7 @@ class GateConfig:
         Raises:
             ConfigError: it is not.
         """
-        if not self.is_utility or self.metric in utility:
+        if not self.is_utility or self.metric in (*utility, UTILITY_GAIN):
             return
         if self.metric in ATTACK_METRICS:
             raise ConfigError("gates.metric", self.metric, "needs an attack and an adversary")

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from tqdm import tqdm
 
 from attacks import SUITE, Finding, GroundTruth, evaluate
@@ -16,7 +15,7 @@ from audits.assemble import Measured, assemble
 from audits.build import Federation, build_federation, load_dataset
 from audits.config import AuditConfig
 from audits.gates import GateResult, Outcome, judge
-from audits.privacy import epsilons, prices, readers
+from audits.privacy import draws_noise, epsilons, prices, readers
 from audits.report import write_report
 from audits.systems.base import Task
 from audits.training import (
@@ -29,6 +28,7 @@ from audits.training import (
     train_recorded,
 )
 from audits.truth import ground_truth
+from audits.utility import Utility, utility_of
 from secure_fedrec.engines import RecordedRun
 from secure_fedrec.wire import Adversary, Transcript
 
@@ -105,7 +105,13 @@ def audit(
     findings = _attacked(federation, run, progress=progress)
     first = {"fold": dataset.folds[0], **(run.history[-1].metrics or {})}
     repeated = repeated_releases(federation, run, out)
-    measured = _measured(config, federation, run, [first, *folds], lossless, findings, repeated)
+    utility = utility_of(
+        config.metrics,
+        [first, *folds],
+        [dataset.task(fold).facts.baselines for fold in dataset.folds],
+        local_only=draws_noise(federation.stack),
+    )
+    measured = _measured(config, federation, run, utility, lossless, findings, repeated)
     verdict = decide(measured.gates, findings, measured.controls)
     report = assemble(
         measured,
@@ -218,7 +224,7 @@ def _measured(
     config: AuditConfig,
     federation: Federation[Task],
     run: RecordedRun,
-    folds: list[dict[str, float]],
+    utility: Utility,
     lossless: Lossless | None,
     findings: list[Finding],
     repeated: int,
@@ -229,16 +235,11 @@ def _measured(
         repeated=repeated,
         readers=readers(config.adversaries),
     )
-    mean = {
-        name: float(np.mean([fold[name] for fold in folds]))
-        for name in config.metrics
-        if all(name in fold for fold in folds)
-    }
     gates = [
         judge(
             gate,
             findings=findings,
-            utility=mean,
+            utility=utility.figures(),
             lossless=None if lossless is None else lossless.holds,
             epsilons=epsilons(config.adversaries, federation.stack, priced),
         )
@@ -249,8 +250,7 @@ def _measured(
         config=config,
         federation=federation,
         run=run,
-        folds=folds,
-        mean=mean,
+        utility=utility,
         lossless=lossless,
         findings=findings,
         controls=controls,

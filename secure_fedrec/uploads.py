@@ -207,12 +207,14 @@ class Aggregate:
         codec: decodes ``ring``.
         bags: by name, the decoded vectors of all clients: float64[N, d], ascending by their first
             value, then their second, and so on, so that no order and no owner is left.
+        noise: standard deviation of the noise in each value of the sum, public; 0 if it is exact.
     """
 
     ring: RingArray
     counts: IntArray
     codec: FixedPoint
     bags: Mapping[str, FloatArray] = field(default_factory=dict)
+    noise: float = 0.0
 
     @property
     def values(self) -> FloatArray:

@@ -8,6 +8,8 @@ it, and a value that was not measured is never printed as a number.
 from collections.abc import Iterable, Mapping
 from itertools import pairwise
 
+from secure_fedrec.evaluation import LOWER_IS_BETTER
+
 __all__ = [
     "byte_size",
     "count",
@@ -23,8 +25,7 @@ __all__ = [
     "which_is_better",
 ]
 
-_ERRORS = ("mae", "rmse")
-_INITIALS = (*_ERRORS, "auc", "ndcg")
+_INITIALS = (*LOWER_IS_BETTER, "auc", "ndcg")
 
 NOT_MEASURED = "not measured"
 MINUS = "\N{MINUS SIGN}"
@@ -102,8 +103,8 @@ def measure(name: str) -> str:
 def which_is_better(names: Iterable[str]) -> str:
     """Says of measures of utility which way is up: ``lower is better``."""
     given = list(names)
-    errors = [measure(name) for name in given if name in _ERRORS]
-    others = [measure(name) for name in given if name not in _ERRORS]
+    errors = [measure(name) for name in given if name in LOWER_IS_BETTER]
+    others = [measure(name) for name in given if name not in LOWER_IS_BETTER]
     if errors and others:
         return f"{' and '.join(errors)}: lower is better; {' and '.join(others)}: higher is better"
     return "lower is better" if errors else "higher is better"

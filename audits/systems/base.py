@@ -18,6 +18,7 @@ import numpy.typing as npt
 from secure_fedrec.algorithms.base import Algorithm
 from secure_fedrec.engines import Problem
 from secure_fedrec.errors import ConfigError
+from secure_fedrec.evaluation import Rule
 from secure_fedrec.protection import Claim
 from secure_fedrec.protection.bags import BagShape
 
@@ -67,7 +68,7 @@ class DataFacts:
         train: examples that clients train on.
         test: examples that the utility is measured on.
         nouns: what they are called.
-        baselines: quality on the same test examples without the model, by name and metric.
+        baselines: what trivial rules reach on the same test examples, by name.
     """
 
     name: str
@@ -78,7 +79,7 @@ class DataFacts:
     train: int
     test: int
     nouns: Nouns = field(default_factory=Nouns)
-    baselines: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    baselines: Mapping[str, Rule] = field(default_factory=dict)
 
 
 class Fresh(NamedTuple):

@@ -19,6 +19,7 @@ from secure_fedrec.arrays import FloatArray
 from secure_fedrec.data import RatingTable, leave_one_out
 from secure_fedrec.data.interactions import Interactions, sample_interactions
 from secure_fedrec.engines import Problem
+from secure_fedrec.evaluation import Rule
 from secure_fedrec.evaluation.ranking import held_out_rank, ranking_quality
 from secure_fedrec.models.ncf_split import ITEM_TABLE, PRIVATE, NCFSplit, ncf_loss
 from secure_fedrec.vault import Vault
@@ -65,7 +66,9 @@ class InteractionTask:
             train=len(self.interactions.positives),
             test=int(np.count_nonzero(held >= 0)),
             nouns=_NOUNS,
-            baselines={"items by popularity": self._quality(lambda client: popularity)},
+            baselines={
+                "items by popularity": Rule(figures=self._quality(lambda client: popularity))
+            },
         )
 
     def identity(self) -> str:

@@ -21,8 +21,9 @@ from secure_fedrec.data.newsgroups import load_newsgroups
 from secure_fedrec.data.stickers import generate_stickers
 from secure_fedrec.data.user_texts import CODES, UserTexts
 from secure_fedrec.engines import Evaluate
-from secure_fedrec.engines.furl_quality import DocumentQuality, quality_of_labels
+from secure_fedrec.engines.furl_quality import DocumentQuality, quality_of_users
 from secure_fedrec.engines.furl_study import furl_problem
+from secure_fedrec.evaluation import Rule
 from secure_fedrec.models.document import PRIVATE, DocumentModel, document_loss
 from secure_fedrec.vault import Vault
 
@@ -55,7 +56,6 @@ class TextTask:
         """The texts in figures, and what each user's most frequent class would score."""
         texts = self.texts
         test = texts.rows("test")
-        majority = texts.majority_labels()[texts.users[test]]
         return DataFacts(
             name=texts.name,
             fingerprint=self.identity(),
@@ -66,7 +66,9 @@ class TextTask:
             test=len(test),
             nouns=_NOUNS[texts.name],
             baselines={
-                "every client's most frequent answer": quality_of_labels(texts, test, majority)
+                "every client's most frequent answer": Rule(
+                    figures=quality_of_users(texts, test), local=True
+                )
             },
         )
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -19,13 +20,20 @@ from secure_fedrec.data import (
     load,
     load_organisations,
 )
+from secure_fedrec.data.organisations import Records
 from secure_fedrec.engines import Problem
 from secure_fedrec.errors import ConfigError
-from secure_fedrec.evaluation import score_quality
+from secure_fedrec.evaluation import Pairs, Rule, score_quality, score_rules
 from secure_fedrec.protection.bags import BagShape
 from secure_fedrec.vault import Vault
 
-__all__ = ["OrganisationData", "OrganisationTask", "SyntheticOrganisationData", "load_records"]
+__all__ = [
+    "OrganisationData",
+    "OrganisationTask",
+    "SyntheticOrganisationData",
+    "load_records",
+    "organisation_rules",
+]
 
 _NOUNS = Nouns(clients="organisations", items="items", examples="records")
 
@@ -97,7 +105,7 @@ class SyntheticOrganisationData:
         return SyntheticOrganisationsConfig(seed=seed, **given)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class OrganisationTask:
     """HPFL on one split of organisations' records.
 
@@ -121,9 +129,9 @@ class OrganisationTask:
                 "algorithm.gum.scale", gum.scale, f"scores go up to {highest:g}", (highest,)
             )
 
-    @property
+    @cached_property
     def facts(self) -> DataFacts:
-        """The organisations in figures."""
+        """The organisations in figures, and what trivial rules reach."""
         own = self.organisations
         parts = (own.train, own.validation, own.test)
         return DataFacts(
@@ -135,7 +143,7 @@ class OrganisationTask:
             train=len(own.train) + len(own.validation),
             test=len(own.test),
             nouns=_NOUNS,
-            baselines={"mean score of the organisation": self._quality(self._means())},
+            baselines=organisation_rules(own),
         )
 
     def identity(self) -> str:
@@ -187,19 +195,40 @@ class OrganisationTask:
         groups = {f"attributes.{name}": values for name, values in self.groups.items()}
         return {"secrets": {"histograms.attributes": np.array(counts, dtype=np.float64), **groups}}
 
-    def _means(self) -> list[FloatArray]:
-        own = self.organisations
-        return [
-            np.full(len(own.test.of(client).scores), own.train.of(client).scores.mean())
-            for client in range(own.n_clients)
-        ]
-
     def _quality(self, predicted: list[FloatArray]) -> dict[str, float]:
         own = self.organisations
         if not len(own.test):
             return {}
         quality = score_quality(np.concatenate(predicted), own.test.scores, own.levels)
         return quality.metrics()
+
+
+def organisation_rules(own: Organisations) -> dict[str, Rule]:
+    """What trivial rules reach on the test records, with means of the training records.
+
+    An organisation can follow those of its own mean and of its users' by itself.
+    """
+    if not len(own.test):
+        return {}
+    train, test = (_pairs(own, part) for part in (own.train, own.test))
+
+    def quality(predicted: FloatArray) -> dict[str, float]:
+        return score_quality(predicted, own.test.scores, own.levels).metrics()
+
+    means = [own.train.of(client).scores.mean() for client in range(own.n_clients)]
+    within = quality(np.repeat(means, own.test.counts()))
+    return {
+        "mean score of the organisation": Rule(figures=within, local=True),
+        **score_rules(train, test, quality),
+    }
+
+
+def _pairs(own: Organisations, records: Records) -> Pairs:
+    """Records under the numbers of the whole data set, organisation after organisation."""
+    parts = [records.of(client) for client in range(own.n_clients)]
+    users = [ids[part.users] for ids, part in zip(own.user_ids, parts, strict=True)]
+    items = [ids[part.items] for ids, part in zip(own.item_ids, parts, strict=True)]
+    return Pairs(np.concatenate(users), np.concatenate(items), records.scores)
 
 
 def load_records(

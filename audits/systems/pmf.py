@@ -1,7 +1,8 @@
 """Federated PMF on rating tables, with every protection there is: FedRec, FedRec++, SDCF, FedMF."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
 from types import MappingProxyType
@@ -10,14 +11,16 @@ from typing import Any
 from audits.systems.base import DataFacts, DataKind, Fresh, Secrets, Statement, System
 from audits.systems.ratings import RatingData, load_table, rated_sets, split_table
 from secure_fedrec.algorithms import PMF, PMFConfig
+from secure_fedrec.arrays import FloatArray
 from secure_fedrec.data import DATASETS, RatingTable, Split
 from secure_fedrec.engines import rating_problem
+from secure_fedrec.evaluation import Pairs, Rule, rating_error, score_rules
 from secure_fedrec.protection import STACKS
 
 __all__ = ["PMF_SYSTEM", "RatingTask", "Ratings", "load_ratings"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class RatingTask:
     """PMF on one fold of a rating table.
 
@@ -31,9 +34,9 @@ class RatingTask:
     table: RatingTable
     split: Split
 
-    @property
+    @cached_property
     def facts(self) -> DataFacts:
-        """The table in figures."""
+        """The table in figures, and what trivial rules reach."""
         return DataFacts(
             name=self.table.name,
             fingerprint=self.table.fingerprint(),
@@ -42,6 +45,7 @@ class RatingTask:
             examples=len(self.table),
             train=len(self.split.train),
             test=len(self.split.test),
+            baselines=_rules(self.split),
         )
 
     def identity(self) -> str:
@@ -111,17 +115,31 @@ def load_ratings(
     return Ratings(data, algorithm, table=table, seed=seed, data_dir=data_dir)
 
 
+def _rules(split: Split) -> dict[str, Rule]:
+    train, test = (Pairs(part.clients, part.items, part.ratings) for part in split)
+    if not len(train.scores) or not len(test.scores):
+        return {}
+    low, high = split.test.scale.low, split.test.scale.high
+
+    def quality(predicted: FloatArray) -> dict[str, float]:
+        return asdict(rating_error(predicted, test.scores, low=low, high=high))
+
+    return score_rules(train, test, quality)
+
+
 def _lossless(algorithm: Any) -> bool:
     """User vectors that are trained on virtual ratings differ from the plain twin's."""
     return bool(algorithm.user_update != "rated+virtual")
 
 
 def _statement(algorithm: Any) -> Statement:
-    del algorithm
+    biases = algorithm.biases
     return Statement(
-        name="federated probabilistic matrix factorization (as in FedRec, Lin et al. 2020)",
-        stays="ratings and user vectors",
-        leaves="a gradient row for every item rated, summed at the server into item vectors",
+        name="federated probabilistic matrix factorization (as in FedRec, Lin et al. 2020)"
+        + (", with biases" if biases else ""),
+        stays="ratings and user vectors" + (", every user's mean and slope" if biases else ""),
+        leaves="a gradient row for every item rated, summed at the server into item "
+        + ("biases and vectors" if biases else "vectors"),
     )
 
 

@@ -12,6 +12,9 @@ and gamma <- decay gamma after every round. Algorithm 2 of the paper prints the 
 update of U_u; at its own learning rate that order diverges on ml-100k, while computing both from
 the same point reproduces table 2, so that is what is done here.
 
+With ``biases``, which the paper does not have, the table has one column more, the items' biases,
+and every user a line of its own over them: see ``pmf_biases``.
+
 With a ``temperature`` the steps are those of stochastic gradient Langevin dynamics (SDCF, eq. 10):
 every row carries Gaussian noise N(0, temperature / gamma), which after the step is the paper's
 N(0, gamma) at temperature 1. The literal temperature drowns d = 20 vectors; it is a setting.
@@ -24,6 +27,7 @@ import numpy as np
 from scipy.special import ndtri
 
 from secure_fedrec.algorithms.base import PublicState
+from secure_fedrec.algorithms.pmf_biases import Lines, fit_lines, initial_sums, next_biases
 from secure_fedrec.arrays import BoolArray, FloatArray, IndexArray, IntArray
 from secure_fedrec.errors import ConfigError
 from secure_fedrec.kernels import (
@@ -49,7 +53,7 @@ class PMFConfig:
     """Hyper-parameters.
 
     Args:
-        rank: d, length of the latent vectors.
+        rank: d, length of the latent vectors; 0 leaves the biases alone.
         rounds: T.
         learning_rate: gamma of the first round.
         decay: factor on gamma after every round.
@@ -59,6 +63,9 @@ class PMFConfig:
             second makes the user vectors depend on the virtual ratings, so no denoiser can make it
             lossless.
         temperature: of the Langevin noise; 0 is plain gradient descent.
+        biases: whether items have a public bias, and users a line over it that stays at home.
+        bias_shrinkage: lambda_b, the pull of the items' biases to 0, as a number of ratings.
+        slope_shrinkage: the pull of the users' slopes to 1, in the unit of squared biases.
 
     Raises:
         ConfigError: a field is out of range.
@@ -72,24 +79,34 @@ class PMFConfig:
     init_scale: float = 0.005
     user_update: str = "rated"
     temperature: float = 0.0
+    biases: bool = False
+    bias_shrinkage: float = 4.0
+    slope_shrinkage: float = 5.0
 
     def __post_init__(self) -> None:
-        for name in ("rank", "rounds"):
-            if getattr(self, name) < 1:
-                raise ConfigError(f"algorithm.{name}", getattr(self, name), "must be at least 1")
+        for name, least in (("rank", 0 if self.biases else 1), ("rounds", 1)):
+            value = getattr(self, name)
+            if value < least:
+                raise ConfigError(f"algorithm.{name}", value, f"must be at least {least}")
         for name in ("learning_rate", "decay", "init_scale"):
             value = getattr(self, name)
             if not (np.isfinite(value) and value > 0):
                 raise ConfigError(f"algorithm.{name}", value, "must be positive and finite")
         if self.decay > 1:
             raise ConfigError("algorithm.decay", self.decay, "must not exceed 1")
-        for name in ("regularization", "temperature"):
+        for name in ("regularization", "temperature", "bias_shrinkage", "slope_shrinkage"):
             value = getattr(self, name)
             if not (np.isfinite(value) and value >= 0):
                 raise ConfigError(f"algorithm.{name}", value, "must be at least 0 and finite")
         if self.user_update not in USER_UPDATES:
             raise ConfigError(
                 "algorithm.user_update", self.user_update, "unknown update", USER_UPDATES
+            )
+        if self.biases and self.temperature:
+            raise ConfigError(
+                "algorithm.temperature",
+                self.temperature,
+                "must be 0 with biases: Langevin noise belongs to gradient steps, theirs are none",
             )
 
     def step_size(self, completed_rounds: int) -> float:
@@ -109,8 +126,8 @@ class PMF:
 
     @property
     def width(self) -> int:
-        """Values per uploaded row: d."""
-        return self.config.rank
+        """Values per uploaded row: d, and one more with biases."""
+        return self.config.rank + self.config.biases
 
     @property
     def rounds(self) -> int:
@@ -118,8 +135,12 @@ class PMF:
         return self.config.rounds
 
     def initial_public(self, n_rows: int, streams: Streams) -> PublicState:
-        """Item vectors, uniform around 0."""
-        return PublicState(round=0, table=self._uniform(streams.stream("item-init"), n_rows))
+        """Item vectors, uniform around 0; their biases, 0, in a last column."""
+        vectors = self._uniform(streams.stream("item-init"), n_rows)
+        if not self.config.biases:
+            return PublicState(round=0, table=vectors)
+        table = np.concatenate([vectors, np.zeros((n_rows, 1))], axis=1)
+        return PublicState(round=0, table=table, extras=initial_sums(n_rows))
 
     def initialise(self, vault: Vault, streams: Streams) -> None:
         """User vectors, uniform around 0, one stream lane per client."""
@@ -132,7 +153,9 @@ class PMF:
         users = vault.read(_USER_VECTORS, clients)
         noise = _Langevin(self.config, public.round, streams) if self.config.temperature else None
         rated = vault.rated(clients)
-        return PMFStep(self.config, clients, public, rated, users, noise)
+        return PMFStep(
+            self.config, clients, public, rated, users, noise, self._lines(public, rated)
+        )
 
     def server_step(self, public: PublicState, aggregate: Aggregate) -> PublicState:
         """Gradient step on the item vectors; items nobody rated stay."""
@@ -140,18 +163,33 @@ class PMF:
         table = public.table.copy()
         mean = aggregate.values[rated] / aggregate.counts[rated, None]
         table[rated] -= self.config.step_size(public.round) * mean
-        return PublicState(round=public.round + 1, table=table)
+        sums = dict(public.extras)
+        if self.config.biases:
+            table[:, -1], sums = next_biases(
+                public, aggregate, shrinkage=self.config.bias_shrinkage
+            )
+        return PublicState(round=public.round + 1, table=table, extras=sums)
 
     def predict(
         self, public: PublicState, vault: Vault, clients: IntArray, items: IndexArray
     ) -> FloatArray:
-        """U_u . V_i for each pair."""
-        everybody = vault.read(_USER_VECTORS, np.arange(vault.n_clients))
-        return pair_dot(everybody, clients, public.table, items)
+        """U_u . V_i for each pair; with biases m_u + a_u b_i more."""
+        everybody = np.arange(vault.n_clients)
+        users = vault.read(_USER_VECTORS, everybody)
+        lines = self._lines(public, vault.rated(everybody))
+        if lines is None:
+            return pair_dot(users, clients, public.table, items)
+        dots = pair_dot(_with_slopes(users, lines), clients, public.table, items)
+        return np.asarray(lines.means[clients] + dots)
 
     def public_knowledge(self) -> dict[str, Any]:
         """All hyper-parameters."""
         return {"name": "pmf", **asdict(self.config)}
+
+    def _lines(self, public: PublicState, rated: Rated) -> Lines | None:
+        if not self.config.biases:
+            return None
+        return fit_lines(public.table[:, -1], rated, pull=self.config.slope_shrinkage)
 
     def _uniform(self, stream: Stream, size: int) -> FloatArray:
         zeros = np.zeros(size, dtype=np.int64)
@@ -170,16 +208,19 @@ class PMFStep:
         rated: Rated,
         users: FloatArray,
         noise: "_Langevin | None",
+        lines: Lines | None,
     ) -> None:
         self._config = config
         self.clients = clients
         self._table = public.table
         self._step_size = config.step_size(public.round)
         self._rated = rated
-        self._users = users
         self._noise = noise
-        dots = pair_dot(users, _owners(rated.indptr), self._table, rated.items)
-        self._residuals = rated.ratings - dots
+        # With biases a user's vector has its slope beside the column of biases.
+        self._users = users if lines is None else _with_slopes(users, lines)
+        self._means = None if lines is None else lines.means
+        dots = pair_dot(self._users, _owners(rated.indptr), self._table, rated.items)
+        self._residuals = self._centred(rated.ratings, rated.indptr) - dots
         # Sum of -e V over the ratings the client trains on, and their number.
         self._pull = segment_sum(self._table, rated.items, -self._residuals, rated.indptr)
         self._terms = rated.counts
@@ -206,8 +247,7 @@ class PMFStep:
             return np.repeat(self._mean_ratings(), counts)
         if method != "predicted":
             raise ValueError(f"unknown imputation method {method!r}")
-        copies = self._train_copies(local_steps)
-        return pair_dot(copies, _owners(indptr), self._table, items)
+        return self._predict(self._train_copies(local_steps), indptr, items)
 
     def resample_residuals(
         self, indptr: IntArray, items: IndexArray, *, draws: IntArray
@@ -218,7 +258,7 @@ class PMFStep:
         picks = np.repeat(self._rated.indptr[:-1], counts) + draws % np.maximum(own, 1)
         residuals = np.zeros(len(own))
         residuals[own > 0] = self._residuals[picks[own > 0]]
-        return pair_dot(self._users, _owners(indptr), self._table, items) + residuals
+        return self._predict(self._users, indptr, items) + residuals
 
     def rows(
         self, indptr: IntArray, items: IndexArray, virtual: BoolArray, ratings: FloatArray
@@ -244,22 +284,38 @@ class PMFStep:
         """Step of the user vectors (eq. 7)."""
         trained = self._terms > 0
         terms = np.maximum(self._terms, 1)[:, None]
-        gradient = self._pull / terms + self._config.regularization * self._users
+        rank = self._config.rank
+        users, pull = self._users[:, :rank], self._pull[:, :rank]
+        gradient = pull / terms + self._config.regularization * users
         if self._noise is not None:
             gradient -= self._noise.users(self.clients)
-        moved = self._users - self._step_size * gradient
-        vault.write(_USER_VECTORS, self.clients, np.where(trained[:, None], moved, self._users))
+        moved = users - self._step_size * gradient
+        vault.write(_USER_VECTORS, self.clients, np.where(trained[:, None], moved, users))
 
     def _compute(
         self, indptr: IntArray, items: IndexArray, ratings: FloatArray
     ) -> tuple[FloatArray, FloatArray]:
         """Rows [N, d] and residuals [N]."""
         rows, residuals = rank_one_rows(
-            self._table, items, self._users, indptr, ratings, self._config.regularization
+            self._table,
+            items,
+            self._users,
+            indptr,
+            self._centred(ratings, indptr),
+            self._config.regularization,
         )
         if self._noise is not None:
             rows -= self._noise.rows(self.clients[_owners(indptr)], items)
         return rows, residuals
+
+    def _centred(self, ratings: FloatArray, indptr: IntArray) -> FloatArray:
+        """Ratings less what their users add to all of theirs."""
+        return ratings if self._means is None else ratings - self._means[_owners(indptr)]
+
+    def _predict(self, users: FloatArray, indptr: IntArray, items: IndexArray) -> FloatArray:
+        owners = _owners(indptr)
+        dots = pair_dot(users, owners, self._table, items)
+        return dots if self._means is None else self._means[owners] + dots
 
     def _mean_ratings(self) -> FloatArray:
         rated = self._rated
@@ -271,20 +327,31 @@ class PMFStep:
         """U'_u: ``local_steps`` full-batch steps on the client's ratings with V held fixed.
 
         The loss is quadratic in U'_u, so its gradient needs only the Gram matrix of the client's
-        item vectors: d^2 numbers per client instead of its ratings in every step.
+        item vectors: d^2 numbers per client instead of its ratings in every step. Slopes stay.
         """
-        rated = self._rated
+        rated, rank = self._rated, self._config.rank
+        vectors, start = self._table[:, :rank], self._users[:, :rank]
         size = np.maximum(rated.counts, 1)[:, None]
-        curvature = gram(self._table, rated.items, rated.indptr) / size[:, :, None]
-        target = segment_sum(self._table, rated.items, rated.ratings, rated.indptr) / size
-        return descend(
+        curvature = gram(vectors, rated.items, rated.indptr) / size[:, :, None]
+        target = segment_sum(vectors, rated.items, self._beside_vectors(), rated.indptr) / size
+        copies = descend(
             curvature,
             target,
-            self._users,
+            start,
             step_size=self._step_size,
             shrink=self._config.regularization,
             steps=local_steps,
         )
+        return np.concatenate([copies, self._users[:, rank:]], axis=1)
+
+    def _beside_vectors(self) -> FloatArray:
+        """What the vectors have to explain of the clients' ratings: float64[N]."""
+        rated = self._rated
+        if self._means is None:
+            return rated.ratings
+        slopes = self._users[:, -1:]
+        lines = pair_dot(slopes, _owners(rated.indptr), self._table[:, -1:], rated.items)
+        return np.asarray(self._centred(rated.ratings, rated.indptr) - lines)
 
 
 class _Langevin:
@@ -313,3 +380,8 @@ class _Langevin:
 def _owners(indptr: IntArray) -> IntArray:
     """Segment of each entry: int64[N]."""
     return np.repeat(np.arange(len(indptr) - 1), np.diff(indptr))
+
+
+def _with_slopes(users: FloatArray, lines: Lines) -> FloatArray:
+    """The users' vectors, their slopes beside the column of biases: float64[B, d + 1]."""
+    return np.concatenate([users, lines.slopes[:, None]], axis=1)

@@ -17,7 +17,7 @@ from secure_fedrec.evaluation import area_under_curve
 from secure_fedrec.models.document import PRIVATE, DocumentConfig, DocumentModel
 from secure_fedrec.models.split import ParameterSplit
 
-__all__ = ["DocumentQuality", "quality_of_labels"]
+__all__ = ["DocumentQuality", "quality_of_labels", "quality_of_users"]
 
 _BATCH = 128
 
@@ -95,6 +95,28 @@ def quality_of_labels(data: UserTexts, rows: IntArray, labels: IntArray) -> dict
     mixed = data.mixed_users()[data.users[rows]]
     found = {"accuracy": float(right.mean())} if len(right) else {}
     return {**found, "accuracy_mixed": float(right[mixed].mean())} if mixed.any() else found
+
+
+def quality_of_users(data: UserTexts, rows: IntArray) -> dict[str, float]:
+    """What the strongest guesses reach that know the user and do not read.
+
+    Labels are the users' most frequent classes in training; with two classes texts are ranked by
+    the share of the second among their user's training texts, that of all where there is none.
+
+    Args:
+        data: the texts.
+        rows: int64[N], the texts judged.
+    """
+    found = quality_of_labels(data, rows, data.majority_labels()[data.users[rows]])
+    if len(data.classes) != 2:
+        return found
+    train = data.rows("train")
+    counts = np.bincount(data.users[train], minlength=data.n_users)
+    hits = np.bincount(data.users[train], data.label[train] == 1, minlength=data.n_users)
+    overall = hits.sum() / max(1, len(train))
+    shares = np.divide(hits, counts, out=np.full(data.n_users, overall), where=counts > 0)
+    area = area_under_curve(shares[data.users[rows]], data.label[rows] == 1)
+    return found if area is None else {**found, "auc": area}
 
 
 def _batches(lengths: IntArray) -> Iterator[IntArray]:

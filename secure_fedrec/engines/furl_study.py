@@ -24,7 +24,7 @@ from secure_fedrec.algorithms.local_training import (
 )
 from secure_fedrec.arrays import FloatArray
 from secure_fedrec.data.user_texts import CODES, UserTexts
-from secure_fedrec.engines.furl_quality import DocumentQuality, quality_of_labels
+from secure_fedrec.engines.furl_quality import DocumentQuality, quality_of_users
 from secure_fedrec.engines.local import CohortConfig, LocalEngine
 from secure_fedrec.engines.problem import Problem
 from secure_fedrec.errors import ConfigError
@@ -155,7 +155,7 @@ def run_furl_study(
     trained = train(config, data, Streams.from_seed(seed), after_epoch)
     chosen = "validation_auc" if len(data.classes) == 2 else "validation_accuracy"
     rows = data.rows("test")
-    majority = quality_of_labels(data, rows, data.majority_labels()[data.users[rows]])
+    majority = quality_of_users(data, rows)
     summary = {
         "configuration": config.configuration,
         "seed": seed,

@@ -1,9 +1,16 @@
 """Measures of quality: of predicted ratings and scores, and of what a model says of users.
 
-``ratings`` is rating error as FedRec++ reports it; ``scores``, ``characteristics`` and
-``similarity`` are what HPFL reports.
+``baselines`` is what trivial rules reach; ``ratings`` is rating error as FedRec++ reports it;
+``scores``, ``characteristics`` and ``similarity`` are what HPFL reports.
 """
 
+from secure_fedrec.evaluation.baselines import (
+    LOWER_IS_BETTER,
+    Pairs,
+    Rule,
+    best_gain,
+    score_rules,
+)
 from secure_fedrec.evaluation.characteristics import (
     degree_of_agreement,
     mean_scores,
@@ -22,15 +29,20 @@ from secure_fedrec.evaluation.similarity import total_dissimilarity
 
 __all__ = [
     "ACCURACY_RULES",
+    "LOWER_IS_BETTER",
     "AccuracyRule",
+    "Pairs",
     "RatingError",
+    "Rule",
     "ScoreQuality",
     "area_under_curve",
+    "best_gain",
     "degree_of_agreement",
     "level_hits",
     "mean_scores",
     "ndcg_of_characteristics",
     "rating_error",
     "score_quality",
+    "score_rules",
     "total_dissimilarity",
 ]

@@ -246,6 +246,7 @@ def pmf_configs(
     max_rank: int = 3,
     max_rounds: int = 6,
     temperatures: st.SearchStrategy[float] | None = None,
+    biases: st.SearchStrategy[bool] | None = None,
 ) -> st.SearchStrategy[PMFConfig]:
     """Settings of PMF under which a handful of rounds stays inside the rings of ``codecs``.
 
@@ -253,6 +254,8 @@ def pmf_configs(
         max_rank: largest d.
         max_rounds: most rounds.
         temperatures: of the Langevin noise; None means 0.
+        biases: whether items have one; None means not. With them a row has a value more than the
+            rank, and there is no Langevin noise.
 
     Example::
 
@@ -269,6 +272,9 @@ def pmf_configs(
         regularization=st.sampled_from((0.0, 0.001, 0.1)),
         init_scale=st.sampled_from((0.005, 0.1, 0.5)),
         temperature=st.just(0.0) if temperatures is None else temperatures,
+        biases=st.just(False) if biases is None else biases,
+        bias_shrinkage=st.sampled_from((0.0, 1.0, 4.0)),
+        slope_shrinkage=st.sampled_from((0.5, 5.0)),
     )
 
 

@@ -3,6 +3,7 @@
 import json
 import re
 import tomllib
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +17,11 @@ from audits.reproduction.hpfl.paper import PaperTable, load_paper
 from audits.reproduction.hpfl.studies import Found, Needed, StudySource, find_studies
 from audits.reproduction.hpfl.tables import as_lines, compare_table, needed_studies
 from audits.reproduction.projection import embed
+from audits.systems.hpfl_organisations import organisation_rules
+from secure_fedrec.data import SyntheticOrganisationsConfig, generate_organisations
 from secure_fedrec.engines.hpfl_settings import METHODS
 from secure_fedrec.errors import ConfigError, DataError
+from secure_fedrec.evaluation import Rule
 
 TABLE = PaperTable(
     number=2,
@@ -43,6 +47,44 @@ def measured() -> dict[Needed, Found]:
         for method, values in rmse.items()
         for seed in (1, 2)
     }
+
+
+def test_trivial_rules_stand_in_the_table(measured: dict[Needed, Found]) -> None:
+    rules = [{"user mean": Rule(figures={"rmse": value}, local=True)} for value in (1.0, 1.1)]
+    table = compare_table(TABLE, measured, (1, 2), rules)
+    row = table["rows"][-1]
+    assert (row["method"], row["seeds"]) == ("user mean", 2)
+    assert row["paper"] == {"rmse": None, "doa": None}
+    assert row["ours"]["rmse"]["mean"] == pytest.approx(1.05)
+    assert row["ours"]["doa"]["mean"] is None
+    assert any(re.match(r"user mean +- \| 1\.050", line) for line in as_lines(table))
+    # A table of measures that no rule has is left as it is.
+    other = replace(TABLE, measures=("doa",), rows={"hpfl": (0.699,)})
+    assert [row["method"] for row in compare_table(other, measured, (1, 2), rules)["rows"]] == [
+        "hpfl"
+    ]
+
+
+def test_rules_of_organisations_use_their_own_splits() -> None:
+    own = generate_organisations(
+        SyntheticOrganisationsConfig(clients=3, users=15, items=40, binary=False, seed=1)
+    )
+    rules = organisation_rules(own)
+    train, test = own.pooled().train, own.pooled().test
+    overall = np.full(len(test), train.scores.mean())
+    assert rules["global mean"].figures["rmse"] == pytest.approx(
+        np.sqrt(np.mean((overall - test.scores) ** 2))
+    )
+    within = np.concatenate(
+        [
+            own.train.of(client).scores.mean() - own.test.of(client).scores
+            for client in range(own.n_clients)
+        ]
+    )
+    mean = rules["mean score of the organisation"]
+    assert mean.local
+    assert mean.figures["rmse"] == pytest.approx(np.sqrt(np.mean(within**2)))
+    assert not rules["user mean + item bias"].local
 
 
 def test_means_and_paired_intervals(measured: dict[Needed, Found]) -> None:

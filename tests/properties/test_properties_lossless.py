@@ -1,5 +1,6 @@
 """FedRec++ and SDCF with denoisers are lossless, whatever the federation."""
 
+from collections import Counter
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
@@ -51,15 +52,19 @@ class Start:
 
 @st.composite
 def starts(
-    draw: st.DrawFn, *cloaks: str, temperatures: st.SearchStrategy[float] | None = None
+    draw: st.DrawFn,
+    *cloaks: str,
+    temperatures: st.SearchStrategy[float] | None = None,
+    biases: st.SearchStrategy[bool] | None = None,
 ) -> Start:
-    config = draw(pmf_configs(temperatures=temperatures))
-    federation = draw(federations(width=config.rank, cloaks=cloaks))
+    config = draw(pmf_configs(temperatures=temperatures, biases=biases))
+    width = PMF(config).width
+    federation = draw(federations(width=width, cloaks=cloaks))
     ratings = federation.ratings
     return Start(
         federation=federation,
         config=config,
-        items=draw(latent_vectors(ratings.n_items, config.rank)),
+        items=draw(latent_vectors(ratings.n_items, width)),
         users=draw(latent_vectors(ratings.n_clients, config.rank)),
     )
 
@@ -104,7 +109,7 @@ def by_hand(
     stack, n_items = federation.stack, federation.ratings.n_items
     cloak = None if stack.cloak is None else stack.cloak.without_virtual()
     assert isinstance(stack.collector, Denoisers)
-    sums = [[0] * start.config.rank for _ in range(n_items)]
+    sums = [[0] * start.algorithm().width for _ in range(n_items)]
     counts = np.zeros(n_items, dtype=np.int64)
     for client in clients.tolist():
         one = np.array([client])
@@ -139,6 +144,30 @@ def require_equal_to_sums_by_hand(start: Start) -> None:
 @settings(settings.get_profile("properties"), max_examples=250)
 def test_fedrec_plus_plus_is_lossless(start: Start) -> None:
     assert_lossless(algorithm=start.algorithm, **start.federation.arguments())
+
+
+def test_with_biases_it_is_as_lossless() -> None:
+    found: Counter[str] = Counter()
+
+    @given(start=starts("virtual-ratings", biases=st.just(True)))
+    @settings(settings.get_profile("properties"), max_examples=150)
+    def check(start: Start) -> None:
+        outcome = compare_runs(algorithm=start.algorithm, **start.federation.arguments())
+        assert outcome.holds, outcome.first_difference
+        cloak = start.federation.stack.cloak
+        virtual = isinstance(cloak, VirtualRatings) and cloak.config.rho > 0
+        found["uploads beside virtual rows"] += bool(virtual and outcome.uploads)
+        found["biases off zero"] += bool(start.items[:, -1].any())
+
+    check()
+    assert found["uploads beside virtual rows"] >= 75
+    assert found["biases off zero"] >= 75
+
+
+@given(start=starts("virtual-ratings", "none", biases=st.just(True)))
+@settings(settings.get_profile("properties"), max_examples=60)
+def test_with_biases_the_sums_are_those_of_the_real_rows(start: Start) -> None:
+    require_equal_to_sums_by_hand(start)
 
 
 @given(start=starts("randomized-response", temperatures=HOT))

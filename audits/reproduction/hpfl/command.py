@@ -11,8 +11,10 @@ from audits.reproduction.hpfl.paper import Paper, PaperTable, load_paper
 from audits.reproduction.hpfl.studies import Found, Needed, StudySource, find_studies
 from audits.reproduction.hpfl.tables import as_lines, compare_table, needed_studies
 from audits.reproduction.seeds import first_seeds
+from audits.systems.hpfl_organisations import organisation_rules
 from secure_fedrec.engines.hpfl_results import read_characteristics
 from secure_fedrec.errors import DataError
+from secure_fedrec.evaluation import Rule
 
 __all__ = ["reproduce_hpfl"]
 
@@ -50,7 +52,8 @@ def reproduce_hpfl(arguments: argparse.Namespace) -> tuple[dict[str, Any], list[
     studies = find_studies(needed_studies(tables, seeds), source)
     if not studies:
         raise DataError(source.folder, "holds no study of HPFL that the tables need")
-    compared = [compare_table(table, studies, seeds) for table in tables]
+    rules = {data: _rules(source, data, seeds) for data in {table.data for table in tables}}
+    compared = [compare_table(table, studies, seeds, rules[table.data]) for table in tables]
     if arguments.quick:
         compared = [{**table, "paper_data": _STAND_IN} for table in compared]
     result: dict[str, Any] = {
@@ -61,6 +64,16 @@ def reproduce_hpfl(arguments: argparse.Namespace) -> tuple[dict[str, Any], list[
         "figures": _draw(paper, tables, studies, seeds[0], arguments.out),
     }
     return result, [line for table in compared for line in [*as_lines(table), ""]]
+
+
+def _rules(source: StudySource, data: str, seeds: Sequence[int]) -> list[dict[str, Rule]]:
+    """What trivial rules reach on the splits of all seeds; none if only studies are here."""
+    try:
+        return [organisation_rules(source.data(data, seed)) for seed in seeds]
+    except DataError:
+        if source.run:
+            raise
+        return []
 
 
 def _draw(

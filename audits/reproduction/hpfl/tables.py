@@ -9,6 +9,7 @@ from audits.report.text import signed
 from audits.reproduction.hpfl.paper import PaperTable
 from audits.reproduction.hpfl.studies import Found, Needed
 from audits.reproduction.seeds import deviation, mean_interval
+from secure_fedrec.evaluation import Rule
 
 __all__ = ["as_lines", "compare_table", "needed_studies"]
 
@@ -17,6 +18,7 @@ COMPARED = ("hpfl", ("fedsgd", "distributed", "distributed-early", "fedavg"))
 
 _SCORES = ("accuracy", "auc", "mae", "rmse")
 _DIGITS = 3
+_NAMES = 32
 
 
 def needed_studies(tables: Sequence[PaperTable], seeds: Sequence[int]) -> list[Needed]:
@@ -31,11 +33,20 @@ def needed_studies(tables: Sequence[PaperTable], seeds: Sequence[int]) -> list[N
 
 
 def compare_table(
-    table: PaperTable, studies: Mapping[Needed, Found], seeds: Sequence[int]
+    table: PaperTable,
+    studies: Mapping[Needed, Found],
+    seeds: Sequence[int],
+    rules: Sequence[Mapping[str, Rule]] = (),
 ) -> dict[str, Any]:
     """One table as JSON values: per method and measure the paper's number and ours.
 
     A study that there is not leaves a gap: its seed does not count for its method.
+
+    Args:
+        table: the paper's.
+        studies: those that there are.
+        seeds: of the repetitions.
+        rules: what trivial rules reach on the same splits, per seed.
     """
     found = {
         method: [studies.get(Needed(table.data, method, seed)) for seed in seeds]
@@ -63,7 +74,7 @@ def compare_table(
         "data": table.data,
         "paper_data": table.paper_name,
         "seeds": list(seeds),
-        "rows": rows,
+        "rows": rows + _trivial_rows(table, rules),
         "differences": _differences(values),
     }
 
@@ -77,7 +88,7 @@ def as_lines(table: Mapping[str, Any]) -> list[str]:
         f"Table {table['number']}. {table['title']}",
         f"{table['data']} ({table['paper_data']}); paper | ours, mean of {seeds} seed(s)"
         + (", of fewer where a number says so" if fewer else ""),
-        f"{'':20}" + "".join(f"{measure:>18}" for measure in measures),
+        f"{'':{_NAMES}}" + "".join(f"{measure:>18}" for measure in measures),
     ]
     for row in table["rows"]:
         cells = [
@@ -85,7 +96,7 @@ def as_lines(table: Mapping[str, Any]) -> list[str]:
             for measure in measures
         ]
         name = row["method"] if row["seeds"] == seeds else f"{row['method']} ({row['seeds']})"
-        lines.append(f"{name:20}" + "".join(f"{cell:>18}" for cell in cells))
+        lines.append(f"{name:{_NAMES}}" + "".join(f"{cell:>18}" for cell in cells))
     for each in table["differences"]:
         spans = [
             f"{measure} {signed(found['mean'], 4)}" + _span(found)
@@ -93,6 +104,24 @@ def as_lines(table: Mapping[str, Any]) -> list[str]:
         ]
         lines.append(f"{each['method']} - {each['other']}: " + "; ".join(spans))
     return lines
+
+
+def _trivial_rows(table: PaperTable, rules: Sequence[Mapping[str, Rule]]) -> list[dict[str, Any]]:
+    """Rows of rules that need no model, where a measure speaks of them; the paper has none."""
+    spoken_of = bool(rules) and any(measure in _SCORES for measure in table.measures)
+    names = rules[0] if spoken_of else ()
+    return [
+        {
+            "method": name,
+            "seeds": len(rules),
+            "paper": dict.fromkeys(table.measures),
+            "ours": {
+                measure: _summary([of[name].figures.get(measure) for of in rules])
+                for measure in table.measures
+            },
+        }
+        for name in names
+    ]
 
 
 def _measured(found: Found, measure: str) -> float | None:

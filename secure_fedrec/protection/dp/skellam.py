@@ -17,6 +17,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 
 from secure_fedrec.arrays import FloatArray, RingArray
 from secure_fedrec.errors import ConfigError, ProtocolError, SumBudgetError
@@ -133,6 +134,10 @@ class SkellamConfig:
         spread = self._noise_tail(room - self._likely_signal()) + _ROTATION_DOUBT
         return min(1.0, certain, spread)
 
+    def deviation(self, survivors: int) -> float:
+        """Standard deviation of the noise in a decoded sum, before a part's scale is taken off."""
+        return math.sqrt(survivors * self.local_variance) / self.encoding.scale
+
     def events(self, *, rounds: int) -> tuple[Event, ...]:
         """What so many rounds release: the noised sum, and every part that leaves exactly."""
         bound, contribution = self.encoding.bound, self.encoding.contribution
@@ -180,12 +185,19 @@ class SkellamConfig:
         )
 
 
+@lru_cache(maxsize=64)
 def local_share(variance: float, honest: int) -> float:
     """The least float of which ``honest`` add up to at least ``variance``, exactly."""
     share = variance / honest
     while Fraction(share) * honest < Fraction(variance):
         share = math.nextafter(share, math.inf)
     return share
+
+
+@lru_cache(maxsize=2)
+def _rotation(size: int, seed: bytes) -> Rotation:
+    """A round's rotation is public and the same for all: a simulation makes it once."""
+    return Rotation(size, seed)
 
 
 class SkellamClient:
@@ -200,7 +212,7 @@ class SkellamClient:
 
     def __init__(self, config: SkellamConfig, rotation_seed: bytes) -> None:
         self._config = config
-        self._rotation = Rotation(config.encoding.contribution.size, rotation_seed)
+        self._rotation = _rotation(config.encoding.contribution.size, rotation_seed)
         self._spent = False
 
     def protect(self, values: Mapping[str, FloatArray]) -> RingArray:
@@ -237,7 +249,7 @@ class SkellamServer:
 
     def __init__(self, config: SkellamConfig, rotation_seed: bytes) -> None:
         self._config = config
-        self._rotation = Rotation(config.encoding.contribution.size, rotation_seed)
+        self._rotation = _rotation(config.encoding.contribution.size, rotation_seed)
 
     def decode(self, ring_sum: RingArray, *, survivors: int) -> dict[str, FloatArray]:
         """Unbiased estimates of the sums of the clipped parts.

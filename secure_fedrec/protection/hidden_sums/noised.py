@@ -306,14 +306,14 @@ class NoisedSession(MaskedSession):
 
     def _noised(self, part: DenseWords) -> DenseWords:
         collector = self._collector
-        cut = collector.n_items * collector.width
+        cut, seed = collector.n_items * collector.width, self._seed
         words = np.empty_like(part.words)
         for noised, plain in zip(words, part.words, strict=True):
             contribution = {
                 "rows": collector.codec.decode(plain[:cut]),
                 "counts": collector.codec.to_integers(plain[cut:]).astype(np.float64),
             }
-            noised[:] = SkellamClient(collector.skellam, self._seed).protect(contribution)
+            noised[:] = SkellamClient(collector.skellam, seed).protect(contribution)
         return replace(part, words=words)
 
     def _estimate(self, rows: FloatArray, counts: FloatArray) -> Aggregate:
@@ -332,4 +332,5 @@ class NoisedSession(MaskedSession):
             ring=ring.reshape(collector.n_items, collector.width),
             counts=np.clip(np.rint(counts), least, most).astype(np.int64),
             codec=collector.codec,
+            noise=collector.skellam.deviation(len(self.order)),
         )
