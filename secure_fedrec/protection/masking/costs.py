@@ -306,7 +306,7 @@ def _time_figures(
         (
             "server time, no dropouts",
             server_seconds(config, calibration, dropped=0),
-            "n self masks and vectors, 2 n signatures",
+            "n self masks and vectors, 3 n signatures",
         ),
         (
             f"server time, {d} dropouts",

@@ -13,7 +13,8 @@ paths), so the server signs a step once, whatever the number of clients.
 What nobody but the server checks, SHARES (whose boxes authenticate themselves to the neighbours),
 UPLOAD and REVEAL, carries a 16-byte AES-256-GMAC over header, head and payload, under a key that
 comes from the two parties' signed channel keys and serves this one message. It costs a fraction of
-a signature, and for a vector of 4 MB a fifth of the hash that a signature would need.
+a signature, and for a vector of 4 MB a fifth of the hash that a signature would need. What
+neighbours must be able to check of an UPLOAD is signed inside its head (``sharers``).
 
 A byte string is a message or it is not: truncated and trailing bytes, other versions, unknown kinds
 and unsorted lists are all refused with ``ProtocolError``.
