@@ -3,6 +3,7 @@
 import random
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -12,7 +13,8 @@ from tests.model_check.cases import CASES, Case, every_setting, search
 from tests.model_check.hostile import federation_of
 from tests.model_check.replay import Replays, replay
 from tests.model_check.settings import RULES, Tables, tables_of
-from tests.model_check.sharers import SharerState, opens
+from tests.model_check.sharers import SharerState, opens, search_sharers
+from tests.model_check.stories import search_stories
 
 EQUAL = frozenset({"equal sharers"})
 
@@ -78,6 +80,28 @@ def test_the_model_and_real_clients_agree_on_attacks() -> None:
     assert not played.wrong
     assert played.states >= 30
     assert played.opened == played.held == played.states
+
+
+@pytest.mark.parametrize(
+    ("predicate", "weak", "setting", "model"),
+    [
+        ("share_due", lambda *, survives, **_: "self" if survives else "mask", 0, "sharers"),
+        ("topology.windows_hold", lambda *_: True, 7, "sharers"),
+        ("is_quorum", lambda *_: True, 11, "stories"),
+    ],
+)
+def test_the_model_asks_the_clients_own_predicates(
+    monkeypatch: pytest.MonkeyPatch, predicate: str, weak: Any, setting: int, model: str
+) -> None:
+    """A client's predicate that is weakened, not a switch of the model: the attack is found."""
+    home = (
+        "secure_fedrec.protection.masking." if "." in predicate else "tests.model_check.settings."
+    )
+    monkeypatch.setattr(home + predicate, weak)
+    case = CASES[setting]
+    tables = tables_of(case.setting)
+    found = search_sharers(tables) if model == "sharers" else search_stories(tables)
+    assert found.attacks == (case.attacks if model == "sharers" else sum(case.attacks.values()))
 
 
 def beside(rng: random.Random, tables: Tables, state: SharerState) -> Iterator[SharerState]:
