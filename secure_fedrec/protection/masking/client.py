@@ -12,8 +12,8 @@ A ``MaskingClient`` lives for one round. Its state is the kind of message that i
   are released, and every later message is refused.
 
 Protocol: Bonawitz et al., "Practical Secure Aggregation for Privacy-Preserving Machine Learning",
-CCS 2017, with the sparse graph of Bell et al., CCS 2020, and one set of survivors agreed by
-signatures before anything is unmasked.
+CCS 2017, with the sparse graph of Bell et al., CCS 2020, one set of survivors agreed by signatures
+before anything is unmasked, and a signature of each client over the sharers that it masked by.
 """
 
 from enum import Enum

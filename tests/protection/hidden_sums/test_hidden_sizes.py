@@ -45,7 +45,7 @@ def test_simulated_uploads_have_the_size_of_real_ones(bits: int, run_of: Run) ->
         view = run_of(layers, codec=codec, done=1).transcript.view(SERVER)
         sizes.append(view.messages(Step.UPLOAD, 1).sizes.tolist())
     assert sizes[0] == sizes[1]
-    # 24 items of 4 words, and what is around them: header, sharers and the signature over them, MAC.
+    # 24 items of 4 words, and what is around them.
     assert sizes[0] == [24 * 4 * bits // 8 + 270] * N_CLIENTS
 
 

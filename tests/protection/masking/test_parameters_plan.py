@@ -1,8 +1,10 @@
 """The plan of a deployment: sizes against the wire format, operations counted, refusals."""
 
 import json
+import re
 from dataclasses import fields, replace
 from math import ceil, inf, isfinite, log2
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -146,6 +148,32 @@ def test_sizes_are_those_of_the_wire_format(n: int, bits: int, hybrid: bool) -> 
     proofs = dict.fromkeys(expected, 64) | {"SHARES": 16, "UPLOAD": 16, "REVEAL": 16}
     stated = {m.kind: m.size for m in message_sizes(config)}
     assert stated == {kind: header + proofs[kind] + size for kind, size in expected.items()}
+
+
+def test_the_page_states_these_sizes() -> None:
+    page = Path(__file__).parents[3] / "docs" / "protection" / "masking.md"
+    rows = re.findall(
+        r"^\| ([\d,]+) \| (\.\d+) \| (\.\d+) \| (.*) \|$", page.read_text(), re.MULTILINE
+    )
+    assert len(rows) == 4
+    agreements: tuple[KeyAgreement, ...] = ("x25519", "x25519+mlkem768")
+    for clients, corrupt, dropout, stated in rows:
+        sizes = []
+        for agreement in agreements:
+            config = MaskingConfig.for_cohort(
+                int(clients.replace(",", "")),
+                bits=32,
+                length=100_000,
+                layout_hash=bytes(32),
+                corrupt=float(corrupt),
+                dropout=float(dropout),
+                key_agreement=agreement,
+            )
+            for direction in ("up", "down"):
+                size = sum(m.size for m in message_sizes(config) if m.direction == direction)
+                sizes.append(size - 400_000 * (direction == "up"))
+        figures = [config.neighbours, config.threshold, *sizes]
+        assert stated == " | ".join(f"{figure:,}" for figure in figures)
 
 
 def test_the_envelope_is_that_of_a_signed_message() -> None:
