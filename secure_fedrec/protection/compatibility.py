@@ -109,9 +109,8 @@ STACKS: Mapping[tuple[str, ...], Claim] = MappingProxyType(
             "configured share of clients working with the server",
             lossless=True,
             found="one upload tells nothing; an item with a single rater is that rater's row in "
-            "the sum, whoever it is, unless the tail floor keeps it back from a curious "
-            "server; sums of different "
-            "cohorts can be subtracted",
+            "the sum, whoever it is, unless the tail floor keeps it back from a curious server; "
+            "sums of different cohorts can be subtracted",
         ),
         ("clip", "skellam", "masking"): Claim(
             system="federated PMF with distributed differential privacy (Agarwal et al. 2021)",

@@ -32,7 +32,7 @@ class Counted:
 
 
 def deal_badly(monkeypatch: pytest.MonkeyPatch, sharers: set[int], wrong: range) -> None:
-    """Sharers that give some of their neighbours, the first ones, shares that fit nothing."""
+    """Sharers that give some of their neighbours shares that fit nothing."""
     honest = Neighbour.seal_shares
 
     def seal_shares(self: Neighbour, mask_share: int, self_share: int, pair_seal: bytes) -> bytes:
@@ -43,13 +43,16 @@ def deal_badly(monkeypatch: pytest.MonkeyPatch, sharers: set[int], wrong: range)
     monkeypatch.setattr(Neighbour, "seal_shares", seal_shares)
 
 
-@pytest.mark.parametrize("bad", [0, 1, 7])
+@pytest.mark.parametrize(
+    ("bad", "wrong"),
+    [(0, range(8)), (1, range(8)), (7, range(8)), (7, range(0, 22, 6))],
+    ids=["none", "one", "seven", "seven, spread"],  # where no run of good shares is long enough
+)
 def test_each_secret_is_combined_once_and_corrected_at_most_once(
-    scene: Any, monkeypatch: pytest.MonkeyPatch, bad: int
+    scene: Any, monkeypatch: pytest.MonkeyPatch, bad: int, wrong: range
 ) -> None:
     sharers = set(range(N - bad, N))
-    # 22 or more shares come back; a bad sharer has spoilt the first eight of them.
-    deal_badly(monkeypatch, sharers, range(8))
+    deal_badly(monkeypatch, sharers, wrong)  # of the 22 or more that come back
     s = scene(numbers=range(N), threshold=THRESHOLD, min_survivors=20)
     gone = sharers | {N - 8}
     s.until_server_gets(Kind.REVEAL, silent=dict.fromkeys(gone, Kind.UPLOAD))
