@@ -36,54 +36,69 @@ class Truth:
         parts = list(self._store.read(round_, name))
         return concatenate_columns(parts) if parts else None
 
+    def kinds(self, round_: int) -> tuple[str, ...]:
+        """Names of the columns of a round."""
+        return self._store.kinds(round_)
+
     def rounds(self) -> tuple[int, ...]:
         """Rounds for which a truth was recorded."""
         return self._store.rounds()
 
 
 class OwnUploads:
-    """The rows that corrupted clients put into the sums, virtual ones left out.
+    """The rows that corrupted clients put into the sums, virtual ones left out; nobody else's.
 
     Args:
-        truth: of the recorded run.
+        truth: of the recorded run; read here and not kept, for attacks get at this.
         clients: who is corrupted.
     """
 
-    __slots__ = ("_truth", "clients")
+    __slots__ = ("_tags", "_uploads", "clients")
 
     def __init__(self, truth: Truth, clients: Set[int]) -> None:
-        self._truth = truth
         self.clients = frozenset(clients)
+        self._uploads: dict[int, Messages] = {}
+        self._tags: dict[tuple[int, str], WordArray] = {}
+        if not clients:
+            return
+        mine = sorted(clients)
+        for round_ in truth.rounds():
+            rows = truth.columns(round_, OWN)
+            if rows is not None:
+                own = np.flatnonzero(np.isin(rows["senders"], mine))
+                self._uploads[round_] = _messages(round_, rows).select(own)
+            for kind in truth.kinds(round_):
+                origins = truth.columns(round_, kind) if kind.endswith(ORIGINS) else None
+                if origins is not None:
+                    known = np.isin(origins["clients"], mine)
+                    self._tags[round_, kind] = origins["tags"][known]
 
     def uploads(self, round_: int) -> Messages | None:
         """One message per corrupted client of the round; None where none was recorded.
 
         Ring words are there in rounds whose payloads were kept.
         """
-        columns = self._truth.columns(round_, OWN) if self.clients else None
-        if columns is None:
-            return None
-        senders = columns["senders"]
-        everybody = Parties(role="client", ids=senders)
-        block = RowBlock(
+        return self._uploads.get(round_)
+
+    def tags(self, round_: int, step: Step, bag: str | None = None) -> WordArray:
+        """uint64[K]: the anonymous messages of a round that are the corrupted clients' own."""
+        nothing = np.zeros(0, dtype=np.uint64)
+        return self._tags.get((round_, f"{kind_of(step, bag)}{ORIGINS}"), nothing)
+
+
+def _messages(round_: int, columns: Columns) -> Messages:
+    senders = columns["senders"]
+    everybody = Parties(role="client", ids=senders)
+    return Messages(
+        round=round_,
+        step=Step.UPLOAD,
+        senders=everybody,
+        receivers=everybody,
+        payload=RowBlock(
             indptr=np.concatenate([[0], np.cumsum(columns["lengths"])]),
             rows=columns["rows"].astype(np.int32),
             values=columns.get("values"),
             counts=columns.get("counts"),
-        )
-        messages = Messages(
-            round=round_,
-            step=Step.UPLOAD,
-            senders=everybody,
-            receivers=everybody,
-            payload=block,
-            sizes=np.zeros(len(senders), dtype=np.int64),
-        )
-        return messages.select(np.flatnonzero(np.isin(senders, sorted(self.clients))))
-
-    def tags(self, round_: int, step: Step, bag: str | None = None) -> WordArray:
-        """uint64[K]: the anonymous messages of a round that are the corrupted clients' own."""
-        columns = self._truth.columns(round_, f"{kind_of(step, bag)}{ORIGINS}")
-        if columns is None:
-            return np.zeros(0, dtype=np.uint64)
-        return columns["tags"][np.isin(columns["clients"], sorted(self.clients))]
+        ),
+        sizes=np.zeros(len(senders), dtype=np.int64),
+    )

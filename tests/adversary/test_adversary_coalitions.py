@@ -154,6 +154,7 @@ def test_what_is_left_of_a_sum_is_the_sum_of_the_others(stack: tuple[str, ...], 
     assert not np.array_equal(left.values, released.values)
     _, block = rows_of(honest)
     expected = np.zeros_like(left.values)
+    assert block.values is not None
     np.add.at(expected, block.rows, block.values)
     counts = np.bincount(block.rows, minlength=ITEMS)
     assert counts.sum() > 0

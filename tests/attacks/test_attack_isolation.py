@@ -26,7 +26,7 @@ from secure_fedrec.protection import (
 )
 from secure_fedrec.streams import Streams
 from secure_fedrec.vault import Vault
-from secure_fedrec.wire import Adversary, RecordingPolicy, Step, Transcript, Truth, View
+from secure_fedrec.wire import Adversary, OwnUploads, RecordingPolicy, Step, Transcript, Truth, View
 from secure_fedrec.wire.recording import Columns
 
 Federate = Callable[..., tuple[RecordedRun, GroundTruth]]
@@ -217,7 +217,12 @@ def reachable(root: object) -> Iterator[object]:
 def test_no_path_leads_from_a_view_to_the_truth(federate: Federate, adversary: Adversary) -> None:
     run, truth = federate(**FEDERATIONS["fedrec++"])
     forbidden = (Truth, GroundTruth, RatingTable, Vault, RecordedRun, Streams, PMF, Stack)
-    view = run.transcript.view(adversary)
+    # As attacks get it: with what the adversary's own clients know of themselves.
+    own = OwnUploads(truth.recorded, {0, 5} | truth.corrupted_clients(adversary))
+    view = run.transcript.view(adversary, own=own)
+    mine = own.uploads(1)
+    assert mine is not None
+    assert set(mine.senders.ids.tolist()) <= own.clients
     objects = list(reachable(view))
     assert any(isinstance(one, np.ndarray) for one in objects)  # the walk does reach the store
     assert not [type(one).__name__ for one in objects if isinstance(one, forbidden)]
