@@ -15,6 +15,7 @@ from attacks.controls import ControlResult, positive_controls
 from audits.assemble import Measured, assemble
 from audits.build import Federation, build_federation, load_dataset
 from audits.config import AuditConfig
+from audits.folder import one_writer
 from audits.gates import GateResult, Outcome, judge
 from audits.privacy import epsilons, prices, readers
 from audits.report import write_report
@@ -29,7 +30,7 @@ from audits.training import (
     train_recorded,
 )
 from audits.truth import ground_truth
-from secure_fedrec.engines import RecordedRun
+from secure_fedrec.engines import RecordedRun, require_complete
 from secure_fedrec.wire import Adversary, Transcript
 
 __all__ = ["AuditResult", "Verdict", "attack_all", "audit", "decide", "undecided"]
@@ -90,22 +91,41 @@ def audit(
 
     Raises:
         ConfigError, DataError: refused before anything is written.
+        CheckpointError, TranscriptError: the run in ``out`` is not what it was.
+        OSError: something could not be written; the run can be continued.
     """
     started = time.time()
     dataset = load_dataset(config, data_dir)
     federation = build_federation(config, dataset.task(dataset.folds[0]))
     projected = projection(federation)
-    run = open_run(federation, out, resume=resume)
-    announce(federation, run, projected)
-    train_recorded(federation, run, out, progress=progress)
-    folds = train_folds(federation, dataset, out, progress=progress)
+    with one_writer(out, resume=resume):
+        run = open_run(federation, out, resume=resume)
+        announce(federation, run, projected)
+        train_recorded(federation, run, out, progress=progress)
+        first = {"fold": dataset.folds[0], **(run.history[-1].metrics or {})}
+        folds = [first, *train_folds(federation, dataset, out, progress=progress)]
+        require_complete(out, config.algorithm.rounds)
+        return _judged(federation, run, folds, out, command, started, progress=progress)
+
+
+def _judged(
+    federation: Federation[Task],
+    run: RecordedRun,
+    folds: list[dict[str, float]],
+    out: Path,
+    command: Sequence[str],
+    started: float,
+    *,
+    progress: bool,
+) -> AuditResult:
+    """Attack, judge and write the report of a finished run."""
+    config = federation.config
     lossless = None
     if config.run.check_lossless:
         lossless = check_lossless(federation, run, progress=progress)
     findings = _attacked(federation, run, progress=progress)
-    first = {"fold": dataset.folds[0], **(run.history[-1].metrics or {})}
     repeated = repeated_releases(federation, run, out)
-    measured = _measured(config, federation, run, [first, *folds], lossless, findings, repeated)
+    measured = _measured(config, federation, run, folds, lossless, findings, repeated)
     verdict = decide(measured.gates, findings, measured.controls)
     report = assemble(
         measured,

@@ -22,7 +22,7 @@ import numpy.typing as npt
 
 from secure_fedrec.arrays import IntArray
 from secure_fedrec.errors import ConfigError, TranscriptError
-from secure_fedrec.npz import npz_names, read_npz
+from secure_fedrec.npz import npz_names, read_npz, write_npz
 from secure_fedrec.uploads import DenseBlock, RowBlock, SetBlock
 from secure_fedrec.wire.messages import Messages, Step
 
@@ -148,7 +148,7 @@ class BlockStore:
         folder.mkdir(parents=True, exist_ok=True)
         number = self._written[round_, name]
         self._written[round_, name] += 1
-        np.savez(folder / f"{name}-{number:03d}.npz", allow_pickle=False, **columns)
+        write_npz(folder / f"{name}-{number:03d}.npz", columns)
 
     def seal(self, round_: int) -> None:
         """Give a completed round its final name."""
