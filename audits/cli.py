@@ -5,7 +5,6 @@ here that an interrupt could hit before it is taken care of: Ctrl-C at any momen
 ends with one line and exit code 130.
 """
 
-import _thread
 import os
 import signal
 import sys
@@ -69,9 +68,12 @@ class _Interrupts:
         raise KeyboardInterrupt
 
     def unraised(self, unraisable: "sys.UnraisableHookArgs") -> None:
-        """Raise an interrupt again that came where nothing can be raised."""
+        """End the process on an interrupt that came where nothing can be raised.
+
+        It is as safe as a kill, which every file of a run withstands.
+        """
         if issubclass(unraisable.exc_type, KeyboardInterrupt):
-            _thread.interrupt_main()
+            _leave(signal.SIGINT, None)
         else:
             sys.__unraisablehook__(unraisable)
 
@@ -84,7 +86,7 @@ def _interrupted(hint: Callable[[], str], *, ours: bool) -> int:
 
 
 def _leave(_signal: int, _frame: FrameType | None) -> None:
-    """End the process while nothing is being written, whatever it is importing."""
+    """End the process at once, whatever it is importing."""
     os.write(2, b"secure-fedrec: interrupted\n")
     os._exit(EXIT_INTERRUPTED)
 

@@ -16,6 +16,7 @@ from audits.build import Federation, build_federation, load_dataset, require_par
 from audits.config import AuditConfig, load_config, parse_config
 from audits.findings import finding_json, sentence
 from audits.folder import CONFIG_NAME, one_writer, read_own_config, unwritten
+from audits.gates import Outcome
 from audits.planning import Deployment, plans
 from audits.report.text import measure
 from audits.systems.base import Task
@@ -296,9 +297,12 @@ def _print_audit(result: runner.AuditResult) -> None:
         if finding["status"] == "measured":
             print(f"  [{finding['severity']}] {finding['attack']}: {finding['sentence']}")
     for gate in report["gates"]:
-        print(f"  gate {gate['outcome']:12} {gate['name']} ({gate['reason']})")
-    for reason in result.verdict.reasons:
-        print(f"  {result.verdict.outcome}: {reason}", file=sys.stderr)
+        why = gate["reason"] if gate["documented"] is None else gate["documented"]
+        print(f"  gate {gate['outcome']:12} {gate['name']} ({why})")
+    if result.verdict.outcome is not Outcome.LEAK:  # whose gates have just said it
+        for reason in result.verdict.reasons:
+            print(f"  {result.verdict.outcome}: {reason}", file=sys.stderr)
+    print(f"verdict: {result.verdict.outcome} (exit code {result.verdict.exit_code})")
     print(f"report: {result.html_path}")
 
 

@@ -41,8 +41,9 @@ class Verdict:
     """What an audit concludes.
 
     Args:
-        outcome: pass, fail or inconclusive.
-        reasons: fallen gates, undecided gates and failed controls, in that order.
+        outcome: pass, fail, inconclusive, or leaks as documented.
+        reasons: fallen gates, undecided gates and failed controls, in that order; of a documented
+            leak the gates that document it.
     """
 
     outcome: Outcome
@@ -50,8 +51,8 @@ class Verdict:
 
     @property
     def exit_code(self) -> int:
-        """0 pass, 1 a gate fell, 3 inconclusive."""
-        return {Outcome.PASS: 0, Outcome.FAIL: 1, Outcome.INCONCLUSIVE: 3}[self.outcome]
+        """0 pass or as documented, 1 a gate fell, 3 inconclusive."""
+        return {Outcome.FAIL: 1, Outcome.INCONCLUSIVE: 3}.get(self.outcome, 0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -186,7 +187,7 @@ def decide(
     findings: Sequence[Finding],
     controls: Mapping[str, ControlResult],
 ) -> Verdict:
-    """The verdict: a fallen gate decides, then anything undecided, then a pass.
+    """The verdict: a fallen gate decides, then anything undecided, then a leak, then a pass.
 
     A failed control, or an adversary nothing was measured for, makes an audit inconclusive, but
     never excuses a fallen gate.
@@ -200,6 +201,9 @@ def decide(
         return Verdict(outcome=Outcome.FAIL, reasons=(*fallen, *open_))
     if open_:
         return Verdict(outcome=Outcome.INCONCLUSIVE, reasons=tuple(open_))
+    leaks = [f"{g.gate.name}: {g.gate.reason or g.reason}" for g in gates if g.gate.documents_leak]
+    if leaks:
+        return Verdict(outcome=Outcome.LEAK, reasons=tuple(leaks))
     return Verdict(outcome=Outcome.PASS, reasons=())
 
 
