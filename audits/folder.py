@@ -48,11 +48,11 @@ def one_writer(out: Path, *, resume: bool) -> Iterator[None]:
     try:
         _require_usable(out, resume=resume)  # before anything is touched
         out.mkdir(mode=0o700, parents=True, exist_ok=True)
-        out.chmod(0o700)  # a transcript gives the ratings away as surely as the truth does
     except OSError as refused:
         problem = f"cannot be made ({refused.strerror})"
         raise ConfigError("--out", str(out), problem) from refused
     try:
+        out.chmod(0o700)  # a transcript gives the ratings away as surely as the truth does
         descriptor = os.open(out / _LOCK, os.O_RDWR | os.O_CREAT, 0o600)
     except OSError as refused:
         problem = f"cannot be written ({refused.strerror})"
