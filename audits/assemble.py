@@ -118,14 +118,18 @@ def _summary(measured: Measured, outcome: Outcome) -> str:
     gates = measured.gates
     fallen = sum(result.outcome is Outcome.FAIL for result in gates)
     undecided = sum(result.outcome is Outcome.INCONCLUSIVE for result in gates)
-    text = f"{system}: {len(gates) - fallen - undecided} of {len(gates)} gates hold"
+    held = len(gates) - fallen - undecided
+    leaks = sum(r.gate.documents_leak and r.outcome in (Outcome.PASS, Outcome.LEAK) for r in gates)
+    text = f"{system}: {f'{outcome}; ' if outcome is Outcome.LEAK else ''}"
+    text += f"{held - leaks} of {len(gates)} gates hold"
+    if leaks:
+        text += f", {leaks} {'documents' if leaks == 1 else 'document'} a leak"
     if fallen:
         text += f", {fallen} fell"
     if undecided:
         text += f", {undecided} could not be decided"
-    leaks = sum(r.gate.attack is not None and r.gate.bound == "min" for r in gates)
-    if leaks and outcome is Outcome.PASS:
-        text += f"; {leaks} of them document a leak that is expected, so this is no privacy claim"
+    if outcome is Outcome.LEAK:
+        text += "; this is no privacy claim"
     if outcome is Outcome.INCONCLUSIVE and not undecided:
         text += ", but a control failed or there was nothing to judge"
     if worthless := measured.utility.standing and measured.utility.standing.verdict:
@@ -147,6 +151,7 @@ def _gate(result: GateResult) -> dict[str, Any]:
         "high": result.high,
         "outcome": str(result.outcome),
         "reason": result.reason,
+        "documented": gate.reason,
     }
 
 

@@ -4,6 +4,7 @@ import argparse
 import dataclasses
 import json
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +16,15 @@ from audits.build import Federation, build_federation, load_dataset, require_par
 from audits.coalitions import require_withstood
 from audits.config import AuditConfig, load_config, parse_config
 from audits.findings import finding_json, sentence
+from audits.folder import CONFIG_NAME, one_writer, read_own_config, unwritten
+from audits.gates import Outcome
 from audits.planning import Deployment, plans
 from audits.report.text import measure
 from audits.systems.base import Task
 from audits.truth import ground_truth, read_secrets
-from secure_fedrec.engines import RoundReport
+from secure_fedrec.engines import RoundReport, require_complete
 from secure_fedrec.errors import ConfigError, TranscriptError
+from secure_fedrec.files import replace_file
 from secure_fedrec.properties import Comparison, compare_runs
 from secure_fedrec.protection import Withstood
 from secure_fedrec.wire import Adversary, BlockStore, Meter, Transcript, Truth
@@ -57,21 +61,30 @@ def train(arguments: argparse.Namespace) -> int:
     if arguments.resume and arguments.out is None:
         raise ConfigError("--resume", True, "needs the run folder, --out DIR")
     federation = _federation(config, arguments.data_dir)
-    projected = training.projection(federation)
-    run = training.open_run(federation, arguments.out, resume=arguments.resume)
-    runner.announce(federation, run, projected)
-    printer = _RoundPrinter(run.engine.wire.meter)
-    training.train_recorded(
-        federation, run, arguments.out, on_round=printer, progress=not arguments.quiet
-    )
+    projected, out = training.projection(federation), arguments.out
+    with nullcontext() if out is None else one_writer(out, resume=arguments.resume):
+        run = training.open_run(federation, out, resume=arguments.resume)
+        runner.announce(federation, run, projected)
+        printer = _RoundPrinter(run.engine.wire.meter)
+        training.train_recorded(
+            federation, run, out, on_round=printer, progress=not arguments.quiet
+        )
+        if out is not None:
+            require_complete(out, config.algorithm.rounds)
     return 0
 
 
 def attack(arguments: argparse.Namespace) -> int:
     """``attack TRANSCRIPT``: the suite on a recorded run, without training."""
     transcript = Transcript.open(arguments.transcript)
+    with unwritten(arguments.transcript.parent):
+        return _attack(arguments, transcript)
+
+
+def _attack(arguments: argparse.Namespace, transcript: Transcript) -> int:
     folder = arguments.transcript.parent
     config, truth = _recorded_truth(folder, transcript)
+    require_complete(folder, config.algorithm.rounds)
     adversaries = config.adversaries
     if arguments.adversary:
         adversaries = tuple(
@@ -190,7 +203,7 @@ def init(arguments: argparse.Namespace) -> int:
     if arguments.out.exists():
         raise ConfigError("--out", str(arguments.out), "already exists")
     try:
-        arguments.out.write_text(text, encoding="utf-8")
+        replace_file(arguments.out, text.encode())
     except OSError as refused:
         problem = f"cannot be written ({refused.strerror})"
         raise ConfigError("--out", str(arguments.out), problem) from refused
@@ -228,13 +241,11 @@ def _federation(
 
 def _recorded_truth(folder: Path, transcript: Transcript) -> tuple[AuditConfig, GroundTruth]:
     """Configuration and truth that were written beside a transcript."""
-    try:
-        raw = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError) as missing:
+    if not (folder / CONFIG_NAME).exists():
         raise TranscriptError(
             f"{folder} lacks config.json or truth/ratings.npz: claims cannot be scored without them"
-        ) from missing
-    config = parse_config(raw)
+        )
+    config = parse_config(read_own_config(folder))
     secrets = read_secrets(folder, config.kind.secrets)
     protection = transcript.public["protection"]
     denoisers = tuple(
@@ -304,9 +315,12 @@ def _print_audit(result: runner.AuditResult) -> None:
         if finding["status"] == "measured":
             print(f"  [{finding['severity']}] {finding['attack']}: {finding['sentence']}")
     for gate in report["gates"]:
-        print(f"  gate {gate['outcome']:12} {gate['name']} ({gate['reason']})")
-    for reason in result.verdict.reasons:
-        print(f"  {result.verdict.outcome}: {reason}", file=sys.stderr)
+        why = gate["reason"] if gate["documented"] is None else gate["documented"]
+        print(f"  gate {gate['outcome']:12} {gate['name']} ({why})")
+    if result.verdict.outcome is not Outcome.LEAK:  # whose gates have just said it
+        for reason in result.verdict.reasons:
+            print(f"  {result.verdict.outcome}: {reason}", file=sys.stderr)
+    print(f"verdict: {result.verdict.outcome} (exit code {result.verdict.exit_code})")
     print(f"report: {result.html_path}")
 
 

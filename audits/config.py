@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import Any
 
 from attacks import SUITE, attack_named
+from audits.folder import CONFIG_DIGEST
 from audits.gates import GateConfig
 from audits.systems import system_named
 from audits.systems.base import DataKind, Statement, System, claim_of
@@ -265,6 +266,7 @@ def parse_config(raw: Mapping[str, Any]) -> AuditConfig:
         ConfigError: a setting is wrong; names key, value and, where they can be listed, choices.
     """
     known = ("title", "seed", "data", "algorithm", *_SECTIONS, "attacks", *_LISTS)
+    raw = {key: value for key, value in raw.items() if key != CONFIG_DIGEST}  # of another run
     for key in raw:
         if key not in known:
             raise ConfigError(key, raw[key], "unknown key", known)

@@ -4,8 +4,13 @@ A gate compares a figure with a bound, using the figure's confidence interval wh
 "max" fails if even the lower end exceeds the bound, passes if the upper end does not, and is
 inconclusive in between; "min" the other way round. A figure that could not be measured, or an
 attack that was not applicable, is inconclusive: an audit that did not run never looks like a pass.
+
+A gate with ``expect = "leak"`` documents what an attack is known to reach, and why. Where the
+figure reaches it, the gate and the audit leak as documented, which is no pass; where it does not,
+the documentation or the audit is wrong, and nothing is decided.
 """
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -14,7 +19,7 @@ from attacks import Finding
 from audits.utility import UTILITY_GAIN
 from secure_fedrec.errors import ConfigError
 
-__all__ = ["GateConfig", "GateResult", "Outcome", "judge"]
+__all__ = ["GateConfig", "GateResult", "Outcome", "documents_leak", "judge"]
 
 EVERYTHING = "everything"
 """What an epsilon covers unless a gate names a part of what clients send."""
@@ -81,12 +86,19 @@ ATTACK_METRICS = (
 )
 
 
+_BOUNDS = ("max", "min", "equals", "least")
+
+_ERRORS = ("histogram_error",)
+"""Figures of attacks that are the lower, the more leaks."""
+
+
 class Outcome(StrEnum):
     """Outcome of a gate or of an audit."""
 
     PASS = "pass"  # noqa: S105
     FAIL = "fail"
     INCONCLUSIVE = "inconclusive"
+    LEAK = "leaks as documented"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,9 +117,13 @@ class GateConfig:
         equals: for "lossless".
         covers: for "epsilon": everything that the adversary is sent, or the part it speaks of,
             the "sums", the "reports" of rated sets, or the "bags".
+        expect: "leak" documents what an attack reaches, instead of bounding it.
+        least: what the attack's figure must reach, by the lower end of its interval.
+        reason: why it does, in a sentence for the reader of a report.
 
     Raises:
-        ConfigError: no bound, more than one, or a metric without its attack and adversary.
+        ConfigError: no bound, more than one, a metric without its attack and adversary, or a
+            documented leak without what it says.
     """
 
     metric: str
@@ -117,8 +133,12 @@ class GateConfig:
     min: float | None = None
     equals: bool | None = None
     covers: str = EVERYTHING
+    expect: str | None = None
+    least: float | None = None
+    reason: str | None = None
 
     def __post_init__(self) -> None:
+        self._require_whole_leak()
         if self.covers not in COVERED:
             raise ConfigError("gates.covers", self.covers, "is not sent", COVERED)
         if self.covers != EVERYTHING and self.metric != "epsilon":
@@ -126,11 +146,9 @@ class GateConfig:
         known = dict.fromkeys(("lossless", *UTILITY_METRICS, *ATTACK_METRICS, "epsilon"))
         if self.metric not in known:
             raise ConfigError("gates.metric", self.metric, "unknown metric", known)
-        bounds = [name for name in ("max", "min", "equals") if getattr(self, name) is not None]
+        bounds = [name for name in _BOUNDS if getattr(self, name) is not None]
         if len(bounds) != 1:
-            raise ConfigError(
-                "gates", self.metric, "needs exactly one bound", ("max", "min", "equals")
-            )
+            raise ConfigError("gates", self.metric, "needs exactly one bound", _BOUNDS[:3])
         if (self.metric == "lossless") != (self.equals is not None):
             raise ConfigError(
                 "gates.metric", self.metric, "only 'lossless' is compared with equals"
@@ -143,6 +161,30 @@ class GateConfig:
             raise ConfigError("gates.metric", self.metric, "needs an attack and an adversary")
         if self.metric not in ATTACK_METRICS and names:
             raise ConfigError("gates.metric", self.metric, "belongs to no attack")
+
+    def _require_whole_leak(self) -> None:
+        """Check that the keys of a documented leak come together, and without a bound."""
+        if self.expect is None:
+            for name in ("least", "reason"):
+                if getattr(self, name) is not None:
+                    problem = "belongs to a documented leak, expect = 'leak'"
+                    raise ConfigError(f"gates.{name}", getattr(self, name), problem)
+            return
+        if self.expect != "leak":
+            raise ConfigError("gates.expect", self.expect, "is not expected", ("leak",))
+        for name in _BOUNDS[:3]:
+            if getattr(self, name) is not None:
+                problem = "stands beside expect = 'leak', which says 'least' instead"
+                raise ConfigError(f"gates.{name}", getattr(self, name), problem)
+        whole = self.attack is not None and self.adversary is not None
+        if self.metric not in ATTACK_METRICS or self.metric in _ERRORS or not whole:
+            problem = "a leak is a figure of an attack by an adversary, the higher the worse"
+            raise ConfigError("gates.metric", self.metric, problem)
+        if self.least is None or not math.isfinite(self.least):
+            problem = "a documented leak says what its figure reaches at least"
+            raise ConfigError("gates.least", self.least, problem)
+        if self.reason is None or not self.reason.strip():
+            raise ConfigError("gates.reason", self.reason, "a documented leak says why")
 
     def _require_one_adversary(self) -> None:
         if self.adversary is None or self.attack is not None:
@@ -173,12 +215,17 @@ class GateConfig:
     @property
     def bound(self) -> str:
         """Which bound is set."""
-        return next(name for name in ("max", "min", "equals") if getattr(self, name) is not None)
+        return next(name for name in _BOUNDS if getattr(self, name) is not None)
+
+    @property
+    def documents_leak(self) -> bool:
+        """Whether the gate holds where something leaks."""
+        return documents_leak(bound=self.bound, attack=self.attack, metric=self.metric)
 
     @property
     def name(self) -> str:
         """How the gate is called in messages: ``server/lattice: support_auc <= 0.6``."""
-        sign = {"max": "<=", "min": ">=", "equals": "=="}[self.bound]
+        sign = {"max": "<=", "equals": "=="}.get(self.bound, ">=")
         where = "/".join(part for part in (self.adversary, self.attack) if part)
         where = f"{where}: " if where else ""
         threshold = getattr(self, self.bound)
@@ -188,6 +235,11 @@ class GateConfig:
             if self.bound != "equals"
             else (f"{self.metric} {sign} {str(threshold).lower()}")
         )
+
+
+def documents_leak(*, bound: str, attack: str | None, metric: str) -> bool:
+    """Whether a gate with that bound holds where something leaks: one at least, or a minimum."""
+    return bound == "least" or (bound == "min" and attack is not None and metric not in _ERRORS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -279,9 +331,12 @@ def _judge_number(
         failed, passed = low > gate.max, high <= gate.max
     elif gate.min is not None:
         failed, passed = high < gate.min, low >= gate.min
+    elif gate.least is not None:
+        failed, passed = False, low >= gate.least
     else:
         raise ValueError("a numeric gate has a numeric bound")
-    outcome = Outcome.FAIL if failed else Outcome.PASS if passed else Outcome.INCONCLUSIVE
+    held = Outcome.PASS if gate.expect is None else Outcome.LEAK
+    outcome = Outcome.FAIL if failed else held if passed else Outcome.INCONCLUSIVE
     reason = f"{gate.metric} is {value:.4f}"
     if interval is None:
         return GateResult(

@@ -5,6 +5,7 @@ noise comes from the operating system, so each repetition is one more release of
 has its price. A checkpoint cannot tell of rounds that came after it; this journal can.
 """
 
+import errno
 import os
 from pathlib import Path
 
@@ -26,15 +27,23 @@ class ReleaseJournal:
         self._path = folder / _NAME
 
     def begin(self, round_: int) -> None:
-        """Note that a round is about to release something; on disk when this returns."""
+        """Note that a round is about to release something; on disk when this returns.
+
+        Raises:
+            OSError: it could not be written; the round must not begin.
+        """
         descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
         try:
             # A line without an end was being written when the run was cut off: its round had not
             # begun, and the next line must not be glued to it.
             written = os.pread(descriptor, os.fstat(descriptor).st_size, 0)
             os.ftruncate(descriptor, written.rfind(b"\n") + 1)
-            os.write(descriptor, f"{round_}\n".encode())
+            line = f"{round_}\n".encode()
+            if os.write(descriptor, line) != len(line):  # cut short: the round must not begin
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
             os.fsync(descriptor)
+        except OSError as refused:
+            raise OSError(refused.errno, refused.strerror, str(self._path)) from refused
         finally:
             os.close(descriptor)
 

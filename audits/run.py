@@ -14,6 +14,7 @@ from attacks.controls import ControlResult, positive_controls
 from audits.assemble import Measured, assemble
 from audits.build import Federation, build_federation, load_dataset
 from audits.config import AuditConfig
+from audits.folder import one_writer
 from audits.gates import GateResult, Outcome, judge
 from audits.privacy import draws_noise, epsilons, prices, readers
 from audits.report import write_report
@@ -29,7 +30,7 @@ from audits.training import (
 )
 from audits.truth import ground_truth
 from audits.utility import Utility, utility_of
-from secure_fedrec.engines import RecordedRun
+from secure_fedrec.engines import RecordedRun, require_complete
 from secure_fedrec.wire import Adversary, Transcript
 
 __all__ = ["AuditResult", "Verdict", "attack_all", "audit", "decide", "undecided"]
@@ -40,8 +41,9 @@ class Verdict:
     """What an audit concludes.
 
     Args:
-        outcome: pass, fail or inconclusive.
-        reasons: fallen gates, undecided gates and failed controls, in that order.
+        outcome: pass, fail, inconclusive, or leaks as documented.
+        reasons: fallen gates, undecided gates and failed controls, in that order; of a documented
+            leak the gates that document it.
     """
 
     outcome: Outcome
@@ -49,8 +51,8 @@ class Verdict:
 
     @property
     def exit_code(self) -> int:
-        """0 pass, 1 a gate fell, 3 inconclusive."""
-        return {Outcome.PASS: 0, Outcome.FAIL: 1, Outcome.INCONCLUSIVE: 3}[self.outcome]
+        """0 pass or as documented, 1 a gate fell, 3 inconclusive."""
+        return {Outcome.FAIL: 1, Outcome.INCONCLUSIVE: 3}.get(self.outcome, 0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,27 +92,46 @@ def audit(
 
     Raises:
         ConfigError, DataError: refused before anything is written.
+        CheckpointError, TranscriptError: the run in ``out`` is not what it was.
+        OSError: something could not be written; the run can be continued.
     """
     started = time.time()
     dataset = load_dataset(config, data_dir)
     federation = build_federation(config, dataset.task(dataset.folds[0]))
     projected = projection(federation)
-    run = open_run(federation, out, resume=resume)
-    announce(federation, run, projected)
-    train_recorded(federation, run, out, progress=progress)
-    folds = train_folds(federation, dataset, out, progress=progress)
+    with one_writer(out, resume=resume):
+        run = open_run(federation, out, resume=resume)
+        announce(federation, run, projected)
+        train_recorded(federation, run, out, progress=progress)
+        first = {"fold": dataset.folds[0], **(run.history[-1].metrics or {})}
+        folds = [first, *train_folds(federation, dataset, out, progress=progress)]
+        utility = utility_of(
+            config.metrics,
+            folds,
+            [dataset.task(fold).facts.baselines for fold in dataset.folds],
+            local_only=draws_noise(federation.stack),
+        )
+        require_complete(out, config.algorithm.rounds)
+        return _judged(federation, run, utility, out, command, started, progress=progress)
+
+
+def _judged(
+    federation: Federation[Task],
+    run: RecordedRun,
+    utility: Utility,
+    out: Path,
+    command: Sequence[str],
+    started: float,
+    *,
+    progress: bool,
+) -> AuditResult:
+    """Attack, judge and write the report of a finished run."""
+    config = federation.config
     lossless = None
     if config.run.check_lossless:
         lossless = check_lossless(federation, run, progress=progress)
     findings = _attacked(federation, run, progress=progress)
-    first = {"fold": dataset.folds[0], **(run.history[-1].metrics or {})}
     repeated = repeated_releases(federation, run, out)
-    utility = utility_of(
-        config.metrics,
-        [first, *folds],
-        [dataset.task(fold).facts.baselines for fold in dataset.folds],
-        local_only=draws_noise(federation.stack),
-    )
     measured = _measured(config, federation, run, utility, lossless, findings, repeated)
     verdict = decide(measured.gates, findings, measured.controls)
     report = assemble(
@@ -172,7 +193,7 @@ def decide(
     findings: Sequence[Finding],
     controls: Mapping[str, ControlResult],
 ) -> Verdict:
-    """The verdict: a fallen gate decides, then anything undecided, then a pass.
+    """The verdict: a fallen gate decides, then anything undecided, then a leak, then a pass.
 
     A failed control, or an adversary nothing was measured for, makes an audit inconclusive, but
     never excuses a fallen gate.
@@ -186,6 +207,9 @@ def decide(
         return Verdict(outcome=Outcome.FAIL, reasons=(*fallen, *open_))
     if open_:
         return Verdict(outcome=Outcome.INCONCLUSIVE, reasons=tuple(open_))
+    leaks = [f"{g.gate.name}: {g.gate.reason or g.reason}" for g in gates if g.gate.documents_leak]
+    if leaks:
+        return Verdict(outcome=Outcome.LEAK, reasons=tuple(leaks))
     return Verdict(outcome=Outcome.PASS, reasons=())
 
 

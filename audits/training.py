@@ -1,8 +1,9 @@
 """Training for an audit: the recorded fold, the other folds, and the plain twin.
 
 A run folder holds ``config.json`` (the resolved configuration), ``checkpoint.npz``, ``transcript/``
-(what parties saw), ``truth/`` (what nobody saw, with the clients' secrets), ``folds.json``, and
-``releases.log`` where noise is drawn (which rounds were begun, repeated ones too).
+(what parties saw), ``truth/`` (what nobody saw, with the clients' secrets), ``recording.json`` (the
+digests of both), ``folds.json``, and ``releases.log`` where noise is drawn (which rounds were
+begun, repeated ones too). Whoever opens a run in a folder holds it: ``audits.folder.one_writer``.
 Everything is written so that a kill at any moment can be resumed to the same bits.
 """
 
@@ -17,6 +18,7 @@ from tqdm import tqdm
 
 from audits.build import Federation, build_federation
 from audits.config import parse_config
+from audits.folder import CONFIG_NAME, read_own_config, write_json, write_own_config
 from audits.privacy import draws_noise
 from audits.releases import ReleaseJournal
 from audits.systems.base import Dataset, Task
@@ -42,7 +44,6 @@ __all__ = [
     "run_identity",
     "train_folds",
     "train_recorded",
-    "write_json",
 ]
 
 
@@ -88,12 +89,13 @@ def open_run(federation: Federation[Task], out: Path | None, *, resume: bool) ->
 
     Args:
         federation: what to run.
-        out: run folder; None keeps everything in memory.
+        out: run folder, held with ``one_writer``; None keeps everything in memory.
         resume: continue the run in the folder.
 
     Raises:
-        ConfigError: the folder already holds a run, or holds none to resume.
-        CheckpointError: the checkpoint is damaged or of another configuration.
+        CheckpointError: the checkpoint is damaged or of another configuration, or ``config.json``
+            was edited.
+        TranscriptError: what was recorded up to the checkpoint is not whole.
     """
     identity = run_identity(federation)
     if out is not None:
@@ -217,13 +219,6 @@ def check_lossless(
     return Lossless(holds=True, rounds=len(run.table_digests), first_difference=None)
 
 
-def write_json(path: Path, content: object) -> None:
-    """Replace a JSON file in one step."""
-    temporary = path.with_name(path.name + ".part")
-    temporary.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
-    temporary.replace(path)
-
-
 def _train_fold(
     federation: Federation[Task], task: Task, fold: int, progress: bool
 ) -> dict[str, float]:
@@ -249,29 +244,10 @@ def _train_fold(
 
 
 def _prepare_folder(federation: Federation[Task], out: Path, *, resume: bool) -> None:
-    config_file = out / "config.json"
-    if out.exists() and not out.is_dir():
-        raise ConfigError("--out", str(out), "is not a folder")
-    if config_file.exists() and not resume:
-        raise ConfigError(
-            "--out", str(out), "already holds a run; continue it with --resume or name a new folder"
-        )
-    if resume and not config_file.exists():
-        raise ConfigError("--out", str(out), "holds no run to resume")
-    # A kill before the first file was whole leaves only its unfinished form.
-    found = out.iterdir() if out.exists() else ()
-    if not resume and any(path.suffix != ".part" for path in found):
-        raise ConfigError("--out", str(out), "is not empty; name a new folder")
     if resume:
         _require_same_run(federation, out)
-    try:
-        out.mkdir(mode=0o700, parents=True, exist_ok=True)
-        out.chmod(0o700)  # a transcript gives the ratings away as surely as the truth does
-    except OSError as refused:
-        problem = f"cannot be made ({refused.strerror})"
-        raise ConfigError("--out", str(out), problem) from refused
     # First the file that makes a folder a run; gates and attacks in it may have changed on resume.
-    write_json(config_file, federation.config.as_json())
+    write_own_config(out, federation.config.as_json())
     truth = out / "truth"
     truth.mkdir(mode=0o700, exist_ok=True)
     if not (out / _CHECKPOINT).exists():
@@ -280,13 +256,9 @@ def _prepare_folder(federation: Federation[Task], out: Path, *, resume: bool) ->
 
 def _require_same_run(federation: Federation[Task], out: Path) -> None:
     """Refuse to resume another run before anything in its folder is touched."""
+    kept = read_own_config(out)
     if (out / _CHECKPOINT).exists():
         read_checkpoint(out / _CHECKPOINT, run_id=run_identity(federation))
         return
-    path = out / "config.json"
-    try:
-        found = parse_config(json.loads(path.read_text(encoding="utf-8")))
-    except (OSError, ValueError) as damage:
-        raise CheckpointError(f"{path} is damaged") from damage
-    if found.training_digest() != federation.config.training_digest():
-        raise CheckpointError(f"{path} belongs to a run with another configuration")
+    if parse_config(kept).training_digest() != federation.config.training_digest():
+        raise CheckpointError(f"{out / CONFIG_NAME} belongs to a run with another configuration")

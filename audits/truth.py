@@ -17,7 +17,7 @@ from attacks import GroundTruth
 from audits.systems.base import Secrets
 from secure_fedrec.data import RatingScale, RatingTable
 from secure_fedrec.errors import TranscriptError
-from secure_fedrec.npz import read_npz
+from secure_fedrec.npz import read_npz, write_npz
 from secure_fedrec.wire import Truth
 
 __all__ = ["ground_truth", "read_secrets", "write_secrets"]
@@ -30,7 +30,7 @@ Columns = Mapping[str, npt.NDArray[Any]]
 def write_secrets(secrets: Secrets, folder: Path) -> None:
     """Write the secrets of a task into the truth of its run."""
     for name, columns in secrets.items():
-        np.savez(folder / f"{name}.npz", allow_pickle=False, **columns)
+        write_npz(folder / f"{name}.npz", columns)
 
 
 def read_secrets(run: Path, names: Sequence[str]) -> Secrets:

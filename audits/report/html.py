@@ -35,8 +35,10 @@ _MARKS = {
     "inconclusive": "?",
     "not tested": "–",
     "no gate": "–",
-    "leaks as expected": "!",
+    "leaks as documented": "!",
 }
+_TONES = {"leaks as documented": "leak"} | {o: o for o in ("pass", "fail", "inconclusive")}
+"""Class of the style sheet by outcome; what is no outcome has none."""
 
 
 def embed_json(report: Mapping[str, object]) -> Markup:
@@ -74,7 +76,7 @@ def _environment() -> Environment:
         "rounds": text.round_ranges,
         "plain": _plain,
     }
-    environment.globals["marks"] = _MARKS
+    environment.globals |= {"marks": _MARKS, "tones": _TONES}
     return environment
 
 

@@ -8,6 +8,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from audits.gates import documents_leak
 from audits.measures import MEASURES, Measure, measure_of
 from audits.report.curves import FPR_FLOOR, negatives, resolution, tpr_reached
 from audits.report.text import (
@@ -23,8 +24,9 @@ from audits.report.text import (
 __all__ = ["adversary_rows", "by_severity", "finding_card", "gate_rows", "headline", "roc_rows"]
 
 _SEVERITIES = ("critical", "high", "medium", "low", "info")
-_OUTCOMES = ("fail", "inconclusive", "pass")
-_BOUNDS = {"max": "≤", "min": "≥", "equals": "="}
+_LEAK = "leaks as documented"
+_OUTCOMES = ("fail", "inconclusive", _LEAK, "pass")
+_BOUNDS = {"max": "≤", "min": "≥", "equals": "=", "least": "≥"}
 _METRICS = {
     "auc": "AUC",
     "support_auc": "AUC within the upload",
@@ -113,8 +115,8 @@ def adversary_rows(report: Mapping[str, Any]) -> list[dict[str, Any]]:
 
     An adversary passes only if a gate says so: one without a gate is "no gate", one whose every
     attack was not applicable is "not tested", and a failed control turns a pass into
-    "inconclusive". A gate that demands a minimum documents a leak: where it holds the adversary
-    "leaks as expected", which no reader shall take for a pass.
+    "inconclusive". Where a gate documents a leak and holds, the adversary "leaks as documented",
+    which no reader shall take for a pass.
     """
     findings, gates = report["findings"], report["gates"]
     named = [entry["adversary"] for entry in (*findings, *gates) if entry["adversary"]]
@@ -139,7 +141,12 @@ def adversary_rows(report: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 def _gate_tally(gates: Sequence[Mapping[str, Any]]) -> str:
     """Says how many of an adversary's gates ended in the worst outcome any of them had."""
-    words = {"fail": "fell", "inconclusive": "inconclusive", "pass": "held"}
+    words = {
+        "fail": "fell",
+        "inconclusive": "inconclusive",
+        _LEAK: "document a leak",
+        "pass": "held",
+    }
     for outcome, word in words.items():
         if hits := sum(gate["outcome"] == outcome for gate in gates):
             return f"{hits} of {len(gates)} {'gate' if len(gates) == 1 else 'gates'} {word}"
@@ -156,8 +163,11 @@ def _adversary_outcome(
         return "inconclusive"
     if not measured:
         return "not tested"
-    if any(gate["bound"] == "min" for gate in gates):
-        return "leaks as expected"
+    if any(
+        documents_leak(bound=gate["bound"], attack=gate["attack"], metric=gate["metric"])
+        for gate in gates
+    ):
+        return _LEAK
     return "pass" if outcomes else "no gate"
 
 

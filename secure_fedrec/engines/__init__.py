@@ -1,7 +1,8 @@
 """Engines run an algorithm on a protection stack; ``local`` is the embedded default.
 
 Reading order: ``problem`` (what is learnt from), ``ratings`` (a problem of ratings), ``local`` (the
-rounds), ``checkpoint``, ``recorded`` (a run that keeps what every party saw).
+rounds), ``checkpoint``, ``seal`` (what belongs to a recording), ``recorded`` (a run that keeps what
+every party saw).
 """
 
 from secure_fedrec.engines.checkpoint import read_checkpoint, write_checkpoint
@@ -14,6 +15,7 @@ from secure_fedrec.engines.recorded import (
     public_knowledge,
     table_digest,
 )
+from secure_fedrec.engines.seal import require_complete
 
 __all__ = [
     "CohortConfig",
@@ -27,6 +29,7 @@ __all__ = [
     "rating_evaluation",
     "rating_problem",
     "read_checkpoint",
+    "require_complete",
     "table_digest",
     "upload_rows",
     "upload_vectors",

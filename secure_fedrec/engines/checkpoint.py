@@ -4,7 +4,6 @@ A checkpoint is device-local persistence of private state (user vectors of the s
 message: it is written with owner-only permissions, holds plain arrays, and is read without pickle.
 """
 
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from secure_fedrec.errors import CheckpointError
-from secure_fedrec.npz import read_npz
+from secure_fedrec.npz import read_npz, write_npz
 
 __all__ = ["read_checkpoint", "write_checkpoint"]
 
@@ -27,21 +26,13 @@ def write_checkpoint(path: Path, arrays: Mapping[str, npt.NDArray[Any]], *, run_
         path: destination.
         arrays: the state, plain numeric or string arrays.
         run_id: digest of the configuration the state belongs to.
+
+    Raises:
+        OSError: it could not be written; the old one is as it was.
     """
-    temporary = path.with_name(path.name + ".part")
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with os.fdopen(descriptor, "wb") as stream:
-        os.fchmod(descriptor, 0o600)  # a leftover of a killed run keeps the mode it had
-        np.savez(
-            stream,
-            allow_pickle=False,
-            version=np.array(_VERSION),
-            run_id=np.array(run_id),
-            **{f"state.{name}": value for name, value in arrays.items()},
-        )
-        stream.flush()
-        os.fsync(stream.fileno())
-    temporary.replace(path)
+    named = {f"state.{name}": value for name, value in arrays.items()}
+    content = {"version": np.array(_VERSION), "run_id": np.array(run_id), **named}
+    write_npz(path, content, private=True, durable=True)
 
 
 def read_checkpoint(path: Path, *, run_id: str) -> dict[str, npt.NDArray[Any]]:

@@ -14,6 +14,7 @@ from secure_fedrec.algorithms.base import Algorithm, PublicState
 from secure_fedrec.engines.checkpoint import read_checkpoint, write_checkpoint
 from secure_fedrec.engines.local import CohortConfig, LocalEngine, RoundReport
 from secure_fedrec.engines.problem import Problem, upload_rows
+from secure_fedrec.engines.seal import Seal
 from secure_fedrec.protection.stack import Stack
 from secure_fedrec.streams import Streams
 from secure_fedrec.wire import (
@@ -65,6 +66,7 @@ class RecordedRun:
         policy.require_fits(projected_transcript_bytes(algorithm, stack, problem, policy))
         self._policy = policy
         self._directory = directory
+        self._seal = None if directory is None else Seal(directory, {}, rounds=0)
         self._seen = BlockStore(None if directory is None else directory / "transcript")
         self._hidden = BlockStore(None if directory is None else directory / "truth")
         # The seed stands in the configuration: tags that followed from it would name senders. Bound
@@ -118,13 +120,21 @@ class RecordedRun:
         return report
 
     def save(self, directory: Path, *, run_id: str) -> None:
-        """Write a checkpoint of the state after the last completed round."""
+        """Write a checkpoint of the state after the last completed round.
+
+        What was recorded up to it is sealed first.
+
+        Raises:
+            OSError: one of them could not be written; the earlier one is as it was.
+        """
         history = {
             "history.participants": np.array([report.participants for report in self.history]),
             "history.digests": np.array(self.table_digests, dtype="U64"),
             **_metric_columns([report.metrics for report in self.history]),
         }
         state = {**self.engine.state(), **history}
+        if self._seal is not None:
+            self._seal.extend(self.completed)
         write_checkpoint(directory / _CHECKPOINT, state, run_id=run_id)
 
     def resume(self, directory: Path, *, run_id: str) -> None:
@@ -132,6 +142,7 @@ class RecordedRun:
 
         Raises:
             CheckpointError: there is none, it is damaged, or it belongs to another run.
+            TranscriptError: what was recorded up to it is not what the run had recorded.
         """
         state = read_checkpoint(directory / _CHECKPOINT, run_id=run_id)
         self.engine.restore(state)
@@ -144,6 +155,10 @@ class RecordedRun:
             )
         ]
         self.table_digests = state["history.digests"].tolist()
+        if self._directory is not None:
+            self._seal = Seal.read(self._directory)
+            self._seal.cut(self.completed)
+            self._seal.require_intact(manifest=False)
         self.restart_recording()
 
     def restart_recording(self) -> None:

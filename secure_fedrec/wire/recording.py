@@ -25,7 +25,7 @@ import numpy as np
 
 from secure_fedrec.arrays import IntArray
 from secure_fedrec.errors import ConfigError, TranscriptError
-from secure_fedrec.npz import npz_names, read_npz
+from secure_fedrec.npz import npz_names, read_npz, write_npz
 from secure_fedrec.streams import Stream, Streams
 from secure_fedrec.uploads import DenseBlock, RowBlock, SetBlock
 from secure_fedrec.wire.messages import Messages, Step
@@ -163,7 +163,7 @@ class BlockStore:
         folder.mkdir(parents=True, exist_ok=True)
         number = self._written[round_, name]
         self._written[round_, name] += 1
-        np.savez(folder / f"{name}-{number:03d}.npz", allow_pickle=False, **columns)
+        write_npz(folder / f"{name}-{number:03d}.npz", columns)
 
     def scratch(self, round_: int, name: str) -> Path | None:
         """A folder of the round in progress for what is not in its final form; None in memory."""

@@ -20,6 +20,7 @@ import numpy as np
 
 from secure_fedrec.arrays import FloatArray, IntArray, WordArray
 from secure_fedrec.errors import ConfigError, TranscriptError
+from secure_fedrec.files import replace_file
 from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.uploads import RowBlock, SetBlock
 from secure_fedrec.wire.messages import NOBODY, Messages, Parties, Step
@@ -129,7 +130,7 @@ class Transcript:
         """Write ``transcript.json`` beside the rounds."""
         directory.mkdir(parents=True, exist_ok=True)
         text = json.dumps({"schema_version": _SCHEMA, "public": dict(self.public)}, indent=2)
-        (directory / "transcript.json").write_text(text + "\n", encoding="utf-8")
+        replace_file(directory / "transcript.json", f"{text}\n".encode())
 
     @property
     def bytes(self) -> int:

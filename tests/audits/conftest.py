@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from audits import cli
+from audits import cli, command_line
 from secure_fedrec.data import DATA_DIR_VARIABLE, registry
 
 SMALL: dict[str, Any] = {
@@ -52,7 +52,7 @@ def one_look_at_the_environment() -> Iterator[None]:
     """Reads the installed distributions once: they do not change between two commands."""
     owners = packages_distributions()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(cli, "packages_distributions", lambda: owners)
+        patch.setattr(command_line, "packages_distributions", lambda: owners)
         yield
 
 

@@ -49,9 +49,18 @@ NCF: dict[str, Any] = {
             "metric": "reidentified_share",
             "attack": "dense-layer",
             "adversary": "server",
-            "min": 0.8,
+            "expect": "leak",
+            "least": 0.8,
+            "reason": "A layer's change is a multiple of the user vector.",
         },
-        {"metric": "precision", "attack": "signed-rows", "adversary": "server", "min": 0.9},
+        {
+            "metric": "precision",
+            "attack": "signed-rows",
+            "adversary": "server",
+            "expect": "leak",
+            "least": 0.9,
+            "reason": "Signs tell rated items.",
+        },
     ],
 }
 TEXTS: dict[str, Any] = {
@@ -104,8 +113,8 @@ def test_one_upload_gives_away_what_stayed_home(
     assert "24 clients, 60 items" in err
     assert "training interactions" in err
     report = report_of(run)
-    assert report["verdict"]["outcome"] == "pass"
-    assert "2 of them document a leak that is expected" in report["verdict"]["summary"]
+    assert report["verdict"]["outcome"] == "leaks as documented"
+    assert "2 document a leak" in report["verdict"]["summary"]
     dense, signed = report["findings"]
     assert dense["reidentified_share"] > 0.9
     assert dense["severity"] == "critical"

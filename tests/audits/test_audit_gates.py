@@ -221,6 +221,100 @@ def test_an_adversary_nothing_was_measured_for_is_inconclusive() -> None:
     assert decided.reasons == ("client: no attack applies to this adversary, nothing was measured",)
 
 
+LEAK = Outcome.LEAK
+DOCUMENTED: dict[str, Any] = {
+    "metric": "auc",
+    "attack": "lattice",
+    "adversary": "server",
+    "expect": "leak",
+    "least": 0.9,
+    "reason": "Nothing is protected.",
+}
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "outcome"),
+    [
+        (0.90, 0.95, LEAK),
+        (0.89, 0.95, UNDECIDED),
+        (0.40, 0.50, UNDECIDED),  # the documentation is wrong, or the audit: no fall, and no pass
+    ],
+)
+def test_a_documented_leak_reaches_what_is_documented_or_decides_nothing(
+    low: float, high: float, outcome: Outcome
+) -> None:
+    gate = GateConfig(**DOCUMENTED)
+    found = finding({"auc": (low + high) / 2, "auc_low": low, "auc_high": high})
+    judgement = judged(gate, found)
+    assert (judgement.outcome, judgement.low) == (outcome, low)
+    assert gate.name == "server/lattice: auc >= 0.9"
+    assert judged(gate, finding({"auc": None})).outcome is UNDECIDED
+    assert judged(gate).outcome is UNDECIDED
+
+
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        ({"max": 1.0}, "gates.max = 1.0: stands beside expect = 'leak'"),
+        ({"min": 0.9}, "gates.min = 0.9: stands beside expect = 'leak'"),
+        ({"equals": True}, "gates.equals = True: stands beside expect = 'leak'"),
+        ({"expect": "pass"}, r"gates.expect = 'pass': is not expected \(choices: leak\)"),
+        ({"least": None}, "gates.least = None: a documented leak says what"),
+        ({"least": float("nan")}, "gates.least = nan"),
+        ({"reason": None}, "gates.reason = None: a documented leak says why"),
+        ({"reason": " "}, "gates.reason = ' ': a documented leak says why"),
+        ({"attack": None}, "is a figure of an attack"),
+        ({"adversary": None}, "is a figure of an attack"),
+        ({"metric": "rmse", "attack": None, "adversary": None}, "is a figure of an attack"),
+        ({"metric": "lossless", "attack": None, "adversary": None}, "is a figure of an attack"),
+        ({"metric": "epsilon", "attack": None}, "is a figure of an attack"),
+        ({"metric": "histogram_error"}, "the higher the worse"),
+        ({"expect": None, "max": 1.0}, "gates.least = 0.9: belongs to a documented leak"),
+        ({"expect": None, "least": None, "max": 1.0}, "gates.reason = .*: belongs to a documented"),
+    ],
+)
+def test_a_documented_leak_that_does_not_say_all_is_refused(
+    change: dict[str, Any], problem: str
+) -> None:
+    with pytest.raises(ConfigError, match=problem):
+        GateConfig(**{**DOCUMENTED, **change})
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "verdict", "code"),
+    [
+        ([LEAK], LEAK, 0),
+        ([PASS, LEAK], LEAK, 0),
+        ([LEAK, UNDECIDED], UNDECIDED, 3),
+        ([LEAK, FAIL], FAIL, 1),
+    ],
+)
+def test_a_documented_leak_is_no_pass(outcomes: list[Outcome], verdict: Outcome, code: int) -> None:
+    gates = [
+        replace(result(o), gate=GateConfig(**DOCUMENTED)) if o is LEAK else result(o)
+        for o in outcomes
+    ]
+    decided = decide(gates, [finding({"auc": 0.95})], {})
+    assert (decided.outcome, decided.exit_code) == (verdict, code)
+    if verdict is LEAK:
+        assert decided.reasons == ("server/lattice: auc >= 0.9: Nothing is protected.",)
+
+
+def test_a_broken_control_leaves_a_documented_leak_undecided() -> None:
+    leak = replace(result(LEAK), gate=GateConfig(**DOCUMENTED))
+    assert decide([leak], [finding({"auc": 0.9}, null=BROKEN)], {}).outcome is UNDECIDED
+
+
+def test_a_minimum_of_an_attack_is_no_pass_either() -> None:
+    """The key that came before: an audit whose gate asks for a leak is not green."""
+    held = replace(result(PASS), gate=bounded("min", 0.5))
+    assert decide([held], [finding({"auc": 0.9})], {}).outcome is LEAK
+    error = replace(held, gate=replace(bounded("min", 0.5), metric="histogram_error"))
+    assert decide([error], [finding({"auc": 0.9})], {}).outcome is PASS
+    utility = replace(held, gate=GateConfig(metric="hit_rate_at_10", min=0.1))
+    assert decide([utility], [finding({"auc": 0.9})], {}).outcome is PASS
+
+
 def test_few_clients_decide_no_gate() -> None:
     few = replace(finding({"auc": 0.1}), units={"clients": 19})
     assert judged(bounded("max", 0.6), few).outcome is UNDECIDED

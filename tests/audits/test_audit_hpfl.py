@@ -45,7 +45,9 @@ SMALL: dict[str, Any] = {
             "metric": "holder_accuracy",
             "attack": "drafts",
             "adversary": "server",
-            "min": 0.3,
+            "expect": "leak",
+            "least": 0.3,
+            "reason": "A draft is the mean of a few embeddings.",
         },
     ],
 }

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import jsonschema
 import numpy as np
 import pytest
+from markupsafe import escape
 
 from attacks import SUITE
 from audits import cli
@@ -54,11 +55,30 @@ def schema_problems(report: object) -> list[str]:
     return [f"{error.json_path}: {error.message}" for error in validator.iter_errors(report)]
 
 
-def test_the_quickstart_passes(quickstart: Ended) -> None:
+LEAK = "leaks as documented"
+
+
+def test_the_quickstart_leaks_as_documented_and_nowhere_passes(quickstart: Ended) -> None:
     assert quickstart.code == 0
-    assert quickstart.report["verdict"]["outcome"] == "pass"
-    assert {gate["outcome"] for gate in quickstart.report["gates"]} == {"pass"}
-    assert quickstart.report["verdict"]["summary"] in quickstart.out
+    verdict = quickstart.report["verdict"]
+    assert (verdict["outcome"], verdict["exit_code"]) == (LEAK, 0)
+    documented = {gate["name"]: gate["documented"] for gate in quickstart.report["gates"]}
+    outcomes = {gate["name"]: gate["outcome"] for gate in quickstart.report["gates"]}
+    leaks = {name: why for name, why in documented.items() if why is not None}
+    assert len(leaks) >= 4
+    assert outcomes == {name: LEAK if name in leaks else "pass" for name in outcomes}
+    assert verdict["reasons"] == [f"{name}: {why}" for name, why in leaks.items()]
+    assert f"FedRec++: {LEAK}; 2 of 6 gates hold, 4 document a leak;" in verdict["summary"]
+    assert verdict["summary"] in quickstart.out
+    for name, why in leaks.items():
+        assert f"  gate {LEAK} {name} ({why})\n" in quickstart.out
+    assert f"\nverdict: {LEAK} (exit code 0)\nreport: " in quickstart.out
+    page = quickstart.page
+    assert f"<title>{LEAK.upper()}: " in page
+    assert f'<div class="verdict leak">\n    <p class="word">! {LEAK.upper()}<small>' in page
+    assert page.count(f">!</i>{LEAK.capitalize()}</span>") == len(leaks) + 2  # and two adversaries
+    assert 'class="verdict pass"' not in page
+    assert all(str(escape(why)) in page for why in leaks.values())
     assert quickstart.out.endswith(f"report: {quickstart.folder / 'report.html'}\n")
     assert quickstart.err.count("\n") == 1  # the announcement
     assert "projected transcript" in quickstart.err

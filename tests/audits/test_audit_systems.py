@@ -242,7 +242,7 @@ def test_a_refusal_under_a_key_of_the_file_stays_what_it_is() -> None:
 def test_only_furl_brings_torch_along() -> None:
     lines = [
         "import json, sys",
-        "import audits.cli",
+        "import audits.command_line",
         "from audits.config import parse_config",
         *(f"parse_config(json.loads({json.dumps(raw)!r}))" for raw in ({}, HPFL)),
         "print('torch' in sys.modules)",

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import secure_fedrec
-from audits import cli
+from audits import cli, command_line
 
 ROOT = Path(secure_fedrec.__file__).parents[1]
 COMMANDS = ("audit", "train", "attack", "check", "plan", "data", "init", "explain")
@@ -71,7 +71,13 @@ def test_protection_alone_brings_no_torch() -> None:
 
 
 def test_the_command_brings_no_test_tools_and_no_torch() -> None:
-    assert not imported_after(["audits.cli"]) & {"hypothesis", "pytest", "torch"}
+    found = imported_after(["audits.cli", "audits.command_line"])
+    assert "numpy" in found
+    assert not found & {"hypothesis", "pytest", "torch"}
+
+
+def test_the_way_in_imports_nothing_that_takes_long() -> None:
+    assert not imported_after(["audits.cli"]) & {"numpy", "scipy", "numba", "pydantic", "argparse"}
 
 
 @pytest.mark.parametrize("package", ["attacks", "audits"])
@@ -79,7 +85,7 @@ def test_a_foreign_package_of_our_name_is_refused(
     package: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     owners = {"attacks": ["secure-fedrec"], "audits": ["secure-fedrec"]}
-    monkeypatch.setattr(cli, "packages_distributions", lambda: owners)
+    monkeypatch.setattr(command_line, "packages_distributions", lambda: owners)
     assert cli.main(["explain", "lattice"]) == 0
     capsys.readouterr()
     owners[package] = ["secure-fedrec", "adversarial-attacks"]
@@ -93,7 +99,7 @@ def test_a_foreign_package_of_our_name_is_refused(
 
 
 def test_the_environment_of_the_tests_is_sound() -> None:
-    cli.require_own_packages()
+    command_line.require_own_packages()
 
 
 def test_the_command_is_installed() -> None:

@@ -1,0 +1,289 @@
+"""The command line: results on stdout, progress and errors on stderr.
+
+Exit codes: 0 pass, 1 a gate fell, 2 bad configuration, data or usage, or nowhere to write, 3
+inconclusive, 4 internal error, 130 interrupted. Each command lives in ``commands.py``; this module
+reads arguments and maps errors to codes; ``cli`` is the way in.
+"""
+
+import argparse
+import errno
+import json
+import os
+import sys
+from collections.abc import Callable, Sequence
+from importlib.metadata import packages_distributions, version
+from pathlib import Path
+from typing import Any
+
+from audits import commands
+from audits.data_command import data
+from audits.folder import CONFIG_NAME
+from audits.reproduce import add_reproduce, reproduce
+from secure_fedrec.errors import (
+    CheckpointError,
+    ConfigError,
+    DataError,
+    EncodingError,
+    TranscriptError,
+)
+
+__all__ = ["parse", "require_own_packages", "resumption", "run"]
+
+_DISTRIBUTION = "secure-fedrec"
+EXIT_USAGE, EXIT_INTERNAL = 2, 4
+
+_SURROUNDINGS = frozenset(
+    getattr(errno, name)
+    for name in (
+        *("ENOSPC", "EDQUOT", "EFBIG", "EIO", "EROFS", "EACCES", "EPERM", "ENAMETOOLONG"),
+        *("ENOTDIR", "EISDIR", "ELOOP", "EMFILE", "ENFILE"),
+    )
+    if hasattr(errno, name)
+)
+"""Errors of the machine that its user can mend: a full disk, no permission, a name too long."""
+
+
+def parse(words: Sequence[str]) -> argparse.Namespace:
+    """Read a command line.
+
+    Raises:
+        SystemExit: it is wrong (exit code 2), or asked for help (0).
+    """
+    parsed = _parser().parse_args(list(words))
+    parsed.command_line = ["secure-fedrec", *words]
+    return parsed
+
+
+def run(parsed: argparse.Namespace) -> int:
+    """Run a command that was read by ``parse``; its exit code."""
+    command: Callable[[argparse.Namespace], int] = parsed.run
+    try:
+        require_own_packages()
+        code = command(parsed)
+        sys.stdout.flush()
+        return code
+    except (ConfigError, DataError, CheckpointError, TranscriptError, EncodingError) as refused:
+        # An EncodingError is a training that left the ring; its message names the settings.
+        return _refuse(str(refused))
+    except BrokenPipeError:
+        _drop_output()
+        return EXIT_INTERNAL
+    except OSError as failure:
+        if failure.errno not in _SURROUNDINGS:
+            raise
+        _drop_output()
+        return _refuse(f"{failure.filename or 'standard output'}: {failure.strerror}")
+
+
+def resumption(parsed: argparse.Namespace) -> str:
+    """What to say to somebody who interrupts a command: how it goes on, where it can."""
+    out = getattr(parsed, "out", None)
+    begun = hasattr(parsed, "resume") and out is not None and (out / CONFIG_NAME).exists()
+    return "; continue with --resume" if begun else ""
+
+
+def _refuse(problem: str) -> int:
+    # A key or a path may hold line ends, a message is one line.
+    print("secure-fedrec:", " ".join(problem.split()), file=sys.stderr)
+    return EXIT_USAGE
+
+
+def _drop_output() -> None:
+    """Keep the interpreter from trying once more to write what could not be written."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def require_own_packages() -> None:
+    """Refuse to run if another distribution has overwritten ``attacks`` or ``audits``.
+
+    Both are plain top-level packages; pip installs a second owner of the name without a word.
+
+    Raises:
+        ConfigError: a foreign distribution claims one of the names.
+    """
+    owners = packages_distributions()
+    for package in ("attacks", "audits"):
+        foreign = set(owners.get(package, ())) - {_DISTRIBUTION}
+        if foreign:
+            raise ConfigError(
+                "environment",
+                sorted(foreign),
+                f"also installs a package named {package!r}; use a dedicated environment",
+            )
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="secure-fedrec",
+        description="Audit what a federated recommender really leaks.",
+        epilog="Exit codes: 0 pass, 1 a gate fell, 2 usage, or nowhere to write, 3 inconclusive, "
+        "4 internal error, 130 interrupted.",
+    )
+    parser.add_argument("--version", action="version", version=version(_DISTRIBUTION))
+    words = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    _add_runs(words)
+    _add_plan(words)
+    _add_looks(words)
+    return parser
+
+
+def _add_runs(words: Any) -> None:
+    """Commands that train or attack."""
+    audit = _command(words, "audit", commands.audit, "train, record, attack, judge, write a report")
+    audit.add_argument(
+        "config",
+        nargs="?",
+        type=Path,
+        metavar="CONFIG",
+        help="TOML file; default: the embedded quickstart on synthetic data",
+    )
+    audit.add_argument("--out", type=Path, default=Path("audit-out"), help="run folder")
+    _run_options(audit)
+
+    train = _command(words, "train", commands.train, "train only; metrics as JSON lines")
+    train.add_argument("config", type=Path, metavar="CONFIG", help="TOML file")
+    train.add_argument("--out", type=Path, help="run folder; without one nothing is kept")
+    _run_options(train)
+
+    attack = _command(words, "attack", commands.attack, "run the suite on a recorded transcript")
+    attack.add_argument(
+        "transcript", type=Path, metavar="TRANSCRIPT", help="DIR/transcript of a run"
+    )
+    attack.add_argument("--attack", action="append", metavar="NAME", help="only these attacks")
+    attack.add_argument(
+        "--adversary",
+        action="append",
+        metavar="PARTY[+PARTY]",
+        help="e.g. server+denoisers; default: those of the run's configuration",
+    )
+    _output_options(attack)
+
+    check = _command(words, "check", commands.check, "losslessness of a configuration")
+    check.add_argument(
+        "config",
+        nargs="?",
+        type=Path,
+        metavar="CONFIG",
+        help="TOML file; default: the embedded quickstart",
+    )
+    check.add_argument("--rounds", type=int, default=10, help="rounds to compare (default 10)")
+    _override_option(check)
+    _data_options(check)
+    _output_options(check)
+
+
+def _add_plan(words: Any) -> None:
+    """The command that plans a deployment; its options are the fields of ``Deployment``."""
+    plan = _command(words, "plan", commands.plan, "parameters and costs of a deployment")
+    numbers: tuple[tuple[str, type, str], ...] = (
+        ("cohort", int, "clients of a round (default: all)"),
+        ("dropout", float, "largest fraction of dropouts that a round survives (default 0.1)"),
+        ("corrupt", float, "largest fraction of corrupt clients (default 0.1)"),
+        ("dim", int, "ring words of a client's vector (default 100000)"),
+        ("bits", int, "ring width (default 32)"),
+        ("min-honest", int, "fewest honest clients behind a sum (default 2)"),
+        ("tail-floor", int, "fewest clients behind a summed row; curious server only"),
+        ("privacy-bits", int, "privacy fails with probability 2^-BITS at most (default 40)"),
+        ("correctness-bits", int, "a round fails with probability 2^-BITS at most (default 20)"),
+        ("noise-multiplier", float, "noise of one round, in clips (default 1)"),
+        ("epsilon-per-round", float, "budget to find the noise from, against the server"),
+        ("delta", float, "delta of every epsilon (default 1e-5)"),
+        ("clip", float, "L2 clip of a contribution; the noise is then Skellam, in the ring"),
+        ("fraction-bits", int, "binary digits of a clipped contribution (default 12)"),
+    )
+    # What is left out keeps the default of ``Deployment``.
+    absent = argparse.SUPPRESS
+    plan.add_argument("--clients", type=int, required=True, metavar="N", help="clients in all")
+    for name, kind, text in numbers:
+        letter = "N" if kind is int else "X"
+        plan.add_argument(f"--{name}", type=kind, default=absent, metavar=letter, help=text)
+    plan.add_argument(
+        "--adversary", default=absent, help="curious, active or both (default both): the server"
+    )
+    plan.add_argument(
+        "--key-agreement", default=absent, metavar="KEM", help="x25519 or x25519+mlkem768"
+    )
+    plan.add_argument(
+        "--no-beacon",
+        action="store_false",
+        dest="beacon",
+        help="there is no public randomness that the server does not choose",
+    )
+    plan.add_argument("--json", action="store_true", help="machine-readable result on stdout")
+
+
+def _add_looks(words: Any) -> None:
+    """Commands that show or prepare something."""
+    sets = _command(words, "data", data, "list, fetch or describe data sets")
+    sets.add_argument("action", choices=("list", "get", "describe"))
+    sets.add_argument("name", nargs="?", help="data set")
+    _data_options(sets)
+    _output_options(sets)
+
+    init = _command(words, "init", commands.init, "write a commented configuration")
+    init.add_argument(
+        "preset", nargs="?", metavar="PRESET", help="one of: " + ", ".join(commands.PRESETS)
+    )
+    init.add_argument("--out", type=Path, help="file to write; default: standard output")
+
+    explain = _command(words, "explain", commands.explain, "show the card of an attack")
+    explain.add_argument("name", nargs="?", metavar="ATTACK", help="attack; without one, lists all")
+    _output_options(explain)
+
+    again = _command(words, "reproduce", reproduce, "a paper's tables, its numbers beside ours")
+    add_reproduce(again)
+    _data_options(again)
+    _output_options(again)
+
+
+def _command(
+    words: Any, name: str, run: Callable[[argparse.Namespace], int], text: str
+) -> argparse.ArgumentParser:
+    command: argparse.ArgumentParser = words.add_parser(name, help=text, description=text)
+    command.set_defaults(run=run)
+    return command
+
+
+def _run_options(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--resume", action="store_true", help="continue the run in --out")
+    _override_option(command)
+    _data_options(command)
+    _output_options(command)
+
+
+def _override_option(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        dest="overrides",
+        type=_override,
+        help="override a setting, e.g. protection.rho=2",
+    )
+
+
+def _data_options(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "--data-dir",
+        type=Path,
+        help="folder of the data sets (default: $SECURE_FEDREC_DATA, else the download cache)",
+    )
+
+
+def _output_options(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--json", action="store_true", help="machine-readable result on stdout")
+    command.add_argument("--quiet", action="store_true", help="no progress bars")
+
+
+def _override(text: str) -> tuple[str, Any]:
+    key, sign, value = text.partition("=")
+    if not sign or not key:
+        raise argparse.ArgumentTypeError(f"{text!r} is not of the form KEY=VALUE")
+    try:
+        return key, json.loads(value)
+    except json.JSONDecodeError:
+        return key, value

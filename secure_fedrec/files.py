@@ -1,0 +1,58 @@
+"""Files that are whole or not there: written beside their place, then moved into it in one step."""
+
+import contextlib
+import os
+from hashlib import sha256
+from pathlib import Path
+
+__all__ = ["file_digest", "replace_file"]
+
+
+def replace_file(
+    path: Path, content: bytes, *, private: bool = False, durable: bool = False
+) -> None:
+    """Write a file, or replace the one that is there, in one step.
+
+    Whatever interrupts it leaves the file as it was and nothing beside it; only a kill leaves the
+    unfinished ``NAME.part``, which the next write replaces.
+
+    Args:
+        path: destination.
+        content: of the file.
+        private: for its owner alone, whatever the process's mask.
+        durable: wait for the disk before the file gets its name.
+
+    Raises:
+        OSError: it could not be written; names the file.
+    """
+    temporary = path.with_name(path.name + ".part")
+    try:
+        mode = 0o600 if private else 0o666
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode)
+        with os.fdopen(descriptor, "wb") as stream:
+            if private:
+                os.fchmod(descriptor, mode)  # a leftover of a killed run keeps the mode it had
+            stream.write(content)
+            stream.flush()
+            if durable:
+                os.fsync(descriptor)
+        temporary.replace(path)
+    except BaseException as failure:
+        with contextlib.suppress(OSError):
+            temporary.unlink(missing_ok=True)
+        if isinstance(failure, OSError):
+            raise OSError(failure.errno, failure.strerror, str(path)) from failure
+        raise
+
+
+def file_digest(path: Path) -> str:
+    """SHA-256 of a file's bytes.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    whole = sha256()
+    with path.open("rb") as stream:
+        while part := stream.read(2**20):
+            whole.update(part)
+    return whole.hexdigest()

@@ -1,0 +1,188 @@
+"""Ctrl-C at any moment: one line, exit code 130, and a run that goes on."""
+
+import json
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from audits import cli, command_line
+
+Command = Callable[..., tuple[int, str, str]]
+Write = Callable[[dict[str, Any]], Path]
+ENTRY = "import sys; from audits.cli import main; sys.exit(main())"  # what pip's script does
+
+
+def begin(*words: str | Path, options: tuple[str, ...] = ()) -> "subprocess.Popen[str]":
+    return subprocess.Popen(  # noqa: S603
+        [sys.executable, *options, "-c", ENTRY, *map(str, words)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+@pytest.mark.parametrize("module", ["argparse", "numpy._core", "scipy", "numba", "pydantic"])
+def test_while_modules_are_imported(module: str) -> None:
+    """The interpreter says what it has imported; the interrupt comes in the middle of the rest."""
+    with begin("audit", "--out", "/nowhere", options=("-X", "importtime")) as process:
+        assert process.stderr is not None
+        for line in process.stderr:
+            if line.startswith("import time:") and line.rsplit("|", 1)[-1].strip() == module:
+                break
+        else:
+            pytest.fail(f"{module} was not imported")
+        process.send_signal(signal.SIGINT)
+        stdout, stderr = process.communicate(timeout=60)
+    said = [line for line in stderr.splitlines() if not line.startswith("import time:")]
+    assert (process.returncode, stdout, said) == (130, "", ["secure-fedrec: interrupted"])
+
+
+def test_while_rounds_are_trained(
+    write_config: Write, small: dict[str, Any], command: Command, tmp_path: Path
+) -> None:
+    small["algorithm"]["rounds"] = 60
+    config, quiet, out = write_config(small), tmp_path / "quiet", tmp_path / "out"
+    code, expected, _ = command("train", config, "--out", quiet, "--quiet")
+    assert code == 0
+    printed: list[str] = []
+    for resumed in ((), ("--resume",)):
+        with begin("train", config, "--out", out, "--quiet", *resumed) as process:
+            assert process.stdout is not None
+            printed += [process.stdout.readline() for _ in range(9)]
+            process.send_signal(signal.SIGINT)
+            rest, err = process.communicate(timeout=60)
+        printed += rest.splitlines(keepends=True)
+        complaint = [line for line in err.splitlines() if "projected" not in line]
+        assert process.returncode == 130
+        assert complaint == ["secure-fedrec: interrupted; continue with --resume"]
+    code, rest, _ = command("train", config, "--out", out, "--quiet", "--resume")
+    assert code == 0
+    rounds = {json.loads(line)["round"]: line for line in [*printed, *rest.splitlines(True)]}
+    assert [rounds[n] for n in sorted(rounds)] == expected.splitlines(keepends=True)
+    for path in (path for path in quiet.rglob("*") if path.is_file()):
+        assert (out / path.relative_to(quiet)).read_bytes() == path.read_bytes()
+
+
+class Interrupting:
+    """An audit hook that interrupts at one of the writes below a folder."""
+
+    def __init__(self) -> None:
+        self.folder: Path | None = None
+        self.at = 0
+        self.met = 0
+
+    def __call__(self, event: str, arguments: tuple[Any, ...]) -> None:
+        if self.folder is None or event not in ("open", "os.rename", "os.mkdir", "os.remove"):
+            return
+        if str(arguments[0]).startswith(str(self.folder)):
+            self.met += 1
+            if self.met == self.at:
+                signal.raise_signal(signal.SIGINT)
+
+
+HOOK = Interrupting()
+sys.addaudithook(HOOK)  # for good: it does nothing without a folder
+
+
+def test_in_the_middle_of_writing(
+    write_config: Write, small: dict[str, Any], command: Command, tmp_path: Path
+) -> None:
+    small["algorithm"]["rounds"] = 3
+    small["run"]["checkpoint_every"] = 1
+    config, quiet = write_config(small), tmp_path / "quiet"
+    HOOK.folder, HOOK.at, HOOK.met = quiet, 0, 0
+    try:
+        assert command("train", config, "--out", quiet, "--quiet")[0] == 0
+        points = HOOK.met
+        assert points > 60
+        for point in range(1, points + 1, 5):
+            out = tmp_path / f"run{point}"
+            HOOK.folder, HOOK.at, HOOK.met = out, point, 0
+            code, _, err = command("train", config, "--out", out, "--quiet")
+            HOOK.folder = None
+            begun = (out / "config.json").exists()
+            hint = "; continue with --resume" if begun else ""
+            assert (code, err.splitlines()[-1]) == (130, f"secure-fedrec: interrupted{hint}")
+            again = ("--resume",) if begun else ()
+            assert command("train", config, "--out", out, "--quiet", *again)[0] == 0, point
+            for path in (path for path in quiet.rglob("*") if path.is_file()):
+                assert (out / path.relative_to(quiet)).read_bytes() == path.read_bytes()
+    finally:
+        HOOK.folder = None
+
+
+@pytest.fixture
+def as_a_process(monkeypatch: pytest.MonkeyPatch) -> Callable[..., int]:
+    """Runs ``main`` as the script does, with a command of the test's own."""
+
+    def run(body: Callable[[], int], given: Any = signal.default_int_handler) -> int:
+        monkeypatch.setattr(sys, "argv", ["secure-fedrec", "explain"])
+        monkeypatch.setattr(command_line, "run", lambda _: body())
+        handler, hook = signal.getsignal(signal.SIGINT), sys.unraisablehook
+        signal.signal(signal.SIGINT, given)
+        try:
+            return cli.main()
+        finally:
+            signal.signal(signal.SIGINT, handler)
+            sys.unraisablehook = hook
+
+    return run
+
+
+def test_an_interrupt_that_a_library_turns_into_another_error(
+    as_a_process: Callable[..., int], capsys: pytest.CaptureFixture[str]
+) -> None:
+    def body() -> int:
+        try:
+            signal.raise_signal(signal.SIGINT)
+        except BaseException:
+            raise ImportError("half a module") from None
+        return 0
+
+    assert as_a_process(body) == 130
+    assert capsys.readouterr().err == "secure-fedrec: interrupted\n"
+
+
+def test_an_interrupt_where_nothing_can_be_raised_ends_the_process() -> None:
+    program = """
+import signal, sys
+from audits.cli import _Interrupts
+
+class Last:
+    def __del__(self):
+        signal.raise_signal(signal.SIGINT)
+
+interrupts = _Interrupts()
+sys.unraisablehook = interrupts.unraised
+signal.signal(signal.SIGINT, interrupts.raised)
+last = Last()
+del last
+print("went on")
+"""
+    ended = subprocess.run(  # noqa: S603
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False
+    )
+    expected = (130, "", "secure-fedrec: interrupted\n")
+    assert (ended.returncode, ended.stdout, ended.stderr) == expected
+
+
+def test_a_process_that_ignores_interrupts_goes_on(
+    as_a_process: Callable[..., int], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As in the background of a shell script."""
+
+    def body() -> int:
+        signal.raise_signal(signal.SIGINT)
+        return 3
+
+    assert as_a_process(body, signal.SIG_IGN) == 3
+    assert capsys.readouterr().err == ""
+
+
+def test_the_code_of_an_interrupt_is_documented(command: Command) -> None:
+    assert "130 interrupted" in " ".join(command("--help")[1].split())

@@ -1,0 +1,118 @@
+"""Every shipped configuration, end to end on generated data, with the outcome that README states.
+
+``OUTCOMES`` is the one list of what the presets end with; README's table is compared with it, and a
+preset without an entry fails. A preset on real data runs on a small stand-in: ``STAND_INS`` changes
+the data and what depends on its size (sizes of groups, rounds, bounds that fewer clients cannot
+resolve), and nothing else.
+"""
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from audits.commands import PRESETS
+
+Command = Callable[..., tuple[int, str, str]]
+
+PASS, LEAK, FAIL = "pass", "leaks as documented", "fail"
+OUTCOMES: Mapping[str, str] = {
+    "quickstart": LEAK,
+    "plain": LEAK,
+    "fedrec-ml100k": FAIL,
+    "fedrecpp-ml100k": FAIL,
+    "fedrecpp-collusion-ml100k": FAIL,
+    "sdcf-ml100k": FAIL,
+    "fedrecpp-sticky-ml100k": FAIL,
+    "linkage-hardened-ml100k": FAIL,
+    "shared-upload-ml100k": LEAK,
+    "masking-ml100k": FAIL,
+    "paillier-ml100k": PASS,
+    "skellam-ml100k": PASS,
+    "furl-quickstart": LEAK,
+    "furl-20newsgroups": LEAK,
+    "furl-20newsgroups-masking": PASS,
+    "furl-ncf-ml100k": LEAK,
+    "furl-ncf-ml100k-masking": PASS,
+    "hpfl-quickstart": LEAK,
+    "hpfl-ml100k": LEAK,
+    "hpfl-ml100k-protected": PASS,
+}
+"""Outcome by preset, in the order of README's table."""
+
+WORDS = {PASS: "passes", LEAK: LEAK, FAIL: "fails"}
+"""How README's table begins to say an outcome."""
+CODES = {PASS: 0, LEAK: 0, FAIL: 1}
+
+RATINGS = {"name": "synthetic", "clients": 80, "items": 120, "mean_ratings": 15.0}
+CLICKS = {"name": "synthetic", "clients": 60, "items": 120, "mean_ratings": 15.0}
+TEXTS = {"name": "stickers", "users": 40, "messages": 10, "length": 16}
+RECORDS = {"name": "synthetic", "clients": 24, "users": 30, "items": 60}
+MANY_RECORDS = {  # fewer do not bear the noise
+    **{"name": "synthetic", "clients": 10, "users": 90, "items": 300},
+    **{"mean_records": 60.0, "attributes": 18},
+}
+PMF = {"data": RATINGS, "algorithm.rounds": 20}
+STAND_INS: Mapping[str, Mapping[str, Any]] = {
+    "fedrec-ml100k": {**PMF, "algorithm.learning_rate": 0.1},
+    "fedrecpp-ml100k": PMF,
+    "fedrecpp-collusion-ml100k": {**PMF, "protection.count": 20},
+    "sdcf-ml100k": PMF,
+    "fedrecpp-sticky-ml100k": PMF,
+    "linkage-hardened-ml100k": {**PMF, "protection.cells": 128},
+    "shared-upload-ml100k": PMF,
+    "masking-ml100k": {**PMF, "data": {**RATINGS, "items": 400}},  # with a tail
+    "paillier-ml100k": PMF,
+    "skellam-ml100k": {**PMF, "protection.min_survivors": 70, "protection.least_count": 10},
+    "furl-20newsgroups": {"data": TEXTS, "gates.least": 0.9},
+    "furl-20newsgroups-masking": {
+        "data": TEXTS,
+        "protection.min_survivors": 30,
+        "gates.max": 0.2,
+    },
+    "furl-ncf-ml100k": {"data": CLICKS, "gates.least": 0.4},  # whose attributes nothing tells
+    "furl-ncf-ml100k-masking": {
+        "data": CLICKS,
+        "protection.min_survivors": 50,
+        "gates.max": 0.6,
+    },
+    "hpfl-ml100k": {
+        "data": RECORDS,
+        "algorithm.rounds": 3,
+        "algorithm.user_drafts": 0.5,
+        "recording.payload_rounds": [1, 2, 3],
+    },
+    "hpfl-ml100k-protected": {"data": MANY_RECORDS},
+}
+
+
+def test_every_preset_has_its_outcome() -> None:
+    assert sorted(OUTCOMES) == sorted(PRESETS)
+
+
+def test_the_readme_states_the_outcomes() -> None:
+    readme = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
+    table = readme.partition("| configuration | system, adversary | outcome |")[2]
+    rows = re.findall(r"^\| `([\w-]+)` \|[^|]+\| ([^|]+) \|$", table, re.MULTILINE)
+    assert [name for name, _ in rows] == list(OUTCOMES)
+    for name, stated in rows:
+        assert re.match(rf"{WORDS[OUTCOMES[name]]}\b", stated), name
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_a_preset_ends_as_stated(preset: str, command: Command, tmp_path: Path) -> None:
+    config, out = tmp_path / "preset.toml", tmp_path / "run"
+    assert command("init", preset, "--out", config)[0] == 0
+    changes = [f"{key}={json.dumps(value)}" for key, value in STAND_INS.get(preset, {}).items()]
+    words = [word for change in changes for word in ("--set", change)]
+    code, printed, err = command("audit", config, "--out", out, "--quiet", "--json", *words)
+    assert code in {0, 1, 3}, err
+    report = json.loads(printed)
+    gates = [f"{gate['outcome']}: {gate['name']} ({gate['reason']})" for gate in report["gates"]]
+    verdict, expected = report["verdict"], OUTCOMES[preset]
+    assert (verdict["outcome"], code) == (expected, CODES[expected]), "\n".join(gates)
+    page = (out / "report.html").read_text(encoding="utf-8")
+    assert f"<title>{expected.upper()}: " in page

@@ -1,0 +1,406 @@
+"""A run folder: one writer, a whole recording before any verdict, an unedited configuration."""
+
+import errno
+import fcntl
+import json
+import os
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from secure_fedrec.wire import Transcript
+
+Command = Callable[..., tuple[int, str, str]]
+Refusal = Callable[..., str]
+Write = Callable[[dict[str, Any]], Path]
+
+
+def snapshot(folder: Path) -> dict[str, bytes]:
+    files = (path for path in sorted(folder.rglob("*")) if path.is_file())
+    return {str(path.relative_to(folder)): path.read_bytes() for path in files}
+
+
+def begin(*words: str | Path) -> "subprocess.Popen[str]":
+    return subprocess.Popen(  # noqa: S603
+        [sys.executable, "-m", "audits.cli", *map(str, words)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def lines_of(process: "subprocess.Popen[str]", count: int) -> list[str]:
+    assert process.stdout is not None
+    return [process.stdout.readline() for _ in range(count)]
+
+
+@contextmanager
+def held(folder: Path, how: int) -> Iterator[None]:
+    """Another process's lock, as far as the kernel can tell: another open file."""
+    with (folder / "run.lock").open("rb") as stream:
+        fcntl.flock(stream, how)
+        yield
+
+
+# One writer.
+
+
+def test_two_resumptions_of_one_run(
+    write_config: Write,
+    small: dict[str, Any],
+    command: Command,
+    refusal: Refusal,
+    tmp_path: Path,
+) -> None:
+    """The second is refused, the first ends on all rounds: two once passed on some of them."""
+    small["algorithm"]["rounds"] = 40
+    small["gates"] = [{"metric": "lossless", "equals": True}]
+    config, quiet, out = write_config(small), tmp_path / "quiet", tmp_path / "out"
+    assert command("train", config, "--out", quiet, "--quiet")[0] == 0
+    with begin("train", config, "--out", out, "--quiet") as killed:
+        assert len(lines_of(killed, 8)) == 8
+        killed.kill()
+    resumption = ("train", config, "--out", out, "--resume", "--quiet")
+    with begin(*resumption) as first:
+        lines_of(first, 1)  # it writes
+        first.send_signal(signal.SIGSTOP)
+        for name in ("audit", "train"):
+            line = refusal(name, *resumption[1:])
+            assert line == f"--out = '{out}': is being written by another process"
+        first.send_signal(signal.SIGCONT)
+        first.communicate(timeout=60)
+    assert first.returncode == 0
+    digests = [Transcript.open(run / "transcript").digest() for run in (quiet, out)]
+    assert digests[0] == digests[1]
+    code, printed, _ = command("audit", config, "--out", out, "--resume", "--quiet", "--json")
+    assert (code, json.loads(printed)["lossless"]["rounds_compared"]) == (0, 40)
+
+
+@pytest.mark.parametrize("name", ["audit", "train"])
+def test_a_folder_that_is_being_written_is_left_alone(
+    refusal: Refusal, recorded: Path, tmp_path: Path, name: str
+) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(recorded, run)
+    before = snapshot(run)
+    problem = f"--out = '{run}': is being written by another process"
+    config = recorded.parent / "config.toml"
+    with held(run, fcntl.LOCK_EX):
+        assert refusal(name, config, "--out", run, "--resume") == problem
+        assert refusal("attack", run / "transcript") == problem
+    with held(run, fcntl.LOCK_SH):  # while somebody attacks it
+        assert refusal(name, config, "--out", run, "--resume") == problem
+    assert snapshot(run) == before
+
+
+def test_a_fresh_folder_is_held_before_it_holds_a_run(
+    refusal: Refusal, write_config: Write, small: dict[str, Any], tmp_path: Path
+) -> None:
+    out = tmp_path / "run"
+    out.mkdir()
+    (out / "run.lock").touch()
+    with held(out, fcntl.LOCK_EX):
+        line = refusal("audit", write_config(small), "--out", out)
+    assert line == f"--out = '{out}': is being written by another process"
+    assert list(snapshot(out)) == ["run.lock"]
+
+
+def test_a_file_system_without_locks_is_refused(
+    refusal: Refusal,
+    write_config: Write,
+    small: dict[str, Any],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    monkeypatch.setattr(fcntl, "flock", refuse)
+    line = refusal("audit", write_config(small), "--out", tmp_path / "run")
+    assert line.endswith("(No locks available); choose a folder on a local disk")
+
+
+# A whole recording.
+
+
+def extra(file: Path) -> None:
+    shutil.copy(file, file.with_name("upload-001.npz"))
+
+
+def truncated(file: Path) -> None:
+    file.write_bytes(file.read_bytes()[:-5])
+
+
+def flipped(file: Path) -> None:
+    content = bytearray(file.read_bytes())
+    content[len(content) // 2] ^= 1
+    file.write_bytes(content)
+
+
+@pytest.mark.parametrize("again", ["attack", "resume"])
+@pytest.mark.parametrize(
+    ("name", "damage", "blamed", "problem"),
+    [
+        ("transcript/rounds/000003/upload-000.npz", Path.unlink, "", "is missing"),
+        ("transcript/rounds/000003/upload-000.npz", truncated, "", "is damaged"),
+        ("transcript/rounds/000003/upload-000.npz", flipped, "", "is damaged"),
+        ("transcript/rounds/000003/upload-000.npz", extra, "upload-001.npz", "does not belong"),
+        ("transcript/rounds/000003", shutil.rmtree, "", "is missing"),
+        ("truth/rounds/000004/noise-origins-000.npz", flipped, "", "is damaged"),
+        ("truth/ratings.npz", flipped, "", ""),
+        ("recording.json", truncated, "", "is damaged"),
+        ("recording.json", Path.unlink, "", "is missing"),
+    ],
+)
+def test_what_is_wrong_with_a_recording_is_named_before_any_verdict(
+    refusal: Refusal,
+    recorded: Path,
+    tmp_path: Path,
+    name: str,
+    damage: Callable[[Path], None],
+    blamed: str,
+    problem: str,
+    again: str,
+) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(recorded, run)
+    damage(run / name)
+    words: tuple[str | Path, ...] = ("attack", run / "transcript")
+    if again == "resume":
+        words = ("audit", recorded.parent / "config.toml", "--out", run, "--resume")
+    line = refusal(*words, "--quiet")
+    assert problem in line
+    if (name, again) != ("truth/ratings.npz", "attack"):  # which is read before it is compared
+        assert line.startswith(str((run / name).with_name(blamed) if blamed else run / name))
+
+
+def test_rounds_that_only_the_checkpoint_knows_are_refused(
+    refusal: Refusal, recorded: Path, tmp_path: Path
+) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(recorded, run)
+    seal = json.loads((run / "recording.json").read_text())
+    seal["rounds"] = 3
+    seal["files"] = {n: d for n, d in seal["files"].items() if not n.split("/")[2:3] > ["000003"]}
+    (run / "recording.json").write_text(json.dumps(seal))
+    line = refusal("audit", recorded.parent / "config.toml", "--out", run, "--resume")
+    assert line == f"{run / 'recording.json'} knows 3 of 6 completed rounds"
+
+
+# An unedited configuration.
+
+
+def test_an_edited_configuration_is_for_a_new_run(
+    refusal: Refusal, command: Command, recorded: Path, tmp_path: Path
+) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(recorded, run)
+    kept = run / "config.json"
+    settings = json.loads(kept.read_text())
+    settings["gates"][1]["max"] = 1.0  # as if the AUC had been allowed to be anything
+    kept.write_text(json.dumps(settings))
+    before = snapshot(run)
+    for words in (
+        ("audit", kept, "--out", run, "--resume"),
+        ("audit", recorded.parent / "config.toml", "--out", run, "--resume"),
+        ("train", recorded.parent / "config.toml", "--out", run, "--resume"),
+        ("attack", run / "transcript"),
+    ):
+        assert refusal(*words).startswith(f"{kept} was edited after it was written; ")
+    assert snapshot(run) == before
+    assert command("train", kept, "--out", tmp_path / "new", "--quiet")[0] == 0
+    assert command("train", kept, "--out", tmp_path / "new", "--quiet", "--resume")[0] == 0
+
+
+# No room, no permission, no such name.
+
+
+def small_run(small: dict[str, Any]) -> dict[str, Any]:
+    small["algorithm"]["rounds"] = 3
+    small["recording"]["payload_rounds"] = [1]
+    small["run"]["checkpoint_every"] = 1
+    return small
+
+
+class Failing:
+    """An audit hook that makes one of the writes below a folder fail."""
+
+    def __init__(self) -> None:
+        self.folder: Path | None = None
+        self.left = 0
+        self.met = 0
+
+    def __call__(self, event: str, arguments: tuple[Any, ...]) -> None:
+        if self.folder is None or event not in ("open", "os.rename", "os.mkdir"):
+            return
+        if event == "open" and not arguments[2] & (os.O_WRONLY | os.O_RDWR | os.O_CREAT):
+            return
+        path = arguments[0]
+        if not isinstance(path, str | os.PathLike) or not str(path).startswith(str(self.folder)):
+            return
+        if event == "os.mkdir" and Path(path).exists():
+            return  # nothing is made
+        self.met += 1
+        if self.met == self.left:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+HOOK = Failing()
+sys.addaudithook(HOOK)  # for good: it does nothing without a folder
+
+
+def train(command: Command, config: Path, out: Path) -> tuple[int, str, str]:
+    words = ("--resume",) if (out / "config.json").exists() else ()
+    return command("train", config, "--out", out, "--quiet", *words)
+
+
+def test_a_disk_that_is_full_at_any_write(
+    write_config: Write, small: dict[str, Any], command: Command, tmp_path: Path
+) -> None:
+    """One line, exit code 2, and the run goes on to the same bits once there is room."""
+    config, quiet = write_config(small_run(small)), tmp_path / "quiet"
+    HOOK.folder, HOOK.left, HOOK.met = quiet, 0, 0
+    try:
+        assert train(command, config, quiet)[0] == 0
+        points = HOOK.met
+        assert points > 40
+        for point in range(1, points + 1):
+            out = tmp_path / f"run{point}"
+            HOOK.folder, HOOK.left, HOOK.met = out, point, 0
+            code, _, err = train(command, config, out)
+            HOOK.folder = None
+            assert HOOK.met >= point
+            complaint = [line for line in err.splitlines() if "projected transcript" not in line]
+            assert (code, len(complaint)) == (2, 1), (point, err)
+            assert complaint[0].startswith("secure-fedrec: ")
+            assert "No space left on device" in complaint[0]
+            assert [path for path in out.rglob("*.part") if path.is_file()] == []
+            assert train(command, config, out)[0] == 0, point
+            assert snapshot(out) == snapshot(quiet), point
+    finally:
+        HOOK.folder = None
+
+
+@pytest.mark.parametrize("limit", [700, 3_000, 6_000])
+def test_a_write_that_is_cut_short(
+    write_config: Write, small: dict[str, Any], command: Command, tmp_path: Path, limit: int
+) -> None:
+    config, quiet, out = write_config(small_run(small)), tmp_path / "quiet", tmp_path / "run"
+    assert train(command, config, quiet)[0] == 0
+    assert max(map(len, snapshot(quiet).values())) > limit
+    _, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (limit, hard))
+    try:
+        code, _, err = train(command, config, out)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
+    complaint = [line for line in err.splitlines() if "projected" not in line]
+    assert (code, len(complaint)) == (2, 1), err
+    assert complaint[0].startswith(f"secure-fedrec: {out}")
+    assert complaint[0].endswith(": File too large")
+    assert [path for path in out.rglob("*.part") if path.is_file()] == []
+    assert train(command, config, out)[0] == 0
+    assert snapshot(out) == snapshot(quiet)
+
+
+def test_an_unfinished_run_is_not_attacked(
+    write_config: Write, small: dict[str, Any], command: Command, refusal: Refusal, tmp_path: Path
+) -> None:
+    config, out = write_config(small_run(small)), tmp_path / "run"
+    HOOK.folder, HOOK.left, HOOK.met = out, 40, 0
+    try:
+        assert train(command, config, out)[0] == 2
+    finally:
+        HOOK.folder = None
+    line = refusal("attack", out / "transcript", "--quiet")
+    assert line == f"{out} holds 1 of 3 rounds: continue the run with --resume"
+
+
+def test_a_report_that_finds_no_room(
+    write_config: Write,
+    small: dict[str, Any],
+    command: Command,
+    tmp_path: Path,
+) -> None:
+    small = small_run(small) | {"attacks": ["direct"], "adversaries": [], "gates": []}
+    config, out = write_config(small), tmp_path / "run"
+    assert train(command, config, out)[0] == 0
+    words = ("audit", config, "--out", out, "--resume", "--quiet")
+    HOOK.folder, HOOK.left, HOOK.met = out, 0, 0
+    try:
+        assert command(*words)[0] == 3
+        points, whole = HOOK.met, snapshot(out)
+        assert points >= 4
+        for point in range(1, points + 1):
+            HOOK.left, HOOK.met = point, 0
+            code, stdout, err = command(*words)
+            assert (code, stdout) == (2, ""), err
+            assert "No space left on device" in err.splitlines()[-1]
+            assert snapshot(out).keys() == whole.keys()
+    finally:
+        HOOK.folder = None
+
+
+def test_a_full_disk_under_standard_output() -> None:
+    with Path("/dev/full").open("w") as full:
+        ended = subprocess.run(
+            [sys.executable, "-m", "audits.cli", "explain"],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+    line = "secure-fedrec: standard output: No space left on device\n"
+    assert (ended.returncode, ended.stderr) == (2, line)
+
+
+def test_a_name_that_is_too_long(
+    refusal: Refusal, write_config: Write, small: dict[str, Any], tmp_path: Path
+) -> None:
+    config, long = write_config(small), tmp_path / ("x" * 300)
+    for words in (
+        ("audit", config, "--out", long),
+        ("train", config, "--out", long / "below"),
+        ("audit", config, "--out", long, "--resume"),
+        ("audit", long),
+        ("check", long),
+        ("attack", long),
+        ("init", "plain", "--out", long),
+        ("audit", config, "--out", tmp_path / "run", "--data-dir", long),
+    ):
+        if "--data-dir" in words:
+            small["data"] = {"name": "ml-100k"}
+            write_config(small)
+        line = refusal(*words)
+        assert "xxx" in line, words
+        assert "File name too long" in line or "readable" in line, line
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["config.toml"]
+
+
+def test_a_file_where_a_folder_should_be(
+    refusal: Refusal, write_config: Write, small: dict[str, Any], tmp_path: Path
+) -> None:
+    config = write_config(small_run(small))
+    out = tmp_path / "run"
+    out.mkdir()
+    (out / "config.json.part").mkdir()  # where the first file would be written
+    line = refusal("train", config, "--out", out, "--quiet")
+    assert line == f"{out / 'config.json'}: Is a directory"
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_a_folder_that_must_not_be_written(
+    refusal: Refusal, write_config: Write, small: dict[str, Any], tmp_path: Path
+) -> None:
+    closed = tmp_path / "closed"
+    closed.mkdir(mode=0o500)
+    line = refusal("train", write_config(small), "--out", closed / "run", "--quiet")
+    assert line.endswith("cannot be made (Permission denied)")
