@@ -16,7 +16,6 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from attacks import Finding
-from audits.utility import UTILITY_GAIN
 from secure_fedrec.errors import ConfigError
 
 __all__ = ["GateConfig", "GateResult", "Outcome", "documents_leak", "judge"]
@@ -28,6 +27,9 @@ COVERED = (EVERYTHING, "sums", "reports", "bags")
 
 FEWEST_CLIENTS = 20
 """Fewer clients than this support no statement about a federation."""
+
+UTILITY_GAIN = "utility_gain"
+"""What a run gains over the best trivial rule (``utility.Standing.gain``)."""
 
 UTILITY_METRICS = (
     "mae",

@@ -6,13 +6,11 @@ from typing import Any
 
 import numpy as np
 
+from audits.gates import UTILITY_GAIN
 from audits.report.text import measure
 from secure_fedrec.evaluation import Rule, best_gain
 
-__all__ = ["UTILITY_GAIN", "Standing", "Utility", "utility_of"]
-
-UTILITY_GAIN = "utility_gain"
-"""The gate's name of ``Standing.gain``."""
+__all__ = ["Standing", "Utility", "utility_of"]
 
 _HEADLINE = "rmse"
 
