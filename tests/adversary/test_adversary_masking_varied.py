@@ -286,7 +286,7 @@ def test_nothing_opens_whatever_each_client_is_told() -> None:
     assert outcomes["revealed"] >= 50
     assert outcomes["opened"] >= 5
     assert min(varied[kind.name] for kind in VARIED) >= 5
-    assert taken[Kind.KEYS.name] >= 5  # clients that went on with fewer neighbours
+    assert taken[Kind.KEYS.name] >= 3  # clients that went on with fewer neighbours
 
 
 def test_clients_that_do_not_compare_their_sharers_are_opened() -> None:
