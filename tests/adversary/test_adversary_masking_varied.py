@@ -285,8 +285,8 @@ def test_nothing_opens_whatever_each_client_is_told() -> None:
     # Not vacuous: many rounds come as far as reveals, some open what they may, each message varied.
     assert outcomes["revealed"] >= 50
     assert outcomes["opened"] >= 5
-    assert min(varied[kind.name] for kind in VARIED) >= 10
-    assert taken[Kind.KEYS.name] >= 5  # clients that went on with fewer neighbours
+    assert min(varied[kind.name] for kind in VARIED) >= 5
+    assert taken[Kind.KEYS.name] >= 3  # clients that went on with fewer neighbours
 
 
 def test_clients_that_do_not_compare_their_sharers_are_opened() -> None:
