@@ -39,8 +39,8 @@ class Standing:
         if self.gain > 0:
             return None
         return (
-            f"as a model it is worth nothing: {measure(self.metric)} {self.value:.4f} is no better "
-            f"than the trivial rule {self.rule!r} ({self.rule_value:.4f})"
+            f"the model is no better than a trivial rule: {measure(self.metric)} {self.value:.4f}, "
+            f"{self.rule!r} has {self.rule_value:.4f}"
         )
 
 

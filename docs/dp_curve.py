@@ -152,6 +152,7 @@ def draw_panel(axes: Axes, data: str, errors: dict[int, list[float]]) -> None:
     write_table(data, errors, rules)
     for name, style in _STYLES.items():
         axes.axhline(rules[name], linestyle=style, color="#333333", label=f"{name}, no noise")
+    axes.margins(y=0.1)
     axes.set_xscale("log", base=2)
     axes.set_xticks(EPSILONS, [f"{epsilon:g}" for epsilon in EPSILONS])
     axes.set_xlabel("epsilon of the whole run (user level, delta = 1e-5)")

@@ -229,7 +229,7 @@ def test_fallen_gates_are_named_on_stderr(
         "server+denoisers/collusion-linkage",
     ]
     assert "rating_accuracy <= 0.5: rating_accuracy is 1.0000" in named[0]
-    assert "FedRec++: 1 of 4 gates hold, 3 fell; as a model it is worth nothing: RMSE" in out
+    assert "FedRec++: 1 of 4 gates hold, 3 fell; the model is no better than a trivial rule" in out
 
 
 @pytest.mark.parametrize(

@@ -66,8 +66,7 @@ def test_beside_noised_sums_only_local_rules_apply() -> None:
     assert exact.standing.gain == pytest.approx(-0.05)
     assert noised.standing.gain == pytest.approx(0.05)
     assert exact.standing.verdict == (
-        "as a model it is worth nothing: RMSE 0.9500 is no better than the trivial rule "
-        "'item mean' (0.9000)"
+        "the model is no better than a trivial rule: RMSE 0.9500, 'item mean' has 0.9000"
     )
 
 
@@ -117,7 +116,7 @@ def test_the_verdict_line_says_what_a_model_is_worth(
         report["verdict"]["summary"],
         page.split("What was audited")[0],
     ):
-        assert ("as a model it is worth nothing" in text) == worthless
+        assert ("the model is no better than a trivial rule" in text) == worthless
     assert "trivial rules, RMSE: global mean" in out
 
 
