@@ -151,7 +151,7 @@ class ClientRound:
             raise ProtocolError(f"KEYS: client {self._number} is missing")
         topology.require_live(self._place, self._number, keys.advertised)
         live = topology.live(self._place, keys.advertised)
-        self._require_neighbours("KEYS", live, keys.records)
+        self.public.require_neighbours("KEYS", live, keys.records)
         neighbours = self._agree(keys.records)
         head = self._share_secrets(neighbours).head()
         self._topology = topology
@@ -180,7 +180,7 @@ class ClientRound:
             )
         self._topology.require_live(self._place, self._number, shared)
         live = self._topology.live(self._place, shared)
-        self._require_neighbours("BOXES", live, boxes.records)
+        self.public.require_neighbours("BOXES", live, boxes.records)
         if vector is None:
             raise ProtocolError("BOXES: no vector was loaded")
         self.require_fitting(vector)
@@ -275,12 +275,6 @@ class ClientRound:
             policy.require_cohort(public.cohort, self._roster, beacon=before)
         elif not np.array_equal(public.cohort, expected.cohort):
             raise ProtocolError("SETUP: another cohort than expected")
-
-    def _require_neighbours(self, name: str, live: IntArray, records: Mapping[int, bytes]) -> None:
-        expected = self.public.cohort[live].tolist()
-        if list(records) != expected:
-            wrong = sorted(set(records) ^ set(expected))
-            raise ProtocolError(f"{name}: wrong set of neighbours (see clients {wrong[:5]})")
 
     def _agree(self, records: Mapping[int, bytes]) -> dict[int, Neighbour]:
         """Verify the neighbours' advertisements and agree on channels."""

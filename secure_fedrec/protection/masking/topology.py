@@ -109,6 +109,22 @@ class PublicRound:
         except KeyError:
             raise ProtocolError(f"client {client} is not in the cohort") from None
 
+    def require_neighbours(self, name: str, live: IntArray, records: Mapping[int, bytes]) -> None:
+        """Check that records are of a client's live neighbours, all of them and in order.
+
+        Args:
+            name: of the message that brought them.
+            live: int64[...], places of these neighbours.
+            records: by client.
+
+        Raises:
+            ProtocolError: somebody is missing, a stranger, or out of order.
+        """
+        expected = self.cohort[live].tolist()
+        if list(records) != expected:
+            wrong = sorted(set(records) ^ set(expected))
+            raise ProtocolError(f"{name}: wrong set of neighbours (see clients {wrong[:5]})")
+
     def topology(self, beacon: bytes) -> "Topology":
         """The graph that a beacon gives.
 
