@@ -47,17 +47,16 @@ class FloatSession(StackSession):
     exempt here: both kinds of round draw the same fakes.
     """
 
-    __slots__ = ("_cloak", "_collector", "_counts", "_sums", "_wire")
+    __slots__ = ("_cloak", "_collector", "_counts", "_sums")
 
     def __init__(self, stack: Stack, round_: int, participants: IntArray, wire: Wire) -> None:
         collector = stack.collector
         if stack.cloak is None or not isinstance(collector, Denoisers):
             raise TypeError("the float round mirrors a stack of virtual ratings and denoisers")
         session = collector.open(round_=round_, participants=participants, wire=wire)
-        super().__init__(stack, session, round_)
+        super().__init__(stack, session, round_, wire)
         self._cloak = stack.cloak
         self._collector = collector
-        self._wire = wire
         self._sums = np.zeros((collector.n_items, collector.width))
         self._counts = np.zeros(collector.n_items, dtype=np.int64)
 
