@@ -7,6 +7,7 @@ References are those of ``statistics``.
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from scipy.stats import beta
@@ -54,6 +55,12 @@ def resampled(n_clients: int, draws: int, seed: int, *, width: int = 0) -> Itera
         yield rng.multinomial(n_clients, shares, size=rows).astype(np.float64)
 
 
+@lru_cache(maxsize=4)
+def _drawn(n_clients: int, draws: int, seed: int) -> tuple[FloatArray, ...]:
+    """The blocks of ``resampled``, kept: the figures of a finding share clients and draws."""
+    return tuple(resampled(n_clients, draws, seed))
+
+
 def percentile_interval(
     value: float, drawn: FloatArray, units: int, level: float, span: float = 1.0
 ) -> Interval:
@@ -88,7 +95,7 @@ def mean_interval(
     if not len(known):
         raise ValueError("no client has both positives and negatives: there is no AUC to average")
     # Not a BLAS product: its last bits depend on the number of threads.
-    means = [(w * known).sum(axis=1) / len(known) for w in resampled(len(known), draws, seed)]
+    means = [(w * known).sum(axis=1) / len(known) for w in _drawn(len(known), draws, seed)]
     # Equal values are told by themselves, as rounding makes their resampled means differ.
     drawn = np.concatenate(means) if known.min() < known.max() else known
     return percentile_interval(float(known.mean()), drawn, len(known), confidence, span)

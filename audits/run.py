@@ -156,7 +156,7 @@ def attack_all(
     """Every attack on every adversary's view."""
     pairs = [(name, adversary) for adversary in adversaries for name in attacks]
     return [
-        evaluate(SUITE[name], adversary, transcript, truth, seed=seed)
+        evaluate(SUITE[name], adversary, transcript, truth, seed=seed, judged=len(pairs))
         for name, adversary in tqdm(pairs, desc="attacking", unit="attack", disable=not bars)
     ]
 

@@ -201,10 +201,12 @@ def test_ratings_are_scored_on_true_ratings_only() -> None:
     claims = Claims(rounds=(1,), rated=claim(SCORES), ratings=ratings)
     assert judge(claims, truth_of(TINY)).figures["rating_accuracy"] == pytest.approx(2 / 4)
     own = Adversary(name="two", corrupt=frozenset({"server", "client:2"}))
-    assert judge(claims, truth_of(TINY), own).figures["rating_accuracy"] == pytest.approx(2 / 3)
+    figures = judge(claims, truth_of(TINY), own).figures
+    assert figures["rating_accuracy"] == pytest.approx((1 / 2 + 1) / 2)  # each client counts once
     nothing = replace(ratings, items=np.array([2, 3, 2, 3, 0]))
-    unrated = judge(replace(claims, ratings=nothing), truth_of(TINY))
-    assert unrated.figures["rating_accuracy"] is None
+    unrated = judge(replace(claims, ratings=nothing), truth_of(TINY)).figures
+    assert (unrated["coverage"], unrated["rating_lift"]) == (0.0, 0.0)
+    assert unrated["rating_accuracy"] == unrated["rating_mode_accuracy"]
 
 
 def test_vectors_are_scored_by_error_and_direction() -> None:
