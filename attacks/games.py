@@ -24,7 +24,7 @@ from attacks.claims import DraftClaim, FeatureClaim
 from attacks.scoring.attributes import People, score_attributes
 from attacks.scoring.clients import score_histograms, score_labels
 from attacks.scoring.drafts import Matches, Members, score_disclosed, score_drafts
-from attacks.scoring.gains import Level, gain_figures
+from attacks.scoring.gains import Level
 from attacks.scoring.ratings import link_figures, rated_grid, rating_figures, row_figures
 from attacks.scoring.scored import Figures, Scored, is_honest
 from attacks.scoring.sets import score_rated_sets, score_sets, unmasked_figures
@@ -175,7 +175,7 @@ def _score(attack: Attack, view: View, truth: GroundTruth, level: Level) -> Find
     figures: Figures = {}
     details = dict(claims.details)
     for each in reversed(scored):  # of two claims of a kind, the first gives the figures
-        figures |= each.figures | gain_figures(each.gains, level)
+        figures |= each.at(level)
         details |= each.details
     nulls = [each.null_control for each in scored if each.null_control is not None]
     return replace(

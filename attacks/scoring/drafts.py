@@ -15,7 +15,7 @@ import numpy as np
 from attacks.base import NotApplicable
 from attacks.claims import DraftClaim
 from attacks.scoring.attributes import People, score_attributes
-from attacks.scoring.gains import Gain
+from attacks.scoring.gains import Gain, Gains
 from attacks.scoring.scored import (
     Figures,
     Scored,
@@ -122,7 +122,7 @@ def score_drafts(matches: Matches, *, prefix: str, seed: int) -> Scored:
     disclosed = matches.disclosed.astype(np.float64)
     figures: Figures = interval_figures("disclosed_share", hit_interval(disclosed, seed=seed))
     null = None
-    gains = {}
+    gains: Gains = {}
     if matches.named:
         placed = (holders == clients).astype(np.float64)
         chance = _chance(holders, clients)

@@ -10,7 +10,6 @@ References:
     [2] Clopper and Pearson, "The use of confidence or fiducial limits", Biometrika 26(4), 1934.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -37,7 +36,7 @@ Figures: TypeAlias = dict[str, float | None]
 _FAMILY_ERROR = 0.01
 _INTERVAL_ERROR = 0.05
 
-_GAINS_PER_FINDING = 8
+_GAINS_PER_FINDING = 16
 """More gains than this no attack has."""
 
 _LEAST_ROOM = 30.0
@@ -103,7 +102,7 @@ class Gain:
         mean, spread = float(known.mean()), float(known.std(ddof=1))
         if spread <= 1e-12:  # all alike: the first names the value, the others bound its share
             alike = tail ** (1.0 / (len(known) - 1))
-            return mean * alike - self.span / 2 * (1.0 - alike)
+            return float(mean * alike - self.span / 2 * (1.0 - alike))
         return mean - float(t.isf(tail, len(known) - 1)) * spread / float(np.sqrt(len(known)))
 
     @property
@@ -145,7 +144,7 @@ class Estimate:
         return self.value - float(norm.isf(level.tail)) * self.deviation
 
 
-Gains: TypeAlias = Mapping[str, Gain | Estimate | None]
+Gains: TypeAlias = dict[str, Gain | Estimate | None]
 
 
 def gain_figures(gains: Gains, level: Level) -> Figures:

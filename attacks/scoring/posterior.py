@@ -85,7 +85,8 @@ class _Levels:
         flat = (self.level[learn] * shape[1] + self.place[learn]).ravel()
         size = shape[0] * shape[1]
         pairs = np.bincount(flat, minlength=size).reshape(shape).astype(np.float64)
-        hits = np.bincount(flat, weights=labels[learn].ravel(), minlength=size).reshape(shape)
+        told = labels[learn].ravel().astype(np.float64)
+        hits = np.bincount(flat, weights=told, minlength=size).reshape(shape).astype(np.float64)
         start = np.array([[0.0, 1.0]])
         pooled = _logistic(pairs.sum(0)[None], hits.sum(0)[None], self.log_odds, start, 1e-3)
         each = _logistic(pairs, hits, self.log_odds, np.repeat(pooled, shape[0], 0), _RIDGE)

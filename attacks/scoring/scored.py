@@ -8,7 +8,7 @@ import numpy as np
 from scipy.stats import binom
 
 from attacks.intervals import Interval, mean_interval, share_interval
-from attacks.scoring.gains import Figures, Gains, interval_figures
+from attacks.scoring.gains import Figures, Gains, Level, gain_figures, interval_figures
 from secure_fedrec.arrays import BoolArray, FloatArray, IntArray
 
 __all__ = [
@@ -47,6 +47,10 @@ class Scored:
     details: Mapping[str, Any] = field(default_factory=dict)
     null_control: Mapping[str, Any] | None = None
     roc: Mapping[str, list[float]] | None = None
+
+    def at(self, level: Level) -> Figures:
+        """All figures, those of the gains with limits as sure as asked for."""
+        return self.figures | gain_figures(self.gains, level)
 
 
 def is_honest(clients: IntArray, corrupted: frozenset[int]) -> BoolArray:

@@ -161,7 +161,7 @@ def _rated_figures(
         "support_prior_auc": _nan_mean(inside_prior),
         "advantage": advantage(catalogue),
     }
-    gains: dict[str, Gain | Estimate | None] = {
+    gains: Gains = {
         "lift_over_prior": Gain(aucs - prior),
         "support_lift_over_prior": Gain(inside - inside_prior),
         "support_headroom_lift": headroom(inside, inside_prior),
@@ -218,8 +218,8 @@ def _tail_figures(catalogue: ScoreTable, prior: ScoreTable, seed: int) -> tuple[
     }
     if one is None or without is None:
         return figures, {"tpr_gain": None}
-    spread = np.hypot(*((each.high - each.low) / _WIDTH_95 for each in (one, without)))
-    gain = Estimate(one.value - without.value, float(spread), one.n_clients)
+    spread = float(np.hypot(one.high - one.low, without.high - without.low)) / _WIDTH_95
+    gain = Estimate(one.value - without.value, spread, one.n_clients)
     return figures, {"tpr_gain": gain}
 
 
