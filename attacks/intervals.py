@@ -24,6 +24,7 @@ __all__ = [
 ]
 
 _BLOCK_ELEMENTS = 1 << 21
+_KEPT_CLIENTS = 1000
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -55,9 +56,9 @@ def resampled(n_clients: int, draws: int, seed: int, *, width: int = 0) -> Itera
         yield rng.multinomial(n_clients, shares, size=rows).astype(np.float64)
 
 
-@lru_cache(maxsize=4)
-def _drawn(n_clients: int, draws: int, seed: int) -> tuple[FloatArray, ...]:
-    """The blocks of ``resampled``, kept: the figures of a finding share clients and draws."""
+@lru_cache(maxsize=8)
+def _kept(n_clients: int, draws: int, seed: int) -> tuple[FloatArray, ...]:
+    """The blocks of ``resampled``: the figures of a finding share clients and draws."""
     return tuple(resampled(n_clients, draws, seed))
 
 
@@ -95,7 +96,8 @@ def mean_interval(
     if not len(known):
         raise ValueError("no client has both positives and negatives: there is no AUC to average")
     # Not a BLAS product: its last bits depend on the number of threads.
-    means = [(w * known).sum(axis=1) / len(known) for w in _drawn(len(known), draws, seed)]
+    blocks = (_kept if len(known) <= _KEPT_CLIENTS else resampled)(len(known), draws, seed)
+    means = [(w * known).sum(axis=1) / len(known) for w in blocks]
     # Equal values are told by themselves, as rounding makes their resampled means differ.
     drawn = np.concatenate(means) if known.min() < known.max() else known
     return percentile_interval(float(known.mean()), drawn, len(known), confidence, span)

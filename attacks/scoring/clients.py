@@ -65,7 +65,7 @@ def score_labels(
     null = guesses[np.arange(len(classes)), dealt]
     return Scored(
         figures=figures,
-        gains={"label_lift": Gain(odds - base)},
+        gains={"label_lift": Gain(odds - base, guesses=True)},
         units={"clients": len(classes), "pairs": scores.size, "positives": len(classes)},
         details={"label": claim.name},
         null_control=hit_null("label_accuracy", null, chance),

@@ -131,7 +131,7 @@ def score_drafts(matches: Matches, *, prefix: str, seed: int) -> Scored:
             **interval_figures("holder_accuracy", share),
             "holder_chance": chance,
         }
-        gains = {f"{prefix}holder_lift": Gain(placed - chance)}
+        gains = {f"{prefix}holder_lift": Gain(placed - chance, guesses=True)}
         dealt = np.random.default_rng(seed).permutation(clients)
         hits = (holders == dealt).astype(np.float64)
         null = hit_null(f"{prefix}holder_accuracy", hits, chance)

@@ -75,10 +75,12 @@ class Gain:
     Args:
         values: float64[n]; NaN for a unit without a gain.
         span: length of the interval around 0 that the values lie in.
+        guesses: each value is a hit or a miss less a known chance, so that limits can be exact.
     """
 
     values: FloatArray
     span: float = 2.0
+    guesses: bool = False
 
     def interval(self, level: Level) -> Interval | None:
         """Interval of the mean; exact for hits, else a bootstrap over the units."""
@@ -113,7 +115,7 @@ class Gain:
     def _hits(self) -> tuple[int | None, float]:
         """Number of hits and the value of a miss where a unit is a hit or a miss."""
         found = np.unique(self._known)
-        if len(found) == 2 and abs(found[1] - found[0] - 1.0) < 1e-12:
+        if self.guesses and len(found) == 2 and abs(found[1] - found[0] - 1.0) < 1e-12:
             return int(np.count_nonzero(self._known == found[1])), float(found[0])
         return None, 0.0
 

@@ -22,6 +22,7 @@ _FEW_VALUES = 16
 _OCTAVES = 12
 _RIDGE = 1.0
 _STEPS = 25
+_SETTLED = 1e-6
 
 _Rule = Callable[[IntArray], FloatArray]
 
@@ -152,5 +153,8 @@ def _logistic(
         step = np.stack(
             [c * slope[:, 0] - b * slope[:, 1], a * slope[:, 1] - b * slope[:, 0]], axis=1
         )
-        found = found + np.clip(step / determinant[:, None], -2.0, 2.0)
+        step = np.clip(step / determinant[:, None], -2.0, 2.0)
+        found = found + step
+        if np.abs(step).max() < _SETTLED:
+            break
     return found

@@ -104,7 +104,7 @@ def score_sets(
     if not np.isfinite(per_client_auc(table)).any():
         return NotApplicable(reason=_NO_CONTRAST)
     aucs = per_client_auc(table)
-    prior = _informed_auc(score_table(_popularity(truth, labels), labels))
+    prior = _informed(per_client_auc(score_table(_popularity(truth, labels), labels)))
     figures: Figures = {
         **interval_figures("set_auc", _mean_auc(aucs, seed)),
         "set_prior_auc": _nan_mean(prior),
@@ -149,11 +149,12 @@ def _rated_figures(
 ) -> tuple[Figures, Gains]:
     """Figures of the rated-set game, and the gains over an adversary without a view."""
     catalogue, support = (score_table(rated.scores, labels, keep) for keep in (None, rated.visible))
-    prior_table, prior_inside = (
-        score_table(popularity, labels, keep) for keep in (None, rated.visible)
-    )
     aucs, inside = per_client_auc(catalogue), per_client_auc(support)
-    prior, inside_prior = _informed_auc(prior_table), _informed_auc(prior_inside)
+    ranked, inside_prior = (
+        per_client_auc(score_table(popularity, labels, keep)) for keep in (None, rated.visible)
+    )
+    prior, inside_prior = _informed(ranked), _informed(inside_prior)
+    useful = popularity if prior is ranked else np.zeros_like(popularity)
     figures: Figures = {
         **interval_figures("auc", _mean_auc(aucs, seed)),
         **interval_figures("support_auc", _mean_auc(inside, seed)),
@@ -166,7 +167,6 @@ def _rated_figures(
         "support_lift_over_prior": Gain(inside - inside_prior),
         "support_headroom_lift": headroom(inside, inside_prior),
     }
-    useful = popularity if prior_table.n_pairs and _ranks_forward(prior_table) else 0 * popularity
     together, combined = _combined_figures(rated, labels, useful, prior, seed)
     likely, surely = _tail_figures(catalogue, score_table(useful, labels), seed)
     figures |= together | likely
@@ -259,7 +259,8 @@ def unmasked_figures(
     right = virtual & proven
     per_client = right.sum(axis=1) / np.maximum(virtual.sum(axis=1), 1)
     wrong = labels & proven
-    false = wrong.sum(axis=1) / np.maximum(labels.sum(axis=1), 1)
+    rated_rows = rated.visible[honest] & labels
+    false = (rated_rows & proven).sum(axis=1) / np.maximum(rated_rows.sum(axis=1), 1)
     gain = np.where(virtual.any(axis=1), per_client - false, np.nan)
     return {
         "unmasked_share": float(right.sum() / virtual.sum()),
@@ -278,20 +279,15 @@ def _mean_auc(values: FloatArray, seed: int) -> Interval | None:
     return mean_interval(values, seed=seed, span=1.0) if np.isfinite(values).any() else None
 
 
-def _ranks_forward(prior: ScoreTable) -> bool:
-    """Whether popularity is knowledge at all.
+def _informed(prior: FloatArray) -> FloatArray:
+    """Every client's AUC of popularity, or chance for all where it ranks backwards.
 
     The client itself is left out of the counts, so where they are nearly equal its own items rank
     last. That is the harness's doing, and nobody's knowledge.
     """
-    aucs = per_client_auc(prior)
-    return bool(np.isfinite(aucs).any() and np.nanmean(aucs) >= _CHANCE)
-
-
-def _informed_auc(prior: ScoreTable) -> FloatArray:
-    """AUC of popularity for every client, or chance for all where it ranks backwards."""
-    aucs = per_client_auc(prior)
-    return aucs if _ranks_forward(prior) else np.where(np.isnan(aucs), aucs, _CHANCE)
+    known = prior[np.isfinite(prior)]
+    forward = len(known) and known.mean() >= _CHANCE
+    return prior if forward else np.where(np.isnan(prior), prior, _CHANCE)
 
 
 def _set_figures(predicted: BoolArray, labels: BoolArray) -> Figures:

@@ -72,7 +72,7 @@ def score_vectors(
     dealt = _reidentified(cosines, np.random.default_rng(seed).permutation(len(candidates))[own])
     return Scored(
         figures=figures,
-        gains={**gains, "reidentified_lift": Gain(odds - chance)},
+        gains={**gains, "reidentified_lift": Gain(odds - chance, guesses=True)},
         units={"clients": len(own), "pairs": len(own) * len(candidates), "positives": len(own)},
         null_control=hit_null("reidentified_share", dealt, chance),
     )
