@@ -8,7 +8,7 @@ READY := $(VENV)/.ready
 SOURCES := secure_fedrec attacks audits benchmarks examples tests
 OUT ?= out/quickstart
 
-.PHONY: audit test lint types layers unit fuzz format clean
+.PHONY: audit test lint types layers unit fuzz nulls format clean
 
 audit: $(READY)
 	@if [ -f $(OUT)/config.json ]; then rm -rf $(OUT); fi # an earlier run, and nothing else
@@ -34,6 +34,10 @@ fuzz: $(READY)
 	SECURE_FEDREC_FUZZ=100000 FUZZ_MESSAGES=100000 EXPLORE=1 $(BIN)/pytest -n auto -q \
 		tests/protection/masking/test_masking_fuzz.py \
 		tests/protection/shared_upload/test_shared_upload_fuzz.py
+
+# All 1,000 audits of federations without a leak; a test run has 200 of them.
+nulls: $(READY)
+	SECURE_FEDREC_NULLS=1000 $(BIN)/pytest -q -s tests/audits/test_audit_null.py
 
 format: $(READY)
 	$(BIN)/ruff check --fix $(SOURCES)

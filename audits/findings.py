@@ -101,7 +101,7 @@ def severity(finding: Finding) -> str | None:
 
     sets = value("precision_at_k") >= 0.9 or (value("precision") >= 0.9 and value("recall") >= 0.5)
     named = {
-        ("precision_gain", "headroom_lift"): sets,
+        ("precision_gain", "headroom_lift", "exact_set_gain"): sets,
         ("rating_lift", "rating_headroom_lift"): value("rating_accuracy") >= 0.9,
         ("reidentified_lift",): value("reidentified_share") >= 0.9,
         ("label_lift",): value("label_accuracy") >= 0.9,

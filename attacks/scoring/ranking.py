@@ -1,10 +1,13 @@
-"""Rankings of a catalogue: precision at the size of the set, ties shared."""
+"""Rankings of a catalogue: what everybody could rank by, and precision at the size of the set."""
 
 import numpy as np
+from scipy.stats import rankdata
 
 from secure_fedrec.arrays import BoolArray, FloatArray
 
-__all__ = ["precision_at_size"]
+__all__ = ["precision_at_size", "public_ranking"]
+
+_CHANCE = 0.5
 
 
 def precision_at_size(scores: FloatArray, labels: BoolArray) -> FloatArray:
@@ -29,3 +32,47 @@ def precision_at_size(scores: FloatArray, labels: BoolArray) -> FloatArray:
     hits = (above & labels).sum(axis=1) + share * (tied & labels).sum(axis=1)
     known = (sizes > 0) & (sizes < n_items)
     return np.asarray(np.divide(hits, sizes, out=np.full(len(sizes), np.nan), where=known))
+
+
+def public_ranking(popularity: FloatArray, scores: FloatArray, labels: BoolArray) -> FloatArray:
+    """What ranks the items best without a look at the client: float64[B, m], counts of raters.
+
+    The best of popularity, of what an attack says of all clients alike (its scores of the others,
+    averaged: nothing in it is about the client), and of nothing. Nothing is best where counts are
+    nearly equal: the client itself is left out of them, so its own items would rank last. That is
+    the harness's doing, and nobody's knowledge.
+
+    Args:
+        popularity: float64[B, m], raters of the items apart from the client.
+        scores: float64[B, m], the attack's.
+        labels: bool[B, m], the rated sets; rankings are compared by their mean AUC.
+    """
+    best, ranking = _CHANCE, np.zeros_like(popularity)
+    for candidate in (popularity, _in_counts(_of_others(scores), popularity)):
+        found = _mean_auc(candidate, labels)
+        if found > best:
+            best, ranking = found, candidate
+    return ranking
+
+
+def _of_others(scores: FloatArray) -> FloatArray:
+    """Mean score of an item among the other clients."""
+    return np.asarray((scores.sum(axis=0) - scores) / max(1, len(scores) - 1))
+
+
+def _in_counts(scores: FloatArray, popularity: FloatArray) -> FloatArray:
+    """The client's counts, dealt to its items in the order of scores; popularity breaks ties."""
+    _, dense = np.unique(scores, return_inverse=True)
+    keys = dense.reshape(scores.shape) + popularity / (popularity.max() + 1.0)
+    ranks = rankdata(keys, axis=1).astype(np.int64) - 1  # midranks: what is tied stays tied
+    return np.asarray(np.take_along_axis(np.sort(popularity, axis=1), ranks, axis=1))
+
+
+def _mean_auc(scores: FloatArray, labels: BoolArray) -> float:
+    """Mean AUC of the clients that have both kinds of items, ties counting as half."""
+    positives = labels.sum(axis=1)
+    pairs = positives * (labels.shape[1] - positives)
+    ranks = np.where(labels, rankdata(scores, axis=1), 0.0).sum(axis=1)
+    known = pairs > 0
+    wins = ranks[known] - (positives * (positives + 1) / 2)[known]
+    return float((wins / pairs[known]).mean())

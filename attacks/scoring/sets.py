@@ -15,7 +15,7 @@ from attacks.base import NotApplicable, RatedSetClaim
 from attacks.claims import SetClaim
 from attacks.scoring.gains import Estimate, Gain, Gains, headroom
 from attacks.scoring.posterior import combined_scores
-from attacks.scoring.ranking import precision_at_size
+from attacks.scoring.ranking import precision_at_size, public_ranking
 from attacks.scoring.scored import Figures, Scored, interval_figures, is_honest, normal_null
 from attacks.statistics import (
     Interval,
@@ -150,11 +150,9 @@ def _rated_figures(
     """Figures of the rated-set game, and the gains over an adversary without a view."""
     catalogue, support = (score_table(rated.scores, labels, keep) for keep in (None, rated.visible))
     aucs, inside = per_client_auc(catalogue), per_client_auc(support)
-    ranked, inside_prior = (
-        per_client_auc(score_table(popularity, labels, keep)) for keep in (None, rated.visible)
-    )
-    prior, inside_prior = _informed(ranked), _informed(inside_prior)
-    useful = popularity if prior is ranked else np.zeros_like(popularity)
+    useful = public_ranking(popularity, rated.scores, labels)
+    prior = per_client_auc(score_table(useful, labels))
+    inside_prior = _informed(per_client_auc(score_table(useful, labels, rated.visible)))
     figures: Figures = {
         **interval_figures("auc", _mean_auc(aucs, seed)),
         **interval_figures("support_auc", _mean_auc(inside, seed)),
