@@ -139,12 +139,13 @@ def federation(
 def guesses(spec: Spec, levels: FloatArray, rng: np.random.Generator, round_: int) -> Claims:
     """What an attack claims that knows nothing."""
     shape = (spec.clients, spec.items)
-    scores = {
-        "noise": lambda: rng.standard_normal(shape),
-        "coin": lambda: rng.integers(0, 2, shape).astype(np.float64),
-        "row order": lambda: np.tile(-np.arange(spec.items, dtype=np.float64), (spec.clients, 1)),
-        "tied": lambda: np.zeros(shape),
-    }[spec.scores]()
+    rows = np.arange(spec.items, dtype=np.float64)
+    scores: dict[str, FloatArray] = {
+        "noise": rng.standard_normal(shape),
+        "coin": rng.integers(0, 2, shape).astype(np.float64),
+        "row order": np.tile(-rows, (spec.clients, 1)),
+        "tied": np.zeros(shape),
+    }
     everybody = np.arange(spec.clients)
     visible = np.ones(shape, dtype=bool) if rng.random() < 0.5 else rng.random(shape) < 0.4
     named = rng.random(shape) < rng.choice([0.0, 0.3, 1.0])
@@ -155,7 +156,7 @@ def guesses(spec: Spec, levels: FloatArray, rng: np.random.Generator, round_: in
         rounds=(round_,),
         rated=RatedSetClaim(
             clients=everybody,
-            scores=scores,
+            scores=scores[spec.scores],
             visible=visible,
             predicted=rng.random(shape) < rng.choice([0.02, 0.5]),
         ),
@@ -207,7 +208,11 @@ def planted_audit(spec: Spec, seed: int, shift: float | None) -> str:
             rated = replace(
                 blind.rated, scores=labels.astype(np.float64), visible=labels, predicted=labels
             )
-            read = RatingClaim(clients=train.clients, items=train.items, ratings=train.ratings)
+            read = RatingClaim(
+                clients=train.clients.astype(np.int64),
+                items=train.items.astype(np.int64),
+                ratings=train.ratings,
+            )
             answers[round_] = replace(blind, rated=rated, ratings=read, unmasked=None)
         else:
             rated = replace(blind.rated, scores=blind.rated.scores + shift * labels)
