@@ -208,7 +208,14 @@ def explain(arguments: argparse.Namespace) -> int:
         print(arguments.name)
         for field in fields:
             print(f"  {field:10} {getattr(card, field)}")
+        print(f"  {'judged':10} {_JUDGED}")
     return 0
+
+
+_JUDGED = (
+    "alone, and for rated sets together with item popularity; what counts is the gain over what is "
+    "known without the view (precision_gain, headroom_lift, rating_lift, ..._lift)"
+)
 
 
 def _federation(

@@ -7,7 +7,7 @@ from attacks import Finding
 from attacks.controls import ControlResult
 from audits.measures import report_keys
 
-__all__ = ["finding_json", "sentence", "severity"]
+__all__ = ["GAINS", "REPORT_KEYS", "finding_json", "sentence", "severity"]
 
 Figures: TypeAlias = Mapping[str, float | None]
 
@@ -38,7 +38,7 @@ _LEAST = 0.02
 
 _MEDIUM, _HIGH = 0.05, 0.20
 
-_REPORT_KEYS = (
+REPORT_KEYS = (
     "auc",
     "auc_low",
     "auc_high",
@@ -228,7 +228,7 @@ def _percent(share: float) -> str:
 def finding_json(finding: Finding, control: ControlResult | None) -> dict[str, Any]:
     """A finding as ``report.json`` keeps it; figures without a key of their own go to details."""
     figures = dict(finding.figures)
-    named = {key: figures.pop(key) for key in _REPORT_KEYS if key in figures}
+    named = {key: figures.pop(key) for key in REPORT_KEYS if key in figures}
     positive = None
     if control is not None:
         positive = {

@@ -1,9 +1,15 @@
 """What a finding is called, and how bad it is, follow from what was learned."""
 
+import json
+
 import pytest
 
 from attacks import Finding
-from audits.findings import sentence, severity
+from audits.findings import GAINS, REPORT_KEYS, finding_json, sentence, severity
+from audits.gates import ATTACK_METRICS
+from audits.report import SCHEMA_PATH
+from audits.report.points import leakage_point
+from audits.report.view import finding_card, headline
 
 
 def finding(**figures: float) -> Finding:
@@ -64,3 +70,37 @@ def test_ratings_stand_beside_the_best_constant() -> None:
 def test_rated_sets_stand_beside_popularity() -> None:
     text = sentence(finding(precision_at_k=0.776, prior_precision_at_k=0.283))
     assert "77.6 % precision, knowing item popularity (which alone gives 28.3 %)" in text
+
+
+def test_every_reported_figure_has_its_place_in_the_schema() -> None:
+    schema = json.loads(SCHEMA_PATH.read_text(encoding="utf-8"))
+    assert set(REPORT_KEYS) <= set(schema["$defs"]["finding"]["properties"])
+    assert set(GAINS) <= set(ATTACK_METRICS)
+
+
+def test_a_report_shows_precision_beside_that_of_popularity() -> None:
+    figures = {
+        "auc": 0.972,
+        "prior_auc": 0.855,
+        "combined_auc": 0.991,
+        "combined_auc_low": 0.990,
+        "combined_auc_high": 0.992,
+        "precision_at_k": 0.776,
+        "prior_precision_at_k": 0.283,
+        "precision_gain": 0.493,
+        "precision_gain_low": 0.48,
+        "precision_gain_high": 0.51,
+        "precision_gain_certain": 0.47,
+        "headroom_lift": 0.939,
+    }
+    found = finding_json(finding(**figures), None)
+    assert found["severity"] == "high"
+    assert found["details"]["precision_gain_certain"] == 0.47
+    assert headline(found).endswith("77.6%, popularity alone 28.3%")
+    rows = {name: (value, span) for name, value, span in finding_card(found, None)["numbers"]}
+    assert rows["Precision gained over popularity"][0].startswith("+0.49")
+    assert "0.48" in rows["Precision gained over popularity"][1]
+    assert rows["Share of the headroom gained"][0].startswith("+0.93")
+    point = leakage_point(found)
+    assert point is not None
+    assert (point.value, point.low, point.prior) == (0.991, 0.990, 0.855)
