@@ -225,7 +225,7 @@ def _judge_ratings(
         return scored
     figures, gains = dict(scored.figures), dict(scored.gains)
     if claims.ratings is not None:
-        named = rating_figures(claims.ratings, claims.rated.clients, train, corrupted, seed)
+        named = rating_figures(claims.ratings, claims.rated.clients, train, corrupted)
         figures, gains = figures | named[0], gains | named[1]
     for links in claims.links:
         figures |= link_figures(links, truth.recorded, corrupted)

@@ -158,23 +158,21 @@ def gain_figures(gains: Gains, level: Level) -> Figures:
     return figures
 
 
-def headroom(figure: FloatArray, baseline: FloatArray) -> Gain | None:
+def headroom(gain: FloatArray, room: FloatArray) -> Gain | None:
     """Share of what the baseline leaves to be learned: (x - p) / (1 - p) of the means.
 
     Args:
-        figure: float64[n], each client's; NaN where it has none.
-        baseline: float64[n], what is reached without the view.
+        gain: float64[n], x - p of each client; NaN where it has none.
+        room: float64[n], 1 - p.
 
     Returns:
         The ratio's linearisation, whose mean is the ratio and whose spread is its own to first
         order; None where (1 - p) n < 30, as nothing can be told from so little room.
     """
-    known = np.isfinite(figure) & np.isfinite(baseline)
-    figure, baseline = figure[known], baseline[known]
-    room = 1.0 - baseline
+    known = np.isfinite(gain) & np.isfinite(room)
+    gain, room = gain[known], room[known]
     if room.sum() < _LEAST_ROOM:
         return None
-    gain = figure - baseline
     ratio = gain.sum() / room.sum()
     return Gain(np.asarray(ratio + (gain - ratio * room) / room.mean()))
 

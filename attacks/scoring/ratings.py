@@ -9,8 +9,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from attacks.base import AnonymousRowClaim, LinkClaim, RatingClaim
-from attacks.intervals import mean_interval
-from attacks.scoring.gains import Figures, Gain, Gains, headroom, interval_figures
+from attacks.scoring.gains import Figures, Gain, Gains, headroom
 from attacks.scoring.scored import is_honest
 from attacks.scoring.vectors import VECTOR_ERROR
 from secure_fedrec.arrays import BoolArray, FloatArray, IntArray
@@ -32,13 +31,12 @@ def rating_figures(
     clients: IntArray,
     train: RatingTable,
     corrupted: frozenset[int],
-    seed: int,
 ) -> tuple[Figures, Gains]:
     """Share of the clients' ratings that are named exactly, beside the best constant.
 
     Every rating of the clients counts. Where the attack abstains the adversary says what everybody
     would: the most frequent rating of all, or of the item among the other clients, whichever is
-    right more often. All figures are means over clients:
+    right more often. All figures are shares of all these ratings; gains are resampled by client:
 
     - ``rating_accuracy``; ``rating_mode_accuracy`` of that constant alone;
     - ``coverage``: share of the ratings that the attack names at all;
@@ -49,7 +47,6 @@ def rating_figures(
         clients: int64[B], whom the attack is about.
         train: the ratings.
         corrupted: the adversary's own clients; they are left out.
-        seed: of the bootstrap.
     """
     about = np.zeros(train.n_clients, dtype=bool)
     about[clients], about[claim.clients] = True, True
@@ -65,22 +62,24 @@ def rating_figures(
     right = np.where(covered, said, constant) == train.ratings
     known = constant == train.ratings
 
-    def per_client(hits: BoolArray) -> FloatArray:
-        owners = train.clients[judged]
-        totals = np.bincount(owners, minlength=train.n_clients)
-        sums = np.bincount(owners, weights=hits[judged], minlength=train.n_clients)
-        return np.asarray(sums[totals > 0] / totals[totals > 0])
-
-    accuracy, mode = per_client(right), per_client(known)
+    gain, room = (
+        _per_client(each, train, judged)
+        for each in (right.astype(np.float64) - known, 1.0 - known.astype(np.float64))
+    )
     figures: Figures = {
-        **interval_figures("rating_accuracy", mean_interval(accuracy, seed=seed, span=1.0)),
-        "rating_mode_accuracy": float(mode.mean()),
-        "coverage": float(per_client(covered).mean()),
+        "rating_accuracy": float(right[judged].mean()),
+        "rating_mode_accuracy": float(known[judged].mean()),
+        "coverage": float(covered[judged].mean()),
     }
-    return figures, {
-        "rating_lift": Gain(accuracy - mode),
-        "rating_headroom_lift": headroom(accuracy, mode),
-    }
+    return figures, {"rating_lift": Gain(gain), "rating_headroom_lift": headroom(gain, room)}
+
+
+def _per_client(values: FloatArray, train: RatingTable, judged: BoolArray) -> FloatArray:
+    """Sums of each client, scaled so that their mean is the mean over all ratings judged."""
+    owners = train.clients[judged]
+    sums = np.bincount(owners, weights=values[judged], minlength=train.n_clients)
+    rated = np.bincount(owners, minlength=train.n_clients) > 0
+    return np.asarray(sums[rated] * (np.count_nonzero(rated) / len(owners)))
 
 
 def _best_constant(train: RatingTable, judged: BoolArray) -> FloatArray:

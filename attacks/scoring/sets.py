@@ -163,7 +163,7 @@ def _rated_figures(
     gains: Gains = {
         "lift_over_prior": Gain(aucs - prior),
         "support_lift_over_prior": Gain(inside - inside_prior),
-        "support_headroom_lift": headroom(inside, inside_prior),
+        "support_headroom_lift": headroom(inside - inside_prior, 1.0 - inside_prior),
     }
     together, combined = _combined_figures(rated, labels, useful, prior, seed)
     likely, surely = _tail_figures(catalogue, score_table(useful, labels), seed)
@@ -200,7 +200,7 @@ def _combined_figures(
     }
     return figures, {
         "precision_gain": Gain(at_k - without),
-        "headroom_lift": headroom(aucs, prior),
+        "headroom_lift": headroom(aucs - prior, 1.0 - prior),
         "exact_set_gain": Gain(whole - whole_without),
     }
 

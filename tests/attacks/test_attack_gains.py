@@ -188,7 +188,7 @@ def named(train: RatingTable, keep: BoolArray, said: FloatArray | None = None) -
         items=train.items[keep].astype(np.int64),
         ratings=(train.ratings if said is None else said)[keep],
     )
-    figures, gains = rating_figures(claimed, np.arange(train.n_clients), train, NOBODY, 0)
+    figures, gains = rating_figures(claimed, np.arange(train.n_clients), train, NOBODY)
     return figures | gain_figures(gains, LEVEL)
 
 
@@ -226,13 +226,13 @@ def test_the_constant_is_that_of_the_item_where_it_tells_more() -> None:
 def test_a_complete_break_has_all_of_the_headroom_where_the_lift_has_none() -> None:
     prior = np.full(1000, 0.944) + np.random.default_rng(11).uniform(-0.05, 0.05, 1000)
     figures = gain_figures(
-        {"plain": Gain(1.0 - prior), "share": headroom(np.ones(1000), prior)}, LEVEL
+        {"plain": Gain(1.0 - prior), "share": headroom(1.0 - prior, 1.0 - prior)}, LEVEL
     )
     assert figure(figures, "plain") < 0.06
     assert figures["share"] == pytest.approx(1.0)
     assert figure(figures, "share_certain") > 0.9
-    assert headroom(np.ones(500), prior[:500]) is None  # 28 units of room
-    half = headroom((1 + prior) / 2, prior)
+    assert headroom(1.0 - prior[:500], 1.0 - prior[:500]) is None  # 28 units of room
+    half = headroom((1.0 - prior) / 2, 1.0 - prior)
     assert half is not None
     assert half.values.mean() == pytest.approx(0.5)
 
@@ -241,7 +241,7 @@ def test_headroom_spreads_as_the_ratio_does() -> None:
     rng = np.random.default_rng(12)
     prior = rng.uniform(0.2, 0.9, 300)
     gained = prior + (1 - prior) * rng.uniform(0, 0.5, 300)
-    gain = headroom(gained, prior)
+    gain = headroom(gained - prior, 1.0 - prior)
     assert gain is not None
     picks = rng.integers(300, size=(4000, 300))
     ratios = (gained - prior)[picks].sum(axis=1) / (1 - prior)[picks].sum(axis=1)
