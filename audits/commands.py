@@ -84,7 +84,14 @@ def attack(arguments: argparse.Namespace) -> int:
     for name in names:
         attack_named(name, key="--attack")
     findings = runner.attack_all(
-        transcript, truth, adversaries, names, seed=config.seed, bars=not arguments.quiet
+        transcript,
+        truth,
+        adversaries,
+        names,
+        seed=config.seed,
+        judged=len(config.adversaries)
+        * len(config.attacks),  # a finding asked for alone is as sure
+        bars=not arguments.quiet,
     )
     controls = positive_controls()
     if arguments.json:
