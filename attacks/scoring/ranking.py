@@ -37,8 +37,8 @@ def precision_at_size(scores: FloatArray, labels: BoolArray) -> FloatArray:
 def public_ranking(popularity: FloatArray, scores: FloatArray, labels: BoolArray) -> FloatArray:
     """What ranks the items best without a look at the client: float64[B, m], counts of raters.
 
-    The best of popularity, of what an attack says of all clients alike (its scores of the others,
-    averaged: nothing in it is about the client), and of nothing. Nothing is best where counts are
+    The best of popularity, of what an attack says of all clients alike (nothing in it is about one
+    of them; released counts are such a ranking), and of nothing. Nothing is best where counts are
     nearly equal: the client itself is left out of them, so its own items would rank last. That is
     the harness's doing, and nobody's knowledge.
 
@@ -47,25 +47,23 @@ def public_ranking(popularity: FloatArray, scores: FloatArray, labels: BoolArray
         scores: float64[B, m], the attack's.
         labels: bool[B, m], the rated sets; rankings are compared by their mean AUC.
     """
+    candidates = [popularity]
+    if (scores == scores[0]).all():
+        candidates.append(np.broadcast_to(_in_counts(scores[0], popularity), popularity.shape))
     best, ranking = _CHANCE, np.zeros_like(popularity)
-    for candidate in (popularity, _in_counts(_of_others(scores), popularity)):
+    for candidate in candidates:
         found = _mean_auc(candidate, labels)
         if found > best:
             best, ranking = found, candidate
     return ranking
 
 
-def _of_others(scores: FloatArray) -> FloatArray:
-    """Mean score of an item among the other clients."""
-    return np.asarray((scores.sum(axis=0) - scores) / max(1, len(scores) - 1))
-
-
 def _in_counts(scores: FloatArray, popularity: FloatArray) -> FloatArray:
-    """The client's counts, dealt to its items in the order of scores; popularity breaks ties."""
-    _, dense = np.unique(scores, return_inverse=True)
-    keys = dense.reshape(scores.shape) + popularity / (popularity.max() + 1.0)
-    ranks = rankdata(keys, axis=1).astype(np.int64) - 1  # midranks: what is tied stays tied
-    return np.asarray(np.take_along_axis(np.sort(popularity, axis=1), ranks, axis=1))
+    """A ranking of the items in the range of counts, in the order of scores: float64[m]."""
+    counts = np.sort(popularity.mean(axis=0))
+    places = rankdata(scores) - 1  # midranks: what is tied stays tied
+    # Counts that are equal must not tie what the scores tell apart.
+    return np.asarray(counts[places.astype(np.int64)] + places / len(scores))
 
 
 def _mean_auc(scores: FloatArray, labels: BoolArray) -> float:
