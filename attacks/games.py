@@ -24,6 +24,7 @@ from attacks.claims import DraftClaim, FeatureClaim
 from attacks.scoring.attributes import People, score_attributes
 from attacks.scoring.clients import score_histograms, score_labels
 from attacks.scoring.drafts import Matches, Members, score_disclosed, score_drafts
+from attacks.scoring.gains import Level
 from attacks.scoring.ratings import link_figures, rated_grid, rating_figures, row_figures
 from attacks.scoring.scored import Figures, Scored, is_honest
 from attacks.scoring.sets import score_rated_sets, score_sets, unmasked_figures
@@ -38,6 +39,7 @@ _BY_ROUND = (
     "auc",
     "support_auc",
     "precision",
+    "precision_at_k",
     "rating_accuracy",
     "exact_set_share",
     "vector_cosine",
@@ -49,7 +51,7 @@ _BY_ROUND = (
     "holder_accuracy",
     "attribute_auc",
 )
-_RATED_STRENGTHS = ("auc", "support_auc")
+_RATED_STRENGTHS = ("combined_auc", "precision_at_k", "support_auc", "rating_lift")
 _STRENGTHS = (
     "vector_cosine_lift",
     "reidentified_lift",
@@ -101,12 +103,19 @@ class Finding:
 
 
 def evaluate(
-    attack: Attack, adversary: Adversary, transcript: Transcript, truth: GroundTruth, *, seed: int
+    attack: Attack,
+    adversary: Adversary,
+    transcript: Transcript,
+    truth: GroundTruth,
+    *,
+    seed: int,
+    judged: int = 1,
 ) -> Finding:
     """Run one attack on one adversary's view and score its claims.
 
     An attack that decodes the payloads of one round is tried on every recorded round; the finding
-    is that of the round in which it was strongest, the others stand in its details.
+    is that of the round in which it was strongest, the others stand in its details. Limits of
+    gains allow for the choice of the round, and for the other findings of the audit.
 
     Args:
         attack: the attack.
@@ -114,14 +123,16 @@ def evaluate(
         transcript: the recorded run.
         truth: opened only after the attack has made its claims.
         seed: of the bootstrap and of the null control.
+        judged: pairs of attack and adversary in the audit.
     """
     own = OwnUploads(truth.recorded, truth.corrupted_clients(adversary))
     view = transcript.view(adversary, own=own)
     one_round = bool(getattr(attack, "reads_one_round", False))
     rounds = _payload_rounds(view) if one_round else ()
     if len(rounds) < 2:
-        return _score(attack, view, truth, seed)
-    tried = [_score(attack, view.at(round_), truth, seed) for round_ in rounds]
+        return _score(attack, view, truth, Level(seed=seed, judged=judged))
+    level = Level(seed=seed, tried=len(rounds), judged=judged)
+    tried = [_score(attack, view.at(round_), truth, level) for round_ in rounds]
     measured = [finding for finding in tried if finding.measured]
     if not measured:
         return tried[0]
@@ -146,7 +157,7 @@ def _strength(finding: Finding) -> float:
     return sum(finding.figures.get(name) or 0.0 for name in names)
 
 
-def _score(attack: Attack, view: View, truth: GroundTruth, seed: int) -> Finding:
+def _score(attack: Attack, view: View, truth: GroundTruth, level: Level) -> Finding:
     adversary = view.adversary
     blank = Finding(attack=attack.name, adversary=adversary.name, game=attack.card.game)
     if getattr(attack, "reads_item_rows", True) and "n_items" not in view.public:
@@ -155,7 +166,7 @@ def _score(attack: Attack, view: View, truth: GroundTruth, seed: int) -> Finding
     if isinstance(claims, NotApplicable):
         return replace(blank, reason=claims.reason)
     corrupted = truth.corrupted_clients(adversary)
-    judged = list(_judge(claims, view, truth, corrupted, seed))
+    judged = list(_judge(claims, view, truth, corrupted, level.seed))
     reasons = [each.reason for each in judged if isinstance(each, NotApplicable)]
     scored = [each for each in judged if isinstance(each, Scored)]
     no_rated_sets = len(claims.rated.clients) and isinstance(judged[0], NotApplicable)
@@ -165,7 +176,7 @@ def _score(attack: Attack, view: View, truth: GroundTruth, seed: int) -> Finding
     figures: Figures = {}
     details = dict(claims.details)
     for each in reversed(scored):  # of two claims of a kind, the first gives the figures
-        figures |= each.figures
+        figures |= each.at(level)
         details |= each.details
     nulls = [each.null_control for each in scored if each.null_control is not None]
     return replace(
@@ -213,15 +224,20 @@ def _judge_ratings(
     scored = score_rated_sets(claims.rated, grid, corrupted, seed)
     if isinstance(scored, NotApplicable):
         return scored
-    figures = scored.figures | rating_figures(claims, train, corrupted)
+    figures, gains = dict(scored.figures), dict(scored.gains)
+    if claims.ratings is not None:
+        named = rating_figures(claims.ratings, claims.rated.clients, train, corrupted)
+        figures, gains = figures | named[0], gains | named[1]
     for links in claims.links:
         figures |= link_figures(links, truth.recorded, corrupted)
     if claims.rows:
         cohorts = {claim.round: _cohort(view, claim.round) for claim in claims.rows}
-        figures |= row_figures(claims.rows, cohorts, train, truth.recorded, corrupted)
+        rows = row_figures(claims.rows, cohorts, train, truth.recorded, corrupted)
+        figures, gains = figures | rows[0], gains | rows[1]
     if claims.unmasked is not None:
-        figures |= unmasked_figures(claims.rated, claims.unmasked, grid, corrupted)
-    return replace(scored, figures=figures)
+        proven = unmasked_figures(claims.rated, claims.unmasked, grid, corrupted)
+        figures, gains = figures | proven[0], gains | proven[1]
+    return replace(scored, figures=figures, gains=gains)
 
 
 def _judge_drafts(

@@ -7,6 +7,7 @@ References are those of ``statistics``.
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from scipy.stats import beta
@@ -23,6 +24,7 @@ __all__ = [
 ]
 
 _BLOCK_ELEMENTS = 1 << 21
+_KEPT_CLIENTS = 1000
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -52,6 +54,12 @@ def resampled(n_clients: int, draws: int, seed: int, *, width: int = 0) -> Itera
     for start in range(0, draws, per_block):
         rows = min(per_block, draws - start)
         yield rng.multinomial(n_clients, shares, size=rows).astype(np.float64)
+
+
+@lru_cache(maxsize=8)
+def _kept(n_clients: int, draws: int, seed: int) -> tuple[FloatArray, ...]:
+    """The blocks of ``resampled``: the figures of a finding share clients and draws."""
+    return tuple(resampled(n_clients, draws, seed))
 
 
 def percentile_interval(
@@ -88,7 +96,8 @@ def mean_interval(
     if not len(known):
         raise ValueError("no client has both positives and negatives: there is no AUC to average")
     # Not a BLAS product: its last bits depend on the number of threads.
-    means = [(w * known).sum(axis=1) / len(known) for w in resampled(len(known), draws, seed)]
+    blocks = (_kept if len(known) <= _KEPT_CLIENTS else resampled)(len(known), draws, seed)
+    means = [(w * known).sum(axis=1) / len(known) for w in blocks]
     # Equal values are told by themselves, as rounding makes their resampled means differ.
     drawn = np.concatenate(means) if known.min() < known.max() else known
     return percentile_interval(float(known.mean()), drawn, len(known), confidence, span)

@@ -27,7 +27,8 @@ class Direct:
         needs="Item numbers of the uploads of one round.",
         statistic="1 for items in the upload, 0 for the rest of the catalogue.",
         reference="The touched-row read; the plain systems FedRec (Lin et al. 2020) starts from.",
-        limits="Cannot tell virtual from real items inside the upload.",
+        limits="Alone it cannot tell virtual from real items inside the upload; popularity can, "
+        "where virtual items are drawn otherwise (see precision_gain).",
     )
 
     def run(self, view: View) -> Claims | NotApplicable:

@@ -104,7 +104,14 @@ def _attack(arguments: argparse.Namespace, transcript: Transcript) -> int:
     for name in names:
         attack_named(name, key="--attack")
     findings = runner.attack_all(
-        transcript, truth, adversaries, names, seed=config.seed, bars=not arguments.quiet
+        transcript,
+        truth,
+        adversaries,
+        names,
+        seed=config.seed,
+        judged=len(config.adversaries)
+        * len(config.attacks),  # a finding asked for alone is as sure
+        bars=not arguments.quiet,
     )
     controls = positive_controls()
     if arguments.json:
@@ -228,7 +235,14 @@ def explain(arguments: argparse.Namespace) -> int:
         print(arguments.name)
         for field in fields:
             print(f"  {field:10} {getattr(card, field)}")
+        print(f"  {'judged':10} {_JUDGED}")
     return 0
+
+
+_JUDGED = (
+    "alone, and for rated sets together with item popularity; what counts is the gain over what is "
+    "known without the view (precision_gain, headroom_lift, rating_lift, ..._lift)"
+)
 
 
 def _federation(

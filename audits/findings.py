@@ -7,22 +7,38 @@ from attacks import Finding
 from attacks.controls import ControlResult
 from audits.measures import report_keys
 
-__all__ = ["finding_json", "sentence", "severity"]
+__all__ = ["GAINS", "REPORT_KEYS", "finding_json", "sentence", "severity"]
 
 Figures: TypeAlias = Mapping[str, float | None]
 
-_LIFTS = (
-    "reidentified_lift_low",
-    "vector_cosine_lift_low",
-    "label_lift_low",
-    "set_lift_low",
-    "histogram_correlation_lift_low",
-    "holder_lift_low",
-    "attribute_lift_low",
+GAINS = (
+    "precision_gain",
+    "headroom_lift",
+    "lift_over_prior",
+    "support_lift_over_prior",
+    "support_headroom_lift",
+    "tpr_gain",
+    "exact_set_gain",
+    "rating_lift",
+    "rating_headroom_lift",
+    "tail_rating_lift",
+    "unmasked_lift",
+    "reidentified_lift",
+    "vector_cosine_lift",
+    "label_lift",
+    "set_lift",
+    "histogram_correlation_lift",
+    "holder_lift",
+    "attribute_lift",
 )
-"""How far beyond guessing other secrets than rated sets were told, at the lower end."""
+"""What was told beyond public knowledge or guessing; nothing else sets a severity."""
 
-_REPORT_KEYS = (
+_LEAST = 0.02
+"""A gain smaller than this is no finding, however certain."""
+
+_MEDIUM, _HIGH = 0.05, 0.20
+
+REPORT_KEYS = (
     "auc",
     "auc_low",
     "auc_high",
@@ -31,15 +47,31 @@ _REPORT_KEYS = (
     "support_auc_high",
     "prior_auc",
     "lift_over_prior",
+    "combined_auc",
+    "combined_auc_low",
+    "combined_auc_high",
+    "precision_at_k",
+    "precision_at_k_low",
+    "precision_at_k_high",
+    "prior_precision_at_k",
+    "precision_gain",
+    "precision_gain_low",
+    "precision_gain_high",
+    "headroom_lift",
+    "headroom_lift_low",
+    "headroom_lift_high",
     "tpr_at_1pct_fpr",
     "tpr_at_1pct_fpr_low",
     "tpr_at_1pct_fpr_high",
+    "prior_tpr_at_1pct_fpr",
     "tpr_at_01pct_fpr",
     "advantage",
     "precision",
     "recall",
     "exact_set_share",
     "rating_accuracy",
+    "rating_mode_accuracy",
+    "coverage",
     "user_vector_share",
     "linked_share",
     *report_keys(),
@@ -47,37 +79,41 @@ _REPORT_KEYS = (
 
 
 def severity(finding: Finding) -> str | None:
-    """How bad it is, from what is learned and not from the AUC alone.
+    """How bad it is: from what was told beyond public knowledge or guessing, and is certain.
 
-    critical: ratings, or the rated sets of most clients, are recovered with at least 90 %
-    precision, or 90 % of private vectors or labels are named far beyond guessing; high: the lift
-    over the popularity prior, inside the visible support or over the catalogue, or over guessing,
-    is at least 0.20, or TPR at 1 % FPR at least 10 %, both at their lower ends, or half of the
-    virtual rows are unmasked; medium: a lift of 0.05 to 0.20, or 5 % of the ratings that stand
-    alone in a sum are read off it, or 1 % of users disclosed by a draft; low: statistically visible
-    below that; info otherwise. None if nothing was measured.
+    Every gain counts by its lower limit, which holds for all gains of an audit at once with 99 %.
+
+    critical: at least 90 % of the rated items (or of the items named, with half of the set), of the
+    ratings, or of private vectors or labels are named, with a gain of at least 0.20; high: a gain
+    of at least 0.20; medium: of 0.05, or 1 % of users disclosed by a draft, whose very vector is no
+    guess; low: certain, and estimated at 0.02 or more; info otherwise. None if nothing was
+    measured.
     """
     if not finding.measured:
         return None
-    figures = finding.figures
 
     def value(name: str) -> float:
-        found = figures.get(name)
+        found = finding.figures.get(name)
         return 0.0 if found is None else found
 
-    lift = max(value("lift_over_prior_low"), value("support_lift_over_prior_low"))
-    beyond = max(value(name) for name in _LIFTS)
-    named_sets = value("precision") >= 0.9 and value("recall") >= 0.5
-    named_secrets = max(value("reidentified_share"), value("label_accuracy")) >= 0.9
-    if value("rating_accuracy") >= 0.9 or named_sets or (named_secrets and beyond >= 0.20):
+    def certain(*names: str) -> float:
+        return max(value(f"{name}_certain") for name in names)
+
+    sets = value("precision_at_k") >= 0.9 or (value("precision") >= 0.9 and value("recall") >= 0.5)
+    named = {
+        ("precision_gain", "headroom_lift", "exact_set_gain"): sets,
+        ("rating_lift", "rating_headroom_lift"): value("rating_accuracy") >= 0.9,
+        ("reidentified_lift",): value("reidentified_share") >= 0.9,
+        ("label_lift",): value("label_accuracy") >= 0.9,
+    }
+    if any(found and certain(*gains) >= _HIGH for gains, found in named.items()):
         return "critical"
-    certain = value("tpr_at_1pct_fpr_low") >= 0.10 or value("unmasked_share") >= 0.5
-    if max(lift, beyond) >= 0.20 or certain:
+    if certain(*GAINS) >= _HIGH:
         return "high"
-    alone = value("tail_rating_share") >= 0.05 or value("disclosed_share") >= 0.01
-    if max(lift, beyond) >= 0.05 or alone:
+    if certain(*GAINS) >= _MEDIUM or value("disclosed_share") >= 0.01:
         return "medium"
-    return "low" if value("auc_low") > 0.5 or beyond > 0 else "info"
+    told = any(certain(name) > 0 and value(name) >= _LEAST for name in GAINS)
+    return "low" if told else "info"
 
 
 def sentence(finding: Finding) -> str:
@@ -90,13 +126,7 @@ def sentence(finding: Finding) -> str:
     clauses = _clauses(figures) + _other_clauses(figures, finding.details)
     if clauses:
         return f"From {span} of each client, {finding.adversary} {', '.join(clauses)}."
-    auc, prior = figures.get("auc"), figures.get("prior_auc")
-    if auc is None or prior is None:
-        return f"{finding.adversary} learned nothing measurable from {span}."
-    return (
-        f"From {span} of each client, {finding.adversary} ranks rated above unrated items with AUC "
-        f"{auc:.3f}; item popularity alone gives {prior:.3f}."
-    )
+    return f"{finding.adversary} learned nothing measurable from {span}."
 
 
 def _clauses(figures: Figures) -> list[str]:
@@ -105,15 +135,25 @@ def _clauses(figures: Figures) -> list[str]:
     linked = figures.get("linked_share")
     if linked is not None:
         clauses.append(f"names the sender of {_percent(linked)} of the anonymous messages")
+    at_k, without = figures.get("precision_at_k"), figures.get("prior_precision_at_k")
+    if at_k is not None and without is not None:
+        clauses.append(
+            f"names as many items as a client rated with {_percent(at_k)} precision, knowing item "
+            f"popularity (which alone gives {_percent(without)})"
+        )
     precision, recall = figures.get("precision"), figures.get("recall")
     if precision is not None and recall is not None and recall > 0:
         clauses.append(
-            f"names rated items with {_percent(precision)} precision and finds "
-            f"{_percent(recall)} of them"
+            f"guesses sets outright with {_percent(precision)} precision and {_percent(recall)} "
+            "recall"
         )
-    accuracy = figures.get("rating_accuracy")
+    accuracy, coverage = figures.get("rating_accuracy"), figures.get("coverage")
     if accuracy is not None:
-        clauses.append(f"recovers {_percent(accuracy)} of the ratings exactly")
+        words = f"names {_percent(accuracy)} of the ratings exactly"
+        words += _beside(figures, "rating_mode_accuracy", "the best constant")
+        if coverage is not None and coverage < 1:
+            words += f", saying something of {_percent(coverage)} and that constant of the rest"
+        clauses.append(words)
     vectors = figures.get("user_vector_share")
     if vectors is not None and figures.get("vector_cosine") is None:
         clauses.append(f"recovers the private vector of {_percent(vectors)} of the clients")
@@ -188,7 +228,7 @@ def _percent(share: float) -> str:
 def finding_json(finding: Finding, control: ControlResult | None) -> dict[str, Any]:
     """A finding as ``report.json`` keeps it; figures without a key of their own go to details."""
     figures = dict(finding.figures)
-    named = {key: figures.pop(key) for key in _REPORT_KEYS if key in figures}
+    named = {key: figures.pop(key) for key in REPORT_KEYS if key in figures}
     positive = None
     if control is not None:
         positive = {

@@ -178,12 +178,25 @@ def attack_all(
     attacks: Sequence[str],
     *,
     seed: int,
+    judged: int = 0,
     bars: bool = True,
 ) -> list[Finding]:
-    """Every attack on every adversary's view."""
+    """Every attack on every adversary's view.
+
+    Args:
+        transcript: the recorded run.
+        truth: opened after the claims.
+        adversaries: whose views.
+        attacks: their names.
+        seed: of all draws.
+        judged: pairs of attack and adversary that the limits of gains allow for, where that is
+            more than are asked for here.
+        bars: whether to show progress.
+    """
     pairs = [(name, adversary) for adversary in adversaries for name in attacks]
+    judged = max(judged, len(pairs))
     return [
-        evaluate(SUITE[name], adversary, transcript, truth, seed=seed)
+        evaluate(SUITE[name], adversary, transcript, truth, seed=seed, judged=judged)
         for name, adversary in tqdm(pairs, desc="attacking", unit="attack", disable=not bars)
     ]
 

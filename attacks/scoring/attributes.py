@@ -13,7 +13,8 @@ import numpy as np
 from attacks.base import NotApplicable
 from attacks.intervals import Interval, percentile_interval, resampled
 from attacks.scoring.classifier import cross_validated_scores, one_against_rest_auc
-from attacks.scoring.scored import Scored, interval_figures, normal_null, shifted
+from attacks.scoring.gains import Estimate
+from attacks.scoring.scored import Scored, interval_figures, normal_null
 from secure_fedrec.arrays import FloatArray, IntArray
 
 __all__ = ["People", "score_attributes"]
@@ -28,6 +29,8 @@ on noise of 3 to 100 features (60 to 300 people)."""
 
 _DRAWS = 1000
 _CHANCE = 0.5
+_WIDTH_95 = 2 * 1.96
+"""Deviations that a 95 % interval is wide."""
 
 
 class People(NamedTuple):
@@ -77,9 +80,9 @@ def score_attributes(people: People, *, known: int | None, seed: int) -> Scored 
     return Scored(
         figures={
             **interval_figures("attribute_auc", first.auc),
-            **interval_figures("attribute_lift", shifted(first.auc, _CHANCE)),
             "attribute_ceiling_auc": first.ceiling,
         },
+        gains={"attribute_lift": first.lift},
         units={"clients": first.auc.n_clients, "pairs": first.auc.n_clients, "positives": 0},
         details={"attributes": details},
         null_control=_null(people, first, known=known, seed=seed),
@@ -100,6 +103,13 @@ class _Told(NamedTuple):
     labels: IntArray
     auc: Interval
     ceiling: float | None
+
+    @property
+    def lift(self) -> Estimate:
+        """Above chance; it spreads as the bootstrap says, or as chance does if that is more."""
+        drawn = (self.auc.high - self.auc.low) / _WIDTH_95
+        deviation = max(drawn, _null_deviation(self.labels))
+        return Estimate(self.auc.value - _CHANCE, deviation, self.auc.n_clients)
 
     @property
     def classes(self) -> int:

@@ -6,6 +6,7 @@ from scipy.stats import rankdata
 from attacks.base import NotApplicable
 from attacks.claims import HistogramClaim, LabelClaim
 from attacks.intervals import mean_interval
+from attacks.scoring.gains import Gain, Gains
 from attacks.scoring.scored import (
     Figures,
     Scored,
@@ -14,7 +15,6 @@ from attacks.scoring.scored import (
     interval_figures,
     is_honest,
     normal_null,
-    shifted,
 )
 from secure_fedrec.arrays import FloatArray, IntArray
 
@@ -60,12 +60,12 @@ def score_labels(
         **interval_figures("label_accuracy", accuracy),
         "label_chance": chance,
         "label_base_rate": base,
-        **interval_figures("label_lift", shifted(accuracy, base)),
     }
     dealt = np.random.default_rng(seed).permutation(classes)
     null = guesses[np.arange(len(classes)), dealt]
     return Scored(
         figures=figures,
+        gains={"label_lift": Gain(odds - base, guesses=True)},
         units={"clients": len(classes), "pairs": scores.size, "positives": len(classes)},
         details={"label": claim.name},
         null_control=hit_null("label_accuracy", null, chance),
@@ -99,8 +99,11 @@ def score_histograms(
     # [claim, truth]: the diagonal is the claim about the client itself.
     errors = np.abs(claimed[:, None] - shares[None]).sum(axis=2) / 2
     correlations = _ranked(claimed) @ _ranked(shares).T
-    figures = _beside_others("histogram_error", errors, seed, lower_is_better=True)
-    figures |= _beside_others("histogram_correlation", correlations, seed, lower_is_better=False)
+    figures, gains = _beside_others("histogram_error", errors, seed, lower_is_better=True)
+    ranked, more = _beside_others(
+        "histogram_correlation", correlations, seed, lower_is_better=False
+    )
+    figures |= ranked
     figures["activity_correlation"] = None
     if len(np.unique(totals)) > 2:
         activity = _ranked(claim.activity[known][None]) @ _ranked(totals[None]).T
@@ -112,13 +115,16 @@ def score_histograms(
     deviation = 1.0 / np.sqrt(max(1, bins - 1) * len(totals))
     return Scored(
         figures=figures,
+        gains={**gains, **more},
         units={"clients": len(totals), "pairs": shares.size, "positives": int((shares > 0).sum())},
         details={"histogram": claim.name},
         null_control=normal_null("histogram_correlation", null, 0.0, float(deviation)),
     )
 
 
-def _beside_others(name: str, values: FloatArray, seed: int, *, lower_is_better: bool) -> Figures:
+def _beside_others(
+    name: str, values: FloatArray, seed: int, *, lower_is_better: bool
+) -> tuple[Figures, Gains]:
     """Mean of the diagonal, of the rest, and how much better the diagonal is.
 
     Args:
@@ -131,13 +137,11 @@ def _beside_others(name: str, values: FloatArray, seed: int, *, lower_is_better:
     span = 1.0 if lower_is_better else 2.0
     figures = interval_figures(name, mean_interval(own, seed=seed, span=span))
     if len(own) < 2:
-        return figures | {f"{name}_chance": None} | interval_figures(f"{name}_lift", None)
+        return figures | {f"{name}_chance": None}, {f"{name}_lift": None}
     others = (values.sum(axis=1) - own) / (len(own) - 1)
     better = others - own if lower_is_better else own - others
-    lift = mean_interval(better, seed=seed, span=2 * span)
-    return (
-        figures | {f"{name}_chance": float(others.mean())} | interval_figures(f"{name}_lift", lift)
-    )
+    figures[f"{name}_chance"] = float(others.mean())
+    return figures, {f"{name}_lift": Gain(better, span=2 * span)}
 
 
 def _ranked(values: FloatArray) -> FloatArray:

@@ -15,6 +15,7 @@ import numpy as np
 from attacks.base import NotApplicable
 from attacks.claims import DraftClaim
 from attacks.scoring.attributes import People, score_attributes
+from attacks.scoring.gains import Gain, Gains
 from attacks.scoring.scored import (
     Figures,
     Scored,
@@ -22,7 +23,6 @@ from attacks.scoring.scored import (
     hit_null,
     interval_figures,
     is_honest,
-    shifted,
 )
 from secure_fedrec.arrays import BoolArray, FloatArray, IntArray
 from secure_fedrec.wire import Truth
@@ -122,21 +122,23 @@ def score_drafts(matches: Matches, *, prefix: str, seed: int) -> Scored:
     disclosed = matches.disclosed.astype(np.float64)
     figures: Figures = interval_figures("disclosed_share", hit_interval(disclosed, seed=seed))
     null = None
+    gains: Gains = {}
     if matches.named:
-        placed = holders == clients
+        placed = (holders == clients).astype(np.float64)
         chance = _chance(holders, clients)
-        share = hit_interval(placed.astype(np.float64), seed=seed)
+        share = hit_interval(placed, seed=seed)
         figures |= {
             **interval_figures("holder_accuracy", share),
             "holder_chance": chance,
-            **interval_figures("holder_lift", shifted(share, chance)),
         }
+        gains = {f"{prefix}holder_lift": Gain(placed - chance, guesses=True)}
         dealt = np.random.default_rng(seed).permutation(clients)
         hits = (holders == dealt).astype(np.float64)
         null = hit_null(f"{prefix}holder_accuracy", hits, chance)
     vectors = matches.vectors
     return Scored(
         figures={f"{prefix}{name}": value for name, value in figures.items()},
+        gains=gains,
         units={"clients": len(vectors), "pairs": vectors.size, "positives": int(disclosed.sum())},
         details={f"{prefix}drafts": matches.drafts},
         null_control=null,
@@ -171,7 +173,8 @@ def score_disclosed(
     if isinstance(told, NotApplicable):
         return Scored(figures=interval_figures("disclosed_attribute_auc", None), units={})
     names = ("attribute_auc", "attribute_auc_low", "attribute_auc_high")
-    return replace(told, figures={f"disclosed_{name}": told.figures[name] for name in names})
+    figures = {f"disclosed_{name}": told.figures[name] for name in names}
+    return replace(told, figures=figures, gains={})
 
 
 def _nearest(vectors: FloatArray, drafts: FloatArray) -> tuple[IntArray, FloatArray]:

@@ -8,10 +8,11 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from attacks.base import AnonymousRowClaim, Claims, LinkClaim
-from attacks.scoring.scored import Figures, is_honest
+from attacks.base import AnonymousRowClaim, LinkClaim, RatingClaim
+from attacks.scoring.gains import Figures, Gain, Gains, headroom
+from attacks.scoring.scored import is_honest
 from attacks.scoring.vectors import VECTOR_ERROR
-from secure_fedrec.arrays import BoolArray, IntArray
+from secure_fedrec.arrays import BoolArray, FloatArray, IntArray
 from secure_fedrec.data import RatingTable
 from secure_fedrec.wire import Truth
 
@@ -25,18 +26,77 @@ def rated_grid(train: RatingTable) -> BoolArray:
     return grid
 
 
-def rating_figures(claims: Claims, train: RatingTable, corrupted: frozenset[int]) -> Figures:
-    """Share of the clients' true, visible ratings that were named exactly."""
-    claim = claims.ratings
-    if claim is None:
-        return {}
-    truth = np.full((train.n_clients, train.n_items), np.nan)
-    truth[train.clients, train.items] = train.ratings
-    actual = truth[claim.clients, claim.items]
-    scored = np.isfinite(actual) & is_honest(claim.clients, corrupted)
-    if not scored.any():
-        return {"rating_accuracy": None}
-    return {"rating_accuracy": float(np.mean(claim.ratings[scored] == actual[scored]))}
+def rating_figures(
+    claim: RatingClaim,
+    clients: IntArray,
+    train: RatingTable,
+    corrupted: frozenset[int],
+) -> tuple[Figures, Gains]:
+    """Share of the clients' ratings that are named exactly, beside the best constant.
+
+    Every rating of the clients counts. Where the attack abstains the adversary says what everybody
+    would: the most frequent rating of all, or of the item among the other clients, whichever is
+    right more often. All figures are shares of all these ratings; gains are resampled by client:
+
+    - ``rating_accuracy``; ``rating_mode_accuracy`` of that constant alone;
+    - ``coverage``: share of the ratings that the attack names at all;
+    - ``rating_lift``; ``rating_headroom_lift``: its share of what the constant leaves.
+
+    Args:
+        claim: what is named.
+        clients: int64[B], whom the attack is about.
+        train: the ratings.
+        corrupted: the adversary's own clients; they are left out.
+    """
+    about = np.zeros(train.n_clients, dtype=bool)
+    about[clients], about[claim.clients] = True, True
+    about &= is_honest(np.arange(train.n_clients), corrupted)
+    judged = about[train.clients]
+    if not judged.any():
+        return {"rating_accuracy": None, "rating_mode_accuracy": None, "coverage": None}, {}
+    named = np.full((train.n_clients, train.n_items), np.nan)
+    named[claim.clients, claim.items] = claim.ratings
+    said = named[train.clients, train.items]
+    covered = np.isfinite(said)
+    constant = _best_constant(train, judged)
+    right = np.where(covered, said, constant) == train.ratings
+    known = constant == train.ratings
+
+    gain, room = (
+        _per_client(each, train, judged)
+        for each in (right.astype(np.float64) - known, 1.0 - known.astype(np.float64))
+    )
+    figures: Figures = {
+        "rating_accuracy": float(right[judged].mean()),
+        "rating_mode_accuracy": float(known[judged].mean()),
+        "coverage": float(covered[judged].mean()),
+    }
+    return figures, {"rating_lift": Gain(gain), "rating_headroom_lift": headroom(gain, room)}
+
+
+def _per_client(values: FloatArray, train: RatingTable, judged: BoolArray) -> FloatArray:
+    """Sums of each client, scaled so that their mean is the mean over all ratings judged."""
+    owners = train.clients[judged]
+    sums = np.bincount(owners, weights=values[judged], minlength=train.n_clients)
+    rated = np.bincount(owners, minlength=train.n_clients) > 0
+    return np.asarray(sums[rated] * (np.count_nonzero(rated) / len(owners)))
+
+
+def _best_constant(train: RatingTable, judged: BoolArray) -> FloatArray:
+    """What public knowledge says of every rating: float64[N].
+
+    The most frequent rating, or that of the item among the other clients where that is right more
+    often of those judged.
+    """
+    levels, place = np.unique(train.ratings, return_inverse=True)
+    overall = levels[np.bincount(place).argmax()]
+    counts = np.zeros((train.n_items, len(levels)), dtype=np.int64)
+    np.add.at(counts, (train.items, place), 1)
+    others = counts[train.items]
+    others[np.arange(len(place)), place] -= 1
+    of_item = np.where(others.any(axis=1), levels[others.argmax(axis=1)], overall)
+    right = [(one == train.ratings)[judged].sum() for one in (overall, of_item)]
+    return of_item if right[1] > right[0] else np.full(len(place), overall)
 
 
 def link_figures(claim: LinkClaim, recorded: Truth, corrupted: frozenset[int]) -> Figures:
@@ -74,7 +134,7 @@ def row_figures(
     train: RatingTable,
     recorded: Truth,
     corrupted: frozenset[int],
-) -> Figures:
+) -> tuple[Figures, Gains]:
     """Rows read off sums without a name, beside the one client that they can be of.
 
     A claim about an item is right only if exactly one client of the round rated it; rows of the
@@ -83,6 +143,7 @@ def row_figures(
     - ``tail_row_precision`` of the claimed rows: of one client indeed;
     - ``tail_rating_accuracy`` of the named ratings: that client's rating;
     - ``tail_rating_share`` of all items with one rater in a round: rating named, and right;
+      ``tail_rating_lift``: beyond what the best constant says of the ratings named;
     - ``tail_group_accuracy`` of the pairs of rows in one group: of one client;
     - ``tail_owner_accuracy`` of the rows with a name: of the client named;
     - ``tail_vector_share`` of the claimed vectors: right to a relative error of 1e-3.
@@ -104,6 +165,14 @@ def row_figures(
 
     named = sum(int(part["ratings"].sum()) for part in parts)
     tail = sum(int(part["tail"].sum()) for part in parts)
+    # Where nothing is named, the constant speaks: such a row gains nothing.
+    gains = [
+        np.append(
+            part["ratings"].astype(np.float64) - part["modal"],
+            np.zeros(max(0, int(part["tail"].sum()) - len(part["ratings"]))),
+        )
+        for part in parts
+    ]
     return {
         "tail_row_precision": share("rows"),
         "tail_rating_accuracy": share("ratings"),
@@ -111,7 +180,7 @@ def row_figures(
         "tail_group_accuracy": share("pairs"),
         "tail_owner_accuracy": share("owners"),
         "tail_vector_share": share("vectors"),
-    }
+    }, {"tail_rating_lift": Gain(np.concatenate(gains)) if tail else None}
 
 
 def _row_truths(
@@ -130,6 +199,8 @@ def _row_truths(
     rating = np.full(train.n_items, np.nan)
     rating[train.items[there]] = train.ratings[there]
     own = np.isin(rater, sorted(corrupted)) & (rater >= 0)
+    constant = np.full(train.n_items, np.nan)
+    constant[train.items[there]] = _best_constant(train, there)[there]
     keep = ~own[claim.items]
     items, groups = claim.items[keep], claim.groups[keep]
     whose, owner = rater[items], claim.owners[groups]
@@ -137,6 +208,7 @@ def _row_truths(
     return {
         "rows": whose >= 0,
         "ratings": ((whose >= 0) & (claim.ratings[keep] == rating[items]))[claim.named[keep]],
+        "modal": ((whose >= 0) & (constant[items] == rating[items]))[claim.named[keep]],
         "pairs": (whose[one] >= 0) & (whose[one] == whose[other]),
         "owners": (owner == whose)[owner >= 0],
         "vectors": _vector_truths(claim, groups, whose, recorded),

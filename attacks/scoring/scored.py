@@ -8,6 +8,7 @@ import numpy as np
 from scipy.stats import binom
 
 from attacks.intervals import Interval, mean_interval, share_interval
+from attacks.scoring.gains import Figures, Gains, Level, gain_figures, interval_figures
 from secure_fedrec.arrays import BoolArray, FloatArray, IntArray
 
 __all__ = [
@@ -18,10 +19,7 @@ __all__ = [
     "interval_figures",
     "is_honest",
     "normal_null",
-    "shifted",
 ]
-
-Figures = dict[str, float | None]
 
 _NULL_DEVIATIONS = 4.0
 """Standard deviations chance may take a null control from its mean: 1 in 15,000 fails."""
@@ -36,6 +34,7 @@ class Scored:
 
     Args:
         figures: measured values; a value is None where the data cannot support it.
+        gains: over what is known without the view; they become figures with intervals.
         units: clients (or members of clients), pairs and positives behind the figures.
         details: what else is worth reporting.
         null_control: the same claim against a truth it cannot know.
@@ -44,31 +43,19 @@ class Scored:
 
     figures: Figures
     units: Mapping[str, int]
+    gains: Gains = field(default_factory=dict)
     details: Mapping[str, Any] = field(default_factory=dict)
     null_control: Mapping[str, Any] | None = None
     roc: Mapping[str, list[float]] | None = None
+
+    def at(self, level: Level) -> Figures:
+        """All figures, those of the gains with limits as sure as asked for."""
+        return self.figures | gain_figures(self.gains, level)
 
 
 def is_honest(clients: IntArray, corrupted: frozenset[int]) -> BoolArray:
     """Which of these clients are not on the adversary's side: bool[B]."""
     return ~np.isin(clients, sorted(corrupted))
-
-
-def interval_figures(name: str, interval: Interval | None) -> Figures:
-    """A value and its two ends under their names in reports."""
-    if interval is None:
-        return {name: None, f"{name}_low": None, f"{name}_high": None}
-    return {name: interval.value, f"{name}_low": interval.low, f"{name}_high": interval.high}
-
-
-def shifted(interval: Interval, by: float) -> Interval:
-    """An interval moved by a constant."""
-    return Interval(
-        value=interval.value - by,
-        low=interval.low - by,
-        high=interval.high - by,
-        n_clients=interval.n_clients,
-    )
 
 
 def hit_interval(odds: FloatArray, *, seed: int) -> Interval:

@@ -2,7 +2,9 @@
 
 A set is scored by the AUC of its scores, per client and then averaged, beside what the popularity
 of the elements alone would give (the prior) and the same scores against permuted truth (the null
-control, which must sit at 0.5).
+control, which must sit at 0.5). An adversary has popularity as well as its view: rated sets are
+also scored by both together (``posterior``), and what counts is the gain over the prior, over the
+whole catalogue.
 """
 
 from typing import Any
@@ -11,13 +13,15 @@ import numpy as np
 
 from attacks.base import NotApplicable, RatedSetClaim
 from attacks.claims import SetClaim
+from attacks.scoring.gains import Estimate, Gain, Gains, headroom
+from attacks.scoring.posterior import combined_scores
+from attacks.scoring.ranking import precision_at_size, public_ranking
 from attacks.scoring.scored import Figures, Scored, interval_figures, is_honest, normal_null
 from attacks.statistics import (
     Interval,
     ScoreTable,
     advantage,
     exact_set_share,
-    mean_auc_interval,
     mean_interval,
     per_client_auc,
     permute_labels_within_clients,
@@ -30,6 +34,9 @@ __all__ = ["history_figures", "score_rated_sets", "score_sets", "score_table", "
 
 _ALL_CORRUPTED = "every client the claims are about is the adversary's own"
 _NO_CONTRAST = "there is nothing to tell apart in the truth"
+_CHANCE = 0.5
+_WIDTH_95 = 2 * 1.96
+"""Deviations that a 95 % interval is wide."""
 
 
 def score_table(scores: FloatArray, labels: BoolArray, keep: BoolArray | None = None) -> ScoreTable:
@@ -66,10 +73,11 @@ def score_rated_sets(
     catalogue = score_table(rated.scores, labels)
     if not np.isfinite(per_client_auc(catalogue)).any():
         return NotApplicable(reason=_NO_CONTRAST)
-    figures = _rated_figures(rated, labels, catalogue, _popularity(truth, labels), seed)
+    figures, gains = _rated_figures(rated, labels, _popularity(truth, labels), seed)
     curve = pooled_roc(catalogue)
     return Scored(
         figures=figures,
+        gains=gains,
         units=_units(catalogue),
         details={"auc_by_rounds": history_figures(rated, labels)} if rated.history else {},
         null_control=_rated_null(catalogue, seed),
@@ -95,12 +103,11 @@ def score_sets(
     table = score_table(claim.scores[honest], labels)
     if not np.isfinite(per_client_auc(table)).any():
         return NotApplicable(reason=_NO_CONTRAST)
-    prior = score_table(_popularity(truth, labels), labels)
-    prior_auc = _mean_auc(prior, seed)
+    aucs = per_client_auc(table)
+    prior = _informed(per_client_auc(score_table(_popularity(truth, labels), labels)))
     figures: Figures = {
-        **interval_figures("set_auc", _mean_auc(table, seed)),
-        "set_prior_auc": None if prior_auc is None else prior_auc.value,
-        **interval_figures("set_lift", _lift(table, prior, seed)),
+        **interval_figures("set_auc", _mean_auc(aucs, seed)),
+        "set_prior_auc": _nan_mean(prior),
     }
     if claim.predicted is not None:
         predicted = claim.predicted[honest]
@@ -109,6 +116,7 @@ def score_sets(
         figures |= {f"set_{name}": value for name, value in guessed.items()}
     return Scored(
         figures=figures,
+        gains={"set_lift": Gain(aucs - prior)},
         units=_units(table),
         details={"set": claim.name},
         null_control=normal_null("set_auc", *_null_auc(table, seed)),
@@ -137,35 +145,80 @@ def _units(table: ScoreTable) -> dict[str, int]:
 
 
 def _rated_figures(
-    rated: RatedSetClaim,
-    labels: BoolArray,
-    catalogue: ScoreTable,
-    popularity: FloatArray,
-    seed: int,
-) -> Figures:
-    """Figures of the rated-set game."""
-    prior_support = score_table(popularity, labels, rated.visible)
-    prior_table = score_table(popularity, labels)
-    support = score_table(rated.scores, labels, rated.visible)
-    prior, prior_inside = _mean_auc(prior_table, seed), _mean_auc(prior_support, seed)
-    one_percent = tpr_at_fpr_interval(catalogue, fpr=0.01, seed=seed)
-    tenth = tpr_at_fpr_interval(catalogue, fpr=0.001, seed=seed)
+    rated: RatedSetClaim, labels: BoolArray, popularity: FloatArray, seed: int
+) -> tuple[Figures, Gains]:
+    """Figures of the rated-set game, and the gains over an adversary without a view."""
+    catalogue, support = (score_table(rated.scores, labels, keep) for keep in (None, rated.visible))
+    aucs, inside = per_client_auc(catalogue), per_client_auc(support)
+    useful = public_ranking(popularity, rated.scores, labels)
+    prior = per_client_auc(score_table(useful, labels))
+    inside_prior = _informed(per_client_auc(score_table(useful, labels, rated.visible)))
     figures: Figures = {
-        **interval_figures("auc", _mean_auc(catalogue, seed)),
-        **interval_figures("support_auc", _mean_auc(support, seed)),
-        "prior_auc": None if prior is None else prior.value,
-        "support_prior_auc": None if prior_inside is None else prior_inside.value,
-        **interval_figures("lift_over_prior", _lift(catalogue, prior_table, seed)),
-        **interval_figures("support_lift_over_prior", _lift(support, prior_support, seed)),
-        **interval_figures("tpr_at_1pct_fpr", one_percent),
-        "tpr_at_01pct_fpr": None if tenth is None else tenth.value,
+        **interval_figures("auc", _mean_auc(aucs, seed)),
+        **interval_figures("support_auc", _mean_auc(inside, seed)),
+        "prior_auc": _nan_mean(prior),
+        "support_prior_auc": _nan_mean(inside_prior),
         "advantage": advantage(catalogue),
     }
+    gains: Gains = {
+        "lift_over_prior": Gain(aucs - prior),
+        "support_lift_over_prior": Gain(inside - inside_prior),
+        "support_headroom_lift": headroom(inside - inside_prior, 1.0 - inside_prior),
+    }
+    together, combined = _combined_figures(rated, labels, useful, prior, seed)
+    likely, surely = _tail_figures(catalogue, score_table(useful, labels), seed)
+    figures |= together | likely
+    gains |= combined | surely
     if rated.predicted is not None:
         figures |= _set_figures(rated.predicted, labels)
         exact = exact_set_share(rated.predicted.ravel(), catalogue)
         figures |= interval_figures("exact_set_share", exact)
-    return figures
+    return figures, gains
+
+
+def _combined_figures(
+    rated: RatedSetClaim, labels: BoolArray, popularity: FloatArray, prior: FloatArray, seed: int
+) -> tuple[Figures, Gains]:
+    """View and popularity together, over the catalogue.
+
+    - ``combined_auc``, and ``headroom_lift``: the share of 1 - ``prior_auc`` that it gains;
+    - ``precision_at_k`` of the k items ranked first, k the size of the client's set;
+      ``prior_precision_at_k`` without the view, ``alone_precision_at_k`` without popularity;
+      ``precision_gain``: over the prior;
+    - ``exact_set_gain``: clients whose whole set is ranked first, beyond those of the prior.
+    """
+    scores = combined_scores(rated, labels, popularity, seed)
+    aucs = per_client_auc(score_table(scores, labels))
+    at_k, alone = precision_at_size(scores, labels), precision_at_size(rated.scores, labels)
+    without = precision_at_size(popularity, labels)
+    whole, whole_without = (np.where(np.isnan(each), each, each == 1.0) for each in (at_k, without))
+    figures: Figures = {
+        **interval_figures("combined_auc", _mean_auc(aucs, seed)),
+        **interval_figures("precision_at_k", _mean_auc(at_k, seed)),
+        "alone_precision_at_k": _nan_mean(alone),
+        "prior_precision_at_k": _nan_mean(without),
+    }
+    return figures, {
+        "precision_gain": Gain(at_k - without),
+        "headroom_lift": headroom(aucs - prior, 1.0 - prior),
+        "exact_set_gain": Gain(whole - whole_without),
+    }
+
+
+def _tail_figures(catalogue: ScoreTable, prior: ScoreTable, seed: int) -> tuple[Figures, Gains]:
+    """TPR at low FPR, beside popularity's own."""
+    one, without = (tpr_at_fpr_interval(each, fpr=0.01, seed=seed) for each in (catalogue, prior))
+    tenth = tpr_at_fpr_interval(catalogue, fpr=0.001, seed=seed)
+    figures: Figures = {
+        **interval_figures("tpr_at_1pct_fpr", one),
+        "prior_tpr_at_1pct_fpr": None if without is None else without.value,
+        "tpr_at_01pct_fpr": None if tenth is None else tenth.value,
+    }
+    if one is None or without is None:
+        return figures, {"tpr_gain": None}
+    spread = float(np.hypot(one.high - one.low, without.high - without.low)) / _WIDTH_95
+    gain = Estimate(one.value - without.value, spread, one.n_clients)
+    return figures, {"tpr_gain": gain}
 
 
 def history_figures(rated: RatedSetClaim, labels: BoolArray) -> dict[str, Figures]:
@@ -185,8 +238,10 @@ def history_figures(rated: RatedSetClaim, labels: BoolArray) -> dict[str, Figure
 
 def unmasked_figures(
     rated: RatedSetClaim, unmasked: BoolArray, truth: BoolArray, corrupted: frozenset[int]
-) -> Figures:
+) -> tuple[Figures, Gains]:
     """Share of the virtual rows that were proven virtual, and of clients with over 90 % of them.
+
+    The gain is a client's share less that of its rated rows that were "proven" virtual.
 
     Args:
         rated: whose clients and visible items the proofs are about.
@@ -198,15 +253,18 @@ def unmasked_figures(
     labels, proven = truth[rated.clients[honest]], unmasked[honest]
     virtual = rated.visible[honest] & ~labels
     if not virtual.any():
-        return {"unmasked_share": None, "clients_mostly_unmasked_share": None}
+        return {"unmasked_share": None, "clients_mostly_unmasked_share": None}, {}
     right = virtual & proven
     per_client = right.sum(axis=1) / np.maximum(virtual.sum(axis=1), 1)
     wrong = labels & proven
+    rated_rows = rated.visible[honest] & labels
+    false = (rated_rows & proven).sum(axis=1) / np.maximum(rated_rows.sum(axis=1), 1)
+    gain = np.where(virtual.any(axis=1), per_client - false, np.nan)
     return {
         "unmasked_share": float(right.sum() / virtual.sum()),
         "wrongly_unmasked_share": float(wrong.sum() / max(1, labels.sum())),
         "clients_mostly_unmasked_share": float(np.mean(per_client > 0.9)),
-    }
+    }, {"unmasked_lift": Gain(gain)}
 
 
 def _popularity(truth: BoolArray, labels: BoolArray) -> FloatArray:
@@ -214,19 +272,20 @@ def _popularity(truth: BoolArray, labels: BoolArray) -> FloatArray:
     return np.asarray(truth.sum(axis=0, dtype=np.float64)[None, :] - labels)
 
 
-def _mean_auc(table: ScoreTable, seed: int) -> Interval | None:
-    """Mean AUC with its interval; None where no client has both kinds of items."""
-    if not np.isfinite(per_client_auc(table)).any():
-        return None
-    return mean_auc_interval(table, seed=seed)
+def _mean_auc(values: FloatArray, seed: int) -> Interval | None:
+    """Mean of per-client shares with its interval; None where no client has one."""
+    return mean_interval(values, seed=seed, span=1.0) if np.isfinite(values).any() else None
 
 
-def _lift(attack: ScoreTable, prior: ScoreTable, seed: int) -> Interval | None:
-    """Mean over clients of AUC less prior AUC: the same clients, so their difference resampled."""
-    difference = per_client_auc(attack) - per_client_auc(prior)
-    if not np.isfinite(difference).any():
-        return None
-    return mean_interval(difference, seed=seed, span=2.0)
+def _informed(prior: FloatArray) -> FloatArray:
+    """Every client's AUC of popularity, or chance for all where it ranks backwards.
+
+    The client itself is left out of the counts, so where they are nearly equal its own items rank
+    last. That is the harness's doing, and nobody's knowledge.
+    """
+    known = prior[np.isfinite(prior)]
+    forward = len(known) and known.mean() >= _CHANCE
+    return prior if forward else np.where(np.isnan(prior), prior, _CHANCE)
 
 
 def _set_figures(predicted: BoolArray, labels: BoolArray) -> Figures:

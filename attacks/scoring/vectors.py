@@ -10,6 +10,7 @@ import numpy as np
 
 from attacks.base import NotApplicable, VectorClaim
 from attacks.intervals import mean_interval
+from attacks.scoring.gains import Gain, Gains
 from attacks.scoring.scored import (
     Figures,
     Scored,
@@ -17,7 +18,6 @@ from attacks.scoring.scored import (
     hit_null,
     interval_figures,
     is_honest,
-    shifted,
 )
 from secure_fedrec.arrays import FloatArray, IntArray
 from secure_fedrec.wire import Truth
@@ -60,18 +60,19 @@ def score_vectors(
     claimed = claim.vectors[honest]
     own = np.searchsorted(candidates, claim.clients[honest])
     cosines = _cosines(claimed, actual)
-    figures = _closeness(claimed, actual[own]) | _direction(cosines, own, seed)
+    direction, gains = _direction(cosines, own, seed)
+    figures = _closeness(claimed, actual[own]) | direction
     chance = 1.0 / len(candidates)
     odds = _reidentified(cosines, own)
     share = hit_interval(odds, seed=seed)
     figures |= {
         **interval_figures("reidentified_share", share),
         "reidentified_chance": chance,
-        **interval_figures("reidentified_lift", shifted(share, chance)),
     }
     dealt = _reidentified(cosines, np.random.default_rng(seed).permutation(len(candidates))[own])
     return Scored(
         figures=figures,
+        gains={**gains, "reidentified_lift": Gain(odds - chance, guesses=True)},
         units={"clients": len(own), "pairs": len(own) * len(candidates), "positives": len(own)},
         null_control=hit_null("reidentified_share", dealt, chance),
     )
@@ -91,21 +92,15 @@ def _closeness(claimed: FloatArray, actual: FloatArray) -> Figures:
     }
 
 
-def _direction(cosines: FloatArray, own: IntArray, seed: int) -> Figures:
+def _direction(cosines: FloatArray, own: IntArray, seed: int) -> tuple[Figures, Gains]:
     """Mean cosine beside that with other clients' vectors."""
     to_own = cosines[np.arange(len(own)), own]
     figures = interval_figures("vector_cosine", mean_interval(to_own, seed=seed, span=2.0))
     if cosines.shape[1] < 2:
-        return (
-            figures | {"vector_cosine_chance": None} | interval_figures("vector_cosine_lift", None)
-        )
+        return figures | {"vector_cosine_chance": None}, {"vector_cosine_lift": None}
     to_others = (cosines.sum(axis=1) - to_own) / (cosines.shape[1] - 1)
-    lift = mean_interval(to_own - to_others, seed=seed, span=4.0)
-    return (
-        figures
-        | {"vector_cosine_chance": float(to_others.mean())}
-        | interval_figures("vector_cosine_lift", lift)
-    )
+    figures["vector_cosine_chance"] = float(to_others.mean())
+    return figures, {"vector_cosine_lift": Gain(to_own - to_others, span=4.0)}
 
 
 def _reidentified(cosines: FloatArray, own: IntArray) -> FloatArray:

@@ -20,6 +20,9 @@ class Point(NamedTuple):
 
 def leakage_point(finding: Mapping[str, Any]) -> Point | None:
     """The AUC of a rated set with its prior, or the measure of another game with its chance."""
+    if finding.get("combined_auc") is not None:
+        ends = finding.get("combined_auc_low"), finding.get("combined_auc_high")
+        return Point("AUC", finding["combined_auc"], *ends, finding.get("prior_auc"))
     if finding.get("auc") is not None:
         ends = finding.get("auc_low"), finding.get("auc_high")
         return Point("AUC", finding["auc"], *ends, finding.get("prior_auc"))

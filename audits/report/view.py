@@ -32,18 +32,30 @@ _METRICS = {
     "support_auc": "AUC within the upload",
     "prior_auc": "Prior AUC",
     "lift_over_prior": "Lift over prior",
+    "combined_auc": "AUC with popularity",
+    "headroom_lift": "Share of the headroom gained",
+    "support_headroom_lift": "Share of the headroom gained within the upload",
+    "precision_at_k": "Precision at the size of the set",
+    "prior_precision_at_k": "Prior precision",
+    "precision_gain": "Precision gained over popularity",
+    "prior_tpr_at_1pct_fpr": "Prior TPR at 1% FPR",
+    "rating_lift": "Ratings named beyond the best constant",
+    "rating_mode_accuracy": "Ratings the best constant names",
+    "coverage": "Ratings the attack speaks of",
     "tpr_at_1pct_fpr": "TPR at 1% FPR",
     "tpr_at_01pct_fpr": "TPR at 0.1% FPR",
     "advantage": "Advantage",
     "precision": "Precision",
     "recall": "Recall",
     "exact_set_share": "Clients with the exact set",
-    "rating_accuracy": "Ratings recovered exactly",
+    "rating_accuracy": "Ratings named exactly",
     "user_vector_share": "Client vectors recovered",
     "linked_share": "Messages linked to their sender",
 }
 _SHARES = (
     "rating_accuracy",
+    "rating_mode_accuracy",
+    "coverage",
     "linked_share",
     "exact_set_share",
     "precision",
@@ -67,6 +79,11 @@ def headline(finding: Mapping[str, Any]) -> str:
     if finding["status"] != "measured":
         return "not applicable"
     caveat = " (a control failed)" if control_failed(finding) else ""
+    if finding.get("precision_at_k") is not None:
+        without = finding.get("prior_precision_at_k")
+        beside = "" if without is None else f", popularity alone {percent(without)}"
+        words = f"{metric_name('precision_at_k')} {percent(finding['precision_at_k'])}"
+        return words + beside + caveat
     if finding.get("auc") is not None:
         span = interval(finding.get("auc_low"), finding.get("auc_high"))
         return f"AUC {decimal(finding['auc'])} {span}".rstrip() + caveat
@@ -94,7 +111,9 @@ def by_severity(findings: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]
     """Sorts findings worst first: by severity, then by how much was learned."""
 
     def key(finding: Mapping[str, Any]) -> tuple[bool, int, float]:
-        learned = finding.get("auc")
+        learned = finding.get("precision_gain")
+        if learned is None:
+            learned = finding.get("auc")
         if learned is None:
             measure = measure_of(finding)
             keys = _SHARES if measure is None else (measure.key,)
@@ -216,6 +235,7 @@ def _units_of(finding: Mapping[str, Any]) -> str:
 def _numbers(finding: Mapping[str, Any]) -> list[tuple[str, str, str]]:
     """Lists a finding's measures as name, value and interval or remark."""
     rows = []
+    rows += _combined_rows(finding)
     for key in ("auc", "support_auc", "prior_auc"):
         if finding.get(key) is not None:
             span = interval(finding.get(f"{key}_low"), finding.get(f"{key}_high"))
@@ -229,6 +249,9 @@ def _numbers(finding: Mapping[str, Any]) -> list[tuple[str, str, str]]:
             span = _too_few(finding, rate)
         if value is not None or finding.get("auc") is not None:
             rows.append((metric_name(key), percent(value), span))
+    if finding.get("prior_tpr_at_1pct_fpr") is not None:
+        prior = percent(finding["prior_tpr_at_1pct_fpr"])
+        rows.append((metric_name("prior_tpr_at_1pct_fpr"), prior, "popularity alone"))
     if finding.get("advantage") is not None:
         rows.append((metric_name("advantage"), decimal(finding["advantage"]), "max TPR − FPR"))
     rows.extend(
@@ -240,6 +263,23 @@ def _numbers(finding: Mapping[str, Any]) -> list[tuple[str, str, str]]:
         _measure_row(finding, each) for each in MEASURES if finding.get(each.key) is not None
     )
     return rows or [(metric_name("auc"), NOT_MEASURED, "")]
+
+
+def _combined_rows(finding: Mapping[str, Any]) -> list[tuple[str, str, str]]:
+    """View and popularity together, and the gain over popularity alone."""
+    rows = []
+    for key, write, as_percent in (
+        ("precision_at_k", percent, True),
+        ("prior_precision_at_k", percent, True),
+        ("precision_gain", signed, False),
+        ("combined_auc", decimal, False),
+        ("headroom_lift", signed, False),
+    ):
+        if finding.get(key) is not None:
+            low, high = finding.get(f"{key}_low"), finding.get(f"{key}_high")
+            span = interval(low, high, as_percent=as_percent)
+            rows.append((metric_name(key), write(finding[key]), span))
+    return rows
 
 
 def _measure_row(finding: Mapping[str, Any], measure: Measure) -> tuple[str, str, str]:

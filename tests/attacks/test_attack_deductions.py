@@ -137,7 +137,7 @@ def test_row_claims_by_hand() -> None:
     )
 
     def figures(cohort: IntArray, corrupted: frozenset[int]) -> dict[str, float | None]:
-        return row_figures((claim,), {1: cohort}, train, Truth(store), corrupted)
+        return row_figures((claim,), {1: cohort}, train, Truth(store), corrupted)[0]
 
     everybody = figures(ints(0, 1, 2, 3), frozenset())
     assert everybody["tail_row_precision"] == pytest.approx(4 / 5)  # item 4 has two raters
@@ -170,7 +170,9 @@ def test_no_row_claimed_is_no_figure() -> None:
         solved=np.empty(0, dtype=bool),
         owners=ints(),
     )
-    figures = row_figures((nothing,), {1: ints(0, 1)}, train, Truth(BlockStore(None)), frozenset())
-    assert set(figures.values()) == {None}
-    alone = row_figures((nothing,), {1: ints(0)}, train, Truth(BlockStore(None)), frozenset())
+    figures, gains = row_figures(
+        (nothing,), {1: ints(0, 1)}, train, Truth(BlockStore(None)), frozenset()
+    )
+    assert set(figures.values()) == set(gains.values()) == {None}
+    alone = row_figures((nothing,), {1: ints(0)}, train, Truth(BlockStore(None)), frozenset())[0]
     assert alone["tail_rating_share"] == 0.0  # one item has one rater, and it was not named

@@ -199,12 +199,15 @@ def test_ratings_are_scored_on_true_ratings_only() -> None:
         ratings=np.array([5.0, 4.0, 3.0, 4.0, 2.0]),
     )
     claims = Claims(rounds=(1,), rated=claim(SCORES), ratings=ratings)
-    assert judge(claims, truth_of(TINY)).figures["rating_accuracy"] == pytest.approx(2 / 4)
+    # The rating that is not named, client 2's of item 1, counts as the most frequent one: wrong.
+    assert judge(claims, truth_of(TINY)).figures["rating_accuracy"] == pytest.approx(2 / 5)
     own = Adversary(name="two", corrupt=frozenset({"server", "client:2"}))
-    assert judge(claims, truth_of(TINY), own).figures["rating_accuracy"] == pytest.approx(2 / 3)
+    figures = judge(claims, truth_of(TINY), own).figures
+    assert figures["rating_accuracy"] == pytest.approx(2 / 3)
     nothing = replace(ratings, items=np.array([2, 3, 2, 3, 0]))
-    unrated = judge(replace(claims, ratings=nothing), truth_of(TINY))
-    assert unrated.figures["rating_accuracy"] is None
+    unrated = judge(replace(claims, ratings=nothing), truth_of(TINY)).figures
+    assert (unrated["coverage"], unrated["rating_lift"]) == (0.0, 0.0)
+    assert unrated["rating_accuracy"] == unrated["rating_mode_accuracy"]
 
 
 def test_vectors_are_scored_by_error_and_direction() -> None:

@@ -1,7 +1,7 @@
 """Figures of drafts and attributes, the classifier behind them, and claims without rated sets."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,7 @@ from attacks.claims import DraftClaim, FeatureClaim, HistogramClaim, LabelClaim,
 from attacks.scoring.attributes import People, score_attributes
 from attacks.scoring.classifier import cross_validated_scores, one_against_rest_auc
 from attacks.scoring.drafts import Matches, Members, score_disclosed, score_drafts
+from attacks.scoring.gains import Level
 from attacks.scoring.scored import Scored
 from secure_fedrec.arrays import FloatArray, IntArray
 from secure_fedrec.wire import Adversary, BlockStore, Transcript, Truth, View
@@ -24,7 +25,7 @@ NOBODY: frozenset[int] = frozenset()
 
 def scored(answer: Scored | NotApplicable) -> Scored:
     assert isinstance(answer, Scored)
-    return answer
+    return replace(answer, figures=answer.at(Level(seed=0)))
 
 
 def draft_claim(vectors: FloatArray, owners: list[int], **kwargs: Any) -> DraftClaim:
@@ -50,7 +51,7 @@ def matched(claim: DraftClaim, members: Members, corrupted: frozenset[int] = NOB
 
 
 def score_claim(claim: DraftClaim, corrupted: frozenset[int] = NOBODY) -> Scored:
-    return score_drafts(matched(claim, MEMBERS, corrupted), prefix=claim.prefix, seed=0)
+    return scored(score_drafts(matched(claim, MEMBERS, corrupted), prefix=claim.prefix, seed=0))
 
 
 def test_drafts_by_hand() -> None:

@@ -33,17 +33,27 @@ def finding(
 @pytest.mark.parametrize(
     ("figures", "expected"),
     [
-        ({"reidentified_share": 0.95, "reidentified_lift_low": 0.9}, "critical"),
-        ({"label_accuracy": 0.97, "label_lift_low": 0.6}, "critical"),
-        ({"label_accuracy": 0.97, "label_lift_low": 0.01}, "low"),  # nearly all have one label
-        ({"reidentified_share": 0.5, "reidentified_lift_low": 0.4}, "high"),
-        ({"set_auc": 0.9, "set_lift_low": 0.2}, "high"),
-        ({"holder_accuracy": 0.5, "holder_lift_low": 0.3}, "high"),
-        ({"attribute_auc": 0.65, "attribute_lift_low": 0.06}, "medium"),
+        ({"reidentified_share": 0.95, "reidentified_lift_certain": 0.9}, "critical"),
+        ({"label_accuracy": 0.97, "label_lift_certain": 0.6}, "critical"),
+        (
+            {"label_accuracy": 0.97, "label_lift": 0.02, "label_lift_certain": 0.01},
+            "low",
+        ),  # nearly all have one label
+        ({"reidentified_share": 0.5, "reidentified_lift_certain": 0.4}, "high"),
+        ({"set_auc": 0.9, "set_lift_certain": 0.2}, "high"),
+        ({"holder_accuracy": 0.5, "holder_lift_certain": 0.3}, "high"),
+        ({"attribute_auc": 0.65, "attribute_lift_certain": 0.06}, "medium"),
         ({"disclosed_share": 0.01}, "medium"),
-        ({"histogram_correlation": 0.9, "histogram_correlation_lift_low": 0.001}, "low"),
-        ({"vector_cosine": 0.0, "vector_cosine_lift_low": -0.02}, "info"),
-        ({"attribute_auc": None, "attribute_lift_low": None}, "info"),
+        (
+            {
+                "histogram_correlation": 0.9,
+                "histogram_correlation_lift": 0.02,
+                "histogram_correlation_lift_certain": 0.001,
+            },
+            "low",
+        ),
+        ({"vector_cosine": 0.0, "vector_cosine_lift_certain": -0.02}, "info"),
+        ({"attribute_auc": None, "attribute_lift_certain": None}, "info"),
     ],
 )
 def test_severity_is_what_was_told_beyond_guessing(

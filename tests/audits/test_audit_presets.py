@@ -28,7 +28,7 @@ OUTCOMES: Mapping[str, str] = {
     "sdcf-ml100k": FAIL,
     "fedrecpp-sticky-ml100k": FAIL,
     "linkage-hardened-ml100k": FAIL,
-    "shared-upload-ml100k": LEAK,
+    "shared-upload-ml100k": FAIL,
     "masking-ml100k": FAIL,
     "paillier-ml100k": PASS,
     "skellam-ml100k": PASS,
