@@ -47,7 +47,7 @@ WORDS = {PASS: "passes", LEAK: LEAK, FAIL: "fails"}
 """How README's table begins to say an outcome."""
 CODES = {PASS: 0, LEAK: 0, FAIL: 1}
 
-RATINGS = {"name": "synthetic", "clients": 80, "items": 120, "mean_ratings": 15.0}
+RATINGS = {"name": "synthetic", "clients": 160, "items": 120, "mean_ratings": 15.0}
 CLICKS = {"name": "synthetic", "clients": 60, "items": 120, "mean_ratings": 15.0}
 TEXTS = {"name": "stickers", "users": 40, "messages": 10, "length": 16}
 RECORDS = {"name": "synthetic", "clients": 24, "users": 30, "items": 60}
@@ -66,8 +66,7 @@ STAND_INS: Mapping[str, Mapping[str, Any]] = {
     "shared-upload-ml100k": PMF,
     "masking-ml100k": {**PMF, "data": {**RATINGS, "items": 400}},  # with a tail
     "paillier-ml100k": PMF,
-    # Noise for a budget of 8 leaves 80 clients nothing to learn: that gate is asked on real data.
-    "skellam-ml100k": {**PMF, "protection.min_survivors": 70, "gates.min": -10.0},
+    "skellam-ml100k": {**PMF, "protection.min_survivors": 150},
     "furl-20newsgroups": {"data": TEXTS, "gates.least": 0.9},
     "furl-20newsgroups-masking": {
         "data": TEXTS,
