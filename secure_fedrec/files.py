@@ -14,7 +14,8 @@ def replace_file(
     """Write a file, or replace the one that is there, in one step.
 
     Whatever interrupts it leaves the file as it was and nothing beside it; only a kill leaves the
-    unfinished ``NAME.part``, which the next write replaces.
+    unfinished ``NAME.part``, which the next write replaces. A link stays one, its target is
+    replaced; what is no file, such as a device or a pipe, is written to and stays what it is.
 
     Args:
         path: destination.
@@ -25,7 +26,11 @@ def replace_file(
     Raises:
         OSError: it could not be written; names the file.
     """
-    temporary = path.with_name(path.name + ".part")
+    if path.exists() and not path.is_file():
+        path.write_bytes(content)
+        return
+    place = path.resolve()
+    temporary = place.with_name(place.name + ".part")
     try:
         mode = 0o600 if private else 0o666
         descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode)
@@ -36,7 +41,7 @@ def replace_file(
             stream.flush()
             if durable:
                 os.fsync(descriptor)
-        temporary.replace(path)
+        temporary.replace(place)
     except BaseException as failure:
         with contextlib.suppress(OSError):
             temporary.unlink(missing_ok=True)
