@@ -201,8 +201,8 @@ def _is_taken(setting: Setting) -> bool:
 
 def _least(setting: Setting, key: str) -> Setting:
     """The setting with one of its counts as small as a configuration takes."""
-    changed = (replace(setting, **{key: count}) for count in range(setting.n + 1))
-    return next(each for each in changed if _is_taken(each))
+    counts: Iterable[dict[str, Any]] = ({key: count} for count in range(setting.n + 1))
+    return next(each for count in counts if _is_taken(each := replace(setting, **count)))
 
 
 def _accepts(check: Callable[..., None], *arguments: object) -> bool:

@@ -17,7 +17,9 @@ signed, and peers keep the highest that each signing key has shown. An old copy 
 has begun fewer rounds, and cannot show a higher number before it has begun as many again: peers
 name its owner and leave the round. A journal belongs to the client that first begins a round in it,
 so files that were mixed up are refused. What goes unnoticed is a copy that was taken after the last
-ADVERTISE that anybody saw: one reveal may be missing in it, and so the record of one state.
+ADVERTISE that anybody saw: one reveal may be missing in it, and so the record of one state; and an
+old copy that an active server wears in, with set-ups that it passes on to nobody, until it has
+begun as many rounds again. So an old copy is not to be put back at all.
 """
 
 import fcntl
