@@ -17,6 +17,8 @@ from secure_fedrec.protection.masking import (
     Kind,
     MaskingClient,
     MaskingServer,
+    ServerState,
+    pairs,
     run_round,
 )
 from secure_fedrec.protection.masking.formats import (
@@ -26,6 +28,9 @@ from secure_fedrec.protection.masking.formats import (
     seal,
     seal_for_server,
 )
+from secure_fedrec.protection.masking.hybrid import KemKey, pair_secret, seal_to
+from secure_fedrec.protection.masking.keys import fresh_key
+from secure_fedrec.protection.masking.pairs import Neighbour, RoundSecrets
 
 REPLIES = [Kind.ADVERTISE, Kind.SHARES, Kind.UPLOAD, Kind.CONFIRM, Kind.REVEAL]
 GARBLER, HONEST = 5, 2
@@ -195,3 +200,62 @@ def test_a_copy_of_somebody_elses_keys_is_the_copys_fault(attacked: Any) -> None
     with pytest.raises(ProtocolError, match="client 5 advertised a key twice"):
         attack.server.receive(copied)
     assert set(attack.server.dropped) == {GARBLER}
+
+
+# Pair secrets of the hybrid agreement, which a server sees only once it has restored a seed.
+
+
+def lie_about_pairs(monkeypatch: pytest.MonkeyPatch, liar: int, lie: str) -> None:
+    """A client that seals its neighbours other secrets than its seed gives, or has another key."""
+    honest_seal, honest_init = Neighbour.seal_pair, RoundSecrets.__init__
+
+    def seal_pair(self: Neighbour, secrets: RoundSecrets) -> bytes:
+        if self.owner != liar or lie == "KEM key":
+            return honest_seal(self, secrets)
+        if lie == "noise":
+            return os.urandom(len(honest_seal(self, secrets)))
+        other = RoundSecrets(self.context, liar, with_kem=True)
+        if lie == "other secret":
+            return honest_seal(self, other)
+        info = pairs._seal_info(self.context, "pair-seal", liar, self.number)
+        sealed = seal_to(self.keys.mask_kem, b"\x07" * 32, info)
+        told = pair_secret(secrets.mask_element, self.context, self.number)
+        return sealed + pairs.pair_hash(self.context, liar, self.number, told)
+
+    def init(self: RoundSecrets, context: Any, owner: int, *, with_kem: bool) -> None:
+        honest_init(self, context, owner, with_kem=with_kem)
+        if owner == liar and lie == "KEM key":
+            self.mask_kem = KemKey(fresh_key(), "mask-kem", context, owner)
+
+    monkeypatch.setattr(Neighbour, "seal_pair", seal_pair)
+    monkeypatch.setattr(RoundSecrets, "__init__", init)
+
+
+@pytest.mark.parametrize(
+    ("lie", "liar", "uploads", "ends"),
+    [
+        ("other secret", 4, False, False),  # 5 masks with it, and the seed gives another
+        ("other than its hash", 4, True, False),  # 5 leaves, and its masks cannot be restored
+        ("other than its hash", 4, False, True),
+        ("noise", 4, True, False),
+        ("noise", 4, False, True),
+        ("KEM key", 5, True, True),
+        ("KEM key", 5, False, False),
+    ],
+)
+def test_a_lie_about_pair_secrets_gives_no_wrong_sum_and_names_the_liar(
+    attacked: Any, monkeypatch: pytest.MonkeyPatch, lie: str, liar: int, uploads: bool, ends: bool
+) -> None:
+    attack = attacked(key_agreement="x25519+mlkem768")
+    lie_about_pairs(monkeypatch, liar, lie)
+    vectors = {n: attack.layout.encode(value) for n, value in attack.values.items()}
+    drops = {} if uploads else {liar: Kind.UPLOAD}
+    if ends:
+        outcome = run_round(attack.server, attack.clients, vectors, drops=drops)
+        expected = sum(attack.values[number] for number in outcome.survivors.tolist())
+        assert np.array_equal(attack.layout.decode(outcome.words), expected)
+        return
+    with pytest.raises(ProtocolError, match=r"pair secret|does not open|do not fit"):
+        run_round(attack.server, attack.clients, vectors, drops=drops)
+    assert {fault.client for fault in attack.server.faults} == {liar}
+    assert attack.server.state is ServerState.ABORTED

@@ -35,7 +35,12 @@ from secure_fedrec.protection.masking import client_round as rules
 from secure_fedrec.protection.masking.formats import Envelope
 from secure_fedrec.protection.masking.keys import exchange, pair_key, self_key
 from secure_fedrec.protection.masking.messages import Boxes, Keys, ShareRecord, Shares
-from secure_fedrec.protection.masking.pairs import Neighbour, RoundSecrets, pair_seal_info
+from secure_fedrec.protection.masking.pairs import (
+    Neighbour,
+    RoundSecrets,
+    _seal_info,
+    pair_hash,
+)
 from secure_fedrec.protection.masking.prg import MaskExpander
 from secure_fedrec.protection.masking.recovery import pair_keys_of
 from secure_fedrec.protection.masking.shamir import combine, decode_element
@@ -109,8 +114,11 @@ def substitute_pair_secrets(attack: Any) -> Any:
             boxes = Boxes.decode(envelope.head, envelope.payload, victim, attack.config)
             seals = {
                 lower: hybrid.seal_to(
-                    core._keys[victim].mask_kem, own, pair_seal_info(context, lower, victim)
+                    core._keys[victim].mask_kem,
+                    own,
+                    _seal_info(context, "pair-seal", lower, victim),
                 )
+                + pair_hash(context, lower, victim, own)
                 for lower in boxes.seals
             }
             told = Boxes(shared=boxes.shared, records=boxes.records, seals=seals)

@@ -203,9 +203,9 @@ class SplitViews:
                 owner,
                 partners={number: core._keys[number] for number in members},
                 seals={
-                    number: core._shares[number].seals[owner]
+                    number: core._shares[min(number, owner)].seals[max(number, owner)]
                     for number in members
-                    if owner in core._shares[number].seals
+                    if core._keys[owner].mask_kem
                 },
             )
             for number, key in keys.items():

@@ -143,6 +143,7 @@ def test_a_list_for_each_sender_is_refused_and_two_lists_convict() -> None:
     end, key = federation.network.ends[0], federation.network.identities[0]
     honest = list(federation.sent[0]._fragments[0])
     end._unsigned[3] = honest[:1]
+    end._signed.clear()  # an honest one signs no batch twice
     second = end.receipt(batch=BATCH, identity=key)
     published = [receipt_digest(first), receipt_digest(other)]
     said = federation.complaints([second, other], published)
@@ -161,6 +162,7 @@ def test_forged_and_old_lists_are_refused() -> None:
     first, other = federation.receipts()
     forger = Ed25519PrivateKey.generate()
     end = federation.network.ends[0]
+    end._signed.clear()
     for fake, problem in (
         (end.receipt(batch=BATCH, identity=forger), "not signed by its recipient"),
         (end.receipt(batch=BATCH + 1, identity=forger), "another directory or batch"),

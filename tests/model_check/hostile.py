@@ -68,11 +68,14 @@ class HostileRound:
         n = setting.n
         self.federation, self.setting = federation, setting
         self.layout = SumLayout(bits=20, length=_LENGTH, clients=n, largest=_LARGEST)
-        self.config = setting.config(length=_LENGTH, layout_hash=self.layout.hash)
+        state = fresh_key()  # no two rounds are about the same
+        self.config = setting.config(
+            length=_LENGTH, layout_hash=self.layout.hash, public_state=state
+        )
         rng = np.random.default_rng(seed)
         self.values = {u: rng.integers(-_LARGEST, _LARGEST + 1, _LENGTH) for u in range(n)}
         epoch = max(federation.beacons, default=0) + 1 if self.config.needs_beacon else 0
-        expected = Expected(layout_hash=self.layout.hash)
+        expected = Expected(layout_hash=self.layout.hash, public_state=state)
         self.clients = {u: federation.open_client(u, expected) for u in range(n)}
         for number, client in self.clients.items():
             client.load(self.layout.encode(self.values[number]))

@@ -14,6 +14,7 @@ import numpy as np
 from secure_fedrec.arrays import BoolArray, IntArray
 from secure_fedrec.errors import ConfigError, ProtocolError
 from secure_fedrec.protection.masking import MaskingConfig
+from secure_fedrec.protection.masking.public_state import NO_STATE
 from secure_fedrec.protection.masking.rules import enough_clients, is_quorum, share_due
 from secure_fedrec.protection.masking.topology import NO_BEACON, Topology
 
@@ -49,7 +50,13 @@ class Setting:
     quorum: int
     adversary: str = "active"
 
-    def config(self, *, length: int = 1, layout_hash: bytes = bytes(32)) -> MaskingConfig:
+    def config(
+        self,
+        *,
+        length: int = 1,
+        layout_hash: bytes = bytes(32),
+        public_state: bytes = NO_STATE,
+    ) -> MaskingConfig:
         """The configuration that clients of the round are shown.
 
         Raises:
@@ -67,6 +74,7 @@ class Setting:
             corrupt_clients=self.corrupt,
             window_least=self.window,
             adversary="active" if self.adversary == "active" else "curious",
+            public_state=public_state,
         )
 
     @property
@@ -92,8 +100,9 @@ class Tables:
         agreed: bool[n + 1], whether so many clients that sign one statement can show a quorum.
         due: int64[2, 2], code of the share due for a neighbour, by whether it survives and whether
             it masked by the same sharers.
-        corrupt: int64[m], the corrupt sets: at most c clients, c_w in every window, fewer than t
-            among the neighbours of each honest client.
+        corrupt: int64[m], the corrupt sets: at most c clients, and on a sparse graph c_w in every
+            window, fewer than t among the neighbours of each honest client. (On the complete graph
+            t > c is the configuration's to see to.)
         fakes: whether a survivor may be one that did not share.
         repeats: whether a client answers a second time.
     """
@@ -158,8 +167,8 @@ def tables_of(setting: Setting, without: frozenset[str] = frozenset()) -> Tables
 def settings_of(clients: range, *, corrupt: range, complete: bool = False) -> list[Setting]:
     """Every parameter set that ``MaskingConfig`` takes against an active server.
 
-    Quorum and ``min_survivors`` are the least that it takes: a client that accepts a round with
-    more accepts one with fewer.
+    Quorum and ``min_survivors`` are the least that it takes, found by asking it: a client that
+    accepts a round with more accepts one with fewer.
     """
     found = []
     for n in clients:
@@ -168,22 +177,32 @@ def settings_of(clients: range, *, corrupt: range, complete: bool = False) -> li
             for threshold in range(2, k + 1):
                 for c in corrupt:
                     for window in [None] if degree is None else range(1, k // 2 + 1):
-                        quorum = (n + c) // 2 + 1
                         setting = Setting(
                             n=n,
                             degree=degree,
                             threshold=threshold,
                             corrupt=c,
                             window=window,
-                            min_survivors=max(quorum, threshold + 1, c + 2),
-                            quorum=quorum,
+                            min_survivors=n,
+                            quorum=n,
                         )
-                        try:
-                            setting.config()
-                        except ConfigError:
-                            continue
-                        found.append(setting)
+                        if _is_taken(setting):
+                            found.append(_least(_least(setting, "quorum"), "min_survivors"))
     return found
+
+
+def _is_taken(setting: Setting) -> bool:
+    try:
+        setting.config()
+    except ConfigError:
+        return False
+    return True
+
+
+def _least(setting: Setting, key: str) -> Setting:
+    """The setting with one of its counts as small as a configuration takes."""
+    counts: Iterable[dict[str, Any]] = ({key: count} for count in range(setting.n + 1))
+    return next(each for count in counts if _is_taken(each := replace(setting, **count)))
 
 
 def _accepts(check: Callable[..., None], *arguments: object) -> bool:
@@ -281,7 +300,7 @@ def _corrupt_sets(setting: Setting, near: IntArray) -> IntArray:
             (corrupt & window).bit_count() >= setting.window for window in windows
         ):
             continue
-        if any(
+        if setting.degree is not None and any(
             (corrupt & int(near[place])).bit_count() >= setting.threshold
             for place in members(2**n - 1 & ~corrupt)
         ):

@@ -10,6 +10,7 @@ import pytest
 from secure_fedrec.protection.masking import (
     Expected,
     Federation,
+    Journal,
     MaskingClient,
     MaskingConfig,
     SitePolicy,
@@ -70,14 +71,19 @@ def _forget(patch: pytest.MonkeyPatch) -> None:
             return None
         return self.shares[1 if due == "self" else 0]
 
-    class NoJournal:
-        begin = reveal = staticmethod(lambda *_, **__: None)
+    class Forgetful:
+        """A journal that counts rounds, and remembers no answer."""
+
+        def __init__(self, kept: Journal) -> None:
+            self.begin, self.see = kept.begin, kept.see
+
+        reveal = staticmethod(lambda *_: None)
 
     original = Federation.open_client
 
     def open_client(self: Federation, number: int, expected: Expected) -> MaskingClient:
         client = original(self, number, expected)
-        client._journal = NoJournal()  # type: ignore[assignment]
+        client._journal = Forgetful(client._journal)  # type: ignore[assignment]
         return client
 
     patch.setattr(Neighbour, "give_share", give_share)

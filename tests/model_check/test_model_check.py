@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from secure_fedrec.errors import ConfigError
+from secure_fedrec.protection.masking import MaskingConfig
 from tests.model_check.__main__ import main
 from tests.model_check.cases import CASES, Case, every_setting, search
 from tests.model_check.hostile import federation_of
@@ -124,6 +125,21 @@ def test_the_model_asks_the_clients_own_predicates(
     tables = tables_of(case.setting)
     found = search_sharers(tables) if model == "sharers" else search_stories(tables)
     assert found.attacks == (case.attacks if model == "sharers" else sum(case.attacks.values()))
+
+
+@pytest.mark.parametrize("key", ["quorum", "threshold"])
+def test_the_model_asks_the_configuration_how_little_it_takes(
+    monkeypatch: pytest.MonkeyPatch, key: str
+) -> None:
+    require = MaskingConfig._require_range
+
+    def one_less(self: MaskingConfig, name: str, low: int, high: int) -> None:
+        require(self, name, low - (name == key), high)
+
+    monkeypatch.setattr(MaskingConfig, "_require_range", one_less)
+    settings = every_setting(range(6, 7), corrupt=range(3))
+    attacks = [search(setting, "stories").attacks for setting in settings]
+    assert any(attacks)
 
 
 def beside(rng: random.Random, tables: Tables, state: SharerState) -> Iterator[SharerState]:

@@ -132,6 +132,7 @@ class MaskingClient:
 
         Raises:
             ProtocolError: the message is refused, or the round was aborted.
+            CheckpointError: the journal cannot be written; nothing is sent.
         """
         envelope = Envelope.decode(data)
         stored = self._stored_reveal(envelope)
@@ -268,6 +269,7 @@ class MaskingClient:
                 round_floor=self._roster.round_floor,
                 epoch=current.public.epoch,
                 sum_hash=self._expected.sum_hash,
+                owner=self.number,
             )
         except Exception:
             current.wipe()

@@ -6,7 +6,8 @@ that either client's secret field element gives it back:
 
 - of two neighbours the one with the lower number derives r from its own element, and
 - seals r to the other's KEM key, which is derived from the other's element. The server keeps the
-  sealed r and opens it if it ever recovers the other's element.
+  sealed r and opens it if it ever recovers the other's element. A hash of r stands behind the seal:
+  the receiver compares it, and whoever recovers either element sees whether that gives the same r.
 
 The pair key is HKDF(X25519 || r): secret as long as one of the two holds. Channels carry shares, so
 they are hybrid as well; each direction seals a fresh secret to the receiver's channel KEM key.
@@ -17,9 +18,9 @@ A fresh channel secret is authenticated by use, since the channel key also takes
 of two signed keys. The sealed r is authenticated by the box of shares that its sender puts into the
 same channel: its SHA-256 is associated data of that box (``pairs``).
 
-A pair secret that does not open, or whose box does not, makes its receiver leave the round: its
-mask could not cancel, or would be no secret. A corrupt client can cost a round its neighbours, and
-so its result, but nobody's privacy.
+A pair secret that does not open or is not that of its hash, or whose box does not open, makes its
+receiver leave the round: its mask could not cancel, or would be no secret. A corrupt client can
+cost a round its neighbours, and so its result, but nobody's privacy; and no sum comes out wrong.
 """
 
 from cryptography.exceptions import InvalidTag
@@ -39,12 +40,22 @@ from secure_fedrec.protection.masking.formats import Context
 from secure_fedrec.protection.masking.keys import derive
 from secure_fedrec.protection.masking.shamir import encode_element
 
-__all__ = ["PUBLIC_BYTES", "SEALED_BYTES", "KemKey", "pair_secret", "require_usable", "seal_to"]
+__all__ = [
+    "PAIR_SEAL_BYTES",
+    "PUBLIC_BYTES",
+    "SEALED_BYTES",
+    "KemKey",
+    "pair_secret",
+    "require_usable",
+    "seal_to",
+]
 
 _MLKEM_PUBLIC = 1184
 PUBLIC_BYTES = _MLKEM_PUBLIC + 32
 SEALED_BYTES = 1120 + 32 + 16
 """Encapsulated key, 32 sealed bytes and the tag."""
+PAIR_SEAL_BYTES = SEALED_BYTES + 32
+"""A sealed pair secret, and its hash."""
 
 _MLKEM_SEED = 64
 _SUITE = Suite(KEM.MLKEM768_X25519, KDF.HKDF_SHA256, AEAD.AES_256_GCM)

@@ -15,8 +15,11 @@ begun but not revealed when the process died is lost to this client: the keys we
 A journal's *generation* is the number of rounds that it has begun. It goes out with ADVERTISE,
 signed, and peers keep the highest that each signing key has shown. An old copy that was restored
 has begun fewer rounds, and cannot show a higher number before it has begun as many again: peers
-name its owner and leave the round. What goes unnoticed is a copy that was taken after the last
-ADVERTISE that anybody saw: one reveal may be missing in it, and so the record of one state.
+name its owner and leave the round. A journal belongs to the client that first begins a round in it,
+so files that were mixed up are refused. What goes unnoticed is a copy that was taken after the last
+ADVERTISE that anybody saw: one reveal may be missing in it, and so the record of one state; and an
+old copy that an active server wears in, with set-ups that it passes on to nobody, until it has
+begun as many rounds again. So an old copy is not to be put back at all.
 """
 
 import fcntl
@@ -30,6 +33,7 @@ from pathlib import Path
 from typing import Final, Protocol
 
 from secure_fedrec.errors import CheckpointError, ProtocolError
+from secure_fedrec.protection.masking.formats import SERVER
 
 __all__ = ["MOST_ROUNDS_AHEAD", "FileJournal", "Journal", "MemoryJournal"]
 
@@ -37,7 +41,7 @@ MOST_ROUNDS_AHEAD: Final = 2**20
 """How far a round's number may be beyond the last one begun, or beyond the roster's floor."""
 
 _MAGIC = b"SFMJ\x02"
-_STATE = struct.Struct("<5sIQQ16s16sIII")
+_STATE = struct.Struct("<5sIIQQ16s16sIII")
 _SUM_BYTES = 16
 _PEER = struct.Struct("<32sQ")
 
@@ -53,6 +57,7 @@ class Journal(Protocol):
         epoch: int,
         round_floor: int = 0,
         sum_hash: bytes = b"",
+        owner: int = SERVER,
     ) -> int:
         """Record that keys of a round are about to be advertised.
 
@@ -62,14 +67,16 @@ class Journal(Protocol):
             epoch: epoch of the beacon, 0 for a round without one.
             round_floor: round number that the roster's operator signed.
             sum_hash: what would be revealed for (``public_state.sum_hash``); empty without a state.
+            owner: number of the client whose journal it is.
 
         Returns:
             The journal's generation: rounds that it has begun, this one included.
 
         Raises:
             ProtocolError: the round's number, or the epoch, is not beyond the last; the number is
-                too far beyond it; the roster is older than the last; or something was revealed for
-                the same state, purpose and layout. Nothing was stored.
+                too far beyond it; the roster is older than the last; something was revealed for
+                the same state, purpose and layout; or it is another client's journal. Nothing was
+                stored.
         """
         ...
 
@@ -104,6 +111,7 @@ class _Entries:
     """All that a journal holds.
 
     Args:
+        owner: number of the client whose journal it is; ``SERVER`` before the first round.
         roster_version, epoch, round_id: of the last round begun.
         generation: rounds begun.
         sum_id: first bytes of the last round's sum hash; empty without a state. Another sum with
@@ -113,6 +121,7 @@ class _Entries:
         peers: highest generation by signing key.
     """
 
+    owner: int = SERVER
     roster_version: int = 0
     epoch: int = 0
     generation: int = 0
@@ -126,6 +135,7 @@ class _Entries:
         """The layout of ``FileJournal``, without the hash at its end."""
         state = _STATE.pack(
             _MAGIC,
+            self.owner,
             self.roster_version,
             self.epoch,
             self.generation,
@@ -143,13 +153,15 @@ class _Entries:
         """Inverse of ``encode``; None if this is no journal of this version."""
         if len(body) < _STATE.size:
             return None
-        magic, version, epoch, generation, round_id, sum_id, *counts = _STATE.unpack_from(body)
+        magic, owner, version, epoch, generation, *rest = _STATE.unpack_from(body)
+        round_id, sum_id, *counts = rest
         size, sums, peers = counts
         start = _STATE.size + size
         end = start + sums * _SUM_BYTES
         if magic != _MAGIC or len(body) != end + peers * _PEER.size:
             return None
         return cls(
+            owner=owner,
             roster_version=version,
             epoch=epoch,
             generation=generation,
@@ -175,9 +187,12 @@ class MemoryJournal:
         epoch: int,
         round_floor: int = 0,
         sum_hash: bytes = b"",
+        owner: int = SERVER,
     ) -> int:
         """Record that keys of a round are about to be advertised (``Journal.begin``)."""
         held, sum_id = self._held, sum_hash[:_SUM_BYTES]
+        if held.owner not in (SERVER, owner):
+            raise ProtocolError(f"this is the journal of client {held.owner}")
         _require_next(_number(round_id), _number(held.round_id), round_floor)
         if roster_version < held.roster_version:
             raise ProtocolError(
@@ -192,6 +207,7 @@ class MemoryJournal:
             )
         begun = replace(
             held,
+            owner=owner,
             roster_version=roster_version,
             epoch=epoch or held.epoch,
             generation=held.generation + 1,
@@ -237,33 +253,39 @@ class FileJournal(MemoryJournal):
     """A journal in a file, on disk before ``begin``, ``see`` or ``reveal`` return.
 
     The file is replaced as a whole, so a crash leaves the old state or the new one. A lock beside
-    it keeps a second process out; ``close`` releases it, and nothing is written without it. It
-    grows by 16 bytes for every state that something was revealed for, and by 40 for every peer.
+    it keeps a second process out; ``close`` releases it, and nothing is written without it, nor by
+    a fork of the process that took it. Links are followed first: one file has one lock, under
+    whatever name. It grows by 16 bytes for every state that something was revealed for, and by 40
+    for every peer.
 
-    Layout: magic and version | u32 roster version | u64 epoch | u64 generation | 16 round id
-    | 16 sum, zeros for none | u32 size of the message | u32 sums | u32 peers | message
-    | sums x 16 | peers x (32 key | u64 generation) | 32 SHA-256 over all before it.
+    Layout: magic and version | u32 owner | u32 roster version | u64 epoch
+    | u64 generation | 16 round id | 16 sum, zeros for none | u32 size of the message | u32 sums
+    | u32 peers | message | sums x 16 | peers x (32 key | u64 generation)
+    | 32 SHA-256 over all before it.
 
     Args:
         path: the file; made, for its owner only, by the first ``begin``.
 
     Raises:
-        CheckpointError: the file is damaged, or another process holds it.
+        CheckpointError: the file is damaged or cannot be read, or another process holds it.
     """
 
     def __init__(self, path: str | Path) -> None:
         super().__init__()
-        self._path = Path(path)
-        lock = os.open(f"{self._path}.lock", os.O_RDWR | os.O_CREAT, 0o600)
-        self._lock: int | None = lock
+        self._path = Path(path).resolve()
+        self._process = os.getpid()
+        self._lock: int | None = None
         try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            self.close()
-            raise CheckpointError(f"{self._path}: another process holds this journal") from None
-        try:
+            self._lock = os.open(self._lock_path, os.O_RDWR | os.O_CREAT, 0o600)
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             if self._path.exists():
                 self._held = self._load(self._path.read_bytes())
+        except BlockingIOError:
+            self.close()
+            raise CheckpointError(f"{self._path}: another process holds this journal") from None
+        except OSError as error:
+            self.close()
+            raise CheckpointError(f"{self._path}: {error.strerror}") from error
         except CheckpointError:
             self.close()
             raise
@@ -288,10 +310,33 @@ class FileJournal(MemoryJournal):
             raise CheckpointError(f"{self._path}: not a journal of this version")
         return entries
 
-    def _save(self, entries: _Entries) -> None:
+    @property
+    def _lock_path(self) -> Path:
+        return self._path.with_name(self._path.name + ".lock")
+
+    def _require_lock(self) -> None:
+        """Check that nobody else can have gone on from the file, with rounds not known here."""
         if self._lock is None:
-            # Another process may have gone on from the file, with rounds that are not known here.
             raise CheckpointError(f"{self._path}: this journal was closed")
+        if self._process != os.getpid():
+            raise CheckpointError(f"{self._path}: another process opened this journal")
+        try:
+            held = os.path.samestat(os.fstat(self._lock), self._lock_path.stat())
+        except OSError:
+            held = False
+        if not held:
+            raise CheckpointError(f"{self._path}: its lock was taken away")
+
+    def _save(self, entries: _Entries) -> None:
+        self._require_lock()
+        try:
+            self._write(entries)
+        except OSError as error:
+            problem = error.strerror or error
+            raise CheckpointError(f"{self._path}: {problem}; nothing is sent") from error
+        super()._save(entries)
+
+    def _write(self, entries: _Entries) -> None:
         body = entries.encode()
         fresh = self._path.with_name(self._path.name + ".new")
         descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
@@ -305,7 +350,6 @@ class FileJournal(MemoryJournal):
             os.fsync(folder)
         finally:
             os.close(folder)
-        super()._save(entries)
 
 
 def _number(round_id: bytes) -> int:

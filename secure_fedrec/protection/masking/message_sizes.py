@@ -14,7 +14,7 @@ import numpy as np
 
 from secure_fedrec.protection.masking.config import MaskingConfig
 from secure_fedrec.protection.masking.formats import SIGNATURE_BYTES, Context, Envelope, Kind
-from secure_fedrec.protection.masking.hybrid import SEALED_BYTES
+from secure_fedrec.protection.masking.hybrid import PAIR_SEAL_BYTES
 from secure_fedrec.protection.masking.keys import TAG_BYTES
 from secure_fedrec.protection.masking.messages import (
     Advertisement,
@@ -152,7 +152,7 @@ def _records(config: MaskingConfig, size: int) -> Mapping[int, bytes]:
 
 
 def _seals(config: MaskingConfig) -> Mapping[int, bytes]:
-    return _records(config, SEALED_BYTES) if config.hybrid else {}
+    return _records(config, PAIR_SEAL_BYTES) if config.hybrid else {}
 
 
 def _path(leaves: int) -> list[bytes]:

@@ -8,9 +8,9 @@ The table gives head | payload of each; sizes in bytes, n clients in the cohort,
     KEYS       n/8 who advertised | 32 beacon
                | payload: records (its ADVERTISE head | 64 signature)
     SHARES     32 commitment | records (box | 2 x 32 share hashes)
-               [| 1168 sealed pair secret for each listed client with a higher number]
+               [| 1168 sealed pair secret, 32 its hash, for each listed client of a higher number]
     BOXES      n/8 who shared | payload: records (box | 2 x 32 share hashes)
-               [| 1168 sealed pair secret from each listed client with a lower number]
+               [| 1168 sealed pair secret, 32 its hash, from each listed client of a lower number]
 
 Records stand behind a u32 count, each after the u32 number of its client, numbers ascending. A box
 is 64 + 16 bytes (share of the mask seed, share of the self-mask seed, tag); with the hybrid
@@ -34,7 +34,11 @@ from secure_fedrec.protection.masking.formats import (
     encode_records,
     labelled_hash,
 )
-from secure_fedrec.protection.masking.hybrid import PUBLIC_BYTES, SEALED_BYTES
+from secure_fedrec.protection.masking.hybrid import (
+    PAIR_SEAL_BYTES,
+    PUBLIC_BYTES,
+    SEALED_BYTES,
+)
 from secure_fedrec.protection.masking.keys import TAG_BYTES
 from secure_fedrec.protection.masking.shamir import (
     ELEMENT_BYTES,
@@ -235,7 +239,7 @@ class Shares:
         commitment = reader.take(_HASH)
         records = reader.records(ShareRecord.size(config))
         sealed = [client for client in records if client > sender] if config.hybrid else []
-        seals = {client: reader.take(SEALED_BYTES) for client in sealed}
+        seals = {client: reader.take(PAIR_SEAL_BYTES) for client in sealed}
         reader.finish()
         return cls(commitment=commitment, records=records, seals=seals)
 
@@ -267,7 +271,7 @@ class Boxes:
         reader = Reader(payload, "BOXES")
         records = reader.records(ShareRecord.size(config))
         sealed = [client for client in records if client < receiver] if config.hybrid else []
-        seals = {client: reader.take(SEALED_BYTES) for client in sealed}
+        seals = {client: reader.take(PAIR_SEAL_BYTES) for client in sealed}
         reader.finish()
         return cls(shared=shared, records=records, seals=seals)
 

@@ -1,7 +1,9 @@
 """One client's secrets of a round, and what it agrees on with each neighbour."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from hashlib import sha256
+from hmac import compare_digest
 
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
@@ -22,7 +24,7 @@ from secure_fedrec.protection.masking.messages import Advertisement, ShareRecord
 from secure_fedrec.protection.masking.rules import ShareKind
 from secure_fedrec.protection.masking.shamir import ELEMENT_BYTES, decode_element, encode_element
 
-__all__ = ["Neighbour", "RoundSecrets", "pair_seal_info"]
+__all__ = ["Neighbour", "RoundSecrets", "open_pair_seal", "pair_hash"]
 
 
 class RoundSecrets:
@@ -190,10 +192,11 @@ class Neighbour:
         return shares[1 if due == "self" else 0]
 
     def seal_pair(self, secrets: RoundSecrets) -> bytes:
-        """The lower number's contribution to a hybrid pair key, sealed to the higher."""
+        """The lower number's contribution to a hybrid pair key, sealed to the higher; its hash."""
         secret = hybrid.pair_secret(secrets.mask_element, self.context, self.number)
-        info = pair_seal_info(self.context, self.owner, self.number)
-        return hybrid.seal_to(self.keys.mask_kem, secret, info)
+        info = _seal_info(self.context, "pair-seal", self.owner, self.number)
+        seal = hybrid.seal_to(self.keys.mask_kem, secret, info)
+        return seal + pair_hash(self.context, self.owner, self.number, secret)
 
     def mask_key(self, secrets: RoundSecrets, pair_seal: bytes) -> bytes:
         """Key of the mask shared with the neighbour.
@@ -204,15 +207,16 @@ class Neighbour:
                 lower one; ``open_shares`` has taken it.
 
         Raises:
-            ProtocolError: the seal does not open, or the neighbour's key has low order.
+            ProtocolError: the seal does not open or hides another secret than that of its hash, or
+                the neighbour's key has low order.
         """
         shared = exchange(secrets.mask_key, self.keys.mask_public)
         if secrets.mask_kem is not None:
             if self.owner < self.number:
                 shared += hybrid.pair_secret(secrets.mask_element, self.context, self.number)
             else:
-                info = pair_seal_info(self.context, self.number, self.owner)
-                shared += secrets.mask_kem.open(pair_seal, info)
+                kem = secrets.mask_kem
+                shared += open_pair_seal(kem.open, self.context, self.number, self.owner, pair_seal)
         return pair_key(shared, self.context, self.owner, self.number)
 
     def _hashes(
@@ -237,9 +241,31 @@ class Neighbour:
         return _seal_info(self.context, purpose, sender, receiver)
 
 
-def pair_seal_info(context: Context, lower: int, higher: int) -> bytes:
-    """What a sealed pair secret is bound to."""
-    return _seal_info(context, "pair-seal", lower, higher)
+def pair_hash(context: Context, lower: int, higher: int, secret: bytes) -> bytes:
+    """Hash by which the lower of two clients is bound to the pair secret that it seals."""
+    return share_hash(context, "pair", lower, higher, secret)
+
+
+def open_pair_seal(
+    opens: Callable[[bytes, bytes], bytes], context: Context, lower: int, higher: int, seal: bytes
+) -> bytes:
+    """The pair secret that the lower of two clients sealed to the higher.
+
+    Args:
+        opens: the higher one's ``KemKey.open``.
+        context: the round.
+        lower: who sealed.
+        higher: to whom.
+        seal: what ``Neighbour.seal_pair`` gave.
+
+    Raises:
+        ProtocolError: it does not open, or is another secret than that of its hash.
+    """
+    sealed, bound = seal[: hybrid.SEALED_BYTES], seal[hybrid.SEALED_BYTES :]
+    secret = opens(sealed, _seal_info(context, "pair-seal", lower, higher))
+    if not compare_digest(pair_hash(context, lower, higher, secret), bound):
+        raise ProtocolError(f"client {lower} sealed another pair secret than that of its hash")
+    return secret
 
 
 def _seal_info(context: Context, purpose: str, sender: int, receiver: int) -> bytes:

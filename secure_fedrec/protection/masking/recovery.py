@@ -12,6 +12,10 @@ shares that fit their hashes and do not fit each other were dealt wrong by the s
 corrected as a Reed-Solomon code is, as long as at most half of those beyond the threshold are
 wrong. So every secret is combined once, and corrected at most once, whoever lies. That convinces
 the server, which has the MAC keys as well, and nobody else.
+
+With the hybrid agreement a restored mask seed also gives, or opens, pair secrets. Each is held
+against the hash behind its seal: another one means that a client lied when it dealt, and that the
+sum cannot be unmasked, so the round ends instead of giving a wrong sum.
 """
 
 from collections.abc import Callable, Mapping
@@ -29,7 +33,7 @@ from secure_fedrec.protection.masking.messages import (
     commitment_to,
     share_hash,
 )
-from secure_fedrec.protection.masking.pairs import pair_seal_info
+from secure_fedrec.protection.masking.pairs import open_pair_seal, pair_hash
 from secure_fedrec.protection.masking.shamir import (
     combine,
     correct,
@@ -66,7 +70,8 @@ class Dealt:
         context: the round.
         owner: the client whose secret it is.
         purpose: "mask" or "self".
-        public: mask public key of the owner, or its commitment to the self-mask seed.
+        public: mask public key of the owner and, with the hybrid agreement, its mask KEM key; or
+            its commitment to the self-mask seed.
         hashes: hash of the share of each neighbour, by number, as the owner gave it.
         indices: Shamir index of each neighbour, by number.
     """
@@ -85,6 +90,9 @@ class Dealt:
         else:
             key = mask_private_key(element, self.context, self.owner)
             found = key.public_key().public_bytes_raw()
+            if len(self.public) > len(found):
+                seed = encode_element(element)
+                found += hybrid.KemKey(seed, "mask-kem", self.context, self.owner).public
         return compare_digest(found, self.public)
 
     def accepts(self, responder: int, share: bytes) -> bool:
@@ -136,6 +144,7 @@ def pair_keys_of(
     *,
     partners: Mapping[int, Advertisement],
     seals: Mapping[int, bytes],
+    blame: Callable[[Fault], None] = lambda _: None,
 ) -> dict[int, bytes]:
     """The pair keys of a client whose mask seed was restored.
 
@@ -144,10 +153,15 @@ def pair_keys_of(
         context: the round.
         owner: the client.
         partners: advertisements of the neighbours whose masks are wanted, by number.
-        seals: the sealed pair secrets of the partners with lower numbers (hybrid agreement only).
+        seals: the sealed pair secret of each partner and the owner, by partner, whichever of the
+            two sealed it (hybrid agreement only).
+        blame: told of the client found at fault.
 
     Returns:
         Key by partner.
+
+    Raises:
+        ProtocolError: a pair secret does not open, or is not the one that was sealed.
     """
     private = mask_private_key(element, context, owner)
     kem: hybrid.KemKey | None = None
@@ -155,11 +169,25 @@ def pair_keys_of(
     for number, keys_of in partners.items():
         shared = exchange(private, keys_of.mask_public)
         if keys_of.mask_kem:
-            if owner < number:
-                shared += hybrid.pair_secret(element, context, number)
-            else:
-                if kem is None:
-                    kem = hybrid.KemKey(encode_element(element), "mask-kem", context, owner)
-                shared += kem.open(seals[number], pair_seal_info(context, number, owner))
+            if owner > number and kem is None:
+                kem = hybrid.KemKey(encode_element(element), "mask-kem", context, owner)
+            try:
+                shared += _pair_secret(element, kem, context, owner, number, seals[number])
+            except ProtocolError:
+                lower, higher = min(owner, number), max(owner, number)
+                blame(Fault(kind="bad sharer", client=lower, about=higher))
+                raise
         keys[number] = pair_key(shared, context, owner, number)
     return keys
+
+
+def _pair_secret(
+    element: int, kem: hybrid.KemKey | None, context: Context, owner: int, number: int, seal: bytes
+) -> bytes:
+    """What the lower of two clients sealed, by the restored seed of either; it is who may lie."""
+    if kem is not None and owner > number:
+        return open_pair_seal(kem.open, context, number, owner, seal)
+    secret = hybrid.pair_secret(element, context, number)
+    if not compare_digest(pair_hash(context, owner, number, secret), seal[hybrid.SEALED_BYTES :]):
+        raise ProtocolError(f"client {owner} sealed a pair secret that is not that of its seed")
+    return secret

@@ -89,14 +89,15 @@ class Unmasking:
             client,
             partners={partner: self.keys[partner] for partner in partners},
             seals={
-                partner: self.shares[partner].seals[client]
+                partner: self.shares[min(client, partner)].seals[max(client, partner)]
                 for partner in partners
-                if client in self.shares[partner].seals
+                if self.public.config.hybrid
             },
+            blame=self.blame,
         )
 
     def _restore(self, place: int, client: int, *, mask: bool) -> int:
-        live = self.topology.live(place, self.survivors)
+        live, keys = self.topology.live(place, self.survivors), self.keys[client]
         responders = {
             number: (place_ + 1, ShareRecord.decode(self.shares[client].records[number]))
             for place_, number in zip(live.tolist(), self.public.cohort[live].tolist(), strict=True)
@@ -106,7 +107,7 @@ class Unmasking:
             context=self.public.context,
             owner=client,
             purpose="mask" if mask else "self",
-            public=self.keys[client].mask_public if mask else self.shares[client].commitment,
+            public=keys.mask_public + keys.mask_kem if mask else self.shares[client].commitment,
             hashes={
                 number: record.mask_hash if mask else record.self_hash
                 for number, (_, record) in responders.items()

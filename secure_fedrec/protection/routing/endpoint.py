@@ -102,6 +102,7 @@ class Endpoint:
         "_max_pieces",
         "_opener",
         "_reassembler",
+        "_signed",
         "_unsigned",
         "dummies",
     )
@@ -115,6 +116,7 @@ class Endpoint:
         self._reassembler = self._fresh()
         self._loops: set[bytes] = set()
         self._unsigned: dict[int, list[bytes]] = {}  # digests of fragments, by epoch
+        self._signed: dict[int, int] = {}  # last batch, by epoch
         self.dummies = 0
 
     def rotate(self, directory: Directory, key: OpeningKey) -> None:
@@ -134,6 +136,7 @@ class Endpoint:
         """
         self._opener.retire(epoch)
         del self._unsigned[epoch]
+        self._signed.pop(epoch, None)
 
     def loop(self) -> bytes:
         """A cell to oneself; it should come back."""
@@ -177,13 +180,18 @@ class Endpoint:
         """Sign for all cells of the newest epoch since the last list; one list for all senders.
 
         Args:
-            batch: number of the batch within the epoch, for which no other list may be signed.
+            batch: number of the batch within the epoch, beyond the last one signed for: two lists
+                of one batch would convict this endpoint.
             identity: signing key of this endpoint.
 
         Raises:
-            ProtocolError: there is no epoch yet, or a number does not fit its field.
+            ProtocolError: there is no epoch yet, a number does not fit its field, or a list was
+                signed for this batch or a later one.
         """
         directory = self._opener.directory
+        last = self._signed.get(directory.epoch, -1)
+        if batch <= last:
+            raise ProtocolError(f"batch {batch} is not beyond batch {last}, which was signed for")
         receipt = sign_receipt(
             self._unsigned[directory.epoch],
             recipient=self._index,
@@ -192,6 +200,7 @@ class Endpoint:
             identity=identity,
         )
         self._unsigned[directory.epoch] = []
+        self._signed[directory.epoch] = batch
         return receipt
 
     def receive(self, cell: bytes) -> bytes | None:

@@ -56,8 +56,8 @@ PAYLOADS: dict[Kind, list[int]] = {
     Kind.SURVIVORS: [4, 4, 64, 4, 64, 32, 32],
     Kind.RESULT: [4, 32, 32],
 }
-HYBRID_BOXES = [4, 4, 1168, 80, 32, 32, 4, 1168, 80, 32, 32, 1168]
-"""With the hybrid agreement: the records of 3 and 20, then the pair secret that 3 sealed."""
+HYBRID_BOXES = [4, 4, 1168, 80, 32, 32, 4, 1168, 80, 32, 32, 1168, 32]
+"""With the hybrid agreement: the records of 3 and 20, then what 3 sealed, and the hash of that."""
 DISPUTABLE = {False: {2, 3, 4, 6, 7, 8}, True: {7, 8, 9, 10}}
 """Fields of BOXES that may be altered on their way, by whether the agreement is hybrid: records,
 but not those that vouch for a pair secret, and no pair secret."""

@@ -129,7 +129,7 @@ def test_a_write_that_fails_begins_nothing(tmp_path: Path, monkeypatch: pytest.M
 
     with monkeypatch.context() as patch:
         patch.setattr(os, "fsync", full)
-        with pytest.raises(OSError, match="disk full"):
+        with pytest.raises(CheckpointError, match="disk full; nothing is sent"):
             journal.begin(round_id(1), roster_version=1, epoch=0)
     journal.begin(round_id(1), roster_version=1, epoch=0)
 
@@ -183,6 +183,90 @@ def test_two_processes_cannot_share_a_journal(tmp_path: Path) -> None:
         FileJournal(tmp_path / "journal")
     first.close()
     FileJournal(tmp_path / "journal").close()
+
+
+def test_one_file_has_one_lock_under_every_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    link = tmp_path / "elsewhere" / "journal"
+    link.symlink_to(tmp_path / "journal")
+    monkeypatch.chdir(tmp_path)
+    first = FileJournal("journal")
+    with pytest.raises(CheckpointError, match="another process"):
+        FileJournal(link)
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    first.begin(round_id(1), roster_version=1, epoch=0)
+    assert link.is_symlink()
+    assert link.read_bytes() == (tmp_path / "journal").read_bytes()
+
+
+def test_a_fork_of_the_process_writes_nothing(tmp_path: Path) -> None:
+    journal = FileJournal(tmp_path / "journal")
+    journal.begin(round_id(1), roster_version=1, epoch=0)
+    before = journal._path.read_bytes()
+    here, there = os.pipe()
+    child = os.fork()
+    if not child:  # the lock is inherited with the memory of the parent
+        try:
+            journal.begin(round_id(2), roster_version=1, epoch=0)
+            os.write(there, b"written")
+        except CheckpointError as error:
+            os.write(there, str(error).encode())
+        finally:
+            os._exit(0)
+    os.waitpid(child, 0)
+    assert b"another process opened" in os.read(here, 1000)
+    assert journal._path.read_bytes() == before
+    assert journal.begin(round_id(2), roster_version=1, epoch=0) == 2
+
+
+def test_nothing_is_written_once_the_lock_was_taken_away(tmp_path: Path) -> None:
+    journal = FileJournal(tmp_path / "journal")
+    journal.begin(round_id(1), roster_version=1, epoch=0)
+    (tmp_path / "journal.lock").unlink()
+    other = FileJournal(tmp_path / "journal")
+    other.begin(round_id(2), roster_version=1, epoch=0)
+    with pytest.raises(CheckpointError, match="lock was taken away"):
+        journal.begin(round_id(2), roster_version=1, epoch=0)
+
+
+def test_the_journal_of_another_client_is_refused(scene: Any, tmp_path: Path) -> None:
+    s = scene()
+    other = next(number for number in s.clients if number != ME)
+    for number in (ME, other):
+        s.federation.journals[number] = FileJournal(tmp_path / f"{number}")
+        s.clients[number] = s.federation.open_client(number, s.expected)
+    s.until_clients_get(Kind.KEYS)
+    for number in (ME, other):
+        s.federation.journals[number].close()
+    (tmp_path / f"{other}").replace(tmp_path / f"{ME}")
+    again = scene(federation=s.federation)
+    again.federation.journals[ME] = FileJournal(tmp_path / f"{ME}")
+    again.clients[ME] = again.federation.open_client(ME, again.expected)
+    setup = next(data for number, data in again.server.start() if number == ME)
+    before = (tmp_path / f"{ME}").read_bytes()
+    with pytest.raises(ProtocolError, match=f"the journal of client {other}"):
+        again.clients[ME].receive(setup)
+    assert (tmp_path / f"{ME}").read_bytes() == before
+
+
+def test_a_file_that_cannot_be_read_or_written_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "folder").mkdir()
+    for path in (tmp_path / "folder", tmp_path / "nowhere" / "journal"):
+        for _ in range(2):  # and leaves no lock behind
+            with pytest.raises(CheckpointError, match=r"Is a directory|No such file"):
+                FileJournal(path)
+    journal = FileJournal(tmp_path / "journal")
+    journal.begin(round_id(1), roster_version=1, epoch=0)
+    before = journal._path.read_bytes()
+    (tmp_path / "journal.new").symlink_to("/dev/full")
+    with pytest.raises(CheckpointError, match="No space left on device"):
+        journal.reveal(round_id(1), b"message")
+    assert journal._path.read_bytes() == before
+    assert journal.revealed(round_id(1)) is None
 
 
 def restarted(s: Any) -> Any:

@@ -111,6 +111,9 @@ def test_a_list_covers_its_batch_and_the_next_one_the_next() -> None:
         book.require_received([receipt], signers=SIGNERS, published=[receipt_digest(receipt)])
     with pytest.raises(ProtocolError, match="another directory or batch"):
         books[0].require_received([lists[1]], signers=SIGNERS, published=[receipt_digest(lists[1])])
+    for batch in (2, 1):  # asked again, it does not convict itself
+        with pytest.raises(ProtocolError, match="not beyond batch 2"):
+            end.receipt(batch=batch, identity=IDENTITY)
     end.retire(4)
     with pytest.raises(ProtocolError, match="no key"):
         end.receipt(batch=3, identity=IDENTITY)
