@@ -67,15 +67,22 @@ def _problem_of(layer: nn.Module) -> str | None:
         return "batch and instance normalisation are refused; use layer or group normalisation"
     if isinstance(layer, nn.EmbeddingBag):
         return "has no gradients per example; use an embedding and sum its rows"
-    if isinstance(layer, nn.Embedding):
-        if layer.max_norm is not None:
-            return "max_norm changes the table by what is looked up, without noise"
-        if layer.sparse or layer.scale_grad_by_freq:
-            return "gradients must be dense, and not scaled by frequencies in the batch"
+    if isinstance(layer, nn.Embedding) and (problem := _problem_of_table(layer)):
+        return problem
+    if getattr(layer, "padding_mode", "zeros") != "zeros":
+        return "Opacus' formula pads with zeros only; pad in the model's forward"
     trainable = any(weight.requires_grad for weight in layer.parameters(recurse=False))
     # Opacus would call other layers again, on their first argument only: another gradient's norm.
     if trainable and type(layer) not in GradSampleModuleFastGradientClipping.GRAD_SAMPLERS:
         return "holds parameters and is no layer that Opacus has a formula for"
+    return None
+
+
+def _problem_of_table(layer: nn.Embedding) -> str | None:
+    if layer.max_norm is not None:
+        return "max_norm changes the table by what is looked up, without noise"
+    if layer.sparse or layer.scale_grad_by_freq:
+        return "gradients must be dense, and not scaled by frequencies in the batch"
     return None
 
 
