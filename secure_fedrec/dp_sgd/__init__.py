@@ -16,6 +16,10 @@ Opacus sees the calls of layers and nothing else. What a layer's weight does out
 would enter the gradient unclipped, so a weight may be used by one call of its layer and nowhere
 else; every step counts its uses in autograd's graph, and refuses others before any gradient.
 
+Whether examples mix, and whether an example's gradient is the one whose norm is clipped, is tried
+on the first batch that is not empty (the former on the first of two examples or more): a statistic
+of the batch that bites only where an outlier is in it, such as a cap at the largest value, passes.
+
 Limits. The claim is about one example of one client (not about the client), against everybody who
 sees what the client sends after training. Norms and sums of gradients are computed by torch in
 floating point: a margin of 2^-10 of the clip is set aside for their error, which covers float32

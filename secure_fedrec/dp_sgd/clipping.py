@@ -13,10 +13,15 @@ from typing import Any, NamedTuple, Self, TypeAlias
 
 import numpy as np
 import torch
-from opacus.grad_sample import GradSampleModuleFastGradientClipping
 from torch import Tensor, nn
 
-from secure_fedrec.dp_sgd.layers import require_no_weight_hooks, require_precise
+from secure_fedrec.dp_sgd.layers import (
+    TensorHooksRefused,
+    require_no_own_backward,
+    require_no_weight_hooks,
+    require_precise,
+)
+from secure_fedrec.dp_sgd.norms import GhostNorms
 from secure_fedrec.errors import ConfigError
 from secure_fedrec.protection.dp.sampler import secret_words
 
@@ -55,9 +60,7 @@ class ClippedGradients:
         self._weights = weights
         self._losses = losses
         self._bounded = self._separate = False
-        self._ghost: Any = GradSampleModuleFastGradientClipping(
-            model, loss_reduction="sum", max_grad_norm=clip
-        )
+        self._ghost: Any = GhostNorms(model, loss_reduction="sum", max_grad_norm=clip)
 
     def __enter__(self) -> Self:
         return self
@@ -173,7 +176,8 @@ class ClippedGradients:
     def _find_losses(self, batch: tuple[Tensor, ...]) -> Tensor:
         """Losses whose graph uses every parameter once: float[n]."""
         try:
-            found = self._losses(self._ghost, batch)
+            with TensorHooksRefused():
+                found = self._losses(self._ghost, batch)
         except NotImplementedError:
             # Opacus' word for a layer's second call; it counts the calls on the parameters.
             for name, weight in self._weights.items():
@@ -190,6 +194,7 @@ class ClippedGradients:
                 "dp_sgd.losses", tuple(found.shape), f"{count} losses were due, one per example"
             )
         require_precise(_nodes(found))
+        require_no_own_backward(_nodes(found))
         require_no_weight_hooks(self._weights)
         uses = _count_uses(found)
         for name, weight in self._weights.items():

@@ -6,12 +6,21 @@ from typing import Any
 import torch
 from opacus.grad_sample import GradSampleModuleFastGradientClipping
 from opacus.validators import ModuleValidator
-from torch import nn
+from torch import Tensor, nn
+from torch.autograd.function import BackwardCFunction
+from torch.nn.modules._functions import BackwardHookFunction
 from torch.nn.modules.batchnorm import _NormBase
+from torch.overrides import TorchFunctionMode
 
 from secure_fedrec.errors import ConfigError
 
-__all__ = ["require_layers", "require_no_weight_hooks", "require_precise"]
+__all__ = [
+    "TensorHooksRefused",
+    "require_layers",
+    "require_no_own_backward",
+    "require_no_weight_hooks",
+    "require_precise",
+]
 
 _PRECISE = (torch.float32, torch.float64)
 
@@ -58,15 +67,22 @@ def _problem_of(layer: nn.Module) -> str | None:
         return "batch and instance normalisation are refused; use layer or group normalisation"
     if isinstance(layer, nn.EmbeddingBag):
         return "has no gradients per example; use an embedding and sum its rows"
-    if isinstance(layer, nn.Embedding):
-        if layer.max_norm is not None:
-            return "max_norm changes the table by what is looked up, without noise"
-        if layer.sparse or layer.scale_grad_by_freq:
-            return "gradients must be dense, and not scaled by frequencies in the batch"
+    if isinstance(layer, nn.Embedding) and (problem := _problem_of_table(layer)):
+        return problem
+    if getattr(layer, "padding_mode", "zeros") != "zeros":
+        return "Opacus' formula pads with zeros only; pad in the model's forward"
     trainable = any(weight.requires_grad for weight in layer.parameters(recurse=False))
     # Opacus would call other layers again, on their first argument only: another gradient's norm.
     if trainable and type(layer) not in GradSampleModuleFastGradientClipping.GRAD_SAMPLERS:
         return "holds parameters and is no layer that Opacus has a formula for"
+    return None
+
+
+def _problem_of_table(layer: nn.Embedding) -> str | None:
+    if layer.max_norm is not None:
+        return "max_norm changes the table by what is looked up, without noise"
+    if layer.sparse or layer.scale_grad_by_freq:
+        return "gradients must be dense, and not scaled by frequencies in the batch"
     return None
 
 
@@ -141,3 +157,51 @@ def require_precise(nodes: Iterable[Any]) -> None:
                     "is too coarse for norms that are to hold; leave autocast and casts out",
                     [str(each) for each in _PRECISE],
                 )
+
+
+def require_no_own_backward(nodes: Iterable[Any]) -> None:
+    """Refuse functions with a backward pass written by hand, except Opacus' own hooks.
+
+    What they do to a gradient may depend on its size, so that no batch that was tried tells of the
+    next.
+
+    Args:
+        nodes: of the autograd graph behind the losses.
+
+    Raises:
+        ConfigError: names the function.
+    """
+    for node in nodes:
+        made_by = getattr(type(node), "_forward_cls", None)
+        if isinstance(node, BackwardCFunction) and made_by is not BackwardHookFunction:
+            raise ConfigError(
+                "dp_sgd.losses",
+                getattr(made_by, "__name__", type(node).__name__),
+                "is a function with a backward of its own, which may change gradients unseen; "
+                "write it in operations of torch",
+            )
+
+
+class TensorHooksRefused(TorchFunctionMode):
+    """A context in which no hook is put on a tensor, parameters aside: those are looked at."""
+
+    def __torch_function__(
+        self,
+        func: Any,
+        types: Any,
+        args: Sequence[Any] = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> Any:
+        """Call ``func``, unless it registers a hook.
+
+        Raises:
+            ConfigError: it does.
+        """
+        if func is Tensor.register_hook and not isinstance(args[0], nn.Parameter):
+            raise ConfigError(
+                "dp_sgd.losses",
+                "register_hook",
+                "puts a hook on a tensor, which may change gradients unseen; change gradients in "
+                "the optimiser, after the noise",
+            )
+        return func(*args, **(kwargs or {}))

@@ -74,7 +74,9 @@ def train_privately(
         data: tensors of equal first dimension, one row per example.
         losses: per-example losses, float[n]; it must call the model it is given, and each loss must
             depend on its own example only (no negatives from the batch, no statistics of it,
-            detached or not); random numbers come from torch's default generator.
+            detached or not, in any batch: only the first is searched for them), without backward
+            passes of its own or hooks on tensors; random numbers come from torch's default
+            generator.
         optimizer: over the model's trainable parameters.
         config: settings.
 

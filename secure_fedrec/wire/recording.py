@@ -357,7 +357,8 @@ class Recorder:
         # Messages with and without values have different columns; each kind makes its own blocks.
         key = (round_, kind, tuple(columns))
         if key not in self._spools:
-            scratch = self.seen.scratch(round_, f"{kind}-{len(columns)}")
+            # With the truth: a killed run leaves it, and a stretch tells who came together.
+            scratch = self.truth.scratch(round_, f"{kind}-{len(columns)}")
             self._spools[key] = Spool(scratch, limit=_BLOCK_BYTES)
         self._spools[key].add(columns)
 

@@ -190,3 +190,15 @@ def test_price_falls_with_noise_and_rises_with_rounds(event: Make) -> None:
     )
     assert np.all(np.diff(prices, axis=0) > 0)
     assert np.all(np.diff(prices, axis=1) < 0)
+
+
+@pytest.mark.parametrize("rounds", [0, 0.5, 1.5, math.nan, math.inf])
+def test_rounds_are_whole(rounds: float, event: Make) -> None:
+    """Of one and a half rounds one accountant made a negative epsilon."""
+    with pytest.raises(ConfigError, match=r"dp\.rounds"):
+        event(GaussianNoise(multiplier=1.0, form="rounded"), rounds=rounds)
+
+
+def test_rounds_may_be_numpys(event: Make) -> None:
+    made = event(GaussianNoise(multiplier=1.0, form="rounded"), rounds=np.int64(3))
+    assert spend([made], adversary="server", delta=1e-5).epsilon > 0

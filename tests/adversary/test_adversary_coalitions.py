@@ -200,6 +200,33 @@ def test_the_rows_of_the_last_client_are_the_difference(run: Run, stack: tuple[s
     assert finding.details["groups_attributed"] > 0
 
 
+@pytest.mark.parametrize(
+    "stack",
+    [("masking",), ("paillier",), ("virtual-ratings", "shared-upload")],
+    ids=" + ".join,
+    indirect=True,
+)
+def test_clients_alone_read_the_last_ones_items_off_two_tables(run: Run) -> None:
+    """Open: the step from one public table to the next is the mean, no server is needed for it."""
+    known = frozenset(range(CLIENTS - 1))
+    them = Adversary(name="them", corrupt=frozenset(f"client:{number}" for number in known))
+    view = run.transcript.view(them, own=OwnUploads(run.truth.recorded, known))
+    assert not view.sees(Step.AGGREGATE)
+    assert view.own is not None
+    uploads = view.own.uploads(1)
+    assert uploads is not None
+    _, own = rows_of(uploads)
+    assert own.values is not None
+    step = (view.table(1) - view.table(2)) / view.public["algorithm"]["learning_rate"]
+    without = np.zeros_like(step)
+    np.add.at(without, own.rows, view.codec.decode(own.values))
+    without /= np.maximum(np.bincount(own.rows, minlength=ITEMS), 1)[:, None]
+    moved = np.flatnonzero(np.abs(step - without).max(axis=1) > 1e-7)
+    ratings = run.truth.ratings
+    assert moved.tolist() == sorted(ratings.items[ratings.clients == CLIENTS - 1].tolist())
+    assert 0 < len(moved) < ITEMS
+
+
 @pytest.mark.parametrize("stack", list(BAG_STACKS), ids=lambda stack: " + ".join(stack) or "none")
 @pytest.mark.parametrize("others", [1, 2, 4])
 def test_coalitions_against_bags(stack: tuple[str, ...], others: int, tmp_path: Path) -> None:

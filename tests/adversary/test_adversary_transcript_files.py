@@ -26,7 +26,7 @@ from secure_fedrec.protection.routed_denoisers import RoutingLayerConfig
 from secure_fedrec.streams import Streams
 from secure_fedrec.uploads import RowBlock, SetBlock, Upload
 from secure_fedrec.vault import Vault
-from secure_fedrec.wire import Messages, Recorder, RecordingPolicy
+from secure_fedrec.wire import Messages, Recorder, RecordingPolicy, recording
 from secure_fedrec.wire.spool import Spool, concatenate_columns
 
 SEED, CLIENTS, ITEMS, RATED, RANK = 11, 96, 60, 5, 3
@@ -320,3 +320,21 @@ def test_a_resumed_run_and_other_batches_write_the_same_files(
     assert files_in(tmp_path / "halves" / "transcript") == expected
     assert halves.transcript.digest() == whole.transcript.digest()
     assert not list(tmp_path.rglob("scratch-*"))
+
+
+def test_a_killed_run_leaves_no_order_of_work_in_the_transcript(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Stretches put aside are of clients that were worked on together, and nobody removes them."""
+    monkeypatch.setattr(recording, "_BLOCK_BYTES", 2000)
+
+    def killed(*_: Any) -> None:
+        raise InterruptedError
+
+    monkeypatch.setattr(Recorder, "end_round", killed)
+    monkeypatch.setattr(Recorder, "abandon_round", lambda *_: None)  # nobody is there to do it
+    with pytest.raises(InterruptedError):
+        recorded("denoisers", tmp_path)
+    left = [path.relative_to(tmp_path).parts[0] for path in tmp_path.rglob("*.npy")]
+    assert left
+    assert set(left) == {"truth"}

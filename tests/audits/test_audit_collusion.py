@@ -49,7 +49,7 @@ def test_masks_withstand_the_configured_share_of_clients_with_the_server(adversa
     masks = {"layer": "masking", "min_survivors": 20, "corrupt": 0.05, "adversary": adversary}
     three = ["client:0", "client:1", "client:2"]
     build([masks], ["server", *three[:2]])  # 2 of 40
-    build([masks], three)  # without the server they see nothing that masks hide
+    build([masks], three)  # without the server no sum is sent to them
     with pytest.raises(ConfigError, match="'them' has 3") as refused:
         build([masks], ["server", *three])
     assert refused.value.key == "protection.corrupt"

@@ -1,6 +1,7 @@
 """Models and losses whose gradients would not be clipped are refused, by the name of the layer."""
 
 from collections.abc import Callable, Iterator
+from functools import partial
 
 import numpy as np
 import pytest
@@ -184,6 +185,10 @@ def between_linears(layer: nn.Module) -> nn.Module:
         (
             lambda: nn.Sequential(nn.Embedding(ITEMS, 4, scale_grad_by_freq=True)),
             r"0 \(Embedding\)",
+        ),
+        *(
+            (partial(nn.Conv1d, 1, 1, 5, padding=2, padding_mode=mode), r"\(Conv1d\)")
+            for mode in ("circular", "reflect", "replicate")
         ),
     ],
 )

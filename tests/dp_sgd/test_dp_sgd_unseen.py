@@ -11,6 +11,8 @@ from torch.nn import functional
 from torch.nn.utils import spectral_norm, weight_norm
 
 from secure_fedrec.dp_sgd import DpSgdConfig, lattice, train_privately
+from secure_fedrec.dp_sgd.clipping import _backward
+from secure_fedrec.dp_sgd.norms import GhostNorms
 from secure_fedrec.errors import ConfigError
 
 EXAMPLES, WIDTH, CLIP = 6, 4, 1.0
@@ -193,11 +195,73 @@ def signed_by_hook(model: Any, batch: tuple[Tensor, ...]) -> Tensor:
     return torch.as_tensor(last(hidden) ** 2).sum(dim=1)
 
 
-@pytest.mark.parametrize("losses", [signed_by_function, signed_by_hook])
+def signed_by_node(model: Any, batch: tuple[Tensor, ...]) -> Tensor:
+    first, _, last = model._module
+    hidden = first(batch[0])
+    hidden.grad_fn.register_prehook(lambda found: (found[0].sign(),))
+    return torch.as_tensor(last(hidden) ** 2).sum(dim=1)
+
+
+REFUSED_BACKWARDS = [
+    (signed_by_function, "'Sign': is a function with a backward of its own"),
+    (signed_by_hook, "'register_hook': puts a hook on a tensor"),
+    (signed_by_node, "'0\\.weight': an example's gradient is not the one"),
+]
+
+
+@pytest.mark.parametrize(("losses", "name"), REFUSED_BACKWARDS)
 @pytest.mark.parametrize("count", [1, EXAMPLES])
-def test_backward_passes_that_undo_clipping_are_refused(losses: Losses, count: int) -> None:
-    with pytest.raises(ConfigError, match="'0\\.weight': an example's gradient is not the one"):
+def test_backward_passes_that_undo_clipping_are_refused(
+    losses: Losses, name: str, count: int
+) -> None:
+    with pytest.raises(ConfigError, match=name):
         train(two_layers(), rows(count), losses)
+
+
+@pytest.mark.parametrize(("losses", "name"), REFUSED_BACKWARDS[:2])
+def test_backward_passes_of_later_steps_are_refused_as_well(losses: Losses, name: str) -> None:
+    """What such a pass does may wait for one large gradient; no batch that was tried tells."""
+    calls = 0
+
+    def late(model: Any, batch: tuple[Tensor, ...]) -> Tensor:
+        nonlocal calls
+        calls += 1
+        return (losses if calls > 6 else squares)(model, batch)
+
+    with pytest.raises(ConfigError, match=name):
+        train(two_layers(), rows(), late, steps=9)
+    assert calls == 7
+
+
+def difference(model: Any, batch: tuple[Tensor, ...]) -> Tensor:
+    """Of a positive's and a negative's score, stacked: their gradients cancel in part."""
+    scores = model(batch[0]).squeeze(-1)
+    return torch.as_tensor(scores[:, 1] - scores[:, 0])
+
+
+@pytest.mark.parametrize("common", [0.0, 1e3, 1e5, 1e6])
+def test_clipping_holds_where_the_gradients_of_a_sequence_cancel(common: float) -> None:
+    """One example's features have a large part in common; the others give nothing."""
+    data = torch.zeros(200, 2, WIDTH)
+    data[0] = common
+    data[0, 1] += 100
+    moved = train(nn.Sequential(nn.Linear(WIDTH, 1)), data, difference)
+    assert 0.9 * CLIP < moved <= 1.01 * CLIP
+
+
+@pytest.mark.parametrize("shape", [(WIDTH,), (1, WIDTH), (5, WIDTH)])
+@pytest.mark.parametrize("bias", [False, True])
+def test_norms_are_those_of_single_gradients(shape: tuple[int, ...], bias: bool) -> None:
+    layer = nn.Linear(WIDTH, 3, bias=bias)
+    data = torch.randn(EXAMPLES, *shape, requires_grad=True)
+    ghost = GhostNorms(layer, loss_reduction="sum", max_grad_norm=CLIP)
+    _backward(squares(ghost, (data,)).sum())
+    found = ghost.get_norm_sample()
+    ghost.to_standard_module()
+    for row, norm in zip(data, found, strict=True):
+        parts = torch.autograd.grad(squares(layer, (row[None],)).sum(), list(layer.parameters()))
+        exact = torch.cat([part.reshape(-1) for part in parts]).norm()
+        assert float(norm) == pytest.approx(float(exact), rel=1e-5)
 
 
 def standardised(hidden: Tensor) -> Tensor:

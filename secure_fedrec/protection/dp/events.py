@@ -8,6 +8,7 @@ events; nothing here computes an epsilon.
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from operator import index
 from typing import Literal, TypeAlias
 
 from secure_fedrec.errors import ConfigError
@@ -167,8 +168,8 @@ class Event:
             answer given once and repeated); by default as many as releases.
 
     Raises:
-        ConfigError: ``rounds`` is below 1, ``serves`` below ``rounds``, or a bound is no
-            probability.
+        ConfigError: ``rounds`` is no whole number above 0, ``serves`` below ``rounds``, or a bound
+            is no probability.
     """
 
     mechanism: Mechanism
@@ -184,8 +185,12 @@ class Event:
     serves: int | None = None
 
     def __post_init__(self) -> None:
-        if self.rounds < 1:
-            raise ConfigError("dp.rounds", self.rounds, "must be at least 1")
+        try:
+            rounds = index(self.rounds)
+        except TypeError:  # of a part of a round, or of NaN, an accountant may make anything
+            rounds = 0
+        if rounds < 1:
+            raise ConfigError("dp.rounds", self.rounds, "must be a whole number, at least 1")
         if self.serves is not None and self.serves < self.rounds:
             raise ConfigError(
                 "dp.serves", self.serves, f"must be at least dp.rounds = {self.rounds}"

@@ -183,7 +183,10 @@ class MaskedSum(HiddenSum):
         self.pads = streams.stream("pads")
 
     def withstands(self, cohort: int) -> Withstood:
-        """The configured share of clients with the server; without it they see no sum."""
+        """The configured share of clients with the server.
+
+        Without it they are sent no sum; what they read off public tables no attack tries.
+        """
         return Withstood(
             with_server=self.config.corrupt_clients(cohort=cohort, n_clients=self.n_clients),
             key="protection.corrupt",

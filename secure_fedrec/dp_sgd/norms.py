@@ -1,0 +1,44 @@
+"""Norms of examples' gradients: Opacus' ghost norms, of linear layers without loss of digits.
+
+The norm of sum_t g_t a_t^T, g_t and a_t being what the backward and the forward pass have at place
+t of a sequence, is the root of sum_{s,t} (g_s . g_t)(a_s . a_t) (Li, Tramer, Liang and Hashimoto
+2022). Where the terms cancel, as those of a positive and a negative item whose features have a
+large part in common, next to nothing is left of 24 bits: in float32 the root is too small, 0 even,
+and such an example would go unclipped. Products of float32 numbers are exact in float64.
+"""
+
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Any
+
+import torch
+from opacus.grad_sample import GradSampleModuleFastGradientClipping
+from torch import Tensor, nn
+
+__all__ = ["GhostNorms"]
+
+
+def _linear_norms(
+    layer: nn.Linear, activations: Sequence[Tensor], backprops: Tensor
+) -> dict[Tensor, Tensor]:
+    """Norms by parameter, float[n]; none for rows of other shapes, which are then refused."""
+    if backprops.dim() not in (2, 3):
+        return {}
+    shape, kind = (len(backprops), -1), backprops.dtype
+    given = activations[0].double().reshape(*shape, layer.in_features)
+    found = backprops.double().reshape(*shape, layer.out_features)
+    norms: dict[Tensor, Tensor] = {}
+    if layer.weight.requires_grad:
+        products = (found @ found.mT) * (given @ given.mT)
+        norms[layer.weight] = products.sum(dim=(1, 2)).clamp(min=0).sqrt().to(kind)
+    if layer.bias is not None and layer.bias.requires_grad:
+        norms[layer.bias] = torch.linalg.vector_norm(found.sum(dim=1), dim=1).to(kind)
+    return norms
+
+
+class GhostNorms(GradSampleModuleFastGradientClipping):  # type: ignore[misc]
+    """Opacus' module with the norms above for linear layers."""
+
+    NORM_SAMPLERS: Mapping[type[nn.Module], Any] = MappingProxyType(
+        {**GradSampleModuleFastGradientClipping.NORM_SAMPLERS, nn.Linear: _linear_norms}
+    )
