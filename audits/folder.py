@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from secure_fedrec.errors import CheckpointError, ConfigError
-from secure_fedrec.files import replace_file
+from secure_fedrec.files import read_json, replace_file
 
 __all__ = [
     "CONFIG_DIGEST",
@@ -97,7 +97,7 @@ def read_own_config(out: Path) -> dict[str, Any]:
     """
     path = out / CONFIG_NAME
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        found = read_json(path)
     except (OSError, ValueError) as damage:
         raise CheckpointError(f"{path} is damaged") from damage
     stated = found.pop(CONFIG_DIGEST, None) if isinstance(found, dict) else None
@@ -142,6 +142,9 @@ def _require_usable(out: Path, *, resume: bool) -> None:
     """
     if out.exists() and not out.is_dir():
         raise ConfigError("--out", str(out), "is not a folder")
+    for parent in Path(os.path.realpath(out)).parents:
+        if (parent / CONFIG_NAME).exists() and (parent / _LOCK).exists():
+            raise ConfigError("--out", str(out), f"lies within the run folder {parent}")
     begun = (out / CONFIG_NAME).exists()
     if begun and not resume:
         problem = "already holds a run; continue it with --resume or name a new folder"
