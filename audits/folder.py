@@ -1,8 +1,9 @@
 """A run folder: who may write it, whether it can take a run, and the configuration it keeps.
 
-One process at a time writes a run folder. It holds a lock of the operating system on ``run.lock``,
-which the kernel takes back however the process ends; two processes would record, drop and replace
-each other's rounds. Where the system or the file system has no such locks, the folder is refused.
+One process at a time writes a run folder. It holds locks of the operating system on ``run.lock``
+and on the folder, which the kernel takes back however the process ends; two processes would record,
+drop and replace each other's rounds. Where the system or the file system has no such locks, the
+folder is refused.
 """
 
 import contextlib
@@ -59,8 +60,9 @@ def one_writer(out: Path, *, resume: bool) -> Iterator[None]:
         raise ConfigError("--out", str(out), problem) from refused
     try:
         _lock(descriptor, out, shared=False)
-        _require_usable(out, resume=resume)  # what was checked above may have changed since
-        yield
+        with _folder_locked(out, shared=False):
+            _require_usable(out, resume=resume)  # what was checked above may have changed since
+            yield
     finally:
         os.close(descriptor)
 
@@ -74,11 +76,32 @@ def unwritten(run: Path) -> Iterator[None]:
     """
     try:
         descriptor = os.open(run / _LOCK, os.O_RDONLY)
-    except FileNotFoundError:
-        yield  # a copy without its lock: nobody writes it either
+    except FileNotFoundError:  # a copy without its lock, or the lock was deleted
+        with _folder_locked(run, shared=True):
+            yield
         return
     try:
         _lock(descriptor, run, shared=True)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+@contextlib.contextmanager
+def _folder_locked(folder: Path, *, shared: bool) -> Iterator[None]:
+    """Lock the folder itself too, where the file system can: ``run.lock`` can be deleted.
+
+    Raises:
+        ConfigError: a process is writing it.
+    """
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        try:
+            _lock(descriptor, folder, shared=shared)
+        except ConfigError as refused:
+            # Network file systems lock only what is open for writing, and a folder never is.
+            if not refused.problem.startswith("cannot be locked"):
+                raise
         yield
     finally:
         os.close(descriptor)

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from audits.folder import one_writer
 from secure_fedrec.wire.spool import Spool
 
 Command = Callable[..., tuple[int, str, str]]
@@ -182,3 +183,13 @@ def test_what_memory_does_not_hold_is_written_whole(tmp_path: Path) -> None:
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     assert refused.value.errno == errno.EFBIG
+
+
+def test_deleting_the_lock_file_lets_no_second_writer_in(
+    refusal: Refusal, out: Path, tmp_path: Path
+) -> None:
+    with one_writer(out, resume=True):
+        (out / "run.lock").unlink()
+        assert "is being written by another process" in refusal("attack", out / "transcript")
+        words = ("train", tmp_path / "config.toml", "--out", out, "--resume", "--quiet")
+        assert "is being written by another process" in refusal(*words)
