@@ -276,7 +276,7 @@ def parse_config(raw: Mapping[str, Any]) -> AuditConfig:
     for name, kind in _SECTIONS.items():
         if name in raw:
             settings[name] = build(kind, name, require_table(name, raw[name]))
-    top = {key: raw[key] for key in ("title", "seed") if key in raw}
+    top: dict[str, Any] = {key: raw[key] for key in ("title", "seed") if key in raw}
     settings |= as_table(build(_Top, "", top)) if top else {}
     if "attacks" in raw:
         settings["attacks"] = _attack_names(raw["attacks"])

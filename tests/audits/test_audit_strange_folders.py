@@ -27,9 +27,9 @@ ROUNDS = "transcript/rounds"
 
 def started(shell: str, *words: str | Path) -> "subprocess.CompletedProcess[bytes]":
     """The command in a shell that has done something to its streams first."""
-    program = [sys.executable, "-m", "audits.cli", *map(os.fspath, words)]
-    words = ["/bin/bash", "-c", f'"$@" {shell}', "_", *program]
-    return subprocess.run(words, capture_output=True, check=False)  # noqa: S603
+    program = [sys.executable, "-m", "audits.cli", *map(str, words)]
+    line = ["/bin/bash", "-c", f'"$@" {shell}', "_", *program]
+    return subprocess.run(line, capture_output=True, check=False)  # noqa: S603
 
 
 @pytest.fixture
