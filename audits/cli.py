@@ -5,6 +5,8 @@ here that an interrupt could hit before it is taken care of: Ctrl-C at any momen
 ends with one line and exit code 130.
 """
 
+import contextlib
+import io
 import os
 import signal
 import sys
@@ -27,6 +29,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Returns:
         The exit code.
     """
+    if arguments is None:
+        _open_streams()
     interrupts = _Interrupts()
     ours = arguments is None and signal.getsignal(signal.SIGINT) is signal.default_int_handler
     hint: Callable[[], str] = str
@@ -51,8 +55,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return _interrupted(hint, ours=ours)
         import traceback  # noqa: PLC0415 - slower to import than an interrupt may take
 
-        traceback.print_exc()
-        print("secure-fedrec: internal error; please report it", file=sys.stderr)
+        with contextlib.suppress(OSError):
+            traceback.print_exc()
+            print("secure-fedrec: internal error; please report it", file=sys.stderr)
         return EXIT_INTERNAL
 
 
@@ -81,13 +86,30 @@ class _Interrupts:
 def _interrupted(hint: Callable[[], str], *, ours: bool) -> int:
     if ours:
         signal.signal(signal.SIGINT, _leave)
-    print(f"secure-fedrec: interrupted{hint()}", file=sys.stderr)
+    with contextlib.suppress(OSError):
+        print(f"secure-fedrec: interrupted{hint()}", file=sys.stderr)
     return EXIT_INTERRUPTED
+
+
+def _open_streams() -> None:
+    """Put the null device where a standard stream is closed, and let output hold any name.
+
+    A file of the run would take the number of a closed stream, and what others write there.
+    """
+    while (descriptor := os.open(os.devnull, os.O_RDWR)) <= 2:
+        os.set_inheritable(descriptor, True)
+    os.close(descriptor)
+    for name in ("stdin", "stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, "r" if name == "stdin" else "w"))  # noqa: PTH123, SIM115
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # as stderr does by itself
 
 
 def _leave(_signal: int, _frame: FrameType | None) -> None:
     """End the process at once, whatever it is importing."""
-    os.write(2, b"secure-fedrec: interrupted\n")
+    with contextlib.suppress(OSError):
+        os.write(2, b"secure-fedrec: interrupted\n")
     os._exit(EXIT_INTERRUPTED)
 
 

@@ -6,6 +6,7 @@ reads arguments and maps errors to codes; ``cli`` is the way in.
 """
 
 import argparse
+import contextlib
 import errno
 import json
 import os
@@ -30,17 +31,17 @@ from secure_fedrec.errors import (
 __all__ = ["parse", "require_own_packages", "resumption", "run"]
 
 _DISTRIBUTION = "secure-fedrec"
-EXIT_USAGE, EXIT_INTERNAL = 2, 4
+EXIT_USAGE = 2
 
 _SURROUNDINGS = frozenset(
     getattr(errno, name)
     for name in (
         *("ENOSPC", "EDQUOT", "EFBIG", "EIO", "EROFS", "EACCES", "EPERM", "ENAMETOOLONG"),
-        *("ENOTDIR", "EISDIR", "ELOOP", "EMFILE", "ENFILE"),
+        *("ENOTDIR", "EISDIR", "ELOOP", "EMFILE", "ENFILE", "EEXIST", "ENOENT", "EPIPE"),
     )
     if hasattr(errno, name)
 )
-"""Errors of the machine that its user can mend: a full disk, no permission, a name too long."""
+"""Errors of the machine that its user can mend: a full disk, no permission, a reader that left."""
 
 
 def parse(words: Sequence[str]) -> argparse.Namespace:
@@ -65,9 +66,6 @@ def run(parsed: argparse.Namespace) -> int:
     except (ConfigError, DataError, CheckpointError, TranscriptError, EncodingError) as refused:
         # An EncodingError is a training that left the ring; its message names the settings.
         return _refuse(str(refused))
-    except BrokenPipeError:
-        _drop_output()
-        return EXIT_INTERNAL
     except OSError as failure:
         if failure.errno not in _SURROUNDINGS:
             raise
@@ -84,7 +82,8 @@ def resumption(parsed: argparse.Namespace) -> str:
 
 def _refuse(problem: str) -> int:
     # A key or a path may hold line ends, a message is one line.
-    print("secure-fedrec:", " ".join(problem.split()), file=sys.stderr)
+    with contextlib.suppress(OSError):  # there may be nowhere to say it
+        print("secure-fedrec:", " ".join(problem.split()), file=sys.stderr)
     return EXIT_USAGE
 
 

@@ -84,7 +84,6 @@ def attack(arguments: argparse.Namespace) -> int:
 def _attack(arguments: argparse.Namespace, transcript: Transcript) -> int:
     folder = arguments.transcript.parent
     config, truth = _recorded_truth(folder, transcript)
-    require_complete(folder, config.algorithm.rounds)
     adversaries = config.adversaries
     if arguments.adversary:
         adversaries = tuple(
@@ -256,10 +255,9 @@ def _federation(
 def _recorded_truth(folder: Path, transcript: Transcript) -> tuple[AuditConfig, GroundTruth]:
     """Configuration and truth that were written beside a transcript."""
     if not (folder / CONFIG_NAME).exists():
-        raise TranscriptError(
-            f"{folder} lacks config.json or truth/ratings.npz: claims cannot be scored without them"
-        )
+        raise TranscriptError(f"{folder} lacks config.json: claims cannot be scored without it")
     config = parse_config(read_own_config(folder))
+    require_complete(folder, config.algorithm.rounds)
     secrets = read_secrets(folder, config.kind.secrets)
     protection = transcript.public["protection"]
     denoisers = tuple(

@@ -34,6 +34,7 @@ from audits.systems.base import DataKind, Statement, System, claim_of
 from audits.tables import as_table, build, require_table, require_tables
 from secure_fedrec.engines import CohortConfig
 from secure_fedrec.errors import ConfigError, DataError
+from secure_fedrec.files import read_json
 from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.protection import BAG_LAYERS, LAYERS, Claim
 from secure_fedrec.protection.configured import in_table
@@ -245,12 +246,12 @@ def load_config(path: Path, overrides: Mapping[str, Any] | None = None) -> Audit
         ConfigError: a setting is wrong.
     """
     try:
-        text = path.read_text(encoding="utf-8")
-        raw = json.loads(text) if path.suffix == ".json" else tomllib.loads(text)
+        is_json = path.suffix == ".json"
+        raw = read_json(path) if is_json else tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as missing:
         raise DataError(path, f"cannot be read ({missing.strerror})") from missing
-    except (tomllib.TOMLDecodeError, json.JSONDecodeError, UnicodeDecodeError) as damage:
-        kind = "JSON" if path.suffix == ".json" else "TOML"
+    except (ValueError, RecursionError) as damage:
+        kind = "JSON" if is_json else "TOML"
         raise DataError(path, f"is not valid {kind}: {damage}") from damage
     if not isinstance(raw, dict):
         raise DataError(path, "holds no table of settings")
@@ -349,7 +350,7 @@ def _override(raw: dict[str, Any], key: str, value: Any) -> None:
         return
     target = raw.setdefault(path[0], {})
     if isinstance(target, list):
-        having = [table for table in target if last in table]
+        having = [table for table in require_tables(path[0], target) if last in table]
         if len(path) != 1 or not having:
             raise ConfigError(key, value, f"no table of [[{path[0]}]] has a key {last!r}")
         for table in having:

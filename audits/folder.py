@@ -1,8 +1,9 @@
 """A run folder: who may write it, whether it can take a run, and the configuration it keeps.
 
-One process at a time writes a run folder. It holds a lock of the operating system on ``run.lock``,
-which the kernel takes back however the process ends; two processes would record, drop and replace
-each other's rounds. Where the system or the file system has no such locks, the folder is refused.
+One process at a time writes a run folder. It holds locks of the operating system on ``run.lock``
+and on the folder, which the kernel takes back however the process ends; two processes would record,
+drop and replace each other's rounds. Where the system or the file system has no such locks, the
+folder is refused.
 """
 
 import contextlib
@@ -15,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from secure_fedrec.errors import CheckpointError, ConfigError
-from secure_fedrec.files import replace_file
+from secure_fedrec.files import read_json, replace_file
 
 __all__ = [
     "CONFIG_DIGEST",
@@ -59,8 +60,9 @@ def one_writer(out: Path, *, resume: bool) -> Iterator[None]:
         raise ConfigError("--out", str(out), problem) from refused
     try:
         _lock(descriptor, out, shared=False)
-        _require_usable(out, resume=resume)  # what was checked above may have changed since
-        yield
+        with _folder_locked(out, shared=False):
+            _require_usable(out, resume=resume)  # what was checked above may have changed since
+            yield
     finally:
         os.close(descriptor)
 
@@ -74,11 +76,32 @@ def unwritten(run: Path) -> Iterator[None]:
     """
     try:
         descriptor = os.open(run / _LOCK, os.O_RDONLY)
-    except FileNotFoundError:
-        yield  # a copy without its lock: nobody writes it either
+    except FileNotFoundError:  # a copy without its lock, or the lock was deleted
+        with _folder_locked(run, shared=True):
+            yield
         return
     try:
         _lock(descriptor, run, shared=True)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+@contextlib.contextmanager
+def _folder_locked(folder: Path, *, shared: bool) -> Iterator[None]:
+    """Lock the folder itself too, where the file system can: ``run.lock`` can be deleted.
+
+    Raises:
+        ConfigError: a process is writing it.
+    """
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        try:
+            _lock(descriptor, folder, shared=shared)
+        except ConfigError as refused:
+            # Network file systems lock only what is open for writing, and a folder never is.
+            if not refused.problem.startswith("cannot be locked"):
+                raise
         yield
     finally:
         os.close(descriptor)
@@ -97,7 +120,7 @@ def read_own_config(out: Path) -> dict[str, Any]:
     """
     path = out / CONFIG_NAME
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        found = read_json(path)
     except (OSError, ValueError) as damage:
         raise CheckpointError(f"{path} is damaged") from damage
     stated = found.pop(CONFIG_DIGEST, None) if isinstance(found, dict) else None
@@ -142,6 +165,9 @@ def _require_usable(out: Path, *, resume: bool) -> None:
     """
     if out.exists() and not out.is_dir():
         raise ConfigError("--out", str(out), "is not a folder")
+    for parent in Path(os.path.realpath(out)).parents:
+        if (parent / CONFIG_NAME).exists() and (parent / _LOCK).exists():
+            raise ConfigError("--out", str(out), f"lies within the run folder {parent}")
     begun = (out / CONFIG_NAME).exists()
     if begun and not resume:
         problem = "already holds a run; continue it with --resume or name a new folder"

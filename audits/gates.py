@@ -194,8 +194,8 @@ class GateConfig:
         if self.metric not in ATTACK_METRICS or self.metric in _ERRORS or not whole:
             problem = "a leak is a figure of an attack by an adversary, the higher the worse"
             raise ConfigError("gates.metric", self.metric, problem)
-        if self.least is None or not math.isfinite(self.least):
-            problem = "a documented leak says what its figure reaches at least"
+        if self.least is None or not (math.isfinite(self.least) and self.least > 0):
+            problem = "a documented leak says what its figure reaches at least, more than 0"
             raise ConfigError("gates.least", self.least, problem)
         if self.reason is None or not self.reason.strip():
             raise ConfigError("gates.reason", self.reason, "a documented leak says why")
@@ -252,8 +252,12 @@ class GateConfig:
 
 
 def documents_leak(*, bound: str, attack: str | None, metric: str) -> bool:
-    """Whether a gate with that bound holds where something leaks: one at least, or a minimum."""
-    return bound == "least" or (bound == "min" and attack is not None and metric not in _ERRORS)
+    """Whether a gate with that bound holds where something leaks.
+
+    That is one at least, or a minimum of an attack's figure; of an error it is the maximum.
+    """
+    leaking = "max" if metric in _ERRORS else "min"
+    return bound == "least" or (bound == leaking and attack is not None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,12 +7,10 @@ begun, repeated ones too). Whoever opens a run in a folder holds it: ``audits.fo
 Everything is written so that a kill at any moment can be resumed to the same bits.
 """
 
-import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
 
 from tqdm import tqdm
 
@@ -32,6 +30,7 @@ from secure_fedrec.engines import (
     table_digest,
 )
 from secure_fedrec.errors import CheckpointError, ConfigError
+from secure_fedrec.files import read_json
 from secure_fedrec.properties import plain_twin
 from secure_fedrec.wire import Meter, Wire
 
@@ -172,23 +171,41 @@ def train_folds(
     """Utility of the folds after the audited one, unrecorded.
 
     Finished folds are kept in ``folds.json`` and not trained again on resume.
+
+    Raises:
+        CheckpointError: that file is damaged.
     """
     store = None if out is None else out / "folds.json"
     identity = run_identity(federation)
-    done: dict[str, Any] = {"run": identity, "folds": []}
-    if store is not None and store.exists():
-        found = json.loads(store.read_text(encoding="utf-8"))
-        done = found if found.get("run") == identity else done
-    finished = {int(entry["fold"]) for entry in done["folds"]}
+    folds = [] if store is None else _finished_folds(store, identity)
+    finished = {entry["fold"] for entry in folds}
     for fold in dataset.folds[1:]:
         if fold in finished:
             continue
         figures = _train_fold(federation, dataset.task(fold), fold, progress)
-        done["folds"].append({"fold": fold, **figures})
+        folds.append({"fold": fold, **figures})
         if store is not None:
-            write_json(store, done)
-    folds: list[dict[str, float]] = done["folds"]
+            write_json(store, {"run": identity, "folds": folds})
     return folds
+
+
+def _finished_folds(store: Path, identity: str) -> list[dict[str, float]]:
+    try:
+        found = read_json(store)
+        if found["run"] != identity:
+            return []
+        kept = [dict(entry) for entry in found["folds"]]
+        if not all(
+            isinstance(figure, int | float)
+            for entry in kept
+            for figure in (entry["fold"], *entry.values())
+        ):
+            raise TypeError("of another kind")
+    except FileNotFoundError:
+        return []
+    except (OSError, ValueError, KeyError, TypeError) as damage:
+        raise CheckpointError(f"{store} is damaged") from damage
+    return kept
 
 
 def check_lossless(

@@ -49,7 +49,7 @@ def read_secrets(run: Path, names: Sequence[str]) -> Secrets:
             found[name] = read_npz(run / "truth" / f"{name}.npz")
         except (OSError, ValueError) as missing:
             raise TranscriptError(
-                f"{run} lacks config.json or truth/{name}.npz: claims cannot be scored without them"
+                f"{run}/truth/{name}.npz is missing or damaged: no claim can be scored"
             ) from missing
     return found
 

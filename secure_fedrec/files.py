@@ -1,11 +1,13 @@
 """Files that are whole or not there: written beside their place, then moved into it in one step."""
 
 import contextlib
+import json
 import os
 from hashlib import sha256
 from pathlib import Path
+from typing import Any
 
-__all__ = ["file_digest", "replace_file"]
+__all__ = ["file_digest", "read_json", "replace_file"]
 
 
 def replace_file(
@@ -48,6 +50,20 @@ def replace_file(
         if isinstance(failure, OSError):
             raise OSError(failure.errno, failure.strerror, str(path)) from failure
         raise
+
+
+def read_json(path: Path) -> Any:
+    """The value in a JSON file.
+
+    Raises:
+        OSError: it cannot be read.
+        ValueError: it is not JSON, or nested too deeply.
+    """
+    text = path.read_text(encoding="utf-8")
+    try:
+        return json.loads(text)
+    except RecursionError as deep:
+        raise ValueError("is nested too deeply") from deep
 
 
 def file_digest(path: Path) -> str:

@@ -38,7 +38,10 @@ def write_report(report: Mapping[str, object], directory: Path) -> tuple[Path, P
     """
     encoded = json.dumps(report, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
     contents = {JSON_NAME: encoded, HTML_NAME: render_html(report)}
-    payloads = {directory / name: content.encode() for name, content in contents.items()}
+    payloads = {
+        directory / name: content.encode(errors="backslashreplace")
+        for name, content in contents.items()
+    }
     directory.mkdir(parents=True, exist_ok=True)
     staged: dict[Path, Path] = {}
     try:

@@ -15,6 +15,7 @@ from secure_fedrec.engines.checkpoint import read_checkpoint, write_checkpoint
 from secure_fedrec.engines.local import CohortConfig, LocalEngine, RoundReport
 from secure_fedrec.engines.problem import Problem, upload_rows
 from secure_fedrec.engines.seal import Seal
+from secure_fedrec.errors import CheckpointError
 from secure_fedrec.protection.stack import Stack
 from secure_fedrec.streams import Streams
 from secure_fedrec.wire import (
@@ -144,7 +145,19 @@ class RecordedRun:
             CheckpointError: there is none, it is damaged, or it belongs to another run.
             TranscriptError: what was recorded up to it is not what the run had recorded.
         """
-        state = read_checkpoint(directory / _CHECKPOINT, run_id=run_id)
+        path = directory / _CHECKPOINT
+        state = read_checkpoint(path, run_id=run_id)
+        try:
+            self._restore(state)
+        except (ValueError, KeyError, TypeError, IndexError) as damage:
+            raise CheckpointError(f"{path} is damaged") from damage
+        if self._directory is not None:
+            self._seal = Seal.read(self._directory)
+            self._seal.cut(self.completed)
+            self._seal.require_intact(manifest=False)
+        self.restart_recording()
+
+    def _restore(self, state: Mapping[str, npt.NDArray[Any]]) -> None:
         self.engine.restore(state)
         participants = state["history.participants"].tolist()
         metrics = _metrics_by_round(state, len(participants))
@@ -155,11 +168,8 @@ class RecordedRun:
             )
         ]
         self.table_digests = state["history.digests"].tolist()
-        if self._directory is not None:
-            self._seal = Seal.read(self._directory)
-            self._seal.cut(self.completed)
-            self._seal.require_intact(manifest=False)
-        self.restart_recording()
+        if not len(self.history) == len(self.table_digests) == self.completed:
+            raise ValueError("a history of other rounds")
 
     def restart_recording(self) -> None:
         """Drop recorded rounds later than the engine's state."""

@@ -12,7 +12,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from secure_fedrec.errors import TranscriptError
-from secure_fedrec.files import file_digest, replace_file
+from secure_fedrec.files import file_digest, read_json, replace_file
+from secure_fedrec.wire.recording import round_number
 
 __all__ = ["SEAL", "Seal", "require_complete"]
 
@@ -44,7 +45,7 @@ class Seal:
         """
         path = directory / SEAL
         try:
-            content = json.loads(path.read_text(encoding="utf-8"))
+            content = read_json(path)
             rounds, files = content["rounds"], content["files"]
             if not isinstance(rounds, int) or not isinstance(files, dict):
                 raise TypeError("of another kind")
@@ -146,4 +147,5 @@ def _recorded(directory: Path) -> Iterator[tuple[str, int]]:
 
 def _round_of(name: str) -> int:
     parts = name.split("/")
-    return int(parts[2]) if parts[1] == "rounds" and len(parts) > 3 and parts[2].isdigit() else 0
+    within = len(parts) > 3 and parts[1] == "rounds"
+    return (round_number(parts[2]) or 0) if within else 0

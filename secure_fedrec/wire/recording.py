@@ -38,6 +38,7 @@ __all__ = [
     "RecordingPolicy",
     "Traffic",
     "concatenate_columns",
+    "round_number",
 ]
 
 _BLOCK_BYTES = 64 * 2**20
@@ -186,15 +187,16 @@ class BlockStore:
         if self._directory is None:
             return
         for folder in self._directory.glob("rounds/*"):
-            if folder.suffix or int(folder.name) > round_:
+            number = round_number(folder.name.removesuffix(".part"))
+            if number is not None and (folder.suffix or number > round_):
                 shutil.rmtree(folder)
 
     def rounds(self) -> tuple[int, ...]:
         """Completed rounds, ascending."""
         if self._directory is None:
             return tuple(sorted({round_ for round_, _ in self._memory}))
-        folders = self._directory.glob("rounds/*")
-        return tuple(sorted(int(folder.name) for folder in folders if not folder.suffix))
+        numbers = (round_number(folder.name) for folder in self._directory.glob("rounds/*"))
+        return tuple(sorted(number for number in numbers if number is not None))
 
     def kinds(self, round_: int) -> tuple[str, ...]:
         """Names under which blocks of a round are stored, ascending."""
@@ -366,6 +368,12 @@ class Recorder:
 def kind_of(step: Step, bag: str | None = None) -> str:
     """Under which name blocks are stored: that of the step, and of the bag where there is one."""
     return step.name.lower() if bag is None else f"{step.name.lower()}.{bag}"
+
+
+def round_number(name: str) -> int | None:
+    """The round whose folder has that name; None if it is no such name."""
+    number = int(name) if name.isascii() and name.isdigit() else 0
+    return number if number > 0 and name == f"{number:06d}" else None
 
 
 def _folder(directory: Path, round_: int, *, sealed: bool) -> Path:

@@ -9,6 +9,7 @@ Memory stays bounded: what exceeds a block is sorted, put aside in a scratch fol
 the round ends; besides blocks only the keys of the messages are held, 16 bytes each.
 """
 
+import io
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -18,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from secure_fedrec.arrays import IntArray
+from secure_fedrec.files import replace_file
 from secure_fedrec.kernels import segments
 
 __all__ = ["Columns", "Spool", "concatenate_columns"]
@@ -101,7 +103,10 @@ class Spool:
         for name, column in run.items():
             held[name] = column
             if column.size:
-                np.save(folder / f"{name}.npy", column, allow_pickle=False)
+                # In memory first: numpy takes a file that a full disk cut short for a whole one.
+                whole = io.BytesIO()
+                np.save(whole, column, allow_pickle=False)
+                replace_file(folder / f"{name}.npy", whole.getvalue())
                 held[name] = np.load(folder / f"{name}.npy", mmap_mode="r", allow_pickle=False)
         return held
 

@@ -20,7 +20,7 @@ import numpy as np
 
 from secure_fedrec.arrays import FloatArray, IntArray, WordArray
 from secure_fedrec.errors import ConfigError, TranscriptError
-from secure_fedrec.files import replace_file
+from secure_fedrec.files import read_json, replace_file
 from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.uploads import RowBlock, SetBlock
 from secure_fedrec.wire.messages import NOBODY, Messages, Parties, Step
@@ -116,7 +116,7 @@ class Transcript:
             TranscriptError: no manifest there, or one of another version.
         """
         try:
-            manifest = json.loads((directory / "transcript.json").read_text(encoding="utf-8"))
+            manifest = read_json(directory / "transcript.json")
         except (OSError, ValueError) as damage:
             raise TranscriptError(f"{directory} holds no readable transcript.json") from damage
         if not isinstance(manifest, dict) or not isinstance(manifest.get("public"), dict):

@@ -82,17 +82,21 @@ def test_unknown_attacks_and_parties_are_refused(
     assert refusal("attack", recorded / "transcript", *words).startswith(problem)
 
 
-@pytest.mark.parametrize("lost", ["config.json", "truth/ratings.npz"])
+@pytest.mark.parametrize(
+    ("lost", "problem"),
+    [
+        ("config.json", "{} lacks config.json: claims cannot be scored without it"),
+        ("truth/ratings.npz", "{}/truth/ratings.npz is missing from the recording"),
+    ],
+)
 def test_claims_are_not_scored_without_the_truth(
-    refusal: Refusal, recorded: Path, tmp_path: Path, lost: str
+    refusal: Refusal, recorded: Path, tmp_path: Path, lost: str, problem: str
 ) -> None:
     run = tmp_path / "run"
     shutil.copytree(recorded, run)
     (run / lost).unlink()
     line = refusal("attack", run / "transcript")
-    assert line == (
-        f"{run} lacks config.json or truth/ratings.npz: claims cannot be scored without them"
-    )
+    assert line == problem.format(run)
 
 
 @pytest.mark.parametrize("damage", ["manifest", "version", "block"])

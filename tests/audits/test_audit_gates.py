@@ -261,6 +261,8 @@ def test_a_documented_leak_reaches_what_is_documented_or_decides_nothing(
         ({"expect": "pass"}, r"gates.expect = 'pass': is not expected \(choices: leak\)"),
         ({"least": None}, "gates.least = None: a documented leak says what"),
         ({"least": float("nan")}, "gates.least = nan"),
+        ({"least": 0.0}, "gates.least = 0.0: .* more than 0"),
+        ({"least": -1.0}, "gates.least = -1.0: .* more than 0"),
         ({"reason": None}, "gates.reason = None: a documented leak says why"),
         ({"reason": " "}, "gates.reason = ' ': a documented leak says why"),
         ({"attack": None}, "is a figure of an attack"),
@@ -311,6 +313,8 @@ def test_a_minimum_of_an_attack_is_no_pass_either() -> None:
     assert decide([held], [finding({"auc": 0.9})], {}).outcome is LEAK
     error = replace(held, gate=replace(bounded("min", 0.5), metric="histogram_error"))
     assert decide([error], [finding({"auc": 0.9})], {}).outcome is PASS
+    error = replace(held, gate=replace(bounded("max", 0.5), metric="histogram_error"))
+    assert decide([error], [finding({"auc": 0.9})], {}).outcome is LEAK
     utility = replace(held, gate=GateConfig(metric="hit_rate_at_10", min=0.1))
     assert decide([utility], [finding({"auc": 0.9})], {}).outcome is PASS
 
