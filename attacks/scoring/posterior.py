@@ -45,7 +45,7 @@ def combined_scores(
     """
     table = _Levels(rated, public)
     if len(labels) < 2:  # nobody to learn from: the attack is taken at its word
-        return table.score_first
+        return np.asarray(table.score_first)
     parts = halves(len(labels), seed)
     combined = np.empty(labels.shape)
     for learn, apply in (parts, parts[::-1]):

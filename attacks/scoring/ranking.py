@@ -62,10 +62,11 @@ def public_ranking(
 ) -> PublicRanking:
     """What ranks the items best without a look at the client, in counts of raters.
 
-    The best of popularity, of what an attack says of the other half of the clients (nothing in it
-    is about this one; released counts are such a ranking), of its reverse, and of nothing. Nothing
-    is best where counts are nearly equal: the client itself is left out of them, so its own items
-    would rank last. That is the harness's doing, and nobody's knowledge.
+    The best of popularity among all others or among the other half of the clients, of what an
+    attack says of that half (nothing in it is about this one; released counts are such a ranking),
+    of its reverse, and of nothing. Nothing is best where counts are nearly equal: the client itself
+    is left out of them, so its own items would rank last. That is the harness's doing, and
+    nobody's knowledge.
 
     Args:
         popularity: float64[B, m], raters of the items apart from the client.
@@ -79,7 +80,8 @@ def public_ranking(
         apart[part] = popularity[part] + labels[part] - labels[part].sum(axis=0)
     nothing = np.zeros_like(popularity)
     best, ranking = _CHANCE, PublicRanking(nothing, nothing)
-    for prior, learned in ((popularity, apart), *_said_of_others(scores, popularity, parts)):
+    said = _said_of_others(scores, popularity, parts)
+    for prior, learned in ((popularity, apart), (apart, apart), *said):
         found = _mean_auc(prior, labels)
         if found > best:
             best, ranking = found, PublicRanking(prior, learned)

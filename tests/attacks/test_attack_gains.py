@@ -170,6 +170,17 @@ def test_released_counts_gain_nothing_though_one_client_is_told_something_else(
         assert figure(figures, "precision_gain_certain") < 0.0
 
 
+def test_noise_about_clients_who_come_four_times_gains_nothing() -> None:
+    """Copies of a client stay in the counts that leave it out, fewer of them in those of a half."""
+    found = []
+    for seed in range(25):
+        labels = np.tile(rated_sets(15, 50, seed, mean=0.15), (4, 1))
+        figures = judged(claim(np.random.default_rng(seed).standard_normal(labels.shape)), labels)
+        found.append((figure(figures, "precision_gain"), figures["precision_gain_certain"]))
+    assert np.mean([gain for gain, _ in found]) < 0.005
+    assert all(limit is not None and limit < 0 for _, limit in found)
+
+
 def test_scores_that_only_say_who_is_active_have_no_gain_in_tpr() -> None:
     rng = np.random.default_rng(10)
     active = np.clip(rng.pareto(1.2, 100) + 0.2, 0.2, 6.0)

@@ -31,7 +31,8 @@ def mostly(strange: float, right: FloatArray) -> FloatArray:
 def test_a_claim_that_is_no_number_is_refused_and_not_left_out(strange: float) -> None:
     """Left out, five vectors named of fifty would read "100 % of the vectors are named"."""
     rng = np.random.default_rng(0)
-    vectors, records = rng.standard_normal((50, 5)), rng.poisson(3.0, (50, 6)) + 1.0
+    vectors, records = rng.standard_normal((50, 5)), rng.poisson(3.0, (50, 6)).astype(np.float64)
+    records += 1
     store = BlockStore(None)
     store.append(1, "private-user_vectors", {"values": vectors})
     store.seal(1)
