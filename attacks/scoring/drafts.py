@@ -14,6 +14,7 @@ import numpy as np
 
 from attacks.base import NotApplicable
 from attacks.claims import DraftClaim
+from attacks.intervals import mean_interval
 from attacks.scoring.attributes import People, score_attributes
 from attacks.scoring.gains import Gain, Gains
 from attacks.scoring.scored import (
@@ -117,6 +118,7 @@ def score_drafts(matches: Matches, *, prefix: str, seed: int) -> Scored:
     - ``disclosed_share``: members whose vector is a draft;
     - ``holder_accuracy``: members whose closest draft came from their client, where drafts arrive
       under a name; ``_chance``: had drafts been dealt to clients at random; ``_lift``: above it.
+      Intervals and limits resample clients, whose members are placed together.
 
     Args:
         matches: members beside their closest drafts.
@@ -131,7 +133,7 @@ def score_drafts(matches: Matches, *, prefix: str, seed: int) -> Scored:
     if matches.named:
         placed = (holders == clients).astype(np.float64)
         chance = _chance(holders, clients)
-        share = hit_interval(placed, seed=seed)
+        share = mean_interval(_by_client(placed, clients), seed=seed, span=1.0)
         figures |= {
             **interval_figures("holder_accuracy", share),
             "holder_chance": chance,
