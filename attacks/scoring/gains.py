@@ -3,7 +3,7 @@
 One home for every comparison that gates or sets a severity. A gain is the mean over clients (or
 other units) of the client's figure less its baseline. Its interval holds for the worst of the
 rounds that were tried; its *certain* part is a lower limit that holds for all gains of an audit at
-once, with 99 %.
+once, with 99 %: exactly for hits, approximately for means, whose units count as independent.
 
 References:
     [1] Bonferroni: the levels of all comparisons add up to the level of the family.

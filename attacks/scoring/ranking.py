@@ -11,6 +11,8 @@ from secure_fedrec.arrays import BoolArray, FloatArray, IntArray
 __all__ = ["PublicRanking", "halves", "precision_at_size", "public_ranking"]
 
 _CHANCE = 0.5
+_CLEARLY = 2.0
+"""Standard errors above chance from which a ranking is one: the best of several is by chance."""
 
 
 def precision_at_size(scores: FloatArray, labels: BoolArray) -> FloatArray:
@@ -64,9 +66,9 @@ def public_ranking(
 
     The best of popularity among all others or among the other half of the clients, of what an
     attack says of that half (nothing in it is about this one; released counts are such a ranking),
-    of its reverse, and of nothing. Nothing is best where counts are nearly equal: the client itself
-    is left out of them, so its own items would rank last. That is the harness's doing, and
-    nobody's knowledge.
+    of its reverse; or nothing, if none is clearly better than chance. So it is where counts are
+    nearly equal: the client itself is left out of them, so its own items would rank last. That is
+    the harness's doing, and nobody's knowledge.
 
     Args:
         popularity: float64[B, m], raters of the items apart from the client.
@@ -82,8 +84,9 @@ def public_ranking(
     best, ranking = _CHANCE, PublicRanking(nothing, nothing)
     said = _said_of_others(scores, popularity, parts)
     for prior, learned in ((popularity, apart), (apart, apart), *said):
-        found = _mean_auc(prior, labels)
-        if found > best:
+        aucs = _aucs(prior, labels)
+        found, error = float(aucs.mean()), float(aucs.std()) / np.sqrt(len(aucs))
+        if found > best and found - _CHANCE > _CLEARLY * error:
             best, ranking = found, PublicRanking(prior, learned)
     return ranking
 
@@ -110,11 +113,11 @@ def _in_counts(scores: FloatArray, counts: FloatArray) -> FloatArray:
     return np.asarray(counts[places.astype(np.int64)] + places / len(scores))
 
 
-def _mean_auc(scores: FloatArray, labels: BoolArray) -> float:
-    """Mean AUC of the clients that have both kinds of items, ties counting as half."""
+def _aucs(scores: FloatArray, labels: BoolArray) -> FloatArray:
+    """AUC of each client that has both kinds of items, ties counting as half."""
     positives = labels.sum(axis=1)
     pairs = positives * (labels.shape[1] - positives)
     ranks = np.where(labels, rankdata(scores, axis=1), 0.0).sum(axis=1)
     known = pairs > 0
     wins = ranks[known] - (positives * (positives + 1) / 2)[known]
-    return float((wins / pairs[known]).mean())
+    return np.asarray(wins / pairs[known])
