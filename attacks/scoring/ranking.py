@@ -11,8 +11,8 @@ from secure_fedrec.arrays import BoolArray, FloatArray, IntArray
 __all__ = ["PublicRanking", "halves", "precision_at_size", "public_ranking"]
 
 _CHANCE = 0.5
-_CLEARLY = 2.0
-"""Standard errors above chance from which a ranking is one: the best of several is by chance."""
+_CLEARLY = 1.0
+"""Standard error above chance from which a ranking is one: the best of several is by chance."""
 
 
 def precision_at_size(scores: FloatArray, labels: BoolArray) -> FloatArray:
