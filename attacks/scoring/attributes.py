@@ -14,7 +14,7 @@ from attacks.base import NotApplicable
 from attacks.intervals import Interval, percentile_interval, resampled
 from attacks.scoring.classifier import cross_validated_scores, one_against_rest_auc
 from attacks.scoring.gains import Estimate
-from attacks.scoring.scored import Scored, interval_figures, normal_null
+from attacks.scoring.scored import Scored, interval_figures, normal_null, require_finite
 from secure_fedrec.arrays import FloatArray, IntArray
 
 __all__ = ["People", "score_attributes"]
@@ -58,7 +58,11 @@ def score_attributes(people: People, *, known: int | None, seed: int) -> Scored 
         people: features, truth and ceiling.
         known: how many people's attributes the adversary knows; None for all but those scored.
         seed: of folds, bootstrap and null control.
+
+    Raises:
+        ValueError: a feature is not finite.
     """
+    require_finite("features", people.features)
     told = {}
     for name, classes in people.attributes.items():
         kept = _frequent(classes)

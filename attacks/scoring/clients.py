@@ -15,6 +15,7 @@ from attacks.scoring.scored import (
     interval_figures,
     is_honest,
     normal_null,
+    require_finite,
 )
 from secure_fedrec.arrays import FloatArray, IntArray
 
@@ -46,8 +47,7 @@ def score_labels(
     if not known.any():
         return NotApplicable(reason=_NOBODY)
     scores, classes = claim.scores[known], truth[claim.clients[known]]
-    if not np.isfinite(scores).all():
-        raise ValueError("scores of classes must be finite")
+    require_finite("scores of classes", scores)
     if len(np.unique(classes)) < 2:
         return NotApplicable(reason="there is nothing to tell apart in the truth")
     best = scores == scores.max(axis=1, keepdims=True)
@@ -89,11 +89,15 @@ def score_histograms(
         truth: float64[n, K], every client's records per bin.
         corrupted: the adversary's own clients; they are left out.
         seed: of the bootstrap and of the null control.
+
+    Raises:
+        ValueError: a claimed share is not finite.
     """
     known = is_honest(claim.clients, corrupted) & (truth[claim.clients].sum(axis=1) > 0)
     if not known.any():
         return NotApplicable(reason=_NOBODY)
     claimed, actual = claim.shares[known], truth[claim.clients[known]]
+    require_finite("claimed histograms", claimed)
     totals = actual.sum(axis=1)
     shares = actual / totals[:, None]
     # [claim, truth]: the diagonal is the claim about the client itself.

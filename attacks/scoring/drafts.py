@@ -14,6 +14,7 @@ import numpy as np
 
 from attacks.base import NotApplicable
 from attacks.claims import DraftClaim
+from attacks.intervals import mean_interval
 from attacks.scoring.attributes import People, score_attributes
 from attacks.scoring.gains import Gain, Gains
 from attacks.scoring.scored import (
@@ -23,6 +24,7 @@ from attacks.scoring.scored import (
     hit_null,
     interval_figures,
     is_honest,
+    require_finite,
 )
 from secure_fedrec.arrays import BoolArray, FloatArray, IntArray
 from secure_fedrec.wire import Truth
@@ -87,7 +89,11 @@ class Matches(NamedTuple):
             claim: the claim.
             members: the truth.
             corrupted: the adversary's own clients; their members and drafts are left out.
+
+        Raises:
+            ValueError: a draft is not finite.
         """
+        require_finite("drafts", claim.vectors)
         judged = np.flatnonzero(is_honest(members.clients, corrupted))
         given = is_honest(claim.owners, corrupted)
         if not len(judged) or not given.any():
@@ -112,6 +118,7 @@ def score_drafts(matches: Matches, *, prefix: str, seed: int) -> Scored:
     - ``disclosed_share``: members whose vector is a draft;
     - ``holder_accuracy``: members whose closest draft came from their client, where drafts arrive
       under a name; ``_chance``: had drafts been dealt to clients at random; ``_lift``: above it.
+      Intervals and limits resample clients, whose members are placed together.
 
     Args:
         matches: members beside their closest drafts.
@@ -126,12 +133,12 @@ def score_drafts(matches: Matches, *, prefix: str, seed: int) -> Scored:
     if matches.named:
         placed = (holders == clients).astype(np.float64)
         chance = _chance(holders, clients)
-        share = hit_interval(placed, seed=seed)
+        share = mean_interval(_by_client(placed, clients), seed=seed, span=1.0)
         figures |= {
             **interval_figures("holder_accuracy", share),
             "holder_chance": chance,
         }
-        gains = {f"{prefix}holder_lift": Gain(placed - chance, guesses=True)}
+        gains = {f"{prefix}holder_lift": Gain(_by_client(placed - chance, clients))}
         dealt = np.random.default_rng(seed).permutation(clients)
         hits = (holders == dealt).astype(np.float64)
         null = hit_null(f"{prefix}holder_accuracy", hits, chance)
@@ -194,6 +201,16 @@ def _nearest(vectors: FloatArray, drafts: FloatArray) -> tuple[IntArray, FloatAr
         nearest[part] = found.argmin(axis=1)
         distances[part] = found.min(axis=1)
     return nearest, distances
+
+
+def _by_client(values: FloatArray, clients: IntArray) -> FloatArray:
+    """Sums over the members of each client, scaled so that their mean is the mean over members.
+
+    Members of one client resemble each other: they are placed, rightly or wrongly, together.
+    """
+    sizes = np.bincount(clients)
+    sums = np.bincount(clients, weights=values)[sizes > 0]
+    return np.asarray(sums * (len(sums) / len(values)))
 
 
 def _chance(guesses: IntArray, clients: IntArray) -> float:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from attacks.base import RatedSetClaim
-from attacks.scoring.ranking import precision_at_size
+from attacks.scoring.ranking import PublicRanking, halves, precision_at_size
 from secure_fedrec.arrays import BoolArray, FloatArray, IntArray
 
 __all__ = ["combined_scores"]
@@ -23,32 +23,32 @@ _OCTAVES = 12
 _RIDGE = 1.0
 _STEPS = 25
 _SETTLED = 1e-6
+_CLEARLY = 2.0
+"""Standard errors by which a rule has to beat popularity on the clients it is learned from."""
 
 _Rule = Callable[[IntArray], FloatArray]
 
 
 def combined_scores(
-    rated: RatedSetClaim, labels: BoolArray, popularity: FloatArray, seed: int
+    rated: RatedSetClaim, labels: BoolArray, public: PublicRanking, seed: int
 ) -> FloatArray:
     """Scores from the view and from popularity, each half of the clients by the other half's rule.
 
     Args:
         rated: the attack's claim.
         labels: bool[B, m], the truth about these clients.
-        popularity: float64[B, m], what is known of the items without the view.
+        public: what is known of the items without the view; its halves are those of the seed.
         seed: of the halves.
 
     Returns:
         float64[B, m].
     """
-    clients = len(labels)
-    if clients < 2:
-        return popularity
-    order = np.random.default_rng(seed).permutation(clients)
-    halves = (np.sort(order[: clients // 2]), np.sort(order[clients // 2 :]))
-    table = _Levels(rated, popularity)
+    table = _Levels(rated, public)
+    if len(labels) < 2:  # nobody to learn from: the attack is taken at its word
+        return np.asarray(table.score_first)
+    parts = halves(len(labels), seed)
     combined = np.empty(labels.shape)
-    for learn, apply in (halves, halves[::-1]):
+    for learn, apply in (parts, parts[::-1]):
         combined[apply] = _best_rule(table, labels, learn)(apply)
     return combined
 
@@ -56,7 +56,7 @@ def combined_scores(
 class _Levels:
     """Every (client, item) pair's evidence and popularity."""
 
-    def __init__(self, rated: RatedSetClaim, popularity: FloatArray) -> None:
+    def __init__(self, rated: RatedSetClaim, public: PublicRanking) -> None:
         _, dense = np.unique(rated.scores, return_inverse=True)
         dense = dense.reshape(rated.scores.shape)
         values = int(dense.max()) + 1
@@ -67,14 +67,14 @@ class _Levels:
             level = dense + values * seen
         self.level = np.unique(level, return_inverse=True)[1].reshape(level.shape)
         self.levels = int(self.level.max()) + 1
-        self.counts, place = np.unique(popularity, return_inverse=True)
-        self.place = place.reshape(popularity.shape)
+        self.counts, place = np.unique(public.learned, return_inverse=True)
+        self.place = place.reshape(public.learned.shape)
         raters = float(self.counts.max()) + 1.0
         odds = (self.counts + 0.5) / (raters - self.counts)
         self.log_odds: FloatArray = np.log(odds)
-        self.popularity = popularity
+        self.popularity = public.prior
         # Distinct scores are at least 1 apart, popularity moves by less: it breaks ties only.
-        self.score_first = dense + self.place / (len(self.counts) + 1.0)
+        self.score_first = dense + public.prior / (public.prior.max() + 1.0)
 
     def fitted(self, labels: BoolArray, learn: IntArray) -> FloatArray:
         """Log odds of being rated by evidence and popularity: float64[levels, counts].
@@ -103,7 +103,7 @@ def _best_rule(table: _Levels, labels: BoolArray, learn: IntArray) -> _Rule:
         better = found - best
         better = better[np.isfinite(better)]
         error = better.std() / np.sqrt(max(1, len(better))) if len(better) else 0.0
-        if len(better) and better.mean() > error:
+        if len(better) and better.mean() > _CLEARLY * error:
             best, rule = found, other
     return rule
 

@@ -1,13 +1,18 @@
 """Rankings of a catalogue: what everybody could rank by, and precision at the size of the set."""
 
+from collections.abc import Iterator
+from typing import NamedTuple
+
 import numpy as np
 from scipy.stats import rankdata
 
-from secure_fedrec.arrays import BoolArray, FloatArray
+from secure_fedrec.arrays import BoolArray, FloatArray, IntArray
 
-__all__ = ["precision_at_size", "public_ranking"]
+__all__ = ["PublicRanking", "halves", "precision_at_size", "public_ranking"]
 
 _CHANCE = 0.5
+_CLEARLY = 1.0
+"""Standard error above chance from which a ranking is one: the best of several is by chance."""
 
 
 def precision_at_size(scores: FloatArray, labels: BoolArray) -> FloatArray:
@@ -34,11 +39,34 @@ def precision_at_size(scores: FloatArray, labels: BoolArray) -> FloatArray:
     return np.asarray(np.divide(hits, sizes, out=np.full(len(sizes), np.nan), where=known))
 
 
-def public_ranking(popularity: FloatArray, scores: FloatArray, labels: BoolArray) -> FloatArray:
-    """What ranks the items best without a look at the client: float64[B, m], counts of raters.
+class PublicRanking(NamedTuple):
+    """What ranks the items without a look at the client.
 
-    The best of popularity, of what an attack says of all clients alike (nothing in it is about one
-    of them; released counts are such a ranking), and of nothing. Nothing is best where counts are
+    Attributes:
+        prior: float64[B, m], the ranking; equal values are ties.
+        learned: float64[B, m], the same in what two halves of the clients tell of each other. A
+            rule fitted on counts that leave one client out could take them from the counts of all,
+            where these are released, and be left with that client's set.
+    """
+
+    prior: FloatArray
+    learned: FloatArray
+
+
+def halves(clients: int, seed: int) -> tuple[IntArray, IntArray]:
+    """Two halves of some clients, drawn at random."""
+    order = np.random.default_rng(seed).permutation(clients)
+    return np.sort(order[: clients // 2]), np.sort(order[clients // 2 :])
+
+
+def public_ranking(
+    popularity: FloatArray, scores: FloatArray, labels: BoolArray, seed: int
+) -> PublicRanking:
+    """What ranks the items best without a look at the client, in counts of raters.
+
+    The best of popularity among all others or among the other half of the clients, of what an
+    attack says of that half (nothing in it is about this one; released counts are such a ranking),
+    of its reverse; or nothing, if none is clearly better than chance. So it is where counts are
     nearly equal: the client itself is left out of them, so its own items would rank last. That is
     the harness's doing, and nobody's knowledge.
 
@@ -46,31 +74,50 @@ def public_ranking(popularity: FloatArray, scores: FloatArray, labels: BoolArray
         popularity: float64[B, m], raters of the items apart from the client.
         scores: float64[B, m], the attack's.
         labels: bool[B, m], the rated sets; rankings are compared by their mean AUC.
+        seed: of the halves.
     """
-    candidates = [popularity]
-    if (scores == scores[0]).all():
-        candidates.append(np.broadcast_to(_in_counts(scores[0], popularity), popularity.shape))
-    best, ranking = _CHANCE, np.zeros_like(popularity)
-    for candidate in candidates:
-        found = _mean_auc(candidate, labels)
-        if found > best:
-            best, ranking = found, candidate
+    parts = halves(len(labels), seed)
+    apart = np.empty_like(popularity)
+    for part in parts:
+        apart[part] = popularity[part] + labels[part] - labels[part].sum(axis=0)
+    nothing = np.zeros_like(popularity)
+    best, ranking = _CHANCE, PublicRanking(nothing, nothing)
+    said = _said_of_others(scores, popularity, parts)
+    for prior, learned in ((popularity, apart), (apart, apart), *said):
+        aucs = _aucs(prior, labels)
+        found, error = float(aucs.mean()), float(aucs.std()) / np.sqrt(len(aucs))
+        if found > best and found - _CHANCE > _CLEARLY * error:
+            best, ranking = found, PublicRanking(prior, learned)
     return ranking
 
 
-def _in_counts(scores: FloatArray, popularity: FloatArray) -> FloatArray:
-    """A ranking of the items in the range of counts, in the order of scores: float64[m]."""
+def _said_of_others(
+    scores: FloatArray, popularity: FloatArray, parts: tuple[IntArray, IntArray]
+) -> Iterator[tuple[FloatArray, FloatArray]]:
+    """Rankings of an attack's mean ranks among the other half, upwards and downwards."""
+    if not all(len(part) for part in parts):
+        return
     counts = np.sort(popularity.mean(axis=0))
+    ranks = rankdata(scores, axis=1)
+    for sign in (1.0, -1.0):
+        said = np.empty_like(popularity)
+        for part, others in (parts, parts[::-1]):
+            said[part] = _in_counts(sign * ranks[others].mean(axis=0), counts)
+        yield said, said
+
+
+def _in_counts(scores: FloatArray, counts: FloatArray) -> FloatArray:
+    """A ranking of the items in the range of ascending counts, in the order of scores: [m]."""
     places = rankdata(scores) - 1  # midranks: what is tied stays tied
     # Counts that are equal must not tie what the scores tell apart.
     return np.asarray(counts[places.astype(np.int64)] + places / len(scores))
 
 
-def _mean_auc(scores: FloatArray, labels: BoolArray) -> float:
-    """Mean AUC of the clients that have both kinds of items, ties counting as half."""
+def _aucs(scores: FloatArray, labels: BoolArray) -> FloatArray:
+    """AUC of each client that has both kinds of items, ties counting as half."""
     positives = labels.sum(axis=1)
     pairs = positives * (labels.shape[1] - positives)
     ranks = np.where(labels, rankdata(scores, axis=1), 0.0).sum(axis=1)
     known = pairs > 0
     wins = ranks[known] - (positives * (positives + 1) / 2)[known]
-    return float((wins / pairs[known]).mean())
+    return np.asarray(wins / pairs[known])

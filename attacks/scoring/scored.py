@@ -19,6 +19,7 @@ __all__ = [
     "interval_figures",
     "is_honest",
     "normal_null",
+    "require_finite",
 ]
 
 _NULL_DEVIATIONS = 4.0
@@ -56,6 +57,16 @@ class Scored:
 def is_honest(clients: IntArray, corrupted: frozenset[int]) -> BoolArray:
     """Which of these clients are not on the adversary's side: bool[B]."""
     return ~np.isin(clients, sorted(corrupted))
+
+
+def require_finite(what: str, values: FloatArray) -> None:
+    """Refuse a claim that is no number: a mean would leave its client out, as if it were not there.
+
+    Raises:
+        ValueError: a value is NaN or infinite.
+    """
+    if not np.isfinite(values).all():
+        raise ValueError(f"{what} must be finite")
 
 
 def hit_interval(odds: FloatArray, *, seed: int) -> Interval:

@@ -15,7 +15,7 @@ from attacks.base import NotApplicable, RatedSetClaim
 from attacks.claims import SetClaim
 from attacks.scoring.gains import Estimate, Gain, Gains, headroom
 from attacks.scoring.posterior import combined_scores
-from attacks.scoring.ranking import precision_at_size, public_ranking
+from attacks.scoring.ranking import PublicRanking, precision_at_size, public_ranking
 from attacks.scoring.scored import Figures, Scored, interval_figures, is_honest, normal_null
 from attacks.statistics import (
     Interval,
@@ -104,7 +104,8 @@ def score_sets(
     if not np.isfinite(per_client_auc(table)).any():
         return NotApplicable(reason=_NO_CONTRAST)
     aucs = per_client_auc(table)
-    prior = _informed(per_client_auc(score_table(_popularity(truth, labels), labels)))
+    public = public_ranking(_popularity(truth, labels), claim.scores[honest], labels, seed)
+    prior = per_client_auc(score_table(public.prior, labels))
     figures: Figures = {
         **interval_figures("set_auc", _mean_auc(aucs, seed)),
         "set_prior_auc": _nan_mean(prior),
@@ -150,7 +151,8 @@ def _rated_figures(
     """Figures of the rated-set game, and the gains over an adversary without a view."""
     catalogue, support = (score_table(rated.scores, labels, keep) for keep in (None, rated.visible))
     aucs, inside = per_client_auc(catalogue), per_client_auc(support)
-    useful = public_ranking(popularity, rated.scores, labels)
+    public = public_ranking(popularity, rated.scores, labels, seed)
+    useful = public.prior
     prior = per_client_auc(score_table(useful, labels))
     inside_prior = _informed(per_client_auc(score_table(useful, labels, rated.visible)))
     figures: Figures = {
@@ -165,7 +167,7 @@ def _rated_figures(
         "support_lift_over_prior": Gain(inside - inside_prior),
         "support_headroom_lift": headroom(inside - inside_prior, 1.0 - inside_prior),
     }
-    together, combined = _combined_figures(rated, labels, useful, prior, seed)
+    together, combined = _combined_figures(rated, labels, public, prior, seed)
     likely, surely = _tail_figures(catalogue, score_table(useful, labels), seed)
     figures |= together | likely
     gains |= combined | surely
@@ -177,7 +179,7 @@ def _rated_figures(
 
 
 def _combined_figures(
-    rated: RatedSetClaim, labels: BoolArray, popularity: FloatArray, prior: FloatArray, seed: int
+    rated: RatedSetClaim, labels: BoolArray, public: PublicRanking, prior: FloatArray, seed: int
 ) -> tuple[Figures, Gains]:
     """View and popularity together, over the catalogue.
 
@@ -187,10 +189,10 @@ def _combined_figures(
       ``precision_gain``: over the prior;
     - ``exact_set_gain``: clients whose whole set is ranked first, beyond those of the prior.
     """
-    scores = combined_scores(rated, labels, popularity, seed)
+    scores = combined_scores(rated, labels, public, seed)
     aucs = per_client_auc(score_table(scores, labels))
     at_k, alone = precision_at_size(scores, labels), precision_at_size(rated.scores, labels)
-    without = precision_at_size(popularity, labels)
+    without = precision_at_size(public.prior, labels)
     whole, whole_without = (np.where(np.isnan(each), each, each == 1.0) for each in (at_k, without))
     figures: Figures = {
         **interval_figures("combined_auc", _mean_auc(aucs, seed)),
@@ -206,19 +208,26 @@ def _combined_figures(
 
 
 def _tail_figures(catalogue: ScoreTable, prior: ScoreTable, seed: int) -> tuple[Figures, Gains]:
-    """TPR at low FPR, beside popularity's own."""
-    one, without = (tpr_at_fpr_interval(each, fpr=0.01, seed=seed) for each in (catalogue, prior))
+    """TPR at low FPR, beside popularity's own.
+
+    Pairs are pooled over clients, so scores that only say who is active have a TPR: the gain is
+    over that as well, the TPR of the same scores dealt to each client's items at random.
+    """
+    dealt = permute_labels_within_clients(catalogue, seed=seed)
+    one, without, active = (
+        tpr_at_fpr_interval(each, fpr=0.01, seed=seed) for each in (catalogue, prior, dealt)
+    )
     tenth = tpr_at_fpr_interval(catalogue, fpr=0.001, seed=seed)
     figures: Figures = {
         **interval_figures("tpr_at_1pct_fpr", one),
         "prior_tpr_at_1pct_fpr": None if without is None else without.value,
         "tpr_at_01pct_fpr": None if tenth is None else tenth.value,
     }
-    if one is None or without is None:
+    if one is None or without is None or active is None:
         return figures, {"tpr_gain": None}
-    spread = float(np.hypot(one.high - one.low, without.high - without.low)) / _WIDTH_95
-    gain = Estimate(one.value - without.value, spread, one.n_clients)
-    return figures, {"tpr_gain": gain}
+    base = max(without, active, key=lambda each: each.value)
+    spread = float(np.hypot(one.high - one.low, base.high - base.low)) / _WIDTH_95
+    return figures, {"tpr_gain": Estimate(one.value - base.value, spread, one.n_clients)}
 
 
 def history_figures(rated: RatedSetClaim, labels: BoolArray) -> dict[str, Figures]:

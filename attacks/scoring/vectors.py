@@ -18,6 +18,7 @@ from attacks.scoring.scored import (
     hit_null,
     interval_figures,
     is_honest,
+    require_finite,
 )
 from secure_fedrec.arrays import FloatArray, IntArray
 from secure_fedrec.wire import Truth
@@ -46,6 +47,9 @@ def score_vectors(
         recorded: private vectors by round.
         corrupted: the adversary's own clients; they are neither judged nor candidates.
         seed: of the bootstrap and of the null control.
+
+    Raises:
+        ValueError: a claimed vector is not finite.
     """
     columns = recorded.columns(claim.round, f"private-{claim.table}")
     if columns is None:
@@ -58,6 +62,7 @@ def score_vectors(
     candidates = everybody[is_honest(everybody, corrupted)]
     actual = columns["values"].reshape(len(everybody), -1)[candidates]
     claimed = claim.vectors[honest]
+    require_finite("claimed vectors", claimed)
     own = np.searchsorted(candidates, claim.clients[honest])
     cosines = _cosines(claimed, actual)
     direction, gains = _direction(cosines, own, seed)

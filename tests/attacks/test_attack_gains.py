@@ -9,7 +9,7 @@ from attacks.base import RatedSetClaim, RatingClaim
 from attacks.claims import SetClaim
 from attacks.scoring.gains import Estimate, Gain, Level, gain_figures, headroom
 from attacks.scoring.posterior import combined_scores
-from attacks.scoring.ranking import precision_at_size, public_ranking
+from attacks.scoring.ranking import PublicRanking, precision_at_size, public_ranking
 from attacks.scoring.ratings import rating_figures
 from attacks.scoring.scored import Figures, Scored
 from attacks.scoring.sets import score_rated_sets, score_sets
@@ -102,12 +102,13 @@ def test_no_clients_truth_is_in_its_own_ranking() -> None:
     rng = np.random.default_rng(7)
     rated = claim(rng.standard_normal(labels.shape) + labels)
     popularity = np.tile(np.arange(30.0), (20, 1))
-    before = combined_scores(rated, labels, popularity, 0)
+    public = PublicRanking(popularity, popularity)
+    before = combined_scores(rated, labels, public, 0)
     half = set(np.random.default_rng(0).permutation(20)[:10].tolist())
     for client in range(20):
         changed = labels.copy()
         changed[client] = rng.permutation(changed[client])
-        after = combined_scores(rated, changed, popularity, 0)
+        after = combined_scores(rated, changed, public, 0)
         moved = set(np.flatnonzero((after != before).any(axis=1)).tolist())
         assert not moved & (half if client in half else set(range(20)) - half)
 
@@ -143,8 +144,66 @@ def test_what_is_said_of_all_clients_alike_is_no_news_of_one() -> None:
     labels = rated_sets(30, 50, 8)
     truly = np.tile(labels.mean(axis=0) ** 3, (30, 1))
     wrong = np.random.default_rng(9).permutation(50)[None, :] * np.ones((30, 1))
-    best = public_ranking(wrong, truly, labels)
+    best = public_ranking(wrong, truly, labels, 0).prior
     assert np.array_equal(np.argsort(best[0][truly[0] > 0.1]), np.argsort(truly[0][truly[0] > 0.1]))
+
+
+@pytest.mark.parametrize("clients", [20, 100])
+@pytest.mark.parametrize("skewed", [True, False])
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+@pytest.mark.parametrize("apart", ["one client", "rounding"])
+def test_released_counts_gain_nothing_though_one_client_is_told_something_else(
+    clients: int, skewed: bool, sign: float, apart: str
+) -> None:
+    """Counts of all less counts of all others are a client's own set: nobody's subtraction."""
+    for seed in range(3):
+        rng = np.random.default_rng(seed)
+        labels = rated_sets(clients, 60, seed) if skewed else rng.random((clients, 60)) < 0.15
+        labels[:, 0] |= ~labels.any(axis=1)
+        scores = sign * np.tile(labels.sum(axis=0).astype(np.float64), (clients, 1))
+        if apart == "one client":
+            scores[0] = 0.0
+        else:
+            scores += 1e-6 * rng.random(scores.shape)
+        figures = judged(claim(scores), labels)
+        assert figure(figures, "precision_gain") < 0.015
+        assert figure(figures, "precision_gain_certain") < 0.0
+
+
+def test_noise_about_clients_who_come_four_times_gains_nothing() -> None:
+    """Copies of a client stay in the counts that leave it out, fewer of them in those of a half."""
+    found = []
+    for seed in range(25):
+        labels = np.tile(rated_sets(15, 50, seed, mean=0.15), (4, 1))
+        figures = judged(claim(np.random.default_rng(seed).standard_normal(labels.shape)), labels)
+        found.append((figure(figures, "precision_gain"), figures["precision_gain_certain"]))
+    assert np.mean([gain for gain, _ in found]) < 0.005
+    assert all(limit is not None and limit < 0 for _, limit in found)
+
+
+def test_scores_that_only_say_who_is_active_have_no_gain_in_tpr() -> None:
+    rng = np.random.default_rng(10)
+    active = np.clip(rng.pareto(1.2, 100) + 0.2, 0.2, 6.0)
+    labels = rng.random((100, 60)) < np.minimum(0.95, 0.15 * active)[:, None]
+    labels[:, 0] |= ~labels.any(axis=1)
+    noise = rng.random(labels.shape) * labels.sum(axis=1, keepdims=True)
+    figures = judged(claim(noise), labels)
+    told = figure(figures, "tpr_at_1pct_fpr") - figure(figures, "prior_tpr_at_1pct_fpr")
+    assert told > 0.05
+    assert abs(figure(figures, "tpr_gain")) < 0.02
+    assert figure(figures, "tpr_gain_certain") < 0.0
+
+
+def test_the_only_client_left_has_its_upload_read() -> None:
+    labels = rated_sets(30, 50, 11)
+    alone = RatedSetClaim(
+        clients=np.array([29]), scores=labels[29:].astype(np.float64), visible=labels[29:]
+    )
+    scored = score_rated_sets(alone, labels, frozenset(range(29)), 0)
+    assert isinstance(scored, Scored)
+    figures = scored.at(LEVEL)
+    assert figures["precision_at_k"] == figures["combined_auc"] == 1.0
+    assert figure(figures, "precision_gain") > 0.2
 
 
 # --- ties -----------------------------------------------------------------------------------------
