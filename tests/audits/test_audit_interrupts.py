@@ -23,6 +23,8 @@ def begin(*words: str | Path, options: tuple[str, ...] = ()) -> "subprocess.Pope
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
+        # A suite that runs in the background is born deaf to interrupts, and so are its children.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),  # noqa: PLW1509
     )
 
 

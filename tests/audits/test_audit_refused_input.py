@@ -1,5 +1,6 @@
 """Bad files, folders and words through the real command: one line, and nothing touched."""
 
+import json
 import shutil
 import subprocess
 import sys
@@ -11,6 +12,7 @@ import numpy as np
 import pytest
 
 from secure_fedrec.data import registry
+from secure_fedrec.files import file_digest
 
 Refusal = Callable[..., str]
 Write = Callable[[dict[str, Any]], Path]
@@ -272,6 +274,9 @@ def test_a_truth_outside_its_scale_is_refused(
         columns = dict(content)
     columns["ratings"][0] = value
     np.savez(out / "truth" / "ratings.npz", allow_pickle=False, **columns)
+    seal = json.loads((out / "recording.json").read_text())  # as if it had been recorded so
+    seal["files"]["truth/ratings.npz"] = file_digest(out / "truth" / "ratings.npz")
+    (out / "recording.json").write_text(json.dumps(seal))
     assert f"rating {value:g} is off its scale" in refusal("attack", out / "transcript", "--quiet")
 
 
