@@ -13,6 +13,7 @@ import pytest
 
 from secure_fedrec.data import registry
 from secure_fedrec.files import file_digest
+from tests.audits.folders import snapshot
 
 Refusal = Callable[..., str]
 Write = Callable[[dict[str, Any]], Path]
@@ -120,14 +121,6 @@ def test_a_file_cut_in_mid_line_is_named(
     words = ("audit", write_config(small), "--out", out, "--data-dir", ml_100k)
     line = refusal(*words)
     assert line.startswith(f"{path}, line 360: the last line has no end: the file is cut short")
-
-
-def snapshot(folder: Path) -> dict[str, bytes]:
-    return {
-        str(path.relative_to(folder)): path.read_bytes()
-        for path in sorted(folder.rglob("*"))
-        if path.is_file()
-    }
 
 
 @pytest.mark.parametrize("name", ["audit", "train"])
