@@ -14,7 +14,7 @@ from types import MappingProxyType
 
 from attacks.games import GroundTruth, evaluate
 from attacks.planted import plant_organisations, plant_ratings, plant_split
-from attacks.planted.ratings import ROUNDS
+from attacks.planted.ratings import CLIENTS, ROUNDS
 from attacks.suite import SUITE
 from secure_fedrec.engines import RecordedRun
 from secure_fedrec.wire import Adversary
@@ -32,6 +32,7 @@ FLOORS: Mapping[str, tuple[str, float]] = MappingProxyType(
         "tail-items": ("precision", 1.0),
         "denoiser-sums": ("unmasked_share", 0.9),
         "denoiser-exposure": ("precision", 1.0),
+        "table-steps": ("precision", 1.0),
         "subset-regression": ("support_auc", 0.95),
         "dense-layer": ("reidentified_share", 1.0),
         "output-bias": ("label_accuracy", 0.9),
@@ -67,7 +68,17 @@ _PLACES: Mapping[str, str] = MappingProxyType(
         "drafts": "organisations",
     }
 )
-_COLLUDING = frozenset({"collusion-linkage"})
+_SERVER = Adversary(name="planted-server", corrupt=frozenset({"server"}))
+_WHO: Mapping[str, Adversary] = MappingProxyType(
+    {
+        "collusion-linkage": Adversary(name="planted", corrupt=frozenset({"server", "denoisers"})),
+        "table-steps": Adversary(
+            name="planted-clients",
+            corrupt=frozenset(f"client:{number}" for number in range(CLIENTS - 1)),
+        ),
+    }
+)
+"""Who attacks, where it is not the server alone."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,14 +104,11 @@ class ControlResult:
 @lru_cache(maxsize=1)
 def positive_controls() -> Mapping[str, ControlResult]:
     """Run every attack on its planted federation; a few seconds, once per process."""
-    coalition = Adversary(name="planted", corrupt=frozenset({"server", "denoisers"}))
-    alone = Adversary(name="planted-server", corrupt=frozenset({"server"}))
     results: dict[str, ControlResult] = {}
     for name, attack in SUITE.items():
         metric, floor = FLOORS[name]
-        who = coalition if name in _COLLUDING else alone
         run, truth = _planted(_PLACES.get(name, "denoisers"))
-        finding = evaluate(attack, who, run.transcript, truth, seed=0)
+        finding = evaluate(attack, _WHO.get(name, _SERVER), run.transcript, truth, seed=0)
         results[name] = ControlResult(metric=metric, value=finding.figures.get(metric), floor=floor)
     return MappingProxyType(results)
 

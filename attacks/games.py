@@ -64,6 +64,7 @@ _STRENGTHS = (
 )
 
 
+_SERVER = Adversary(name="server", corrupt=frozenset({"server"}))
 _PAYLOADS = (Step.UPLOAD, Step.SHARE, Step.DENOISE, Step.NOISE, Step.BAG)
 
 
@@ -127,12 +128,13 @@ def evaluate(
     """
     own = OwnUploads(truth.recorded, truth.corrupted_clients(adversary))
     view = transcript.view(adversary, own=own)
+    server = transcript.view(_SERVER)  # who took part is a fact to judge by, whoever attacks
     one_round = bool(getattr(attack, "reads_one_round", False))
     rounds = _payload_rounds(view) if one_round else ()
     if len(rounds) < 2:
-        return _score(attack, view, truth, Level(seed=seed, judged=judged))
+        return _score(attack, view, server, truth, Level(seed=seed, judged=judged))
     level = Level(seed=seed, tried=len(rounds), judged=judged)
-    tried = [_score(attack, view.at(round_), truth, level) for round_ in rounds]
+    tried = [_score(attack, view.at(round_), server, truth, level) for round_ in rounds]
     measured = [finding for finding in tried if finding.measured]
     if not measured:
         return tried[0]
@@ -157,7 +159,7 @@ def _strength(finding: Finding) -> float:
     return sum(finding.figures.get(name) or 0.0 for name in names)
 
 
-def _score(attack: Attack, view: View, truth: GroundTruth, level: Level) -> Finding:
+def _score(attack: Attack, view: View, server: View, truth: GroundTruth, level: Level) -> Finding:
     adversary = view.adversary
     blank = Finding(attack=attack.name, adversary=adversary.name, game=attack.card.game)
     if getattr(attack, "reads_item_rows", True) and "n_items" not in view.public:
@@ -166,7 +168,7 @@ def _score(attack: Attack, view: View, truth: GroundTruth, level: Level) -> Find
     if isinstance(claims, NotApplicable):
         return replace(blank, reason=claims.reason)
     corrupted = truth.corrupted_clients(adversary)
-    judged = list(_judge(claims, view, truth, corrupted, level.seed))
+    judged = list(_judge(claims, server, truth, corrupted, level.seed))
     reasons = [each.reason for each in judged if isinstance(each, NotApplicable)]
     scored = [each for each in judged if isinstance(each, Scored)]
     no_rated_sets = len(claims.rated.clients) and isinstance(judged[0], NotApplicable)
@@ -191,11 +193,11 @@ def _score(attack: Attack, view: View, truth: GroundTruth, level: Level) -> Find
 
 
 def _judge(
-    claims: Claims, view: View, truth: GroundTruth, corrupted: frozenset[int], seed: int
+    claims: Claims, server: View, truth: GroundTruth, corrupted: frozenset[int], seed: int
 ) -> Iterator[Scored | NotApplicable]:
     """Every claim by the truth about it; rated sets come first."""
     if len(claims.rated.clients):
-        yield _judge_ratings(claims, view, truth, corrupted, seed)
+        yield _judge_ratings(claims, server, truth, corrupted, seed)
     for vectors in claims.vectors:
         yield score_vectors(vectors, truth.recorded, corrupted, seed)
     labels, histograms = claims.labels, claims.histograms
@@ -214,7 +216,7 @@ def _judge(
 
 
 def _judge_ratings(
-    claims: Claims, view: View, truth: GroundTruth, corrupted: frozenset[int], seed: int
+    claims: Claims, server: View, truth: GroundTruth, corrupted: frozenset[int], seed: int
 ) -> Scored | NotApplicable:
     """Rated sets, and what hangs on them: ratings, senders, single rows, virtual rows."""
     train = truth.train
@@ -231,7 +233,7 @@ def _judge_ratings(
     for links in claims.links:
         figures |= link_figures(links, truth.recorded, corrupted)
     if claims.rows:
-        cohorts = {claim.round: _cohort(view, claim.round) for claim in claims.rows}
+        cohorts = {claim.round: _cohort(server, claim.round) for claim in claims.rows}
         rows = row_figures(claims.rows, cohorts, train, truth.recorded, corrupted)
         figures, gains = figures | rows[0], gains | rows[1]
     if claims.unmasked is not None:
@@ -274,6 +276,6 @@ def _judge_features(
     return score_attributes(people, known=truth.auxiliary, seed=seed)
 
 
-def _cohort(view: View, round_: int) -> IntArray:
+def _cohort(server: View, round_: int) -> IntArray:
     """Clients that sent the server an upload in a round."""
-    return np.unique(view.messages(Step.UPLOAD, round_).senders.ids)
+    return np.unique(server.messages(Step.UPLOAD, round_).senders.ids)

@@ -15,6 +15,7 @@ from attacks.split.dense_layer import DenseLayerInputs
 from attacks.split.output_bias import OutputBias
 from attacks.split.touched_rows import SignedRows, TouchedRows
 from attacks.sums import DenoiserExposure, DenoiserSums
+from attacks.table_steps import TableSteps
 from attacks.tail_items import TailItems
 from secure_fedrec.errors import ConfigError
 
@@ -29,6 +30,7 @@ _ATTACKS: tuple[Attack, ...] = (
     SubsetRegression(),
     DenoiserSums(),
     DenoiserExposure(),
+    TableSteps(),
     DenseLayerInputs(),
     OutputBias(),
     TouchedRows(),

@@ -1,7 +1,7 @@
 """Items with one rater, or none, in the aggregate: no way of hiding uploads hides these."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -194,7 +194,7 @@ class _Hidden:
         groups = self._grouped(round_, items, view.codec.decode(total.values[kept]))
         tail = _Tail(round=round_, items=items, groups=groups)
         if not self._protocol.exact:  # a count of 1 is an estimate: keep what the rows confirm
-            tail = _only(tail, groups.named)
+            tail = _Tail(round=round_, items=items[groups.named], groups=groups.keep(groups.named))
         return tail, int(single.sum()) - len(kept)
 
     def _grouped(self, round_: int, items: IntArray, rows: FloatArray) -> RowGroups:
@@ -256,23 +256,6 @@ class _Hidden:
             "counts_exact": self._protocol.exact,
             "counts_consistent": verdicts.consistent,
         }
-
-
-def _only(tail: _Tail, keep: BoolArray) -> _Tail:
-    """Some rows of a tail, their groups renumbered."""
-    used, groups = np.unique(tail.groups.groups[keep], return_inverse=True)
-    old = tail.groups
-    return replace(
-        tail,
-        items=tail.items[keep],
-        groups=RowGroups(
-            groups=groups.reshape(-1).astype(np.int64),
-            ratings=old.ratings[keep],
-            named=old.named[keep],
-            vectors=old.vectors[used],
-            solved=old.solved[used],
-        ),
-    )
 
 
 def _row_claim(tail: _Tail, owners: IntArray) -> AnonymousRowClaim:

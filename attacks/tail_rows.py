@@ -59,6 +59,17 @@ class RowGroups:
             solved=np.zeros(size, dtype=bool),
         )
 
+    def keep(self, rows: BoolArray) -> "RowGroups":
+        """Some of the rows, bool[N]; their groups renumbered."""
+        used, groups = np.unique(self.groups[rows], return_inverse=True)
+        return RowGroups(
+            groups=groups.reshape(-1).astype(np.int64),
+            ratings=self.ratings[rows],
+            named=self.named[rows],
+            vectors=self.vectors[used],
+            solved=self.solved[used],
+        )
+
 
 def group_rows(
     rows: FloatArray, vectors: FloatArray, levels: FloatArray, *, resolution: float

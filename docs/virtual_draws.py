@@ -24,9 +24,11 @@ FORMS: dict[str, tuple[list[dict[str, Any]], bool]] = {
     "FedRec, sticky": ([], True),
     "FedRec++, fresh": ([{"layer": "denoisers", "count": 10}], False),
     "FedRec++, sticky": ([{"layer": "denoisers", "count": 10}], True),
-    "linkage-hardened": ([{"layer": "linkage-hardened", "count": 2, "cells": 1024}], True),
+    "linkage-hardened": ([{"layer": "linkage-hardened", "count": 2}], True),
     "shared-upload": ([{"layer": "shared-upload", "count": 2}], True),
 }
+CELLS = 1024
+"""Of linkage-hardened clients and unit of rho: what the client with the most virtual rows needs."""
 DRAWS = ("uniform", "popularity")
 ATTACKS = ("direct", "intersection", "lattice", "subset-regression")
 FIGURES = (
@@ -44,6 +46,8 @@ def measure(data: str, form: str, rho: float, draw: str, rounds: int) -> dict[st
     """Worst figures of the server, and the error that the run ends with."""
     layers, sticky = FORMS[form]
     cloak = {"layer": "virtual-ratings", "rho": rho, "sticky": sticky, "draw": draw}
+    if form == "linkage-hardened":
+        layers = [layer | {"cells": round(CELLS * rho)} for layer in layers]
     config = parse_config(
         {
             "data": {"name": data},
@@ -89,8 +93,9 @@ def main() -> None:
     parser.add_argument("data", nargs="?", default="ml-100k")
     parser.add_argument("--rounds", type=int, default=10)
     parser.add_argument("--rho", type=float, nargs="*", default=[1.0, 3.0])
+    parser.add_argument("--forms", nargs="*", choices=FORMS, default=list(FORMS))
     options = parser.parse_args()
-    cells = [(form, rho, draw) for form in FORMS for rho in options.rho for draw in DRAWS]
+    cells = [(form, rho, draw) for form in options.forms for rho in options.rho for draw in DRAWS]
     print("| form | rho | draw | " + " | ".join(FIGURES) + " | rmse |")
     print("|---" * (4 + len(FIGURES)) + "|")
     for form, rho, draw in tqdm(cells, unit="run"):

@@ -15,10 +15,10 @@ from secure_fedrec.protection import (
 from secure_fedrec.streams import Streams
 from secure_fedrec.wire import RecordingPolicy
 
-__all__ = ["ROUNDS", "plant_ratings"]
+__all__ = ["CLIENTS", "ROUNDS", "plant_ratings"]
 
-ROUNDS = 6
-"""Rounds of a run."""
+CLIENTS, ROUNDS = 60, 6
+"""Of a run."""
 
 
 def plant_ratings(
@@ -31,7 +31,7 @@ def plant_ratings(
         sticky: whether virtual items stay the same from round to round.
         payload_rounds: rounds whose payloads are kept.
     """
-    data = SyntheticConfig(clients=60, items=150, mean_ratings=15.0, seed=20210202)
+    data = SyntheticConfig(clients=CLIENTS, items=150, mean_ratings=15.0, seed=20210202)
     train, test = k_fold(generate(data), folds=5, fold=0, seed=1)
     streams = Streams.from_seed(7)
     algorithm = PMF(PMFConfig(rank=6, rounds=ROUNDS))

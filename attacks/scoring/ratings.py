@@ -137,12 +137,12 @@ def row_figures(
 ) -> tuple[Figures, Gains]:
     """Rows read off sums without a name, beside the one client that they can be of.
 
-    A claim about an item is right only if exactly one client of the round rated it; rows of the
-    adversary's own clients are left out. All figures are shares, None where nothing was claimed:
+    A claim about an item is right only if exactly one client of the round rated it, beside the
+    adversary's own, whose rows are left out. Figures are shares, None where nothing was claimed:
 
     - ``tail_row_precision`` of the claimed rows: of one client indeed;
     - ``tail_rating_accuracy`` of the named ratings: that client's rating;
-    - ``tail_rating_share`` of all items with one rater in a round: rating named, and right;
+    - ``tail_rating_share`` of all items with one such rater in a round: rating named, and right;
       ``tail_rating_lift``: beyond what the best constant says of the ratings named;
     - ``tail_group_accuracy`` of the pairs of rows in one group: of one client;
     - ``tail_owner_accuracy`` of the rows with a name: of the client named;
@@ -191,17 +191,18 @@ def _row_truths(
     corrupted: frozenset[int],
 ) -> dict[str, BoolArray]:
     """What of a round's claim is right, and which items have one (honest) rater."""
-    there = np.isin(train.clients, cohort)
+    own = np.isin(train.clients, sorted(corrupted))
+    there = np.isin(train.clients, cohort) & ~own
     raters = np.bincount(train.items[there], minlength=train.n_items)
     rater = np.full(train.n_items, -1, dtype=np.int64)
     rater[train.items[there]] = train.clients[there]
     rater[raters != 1] = -1
     rating = np.full(train.n_items, np.nan)
     rating[train.items[there]] = train.ratings[there]
-    own = np.isin(rater, sorted(corrupted)) & (rater >= 0)
     constant = np.full(train.n_items, np.nan)
     constant[train.items[there]] = _best_constant(train, there)[there]
-    keep = ~own[claim.items]
+    own_alone = (raters == 0) & np.isin(np.arange(train.n_items), train.items[own])
+    keep = ~own_alone[claim.items]
     items, groups = claim.items[keep], claim.groups[keep]
     whose, owner = rater[items], claim.owners[groups]
     one, other = np.nonzero(np.triu(groups[:, None] == groups[None, :], k=1))
@@ -212,7 +213,7 @@ def _row_truths(
         "pairs": (whose[one] >= 0) & (whose[one] == whose[other]),
         "owners": (owner == whose)[owner >= 0],
         "vectors": _vector_truths(claim, groups, whose, recorded),
-        "tail": (rater >= 0) & ~own,
+        "tail": rater >= 0,
     }
 
 

@@ -168,6 +168,7 @@ PMF_SYSTEM = System(
         "subset-regression",
         "denoiser-sums",
         "denoiser-exposure",
+        "table-steps",
     ),
     load=load_ratings,
     lossless=_lossless,

@@ -68,7 +68,8 @@ class RecordingPolicy:
     """What to keep.
 
     Args:
-        payload_rounds: rounds (from 1) whose payloads are kept.
+        payload_rounds: rounds (from 1) whose payloads are kept, and the public tables before and
+            after them.
         payload_senders: client numbers whose payloads are kept in those rounds; None means all.
             Messages that arrive without a name keep their payloads whoever sent them.
         max_transcript_gb: refuse a run whose recording would be larger (10^9 bytes).
@@ -93,6 +94,10 @@ class RecordingPolicy:
                 "recording.max_transcript_gb", self.max_transcript_gb, "must be positive"
             )
 
+    def keeps_table(self, round_: int) -> bool:
+        """Whether the table that a round starts from is kept: of kept rounds and those after."""
+        return round_ in self.payload_rounds or round_ - 1 in self.payload_rounds
+
     def projected_bytes(
         self, traffic: Sequence[Traffic], *, rounds: int, n_clients: int, n_items: int, word: int
     ) -> int:
@@ -111,7 +116,8 @@ class RecordingPolicy:
         kept = len([round_ for round_ in set(self.payload_rounds) if round_ <= rounds])
         id_bytes = _row_dtype(n_items).itemsize
         width = max((part.width for part in traffic if part.step is not Step.BAG), default=0)
-        total = float(kept * n_items * width * 8)  # public tables
+        tables = sum(map(self.keeps_table, range(1, rounds + 1)))
+        total = float(tables * n_items * width * 8)
         held = Traffic(step=Step.AGGREGATE, messages=1, rows=n_items, width=width, counts=True)
         for part in (*traffic, held):
             columns = part.messages * 40 + part.rows * (id_bytes + (8 if part.counts else 0))
@@ -278,7 +284,7 @@ class Recorder:
         wanted = messages.round in self.policy.payload_rounds
         block = messages.payload
         if isinstance(block, DenseBlock):
-            if wanted and block.values is not None:
+            if self.policy.keeps_table(messages.round) and block.values is not None:
                 extras = {f"{EXTRA}{name}": values for name, values in block.extras.items()}
                 columns: Columns = {"table": block.values, **extras}
                 self.seen.append(messages.round, kind_of(messages.step), columns)

@@ -32,6 +32,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "linkage-hardened": {"count": 2},
     "skellam": {"noise_multiplier": 0.5},
 }
+CLOAKS = {"virtual-ratings", "randomized-response"}
 REFUSED_KEYS = {"adversaries.corrupt", "protection.corrupt"}
 
 ALL_BUT_ONE = ("server", *(f"client:{number}" for number in range(CLIENTS - 1)))
@@ -200,31 +201,72 @@ def test_the_rows_of_the_last_client_are_the_difference(run: Run, stack: tuple[s
     assert finding.details["groups_attributed"] > 0
 
 
-@pytest.mark.parametrize(
-    "stack",
-    [("masking",), ("paillier",), ("virtual-ratings", "shared-upload")],
-    ids=" + ".join,
-    indirect=True,
-)
-def test_clients_alone_read_the_last_ones_items_off_two_tables(run: Run) -> None:
-    """Open: the step from one public table to the next is the mean, no server is needed for it."""
-    known = frozenset(range(CLIENTS - 1))
-    them = Adversary(name="them", corrupt=frozenset(f"client:{number}" for number in known))
-    view = run.transcript.view(them, own=OwnUploads(run.truth.recorded, known))
-    assert not view.sees(Step.AGGREGATE)
-    assert view.own is not None
-    uploads = view.own.uploads(1)
-    assert uploads is not None
-    _, own = rows_of(uploads)
-    assert own.values is not None
-    step = (view.table(1) - view.table(2)) / view.public["algorithm"]["learning_rate"]
-    without = np.zeros_like(step)
-    np.add.at(without, own.rows, view.codec.decode(own.values))
-    without /= np.maximum(np.bincount(own.rows, minlength=ITEMS), 1)[:, None]
-    moved = np.flatnonzero(np.abs(step - without).max(axis=1) > 1e-7)
+# Clients alone: the step from one public table to the next is the mean, no server is needed for it.
+
+TABLES_TELL = [
+    stack
+    for stack in STACKS
+    if not {"skellam", "gaussian", "laplace"} & {*stack}
+    and (not CLOAKS & {*stack} or {"denoisers", "shared-upload", "linkage-hardened"} & {*stack})
+]
+
+
+def clients_alone(run: Run, left: int) -> Finding:
+    corrupt = frozenset(f"client:{number}" for number in range(CLIENTS - left))
+    them = Adversary(name="them", corrupt=corrupt)
+    (found,) = attack_all(run.transcript, run.truth, [them], ["table-steps"], seed=1, bars=False)
+    return found
+
+
+def test_all_clients_but_one_read_the_items_of_the_last_one(
+    stack: tuple[str, ...], run: Run
+) -> None:
+    found = clients_alone(run, 1)
+    assert found.measured == (stack in TABLES_TELL), found.reason
+    if not found.measured:
+        assert "noise" in (found.reason or "")
+        return
     ratings = run.truth.ratings
-    assert moved.tolist() == sorted(ratings.items[ratings.clients == CLIENTS - 1].tolist())
-    assert 0 < len(moved) < ITEMS
+    mine = np.flatnonzero(ratings.clients == CLIENTS - 1)
+    sent = len(mine)
+    if "randomized-response" in stack:  # which of its items it reports is its coin's
+        assert found.figures["precision"] == 1.0
+        assert 0 < found.details["items_moved"] <= sent
+        return
+    assert found.figures["precision"] == found.figures["recall"] == 1.0
+    assert 0 < found.details["items_moved"] == sent < ITEMS
+    # Of rows in one direction the ratings follow, and the private vector.
+    assert found.details["rows_recovered"] == sent
+    assert found.figures["tail_rating_accuracy"] == found.figures["tail_vector_share"] == 1.0
+
+
+def test_two_clients_are_not_told_apart_and_one_client_reads_the_tail(
+    stack: tuple[str, ...], run: Run
+) -> None:
+    if stack not in TABLES_TELL or "randomized-response" in stack:
+        return
+    ratings = run.truth.ratings
+    pair = clients_alone(run, 2)
+    union = np.unique(ratings.items[ratings.clients >= CLIENTS - 2])
+    assert pair.details["items_moved"] == len(union)
+    assert pair.figures["tail_rating_accuracy"] == 1.0
+    assert pair.details["rows_recovered"] > 0
+    alone = clients_alone(run, CLIENTS - 1)
+    assert alone.measured
+    assert alone.figures["precision_gain_low"] < 0.1  # of itself it subtracts, the rest is a crowd
+
+
+def test_where_rows_are_left_out_of_the_sum_nothing_moves(tmp_path: Path) -> None:
+    """A tail floor: an item whose sum was withheld does not count as rated by the others."""
+    settings = settings_of(("masking",), ["client:0"])
+    settings["protection"][0]["tail_floor"] = 4
+    run = recorded(settings, tmp_path)
+    found = clients_alone(run, 1)
+    counts = np.bincount(run.truth.ratings.items, minlength=ITEMS)
+    last = run.truth.ratings.items[run.truth.ratings.clients == CLIENTS - 1]
+    assert (counts[last] < 4).any()
+    assert found.details["items_moved"] == (counts[last] >= 4).sum() > 0
+    assert found.figures["precision"] == 1.0
 
 
 @pytest.mark.parametrize("stack", list(BAG_STACKS), ids=lambda stack: " + ".join(stack) or "none")

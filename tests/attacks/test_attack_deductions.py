@@ -151,11 +151,11 @@ def test_row_claims_by_hand() -> None:
     assert smaller["tail_row_precision"] == pytest.approx(4 / 5)
     assert smaller["tail_rating_accuracy"] == pytest.approx(2 / 4)  # items 0 and 4
     assert smaller["tail_rating_share"] == pytest.approx(2 / 5)  # of items 0, 1, 3, 4 and 5
-    # Nobody attacks himself: the rows of client 0 are left out.
+    # Nobody attacks himself: rows of client 0 are left out, and beside it item 4 has one rater.
     own = figures(ints(0, 1, 2, 3), frozenset({0}))
-    assert own["tail_row_precision"] == pytest.approx(2 / 3)
+    assert own["tail_row_precision"] == pytest.approx(3 / 3)
     assert own["tail_rating_accuracy"] == pytest.approx(1 / 2)
-    assert own["tail_rating_share"] == pytest.approx(1 / 3)
+    assert own["tail_rating_share"] == pytest.approx(1 / 4)
 
 
 def test_no_row_claimed_is_no_figure() -> None:
