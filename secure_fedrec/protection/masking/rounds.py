@@ -152,28 +152,10 @@ def run_round(
     """
     for number, client in clients.items():
         client.load(vectors[number])
-    silent: set[int] = set()
-    aborted: dict[int, str] = {}
-    sent = received = 0
+    post = _Post(server, clients, drops or {})
     outgoing = server.start()
     while outgoing:
-        for number, message in outgoing:
-            if number in silent:
-                continue
-            received += len(message)
-            try:
-                replies = clients[number].receive(message)
-            except ProtocolError as error:
-                aborted[number] = str(error)
-                silent.add(number)
-                continue
-            for reply in replies:
-                if drops is not None and drops.get(number) is Kind(reply[1]):
-                    silent.add(number)
-                else:
-                    sent += len(reply)
-                    with suppress(ProtocolError):  # it costs its sender, not the round
-                        server.receive(reply)
+        post.deliver(outgoing)
         if server.state is ServerState.DONE:
             break
         due = beacon if server.state is ServerState.ADVERTISE else None
@@ -183,16 +165,59 @@ def run_round(
         try:
             outgoing = server.close_step(beacon=due)
         except ProtocolError as error:
-            gone = aborted | dict(server.dropped)
+            gone = post.aborted | dict(server.dropped)
             why = "".join(f"; client {number}: {reason}" for number, reason in gone.items())
             raise ProtocolError(f"{error}{why}") from None
     return RoundOutcome(
         words=server.result,
         survivors=server.survivors,
         faults=server.faults,
-        aborted=aborted,
+        aborted=post.aborted,
         dropped=server.dropped,
         transcript_root=server.transcript_root,
-        sent=sent,
-        received=received,
+        sent=post.sent,
+        received=post.received,
     )
+
+
+class _Post:
+    """Carries messages from the server to the clients, and their replies back.
+
+    Args:
+        server: the server half.
+        clients: the client halves by number.
+        drops: the message that a client is the first not to send.
+    """
+
+    def __init__(
+        self,
+        server: MaskingServer,
+        clients: Mapping[int, MaskingClient],
+        drops: Mapping[int, Kind],
+    ) -> None:
+        self._server = server
+        self._clients = clients
+        self._drops = drops
+        self._silent: set[int] = set()
+        self.aborted: dict[int, str] = {}
+        self.sent = self.received = 0
+
+    def deliver(self, outgoing: Sequence[tuple[int, bytes]]) -> None:
+        """One step's messages; a client that aborts, or drops, is silent from then on."""
+        for number, message in outgoing:
+            if number in self._silent:
+                continue
+            self.received += len(message)
+            try:
+                replies = self._clients[number].receive(message)
+            except ProtocolError as error:
+                self.aborted[number] = str(error)
+                self._silent.add(number)
+                continue
+            for reply in replies:
+                if self._drops.get(number) is Kind(reply[1]):
+                    self._silent.add(number)
+                else:
+                    self.sent += len(reply)
+                    with suppress(ProtocolError):  # it costs its sender, not the round
+                        self._server.receive(reply)
