@@ -108,9 +108,13 @@ def _severity_rank(finding: Mapping[str, Any]) -> int:
 
 
 def by_severity(findings: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Sorts findings worst first: by severity, then by how much was learned."""
+    """Sorts findings worst first: by severity, then by how much was learned, and of how many.
 
-    def key(finding: Mapping[str, Any]) -> tuple[bool, int, float]:
+    Gains that differ in the second digit only are taken for equal: the attack that reaches more
+    clients then comes first.
+    """
+
+    def key(finding: Mapping[str, Any]) -> tuple[bool, int, float, int, float]:
         learned = finding.get("precision_gain")
         if learned is None:
             learned = finding.get("auc")
@@ -118,7 +122,9 @@ def by_severity(findings: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]
             measure = measure_of(finding)
             keys = _SHARES if measure is None else (measure.key,)
             learned = max((finding.get(key) or 0.0 for key in keys), default=0.0)
-        return finding["status"] != "measured", _severity_rank(finding), -float(learned)
+        unmeasured, rank = finding["status"] != "measured", _severity_rank(finding)
+        reached = int(finding.get("units", {}).get("clients", 0))
+        return unmeasured, rank, -round(float(learned), 1), -reached, -float(learned)
 
     return sorted(findings, key=key)
 
