@@ -167,7 +167,7 @@ def test_denoisers_are_in_the_sum_that_rows_are_judged_by(tmp_path: Path) -> Non
 
 def test_a_rating_that_was_not_reported_hides_no_other(tmp_path: Path) -> None:
     settings = settings_of(("randomized-response", "denoisers"), ["client:0"])
-    settings["algorithm"]["rank"] = 20
+    settings["algorithm"]["rank"], settings["seed"] = 20, 5
     run = recorded(settings, tmp_path)
     figures = found_by(run, them("denoisers")).figures
     assert figures["tail_row_precision"] == figures["tail_rating_accuracy"] == 1.0
