@@ -108,8 +108,8 @@ class _Step:
         step = (before - after) / algorithm.config.step_size(round_ - 1)
         sums = step * (own.counts[:, None] + 1)
         words = sums * view.codec.scale
-        whole = (np.abs(words - np.rint(words)) <= _WHOLE).all(axis=1)
-        return cls(round=round_, moved=moved, rows=sums - own.values, whole=whole)
+        off = np.abs(words - np.rint(words)).max(axis=1, initial=0.0)
+        return cls(round=round_, moved=moved, rows=sums - own.values, whole=off <= _WHOLE)
 
 
 def _own_sum(view: View, round_: int) -> Aggregate | None:
