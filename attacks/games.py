@@ -278,4 +278,6 @@ def _judge_features(
 
 def _cohort(server: View, round_: int) -> IntArray:
     """Clients that sent the server an upload in a round."""
+    if round_ not in server.rounds(Step.UPLOAD):  # all who came are denoisers
+        return np.zeros(0, dtype=np.int64)
     return np.unique(server.messages(Step.UPLOAD, round_).senders.ids)

@@ -13,13 +13,17 @@ import numpy as np
 from attacks.base import AnonymousRowClaim, AttackCard, Claims, NotApplicable, RatedSetClaim
 from attacks.coalition import rows_of
 from attacks.knowledge import Protocol
-from attacks.tail_rows import RowGroups, group_rows
+from attacks.tail_rows import CHANCE, RowGroups, group_rows
 from secure_fedrec.algorithms import PMF, PMFConfig, PublicState
+from secure_fedrec.algorithms.pmf_biases import BIAS_COUNTS
 from secure_fedrec.arrays import BoolArray, FloatArray, IntArray
 from secure_fedrec.uploads import Aggregate
-from secure_fedrec.wire import Step, View
+from secure_fedrec.wire import Messages, OwnUploads, Step, View
 
 __all__ = ["TableSteps"]
+
+_WHOLE = 0.125
+"""Of a ring unit: how far from a word a sum may come out, by the rounding of floats."""
 
 
 class TableSteps:
@@ -40,7 +44,9 @@ class TableSteps:
         reference="Differences of published aggregates; the step of a mean tells the sum up to "
         "its count.",
         limits="Where several clients are left, it says which items one of them rated, and not "
-        "which of them. With biases no row is decoded.",
+        "which of them; rows are then named in groups whose odds of being means are small. With "
+        "biases no row is decoded. Other algorithms' steps are not read, nor the last round's, "
+        "after which no table is broadcast.",
     )
 
     def run(self, view: View) -> Claims | NotApplicable:
@@ -48,7 +54,7 @@ class TableSteps:
         if view.sees(Step.AGGREGATE):
             return NotApplicable(reason="the view holds the sums themselves")
         if view.public["algorithm"]["name"] != "pmf":
-            return NotApplicable(reason="the step of this algorithm is no mean of uploads")
+            return NotApplicable(reason="the steps of this algorithm are not read")
         if not view.sees(Step.MODEL):
             return NotApplicable(reason="the view holds no public table")
         protocol = Protocol.of(view)
@@ -59,8 +65,9 @@ class TableSteps:
         known = [step for step in steps if step is not None]
         if not known:
             return NotApplicable(
-                reason="no round has both its tables and the adversary's own rows: see "
-                "recording.payload_rounds"
+                reason="no round has the tables before and after it and the adversary's own rows: "
+                "see recording.payload_rounds, where the last round does not count, and "
+                "recording.payload_senders"
             )
         return _claims(view, known)
 
@@ -73,11 +80,13 @@ class _Step:
         round: its number.
         moved: bool[m], items that one of the others rated.
         rows: float64[m, d], what one other rater must have sent; of moved items only.
+        whole: bool[m], whether that is a row of ring words, as every sent one is.
     """
 
     round: int
     moved: BoolArray
     rows: FloatArray
+    whole: BoolArray
 
     @classmethod
     def read(cls, view: View, round_: int) -> "_Step | None":
@@ -89,12 +98,18 @@ class _Step:
         settings = {key: value for key, value in view.public["algorithm"].items() if key != "name"}
         algorithm = PMF(PMFConfig(**settings))
         state = PublicState(round=round_ - 1, table=before, extras=view.extras(round_))
-        explained = algorithm.server_step(state, own).table
-        # What a tail floor keeps out of the sum does not move, whoever rated it.
-        moved = (after != explained).any(axis=1) & (after != before).any(axis=1)
+        counted = view.extras(round_ + 1).get(BIAS_COUNTS)
+        if counted is not None:  # told outright, where biases also move without a rating
+            moved = counted - state.extras[BIAS_COUNTS] > own.counts
+        else:
+            explained = algorithm.server_step(state, own).table
+            # What a tail floor keeps out of the sum does not move, whoever rated it.
+            moved = (after != explained).any(axis=1) & (after != before).any(axis=1)
         step = (before - after) / algorithm.config.step_size(round_ - 1)
-        rows = step * (own.counts[:, None] + 1) - own.values
-        return cls(round=round_, moved=moved, rows=rows)
+        sums = step * (own.counts[:, None] + 1)
+        words = sums * view.codec.scale
+        off = np.abs(words - np.rint(words)).max(axis=1, initial=0.0)
+        return cls(round=round_, moved=moved, rows=sums - own.values, whole=off <= _WHOLE)
 
 
 def _own_sum(view: View, round_: int) -> Aggregate | None:
@@ -103,17 +118,28 @@ def _own_sum(view: View, round_: int) -> Aggregate | None:
     width = view.table(round_).shape[1]
     ring, counts = np.zeros((n_items, width), dtype=codec.dtype), np.zeros(n_items, dtype=np.int64)
     if view.own is not None and view.own.clients:
-        uploads = view.own.uploads(round_)
-        if uploads is None:  # nothing hides what was sent, it is not kept twice
-            if round_ not in view.payload_rounds(Step.UPLOAD):
-                return None
-            uploads = view.messages(Step.UPLOAD, round_, payload=True)
-        _, block = rows_of(uploads)
-        if block.values is None:
+        uploads = _own_uploads(view, view.own, round_)
+        if uploads is None:
             return None
-        np.add.at(ring, block.rows, block.values)
-        np.add.at(counts, block.rows, 1 if block.counts is None else block.counts)
+        _, block = rows_of(uploads)
+        if len(block.rows):
+            if block.values is None:
+                return None
+            np.add.at(ring, block.rows, block.values)
+            np.add.at(counts, block.rows, 1 if block.counts is None else block.counts)
     return Aggregate(ring=codec.reduce(ring), counts=counts, codec=codec)
+
+
+def _own_uploads(view: View, own: OwnUploads, round_: int) -> Messages | None:
+    """Uploads of the adversary's clients; None where they were not kept, all of them."""
+    known = own.uploads(round_)
+    if known is not None:
+        return known
+    # Where nothing hides what was sent, it is not kept twice.
+    if not view.sees(Step.UPLOAD) or round_ not in view.payload_rounds(Step.UPLOAD):
+        return None
+    kept = view.messages(Step.UPLOAD, round_, payload=True)
+    return kept if len(kept) == len(view.messages(Step.UPLOAD, round_)) else None
 
 
 def _claims(view: View, steps: Sequence[_Step]) -> Claims:
@@ -151,11 +177,14 @@ def _row_claim(view: View, step: _Step, others: IntArray) -> AnonymousRowClaim:
             np.asarray(view.public["rating_levels"], dtype=np.float64),
             resolution=view.codec.resolution,
         )
-    kept = groups.keep(groups.named)
+    named = groups.named
+    if len(others) > 1:
+        named = named & _of_one(groups.groups, step.whole[items], step.rows.shape[1])
+    kept = groups.keep(named)
     owner = int(others[0]) if len(others) == 1 else -1
     return AnonymousRowClaim(
         round=step.round,
-        items=items[groups.named],
+        items=items[named],
         groups=kept.groups,
         ratings=kept.ratings,
         named=kept.named,
@@ -163,3 +192,16 @@ def _row_claim(view: View, step: _Step, others: IntArray) -> AnonymousRowClaim:
         solved=kept.solved,
         owners=np.full(len(kept.solved), owner, dtype=np.int64),
     )
+
+
+def _of_one(groups: IntArray, whole: BoolArray, width: int) -> BoolArray:
+    """Whether a row's group is of one client, and no means over several: bool[N].
+
+    Means of clients who rate alike are collinear like rows of one, and decode like them. Taken for
+    the row of one rater, a mean over k + c clients is a sum of theirs times (k + 1) / (k + c): each
+    of its values is a ring word with odds of a half at most. Groups without that many values to
+    make a mistake unlikely are left alone.
+    """
+    rows = np.bincount(groups)
+    broken = np.bincount(groups, weights=~whole) > 0
+    return np.asarray((~broken & (0.5 ** (rows * width) <= CHANCE))[groups])

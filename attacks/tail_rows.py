@@ -20,13 +20,14 @@ from scipy.sparse.csgraph import connected_components
 from attacks.ratings import nearest_levels, refine_scale, scale_candidates
 from secure_fedrec.arrays import BoolArray, FloatArray, IntArray
 
-__all__ = ["RowGroups", "group_rows"]
+__all__ = ["CHANCE", "RowGroups", "group_rows"]
 
 _FEWEST_DIMENSIONS = 3  # in a plane, rows of different clients come close to collinear by chance
 _SHARPEST = 2.5e-4  # relative error of a row beyond which it is left alone
 _MULTIPLE = 4.0
 _FLOAT_ERROR = 1e-14
-_CHANCE = 1e-4
+CHANCE = 1e-4
+"""Odds of a wrong name that are small enough."""
 _BLOCK = 512
 
 
@@ -153,7 +154,7 @@ def _decode(
         return None
     # The candidate was made to fit one row, the others would have to be hit by chance.
     hits = np.sort(np.minimum(1.0, 2 * tolerance / spacing))[1:]
-    if tried * float(np.prod(hits)) > _CHANCE:
+    if tried * float(np.prod(hits)) > CHANCE:
         return None
     return ratings, scale * direction
 

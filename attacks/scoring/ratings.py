@@ -150,9 +150,9 @@ def row_figures(
 
     Args:
         claims: one per round.
-        cohorts: round -> int64[P], the clients that took part.
+        cohorts: round -> int64[P], the clients that uploaded; counts where nothing hides uploads.
         train: the ratings.
-        recorded: private vectors by round.
+        recorded: by round, private vectors and what every client put into the sum.
         corrupted: the adversary's own clients.
     """
     parts = [
@@ -192,7 +192,8 @@ def _row_truths(
 ) -> dict[str, BoolArray]:
     """What of a round's claim is right, and which items have one (honest) rater."""
     own = np.isin(train.clients, sorted(corrupted))
-    there = np.isin(train.clients, cohort) & ~own
+    summed = _summed(train, cohort, recorded, claim.round)
+    there = summed & ~own
     raters = np.bincount(train.items[there], minlength=train.n_items)
     rater = np.full(train.n_items, -1, dtype=np.int64)
     rater[train.items[there]] = train.clients[there]
@@ -201,7 +202,7 @@ def _row_truths(
     rating[train.items[there]] = train.ratings[there]
     constant = np.full(train.n_items, np.nan)
     constant[train.items[there]] = _best_constant(train, there)[there]
-    own_alone = (raters == 0) & np.isin(np.arange(train.n_items), train.items[own])
+    own_alone = (raters == 0) & np.isin(np.arange(train.n_items), train.items[summed & own])
     keep = ~own_alone[claim.items]
     items, groups = claim.items[keep], claim.groups[keep]
     whose, owner = rater[items], claim.owners[groups]
@@ -215,6 +216,19 @@ def _row_truths(
         "vectors": _vector_truths(claim, groups, whose, recorded),
         "tail": rater >= 0,
     }
+
+
+def _summed(train: RatingTable, cohort: IntArray, recorded: Truth, round_: int) -> BoolArray:
+    """Whether each rating has a row in the sum of a round: bool[N].
+
+    Denoisers upload nothing and are in the sum; a randomized response leaves rated items out of it.
+    """
+    columns = recorded.columns(round_, "own")
+    if columns is None:
+        return np.isin(train.clients, cohort)
+    sent = np.zeros((train.n_clients, train.n_items), dtype=bool)
+    sent[np.repeat(columns["senders"], columns["lengths"]), columns["rows"]] = True
+    return np.asarray(sent[train.clients, train.items])
 
 
 def _vector_truths(

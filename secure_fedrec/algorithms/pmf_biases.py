@@ -34,9 +34,9 @@ from secure_fedrec.kernels import segment_sum
 from secure_fedrec.uploads import Aggregate
 from secure_fedrec.vault import Rated
 
-__all__ = ["Lines", "fit_lines", "initial_sums", "next_biases"]
+__all__ = ["BIAS_COUNTS", "Lines", "fit_lines", "initial_sums", "next_biases"]
 
-_SUMS, _COUNTS = "bias_sums", "bias_counts"
+_SUMS, BIAS_COUNTS = "bias_sums", "bias_counts"
 
 
 class Lines(NamedTuple):
@@ -72,7 +72,7 @@ def fit_lines(biases: FloatArray, rated: Rated, *, pull: float) -> Lines:
 
 def initial_sums(n_items: int) -> dict[str, FloatArray]:
     """What the server has summed up before the first round: float64[m] each."""
-    return {_SUMS: np.zeros(n_items), _COUNTS: np.zeros(n_items)}
+    return {_SUMS: np.zeros(n_items), BIAS_COUNTS: np.zeros(n_items)}
 
 
 def next_biases(
@@ -87,7 +87,7 @@ def next_biases(
     """
     counts = np.asarray(aggregate.counts, dtype=np.float64)
     sums = public.extras[_SUMS] + counts * public.table[:, -1] - aggregate.values[:, -1]
-    counts = public.extras[_COUNTS] + counts
+    counts = public.extras[BIAS_COUNTS] + counts
     rounds = public.round + 1
     evidence = counts / rounds
     seen = evidence > 0
@@ -95,7 +95,7 @@ def next_biases(
     variance = aggregate.noise**2 / rounds
     prior = shrinkage * (1 + variance / evidence[seen])
     biases[seen] = sums[seen] / rounds / (evidence[seen] + prior)
-    return biases, {_SUMS: sums, _COUNTS: counts}
+    return biases, {_SUMS: sums, BIAS_COUNTS: counts}
 
 
 def _sums(values: FloatArray, indptr: IntArray) -> FloatArray:

@@ -209,8 +209,9 @@ def projected_transcript_bytes(
 ) -> int:
     """Size of the transcript of a full run, known before it starts.
 
-    Public extras are left out: their shapes are the algorithm's to change from round to round.
+    Public extras count as large as before the first round; some algorithms add to them later.
     """
+    public = algorithm.initial_public(problem.n_rows, Streams.from_seed(0))
     rows = upload_rows(algorithm, problem.vault, problem.n_rows)
     return policy.projected_bytes(
         stack.traffic(rows),
@@ -218,6 +219,7 @@ def projected_transcript_bytes(
         n_clients=problem.vault.n_clients,
         n_items=problem.n_rows,
         word=np.dtype(stack.codec.dtype).itemsize,
+        extras=sum(values.size for values in public.extras.values()),
     )
 
 

@@ -99,7 +99,14 @@ class RecordingPolicy:
         return round_ in self.payload_rounds or round_ - 1 in self.payload_rounds
 
     def projected_bytes(
-        self, traffic: Sequence[Traffic], *, rounds: int, n_clients: int, n_items: int, word: int
+        self,
+        traffic: Sequence[Traffic],
+        *,
+        rounds: int,
+        n_clients: int,
+        n_items: int,
+        word: int,
+        extras: int = 0,
     ) -> int:
         """Size of the recording of a run.
 
@@ -109,6 +116,7 @@ class RecordingPolicy:
             n_clients: clients of the federation.
             n_items: rows of the shared table.
             word: bytes of a ring word in memory.
+            extras: values broadcast beside the table.
         """
         share = 1.0
         if self.payload_senders is not None:
@@ -117,7 +125,7 @@ class RecordingPolicy:
         id_bytes = _row_dtype(n_items).itemsize
         width = max((part.width for part in traffic if part.step is not Step.BAG), default=0)
         tables = sum(map(self.keeps_table, range(1, rounds + 1)))
-        total = float(tables * n_items * width * 8)
+        total = float(tables * (n_items * width + extras) * 8)
         held = Traffic(step=Step.AGGREGATE, messages=1, rows=n_items, width=width, counts=True)
         for part in (*traffic, held):
             columns = part.messages * 40 + part.rows * (id_bytes + (8 if part.counts else 0))

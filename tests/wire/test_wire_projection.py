@@ -37,20 +37,25 @@ def made_up() -> RatingTable:
 
 
 def small_run(
-    policy: RecordingPolicy, *, eta: int = 2, rho: float = 1.0, directory: Path | None = None
+    policy: RecordingPolicy,
+    *,
+    eta: int = 2,
+    rho: float = 1.0,
+    rank: int = 4,
+    directory: Path | None = None,
 ) -> RecordedRun:
-    """FedRec++ on the made-up ratings, not yet run."""
+    """FedRec++ on the made-up ratings, not yet run; of rank 0 with biases alone."""
     ratings, streams, codec = made_up(), Streams.from_seed(3), FixedPoint()
+    algorithm = PMF(PMFConfig(rank=rank, rounds=ROUNDS, biases=not rank))
     cloak = VirtualRatings(VirtualRatingsConfig(rho=rho), n_items=N_ITEMS, streams=streams)
     collector = Denoisers(
         DenoisersConfig(count=eta),
         n_clients=N_CLIENTS,
         n_items=N_ITEMS,
-        width=4,
+        width=algorithm.width,
         codec=codec,
         streams=streams,
     )
-    algorithm = PMF(PMFConfig(rank=4, rounds=ROUNDS))
     return RecordedRun(
         algorithm=algorithm,
         stack=Stack(codec=codec, cloak=cloak, collector=collector, n_clients=N_CLIENTS),
@@ -85,6 +90,20 @@ def test_the_size_of_a_recording_is_known_before_the_run(
     for _ in range(ROUNDS):
         run.run_round()
     assert projected == pytest.approx(run.transcript.bytes, rel=0.1)
+
+
+def test_what_is_broadcast_beside_the_table_is_in_the_projection() -> None:
+    """Sums and counts of biases, in the rounds whose tables are kept: 1 and 2."""
+    sizes = []
+    for payload_rounds in ((1,), ()):
+        policy = RecordingPolicy(payload_rounds=payload_rounds, payload_senders=())
+        run = small_run(policy, rank=0)
+        projected = projection(run, policy)
+        for _ in range(ROUNDS):
+            run.run_round()
+        sizes.append((projected, run.transcript.bytes))
+    projected, kept = (with_ - without for with_, without in zip(*sizes, strict=True))
+    assert projected >= kept > 2 * 8 * (1 + 2) * N_ITEMS
 
 
 def test_many_denoisers_are_overestimated_rather_than_underestimated() -> None:
