@@ -35,8 +35,7 @@ class TableSteps:
         game="Given public tables before and after a round, and the rows of some clients, tell "
         "what the others rated.",
         adversary="Honest-but-curious clients, without the server.",
-        needs="Tables of two rounds in a row, the second after a round whose payloads were kept, "
-        "from sums free of virtual rows and of noise.",
+        needs="Payloads of one round, and sums free of virtual rows and of noise.",
         statistic="The server's step is carried out with the adversary's own rows alone: an item "
         "that moved otherwise was rated by one of the others. Less the own rows, the step of an "
         "item with one other rater is that rater's row; such rows of one client are collinear and "
@@ -45,8 +44,7 @@ class TableSteps:
         "its count.",
         limits="Where several clients are left, it says which items one of them rated, and not "
         "which of them; rows are then named in groups whose odds of being means are small. With "
-        "biases no row is decoded. Other algorithms' steps are not read, nor the last round's, "
-        "after which no table is broadcast.",
+        "biases no row is decoded. Other algorithms' steps are not read.",
     )
 
     def run(self, view: View) -> Claims | NotApplicable:
@@ -60,14 +58,12 @@ class TableSteps:
         protocol = Protocol.of(view)
         if not protocol.sums_are_real or not protocol.exact:
             return NotApplicable(reason="the table moved by virtual rows or by noise as well")
-        tables = set(view.payload_rounds(Step.MODEL))
-        steps = [_Step.read(view, r) for r in sorted(tables) if r + 1 in tables]
+        steps = [_Step.read(view, round_) for round_ in view.payload_rounds(Step.MODEL)]
         known = [step for step in steps if step is not None]
         if not known:
             return NotApplicable(
                 reason="no round has the tables before and after it and the adversary's own rows: "
-                "see recording.payload_rounds, where the last round does not count, and "
-                "recording.payload_senders"
+                "see recording.payload_rounds and recording.payload_senders"
             )
         return _claims(view, known)
 
@@ -91,14 +87,14 @@ class _Step:
     @classmethod
     def read(cls, view: View, round_: int) -> "_Step | None":
         """One round; None where the adversary's own rows were not kept."""
-        before, after = view.table(round_), view.table(round_ + 1)
+        before, after = view.table(round_), view.table(round_, after=True)
         own = _own_sum(view, round_)
         if own is None:
             return None
         settings = {key: value for key, value in view.public["algorithm"].items() if key != "name"}
         algorithm = PMF(PMFConfig(**settings))
         state = PublicState(round=round_ - 1, table=before, extras=view.extras(round_))
-        counted = view.extras(round_ + 1).get(BIAS_COUNTS)
+        counted = view.extras(round_, after=True).get(BIAS_COUNTS)
         if counted is not None:  # told outright, where biases also move without a rating
             moved = counted - state.extras[BIAS_COUNTS] > own.counts
         else:

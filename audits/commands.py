@@ -22,6 +22,7 @@ from audits.planning import Deployment, plans
 from audits.report.text import measure
 from audits.systems.base import Task
 from audits.truth import ground_truth, read_secrets
+from audits.verdict import undecided
 from secure_fedrec.engines import RoundReport, require_complete
 from secure_fedrec.errors import ConfigError, TranscriptError
 from secure_fedrec.files import replace_file
@@ -108,8 +109,7 @@ def _attack(arguments: argparse.Namespace, transcript: Transcript) -> int:
         adversaries,
         names,
         seed=config.seed,
-        judged=len(config.adversaries)
-        * len(config.attacks),  # a finding asked for alone is as sure
+        judged=len(config.adversaries) * len(config.attacks),  # asked for alone, it is as sure
         bars=not arguments.quiet,
     )
     controls = positive_controls()
@@ -118,10 +118,10 @@ def _attack(arguments: argparse.Namespace, transcript: Transcript) -> int:
     else:
         for finding in findings:
             print(f"{finding.adversary}/{finding.attack}: {sentence(finding)}")
-    undecided = runner.undecided(findings, {name: controls[name] for name in names})
-    for reason in undecided:
+    reasons = undecided(findings, {name: controls[name] for name in names})
+    for reason in reasons:
         print(f"  inconclusive: {reason}", file=sys.stderr)
-    return 3 if undecided else 0
+    return 3 if reasons else 0
 
 
 def check(arguments: argparse.Namespace) -> int:

@@ -10,12 +10,12 @@ from typing import Any
 from tqdm import tqdm
 
 from attacks import SUITE, Finding, GroundTruth, evaluate
-from attacks.controls import ControlResult, positive_controls
+from attacks.controls import positive_controls
 from audits.assemble import Measured, assemble
 from audits.build import Federation, build_federation, load_dataset
 from audits.config import AuditConfig
 from audits.folder import one_writer
-from audits.gates import GateResult, Outcome, judge
+from audits.gates import judge
 from audits.privacy import draws_noise, epsilons, prices, readers
 from audits.report import write_report
 from audits.systems.base import Task
@@ -30,29 +30,11 @@ from audits.training import (
 )
 from audits.truth import ground_truth
 from audits.utility import Utility, utility_of
+from audits.verdict import Verdict, decide
 from secure_fedrec.engines import RecordedRun, require_complete
 from secure_fedrec.wire import Adversary, Transcript
 
-__all__ = ["AuditResult", "Verdict", "attack_all", "audit", "decide", "undecided"]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
-    """What an audit concludes.
-
-    Args:
-        outcome: pass, fail, inconclusive, or leaks as documented.
-        reasons: fallen gates, undecided gates and failed controls, in that order; of a documented
-            leak the gates that document it.
-    """
-
-    outcome: Outcome
-    reasons: tuple[str, ...]
-
-    @property
-    def exit_code(self) -> int:
-        """0 pass or as documented, 1 a gate fell, 3 inconclusive."""
-        return {Outcome.FAIL: 1, Outcome.INCONCLUSIVE: 3}.get(self.outcome, 0)
+__all__ = ["AuditResult", "attack_all", "audit"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -199,62 +181,6 @@ def attack_all(
         evaluate(SUITE[name], adversary, transcript, truth, seed=seed, judged=judged)
         for name, adversary in tqdm(pairs, desc="attacking", unit="attack", disable=not bars)
     ]
-
-
-def decide(
-    gates: Sequence[GateResult],
-    findings: Sequence[Finding],
-    controls: Mapping[str, ControlResult],
-) -> Verdict:
-    """The verdict: a fallen gate decides, then anything undecided, then a leak, then a pass.
-
-    A failed control, or an adversary nothing was measured for, makes an audit inconclusive, but
-    never excuses a fallen gate.
-    """
-    fallen = [f"{g.gate.name}: {g.reason}" for g in gates if g.outcome is Outcome.FAIL]
-    open_ = [f"{g.gate.name}: {g.reason}" for g in gates if g.outcome is Outcome.INCONCLUSIVE]
-    open_ += undecided(findings, controls)
-    if not gates:
-        open_.append("the configuration has no gates")
-    if fallen:
-        return Verdict(outcome=Outcome.FAIL, reasons=(*fallen, *open_))
-    if open_:
-        return Verdict(outcome=Outcome.INCONCLUSIVE, reasons=tuple(open_))
-    leaks = [f"{g.gate.name}: {g.gate.reason or g.reason}" for g in gates if g.gate.documents_leak]
-    if leaks:
-        return Verdict(outcome=Outcome.LEAK, reasons=tuple(leaks))
-    return Verdict(outcome=Outcome.PASS, reasons=())
-
-
-def undecided(findings: Sequence[Finding], controls: Mapping[str, ControlResult]) -> list[str]:
-    """Reasons why the findings by themselves allow no verdict."""
-    reasons = []
-    if not findings:
-        reasons.append("no attack ran: the configuration names no adversary or no attack")
-    measured = {finding.adversary for finding in findings if finding.measured}
-    reasons += [
-        f"{adversary}: no attack applies to this adversary, nothing was measured"
-        for adversary in dict.fromkeys(finding.adversary for finding in findings)
-        if adversary not in measured
-    ]
-    reasons += [
-        f"{finding.adversary}/{finding.attack}: null control is not at chance "
-        f"({_null_figure(finding.null_control)})"
-        for finding in findings
-        if finding.null_control is not None and not finding.null_control["passed"]
-    ]
-    reasons += [
-        f"{name}: positive control reached {control.metric} {control.value}, needs {control.floor}"
-        for name, control in controls.items()
-        if not control.passed
-    ]
-    return reasons
-
-
-def _null_figure(control: Mapping[str, Any]) -> str:
-    if "metric" in control:
-        return f"{control['metric']} {control['value']:.4f}"
-    return f"AUC {control['auc']:.4f}"
 
 
 def _measured(

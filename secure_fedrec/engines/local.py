@@ -151,6 +151,7 @@ class LocalEngine:
             self._broadcast(round_, participants)
             aggregate = self._collect(round_, participants)
             self.public = self.algorithm.server_step(self.public, aggregate)
+            self.wire.note_result(round_, self._public_block())
             self.wire.end_round(round_)
         except BaseException:  # an interrupt, too, must leave no client half trained
             self.restore(before)
@@ -198,11 +199,10 @@ class LocalEngine:
         return session.close()
 
     def _broadcast(self, round_: int, participants: IntArray) -> None:
-        table, extras = self.public.table, self.public.extras
-        payload = DenseBlock(values=table, shape=table.shape, extras=extras)
+        payload = self._public_block()
         size, keeper = payload.nbytes, self.stack.collector
         if isinstance(keeper, StateKeeper):
-            size = keeper.broadcast_bytes(size // table.itemsize)
+            size = keeper.broadcast_bytes(size // self.public.table.itemsize)
         self.wire.send(
             Messages(
                 round=round_,
@@ -214,6 +214,10 @@ class LocalEngine:
             ),
             targets=participants,
         )
+
+    def _public_block(self) -> DenseBlock:
+        table = self.public.table
+        return DenseBlock(values=table, shape=table.shape, extras=self.public.extras)
 
     def _batches(self, order: IntArray) -> Iterator[IntArray]:
         """Consecutive runs of clients with about ``batch_rows`` examples or rows each."""

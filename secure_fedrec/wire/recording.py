@@ -48,6 +48,8 @@ ORIGINS = "-origins"
 """Ends the kind of the blocks of who sent anonymous messages; kept with the truth."""
 OWN = "own"
 """Kind of the blocks of what each client put into the sum; kept with the truth."""
+RESULT = "result"
+"""Kind of the block of the public table that a round led to."""
 EXTRA = "extra-"
 """Begins the column names of what is broadcast beside the public table."""
 
@@ -69,7 +71,7 @@ class RecordingPolicy:
 
     Args:
         payload_rounds: rounds (from 1) whose payloads are kept, and the public tables before and
-            after them.
+            after each.
         payload_senders: client numbers whose payloads are kept in those rounds; None means all.
             Messages that arrive without a name keep their payloads whoever sent them.
         max_transcript_gb: refuse a run whose recording would be larger (10^9 bytes).
@@ -93,10 +95,6 @@ class RecordingPolicy:
             raise ConfigError(
                 "recording.max_transcript_gb", self.max_transcript_gb, "must be positive"
             )
-
-    def keeps_table(self, round_: int) -> bool:
-        """Whether the table that a round starts from is kept: of kept rounds and those after."""
-        return round_ in self.payload_rounds or round_ - 1 in self.payload_rounds
 
     def projected_bytes(
         self,
@@ -124,8 +122,7 @@ class RecordingPolicy:
         kept = len([round_ for round_ in set(self.payload_rounds) if round_ <= rounds])
         id_bytes = _row_dtype(n_items).itemsize
         width = max((part.width for part in traffic if part.step is not Step.BAG), default=0)
-        tables = sum(map(self.keeps_table, range(1, rounds + 1)))
-        total = float(tables * (n_items * width + extras) * 8)
+        total = float(kept * 2 * (n_items * width + extras) * 8)  # tables before and after
         held = Traffic(step=Step.AGGREGATE, messages=1, rows=n_items, width=width, counts=True)
         for part in (*traffic, held):
             columns = part.messages * 40 + part.rows * (id_bytes + (8 if part.counts else 0))
@@ -292,10 +289,7 @@ class Recorder:
         wanted = messages.round in self.policy.payload_rounds
         block = messages.payload
         if isinstance(block, DenseBlock):
-            if self.policy.keeps_table(messages.round) and block.values is not None:
-                extras = {f"{EXTRA}{name}": values for name, values in block.extras.items()}
-                columns: Columns = {"table": block.values, **extras}
-                self.seen.append(messages.round, kind_of(messages.step), columns)
+            self._keep_table(messages.round, kind_of(messages.step), block)
             return
         messages = self._tagged(messages)
         if messages.tags is not None and origins is not None:
@@ -314,6 +308,10 @@ class Recorder:
                     columns = self._columns(part, part.payload, values=keep_values)
                     self._keep(part.round, kind_of(part.step, part.bag), columns)
 
+    def record_result(self, round_: int, block: DenseBlock) -> None:
+        """Keep the public table that a round led to; clients predict by the last round's."""
+        self._keep_table(round_, RESULT, block)
+
     def record_own(self, round_: int, clients: IntArray, block: RowBlock) -> None:
         """Keep what clients put into the sum of a round, which each knows of itself alone."""
         columns: Columns = {
@@ -326,6 +324,11 @@ class Recorder:
         if round_ in self.policy.payload_rounds and block.values is not None:
             columns["values"] = block.values
         self.truth.append(round_, OWN, columns)
+
+    def _keep_table(self, round_: int, kind: str, block: DenseBlock) -> None:
+        if round_ in self.policy.payload_rounds and block.values is not None:
+            extras = {f"{EXTRA}{name}": values for name, values in block.extras.items()}
+            self.seen.append(round_, kind, {"table": block.values, **extras})
 
     def end_round(self, round_: int) -> None:
         """Write what was recorded of a round and complete it."""

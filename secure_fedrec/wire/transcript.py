@@ -27,6 +27,7 @@ from secure_fedrec.wire.messages import NOBODY, Messages, Parties, Step
 from secure_fedrec.wire.recording import (
     EXTRA,
     HIDDEN_COUNTS,
+    RESULT,
     BlockStore,
     Columns,
     concatenate_columns,
@@ -215,21 +216,25 @@ class View:
             r for r in self._rounds() if any(column in names for names in self._names(step, r))
         )
 
-    def table(self, round_: int) -> FloatArray:
+    def table(self, round_: int, *, after: bool = False) -> FloatArray:
         """float64[m, d]: the public item table the clients worked on in that round.
 
-        Raises:
-            TranscriptError: not recorded, or not seen.
-        """
-        return _frozen(self._model(round_)["table"])
-
-    def extras(self, round_: int) -> dict[str, FloatArray]:
-        """What was broadcast beside the table in that round, by name.
+        Args:
+            round_: which round.
+            after: the table that the round led to instead.
 
         Raises:
             TranscriptError: not recorded, or not seen.
         """
-        model = self._model(round_)
+        return _frozen(self._model(round_, after=after)["table"])
+
+    def extras(self, round_: int, *, after: bool = False) -> dict[str, FloatArray]:
+        """What was broadcast beside the table in that round, by name; ``after`` as for tables.
+
+        Raises:
+            TranscriptError: not recorded, or not seen.
+        """
+        model = self._model(round_, after=after)
         names = (name for name in model if name.startswith(EXTRA))
         return {name.removeprefix(EXTRA): _frozen(model[name]) for name in names}
 
@@ -300,10 +305,10 @@ class View:
                 seen[step] = (ends[0][order], ends[1][order], ends[2][order])
         return seen
 
-    def _model(self, round_: int) -> Columns:
+    def _model(self, round_: int, *, after: bool) -> Columns:
         self._require(Step.MODEL)
         self._require_round(round_)
-        for columns in self._store.read(round_, "model"):
+        for columns in self._store.read(round_, RESULT if after else "model"):
             return columns
         raise TranscriptError(f"the table of round {round_} was not recorded")
 

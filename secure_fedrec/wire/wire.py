@@ -82,6 +82,11 @@ class Wire:
         if self._recorder is not None:
             self._recorder.record(messages, origins=None)
 
+    def note_result(self, round_: int, block: DenseBlock) -> None:
+        """Record the public table that a round led to; its broadcast costs the next round."""
+        if self._recorder is not None:
+            self._recorder.record_result(round_, block)
+
     def note_own(self, round_: int, clients: IntArray, block: RowBlock) -> None:
         """Record what clients put into the sum, each for itself; costs nothing.
 

@@ -30,7 +30,7 @@ from secure_fedrec.wire.recording import Columns, concatenate_columns
 Edit = Callable[[int, str, Columns], Columns | None]
 
 _PLANTED = SyntheticConfig(clients=60, items=150, mean_ratings=15.0, seed=20210202)
-_STEPS = ("model", "upload", "noise", "denoise", "aggregate")
+_STEPS = ("model", "upload", "noise", "denoise", "aggregate", "result")
 
 
 def train(

@@ -9,7 +9,7 @@ import pytest
 from attacks import Finding
 from attacks.controls import ControlResult
 from audits.gates import GateConfig, GateResult, Outcome, judge
-from audits.run import decide
+from audits.verdict import decide
 from secure_fedrec.errors import ConfigError
 
 PASS, FAIL, UNDECIDED = Outcome.PASS, Outcome.FAIL, Outcome.INCONCLUSIVE
@@ -221,6 +221,36 @@ def test_an_adversary_nothing_was_measured_for_is_inconclusive() -> None:
     assert decided.reasons == ("client: no attack applies to this adversary, nothing was measured",)
 
 
+LEARNED = {"precision_gain": 0.3, "precision_gain_certain": 0.25}
+
+
+def judging(attack: str) -> GateResult:
+    gate = GateConfig(metric="precision_gain", attack=attack, adversary="server", max=0.5)
+    return GateResult(gate=gate, value=0.3, low=0.2, high=0.4, outcome=PASS, reason="a reason")
+
+
+def test_nothing_passes_beside_what_was_learned_and_no_gate_judges() -> None:
+    learned = finding(LEARNED)
+    decided = decide([result(PASS)], [learned], {})
+    reason = "server/lattice: severity high, and no gate judges it"
+    assert (decided.outcome, decided.reasons) == (UNDECIDED, (reason,))
+    assert decide([judging("direct")], [learned], {}).reasons == (reason,)
+    assert decide([judging("lattice")], [learned], {}).outcome is PASS
+    assert decide([result(FAIL)], [learned], {}).reasons == ("mae <= 1: a reason", reason)
+    # What is neither certain nor large is no finding.
+    little = finding(LEARNED | {"precision_gain_certain": -0.1})
+    assert decide([result(PASS)], [little], {}).outcome is PASS
+
+
+def test_nothing_passes_where_too_few_are_left_to_judge_by() -> None:
+    few = replace(finding({"auc": 0.5}), units={"clients": 19})
+    decided = decide([result(PASS)], [few], {})
+    reason = "server: 19 clients are left to judge by, a statement about a federation needs 20"
+    assert (decided.outcome, decided.reasons) == (UNDECIDED, (reason,))
+    enough = replace(few, units={"clients": 20})
+    assert decide([result(PASS)], [few, replace(enough, attack="drafts")], {}).outcome is PASS
+
+
 LEAK = Outcome.LEAK
 DOCUMENTED: dict[str, Any] = {
     "metric": "auc",
@@ -323,3 +353,12 @@ def test_few_clients_decide_no_gate() -> None:
     few = replace(finding({"auc": 0.1}), units={"clients": 19})
     assert judged(bounded("max", 0.6), few).outcome is UNDECIDED
     assert judged(bounded("max", 0.6), replace(few, units={"clients": 20})).outcome is PASS
+
+
+def test_of_a_documented_leak_nothing_more_is_asked() -> None:
+    reached = finding({"auc": 0.95})
+    gates = [judged(GateConfig(**DOCUMENTED), reached)]
+    beside = replace(finding(LEARNED), attack="direct")
+    assert decide(gates, [reached, beside], {}).outcome is LEAK
+    other = replace(beside, adversary="denoisers")
+    assert decide(gates, [reached, other], {}).outcome is UNDECIDED
