@@ -43,11 +43,12 @@ def decide(
     """
     fallen = [f"{g.gate.name}: {g.reason}" for g in gates if g.outcome is Outcome.FAIL]
     open_ = [f"{g.gate.name}: {g.reason}" for g in gates if g.outcome is Outcome.INCONCLUSIVE]
-    open_ += undecided(findings, controls) + unjudged(gates, findings)
+    open_ += undecided(findings, controls)
     if not gates:
         open_.append("the configuration has no gates")
     if fallen:
         return Verdict(outcome=Outcome.FAIL, reasons=(*fallen, *open_))
+    open_ += unjudged(gates, findings)
     if open_:
         return Verdict(outcome=Outcome.INCONCLUSIVE, reasons=tuple(open_))
     leaks = [f"{g.gate.name}: {g.gate.reason or g.reason}" for g in gates if g.gate.documents_leak]

@@ -236,7 +236,7 @@ def test_nothing_passes_beside_what_was_learned_and_no_gate_judges() -> None:
     assert (decided.outcome, decided.reasons) == (UNDECIDED, (reason,))
     assert decide([judging("direct")], [learned], {}).reasons == (reason,)
     assert decide([judging("lattice")], [learned], {}).outcome is PASS
-    assert decide([result(FAIL)], [learned], {}).reasons == ("mae <= 1: a reason", reason)
+    assert decide([result(FAIL)], [learned], {}).reasons == ("mae <= 1: a reason",)
     # What is neither certain nor large is no finding.
     little = finding(LEARNED | {"precision_gain_certain": -0.1})
     assert decide([result(PASS)], [little], {}).outcome is PASS

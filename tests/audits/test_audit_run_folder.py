@@ -57,7 +57,14 @@ def test_two_resumptions_of_one_run(
 ) -> None:
     """The second is refused, the first ends on all rounds: two once passed on some of them."""
     small["algorithm"]["rounds"] = 40
-    small["gates"] = [{"metric": "lossless", "equals": True}]
+    named = {"metric": "rating_accuracy", "attack": "lattice", "expect": "leak", "least": 0.9}
+    small["gates"] = [
+        {"metric": "lossless", "equals": True},
+        *(
+            named | {"adversary": adversary["name"], "reason": "as published"}
+            for adversary in small["adversaries"]
+        ),
+    ]
     config, quiet, out = write_config(small), tmp_path / "quiet", tmp_path / "out"
     assert command("train", config, "--out", quiet, "--quiet")[0] == 0
     with begin("train", config, "--out", out, "--quiet") as killed:

@@ -95,7 +95,14 @@ def test_the_verdict_line_says_what_a_model_is_worth(
     small["algorithm"] |= {"rounds": 1} if worthless else {"rank": 0, "biases": True}
     small["attacks"], small["protection"] = ["direct"], []
     small["recording"] = {"payload_rounds": [1]}
-    small["gates"] = [{"metric": "utility_gain", "min": 0.0}]
+    open_ = {"expect": "leak", "least": 0.9, "reason": "nothing hides uploads"}
+    small["gates"] = [
+        {"metric": "utility_gain", "min": 0.0},
+        *(
+            {"metric": "auc", "attack": "direct", "adversary": name["name"]} | open_
+            for name in small["adversaries"]
+        ),
+    ]
     code, out, err = command("audit", write_config(small), "--out", tmp_path / "run", "--quiet")
     report = json.loads((tmp_path / "run" / "report.json").read_text(encoding="utf-8"))
     jsonschema.validate(report, json.loads(SCHEMA_PATH.read_text(encoding="utf-8")))
