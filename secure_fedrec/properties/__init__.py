@@ -17,7 +17,7 @@
 from typing import TYPE_CHECKING, Any
 
 from secure_fedrec.properties.collected import assert_collected
-from secure_fedrec.properties.comparison import Comparison, Scope
+from secure_fedrec.properties.comparison import Comparison, Scope, lossless_words
 from secure_fedrec.properties.lossless import assert_lossless, compare_runs
 from secure_fedrec.properties.started import Started
 from secure_fedrec.properties.strike import Strike
@@ -53,6 +53,7 @@ __all__ = [
     "check_split_personalization",
     "compare_runs",
     "compare_split",
+    "lossless_words",
     "wire_trace",
 ]
 

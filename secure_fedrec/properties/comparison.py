@@ -8,7 +8,14 @@ import numpy as np
 from secure_fedrec.arrays import IntArray
 from secure_fedrec.errors import ConfigError
 
-__all__ = ["Comparison", "Scope"]
+__all__ = ["Comparison", "Scope", "lossless_words"]
+
+
+def lossless_words(*, reports_dropped: bool, sat_out: bool) -> str:
+    """How a claim that holds is called, relative to what was left out."""
+    relative = ["what it reports"] if reports_dropped else []
+    relative += ["those who take part"] if sat_out else []
+    return "lossless" + (f" relative to {' and '.join(relative)}" if relative else "")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,9 +96,9 @@ class Comparison:
             return "nothing compared"
         if not self.holds:
             return f"not lossless: {self.blames}"
-        relative = ["what it reports"] if self.unreported else []
-        relative += ["those who take part"] if self.taken < self.invited else []
-        return " relative to ".join(["lossless", *([" and ".join(relative)] if relative else [])])
+        return lossless_words(
+            reports_dropped=self.unreported > 0, sat_out=self.taken < self.invited
+        )
 
     @property
     def counts(self) -> str:

@@ -11,16 +11,17 @@ test for any algorithm and stack that follow the protocols of this package.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
 from secure_fedrec.algorithms.base import Algorithm
-from secure_fedrec.arrays import BoolArray, FloatArray, IntArray
+from secure_fedrec.arrays import BoolArray, IntArray
 from secure_fedrec.data import RatingTable
 from secure_fedrec.engines import CohortConfig, LocalEngine, Problem, vault_of
 from secure_fedrec.errors import ConfigError, LosslessnessError
 from secure_fedrec.properties.comparison import Comparison, Scope
+from secure_fedrec.properties.control import Settled, fault_of_algorithm
 from secure_fedrec.properties.differences import (
     different_bits,
     different_integers,
@@ -34,12 +35,6 @@ from secure_fedrec.uploads import Aggregate
 from secure_fedrec.wire import Fault, Meter, Wire
 
 __all__ = ["assert_lossless", "compare_runs"]
-
-_NO_FUNCTION = (
-    "two plain runs of one seed differ: it draws from elsewhere than `streams`, or remembers runs "
-    "before"
-)
-_SHARES = "what a client uploads or keeps depends on who shares its batch or came before it"
 
 
 def compare_runs(
@@ -94,7 +89,7 @@ def compare_runs(
     for _ in range(rounds):
         where = beside.round()
         if where is not None:
-            reason = None if beside.somebody_else else _algorithms_fault(start, beside.settled)
+            reason = None if beside.somebody_else else fault_of_algorithm(start, beside.settled)
             if reason is not None:
                 where = f"{where}; {reason}"
             return beside.outcome(where, "the stack" if reason is None else "the algorithm")
@@ -215,17 +210,6 @@ class _Protected(LocalEngine):
         return self._aggregate
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class _Settled:
-    """A round of the plain run: enough to run it again, and to see whether it came out the same."""
-
-    due: list[IntArray]
-    batches: list[IntArray]
-    reported: BoolArray
-    empty: dict[str, FloatArray]
-    digest: bytes
-
-
 class _Beside:
     """A plain and a protected run, round by round."""
 
@@ -233,7 +217,7 @@ class _Beside:
         self._plain = plain
         self._protected = protected
         self._scope = scope
-        self.settled: list[_Settled] = []
+        self.settled: list[Settled] = []
         self.somebody_else = False
         names = ("invited", "taken", "exempt", "rows", "unreported", "virtual_rows", "compared")
         self._numbers = dict.fromkeys(names, 0)
@@ -253,7 +237,7 @@ class _Beside:
         empty = {name: bag[:0] for name, bag in protected.aggregate.bags.items()}
         sums = plain.finish(reported, empty)
         self.settled.append(
-            _Settled(
+            Settled(
                 due=one_by_one,
                 batches=given.batches,
                 reported=reported,
@@ -300,9 +284,7 @@ class _Beside:
         covered = self._protected.stack.cloak is not None and len(given.clients) > 0
         return covered and given.exempt.issuperset(given.clients.tolist())
 
-    def _rows_differ(
-        self, real: Rows, fakes: Rows, plain: Rows, reported: BoolArray
-    ) -> str | None:
+    def _rows_differ(self, real: Rows, fakes: Rows, plain: Rows, reported: BoolArray) -> str | None:
         """Client by client, what is sent for real must be its plain upload."""
         n_rows, exempt = self._plain.n_rows, self._protected.given.exempt
         foreign = real.pick(~np.isin(real.keys(n_rows), plain.keys(n_rows)))
@@ -344,7 +326,7 @@ class _Beside:
 
 
 def _others(clients: IntArray, due: IntArray, *, exempted: bool) -> str | None:
-    """Whether somebody else takes part than must, and whether all of them are covered by nothing."""
+    """Whether others take part than must, or all of them are exempt from the cloak."""
     absent = np.setdiff1d(due, clients)
     if len(absent):
         return (
@@ -378,23 +360,3 @@ def _different_rows(
 
 def _place(rows: Rows, at: int) -> str:
     return f"client {int(rows.clients[at])}'s row of item {int(rows.rows[at])}"
-
-
-def _algorithms_fault(start: Callable[[], PlainRun], settled: list[_Settled]) -> str | None:
-    """Why two plain runs differ, if they do; then no stack is to blame."""
-    if not _repeats(start(), settled, [each.due for each in settled]):
-        return _NO_FUNCTION
-    if not _repeats(start(), settled, [each.batches for each in settled]):
-        return _SHARES
-    return None
-
-
-def _repeats(run: PlainRun, settled: list[_Settled], batches: list[list[IntArray]]) -> bool:
-    for due, each in zip(settled, batches, strict=True):
-        run.compute(each)
-        if len(run.rows) != len(due.reported):
-            return False
-        run.finish(due.reported, due.empty)
-        if run.digest() != due.digest:
-            return False
-    return True

@@ -167,10 +167,14 @@ class PlainRun:
     def digest(self) -> bytes:
         """Of all that a round left: uploads, public state, private tables."""
         found = sha256()
-        state = {"rows": self.rows.rows, "clients": self.rows.clients, "values": self.rows.values}
-        state |= {"counts": self.rows.counts, "table": self.public.table}
+        rows = self.rows
+        uploads = {"clients": rows.clients, "rows": rows.rows, "counts": rows.counts}
+        state: dict[str, IntArray | FloatArray] = {**uploads, "values": rows.values}
+        state["table"] = self.public.table
         bags = {f"bag {name}": self._bag(parts) for name, parts in self._vectors.items()}
-        for part in (state, bags, self.public.extras, self.vault.snapshot()):
+        parts: tuple[Mapping[str, IntArray | FloatArray], ...]
+        parts = (state, bags, self.public.extras, self.vault.snapshot())
+        for part in parts:
             for name in sorted(part):
                 found.update(f"\n{name} {part[name].shape}\n".encode())
                 found.update(np.ascontiguousarray(part[name]).tobytes())

@@ -35,7 +35,9 @@ class Given:
     _rows: list[Rows] = field(default_factory=list)
     _virtual: list[BoolArray] = field(default_factory=list)
 
-    def note(self, clients: IntArray, block: RowBlock, virtual: BoolArray, ring: FixedPoint) -> None:
+    def note(
+        self, clients: IntArray, block: RowBlock, virtual: BoolArray, ring: FixedPoint
+    ) -> None:
         """Remember a batch."""
         self.batches.append(clients.copy())
         self._rows.append(Rows.of(clients, block, ring))

@@ -116,9 +116,7 @@ def denoised(
 
 
 def sdcf(permanent: float = 0.2, report_one: float = 0.9) -> Stack:
-    config = RandomizedResponseConfig(
-        permanent=permanent, report_one=report_one, report_zero=0.2
-    )
+    config = RandomizedResponseConfig(permanent=permanent, report_one=report_one, report_zero=0.2)
     return denoised(cloak=RandomizedResponse(config, n_items=ITEMS, streams=STREAMS))
 
 
@@ -208,7 +206,7 @@ class NobodyOnce(DirectSum):
     """Asks nobody for its second round."""
 
     def open(self, *, round_: int, participants: IntArray, wire: Wire) -> DirectSession:
-        some = participants[: None if round_ != 2 else 0]  # noqa: PLR2004
+        some = participants[: None if round_ != 2 else 0]
         return super().open(round_=round_, participants=some, wire=wire)
 
 
@@ -321,7 +319,7 @@ class AddsTheMean(Changed):
     """Adds the mean private vector of the batch to every row."""
 
     def values(self, values: FloatArray, block: RowBlock, users: FloatArray) -> FloatArray:
-        return values + users.mean(axis=0)
+        return np.asarray(values + users.mean(axis=0))
 
 
 class GivesTheMeanAway(Changed):
