@@ -161,7 +161,7 @@ def _cloak(
         rho = 0.5 if telling else 0.0
         return virtual_ratings(n_items=n_items, streams=streams, least=rho)
     if name == "randomized-response":
-        share = 0.25 if telling else 0.0
+        share = 0.4 if telling else 0.0
         return randomized_responses(n_items=n_items, streams=streams, least=share)
     if name == "none":
         return st.none()
