@@ -12,6 +12,7 @@ _NO_FUNCTION = (
     "two plain runs of one seed differ: it draws from elsewhere than `streams`, or remembers runs "
     "before"
 )
+_ROWS = "the rows that it gives to a cloak are not those of its upload"
 _SHARES = "what a client uploads or keeps depends on who shares its batch or came before it"
 
 
@@ -34,23 +35,35 @@ class Settled:
     digest: bytes
 
 
-def fault_of_algorithm(start: Callable[[], PlainRun], settled: list[Settled]) -> str | None:
+def fault_of_algorithm(
+    start: Callable[[], PlainRun], settled: list[Settled], *, covered: bool
+) -> str | None:
     """Why two plain runs differ, in words; None if they do not.
 
     Args:
         start: begins the same plain run anew.
         settled: the rounds of the first one.
+        covered: whether the tested stack has a cloak.
     """
-    if not _repeats(start(), settled, [each.due for each in settled]):
+    alone = [each.due for each in settled]
+    if not _repeats(start(), settled, alone):
         return _NO_FUNCTION
     if not _repeats(start(), settled, [each.batches for each in settled]):
         return _SHARES
+    if covered and not _repeats(start(), settled, alone, as_covered=True):
+        return _ROWS
     return None
 
 
-def _repeats(run: PlainRun, settled: list[Settled], batches: list[list[IntArray]]) -> bool:
+def _repeats(
+    run: PlainRun,
+    settled: list[Settled],
+    batches: list[list[IntArray]],
+    *,
+    as_covered: bool = False,
+) -> bool:
     for due, each in zip(settled, batches, strict=True):
-        run.compute(each)
+        run.compute(each, as_covered=as_covered)
         if len(run.rows) != len(due.reported):
             return False
         run.finish(due.reported, due.empty)

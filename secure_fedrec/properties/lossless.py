@@ -89,7 +89,9 @@ def compare_runs(
     for _ in range(rounds):
         where = beside.round()
         if where is not None:
-            reason = None if beside.somebody_else else fault_of_algorithm(start, beside.settled)
+            reason = None
+            if not beside.somebody_else:
+                reason = fault_of_algorithm(start, beside.settled, covered=stack.cloak is not None)
             if reason is not None:
                 where = f"{where}; {reason}"
             return beside.outcome(where, "the stack" if reason is None else "the algorithm")

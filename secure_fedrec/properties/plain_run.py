@@ -6,7 +6,7 @@ are encoded and put in order. From the tested stack come the settings of the rin
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import sha256
 
 import numpy as np
@@ -15,6 +15,8 @@ from secure_fedrec.algorithms.base import Algorithm, PublicState
 from secure_fedrec.arrays import BoolArray, FloatArray, IntArray
 from secure_fedrec.engines import Problem
 from secure_fedrec.fixedpoint import FixedPoint
+from secure_fedrec.protection.base import LocalModel
+from secure_fedrec.protection.stack import covers_ratings
 from secure_fedrec.streams import Streams
 from secure_fedrec.uploads import Aggregate, RowBlock, Upload
 from secure_fedrec.vault import Vault
@@ -96,6 +98,14 @@ class Plain:
     nonzero: int
 
 
+def _asked_for(step: LocalModel) -> RowBlock:
+    """Rows of the rated items as a cloak without virtual ones asks for them."""
+    rated = step.rated
+    real, none = np.zeros(len(rated.rows), dtype=bool), np.empty(0)
+    values = step.rows(rated.indptr, rated.rows, real, none)
+    return RowBlock(indptr=rated.indptr, rows=rated.rows, values=values)
+
+
 def own_ring(codec: FixedPoint) -> FixedPoint:
     """The package's ring of the same settings, whatever ``codec`` does with them."""
     return FixedPoint(bits=codec.bits, fraction_bits=codec.fraction_bits, clip=codec.clip)
@@ -127,8 +137,12 @@ class PlainRun:
         self.rows = Rows.joined((), algorithm.width)
         self._vectors: dict[str, list[IntArray]] = {}
 
-    def compute(self, batches: Sequence[IntArray]) -> None:
+    def compute(self, batches: Sequence[IntArray], *, as_covered: bool = False) -> None:
         """The local work of some clients, batch by batch.
+
+        Args:
+            batches: clients of each batch.
+            as_covered: take the rows that a cloak would ask for, instead of those of the upload.
 
         Raises:
             EncodingError: a value does not fit the ring.
@@ -136,7 +150,10 @@ class PlainRun:
         found, self._vectors = [], {}
         for clients in batches:
             step = self._algorithm.client_step(clients, self.public, self.vault, self._streams)
-            found.append(self._encoded(clients, step.upload))
+            upload = step.upload
+            if as_covered and covers_ratings(step):
+                upload = replace(upload, block=_asked_for(step))
+            found.append(self._encoded(clients, upload))
             step.commit(self.vault)
         self.rows = Rows.joined(found, self._algorithm.width)
 

@@ -3,19 +3,16 @@
 Each broken one was found by attacking the property: it once passed, or somebody else was blamed.
 """
 
-import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 
 from secure_fedrec.algorithms import PMF, PMFConfig
-from secure_fedrec.arrays import BoolArray, FloatArray, IntArray, RingArray
+from secure_fedrec.arrays import IntArray
 from secure_fedrec.data import RatingScale, RatingTable, SyntheticConfig, generate
 from secure_fedrec.engines import CohortConfig
-from secure_fedrec.errors import ProtocolError
 from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.properties import Scope, Started
 from secure_fedrec.protection import (
@@ -29,12 +26,46 @@ from secure_fedrec.protection import (
     VirtualRatingsConfig,
 )
 from secure_fedrec.protection.bags import BagShape, LayeredBags
-from secure_fedrec.protection.base import Cloaked, LocalModel
-from secure_fedrec.protection.denoisers import DenoisingSession
-from secure_fedrec.protection.plain import DirectSession
 from secure_fedrec.streams import Streams
-from secure_fedrec.uploads import RowBlock, SetBlock, Upload
-from secure_fedrec.wire import Wire
+from tests.properties.lossless_zoo_algorithms import (
+    AddsTheMean,
+    FirstCall,
+    Gives,
+    GivesOtherRows,
+    GivesTheMeanAway,
+    Remembers,
+    StartsAnywhere,
+    TrainsTogether,
+    Unseeded,
+    WarmsUp,
+)
+from tests.properties.lossless_zoo_layers import (
+    AsksEverySecond,
+    AsksTwice,
+    CallsVirtual,
+    CountsOneMore,
+    CoversAll,
+    DecodesSingle,
+    Doubles,
+    DropsForAll,
+    EverySecond,
+    EverySecondDenoised,
+    ExemptsAll,
+    Forgets,
+    Harmless,
+    KeyRatchet,
+    LosesOne,
+    MovesCounts,
+    MovesValues,
+    NamesNone,
+    Nobody,
+    NobodyOnce,
+    OwnReference,
+    ReplayGuard,
+    TakesAnybody,
+    Tenths,
+    Zeros,
+)
 
 __all__ = ["CASES", "Case"]
 
@@ -65,9 +96,15 @@ EVERYTHING = RatingTable(
 
 @dataclass(frozen=True, kw_only=True)
 class Case:
-    """Arguments of ``compare_runs`` and what it must say of them."""
+    """Arguments of ``compare_runs`` and what it must say of them.
+
+    Args:
+        expected: the verdict.
+        says: part of the first difference.
+    """
 
     expected: str
+    says: str = ""
     stack: Callable[[], Stack]
     algorithm: Callable[[], Callable[[], Any]] = lambda: lambda: PMF(CONFIG)
     ratings: RatingTable = SOME
@@ -115,173 +152,14 @@ def denoised(
     return Stack(codec=codec, cloak=cloak, collector=collector, n_clients=CLIENTS)
 
 
-def sdcf(permanent: float = 0.2, report_one: float = 0.9) -> Stack:
+def sdcf(
+    kind: type[RandomizedResponse] = RandomizedResponse,
+    *,
+    permanent: float = 0.2,
+    report_one: float = 0.9,
+) -> Stack:
     config = RandomizedResponseConfig(permanent=permanent, report_one=report_one, report_zero=0.2)
-    return denoised(cloak=RandomizedResponse(config, n_items=ITEMS, streams=STREAMS))
-
-
-# Cloaks.
-
-
-class OwnReference(VirtualRatings):
-    """Names itself as what it is to be compared with."""
-
-    def without_virtual(self) -> "OwnReference":
-        return self
-
-
-class Doubles(OwnReference):
-    """Sends every row twice as large."""
-
-    def cover(self, local: LocalModel, *, round_: int, exempt: BoolArray) -> Cloaked:
-        covered = super().cover(local, round_=round_, exempt=exempt)
-        block = covered.upload.block
-        assert block.values is not None
-        upload = replace(covered.upload, block=replace(block, values=2 * block.values))
-        return replace(covered, upload=upload)
-
-
-class Forgets(OwnReference):
-    """Leaves out the first row of a batch, which is a rated item's or not."""
-
-    def cover(self, local: LocalModel, *, round_: int, exempt: BoolArray) -> Cloaked:
-        covered = super().cover(local, round_=round_, exempt=exempt)
-        block = covered.upload.block
-        assert block.values is not None
-        first = int(np.flatnonzero(~covered.virtual)[0])
-        keep = np.arange(len(block.rows)) != first
-        less = RowBlock(
-            indptr=block.indptr - (block.indptr > first),
-            rows=block.rows[keep],
-            values=block.values[keep],
-        )
-        upload = Upload(clients=covered.upload.clients, block=less)
-        return Cloaked(upload=upload, virtual=covered.virtual[keep])
-
-
-class CallsVirtual(OwnReference):
-    """Calls a rated item's row virtual, so that denoisers take it out again."""
-
-    def cover(self, local: LocalModel, *, round_: int, exempt: BoolArray) -> Cloaked:
-        covered = super().cover(local, round_=round_, exempt=exempt)
-        if exempt.all():
-            return covered
-        owners = np.repeat(exempt, covered.upload.block.lengths)
-        virtual = covered.virtual.copy()
-        virtual[np.flatnonzero(~virtual & ~owners)[0]] = True
-        return replace(covered, virtual=virtual)
-
-
-class NamesNone(VirtualRatings):
-    """Knows of no twin."""
-
-    def without_virtual(self) -> VirtualRatings:
-        raise NotImplementedError
-
-
-# Collectors.
-
-
-class EverySecond(DirectSum):
-    def participants(self, cohort: IntArray) -> IntArray:
-        return super().participants(cohort)[::2]
-
-
-class EverySecondDenoised(Denoisers):
-    def participants(self, cohort: IntArray) -> IntArray:
-        return super().participants(super().participants(cohort)[::2])
-
-
-class AsksEverySecond(DirectSum):
-    def open(self, *, round_: int, participants: IntArray, wire: Wire) -> DirectSession:
-        return super().open(round_=round_, participants=participants[::2], wire=wire)
-
-
-class Nobody(DirectSum):
-    def participants(self, cohort: IntArray) -> IntArray:
-        return cohort[:0]
-
-
-class NobodyOnce(DirectSum):
-    """Asks nobody for its second round."""
-
-    def open(self, *, round_: int, participants: IntArray, wire: Wire) -> DirectSession:
-        some = participants[: None if round_ != 2 else 0]
-        return super().open(round_=round_, participants=some, wire=wire)
-
-
-class ExemptsAll(Denoisers):
-    def open(self, *, round_: int, participants: IntArray, wire: Wire) -> DenoisingSession:
-        return _ExemptsAll(self, round_, participants, wire)
-
-
-class _ExemptsAll(DenoisingSession):
-    def exempt(self, clients: IntArray) -> BoolArray:
-        return np.ones(len(clients), dtype=bool)
-
-
-class ReplayGuard(Denoisers):
-    """Refuses to open a round twice."""
-
-    def open(self, *, round_: int, participants: IntArray, wire: Wire) -> DenoisingSession:
-        opened = vars(self).setdefault("opened", set())
-        if round_ in opened:
-            raise ProtocolError(f"round {round_} was opened before")
-        opened.add(round_)
-        return super().open(round_=round_, participants=participants, wire=wire)
-
-
-class KeyRatchet(Denoisers):
-    """Hashes its key at every step; a step too many, and it is not the key of the round."""
-
-    def open(self, *, round_: int, participants: IntArray, wire: Wire) -> DenoisingSession:
-        vars(self)["key"] = hashlib.sha256(vars(self).get("key", b"0")).digest()
-        due = b"0"
-        for _ in range(round_):
-            due = hashlib.sha256(due).digest()
-        if vars(self)["key"] != due:
-            raise ProtocolError(f"round {round_}: not the key of this round")
-        return super().open(round_=round_, participants=participants, wire=wire)
-
-
-# Rings.
-
-
-class Tenths(FixedPoint):
-    def encode(self, values: FloatArray) -> RingArray:
-        return FixedPoint.encode(self, np.round(values, 1))
-
-
-class Zeros(FixedPoint):
-    def encode(self, values: FloatArray) -> RingArray:
-        return FixedPoint.encode(self, np.zeros_like(values))
-
-
-class DecodesSingle(FixedPoint):
-    def decode(self, ring: RingArray) -> FloatArray:
-        return FixedPoint.decode(self, ring).astype(np.float32).astype(np.float64)
-
-
-class Harmless(FixedPoint):
-    """Has a name of its own."""
-
-
-# Bags.
-
-
-class LosesOne(LayeredBags):
-    """Loses the last vector of every bag, and says that it is bare."""
-
-    def open(self, **round_: Any) -> Any:
-        session = super().open(**round_)
-
-        def close() -> dict[str, FloatArray]:
-            return {name: bag[:-1] for name, bag in session.close().items()}
-
-        return SimpleNamespace(submit=session.submit, close=close)
-
-    def bare(self) -> LayeredBags:
-        return self
+    return denoised(cloak=kind(config, n_items=ITEMS, streams=STREAMS))
 
 
 def bagged(kind: type[LayeredBags] = LayeredBags) -> Stack:
@@ -290,109 +168,6 @@ def bagged(kind: type[LayeredBags] = LayeredBags) -> Stack:
     stack = direct(bags=bags)
     assert isinstance(stack, Stack)
     return stack
-
-
-# Algorithms.
-
-
-class Changed(PMF):
-    """PMF whose steps are changed on their way."""
-
-    def client_step(self, clients: IntArray, public: Any, vault: Any, streams: Any) -> Any:
-        step = super().client_step(clients, public, vault, streams)
-        users = vault.read("user_vectors", clients)
-        changed = {"upload": self.upload(step.upload, users), "commit": step.commit}
-        parts = ("clients", "rated", "impute", "resample_residuals", "rows")
-        return SimpleNamespace(**{name: getattr(step, name) for name in parts} | changed)
-
-    def upload(self, upload: Upload, users: FloatArray) -> Upload:
-        block = upload.block
-        assert block.values is not None
-        values = self.values(block.values.copy(), block, users)
-        return replace(upload, block=replace(block, values=values))
-
-    def values(self, values: FloatArray, block: RowBlock, users: FloatArray) -> FloatArray:
-        raise NotImplementedError
-
-
-class AddsTheMean(Changed):
-    """Adds the mean private vector of the batch to every row."""
-
-    def values(self, values: FloatArray, block: RowBlock, users: FloatArray) -> FloatArray:
-        return np.asarray(values + users.mean(axis=0))
-
-
-class GivesTheMeanAway(Changed):
-    """The first of a batch gives the mean vector away, the last takes it off again."""
-
-    def values(self, values: FloatArray, block: RowBlock, users: FloatArray) -> FloatArray:
-        mean = np.round(users.mean(axis=0) * 64) / 64  # on the grid: the sum is what it was
-        values[block.indptr[0]] += mean
-        values[block.indptr[-2]] -= mean
-        return values
-
-
-class Remembers(Changed):
-    """Adds a trace of the clients that were computed before."""
-
-    def __init__(self, config: PMFConfig) -> None:
-        super().__init__(config)
-        self.seen = np.zeros(config.rank)
-
-    def values(self, values: FloatArray, block: RowBlock, users: FloatArray) -> FloatArray:
-        before = self.seen.copy()
-        self.seen += users.sum(axis=0)
-        return values + before
-
-
-class TrainsTogether(PMF):
-    """Clients of a batch end with the mean of their vectors."""
-
-    def client_step(self, clients: IntArray, public: Any, vault: Any, streams: Any) -> Any:
-        step = super().client_step(clients, public, vault, streams)
-
-        def commit(vault: Any) -> None:
-            step.commit(vault)
-            users = vault.read("user_vectors", clients)
-            vault.write("user_vectors", clients, users * 0 + users.mean(axis=0))
-
-        return SimpleNamespace(clients=clients, upload=step.upload, commit=commit)
-
-
-class Unseeded(Changed):
-    def values(self, values: FloatArray, block: RowBlock, users: FloatArray) -> FloatArray:
-        return values + np.random.default_rng().normal(size=values.shape)
-
-
-class StartsAnywhere(PMF):
-    def initial_public(self, n_rows: int, streams: Streams) -> Any:
-        public = super().initial_public(n_rows, streams)
-        return replace(public, table=np.random.default_rng().normal(size=public.table.shape))
-
-
-class WarmsUp(Changed):
-    """Smaller steps for the first so many calls, whichever run they belong to."""
-
-    calls = 0
-    warm = 3
-
-    def values(self, values: FloatArray, block: RowBlock, users: FloatArray) -> FloatArray:
-        self.calls += 1
-        return values * (0.5 if self.calls <= self.warm else 1.0)
-
-
-class FirstCall(WarmsUp):
-    """Its very first call is another."""
-
-    warm = 1
-
-
-class Gives(Changed):
-    """Gives the user vectors to a bag."""
-
-    def upload(self, upload: Upload, users: FloatArray) -> Upload:
-        bag = SetBlock(indptr=np.arange(len(users) + 1), values=users)
-        return replace(upload, bags={"users": bag})
 
 
 def shared(algorithm: type[PMF]) -> Callable[[], Callable[[], PMF]]:
@@ -436,13 +211,17 @@ DROPS = {"scope": Scope(drops_reports=True)}
 CASES: dict[str, Case] = {
     # The reference is nothing that a layer may choose.
     "a cloak that names itself as its reference, nothing taken out": Case(
-        expected=STACK, stack=lambda: replace(direct(), cloak=denoised(cloak=OwnReference).cloak)
+        expected=STACK,
+        says="round 1, sum of item",
+        stack=lambda: replace(direct(), cloak=denoised(cloak=OwnReference).cloak),
     ),
     "a cloak that names itself, rows doubled": Case(
         expected=STACK, stack=lambda: denoised(cloak=Doubles, rho=0.0)
     ),
     "a cloak that names itself, a rated row left out": Case(
-        expected=STACK, stack=lambda: denoised(cloak=Forgets, rho=0.0)
+        expected=STACK,
+        says="what it reports at most",
+        stack=lambda: denoised(cloak=Forgets, rho=0.0),
     ),
     "a cloak that names itself, a rated row called virtual": Case(
         expected=STACK, stack=lambda: denoised(cloak=CallsVirtual)
@@ -453,7 +232,37 @@ CASES: dict[str, Case] = {
     "a cloak that knows of no reference": Case(
         expected=LOSSLESS, stack=lambda: denoised(cloak=NamesNone)
     ),
+    "a cloak that moves values between clients, sums unchanged": Case(
+        expected=STACK,
+        says="round 1, client 0's row of item 0, factor 0: off by +1073741824 ring units",
+        stack=lambda: replace(direct(), cloak=denoised(cloak=MovesValues, rho=0.0).cloak),
+        ratings=EVERYTHING,
+    ),
+    "a cloak that moves counts between clients, sums unchanged": Case(
+        expected=STACK,
+        says="round 1, client 0's row of item 0: count: off by +1",
+        stack=lambda: replace(direct(), cloak=denoised(cloak=MovesCounts, rho=0.0).cloak),
+        ratings=EVERYTHING,
+    ),
+    "a cloak that covers those who are exempt": Case(
+        expected=STACK, says="is virtual, and", stack=lambda: denoised(cloak=CoversAll)
+    ),
+    "a cloak that drops reports of those who are exempt": Case(
+        expected=STACK, says="is not sent, and", stack=lambda: sdcf(DropsForAll), beside=DROPS
+    ),
     # Everybody invited is in the sum.
+    "a collector that takes whoever is not invited": Case(
+        expected=STACK,
+        says="takes part, and must not",
+        stack=lambda: direct(TakesAnybody),
+        beside=FIVE,
+    ),
+    "a session that asks a client twice": Case(
+        expected=STACK, says="9 uploads of 8 clients", stack=lambda: direct(AsksTwice)
+    ),
+    "a collector that counts a rating more": Case(
+        expected=STACK, says="round 1, count of item 0", stack=lambda: direct(CountsOneMore)
+    ),
     "a collector that drops every second client": Case(
         expected=STACK, stack=lambda: direct(EverySecond)
     ),
@@ -474,7 +283,9 @@ CASES: dict[str, Case] = {
     "denoisers, one invited": Case(expected=NOTHING, stack=denoised, beside=LONELY | GROUPS),
     "denoisers, everybody invited": Case(expected=LOSSLESS, stack=denoised),
     # Something was compared.
-    "exempt() for all": Case(expected=STACK, stack=lambda: denoised(ExemptsAll)),
+    "exempt() for all": Case(
+        expected=STACK, says="all 8 clients are exempt", stack=lambda: denoised(ExemptsAll)
+    ),
     "no rating at all": Case(expected=NOTHING, stack=denoised, ratings=NONE),
     "zero uploads": Case(expected=NOTHING, stack=denoised, algorithm=from_zeros),
     # The ring is the package's own.
@@ -484,7 +295,7 @@ CASES: dict[str, Case] = {
     ),
     "a ring that sends zeros": Case(expected=STACK, stack=lambda: direct(codec=Zeros())),
     "a ring that decodes to single precision": Case(
-        expected=STACK, stack=lambda: direct(codec=DecodesSingle())
+        expected=STACK, says="round 1, public table", stack=lambda: direct(codec=DecodesSingle())
     ),
     "a ring under another name": Case(expected=LOSSLESS, stack=lambda: denoised(codec=Harmless())),
     # An upload is its client's alone.
@@ -498,11 +309,17 @@ CASES: dict[str, Case] = {
         expected=ALGORITHM, stack=direct, algorithm=fresh(Remembers)
     ),
     "private vectors trained with the batch": Case(
-        expected=ALGORITHM, stack=direct, algorithm=fresh(TrainsTogether)
+        expected=ALGORITHM,
+        says="round 1, user_vectors, row 0",
+        stack=direct,
+        algorithm=fresh(TrainsTogether),
     ),
     # The algorithm is blamed for what is its own.
     "an unseeded algorithm": Case(expected=ALGORITHM, stack=direct, algorithm=fresh(Unseeded)),
     "an unseeded start": Case(expected=ALGORITHM, stack=denoised, algorithm=fresh(StartsAnywhere)),
+    "an algorithm that gives a cloak other rows": Case(
+        expected=ALGORITHM, stack=denoised, algorithm=fresh(GivesOtherRows)
+    ),
     "a warm-up counter that outlives a run": Case(
         expected=ALGORITHM, stack=direct, algorithm=shared(WarmsUp)
     ),

@@ -304,8 +304,9 @@ def test_comparison_says_how_much_was_compared(federation: Federation) -> None:
     assert (outcome.invited, outcome.holds) == (invited, True)
     assert (outcome.taken == invited) == ("take part" not in outcome.verdict)
     rated = federation.ratings.counts()
-    present = [federation.taking_part(round_) for round_ in range(1, federation.rounds + 1)]
-    assert outcome.rows == int(sum(rated[clients].sum() for clients in present))
+    taking_part = [federation.taking_part(round_) for round_ in range(1, federation.rounds + 1)]
+    assert [len(clients) for clients in taking_part] == present
+    assert outcome.rows == int(sum(rated[clients].sum() for clients in taking_part))
 
 
 @given(federation=federations(width=1, max_rounds=1))

@@ -12,6 +12,7 @@ def test_case_is_on_its_right_side(name: str) -> None:
     case = CASES[name]
     outcome = compare_runs(**case.arguments())
     assert outcome.verdict == case.expected, str(outcome)
+    assert case.says in (outcome.first_difference or "")
     assert outcome.holds == case.expected.startswith("lossless")
     if outcome.holds:
         assert assert_lossless(**case.arguments()) == outcome
