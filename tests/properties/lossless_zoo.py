@@ -33,6 +33,7 @@ from tests.properties.lossless_zoo_algorithms import (
     Gives,
     GivesOtherRows,
     GivesTheMeanAway,
+    PublishesNoise,
     Remembers,
     StartsAnywhere,
     TrainsTogether,
@@ -42,7 +43,9 @@ from tests.properties.lossless_zoo_algorithms import (
 from tests.properties.lossless_zoo_layers import (
     AsksEverySecond,
     AsksTwice,
+    CallsReal,
     CallsVirtual,
+    ClaimsNoise,
     CountsOneMore,
     CoversAll,
     DecodesSingle,
@@ -244,6 +247,9 @@ CASES: dict[str, Case] = {
         stack=lambda: replace(direct(), cloak=denoised(cloak=MovesCounts, rho=0.0).cloak),
         ratings=EVERYTHING,
     ),
+    "a cloak that calls its virtual rows real": Case(
+        expected=STACK, says="is not in the plain upload", stack=lambda: denoised(cloak=CallsReal)
+    ),
     "a cloak that covers those who are exempt": Case(
         expected=STACK, says="is virtual, and", stack=lambda: denoised(cloak=CoversAll)
     ),
@@ -260,11 +266,20 @@ CASES: dict[str, Case] = {
     "a session that asks a client twice": Case(
         expected=STACK, says="9 uploads of 8 clients", stack=lambda: direct(AsksTwice)
     ),
+    "a collector that claims noise it does not add": Case(
+        expected=STACK,
+        says="round 1, public noise, row 0",
+        stack=lambda: direct(ClaimsNoise),
+        algorithm=fresh(PublishesNoise),
+    ),
     "a collector that counts a rating more": Case(
         expected=STACK, says="round 1, count of item 0", stack=lambda: direct(CountsOneMore)
     ),
     "a collector that drops every second client": Case(
-        expected=STACK, stack=lambda: direct(EverySecond)
+        expected=STACK,
+        says="round 1, 4 of 8 clients that must take part do not, the first is client 1",
+        stack=lambda: direct(EverySecond),
+        beside=DROPS,
     ),
     "denoisers that drop every second client": Case(
         expected=STACK, stack=lambda: denoised(EverySecondDenoised), beside=GROUPS
@@ -300,7 +315,10 @@ CASES: dict[str, Case] = {
     "a ring under another name": Case(expected=LOSSLESS, stack=lambda: denoised(codec=Harmless())),
     # An upload is its client's alone.
     "uploads that add the mean vector of the batch": Case(
-        expected=ALGORITHM, stack=direct, algorithm=fresh(AddsTheMean)
+        expected=ALGORITHM,
+        says="depends on who shares its batch",
+        stack=direct,
+        algorithm=fresh(AddsTheMean),
     ),
     "uploads that give the batch's mean vector away, sums unchanged": Case(
         expected=ALGORITHM, stack=direct, algorithm=fresh(GivesTheMeanAway), ratings=EVERYTHING
@@ -315,7 +333,12 @@ CASES: dict[str, Case] = {
         algorithm=fresh(TrainsTogether),
     ),
     # The algorithm is blamed for what is its own.
-    "an unseeded algorithm": Case(expected=ALGORITHM, stack=direct, algorithm=fresh(Unseeded)),
+    "an unseeded algorithm": Case(
+        expected=ALGORITHM,
+        says="two plain runs of one seed differ",
+        stack=direct,
+        algorithm=fresh(Unseeded),
+    ),
     "an unseeded start": Case(expected=ALGORITHM, stack=denoised, algorithm=fresh(StartsAnywhere)),
     "an algorithm that gives a cloak other rows": Case(
         expected=ALGORITHM, stack=denoised, algorithm=fresh(GivesOtherRows)

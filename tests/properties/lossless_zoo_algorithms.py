@@ -9,7 +9,7 @@ import numpy as np
 from secure_fedrec.algorithms import PMF, PMFConfig
 from secure_fedrec.arrays import FloatArray, IntArray
 from secure_fedrec.streams import Streams
-from secure_fedrec.uploads import RowBlock, SetBlock, Upload
+from secure_fedrec.uploads import Aggregate, RowBlock, SetBlock, Upload
 
 
 class Changed(PMF):
@@ -110,6 +110,14 @@ class Gives(Changed):
     def upload(self, upload: Upload, users: FloatArray) -> Upload:
         bag = SetBlock(indptr=np.arange(len(users) + 1), values=users)
         return replace(upload, bags={"users": bag})
+
+
+class PublishesNoise(PMF):
+    """Has the noise of the last sum in its public state."""
+
+    def server_step(self, public: Any, aggregate: Aggregate) -> Any:
+        after = super().server_step(public, aggregate)
+        return replace(after, extras={"noise": np.array([aggregate.noise])})
 
 
 class GivesOtherRows(PMF):

@@ -106,6 +106,14 @@ class MovesCounts(MovesValues):
         return replace(block, counts=counts)
 
 
+class CallsReal(OwnReference):
+    """Calls its virtual rows real."""
+
+    def cover(self, local: LocalModel, *, round_: int, exempt: BoolArray) -> Cloaked:
+        covered = super().cover(local, round_=round_, exempt=exempt)
+        return replace(covered, virtual=np.zeros_like(covered.virtual))
+
+
 class CoversAll(OwnReference):
     """Adds virtual rows for those that are exempt as well."""
 
@@ -172,6 +180,18 @@ class _CountsOneMore(DirectSession):
     def close(self) -> Aggregate:
         aggregate = super().close()
         return replace(aggregate, counts=aggregate.counts + 1)
+
+
+class ClaimsNoise(DirectSum):
+    """Says that there is noise in an exact sum."""
+
+    def open(self, *, round_: int, participants: IntArray, wire: Wire) -> DirectSession:
+        return _ClaimsNoise(self, round_, participants, wire)
+
+
+class _ClaimsNoise(DirectSession):
+    def close(self) -> Aggregate:
+        return replace(super().close(), noise=1.0)
 
 
 class AsksTwice(DirectSum):
