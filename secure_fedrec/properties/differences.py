@@ -31,14 +31,20 @@ def different_integers(what: str, left: IntArray, right: IntArray, unit: str = "
 
 
 def different_bits(what: str, left: FloatArray, right: FloatArray) -> str | None:
-    """First difference of two float64 arrays as bit patterns.
+    """First difference of two arrays of up to 64 bits an entry, as bit patterns.
 
     NaN equals itself and -0.0 differs from 0.0.
     """
-    place = _first_place(left.view(np.uint64), right.view(np.uint64))
+    if left.dtype != right.dtype:
+        return f"{what}: {left.dtype} instead of {right.dtype}"
+    place = _first_place(_bits(left), _bits(right))
     if place is None or isinstance(place, str):
         return place if place is None else f"{what}: {place}"
     return f"{what} {_in_words(place)}: {left[place]!r} instead of {right[place]!r}"
+
+
+def _bits(values: FloatArray) -> Any:
+    return np.ascontiguousarray(values).view(f"u{values.itemsize}")
 
 
 def _first_place(left: Any, right: Any) -> tuple[int, ...] | str | None:

@@ -208,8 +208,15 @@ class _Protected(LocalEngine):
         return self._aggregate
 
     def _collect(self, round_: int, participants: IntArray) -> Aggregate:
-        self._aggregate = super()._collect(round_, participants)
-        return self._aggregate
+        aggregate = super()._collect(round_, participants)
+        # The server may work in the arrays that it is handed.
+        self._aggregate = replace(
+            aggregate,
+            ring=aggregate.ring.copy(),
+            counts=aggregate.counts.copy(),
+            bags={name: bag.copy() for name, bag in aggregate.bags.items()},
+        )
+        return aggregate
 
 
 class _Beside:

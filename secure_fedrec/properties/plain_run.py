@@ -171,15 +171,19 @@ class PlainRun:
         np.add.at(counts, rows.rows, rows.counts)
         words = self._ring.from_integers(sums.view(np.int64))
         bags = dict(empty) | {name: self._bag(parts) for name, parts in self._vectors.items()}
-        aggregate = Aggregate(ring=words, counts=counts.copy(), codec=self._ring, bags=bags)
-        self.public = self._algorithm.server_step(self.public, aggregate)
-        told = [rows.values, *(part for parts in self._vectors.values() for part in parts)]
-        return Plain(
-            sums=self._ring.to_integers(words),
-            counts=counts,
-            bags=bags,
-            nonzero=sum(int(np.count_nonzero(part.any(axis=1))) for part in told),
+        found = Plain(
+            sums=self._ring.to_integers(words).copy(),
+            counts=counts.copy(),
+            bags={name: bag.copy() for name, bag in bags.items()},
+            nonzero=self._nonzero(rows),
         )
+        aggregate = Aggregate(ring=words, counts=counts, codec=self._ring, bags=bags)
+        self.public = self._algorithm.server_step(self.public, aggregate)
+        return found
+
+    def _nonzero(self, rows: Rows) -> int:
+        told = [rows.values, *(part for parts in self._vectors.values() for part in parts)]
+        return sum(int(np.count_nonzero(part.any(axis=1))) for part in told)
 
     def digest(self) -> bytes:
         """Of all that a round left: uploads, public state, private tables."""

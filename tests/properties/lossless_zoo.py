@@ -35,10 +35,12 @@ from tests.properties.lossless_zoo_algorithms import (
     GivesTheMeanAway,
     PublishesNoise,
     Remembers,
+    SinglePrecision,
     StartsAnywhere,
     TrainsTogether,
     Unseeded,
     WarmsUp,
+    WritesIntoBags,
 )
 from tests.properties.lossless_zoo_layers import (
     AsksEverySecond,
@@ -362,6 +364,12 @@ CASES: dict[str, Case] = {
         expected=LOSSLESS, stack=lambda: sdcf(permanent=0.0, report_one=1.0), beside=DROPS
     ),
     # Sound stacks.
+    "a server that works in the sums it is handed": Case(
+        expected=LOSSLESS, stack=bagged, algorithm=fresh(WritesIntoBags)
+    ),
+    "private tables of single precision": Case(
+        expected=LOSSLESS, stack=denoised, algorithm=fresh(SinglePrecision)
+    ),
     "plain sums": Case(expected=LOSSLESS, stack=direct),
     "vectors in a bag": Case(expected=LOSSLESS, stack=bagged, algorithm=fresh(Gives)),
     "virtual ratings that nobody takes out": Case(

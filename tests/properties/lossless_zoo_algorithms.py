@@ -120,6 +120,30 @@ class PublishesNoise(PMF):
         return replace(after, extras={"noise": np.array([aggregate.noise])})
 
 
+class WritesIntoSums(PMF):
+    """A server that works in the arrays it is handed."""
+
+    def server_step(self, public: Any, aggregate: Aggregate) -> Any:
+        after = super().server_step(public, aggregate)
+        aggregate.ring[:] = 0
+        aggregate.counts[aggregate.counts == 0] = 1
+        for bag in aggregate.bags.values():
+            bag[:] = -1
+        return after
+
+
+class WritesIntoBags(Gives, WritesIntoSums):
+    """And in the bags."""
+
+
+class SinglePrecision(PMF):
+    """Has a private table of single precision beside its own."""
+
+    def initialise(self, vault: Any, streams: Streams) -> None:
+        super().initialise(vault, streams)
+        vault.create("single", np.zeros((vault.n_clients, 3), dtype=np.float32))
+
+
 class GivesOtherRows(PMF):
     """Gives a cloak rows twice as large as those it uploads."""
 
