@@ -189,6 +189,8 @@ class _Protected(LocalEngine):
             wire=Wire(meter=Meter(problem.vault.n_clients), faults=faults),
             cohort=self._invitations,
         )
+        # Several clients to a batch, however large they are: the plain run has one.
+        self._batch_rows = max(self._batch_rows, 3 * int(self._costs.max(initial=0)))
 
     def invited(self) -> IntArray:
         """Clients invited to the next round."""

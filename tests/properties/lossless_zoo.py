@@ -29,6 +29,7 @@ from secure_fedrec.protection.bags import BagShape, LayeredBags
 from secure_fedrec.streams import Streams
 from tests.properties.lossless_zoo_algorithms import (
     AddsTheMean,
+    AddsTheMeanOfLargeClients,
     FirstCall,
     Gives,
     GivesOtherRows,
@@ -321,6 +322,9 @@ CASES: dict[str, Case] = {
         says="depends on who shares its batch",
         stack=direct,
         algorithm=fresh(AddsTheMean),
+    ),
+    "large uploads that add the mean vector of the batch": Case(
+        expected=ALGORITHM, stack=direct, algorithm=fresh(AddsTheMeanOfLargeClients)
     ),
     "uploads that give the batch's mean vector away, sums unchanged": Case(
         expected=ALGORITHM, stack=direct, algorithm=fresh(GivesTheMeanAway), ratings=EVERYTHING

@@ -39,6 +39,16 @@ class AddsTheMean(Changed):
         return np.asarray(values + users.mean(axis=0))
 
 
+class AddsTheMeanOfLargeClients(AddsTheMean):
+    """The same, with so much to upload that an engine gives every client a batch of its own."""
+
+    def upload_rows(self, vault: Any, n_rows: int) -> IntArray:
+        return np.full(vault.n_clients, 10_000)
+
+    def upload_vectors(self, vault: Any) -> dict[str, IntArray]:
+        return {}
+
+
 class GivesTheMeanAway(Changed):
     """The first of a batch gives the mean vector away, the last takes it off again."""
 
