@@ -138,7 +138,7 @@ def test_check_tells_lossless_from_lossy(
 
 
 def test_dropped_reports_are_told_wherever_losslessness_is(
-    command: Command, write_config: Write, small: dict[str, Any]
+    command: Command, write_config: Write, small: dict[str, Any], tmp_path: Path
 ) -> None:
     words = "lossless relative to what it reports"
     small["protection"][0] = {"layer": "randomized-response"}
@@ -146,7 +146,7 @@ def test_dropped_reports_are_told_wherever_losslessness_is(
     path = write_config(small)
     code, out, _ = command("check", path, "--rounds", "2")
     assert (code, out.startswith(f"{words}: 2 rounds")) == (0, True)
-    code, out, err = command("audit", path, "--quiet", "--json")
+    code, out, err = command("audit", path, "--out", tmp_path / "out", "--quiet", "--json")
     assert code == 0, err
     report = json.loads(out)
     assert report["lossless"]["statement"].startswith(f"{words.capitalize()}: after each of 6 ")
