@@ -198,8 +198,8 @@ def _lossless(measured: Measured) -> dict[str, Any]:
         statement, holds, rounds = "The plain twin was not trained.", None, 0
     elif outcome.holds:
         statement = (
-            f"After each of {outcome.rounds} rounds the public table equals the plain twin's, bit "
-            "for bit."
+            f"{outcome.words.capitalize()}: after each of {outcome.rounds} rounds the public table "
+            "equals the plain twin's, bit for bit."
         )
         holds, rounds = True, outcome.rounds
     else:

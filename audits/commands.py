@@ -26,7 +26,7 @@ from audits.verdict import undecided
 from secure_fedrec.engines import RoundReport, require_complete
 from secure_fedrec.errors import ConfigError, TranscriptError
 from secure_fedrec.files import replace_file
-from secure_fedrec.properties import Comparison, compare_runs
+from secure_fedrec.properties import Comparison, Scope, compare_runs
 from secure_fedrec.protection import Withstood
 from secure_fedrec.wire import Adversary, BlockStore, Meter, Transcript, Truth
 
@@ -137,18 +137,22 @@ def check(arguments: argparse.Namespace) -> int:
         streams=federation.streams,
         rounds=arguments.rounds,
         cohort=config.cohort,
+        # Layers of the package: whom they let sit out, and what they drop, is theirs to say.
+        scope=Scope(
+            taking_part=federation.stack.collector.participants,
+            drops_reports=config.claim.drops_reports,
+        ),
     )
     checks = config.audited.check(
         federation.task, config.algorithm, rounds=arguments.rounds, seed=config.seed
     )
     if arguments.json:
+        figures = dataclasses.asdict(outcome)
         _emit(
             {
-                "lossless": outcome.holds,
-                "rounds": outcome.rounds,
-                "uploads": outcome.uploads,
-                "first_difference": outcome.first_difference,
-                "largest_difference": outcome.largest_difference,
+                "lossless": figures.pop("holds"),
+                "verdict": outcome.verdict,
+                **figures,
                 "checks": [dataclasses.asdict(each) for each in checks],
             }
         )
@@ -158,16 +162,17 @@ def check(arguments: argparse.Namespace) -> int:
             print(each.text)
         if checks and config.statement.remark is not None:
             print(f"note: {config.statement.remark}")
-    if not outcome.holds or any(each.holds is False for each in checks):
+    if outcome.first_difference is not None or any(each.holds is False for each in checks):
         return 1
-    return 3 if not outcome.uploads or any(each.holds is None for each in checks) else 0
+    return 3 if outcome.vacuous or any(each.holds is None for each in checks) else 0
 
 
 def _print_comparison(outcome: Comparison) -> None:
-    if not outcome.uploads:
-        print("inconclusive: nobody took part in any round", file=sys.stderr)
+    if outcome.vacuous:
+        print(f"inconclusive: {outcome}", file=sys.stderr)
     elif outcome.holds:
-        print(f"lossless: {outcome.rounds} rounds equal the plain twin, bit for bit")
+        print(f"{outcome.verdict}: {outcome.rounds} rounds equal the plain twin, bit for bit")
+        print(f"  {outcome.counts}")
     else:
         print(
             f"not lossless: {outcome.first_difference}; largest difference "

@@ -285,6 +285,7 @@ def judge(
     findings: Iterable[Finding],
     utility: Mapping[str, float],
     lossless: bool | None,
+    lossless_words: str = "lossless",
     epsilons: Mapping[tuple[str, str], float] | None = None,
 ) -> GateResult:
     """Judge one gate.
@@ -294,13 +295,14 @@ def judge(
         findings: of all attacks by all adversaries.
         utility: mean test errors by name.
         lossless: outcome of the twin comparison; None if it was not made.
+        lossless_words: what it is called where it holds.
         epsilons: privacy loss by adversary and what it covers; those that nobody claims are
             missing.
     """
     if gate.metric == "epsilon":
         return _judge_epsilon(gate, epsilons or {})
     if gate.metric == "lossless":
-        return _judge_lossless(gate, lossless)
+        return _judge_lossless(gate, lossless, lossless_words)
     if gate.is_utility:
         return _judge_utility(gate, utility)
     return _judge_finding(gate, findings)
@@ -364,11 +366,11 @@ def _judge_number(
     return GateResult(gate=gate, value=value, low=low, high=high, outcome=outcome, reason=reason)
 
 
-def _judge_lossless(gate: GateConfig, lossless: bool | None) -> GateResult:
+def _judge_lossless(gate: GateConfig, lossless: bool | None, words: str) -> GateResult:
     if lossless is None:
         return _undecided(gate, "the plain twin was not trained (run.check_lossless = false)")
     outcome = Outcome.PASS if lossless == gate.equals else Outcome.FAIL
-    reason = "every table equals the plain twin's" if lossless else "the tables differ"
+    reason = f"{words}: every table equals the plain twin's" if lossless else "the tables differ"
     return GateResult(
         gate=gate, value=lossless, low=None, high=None, outcome=outcome, reason=reason
     )

@@ -204,6 +204,7 @@ def _measured(
             findings=findings,
             utility=utility.figures(),
             lossless=None if lossless is None else lossless.holds,
+            lossless_words="lossless" if lossless is None else lossless.words,
             epsilons=epsilons(config.adversaries, federation.stack, priced),
         )
         for gate in config.gates

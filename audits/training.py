@@ -21,6 +21,7 @@ from audits.privacy import draws_noise
 from audits.releases import ReleaseJournal
 from audits.systems.base import Dataset, Task
 from audits.truth import write_secrets
+from audits.twin import plain_twin
 from secure_fedrec.engines import (
     LocalEngine,
     RecordedRun,
@@ -31,7 +32,7 @@ from secure_fedrec.engines import (
 )
 from secure_fedrec.errors import CheckpointError, ConfigError
 from secure_fedrec.files import read_json
-from secure_fedrec.properties import plain_twin
+from secure_fedrec.properties import lossless_words
 from secure_fedrec.wire import Meter, Wire
 
 __all__ = [
@@ -47,6 +48,8 @@ __all__ = [
 
 
 _CHECKPOINT = "checkpoint.npz"
+_TWIN_ROWS = 2048
+"""Batches of the twin: others than the run's, because no bit may depend on them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,11 +60,13 @@ class Lossless:
         holds: whether every round's table was equal bit for bit.
         rounds: rounds compared.
         first_difference: first differing round, in words.
+        words: what it is called where it holds: lossless, and relative to what.
     """
 
     holds: bool
     rounds: int
     first_difference: str | None
+    words: str
 
 
 def run_identity(federation: Federation[Task]) -> str:
@@ -213,14 +218,21 @@ def check_lossless(
 ) -> Lossless | None:
     """Train the plain twin with the run's participants and compare every round's public state."""
     algorithm, problem, _ = federation.task.fresh()
+    anew = build_federation(federation.config, federation.task, priced=False).stack
     twin = LocalEngine(
         algorithm=algorithm,
-        stack=plain_twin(federation.stack, n_items=problem.n_rows, width=algorithm.width),
+        stack=plain_twin(anew, n_items=problem.n_rows, width=algorithm.width),
         vault=problem.vault,
         n_rows=problem.n_rows,
         streams=federation.streams,
         wire=Wire(meter=Meter(problem.vault.n_clients)),
         participants=run.engine.participants,
+        batch_rows=_TWIN_ROWS,
+    )
+    invited = federation.config.cohort.clients_per_round or problem.vault.n_clients
+    words = lossless_words(
+        reports_dropped=federation.config.claim.drops_reports,
+        sat_out=any(report.participants < invited for report in run.history),
     )
     digests = tqdm(run.table_digests, desc="plain twin", unit="round", disable=not progress)
     for round_, digest in enumerate(digests, start=1):
@@ -230,10 +242,11 @@ def check_lossless(
                 holds=False,
                 rounds=round_,
                 first_difference=f"the public tables differ after round {round_}",
+                words=words,
             )
     if not any(report.participants for report in run.history):
         return None  # nobody ever took part: equal tables show nothing
-    return Lossless(holds=True, rounds=len(run.table_digests), first_difference=None)
+    return Lossless(holds=True, rounds=len(run.table_digests), first_difference=None, words=words)
 
 
 def _train_fold(

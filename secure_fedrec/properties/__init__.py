@@ -1,6 +1,7 @@
 """Theorems as tests, for anybody's code.
 
-- ``lossless``: a protected run equals its plain twin (``twin``), bit for bit.
+- ``lossless``: a protected run ends in the bits of plain sums (``plain_run``); ``comparison`` says
+  relative to what.
 - ``collected``: a bag holds the encoded vectors, all of them and nothing else, bit for bit.
 - ``wiretap``: what a private value may change on the wire.
 - ``started``: any algorithm from any state; ``strike``: one message for a fault to hit.
@@ -16,10 +17,10 @@
 from typing import TYPE_CHECKING, Any
 
 from secure_fedrec.properties.collected import assert_collected
-from secure_fedrec.properties.lossless import Comparison, assert_lossless, compare_runs
+from secure_fedrec.properties.comparison import Comparison, Scope, lossless_words
+from secure_fedrec.properties.lossless import assert_lossless, compare_runs
 from secure_fedrec.properties.started import Started
 from secure_fedrec.properties.strike import Strike
-from secure_fedrec.properties.twin import plain_twin
 from secure_fedrec.properties.wiretap import Message, WireTap, wire_trace
 
 if TYPE_CHECKING:
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Comparison",
     "Message",
+    "Scope",
     "SplitComparison",
     "SplitPersonalizationError",
     "SplitReport",
@@ -51,7 +53,7 @@ __all__ = [
     "check_split_personalization",
     "compare_runs",
     "compare_split",
-    "plain_twin",
+    "lossless_words",
     "wire_trace",
 ]
 

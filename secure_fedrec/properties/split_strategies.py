@@ -40,6 +40,9 @@ except ImportError as absent:
 
 __all__ = ["SplitRun", "averaging_rules", "local_trainings", "split_runs"]
 
+_CORNERS = 16
+"""In one run of so many, one user trains at a time."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SplitRun:
@@ -70,6 +73,10 @@ class SplitRun:
             for user, size in enumerate(self.sizes)
         ]
 
+    def trained(self) -> tuple[int, ...]:
+        """Users with examples in every round: what the server averages."""
+        return tuple(sum(self.sizes[user] > 0 for user in cohort) for cohort in self.cohorts)
+
     def arguments(self) -> dict[str, Any]:
         """What ``compare_split`` and ``assert_split_equals_unsplit`` ask for beside a model."""
         return {
@@ -88,10 +95,12 @@ def split_runs(
     max_examples: int = 4,
     max_rounds: int = 3,
     rules: st.SearchStrategy[Aggregator] | None = None,
+    alone: bool | None = None,
 ) -> SplitRun:
     """Runs of any partition and any cohorts, with at least one training in the first round.
 
-    Users may have no examples; rounds may invite nobody, one user or all.
+    As a rule two users or more train in some round, so that something is averaged; in one run of
+    sixteen, one at a time. Users may have no examples; rounds may invite nobody, one user or all.
 
     Args:
         draw: given by Hypothesis.
@@ -99,6 +108,7 @@ def split_runs(
         max_examples: most examples of a user.
         max_rounds: most rounds.
         rules: of aggregation; ``averaging_rules()`` by default.
+        alone: whether users train one at a time; None draws it, one time in sixteen.
 
     Raises:
         ConfigError: there is no user or no example.
@@ -106,11 +116,19 @@ def split_runs(
     if users < 1 or max_examples < 1 or max_rounds < 1:
         raise ConfigError("split_runs", (users, max_examples, max_rounds), "must be at least 1")
     sizes = draw(st.lists(st.integers(0, max_examples), min_size=users, max_size=users))
-    first = draw(st.integers(0, users - 1))
-    sizes[first] = max(sizes[first], 1)
-    cohort = st.sets(st.integers(0, users - 1)).map(sorted)
+    if alone is None:
+        alone = draw(st.sampled_from(range(_CORNERS))) == 1
+    alone = alone or users == 1
+    fewest = 1 if alone else 2
+    order = draw(st.permutations(range(users)))
+    for user in order[:fewest]:
+        sizes[user] = max(sizes[user], 1)
+    cohort = st.sets(st.integers(0, users - 1), max_size=1 if alone else None).map(sorted)
     cohorts = draw(st.lists(cohort, min_size=1, max_size=max_rounds))
-    cohorts[0] = sorted({*cohorts[0], first})
+    cohorts[0] = [order[0]] if alone else sorted({*cohorts[0], order[0]})
+    together = draw(st.integers(0, len(cohorts) - 1))
+    if not alone:
+        cohorts[together] = sorted({*cohorts[together], *order[:fewest]})
     return SplitRun(
         sizes=tuple(sizes),
         cohorts=tuple(tuple(each) for each in cohorts),

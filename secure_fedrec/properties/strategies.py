@@ -15,29 +15,26 @@ regular test. Defaults keep a federation small enough for some milliseconds per 
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 import numpy as np
 
 from secure_fedrec.algorithms.pmf import PMFConfig
-from secure_fedrec.arrays import FloatArray
+from secure_fedrec.arrays import FloatArray, IntArray
 from secure_fedrec.data import RatingScale, RatingTable
 from secure_fedrec.engines.local import CohortConfig
-from secure_fedrec.errors import ConfigError
-from secure_fedrec.fixedpoint import FixedPoint
-from secure_fedrec.properties.strike import Strike
-from secure_fedrec.protection import (
-    Cloak,
-    Denoisers,
-    DenoisersConfig,
-    RandomizedResponse,
-    RandomizedResponseConfig,
-    Stack,
-    VirtualRatings,
-    VirtualRatingsConfig,
+from secure_fedrec.properties.comparison import Scope
+from secure_fedrec.properties.layer_strategies import (
+    CLOAKS,
+    codecs,
+    randomized_responses,
+    stacks,
+    virtual_ratings,
 )
-from secure_fedrec.protection.virtual_ratings import DRAWS, FILLINGS
+from secure_fedrec.properties.strike import Strike
+from secure_fedrec.protection import Denoisers, RandomizedResponse, Stack
+from secure_fedrec.protection.denoisers import Binding
 from secure_fedrec.streams import Streams
 from secure_fedrec.wire import Alter, Delay, Drop, Fault, Repeat, Step
 
@@ -65,15 +62,14 @@ __all__ = [
     "stacks",
     "streams",
     "virtual_ratings",
+    "whole_groups",
 ]
 
 SCALES = (RatingScale(1.0, 5.0, 1.0), RatingScale(0.5, 5.0, 0.5))
 """Whole stars (ML-100K, ML-1M) and half stars (ml-latest-small)."""
 
-CLOAKS = ("virtual-ratings", "randomized-response", "none")
-"""Under denoisers: FedRec++, SDCF with denoisers, FedRec++ at rho = 0."""
-
-_CLIP = 256.0
+_CORNERS = 32
+"""One example in so many is any federation at all."""
 
 
 def streams() -> st.SearchStrategy[Streams]:
@@ -89,7 +85,12 @@ def streams() -> st.SearchStrategy[Streams]:
 
 @st.composite
 def rating_tables(
-    draw: st.DrawFn, *, min_clients: int = 2, max_clients: int = 8, max_items: int = 12
+    draw: st.DrawFn,
+    *,
+    min_clients: int = 2,
+    max_clients: int = 8,
+    min_items: int = 1,
+    max_items: int = 12,
 ) -> RatingTable:
     """Any small rating set.
 
@@ -100,7 +101,8 @@ def rating_tables(
         draw: given by Hypothesis.
         min_clients: fewest clients.
         max_clients: most clients.
-        max_items: most items; the fewest is 1.
+        min_items: fewest items, at least 1.
+        max_items: most items.
 
     Example::
 
@@ -108,15 +110,14 @@ def rating_tables(
         def test_my_index_holds_every_rating(table: RatingTable) -> None: ...
     """
     n_clients = draw(st.integers(min_clients, max_clients))
-    n_items = draw(st.integers(1, max_items))
+    n_items = draw(st.integers(min_items, max_items))
     scale = draw(st.sampled_from(SCALES))
     sets = st.lists(_rated_sets(n_items), min_size=n_clients, max_size=n_clients)
     rated = np.array(draw(sets), dtype=bool).reshape(n_clients, n_items)
     clients, items = np.nonzero(rated)
     levels = st.sampled_from(scale.levels.tolist())
     stars = draw(st.lists(levels, min_size=len(clients), max_size=len(clients)))
-    note({"items": n_items, "ratings": _by_client(n_clients, clients.tolist(), items, stars)})
-    return RatingTable(
+    table = RatingTable(
         name="drawn",
         n_clients=n_clients,
         n_items=n_items,
@@ -127,6 +128,8 @@ def rating_tables(
         client_labels=np.arange(n_clients),
         item_labels=np.arange(n_items),
     )
+    _note(table)
+    return table
 
 
 def cohorts(n_clients: int) -> st.SearchStrategy[CohortConfig]:
@@ -143,102 +146,6 @@ def cohorts(n_clients: int) -> st.SearchStrategy[CohortConfig]:
     """
     sizes = st.none() | st.integers(1, n_clients)
     return st.builds(CohortConfig, clients_per_round=sizes)
-
-
-@st.composite
-def codecs(draw: st.DrawFn, n_clients: int) -> FixedPoint:
-    """Rings of 24 to 64 bits, often 32 or 64, that hold any sum of ``n_clients`` rows.
-
-    Values up to 256 fit; every second ring has as many fraction bits as its sum budget allows.
-
-    Example::
-
-        @given(codec=codecs(n_clients=3))
-        def test_my_sums_survive(codec: FixedPoint) -> None: ...
-    """
-    bits = draw(st.sampled_from((32, 64)) | st.integers(24, 64))
-    # n * clip * 2^f < 2^(bits - 1), and a float64 must keep the digits below clip.
-    most = bits - 1 - (int(_CLIP) * n_clients).bit_length()
-    most = min(most, 51 - int(_CLIP).bit_length() + 1)
-    digits = draw(st.just(most) | st.integers(min(most, 6), most))
-    return FixedPoint(bits=bits, fraction_bits=digits, clip=_CLIP)
-
-
-@st.composite
-def virtual_ratings(draw: st.DrawFn, *, n_items: int, streams: Streams) -> VirtualRatings:
-    """FedRec's cloak: rho 0, fractional, or so large that every client is capped; any draw.
-
-    Example: see ``stacks``, which draws from it.
-    """
-    rhos = st.sampled_from((0.0, 0.3, 0.5, 1.0, 2.5, 3.0, float(n_items))) | st.floats(0, 4)
-    config = VirtualRatingsConfig(
-        rho=draw(rhos),
-        filling=draw(st.sampled_from(FILLINGS)),
-        predict_after=draw(st.integers(0, 3)),
-        local_steps=draw(st.integers(1, 4)),
-        sticky=draw(st.booleans()),
-        draw=draw(st.sampled_from(DRAWS)),
-    )
-    popularity = np.random.default_rng(draw(st.integers(0, 2**32))).integers(0, 40, n_items)
-    return VirtualRatings(config, n_items=n_items, streams=streams, popularity=popularity)
-
-
-@st.composite
-def randomized_responses(draw: st.DrawFn, *, n_items: int, streams: Streams) -> RandomizedResponse:
-    """SDCF's cloak: from truthful reports to noise, rated items dropped or not.
-
-    Example: see ``stacks``, which draws from it.
-    """
-    config = RandomizedResponseConfig(
-        permanent=draw(st.sampled_from((0.0, 0.1, 1.0)) | st.floats(0, 1)),
-        report_one=draw(st.just(1.0) | st.floats(0.5, 1)),
-        report_zero=draw(st.just(0.0) | st.floats(0, 0.49)),
-    )
-    return RandomizedResponse(config, n_items=n_items, streams=streams)
-
-
-@st.composite
-def stacks(
-    draw: st.DrawFn,
-    table: RatingTable,
-    *,
-    width: int,
-    streams: Streams,
-    cloaks: tuple[str, ...] = CLOAKS[:2],
-) -> Stack:
-    """Stacks that claim to be lossless: a cloak, a ring, and 1 to n / 2 denoisers.
-
-    Args:
-        draw: given by Hypothesis.
-        table: training ratings; two clients or more.
-        width: values per uploaded row.
-        streams: the run's random streams.
-        cloaks: drawn from these names of ``CLOAKS``.
-
-    Raises:
-        ConfigError: an unknown cloak.
-
-    Example::
-
-        @given(data=st.data(), table=rating_tables(), streams=streams())
-        def test_my_recommender(data: st.DataObject, table: RatingTable, streams: Streams) -> None:
-            stack = data.draw(stacks(table, width=4, streams=streams))
-            assert_lossless(algorithm=mine, stack=stack, ratings=table, streams=streams, rounds=3)
-    """
-    codec = draw(codecs(table.n_clients))
-    cloak = draw(_cloak(draw(st.sampled_from(cloaks)), table.n_items, streams))
-    eta = draw(st.integers(1, table.n_clients // 2))
-    collector = Denoisers(
-        DenoisersConfig(count=eta),
-        n_clients=table.n_clients,
-        n_items=table.n_items,
-        width=width,
-        codec=codec,
-        streams=streams,
-    )
-    stack = Stack(codec=codec, cloak=cloak, collector=collector, n_clients=table.n_clients)
-    note({"codec": codec, **stack.describe()})
-    return stack
 
 
 def pmf_configs(
@@ -278,8 +185,11 @@ def pmf_configs(
     )
 
 
-def latent_vectors(rows: int, width: int, *, limit: float = 1.0) -> st.SearchStrategy[FloatArray]:
-    """Tables float64[rows, width] with entries up to ``limit``: zeros of both signs, tiny, equal.
+@st.composite
+def latent_vectors(draw: st.DrawFn, rows: int, width: int, *, limit: float = 1.0) -> FloatArray:
+    """Tables float64[rows, width] with entries up to ``limit``, some of them zeros, tiny or equal.
+
+    One in sixteen holds one value throughout, 0 included.
 
     Example::
 
@@ -288,10 +198,13 @@ def latent_vectors(rows: int, width: int, *, limit: float = 1.0) -> st.SearchStr
             assert_lossless(algorithm=lambda: Started(mine(), public=items), ...)
     """
     entries = st.sampled_from((0.0, -0.0, limit, -limit, 5e-324)) | st.floats(-limit, limit)
-    size = rows * width
-    return st.lists(entries, min_size=size, max_size=size).map(
-        lambda values: np.array(values, dtype=np.float64).reshape(rows, width)
-    )
+    table = np.random.default_rng(draw(st.integers(0, 2**32))).uniform(-limit, limit, (rows, width))
+    some = draw(st.dictionaries(st.integers(0, rows * width - 1), entries, max_size=4))
+    for place, value in some.items():
+        table.flat[place] = value
+    if draw(st.sampled_from(range(16))) == 1:
+        table[:] = draw(entries)
+    return table
 
 
 def faults(
@@ -329,6 +242,22 @@ def faults(
     return st.builds(make, st.sampled_from(kinds), st.sampled_from(steps), rounds, places)
 
 
+def whole_groups(binding: Binding) -> Callable[[IntArray], IntArray]:
+    """Who of an invited cohort takes part under denoisers, for a ``Scope``.
+
+    A client needs its denoiser, and a denoiser one client at least.
+    """
+
+    def taking_part(invited: IntArray) -> IntArray:
+        here = set(invited.tolist())
+        denoiser_of = {client: int(binding.denoisers[binding.group[client]]) for client in here}
+        served = {c for c, denoiser in denoiser_of.items() if c != denoiser and denoiser in here}
+        working = served | {denoiser_of[client] for client in served}
+        return np.array(sorted(working), dtype=np.int64)
+
+    return taking_part
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Federation:
     """All arguments of ``assert_lossless`` but the algorithm."""
@@ -338,10 +267,22 @@ class Federation:
     stack: Stack
     rounds: int
     cohort: CohortConfig
+    scope: Scope = field(default_factory=Scope)
 
     def arguments(self, **changes: Any) -> dict[str, Any]:
-        """Keyword arguments for ``assert_lossless``, ``compare_runs`` and ``wire_trace``."""
+        """Keyword arguments for ``assert_lossless`` and ``compare_runs``."""
         return {part.name: getattr(self, part.name) for part in fields(self)} | changes
+
+    def wire_arguments(self, **changes: Any) -> dict[str, Any]:
+        """Keyword arguments for ``wire_trace``."""
+        arguments = self.arguments(**changes)
+        del arguments["scope"]
+        return arguments
+
+    def taking_part(self, round_: int) -> IntArray:
+        """Clients that must take part in a round: int64[P], ascending."""
+        invited = self.cohort.draw(round_, self.ratings.n_clients, self.streams)
+        return self.scope.due(invited)
 
 
 @st.composite
@@ -353,27 +294,88 @@ def federations(
     max_clients: int = 8,
     max_items: int = 12,
     max_rounds: int = 6,
+    telling: bool | None = None,
 ) -> Federation:
     """A whole federation: ratings, seed, stack, cohort and number of rounds.
+
+    As a rule there is something for a mistake to be seen by: a group that is served, a denoiser
+    with ratings in it, a client with virtual rows, and a second round. One in thirty-two is any
+    federation at all, in which somebody uploads something.
 
     Args:
         draw: given by Hypothesis.
         width: values per row that the algorithm uploads.
-        cloaks: see ``stacks``.
+        cloaks: see ``stacks``; "none" is for the one in thirty-two, if there are others.
         max_clients: most clients, at least 2.
-        max_items: most items.
+        max_items: most items; below 4 virtual rows may be few.
         max_rounds: most rounds.
+        telling: whether there is such a thing in all of them; None draws it.
 
     Example: see the module docstring.
     """
-    ratings = draw(rating_tables(max_clients=max_clients, max_items=max_items))
+    if telling is None:
+        telling = draw(st.sampled_from(range(_CORNERS))) > 0
+    fewest = min(5, max_items) if telling else 1
+    table = draw(rating_tables(max_clients=max_clients, min_items=fewest, max_items=max_items))
     run_streams = draw(streams())
-    return Federation(
-        ratings=ratings,
+    stack = draw(stacks(table, width=width, streams=run_streams, cloaks=cloaks, telling=telling))
+    assert isinstance(stack.collector, Denoisers)  # noqa: S101 - what ``stacks`` draws
+    federation = Federation(
+        ratings=table,
         streams=run_streams,
-        stack=draw(stacks(ratings, width=width, streams=run_streams, cloaks=cloaks)),
-        rounds=draw(st.integers(1, max_rounds)),
-        cohort=draw(cohorts(ratings.n_clients)),
+        stack=stack,
+        rounds=draw(st.integers(min(2, max_rounds) if telling else 1, max_rounds)),
+        cohort=draw(cohorts(table.n_clients)),
+        scope=Scope(
+            taking_part=whole_groups(stack.collector.binding),
+            drops_reports=isinstance(stack.cloak, RandomizedResponse),
+        ),
+    )
+    return _served(federation, stack.collector.binding, telling=telling)
+
+
+def _served(federation: Federation, binding: Binding, *, telling: bool) -> Federation:
+    """The federation with a group at work, whose denoiser and first client have ratings."""
+    rounds = range(1, federation.rounds + 1)
+    if not any(len(federation.taking_part(round_)) for round_ in rounds):
+        federation = replace(federation, cohort=CohortConfig())
+    present = next(found for found in map(federation.taking_part, rounds) if len(found))
+    denoiser = present[binding.is_denoiser[present]][0]
+    group = binding.group[present] == binding.group[denoiser]
+    client = present[group & (present != denoiser)][0]
+    table, n_items = federation.ratings, federation.ratings.n_items
+    rated = table.counts()
+    if telling:
+        most = max(1, n_items // 2)
+        changes = {denoiser: (1, n_items), client: (min(2, most), most)}
+    else:  # of an item nobody rated and a report nobody makes there is nothing to compare
+        somebody = federation.scope.drops_reports or not rated[present].any()
+        changes = {denoiser: (1, n_items)} if somebody else {}
+    for who, (least, most) in changes.items():
+        if not least <= rated[who] <= most:
+            table = _with_ratings(table, int(who), min(max(rated[who], least), most))
+    if table is not federation.ratings:
+        _note(table)
+    return replace(federation, ratings=table)
+
+
+def _with_ratings(table: RatingTable, client: int, number: int) -> RatingTable:
+    """The table with another number of ratings of a client, its first items' first."""
+    own = table.clients == client
+    had = dict(zip(table.items[own].tolist(), table.ratings[own].tolist(), strict=True))
+    others = [item for item in range(table.n_items) if item not in had]
+    items = [*had, *others][:number]
+    stars = [had.get(item, table.scale.high) for item in items]
+    return RatingTable.from_columns(
+        name=table.name,
+        n_clients=table.n_clients,
+        n_items=table.n_items,
+        clients=np.concatenate([table.clients[~own], np.full(number, client, dtype=np.int32)]),
+        items=np.concatenate([table.items[~own], np.array(items, dtype=np.int32)]),
+        ratings=np.concatenate([table.ratings[~own], np.array(stars, dtype=np.float64)]),
+        scale=table.scale,
+        client_labels=table.client_labels,
+        item_labels=table.item_labels,
     )
 
 
@@ -387,20 +389,9 @@ def _rated_sets(n_items: int) -> st.SearchStrategy[list[bool]]:
     return (corners | st.integers(0, every)).map(bits)
 
 
-def _cloak(name: str, n_items: int, streams: Streams) -> st.SearchStrategy[Cloak | None]:
-    if name == "virtual-ratings":
-        return virtual_ratings(n_items=n_items, streams=streams)
-    if name == "randomized-response":
-        return randomized_responses(n_items=n_items, streams=streams)
-    if name == "none":
-        return st.none()
-    raise ConfigError("cloaks", name, "unknown cloak", CLOAKS)
-
-
-def _by_client(
-    n_clients: int, clients: list[int], items: Any, stars: list[float]
-) -> dict[int, dict[int, float]]:
-    found: dict[int, dict[int, float]] = {client: {} for client in range(n_clients)}
-    for client, item, rating in zip(clients, items.tolist(), stars, strict=True):
+def _note(table: RatingTable) -> None:
+    found: dict[int, dict[int, float]] = {client: {} for client in range(table.n_clients)}
+    rows = zip(table.clients.tolist(), table.items.tolist(), table.ratings.tolist(), strict=True)
+    for client, item, rating in rows:
         found[client][item] = rating
-    return found
+    note({"items": table.n_items, "ratings": found})

@@ -1,23 +1,62 @@
-"""Collectors and bag channels that remember what they handed to the server."""
+"""Collectors that remember what clients handed to them: who, which rows, which of them virtual."""
 
-from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
-from secure_fedrec.arrays import BoolArray, FloatArray, IntArray
+import numpy as np
+
+from secure_fedrec.arrays import BoolArray, IntArray
 from secure_fedrec.fixedpoint import FixedPoint
+from secure_fedrec.properties.plain_run import Rows, own_ring
 from secure_fedrec.protection.base import (
-    BagChannel,
-    BagRound,
     Collector,
     PublicStep,
     RoundSession,
     StateKeeper,
     Withstood,
 )
-from secure_fedrec.uploads import Aggregate, RowBlock, SetBlock
+from secure_fedrec.uploads import Aggregate, RowBlock
 from secure_fedrec.wire import Traffic, Wire
 
-__all__ = ["Watched", "WatchedBags", "watched"]
+__all__ = ["Given", "Watched", "watched"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Given:
+    """What the clients of a round handed to a collector, as it was before it was touched.
+
+    Args:
+        batches: the clients, batch by batch, in order.
+        exempt: clients that the session exempted from the cloak.
+    """
+
+    batches: list[IntArray] = field(default_factory=list)
+    exempt: set[int] = field(default_factory=set)
+    _rows: list[Rows] = field(default_factory=list)
+    _virtual: list[BoolArray] = field(default_factory=list)
+
+    def note(
+        self, clients: IntArray, block: RowBlock, virtual: BoolArray, ring: FixedPoint
+    ) -> None:
+        """Remember a batch."""
+        self.batches.append(clients.copy())
+        self._rows.append(Rows.of(clients, block, ring))
+        self._virtual.append(virtual.copy())
+
+    @property
+    def clients(self) -> IntArray:
+        """int64[P], in the order in which they came."""
+        return np.concatenate([np.empty(0, dtype=np.int64), *self.batches])
+
+    def real(self, width: int) -> Rows:
+        """Rows that the clients did not call virtual."""
+        pairs = zip(self._rows, self._virtual, strict=True)
+        return Rows.joined([rows.pick(~virtual) for rows, virtual in pairs], width)
+
+    def fakes(self, width: int) -> Rows:
+        """Rows that they did."""
+        pairs = zip(self._rows, self._virtual, strict=True)
+        return Rows.joined([rows.pick(virtual) for rows, virtual in pairs], width)
 
 
 def watched(collector: Collector) -> "Watched":
@@ -28,13 +67,13 @@ def watched(collector: Collector) -> "Watched":
 
 
 class Watched:
-    """A collector that remembers the aggregate it handed to the server.
+    """A collector that remembers what it was given.
 
     Args:
         collector: does the work.
 
     Attributes:
-        aggregate: of the last round; None before the first.
+        given: in the last round.
     """
 
     def __init__(self, collector: Collector) -> None:
@@ -42,7 +81,8 @@ class Watched:
         self.codec = collector.codec
         self.n_clients = collector.n_clients
         self.model_hidden_from = collector.model_hidden_from
-        self.aggregate: Aggregate | None = None
+        self.given = Given()
+        self.ring = own_ring(collector.codec)
 
     def participants(self, cohort: IntArray) -> IntArray:
         """The collector's."""
@@ -50,6 +90,7 @@ class Watched:
 
     def open(self, *, round_: int, participants: IntArray, wire: Wire) -> "_WatchedSession":
         """A round of the collector."""
+        self.given = Given()
         session = self._collector.open(round_=round_, participants=participants, wire=wire)
         return _WatchedSession(self, session)
 
@@ -90,75 +131,13 @@ class _WatchedSession:
         return self._session.order
 
     def exempt(self, clients: IntArray) -> BoolArray:
-        return self._session.exempt(clients)
+        marked = self._session.exempt(clients)
+        self._watched.given.exempt.update(clients[marked].tolist())
+        return marked
 
     def submit(self, clients: IntArray, block: RowBlock, virtual: BoolArray) -> None:
+        self._watched.given.note(clients, block, virtual, self._watched.ring)
         self._session.submit(clients, block, virtual)
 
     def close(self) -> Aggregate:
-        self._watched.aggregate = self._session.close()
-        return self._watched.aggregate
-
-
-class WatchedBags:
-    """A bag channel that remembers the bags it handed to the server.
-
-    Args:
-        channel: does the work.
-
-    Attributes:
-        collected: of the last round; empty before the first.
-    """
-
-    def __init__(self, channel: BagChannel) -> None:
-        self._channel = channel
-        self.collected: dict[str, FloatArray] = {}
-
-    @property
-    def codec(self) -> FixedPoint:
-        """The channel's."""
-        return self._channel.codec
-
-    @property
-    def n_clients(self) -> int:
-        """The channel's."""
-        return self._channel.n_clients
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The channel's."""
-        return self._channel.names
-
-    def open(self, *, round_: int, participants: IntArray, wire: Wire) -> "_WatchedRound":
-        """A round of the channel."""
-        inner = self._channel.open(round_=round_, participants=participants, wire=wire)
-        return _WatchedRound(self, inner)
-
-    def withstands(self, cohort: int) -> Withstood:
-        """The channel's."""
-        return self._channel.withstands(cohort)
-
-    def bare(self) -> BagChannel:
-        """The channel's."""
-        return self._channel.bare()
-
-    def traffic(self) -> tuple[Traffic, ...]:
-        """The channel's."""
-        return self._channel.traffic()
-
-    def describe(self) -> dict[str, Any]:
-        """The channel's."""
-        return self._channel.describe()
-
-
-class _WatchedRound:
-    def __init__(self, bags: WatchedBags, inner: BagRound) -> None:
-        self._bags = bags
-        self._inner = inner
-
-    def submit(self, clients: IntArray, bags: Mapping[str, SetBlock]) -> None:
-        self._inner.submit(clients, bags)
-
-    def close(self) -> dict[str, FloatArray]:
-        self._bags.collected = self._inner.close()
-        return self._bags.collected
+        return self._session.close()

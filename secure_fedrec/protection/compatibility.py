@@ -22,6 +22,8 @@ class Claim:
         hides: what it is meant to hide, and from whom.
         assumes: under which assumptions.
         lossless: whether the public table (of a bag: the bag) equals the plain twin's, bit for bit.
+        drops_reports: whether its cloak leaves rows of rated items out: it is lossless relative to
+            what it reports, at most.
         found: what the attack suite shows, in one sentence.
     """
 
@@ -30,6 +32,7 @@ class Claim:
     assumes: str
     lossless: bool
     found: str
+    drops_reports: bool = False
 
 
 STACKS: Mapping[tuple[str, ...], Claim] = MappingProxyType(
@@ -93,6 +96,7 @@ STACKS: Mapping[tuple[str, ...], Claim] = MappingProxyType(
             hides="the rated set, from the server, as local randomized response of each round",
             assumes="an honest-but-curious server",
             lossless=False,
+            drops_reports=True,
             found="fresh reports add up over rounds",
         ),
         ("randomized-response", "denoisers"): Claim(
@@ -100,6 +104,7 @@ STACKS: Mapping[tuple[str, ...], Claim] = MappingProxyType(
             hides="as SDCF",
             assumes="as SDCF, and an anonymous channel to the denoisers",
             lossless=True,
+            drops_reports=True,
             found="as SDCF and FedRec++",
         ),
         ("masking",): Claim(

@@ -14,6 +14,7 @@ from attacks import SUITE
 from audits.commands import PRESETS
 from audits.config import parse_config
 from secure_fedrec.data import DATASETS, EXAMPLE_SETS
+from secure_fedrec.properties import lossless_words
 from secure_fedrec.protection import STACKS
 
 Command = Callable[..., tuple[int, str, str]]
@@ -125,11 +126,33 @@ def test_check_tells_lossless_from_lossy(
 ) -> None:
     words = ("--rounds", "4")
     code, out, _ = command("check", write_config(small), *words)
-    assert (code, out) == (0, "lossless: 4 rounds equal the plain twin, bit for bit\n")
+    first, second = out.splitlines()
+    assert (code, first) == (0, "lossless: 4 rounds equal the plain twin, bit for bit")
+    assert second.startswith(
+        "  160 invited, 160 taken, 40 exempt; 1,696 rows, 0 of them not report"
+    )
     del small["protection"][1]  # FedRec without denoisers
     code, out, _ = command("check", write_config(small), *words)
     assert code == 1
     assert out.startswith("not lossless: ")
+
+
+def test_dropped_reports_are_told_wherever_losslessness_is(
+    command: Command, write_config: Write, small: dict[str, Any], tmp_path: Path
+) -> None:
+    words = "lossless relative to what it reports"
+    small["protection"][0] = {"layer": "randomized-response"}
+    small |= {"attacks": ["direct"], "gates": [{"metric": "lossless", "equals": True}]}
+    path = write_config(small)
+    code, out, _ = command("check", path, "--rounds", "2")
+    assert (code, out.startswith(f"{words}: 2 rounds")) == (0, True)
+    code, out, err = command("audit", path, "--out", tmp_path / "out", "--quiet", "--json")
+    assert code == 0, err
+    report = json.loads(out)
+    assert report["lossless"]["statement"].startswith(f"{words.capitalize()}: after each of 6 ")
+    assert report["gates"][0]["reason"] == f"{words}: every table equals the plain twin's"
+    code, out, _ = command("check", path, "--rounds", "2", "--set", "cohort.clients_per_round=25")
+    assert (code, out.startswith(f"{words} and those who take part: 2 rounds")) == (0, True)
 
 
 @pytest.mark.parametrize("layers", STACKS, ids=lambda layers: "+".join(layers) or "none")
@@ -144,7 +167,10 @@ def test_check_agrees_with_the_claim_of_every_stack(
     small["protection"] = [{"layer": layer, **due.get(layer, {})} for layer in layers]
     code, out, _ = command("check", write_config(small), "--rounds", "3", "--json")
     outcome = json.loads(out)
-    assert outcome["lossless"] == STACKS[layers].lossless
+    claim = STACKS[layers]
+    words = lossless_words(reports_dropped=claim.drops_reports, sat_out=False)
+    assert outcome["verdict"] == (words if claim.lossless else "not lossless: the stack")
+    assert outcome["lossless"] == claim.lossless
     assert code == (0 if outcome["lossless"] else 1)
     assert (outcome["first_difference"] is None) == outcome["lossless"]
     assert (outcome["largest_difference"] == 0) == outcome["lossless"]

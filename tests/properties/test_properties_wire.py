@@ -103,7 +103,7 @@ def trace(
 ) -> tuple[tuple[Message, ...], ...]:
     private = {} if users is None else {"user_vectors": users}
     return wire_trace(
-        algorithm=lambda: Started(PMF(config), private=private), **federation.arguments()
+        algorithm=lambda: Started(PMF(config), private=private), **federation.wire_arguments()
     )
 
 
@@ -197,7 +197,9 @@ def test_held_out_ratings_stay_off_the_wire(federation: Federation, data: st.Dat
     level = data.draw(st.sampled_from(table.scale.levels.tolist()), label="stars")
     other = replace(test, ratings=np.full(len(test), level))
     traces = {
-        wire_trace(algorithm=lambda: PMF(CONFIG), test=part, **federation.arguments(ratings=train))
+        wire_trace(
+            algorithm=lambda: PMF(CONFIG), test=part, **federation.wire_arguments(ratings=train)
+        )
         for part in (None, test, other)
     }
     assert len(traces) == 1
@@ -244,11 +246,11 @@ def test_a_client_step_that_reads_other_vaults_is_caught() -> None:
     )
     absent = np.setdiff1d(np.arange(6), participants(federation, 1))[0]
     row = int(np.flatnonzero(ratings.clients == absent)[0])
-    changed = federation.arguments(ratings=other_level(ratings, row))
+    changed = federation.wire_arguments(ratings=other_level(ratings, row))
     for model, equal in ((PMF, True), (Nosy, False)):
         traces = [
             wire_trace(algorithm=partial(model, CONFIG), **run)
-            for run in (federation.arguments(), changed)
+            for run in (federation.wire_arguments(), changed)
         ]
         assert (traces[0] == traces[1]) is equal
 

@@ -8,7 +8,7 @@ import pytest
 from secure_fedrec.engines import projected_transcript_bytes
 from secure_fedrec.errors import ConfigError, LosslessnessError, ProtocolError, WireError
 from secure_fedrec.fixedpoint import FixedPoint
-from secure_fedrec.properties import compare_runs, plain_twin
+from secure_fedrec.properties import compare_runs
 from secure_fedrec.protection import (
     BAG_LAYERS,
     BAG_STACKS,
@@ -55,7 +55,7 @@ def test_a_stack_over_bags_equals_its_twin_where_it_says_so(
         rounds=2,
     )
     assert outcome.holds == BAG_STACKS[stack].lossless
-    assert outcome.uploads == drafts.n_clients * outcome.rounds
+    assert outcome.taken == drafts.n_clients * outcome.rounds
     if not outcome.holds:
         assert outcome.first_difference is not None
         assert outcome.first_difference.startswith("round 1, bag users, vector 0")
@@ -242,12 +242,11 @@ def test_a_round_is_one_batch_with_the_public_number_of_cells(
     assert sizes == [[drafts.n_clients * 8, 512]]
 
 
-def test_the_twin_has_the_bags_without_their_layers(drafts: Any) -> None:
+def test_bare_bags_have_no_layers(drafts: Any) -> None:
     stack = drafts.stack({**drafts.noise(), **drafts.mixes()})
-    twin = plain_twin(stack, n_items=1, width=1)
-    assert twin.bags is not None
-    assert twin.bags.describe()["layers"] == []
-    assert twin.bags.names == stack.bags.names
+    bare = stack.bags.bare()
+    assert bare.describe()["layers"] == []
+    assert bare.names == stack.bags.names
 
 
 def test_a_projection_counts_vectors_and_cells(drafts: Any) -> None:

@@ -56,7 +56,9 @@ def hardened_federations(draw: st.DrawFn, *, width: int, execution: str) -> Fede
     )
     invited = drawn.cohort.clients_per_round
     cohort = CohortConfig(clients_per_round=None if invited is None else max(2, invited))
-    return replace(drawn, stack=replace(drawn.stack, collector=collector), cohort=cohort)
+    everybody = replace(drawn.scope, taking_part=None)
+    stack = replace(drawn.stack, collector=collector)
+    return replace(drawn, stack=stack, cohort=cohort, scope=everybody)
 
 
 @pytest.mark.parametrize(("execution", "examples"), [("simulated", 60), ("real", 15)])
@@ -98,7 +100,7 @@ def federation_of(
 def test_the_run_is_that_of_rho_zero_in_every_bit(rho: float) -> None:
     outcome = compare_runs(**federation_of(rho=rho))
     assert outcome.holds
-    assert outcome.uploads == 36
+    assert outcome.taken == 36
 
 
 def test_real_halves_that_compute_something_else_are_found(

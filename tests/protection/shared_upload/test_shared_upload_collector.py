@@ -48,7 +48,9 @@ def shared_federations(draw: st.DrawFn, *, width: int, execution: str) -> Federa
         codec=drawn.stack.codec,
         streams=drawn.streams,
     )
-    return replace(drawn, stack=replace(drawn.stack, collector=collector), cohort=cohort)
+    everybody = replace(drawn.scope, taking_part=None)
+    stack = replace(drawn.stack, collector=collector)
+    return replace(drawn, stack=stack, cohort=cohort, scope=everybody)
 
 
 @pytest.mark.parametrize("execution", EXECUTIONS)
@@ -91,7 +93,7 @@ def federation_of(
 def test_the_run_is_that_of_rho_zero_in_every_bit(rho: float) -> None:
     outcome = compare_runs(**federation_of(rho=rho))
     assert outcome.holds
-    assert outcome.uploads == 80
+    assert outcome.taken == 80
 
 
 def test_a_share_that_goes_missing_in_the_sum_is_found() -> None:

@@ -1,4 +1,8 @@
-"""The plain twin: the same clients, without any virtual row and without any routing."""
+"""The plain twin of a recorded run: the same clients, no virtual row and no routing.
+
+An audit has layers of the package alone, and lets them say whom they exempt and which reports they
+drop. ``secure_fedrec.properties.compare_runs``, for layers of anybody, believes them nothing.
+"""
 
 import numpy as np
 
@@ -17,7 +21,7 @@ def plain_twin(stack: Stack, *, n_items: int, width: int) -> Stack:
     exempt, so a cloak that also drops rows drops the same ones in both runs.
 
     Args:
-        stack: the protected stack.
+        stack: the protected stack, built anew: its collector is opened for rounds of its own.
         n_items: rows of the shared table.
         width: values per row.
     """
@@ -35,13 +39,15 @@ class _DirectTwin(DirectSum):
     def __init__(self, stack: Stack, *, n_items: int, width: int) -> None:
         super().__init__(n_clients=stack.n_clients, n_items=n_items, width=width, codec=stack.codec)
         self._original = stack.collector
+        self._covered = stack.cloak is not None
 
     def open(self, *, round_: int, participants: IntArray, wire: Wire) -> "_DirectTwinSession":
-        # The original session is only asked whom it exempts; what it may send goes nowhere.
-        nowhere = Wire(meter=Meter(self.n_clients))
-        original = self._original.open(round_=round_, participants=participants, wire=nowhere)
         exempt = np.zeros(self.n_clients, dtype=bool)
-        exempt[participants] = original.exempt(participants)
+        if self._covered:
+            # A session is only asked whom it exempts; what it may send goes nowhere.
+            nowhere = Wire(meter=Meter(self.n_clients))
+            original = self._original.open(round_=round_, participants=participants, wire=nowhere)
+            exempt[participants] = original.exempt(participants)
         return _DirectTwinSession(self, round_, participants, wire, exempt)
 
 
