@@ -29,6 +29,7 @@ from secure_fedrec.properties.split_evaluation import Loss
 from secure_fedrec.properties.split_kept_home import KeptHome
 from secure_fedrec.properties.split_messages import SplitMessage
 from secure_fedrec.properties.split_model import SplitModel, Values
+from secure_fedrec.properties.split_random import is_exact
 from secure_fedrec.properties.split_shipped import Shipped
 from secure_fedrec.properties.split_training import Examples, LocalRuns
 from secure_fedrec.properties.split_trials import largest_change, same_bits
@@ -100,7 +101,7 @@ def compare_split(
     with split.preserved():
         # -0.0 + 0.0 is 0.0: an average would turn the sign of a zero that a device leaves alone.
         start = {
-            name: value + 0.0 if value.is_floating_point() else value
+            name: value if is_exact(value) else value + 0.0
             for name, value in split.state().items()
         }
         streams = Streams.from_seed(seed)

@@ -13,11 +13,13 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor, nn
 
 from secure_fedrec.errors import ConfigError
+from secure_fedrec.properties.split_random import is_exact
 
 __all__ = ["PrivateSlot", "SplitModel", "Values", "matches"]
 
@@ -53,6 +55,10 @@ class PrivateSlot:
         return tensors[self.sources[0]][user] if self.is_table else tensors[self.sources[user]]
 
 
+Place: TypeAlias = tuple[nn.Parameter, str, PrivateSlot | None, int | None]
+"""A parameter, its name, its slot if it is private, and the user if it is one user's."""
+
+
 class SplitModel:
     """A model, and which of its tensors belong to whom.
 
@@ -70,6 +76,7 @@ class SplitModel:
     def __init__(self, model: nn.Module, private: Sequence[str]) -> None:
         self.model = model
         patterns = (private,) if isinstance(private, str) else tuple(private)
+        self._tensors = _Tensors(model)
         tensors = self.tensors()
         parameters = set(dict(model.named_parameters(remove_duplicate=False)))
         slots = _slots(tensors, parameters, patterns)
@@ -89,16 +96,32 @@ class SplitModel:
         # Under all their names: a tensor may be private by one name and not by another.
         self.federated_names = tuple(sorted(parameters - private_names))
 
-    def tensors(self) -> dict[str, Tensor]:
+    def tensors(self) -> Values:
         """Every parameter and buffer under each of its names (the model's own, not copies)."""
-        found: dict[str, Tensor] = dict(self.model.named_parameters(remove_duplicate=False))
-        found.update(self.model.named_buffers(remove_duplicate=False))
-        return found
+        return self._tensors
 
-    def trainable(self) -> dict[str, nn.Parameter]:
-        """Parameters with gradients, once each."""
-        named = self.model.named_parameters()
-        return {name: weight for name, weight in named if weight.requires_grad}
+    def trainable_places(self) -> list["Place"]:
+        """Parameters with gradients, once each, with what they are a part of.
+
+        Returns:
+            (parameter, its name, its slot if it is private, the user if it is one user's).
+        """
+        tensors = self.tensors()
+        owners = {
+            id(tensors[source]): (slot, None if slot.is_table else user)
+            for slot in self.slots
+            for user, source in enumerate(slot.sources)
+        }
+        return [
+            (weight, name, *owners.get(id(weight), (None, None)))
+            for name, weight in self.model.named_parameters()
+            if weight.requires_grad
+        ]
+
+    def train(self) -> None:
+        """Turn training on. Of a model that is in training already, frozen layers stay so."""
+        if not self.model.training:
+            self.model.train()
 
     # --- values: always copies, so that nothing trains behind the reader's back ---
 
@@ -143,7 +166,7 @@ class SplitModel:
     @contextmanager
     def preserved(self) -> Iterator[None]:
         """Put parameters, buffers, gradients and modes back at the end."""
-        tensors = self.tensors()
+        tensors = dict(self.tensors())
         saved = {name: tensor.detach().clone() for name, tensor in tensors.items()}
         gradients = {name: tensor.grad for name, tensor in tensors.items()}
         modes = {module: module.training for module in self.model.modules()}
@@ -163,6 +186,30 @@ class SplitModel:
         for name, _ in self.model.named_buffers(remove_duplicate=False):
             owner, _, leaf = name.rpartition(".")
             setattr(self.model.get_submodule(owner), leaf, tensors[name])
+
+
+class _Tensors(Mapping[str, Tensor]):
+    """The tensors of a model as they are now: a module may put another one in a buffer's place."""
+
+    def __init__(self, model: nn.Module) -> None:
+        self._places: dict[str, tuple[dict[str, Any], str]] = {}
+        for kind in ("_parameters", "_buffers"):  # the dicts themselves: no other look-up is O(1)
+            for prefix, module in model.named_modules(remove_duplicate=False):
+                held: dict[str, Any] = getattr(module, kind)
+                for leaf, tensor in held.items():
+                    if tensor is not None:
+                        self._places[f"{prefix}.{leaf}" if prefix else leaf] = (held, leaf)
+
+    def __getitem__(self, name: str) -> Tensor:
+        held, leaf = self._places[name]
+        tensor: Tensor = held[leaf]
+        return tensor
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._places)
+
+    def __len__(self) -> int:
+        return len(self._places)
 
 
 def matches(name: str, patterns: Iterable[str]) -> bool:
@@ -213,7 +260,7 @@ def _slot(name: str, users: dict[int, str], tensors: Values, parameters: set[str
         name=name,
         sources=sources,
         buffer=sources[0] not in parameters,
-        exact=not tensors[sources[0]].is_floating_point(),
+        exact=is_exact(tensors[sources[0]]),
     )
 
 

@@ -20,6 +20,7 @@ from secure_fedrec.properties.split_aggregation import (
     averaged,
 )
 from secure_fedrec.properties.split_model import PrivateSlot, Values
+from secure_fedrec.properties.split_random import is_exact
 from secure_fedrec.properties.split_running import RunningRule
 from secure_fedrec.properties.split_training import LocalRuns
 
@@ -82,7 +83,7 @@ class Shipped:
         total = sum(weights.values())
         for name in names:
             old = self.state[name]
-            if old.is_floating_point():
+            if not is_exact(old):
                 local = [(weight, models[user][name]) for user, weight in weights.items()]
                 self._split.load({name: averaged(old, local, total)})
         if rule.keep_private:
