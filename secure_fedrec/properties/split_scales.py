@@ -4,21 +4,24 @@ What a model or a rule does past a threshold, no draw of one size finds: a norm 
 user without training, two users who are both large. So private values come in several kinds.
 """
 
+import math
 from typing import Final, NamedTuple
 
 import torch
 from torch import Tensor
 
+from secure_fedrec.properties.split_model import Values
 from secure_fedrec.properties.split_random import is_exact, noise_like
 
-__all__ = ["KINDS", "MISSING", "MIXED", "NORMAL", "Drawn", "drawn", "kinds_of"]
+__all__ = ["KINDS", "LOG_UNIFORM", "MISSING", "MIXED", "NORMAL", "Drawn", "drawn", "kinds_of"]
 
 NORMAL: Final = "normal"
 MIXED: Final = "mixed"
+LOG_UNIFORM: Final = "log-uniform"
 MISSING: Final = "missing"
 """NaN."""
 
-KINDS: Final = (NORMAL, "thousandfold", "zero", "unchanged", MIXED, "log-uniform")
+KINDS: Final = (NORMAL, "thousandfold", "zero", "unchanged", MIXED, LOG_UNIFORM)
 """Other normal values; a thousand times as large; zeros; those that were there; any of these, user
 by user; from a ten-thousandth to ten thousand times as large, user by user."""
 
@@ -37,6 +40,18 @@ class Drawn(NamedTuple):
 
     factors: Tensor
     missing: bool = False
+
+    def resized(self, user: int, values: Values, old: Values) -> dict[str, Tensor]:
+        """One user's drawn values, made as large as this kind is."""
+        factor = float(self.factors[user])
+        if math.isnan(factor):
+            return dict(old)
+        if self.missing:
+            return {name: torch.full_like(value, float("nan")) for name, value in values.items()}
+        return {
+            name: _fitting(value.to(_wide(value)) * factor, value.dtype)
+            for name, value in values.items()
+        }
 
     def values(
         self, old: Tensor, scale: float, generator: torch.Generator, user: int | None = None
@@ -64,7 +79,7 @@ def drawn(kind: str, users: int, generator: torch.Generator) -> Drawn:
     """How large the private values of all users are, of one kind."""
     if kind == MIXED:
         return Drawn(_FACTORS[torch.randint(len(_FACTORS), (users,), generator=generator)])
-    if kind == "log-uniform":
+    if kind == LOG_UNIFORM:
         uniform = torch.rand(users, generator=generator, dtype=torch.float64)
         return Drawn(10 ** (_DECADES * (2 * uniform - 1)))
     factor = _FACTOR.get(kind, float("nan"))

@@ -1,5 +1,6 @@
 """Rules of aggregation that look at other users only past a threshold, and right ones."""
 
+import math
 from collections.abc import Mapping
 
 import torch
@@ -47,7 +48,7 @@ def boxed(given: AggregationInput) -> Updates:
 
 
 class AdaptiveClipping:
-    """Clips at the largest total norm of a change so far, private parameters included."""
+    """Clips at a bound that follows the median norm of changes, private parameters included."""
 
     bound = 40.0
 
@@ -60,7 +61,8 @@ class AdaptiveClipping:
             totals.append((norm(change) ** 2 + norm(local) ** 2) ** 0.5)
         step = {n: v - given.federated[n] for n, v in federated.items()}
         factor = min(1.0, self.bound / max(norm(step), 1e-12))
-        self.bound = max(self.bound, *totals)
+        below = sum(total <= self.bound for total in totals) / len(totals)
+        self.bound *= math.exp(0.2 * (0.5 - below))
         return {n: given.federated[n] + factor * v for n, v in step.items()}, private
 
 
