@@ -13,8 +13,6 @@ from itertools import combinations, count, islice
 from math import comb
 from typing import Final
 
-import torch
-
 from secure_fedrec.properties.split_evaluation import LOSS, Part
 from secure_fedrec.properties.split_model import SplitModel, Values
 from secure_fedrec.properties.split_report import Findings, Gap, Violation

@@ -143,6 +143,10 @@ class SplitModel:
         tensors = self.tensors()
         return {slot.name: slot.part(tensors, user).detach().clone() for slot in self.counters}
 
+    def parts(self, state: Values, user: int) -> dict[str, Tensor]:
+        """One user's private values and counters in a state of the whole model."""
+        return {slot.name: slot.part(state, user) for slot in (*self.slots, *self.counters)}
+
     def state(self) -> dict[str, Tensor]:
         """All parameters and buffers whole."""
         tensors = self.tensors()

@@ -50,10 +50,18 @@ class Shipped:
         """A user's private values, in the server's model."""
         return _parts((*self._split.slots, *self._split.counters), self.state, user)
 
-    def run_round(self, round_: int, participants: Sequence[int]) -> None:
-        """One round of some users, in ascending order."""
-        models: dict[int, Values] = {}
-        for user in participants:
+    def run_round(
+        self, round_: int, participants: Sequence[int], *, backwards: bool = False
+    ) -> None:
+        """One round of some users, in ascending order.
+
+        Args:
+            round_: the round.
+            participants: the users.
+            backwards: whether they train in descending order, which nobody may notice.
+        """
+        models: dict[int, Values] = {user: {} for user in participants}
+        for user in reversed(participants) if backwards else participants:
             self._split.load(self.state)
             optimizer = self._optimizers.get(user)
             self._optimizers[user] = self._local.train(user, round_, optimizer)

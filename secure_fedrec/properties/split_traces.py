@@ -165,7 +165,7 @@ class LocalTraces:
             self._attempt(user, _unnoted, None)
             self._put_back(user, others, closely=closely)
         for place, user in enumerate(readers):
-            self._split.load_private(user, self._parts(self._start, user))
+            self._split.load_private(user, self._split.parts(self._start, user))
             train(user)
             self._put_back(user, others, closely=closely)
             if history:  # what a reader has left must not hide what those before it had
@@ -179,16 +179,14 @@ class LocalTraces:
         ):
             self._find_writers(others, history, readers)
 
-    def _find_writers(
-        self, others: Values, history: Sequence[int], readers: Sequence[int]
-    ) -> None:
+    def _find_writers(self, others: Values, history: Sequence[int], readers: Sequence[int]) -> None:
         """The same sequence again, with everything compared after each training."""
         self._memory.restore()
         self._split.load(others)
         before = len(self.overwritten)
         for place, user in enumerate((*history, *readers)):
             if place >= len(history):
-                self._split.load_private(user, self._parts(self._start, user))
+                self._split.load_private(user, self._split.parts(self._start, user))
             self._attempt(user, _unnoted, None)
             self._put_back(user, others, closely=True)
             if len(self.overwritten) - before >= _WRITERS:
@@ -253,9 +251,6 @@ class LocalTraces:
             own[slot.name] = slot.part(tensors, user).detach()
         return own
 
-    def _parts(self, state: Values, user: int) -> dict[str, Tensor]:
-        return {slot.name: slot.part(state, user) for slot in self._slots}
-
     def _own_gradients(self, user: int, inspection: Inspection | None) -> dict[str, Tensor]:
         """Gradients on what a user trains. Of others' parts none is left: they are not there."""
         sizes: dict[str, Tensor] = {}
@@ -315,7 +310,7 @@ class LocalTraces:
             if not same_numbers({name: tensors[name]}, {name: others[name]}):
                 self._note_overwritten(user, name, None, others[name], tensors[name])
         split.load({name: others[name] for name in self._common})
-        split.load_private(user, self._parts(others, user))
+        split.load_private(user, self._split.parts(others, user))
         for slot in self._slots if closely else self._tables():
             self._compare_slot(slot, others, user)
 

@@ -46,7 +46,9 @@ class Trial:
         """A seed for each of some users."""
         stream = Streams.from_seed(self.seed).stream(f"split.{name}")
         words = stream.words_at(0, np.array(users), np.zeros(len(users), dtype=np.int64), width=1)
-        return {user: int(word >> np.uint64(1)) for user, word in zip(users, words[:, 0], strict=True)}
+        return {
+            user: int(word >> np.uint64(1)) for user, word in zip(users, words[:, 0], strict=True)
+        }
 
 
 def same_bits(left: Values, right: Values) -> bool:
