@@ -280,7 +280,7 @@ class _Runs:
             kept.run_round(round_, participants)
         except ConfigError:
             raise
-        except Exception as failure:  # the plain run did not fail
+        except Exception as failure:
             return f"training at home fails: {type(failure).__name__}: {failure}"
         found = _first_difference(split, kept, reference[round_], participants)
         for user in absent:

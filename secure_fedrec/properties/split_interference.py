@@ -125,7 +125,7 @@ class Interference:
                     self._blame_presence(user, writers)
 
     def _apart(self, suspects: Sequence[int]) -> Iterator[tuple[list[int], tuple[int, ...]]]:
-        """Readers that are not broken yet, and users to train before them, none of them a reader."""
+        """Readers that are not broken yet, and users to train before them, no reader among them."""
         users = self._trial.users
         if len(suspects) > _ALONE:
             for writers in separations(users):

@@ -28,6 +28,7 @@ from secure_fedrec.properties.split_trials import Trial, largest_change
 
 __all__ = ["LocalTrials"]
 
+BASE: Final = "base"
 _PAIRS: Final = 64  # users up to which every pair is named
 
 
@@ -55,6 +56,7 @@ class LocalTrials:
             for slot in split.slots
             if any(tensors[source].requires_grad for source in slot.sources)
         )
+        self._all_slots = (*split.slots, *split.counters)
         self._first = True
         self._disturbed: set[int] = set()  # they need not be found again
         self._reached: set[str] = set()
@@ -64,7 +66,7 @@ class LocalTrials:
     def run(self, trial: Trial) -> None:
         """Test the users of a trial on random parameters and random batches."""
         start = self._draw(trial)
-        base = self._draw_others(trial, start, NORMAL, "others")
+        base = self._draw_others(trial, start, BASE, "others")
         traces = LocalTraces(self._split, self._loss, self._batches, self._memory, trial, start)
         inspection = Inspection()
         fresh = traces.digests(base, readers=trial.users, inspection=inspection)
@@ -91,7 +93,7 @@ class LocalTrials:
         before = split.state()
         for name in split.federated_names:
             split.load({name: before[name] + 1})
-            for slot in (*split.slots, *split.counters):
+            for slot in self._all_slots:
                 for owner in self._owners_changed(slot.sources, before, slot.is_table):
                     old, new = slot.part(before, owner), slot.part(split.tensors(), owner)
                     reaches = f"the federated {name!r}, which everybody trains, is the same memory"
@@ -128,9 +130,8 @@ class LocalTrials:
     def _draw(self, trial: Trial) -> dict[str, Tensor]:
         """The model's state, with random values in all that is trained or private."""
         generator = trial.generator("start")
-        private = (*self._split.slots, *self._split.counters)
         names = [name for name in self._split.federated if name in self._trained]
-        names += [name for slot in private if not slot.buffer for name in slot.sources]
+        names += [name for slot in self._all_slots if not slot.buffer for name in slot.sources]
         # Through the model, so that tensors that share memory agree.
         self._split.load(self._origin)
         self._split.load(
@@ -141,14 +142,17 @@ class LocalTrials:
     def _draw_others(
         self, trial: Trial, start: Values, kind: str, purpose: str
     ) -> dict[str, Tensor]:
-        """The same, with other private values of one kind, as everybody but a reader has them."""
+        """The same, with other private values of one kind, as everybody but a reader has them.
+
+        Integers of the base are the model's own: it may take them for indices.
+        """
         generator = trial.generator(purpose)
-        how = drawn(kind, self._split.n_users, generator)
+        how = drawn(NORMAL if kind == BASE else kind, self._split.n_users, generator)
         values = {
             source: how.values(
                 self._origin[source], trial.scale, generator, None if slot.is_table else user
             )
-            for slot in (*self._split.slots, *self._split.counters)
+            for slot in (self._split.slots if kind == BASE else self._all_slots)
             for user, source in enumerate(slot.sources)
         }
         self._split.load(start)

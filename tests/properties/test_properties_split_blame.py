@@ -67,7 +67,7 @@ class Once(Factorisation):
 
     def __init__(self, shape: Shape) -> None:
         super().__init__(shape)
-        self.rates: Iterator[int] = iter(range(60))
+        self.rates: Iterator[int] = iter(range(30))
 
     def penalty(self, user: int) -> Tensor:
         return self.users.weight[user].sum() / (1 + next(self.rates))
@@ -92,7 +92,7 @@ def test_a_plain_run_that_is_another_one_each_time_is_no_violation(name: str) ->
     assert outcome.gap is not None
     assert said in outcome.gap
     assert outcome.gap.endswith("nothing can be compared")
-    with pytest.raises(SplitPersonalizationError, match="^nothing could be compared: "):
+    with pytest.raises(SplitPersonalizationError, match=r"^nothing could be compared: "):
         assert_split_equals_unsplit(
             case(kind)(Shape()).model,
             found.loss,
@@ -156,18 +156,15 @@ def test_both_checks_have_one_default_rule() -> None:
         assert inspect.signature(function).parameters["aggregate"].default is keep_local
 
 
-@pytest.mark.parametrize(
-    "name", ["dict bank", "first-seen cache in a closure", "own memory", "log"]
-)
+@pytest.mark.parametrize("name", ["first-seen cache in a closure", "own memory"])
 def test_a_checked_model_is_compared_as_an_unchecked_one(name: str) -> None:
     build, _ = (STATE | HONEST)[name]
     found = build(Shape())
-    first, second = compare(found), compare(found)
+    first = compare(found)
     check_split_personalization(
         found.model, found.loss, private=found.private, batches=found.batches(), trials=1
     )
-    third = compare(found)
-    assert first == second == third
+    assert compare(found) == first
     assert first.holds == (name in HONEST)
 
 
