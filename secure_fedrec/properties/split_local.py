@@ -48,7 +48,7 @@ class LocalTrials:
         self._batches = batches
         self._findings = findings
         self._origin = split.state()
-        self._memory = Memory(split.model, loss, parameters=split.tensors().values())
+        self._memory = Memory(split.model, loss, parameters=split.originals().values())
         tensors = split.tensors()
         self._trained = {name for name in split.federated if tensors[name].requires_grad}
         self._trained_slots = tuple(

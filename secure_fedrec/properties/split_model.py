@@ -3,6 +3,8 @@
 Patterns name the private tensors. ``*`` stands for any part of a name:
 
 - ``"users.weight"``: a table of one row per user, whose first dimension counts the users;
+- ``"table.weight[:100]"``: the first 100 rows of a table that also holds other rows, such as those
+  of items behind an offset; the others are federated;
 - ``"heads.{user}.*"``: tensors of a module per user, ``{user}`` being the user's number.
 
 All other parameters are federated. A buffer is private if a pattern names it; otherwise it belongs
@@ -13,13 +15,14 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import torch
 from torch import Tensor, nn
 
 from secure_fedrec.errors import ConfigError
 from secure_fedrec.properties.split_random import is_exact
+from secure_fedrec.properties.split_tensors import Tensors
 
 __all__ = ["PrivateSlot", "SplitModel", "Values", "matches"]
 
@@ -55,8 +58,8 @@ class PrivateSlot:
         return tensors[self.sources[0]][user] if self.is_table else tensors[self.sources[user]]
 
 
-Place: TypeAlias = tuple[nn.Parameter, str, PrivateSlot | None, int | None]
-"""A parameter, its name, its slot if it is private, and the user if it is one user's."""
+Place: TypeAlias = tuple[Tensor, slice | None, str, PrivateSlot | None, int | None]
+"""A parameter, its rows, its name, its slot if it is private, and the user if it is one user's."""
 
 
 class SplitModel:
@@ -76,25 +79,38 @@ class SplitModel:
     def __init__(self, model: nn.Module, private: Sequence[str]) -> None:
         self.model = model
         patterns = (private,) if isinstance(private, str) else tuple(private)
-        self._tensors = _Tensors(model)
-        tensors = self.tensors()
-        parameters = set(dict(model.named_parameters(remove_duplicate=False)))
-        slots = _slots(tensors, parameters, patterns)
+        self._tensors = Tensors(model)
+        for pattern in patterns:
+            self._tensors.cut(pattern)
+        tensors = self._tensors
+        parameters = tensors.parameters
+        slots = _slots(tensors, set(parameters), patterns)
         self.slots = tuple(slot for slot in slots if not slot.exact)
         self.counters = tuple(slot for slot in slots if slot.exact)
         self.n_users = _number_of_users(slots, tensors)
         private_names = {name for slot in slots for name in slot.sources}
-        private_ids = {id(tensors[name]) for name in private_names}
+        private_keys = {tensors.key(name) for name in private_names}
         self.federated = tuple(
-            name for name, weight in model.named_parameters() if id(weight) not in private_ids
+            name for name in self._once(parameters) if tensors.key(name) not in private_keys
         )
+        buffers = [name for name in tensors if name not in parameters]
         self.shared_buffers = tuple(
-            name for name, _ in model.named_buffers() if name not in private_names
+            name for name in self._once(buffers) if name not in private_names
         )
         if not self.federated:
             raise ConfigError("private", patterns, "names every parameter; none is federated")
         # Under all their names: a tensor may be private by one name and not by another.
-        self.federated_names = tuple(sorted(parameters - private_names))
+        self.federated_names = tuple(sorted(set(parameters) - private_names))
+
+    def _once(self, names: Iterable[str]) -> list[str]:
+        """Every tensor by the first of its names."""
+        return list({self._tensors.key(name): name for name in reversed(list(names))}.values())[
+            ::-1
+        ]
+
+    def originals(self) -> dict[str, Tensor]:
+        """Every parameter and buffer, whole where others are cut."""
+        return self._tensors.originals()
 
     def tensors(self) -> Values:
         """Every parameter and buffer under each of its names (the model's own, not copies)."""
@@ -104,19 +120,23 @@ class SplitModel:
         """Parameters with gradients, once each, with what they are a part of.
 
         Returns:
-            (parameter, its name, its slot if it is private, the user if it is one user's).
+            (parameter, its rows or None for all, its name, its slot if it is private, the user if
+            it is one user's).
         """
-        tensors = self.tensors()
+        tensors = self._tensors
         owners = {
-            id(tensors[source]): (slot, None if slot.is_table else user)
+            tensors.key(source): (slot, None if slot.is_table else user)
             for slot in self.slots
             for user, source in enumerate(slot.sources)
         }
-        return [
-            (weight, name, *owners.get(id(weight), (None, None)))
-            for name, weight in self.model.named_parameters()
-            if weight.requires_grad
-        ]
+        found: list[Place] = []
+        for name in self._once(tensors.parameters):
+            _, _, rows = place = tensors.place(name)
+            if place.whole.requires_grad:
+                found.append(
+                    (place.whole, rows, name, *owners.get(tensors.key(name), (None, None)))
+                )
+        return found
 
     def train(self) -> None:
         """Turn training on. Of a model that is in training already, frozen layers stay so."""
@@ -170,7 +190,7 @@ class SplitModel:
     @contextmanager
     def preserved(self) -> Iterator[None]:
         """Put parameters, buffers, gradients and modes back at the end."""
-        tensors = dict(self.tensors())
+        tensors = self.originals()
         saved = {name: tensor.detach().clone() for name, tensor in tensors.items()}
         gradients = {name: tensor.grad for name, tensor in tensors.items()}
         modes = {module: module.training for module in self.model.modules()}
@@ -189,31 +209,8 @@ class SplitModel:
         """Undo assignments: a module may put a new tensor in the place of a buffer."""
         for name, _ in self.model.named_buffers(remove_duplicate=False):
             owner, _, leaf = name.rpartition(".")
-            setattr(self.model.get_submodule(owner), leaf, tensors[name])
-
-
-class _Tensors(Mapping[str, Tensor]):
-    """The tensors of a model as they are now: a module may put another one in a buffer's place."""
-
-    def __init__(self, model: nn.Module) -> None:
-        self._places: dict[str, tuple[dict[str, Any], str]] = {}
-        for kind in ("_parameters", "_buffers"):  # the dicts themselves: no other look-up is O(1)
-            for prefix, module in model.named_modules(remove_duplicate=False):
-                held: dict[str, Any] = getattr(module, kind)
-                for leaf, tensor in held.items():
-                    if tensor is not None:
-                        self._places[f"{prefix}.{leaf}" if prefix else leaf] = (held, leaf)
-
-    def __getitem__(self, name: str) -> Tensor:
-        held, leaf = self._places[name]
-        tensor: Tensor = held[leaf]
-        return tensor
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._places)
-
-    def __len__(self) -> int:
-        return len(self._places)
+            if name in tensors:
+                setattr(self.model.get_submodule(owner), leaf, tensors[name])
 
 
 def matches(name: str, patterns: Iterable[str]) -> bool:
@@ -221,11 +218,11 @@ def matches(name: str, patterns: Iterable[str]) -> bool:
     return any(_compiled(pattern).fullmatch(name) for pattern in patterns)
 
 
-def _compiled(pattern: str) -> re.Pattern[str]:
+def _compiled(pattern: str, user: str = r"\d+") -> re.Pattern[str]:
     if pattern.count(_USER) > 1:
         raise ConfigError("private", pattern, "names {user} more than once")
     escaped = re.escape(pattern).replace(re.escape("*"), ".*")
-    return re.compile(escaped.replace(re.escape(_USER), r"(?P<user>\d+)"))
+    return re.compile(escaped.replace(re.escape(_USER), f"(?P<user>{user})"))
 
 
 def _slots(
@@ -239,7 +236,13 @@ def _slots(
         expression = _compiled(pattern)
         found = [match for name in tensors if (match := expression.fullmatch(name))]
         if not found:
-            raise ConfigError("private", pattern, "matches no parameter and no buffer", tensors)
+            problem = "matches no parameter and no buffer"
+            if any(_compiled(pattern, user="[^.]+").fullmatch(name) for name in tensors):
+                problem = (
+                    "users must be numbered from 0: keep what is theirs in a ModuleList, and look "
+                    "up the place of a user's id in the loss"
+                )
+            raise ConfigError("private", pattern, problem, tensors)
         for match in found:
             slot, user = match.string, 0
             if _USER in pattern:
@@ -253,7 +256,13 @@ def _slots(
 
 def _slot(name: str, users: dict[int, str], tensors: Values, parameters: set[str]) -> PrivateSlot:
     if sorted(users) != list(range(len(users))):
-        raise ConfigError("private", name, f"users must be numbered from 0, found {sorted(users)}")
+        found = sorted(users)
+        shown = f"{found[:5]} ..." if len(found) > 5 else str(found)
+        problem = (
+            f"users must be numbered from 0, found {shown}: keep what is theirs in a ModuleList, "
+            "and look up the place of a user's id in the loss"
+        )
+        raise ConfigError("private", name, problem)
     sources = tuple(users[user] for user in range(len(users)))
     if _USER not in name and tensors[name].dim() == 0:
         raise ConfigError("private", name, "is a scalar: it has no row per user")

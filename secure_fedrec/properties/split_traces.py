@@ -96,7 +96,7 @@ class LocalTraces:
         self._batch_seeds = trial.torch_seeds("batch", everybody)
         self._layer_seeds = trial.torch_seeds("dropout", everybody)
         self._weights = split.trainable_places()
-        trained = [weight for weight, *_ in self._weights]
+        trained = list({id(weight): weight for weight, *_ in self._weights}.values())
         self._optimizer = torch.optim.Adam(trained or [torch.zeros(1)], lr=_RATE)
         self._common = (*split.federated, *split.shared_buffers)
         self.overwritten: list[Overwritten] = []
@@ -255,23 +255,24 @@ class LocalTraces:
         """Gradients on what a user trains. Of others' parts none is left: they are not there."""
         sizes: dict[str, Tensor] = {}
         own: dict[str, Tensor] = {}
-        for weight, name, slot, owner in self._weights:
+        for weight, rows, name, slot, owner in self._weights:
             if weight.grad is None:
                 continue
             if weight.grad.is_sparse:
                 weight.grad = weight.grad.to_dense()
+            gradient = weight.grad if rows is None else weight.grad[rows]
             if slot is None:
-                own[name] = weight.grad
+                own[name] = gradient
                 continue
             if inspection is not None:
-                _add_sizes(sizes, slot, owner, weight.grad, self._split.n_users)
+                _add_sizes(sizes, slot, owner, gradient, self._split.n_users)
             if owner is None:
-                row = weight.grad[user].clone()
-                weight.grad.zero_()
-                weight.grad[user] = row
+                row = gradient[user].clone()
+                gradient.zero_()
+                gradient[user] = row
                 own[slot.name] = row
             elif owner == user:
-                own[slot.name] = weight.grad
+                own[slot.name] = gradient
             else:
                 weight.grad = None
         if inspection is not None:

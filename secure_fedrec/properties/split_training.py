@@ -56,6 +56,11 @@ class LocalRuns:
         modules = split.model.modules()
         self._frozen = [each for each in modules if split.model.training and not each.training]
         private = [name for slot in split.slots for name in slot.sources]
+        if config.private_learning_rate is not None and any("[" in name for name in private):
+            problem = "cannot be had for some rows of a table only"
+            raise ConfigError(
+                "training.private_learning_rate", config.private_learning_rate, problem
+            )
         if config.keep_state and any(each.is_complex() for each in split.tensors().values()):
             raise ConfigError("training.keep_state", True, "complex moments cannot be kept")
         self._optimizer = LocalOptimizer(split.model, config, private=private)
