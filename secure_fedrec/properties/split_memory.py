@@ -41,7 +41,7 @@ class Memory:
     def __init__(self, *roots: object, parameters: Iterable[Tensor] = ()) -> None:
         self._known = {id(each) for each in parameters}
         self._seen: dict[int, object] = {}
-        self._restore: list[Callable[[], None]] = []
+        self._restore: list[Callable[[], object]] = []
         self.leaves: list[Tensor] = []
         waiting: list[object] = list(roots)
         while waiting:

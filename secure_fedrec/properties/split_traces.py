@@ -124,7 +124,7 @@ class LocalTraces:
 
             def note(what: str, values: Values) -> None:
                 for value in values.values():
-                    digest.update(raw_bytes(_numbers(what, value)).numpy())
+                    digest.update(raw_bytes(_numbers(what, value)).numpy().data)
 
             failure = self._attempt(user, note, inspection)
             found.append(digest.digest() if failure is None else repr(failure).encode())

@@ -200,7 +200,7 @@ class Accumulated(Factorisation):
 
     def __init__(self, shape: Shape) -> None:
         super().__init__(shape)
-        self.items.weight.register_post_accumulate_grad_hook(self._add)
+        self.items.weight.register_post_accumulate_grad_hook(self._add)  # type: ignore[no-untyped-call]
 
     def _add(self, weight: Tensor) -> None:
         with torch.no_grad():
@@ -212,7 +212,7 @@ class AccumulatedGradient(Factorisation):
 
     def __init__(self, shape: Shape) -> None:
         super().__init__(shape)
-        self.items.weight.register_post_accumulate_grad_hook(self._add)
+        self.items.weight.register_post_accumulate_grad_hook(self._add)  # type: ignore[no-untyped-call]
 
     def _add(self, weight: Tensor) -> None:
         assert weight.grad is not None
@@ -224,7 +224,7 @@ class GradientHook(Factorisation):
 
     def __init__(self, shape: Shape) -> None:
         super().__init__(shape)
-        self.bias.register_hook(lambda found: found + self.users.weight.detach().mean())
+        self.bias.register_hook(lambda found: found + self.users.weight.detach().mean())  # type: ignore[no-untyped-call]
 
 
 class BackwardHook(Factorisation):
@@ -261,7 +261,8 @@ class HiddenModules(Factorisation):
         self.heads = [nn.Linear(shape.dim, 1) for _ in range(shape.users)]
 
     def penalty(self, user: int) -> Tensor:
-        return self.heads[user](own(self, user)).sum()
+        out: Tensor = self.heads[user](own(self, user)).sum()
+        return out
 
 
 class HiddenInCheckpoint(Factorisation):
@@ -457,7 +458,7 @@ class ClippedByHook(Factorisation):
 
     def __init__(self, shape: Shape) -> None:
         super().__init__(shape)
-        self.items.weight.register_hook(lambda found: found / (1 + found.norm()))
+        self.items.weight.register_hook(lambda found: found / (1 + found.norm()))  # type: ignore[no-untyped-call]
 
 
 class Checkpointed(Addition):
