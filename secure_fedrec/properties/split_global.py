@@ -116,17 +116,18 @@ class AggregationTrials:
         """Private values of one, of some and of all move no federated update and no other one."""
         few = self._split.n_users <= _FEW
         alone = [(user,) for user in trial.users] if few else []
-        for owners in (*alone, trial.users):
-            self._judge(trial, probe, probe.changes_of(owners, _PRIVATE), None)
-        for owners in (*alone, *separations(trial.users)):
-            self._judge_private(trial, probe, owners, _PRIVATE)
+        # Sets of a few of many users would take the time of sets of all, and all are in one trial.
+        whole = len(trial.users) == self._split.n_users
+        sets = separations(trial.users) if whole else ()
+        for owners in (*alone, *sets, trial.users):
+            self._judge_moves(trial, probe, owners, _PRIVATE)
 
     def _judge_federated_values(self, trial: Trial, probe: "_Probe") -> None:
         """No private update moves with federated values, local or the server's."""
         few = self._split.n_users <= _FEW
         for owners in [(user,) for user in trial.users] if few else [trial.users]:
-            self._judge_private(trial, probe, owners, ("local_federated",))
-        self._judge_private(trial, probe, (None,), ("federated",))
+            self._judge_moves(trial, probe, owners, ("local_federated",))
+        self._judge_moves(trial, probe, (None,), ("federated",))
 
     def _draw(
         self, trial: Trial, purpose: str, cohorts: Sequence[Mapping[int, Summary]]
@@ -195,16 +196,18 @@ class AggregationTrials:
             )
         return cohorts
 
-    def _judge_private(
+    def _judge_moves(
         self,
         trial: Trial,
         probe: "_Probe",
         owners: Sequence[int | None],
         fields: Sequence[str],
     ) -> None:
-        """Nobody's private update may move with these values, but the owners' with their own."""
+        """No update may move with these values, but the owners' private ones with their own."""
         changes = probe.changes_of(owners, fields)
         answers = probe(changes)
+        if fields is _PRIVATE and probe.moved(answers, None):
+            self._blame(trial, probe, changes, None)
         # Of its own private values a user may use what it likes, of federated ones nothing.
         allowed = set(owners) if fields is _PRIVATE else set()
         named = 0
@@ -212,12 +215,6 @@ class AggregationTrials:
             if reader not in allowed and probe.moved(answers, reader) and named < _NAMED:
                 named += 1
                 self._blame(trial, probe, changes, reader)
-
-    def _judge(
-        self, trial: Trial, probe: "_Probe", changes: Sequence[_Change], whose: int | None
-    ) -> None:
-        if probe.moved(probe(changes), whose):
-            self._blame(trial, probe, changes, whose)
 
     def _advise(self, trial: Trial, probe: "_Probe") -> None:
         """Whether a NaN among private values would get into the model."""

@@ -75,7 +75,8 @@ __all__ = [
     "random_batches",
 ]
 
-_USERS_PER_TRIAL = 16
+_FEW = 16  # users up to which every trial has all of them
+_OF_MANY = 8  # users of a trial where there are more
 
 
 def check_split_personalization(
@@ -187,8 +188,9 @@ def _trials(seeds: Sequence[int], scales: Sequence[float], n_users: int) -> Iter
     """One trial per seed, and first one of all users, where the others are of some of them."""
     for seed in seeds:
         scale = scales[seed % len(scales)]
-        if n_users > _USERS_PER_TRIAL and seed == seeds[0]:
+        if n_users > _FEW and seed == seeds[0]:
             yield Trial(seed=seed, scale=scale, users=tuple(range(n_users)), kinds=(MIXED,))
         generator = generator_of(Streams.from_seed(seed), "split.users")
-        users = torch.randperm(n_users, generator=generator)[:_USERS_PER_TRIAL].tolist()
+        number = n_users if n_users <= _FEW else _OF_MANY
+        users = torch.randperm(n_users, generator=generator)[:number].tolist()
         yield Trial(seed=seed, scale=scale, users=tuple(sorted(users)), kinds=kinds_of(seed))

@@ -102,7 +102,7 @@ def largest_ratio(given: AggregationInput) -> Updates:
     return scaled(federated, 0.5 if wide else 1.0), private
 
 
-def one_pair(given: AggregationInput) -> Updates:
+def first_to_last(given: AggregationInput) -> Updates:
     """The last user's update takes the first's value, where there are many."""
     federated, private = keep_local(given)
     first, last = min(given.private), max(given.private)

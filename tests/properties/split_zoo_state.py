@@ -565,29 +565,38 @@ HONEST: dict[str, Entry] = {
 # --- one pair of many users ---
 
 
+def one_pair(users: int) -> tuple[int, int]:
+    """(owner, reader)."""
+    return 4 * users // 5, 3 * users // 5
+
+
 class OnePair(Factorisation):
-    """User 317 needs user 400."""
+    """One user needs one other."""
+
+    def __init__(self, shape: Shape) -> None:
+        super().__init__(shape)
+        self.owner, self.reader = one_pair(shape.users)
 
     def penalty(self, user: int) -> Tensor:
-        out = 0.1 * self.users.weight[400].detach() @ own(self, user)
-        return out if user == 317 else torch.zeros(())
+        out = 0.1 * self.users.weight[self.owner].detach() @ own(self, user)
+        return out if user == self.reader else torch.zeros(())
 
 
-class OnePairBank(Factorisation):
-    """User 317 needs what user 400 has left behind."""
+class OnePairBank(OnePair):
+    """One user needs what one other has left behind."""
 
     def __init__(self, shape: Shape) -> None:
         super().__init__(shape)
         self.note = torch.zeros(shape.dim)
 
     def penalty(self, user: int) -> Tensor:
-        if user == 400:
+        if user == self.owner:
             self.note = own(self, user).detach().clone()
-        return own(self, user) @ self.note if user == 317 else torch.zeros(())
+        return own(self, user) @ self.note if user == self.reader else torch.zeros(())
 
 
 MANY: dict[str, Entry] = {
-    "one pair of 500": (case(OnePair), "refuted"),
-    "one pair of 500, by a note": (case(OnePairBank), "refuted"),
-    "500 users": (case(Factorisation), "holds"),
+    "one pair of many": (case(OnePair), "refuted"),
+    "one pair of many, by a note": (case(OnePairBank), "refuted"),
+    "many users": (case(Factorisation), "holds"),
 }
