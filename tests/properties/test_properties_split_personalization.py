@@ -164,9 +164,10 @@ def test_the_assertion_says_what_the_report_says(name: str) -> None:
 def test_a_violation_replays_from_its_seed(name: str) -> None:
     found = BROKEN[name].build(Shape())
     report = check(found, trials=3, seed=2**40)
-    for violation in report.violations:
-        again = check(found, trials=1, seed=violation.seed)
-        assert violation in again.violations
+    for seed in {violation.seed for violation in report.violations}:
+        again = check(found, trials=1, seed=seed)
+        first = {violation for violation in report.violations if violation.seed == seed}
+        assert first <= set(again.violations)
 
 
 def reader_of(field: str, user: int, into: str) -> Aggregator:
@@ -232,7 +233,7 @@ def test_a_fault_that_only_some_trials_meet_replays_from_the_seed_that_met_it() 
     def clips_long_vectors(given: AggregationInput) -> tuple[Values, Mapping[int, Values]]:
         federated, private = keep_local(given)
         lengths = [float(value.norm()) for own in private.values() for value in own.values()]
-        factor = 0.5 if max(lengths) > 100 else 1.0
+        factor = 0.5 if max(lengths) > 1000 else 1.0
         return {name: factor * value for name, value in federated.items()}, private
 
     report = check(found, aggregate=clips_long_vectors)
