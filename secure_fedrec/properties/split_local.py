@@ -70,6 +70,8 @@ class LocalTrials:
         traces = LocalTraces(self._split, self._loss, self._batches, self._memory, trial, start)
         inspection = Inspection()
         fresh = traces.digests(base, readers=trial.users, inspection=inspection)
+        for leaf in self._memory.trained():
+            self._leave_leaf(leaf)
         judged = {user for user in trial.users if self._judge(trial, user, inspection)}
         sound = sorted(judged.difference(self._disturbed))
         if sound:
@@ -111,8 +113,6 @@ class LocalTrials:
             if unreached:
                 problem = f"is not reached by the losses of its own users {unreached}"
                 self._findings.leave_open(Gap(subject=name, problem=problem))
-        for leaf in self._memory.leaves:
-            self._leave_leaf(f"a tensor of shape {tuple(leaf.shape)}")
 
     def _owners_changed(self, sources: Sequence[str], before: Values, table: bool) -> list[int]:
         """Whose part of a slot is no longer what it was."""
@@ -162,7 +162,7 @@ class LocalTrials:
     def _judge(self, trial: Trial, user: int, inspection: Inspection) -> bool:
         """Judge what a single training shows; whether it can be compared with others."""
         if user in inspection.leaves:
-            self._leave_leaf(f"a tensor of shape {inspection.leaves[user]}")
+            self._leave_leaf(inspection.leaves[user])
         broken = self._judge_gradients(trial, user, inspection.gradients[user])
         if not inspection.finite[user]:
             if not broken:
@@ -175,9 +175,10 @@ class LocalTrials:
             self._reached_own[name][user] = before or name in inspection.reached[user]
         return not broken
 
-    def _leave_leaf(self, subject: str) -> None:
+    def _leave_leaf(self, leaf: Tensor) -> None:
+        subject = f"a tensor of shape {tuple(leaf.shape)}"
         problem = (
-            "is trained or can be, and is no parameter of the model: register it (nn.Parameter, "
+            "gets a gradient and is no parameter of the model: register it (nn.Parameter, "
             "nn.ModuleList), or detach it"
         )
         self._findings.leave_open(Gap(subject=subject, problem=problem))

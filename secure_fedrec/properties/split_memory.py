@@ -7,6 +7,7 @@ to them sees it, too. What lies behind C code (``lru_cache``, a generator of Num
 another process is not reached; a model that keeps state there differs between two equal runs.
 """
 
+import dis
 import sys
 import types
 from collections import deque
@@ -24,6 +25,7 @@ __all__ = ["Memory"]
 
 # Of these packages only what users make of them is walked: modules, optimisers and containers.
 _FOREIGN: Final = frozenset({"torch", "numpy", "_pytest", "pytest", "hypothesis"})
+_GLOBAL: Final = frozenset({"LOAD_GLOBAL", "STORE_GLOBAL", "LOAD_NAME"})
 _CONTAINERS: Final = (dict, list, set, deque, bytearray)
 
 
@@ -34,15 +36,13 @@ class Memory:
         roots: a model, a loss.
         parameters: tensors that somebody else puts back.
 
-    Attributes:
-        leaves: trainable leaf tensors that were found and are none of the parameters.
     """
 
     def __init__(self, *roots: object, parameters: Iterable[Tensor] = ()) -> None:
         self._known = {id(each) for each in parameters}
         self._seen: dict[int, object] = {}
         self._restore: list[Callable[[], object]] = []
-        self.leaves: list[Tensor] = []
+        self._leaves: list[tuple[Tensor, Tensor | None]] = []
         waiting: list[object] = list(roots)
         while waiting:
             each = waiting.pop()
@@ -54,6 +54,10 @@ class Memory:
         """Put everything back."""
         for each in self._restore:
             each()
+
+    def trained(self) -> list[Tensor]:
+        """Leaf tensors that are none of the parameters, and have got a gradient since."""
+        return [leaf for leaf, before in self._leaves if leaf.grad is not before]
 
     def _note(self, found: object) -> Iterator[object]:
         """Note what an object holds, and say what it refers to."""
@@ -82,9 +86,9 @@ class Memory:
     def _note_tensor(self, tensor: Tensor) -> None:
         if id(tensor) in self._known or tensor.layout is not torch.strided:
             return
-        if tensor.requires_grad and tensor.is_leaf:
-            self.leaves.append(tensor)
         saved, gradient = tensor.detach().clone(), tensor.grad if tensor.is_leaf else None
+        if tensor.requires_grad and tensor.is_leaf:
+            self._leaves.append((tensor, gradient))
 
         def restore() -> None:
             if not equal_bits(tensor, saved):
@@ -96,7 +100,7 @@ class Memory:
         self._restore.append(restore)
 
     def _note_array(self, array: "np.ndarray[Any, Any]") -> None:
-        if array.dtype.hasobject or not array.flags.writeable:
+        if array.dtype.hasobject or not array.flags.writeable or isinstance(array, np.memmap):
             return
         saved = array.copy()
         self._restore.append(partial(np.copyto, array, saved))
@@ -191,9 +195,10 @@ def _same_entries(left: Mapping[Any, Any], right: Mapping[Any, Any]) -> bool:
 
 
 def _names(code: types.CodeType) -> set[str]:
-    """Names that a function, or one inside it, may look up among the globals."""
+    """Names that a function, or one inside it, looks up among the globals."""
     inner = (each for each in code.co_consts if isinstance(each, types.CodeType))
-    return set(code.co_names).union(*map(_names, inner))
+    own = {each.argval for each in dis.get_instructions(code) if each.opname in _GLOBAL}
+    return own.union(*map(_names, inner))
 
 
 def _is_walked(kind: type) -> bool:

@@ -53,13 +53,13 @@ class Inspection:
             float64[n_users].
         reached: by user: names of what its losses have a gradient on that is not 0.
         finite: by user: whether losses, gradients and what was written can be compared.
-        leaves: leaf tensors of the losses' graphs that are no parameter, in words, by user.
+        leaves: by user: a leaf tensor of its loss's graph that is no parameter.
     """
 
     gradients: dict[int, Values] = field(default_factory=dict)
     reached: dict[int, set[str]] = field(default_factory=dict)
     finite: dict[int, bool] = field(default_factory=dict)
-    leaves: dict[int, str] = field(default_factory=dict)
+    leaves: dict[int, Tensor] = field(default_factory=dict)
 
 
 class LocalTraces:
@@ -287,7 +287,7 @@ class LocalTraces:
         parameters = {id(weight) for weight, *_ in self._weights}
         for leaf in _leaves(value):
             if id(leaf) not in parameters:
-                inspection.leaves[user] = f"{tuple(leaf.shape)} {str(leaf.dtype)[6:]}"
+                inspection.leaves[user] = leaf
 
     def _inspect_step(
         self, user: int, value: Tensor, gradients: Values, begun: Values, inspection: Inspection

@@ -509,6 +509,19 @@ class Masked(Factorisation):
         return 0.1 * (mask[:, None] * self.users.weight).square().sum()
 
 
+class Taught(Factorisation):
+    """A teacher whose parameters could be trained, and are not."""
+
+    def __init__(self, shape: Shape) -> None:
+        super().__init__(shape)
+        self.teacher = [nn.Linear(shape.dim, 1)]
+
+    def penalty(self, user: int) -> Tensor:
+        with torch.no_grad():
+            taught: Tensor = self.teacher[0](self.items.weight).mean()
+        return (own(self, user).sum() - taught).square()
+
+
 STATE: dict[str, Entry] = {
     "dict bank": (case(Bank), "refuted"),
     "tensor bank": (case(TensorBank), "refuted"),
@@ -559,6 +572,7 @@ HONEST: dict[str, Entry] = {
     "frozen normalisation": (case(Frozen), "holds"),
     "handed over in eval()": (evaluated, "holds"),
     "masked": (case(Masked), "holds"),
+    "teacher": (case(Taught), "holds"),
 }
 
 
