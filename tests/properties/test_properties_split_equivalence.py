@@ -202,9 +202,9 @@ def test_random_runs_find_that_a_model_is_broken(name: str) -> None:
         found = BROKEN[name].build(Shape())
         arguments = run.arguments() | {"aggregate": found.aggregate}
         data = run.data(**found.columns)
-        return not compare_split(
+        return compare_split(
             found.model, found.loss, private=found.private, data=data, **arguments
-        ).holds
+        ).refuted
 
     runs = split_runs(users=3, rules=st.just(federated_averaging))
     find(runs, differs, settings=settings(REACH, max_examples=50))

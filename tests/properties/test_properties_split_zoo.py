@@ -5,9 +5,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 import torch
-from torch import nn
 
-from secure_fedrec.algorithms.local_training import Batch
 from secure_fedrec.properties import SplitReport, check_split_personalization
 from secure_fedrec.properties.split_aggregation import Aggregator
 from secure_fedrec.properties.split_interference import separations
@@ -147,29 +145,3 @@ def test_all_that_is_remembered_is_put_back_in_place() -> None:
     assert found.tensor is tensor
     assert found.items is items
     assert found.touch() == first
-
-
-def test_a_table_that_is_taken_for_users_and_holds_items_names_the_way_out() -> None:
-    class Joint(nn.Module):
-        """Users 0 to 2, then five items."""
-
-        def __init__(self) -> None:
-            super().__init__()
-            self.table = nn.Embedding(8, 2)
-            self.users = nn.Embedding(3, 2)
-            self.bias = nn.Parameter(torch.zeros(5))
-
-    def joint(model: nn.Module, user: int, batch: Batch) -> torch.Tensor:
-        assert isinstance(model, Joint)
-        item = batch["item"]
-        scores = model.table(3 + item) @ model.table.weight[user] + model.bias[item]
-        return nn.functional.mse_loss(scores, batch["y"])
-
-    found = case(Factorisation)(Shape())
-    whole = Case(model=Joint(), loss=joint, private=("table.weight",), columns=found.columns)
-    report = check(whole)
-    assert report.refuted
-    part = Case(model=Joint(), loss=joint, private=("table.weight[:3]",), columns=found.columns)
-    del part.model.users
-    report = check(part)
-    assert verdict(report) == "holds", report
