@@ -91,16 +91,17 @@ def _equalities(case: SplitCase, model: nn.Module, *, rounds: int, seed: int) ->
             "everything shipped, bit for bit"
         )
         if not outcome.holds:
-            text = f"private parameters kept at home, {rule}: {outcome.first_difference}"
+            found_out = outcome.first_difference or outcome.gap
+            text = f"private parameters kept at home, {rule}: {found_out}"
         facts = {
             "rule": rule,
             "rounds": outcome.rounds,
             "trainings": outcome.trainings,
             "first_difference": outcome.first_difference,
+            "gap": outcome.gap,
         }
-        found.append(
-            Check(name="split-equals-unsplit", holds=outcome.holds, text=text, facts=facts)
-        )
+        holds = None if outcome.gap is not None else outcome.holds
+        found.append(Check(name="split-equals-unsplit", holds=holds, text=text, facts=facts))
     return found
 
 

@@ -1,25 +1,31 @@
 """Constraints (2) and (3), independent aggregation: an update uses no other user's private values.
 
 The aggregator gets random parameters, local values and summaries of random cohorts, three rounds in
-a row. Then the private values of one user change at its input, and nothing else: in no round may a
-bit of the federated update move (2), nor of another user's private update (3). Private updates must
-not move with federated values either (3). All rounds of a trial go to one copy of the rule: what it
-remembers of private values shows in a later answer. In every other trial the change is a thousand
-times as large as the parameters, so that it crosses the thresholds of rules that clip.
+a row. Then the private values of some users change at its input, and nothing else: in no round may
+a bit of the federated update move (2), nor of another user's private update (3). Private updates
+must not move with federated values either (3). All rounds of a trial go to one copy of the rule:
+what it remembers of private values shows in a later answer.
+
+The users whose values change are everybody for (2). For (3) they are sets such that for every two
+users some set holds one and not the other; and of few users each alone. What they change to is
+drawn in several sizes (``split_scales``), so that it crosses the thresholds of rules that clip.
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import torch
 from torch import Tensor
 
+from secure_fedrec.errors import ConfigError
 from secure_fedrec.properties.split_aggregation import AggregationInput, Aggregator, Summary
+from secure_fedrec.properties.split_interference import separations
 from secure_fedrec.properties.split_model import SplitModel, Values
 from secure_fedrec.properties.split_random import noise_like
 from secure_fedrec.properties.split_report import Findings, Gap, Violation
 from secure_fedrec.properties.split_running import RunningRule, Updates
+from secure_fedrec.properties.split_scales import LOG_UNIFORM, MISSING, NORMAL, drawn
 from secure_fedrec.properties.split_trials import Trial, first_change, largest_change, same_bits
 
 __all__ = ["AggregationTrials", "Summaries", "example_counts"]
@@ -30,6 +36,9 @@ Summaries: TypeAlias = Callable[[int, torch.Generator], Summary]
 # The first round meets fresh state, the second what the rule learnt in it, and the third also what
 # it made of two rounds, such as the change between them.
 _ROUNDS = 3
+_FEW: Final = 16  # users up to which each is tried alone
+_NAMED: Final = 16  # readers of one change
+_PRIVATE: Final = ("private", "local_private")
 
 _WHICH = {
     "private": "value before the round",
@@ -77,51 +86,101 @@ class AggregationTrials:
         self._aggregate = aggregate
         self._summaries = summaries
         self._findings = findings
+        self._first = True
 
     def run(self, trial: Trial) -> None:
         """Test the influence of every user of the trial."""
-        crossing = 1000.0 if trial.seed % 2 else 1.0
         cohorts = self._draw_cohorts(trial)
-        probe = _Probe(
-            self._aggregate,
-            given=self._draw(trial, "given", cohorts, trial.scale),
-            other=self._draw(trial, "other", cohorts, trial.scale * crossing),
-        )
-        if not probe.is_reproducible():
-            problem = (
-                "returns something else for equal inputs: it draws, or keeps state that is not "
-                "copied with it"
-            )
-            self._findings.leave_open(Gap(subject="aggregate", problem=problem, seed=trial.seed))
-            return
-        for user in trial.users:
-            changes = probe.changes_of(user, ("private", "local_private"))
-            self._judge_federated(trial, probe, user, changes)
-            self._judge_private(trial, probe, user, changes)
-            federated = probe.changes_of(user, ("local_federated",))
-            self._judge_private(trial, probe, user, federated)
-        self._judge_private(trial, probe, None, probe.changes_of(None, ("federated",)))
+        given = self._draw(trial, "given", cohorts)
+        for place, kind in enumerate(trial.kinds):
+            other = self._draw(trial, f"other.{place}", cohorts)
+            other = self._resized(trial, kind, given, other)
+            probe = _Probe(self._aggregate, given=given, other=other)
+            if not place and not probe.is_reproducible():
+                problem = (
+                    "returns something else for equal inputs: it draws, or keeps state that is not "
+                    "copied with it"
+                )
+                gap = Gap(subject="aggregate", problem=problem, seed=trial.seed)
+                self._findings.leave_open(gap)
+                return
+            self._judge_values(trial, probe)
+            if not place:
+                self._judge_federated_values(trial, probe)
+        if self._first:
+            self._first = False
+            missing = self._resized(trial, MISSING, given, given)
+            self._advise(trial, _Probe(self._aggregate, given=given, other=missing))
+
+    def _judge_values(self, trial: Trial, probe: "_Probe") -> None:
+        """Private values of one, of some and of all move no federated update and no other one."""
+        few = self._split.n_users <= _FEW
+        alone = [(user,) for user in trial.users] if few else []
+        # Sets of a few of many users would take the time of sets of all, and all are in one trial.
+        whole = len(trial.users) == self._split.n_users
+        sets = separations(trial.users) if whole else ()
+        for owners in (*alone, *sets, trial.users):
+            self._judge_moves(trial, probe, owners, _PRIVATE)
+
+    def _judge_federated_values(self, trial: Trial, probe: "_Probe") -> None:
+        """No private update moves with federated values, local or the server's."""
+        few = self._split.n_users <= _FEW
+        for owners in [(user,) for user in trial.users] if few else [trial.users]:
+            self._judge_moves(trial, probe, owners, ("local_federated",))
+        self._judge_moves(trial, probe, (None,), ("federated",))
 
     def _draw(
-        self, trial: Trial, purpose: str, cohorts: Sequence[Mapping[int, Summary]], scale: float
+        self, trial: Trial, purpose: str, cohorts: Sequence[Mapping[int, Summary]]
     ) -> list[AggregationInput]:
-        """Random values everywhere, anew in every round."""
+        """Random values everywhere, anew in every round.
+
+        In some trials local federated values are of all sizes: a rule that clips federated values
+        may look at private ones only where it clips.
+        """
         generator = trial.generator(purpose)
         federated = self._split.federated_values()
         private = self._split.private_values(0)  # all users' have the same shapes
+        kind = LOG_UNIFORM if trial.seed // 2 % 2 else NORMAL
+        how = drawn(kind, self._split.n_users, generator)
 
         def noise(like: Values) -> dict[str, Tensor]:
-            return {name: noise_like(value, scale, generator) for name, value in like.items()}
+            return {name: noise_like(value, trial.scale, generator) for name, value in like.items()}
 
         return [
             AggregationInput(
                 federated=noise(federated),
                 private={user: noise(private) for user in range(self._split.n_users)},
-                local_federated={user: noise(federated) for user in summaries},
+                local_federated={
+                    user: how.resized(user, noise(federated), federated) for user in summaries
+                },
                 local_private={user: noise(private) for user in summaries},
                 summaries=summaries,
             )
             for summaries in cohorts
+        ]
+
+    def _resized(
+        self,
+        trial: Trial,
+        kind: str,
+        given: Sequence[AggregationInput],
+        other: Sequence[AggregationInput],
+    ) -> list[AggregationInput]:
+        """Private values of one kind. A user's that stay are those it had, and did not train."""
+        how = drawn(kind, self._split.n_users, trial.generator(f"aggregation.{kind}"))
+        return [
+            replace(
+                new,
+                private={
+                    user: how.resized(user, values, old.private[user])
+                    for user, values in new.private.items()
+                },
+                local_private={
+                    user: how.resized(user, values, old.private[user])
+                    for user, values in new.local_private.items()
+                },
+            )
+            for new, old in zip(other, given, strict=True)
         ]
 
     def _draw_cohorts(self, trial: Trial) -> list[dict[int, Summary]]:
@@ -137,39 +196,52 @@ class AggregationTrials:
             )
         return cohorts
 
-    def _judge_federated(
-        self, trial: Trial, probe: "_Probe", owner: int, changes: Sequence[_Change]
-    ) -> None:
-        if probe.moved(probe(changes), None):
-            self._blame(trial, probe, (owner, int(owner == 0)), changes, federated=True)
-
-    def _judge_private(
-        self, trial: Trial, probe: "_Probe", owner: int | None, changes: Sequence[_Change]
-    ) -> None:
-        federated = bool(changes) and changes[0].field.endswith("federated")
-        answers = probe(changes)
-        for reader in range(self._split.n_users):
-            # Of its own private values a user may use what it likes, of federated ones nothing.
-            allowed = reader == owner and not federated
-            if not allowed and probe.moved(answers, reader):
-                self._blame(trial, probe, (owner, reader), changes, federated=False)
-
-    def _blame(
+    def _judge_moves(
         self,
         trial: Trial,
         probe: "_Probe",
-        users: tuple[int | None, int],
-        changes: Sequence[_Change],
-        *,
-        federated: bool,
+        owners: Sequence[int | None],
+        fields: Sequence[str],
     ) -> None:
-        """Find the change that moves the federated update (2) or the reader's private one (3)."""
-        whose = None if federated else users[1]
+        """No update may move with these values, but the owners' private ones with their own."""
+        changes = probe.changes_of(owners, fields)
+        answers = probe(changes)
+        if fields is _PRIVATE and probe.moved(answers, None):
+            self._blame(trial, probe, changes, None)
+        # Of its own private values a user may use what it likes, of federated ones nothing.
+        allowed = set(owners) if fields is _PRIVATE else set()
+        named = 0
+        for reader in range(self._split.n_users):
+            if reader not in allowed and probe.moved(answers, reader) and named < _NAMED:
+                named += 1
+                self._blame(trial, probe, changes, reader)
+
+    def _advise(self, trial: Trial, probe: "_Probe") -> None:
+        """Whether a NaN among private values would get into the model."""
+        if self._findings.violations:
+            return
+        changes = probe.changes_of(trial.users, _PRIVATE)
+        try:
+            moved = probe.moved(probe(changes), None)
+        except ConfigError:  # a rule may well refuse it
+            return
+        if moved:
+            self._findings.advise(
+                "a NaN among private values would reach the federated update: 0 * NaN is NaN"
+            )
+
+    def _blame(
+        self, trial: Trial, probe: "_Probe", changes: Sequence[_Change], whose: int | None
+    ) -> None:
+        """Find the change that moves the federated update (2) or a reader's private one (3)."""
+        federated = whose is None
 
         def moved(count: int) -> bool:
             return bool(probe.moved(probe(changes[:count]), whose))
 
         step = first_change(len(changes), moved)
+        owner = changes[step].user
+        reader = int(owner == 0) if whose is None else whose
         answers = probe(changes[: step + 1])
         round_ = probe.moved(answers, whose)[0]
         update = _update_of(answers[round_], whose)
@@ -180,8 +252,8 @@ class AggregationTrials:
             Violation(
                 constraint=2 if federated else 3,
                 parameter=changes[step].name,
-                owner=users[0],
-                reader=users[1],
+                owner=owner,
+                reader=reader,
                 reaches=f"{what} {name!r} moves with its {_WHICH[changes[step].field]}{when}",
                 size=size,
                 seed=trial.seed,
@@ -223,16 +295,15 @@ class _Probe:
             answers.append((federated, kept | private))
         return answers
 
-    def changes_of(self, user: int | None, fields: Sequence[str]) -> list[_Change]:
-        """All that can be replaced of a user, or of the server, in some fields of the inputs."""
-        changes: list[_Change] = []
-        for round_, given in enumerate(self._given):
-            for field in fields:
-                values = getattr(given, field)
-                if user is not None:
-                    values = values.get(user, {})  # who is absent has no local values
-                changes += [_Change(round_, field, user, name) for name in values]
-        return changes
+    def changes_of(self, owners: Sequence[int | None], fields: Sequence[str]) -> list[_Change]:
+        """All that can be replaced of some users, or of the server, in some fields."""
+        return [
+            _Change(round_, field, user, name)
+            for user in owners
+            for round_, given in enumerate(self._given)
+            for field in fields
+            for name in _values_of(given, field, user)
+        ]
 
     def moved(self, answers: Sequence[Updates], whose: int | None) -> list[int]:
         """The rounds whose update has other bits than in ``base``.
@@ -252,6 +323,13 @@ class _Probe:
         """Whether the same inputs have the same answers twice."""
         again = self(())
         return not any(self.moved(again, whose) for whose in (None, *again[0][1]))
+
+
+def _values_of(given: AggregationInput, field: str, user: int | None) -> Values:
+    """A user's values in a field, or the server's; who is absent has no local ones."""
+    values = getattr(given, field)
+    found: Values = values if user is None else values.get(user, {})
+    return found
 
 
 def _update_of(updates: Updates, whose: int | None) -> Values:

@@ -1,30 +1,35 @@
 """Constraint (1), independent local training: a user's loss knows no other user's private values.
 
 FURL states it of the loss, and as a corollary of gradients: those on every other user's private
-parameters are zero (eq. 1). Both are tested, since either may fail without the other: a loss can
-read a value without a gradient (``detach``), and a gradient on a value that the loss does not know
-the size of still moves it. What local training leaves behind counts as well. A layer may write
-other users' values into a federated parameter or into the user's own, past loss and gradients. And
-state that passes from user to user past the parameters, such as the running statistics of a batch
-normalisation, goes through no aggregation that constraint (2) could speak of.
+parameters are zero (eq. 1). Neither says what training does meanwhile. So the constraint is tested
+as non-interference, too: user j trains with private values A, or with values B; all tensors are put
+back; then user i takes real steps, while other users' private values are A or B. Everything that i
+ends with must have the same bits. The same when j trained or did not. A value may cross in a loss
+without a gradient (``detach``), in a federated parameter or a row of the user's own that a layer
+writes, or in whatever else a model remembers from user to user, through which no aggregation goes
+that constraint (2) could speak of.
 """
+
+from collections.abc import Sequence
+from typing import Final
 
 import torch
 from torch import Tensor
 
-from secure_fedrec.properties.split_evaluation import LOSS, LocalEvaluation, Loss, Outcome, Part
+from secure_fedrec.properties.split_evaluation import LOSS, Loss
+from secure_fedrec.properties.split_interference import Interference
+from secure_fedrec.properties.split_memory import Memory
 from secure_fedrec.properties.split_model import SplitModel, Values
 from secure_fedrec.properties.split_random import Batches, noise_like
 from secure_fedrec.properties.split_report import Findings, Gap, Violation
-from secure_fedrec.properties.split_trials import (
-    Trial,
-    first_change,
-    largest_change,
-    same_bits,
-    same_numbers,
-)
+from secure_fedrec.properties.split_scales import MISSING, NORMAL, drawn
+from secure_fedrec.properties.split_traces import Inspection, LocalTraces
+from secure_fedrec.properties.split_trials import Trial, largest_change
 
 __all__ = ["LocalTrials"]
+
+BASE: Final = "base"
+_PAIRS: Final = 64  # users up to which every pair is named
 
 
 class LocalTrials:
@@ -43,6 +48,7 @@ class LocalTrials:
         self._batches = batches
         self._findings = findings
         self._origin = split.state()
+        self._memory = Memory(split.model, loss, parameters=split.originals().values())
         tensors = split.tensors()
         self._trained = {name for name in split.federated if tensors[name].requires_grad}
         self._trained_slots = tuple(
@@ -50,52 +56,56 @@ class LocalTrials:
             for slot in split.slots
             if any(tensors[source].requires_grad for source in slot.sources)
         )
+        self._all_slots = (*split.slots, *split.counters)
+        self._first = True
+        self._disturbed: set[int] = set()  # they need not be found again
         self._reached: set[str] = set()
         # Of every trained slot: which users were tested, and whether their own loss reached it.
         self._reached_own: dict[str, dict[int, bool]] = {name: {} for name in self._trained_slots}
 
     def run(self, trial: Trial) -> None:
         """Test the users of a trial on random parameters and random batches."""
-        evaluate = LocalEvaluation(
-            split=self._split,
-            loss=self._loss,
-            batches=self._batches,
-            trial=trial,
-            start=self._draw(trial, "start"),
-            later=self._draw(trial, "later"),
-            elsewhere=self._draw(trial, "elsewhere", buffers=True),
-        )
-        for user in trial.users:
-            begun, before = evaluate.loaded(user)
-            self._judge_writes(trial, user, evaluate.start, begun)
-            base = evaluate(user)
-            self._judge_writes(trial, user, before, self._split.state())
-            broken = bool(base.loss.isfinite()) and self._judge_gradients(trial, user, base)
-            if not base.is_finite:
-                problem = f"of user {user}, a gradient of it, or what it writes, is not finite"
-                self._findings.leave_open(Gap(subject=LOSS, problem=problem, seed=trial.seed))
-                continue
-            self._note_reach(user, base)
-            if not broken:
-                self._judge_values(trial, user, base, evaluate)
+        start = self._draw(trial)
+        base = self._draw_others(trial, start, BASE, "others")
+        traces = LocalTraces(self._split, self._loss, self._batches, self._memory, trial, start)
+        inspection = Inspection()
+        fresh = traces.digests(base, readers=trial.users, inspection=inspection)
+        for leaf in self._memory.trained():
+            self._leave_leaf(leaf)
+        judged = {user for user in trial.users if self._judge(trial, user, inspection)}
+        sound = sorted(judged.difference(self._disturbed))
+        if sound:
+            changed = [
+                self._draw_others(trial, start, kind, f"others.{place}")
+                for place, kind in enumerate(trial.kinds)
+            ]
+            search = Interference(self._split, traces, self._findings, trial, base)
+            kept = dict(zip(trial.users, fresh, strict=True))
+            search.search(sound, [kept[user] for user in sound], changed)
+            self._disturbed |= search.broken
+        self._judge_writes(trial, traces)
+        if self._first and not self._findings.violations:
+            self._first = False
+            missing = self._draw_others(trial, start, MISSING, "missing")
+            self._advise(sound, traces, base, missing)
 
     def find_ties(self, seed: int) -> None:
         """Find federated parameters that lie in the memory of private ones."""
         split = self._split
+        before = split.state()
         for name in split.federated_names:
-            before = split.state()
             split.load({name: before[name] + 1})
-            after = split.state()
-            split.load(before)
-            for slot, owner in self._parts():
-                old, new = slot.part(before, owner), slot.part(after, owner)
-                if not torch.equal(old, new):
+            for slot in self._all_slots:
+                for owner in self._owners_changed(slot.sources, before, slot.is_table):
+                    old, new = slot.part(before, owner), slot.part(split.tensors(), owner)
                     reaches = f"the federated {name!r}, which everybody trains, is the same memory"
                     size = largest_change({name: old}, {name: new})[1]
                     self._violate(slot.name, (owner, int(owner == 0)), reaches, size, seed)
+            split.load(before)
 
     def finish(self) -> None:
         """Leave open what no loss has reached: a gradient that never was proves nothing."""
+        self._memory.restore()
         for name in sorted(self._trained - self._reached):
             self._findings.leave_open(Gap(subject=name, problem="is reached by no loss"))
         for name, users in self._reached_own.items():
@@ -104,12 +114,24 @@ class LocalTrials:
                 problem = f"is not reached by the losses of its own users {unreached}"
                 self._findings.leave_open(Gap(subject=name, problem=problem))
 
-    def _draw(self, trial: Trial, purpose: str, *, buffers: bool = False) -> dict[str, Tensor]:
+    def _owners_changed(self, sources: Sequence[str], before: Values, table: bool) -> list[int]:
+        """Whose part of a slot is no longer what it was."""
+        tensors = self._split.tensors()
+        if not table:
+            return [
+                owner
+                for owner, source in enumerate(sources)
+                if not torch.equal(tensors[source], before[source])
+            ]
+        changed = (tensors[sources[0]] != before[sources[0]]).reshape(self._split.n_users, -1)
+        found: list[int] = changed.any(1).nonzero().reshape(-1).tolist()
+        return found
+
+    def _draw(self, trial: Trial) -> dict[str, Tensor]:
         """The model's state, with random values in all that is trained or private."""
-        generator = trial.generator(purpose)
-        private = (*self._split.slots, *self._split.counters)
+        generator = trial.generator("start")
         names = [name for name in self._split.federated if name in self._trained]
-        names += [name for slot in private if buffers or not slot.buffer for name in slot.sources]
+        names += [name for slot in self._all_slots if not slot.buffer for name in slot.sources]
         # Through the model, so that tensors that share memory agree.
         self._split.load(self._origin)
         self._split.load(
@@ -117,73 +139,87 @@ class LocalTrials:
         )
         return self._split.state()
 
-    def _parts(self, *, but: int | None = None) -> list[Part]:
-        """Every private slot of every user but one."""
-        users = [user for user in range(self._split.n_users) if user != but]
-        return [
-            (slot, user) for slot in (*self._split.slots, *self._split.counters) for user in users
-        ]
+    def _draw_others(
+        self, trial: Trial, start: Values, kind: str, purpose: str
+    ) -> dict[str, Tensor]:
+        """The same, with other private values of one kind, as everybody but a reader has them.
 
-    def _note_reach(self, user: int, base: Outcome) -> None:
-        reached = {name for name, found in base.training.items() if bool(found.any())}
-        self._reached |= reached
+        Integers of the base are the model's own: it may take them for indices.
+        """
+        generator = trial.generator(purpose)
+        how = drawn(NORMAL if kind == BASE else kind, self._split.n_users, generator)
+        values = {
+            source: how.values(
+                self._origin[source], trial.scale, generator, None if slot.is_table else user
+            )
+            for slot in (self._split.slots if kind == BASE else self._all_slots)
+            for user, source in enumerate(slot.sources)
+        }
+        self._split.load(start)
+        self._split.load(values)
+        return self._split.state()
+
+    def _judge(self, trial: Trial, user: int, inspection: Inspection) -> bool:
+        """Judge what a single training shows; whether it can be compared with others."""
+        if user in inspection.leaves:
+            self._leave_leaf(inspection.leaves[user])
+        broken = self._judge_gradients(trial, user, inspection.gradients[user])
+        if not inspection.finite[user]:
+            if not broken:
+                problem = f"of user {user}, a gradient of it, or what it writes, is not finite"
+                self._findings.leave_open(Gap(subject=LOSS, problem=problem, seed=trial.seed))
+            return False
+        self._reached |= inspection.reached[user]
         for name in self._trained_slots:
             before = self._reached_own[name].get(user, False)
-            self._reached_own[name][user] = before or name in reached
+            self._reached_own[name][user] = before or name in inspection.reached[user]
+        return not broken
 
-    def _judge_writes(self, trial: Trial, user: int, before: Values, after: Values) -> None:
-        """Of what is no parameter of all, a user's training may write its own only."""
-        next_user = int(user == 0)
-        for name in self._split.shared_buffers:
-            old, new = {name: before[name]}, {name: after[name]}
-            if not same_numbers(old, new):
-                reaches = "local training writes into this buffer, which every user's model holds"
-                size = largest_change(old, new)[1]
-                self._violate(name, (user, next_user), reaches, size, trial.seed)
-        for slot, owner in self._parts(but=user):
-            old, new = {slot.name: slot.part(before, owner)}, {slot.name: slot.part(after, owner)}
-            if not same_bits(old, new):
-                reaches = "that user's local training overwrites it"
-                size = largest_change(old, new)[1]
-                self._violate(slot.name, (owner, user), reaches, size, trial.seed)
+    def _leave_leaf(self, leaf: Tensor) -> None:
+        subject = f"a tensor of shape {tuple(leaf.shape)}"
+        problem = (
+            "gets a gradient and is no parameter of the model: register it (nn.Parameter, "
+            "nn.ModuleList), or detach it"
+        )
+        self._findings.leave_open(Gap(subject=subject, problem=problem))
 
-    def _judge_gradients(self, trial: Trial, user: int, base: Outcome) -> bool:
+    def _judge_gradients(self, trial: Trial, user: int, gradients: Values) -> bool:
         """Eq. 1: whether another user's private parameters have a gradient, NaN included."""
         broken = False
-        for name, sizes in base.private.items():
-            for owner in torch.nonzero(sizes != 0).reshape(-1).tolist():
-                if owner != user:
-                    broken = True
-                    reaches = "that user's loss has a gradient on it"
-                    self._violate(name, (owner, user), reaches, float(sizes[owner]), trial.seed)
+        for name, sizes in gradients.items():
+            owners = [each for each in torch.nonzero(sizes != 0)[:, 0].tolist() if each != user]
+            if self._split.n_users > _PAIRS:
+                owners = owners[:1]
+            for owner in owners:
+                broken = True
+                reaches = "that user's loss has a gradient on it"
+                self._violate(name, (owner, user), reaches, float(sizes[owner]), trial.seed)
         return broken
 
-    def _judge_values(
-        self, trial: Trial, user: int, base: Outcome, evaluate: LocalEvaluation
+    def _judge_writes(self, trial: Trial, traces: LocalTraces) -> None:
+        """Of what is no parameter of all, a user's training may write its own only."""
+        for user, name, owner, size in traces.overwritten:
+            if owner is None:
+                reaches = (
+                    "local training writes into this buffer, which every user's model holds: make "
+                    "it private, or keep its layer in eval() while the model is in train()"
+                )
+                self._violate(name, (user, int(user == 0)), reaches, size, trial.seed)
+            elif owner != user:
+                reaches = "that user's local training overwrites it"
+                self._violate(name, (owner, user), reaches, size, trial.seed)
+
+    def _advise(
+        self, readers: Sequence[int], traces: LocalTraces, base: Values, missing: Values
     ) -> None:
-        """Loss, gradients and what is written must not know the values either."""
-        parts = self._parts(but=user)
-        expected = base.observed
-
-        def changed(count: int) -> bool:
-            return not same_numbers(evaluate(user, replaced=parts[:count]).observed, expected)
-
-        if not changed(len(parts)):
-            return
-        if changed(0):
-            problem = (
-                f"of user {user} differs between two calls with equal parameters, batch and random "
-                "stream: it keeps state, or draws outside torch's generator"
+        """Whether a NaN of somebody else's would be met."""
+        pairs = [traces.digests(state, readers=readers) for state in (base, missing)]
+        met = [user for user, *found in zip(readers, *pairs, strict=True) if found[0] != found[1]]
+        if met:
+            self._findings.advise(
+                f"a NaN among other users' private values would reach the local training of user "
+                f"{met[0]}: 0 * NaN is NaN, so select by index instead of by a product"
             )
-            self._findings.leave_open(Gap(subject=LOSS, problem=problem, seed=trial.seed))
-            return
-        step = first_change(len(parts), changed)
-        slot, owner = parts[step]
-        found = evaluate(user, replaced=parts[: step + 1])
-        what, size = largest_change(found.observed, expected)
-        self._violate(
-            slot.name, (owner, user), f"that user's {what} moves with it", size, trial.seed
-        )
 
     def _violate(
         self, name: str, users: tuple[int, int], reaches: str, size: float, seed: int

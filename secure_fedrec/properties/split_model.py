@@ -3,6 +3,8 @@
 Patterns name the private tensors. ``*`` stands for any part of a name:
 
 - ``"users.weight"``: a table of one row per user, whose first dimension counts the users;
+- ``"table.weight[:100]"``: the first 100 rows of a table that also holds other rows, such as those
+  of items behind an offset; the others are federated;
 - ``"heads.{user}.*"``: tensors of a module per user, ``{user}`` being the user's number.
 
 All other parameters are federated. A buffer is private if a pattern names it; otherwise it belongs
@@ -13,11 +15,14 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import torch
 from torch import Tensor, nn
 
 from secure_fedrec.errors import ConfigError
+from secure_fedrec.properties.split_random import is_exact
+from secure_fedrec.properties.split_tensors import Tensors
 
 __all__ = ["PrivateSlot", "SplitModel", "Values", "matches"]
 
@@ -53,6 +58,10 @@ class PrivateSlot:
         return tensors[self.sources[0]][user] if self.is_table else tensors[self.sources[user]]
 
 
+Place: TypeAlias = tuple[Tensor, slice | None, str, PrivateSlot | None, int | None]
+"""A parameter, its rows, its name, its slot if it is private, and the user if it is one user's."""
+
+
 class SplitModel:
     """A model, and which of its tensors belong to whom.
 
@@ -70,35 +79,69 @@ class SplitModel:
     def __init__(self, model: nn.Module, private: Sequence[str]) -> None:
         self.model = model
         patterns = (private,) if isinstance(private, str) else tuple(private)
-        tensors = self.tensors()
-        parameters = set(dict(model.named_parameters(remove_duplicate=False)))
-        slots = _slots(tensors, parameters, patterns)
+        self._tensors = Tensors(model)
+        for pattern in patterns:
+            self._tensors.cut(pattern)
+        tensors = self._tensors
+        parameters = tensors.parameters
+        slots = _slots(tensors, set(parameters), patterns)
         self.slots = tuple(slot for slot in slots if not slot.exact)
         self.counters = tuple(slot for slot in slots if slot.exact)
         self.n_users = _number_of_users(slots, tensors)
         private_names = {name for slot in slots for name in slot.sources}
-        private_ids = {id(tensors[name]) for name in private_names}
+        private_keys = {tensors.key(name) for name in private_names}
         self.federated = tuple(
-            name for name, weight in model.named_parameters() if id(weight) not in private_ids
+            name for name in self._once(parameters) if tensors.key(name) not in private_keys
         )
+        buffers = [name for name in tensors if name not in parameters]
         self.shared_buffers = tuple(
-            name for name, _ in model.named_buffers() if name not in private_names
+            name for name in self._once(buffers) if name not in private_names
         )
         if not self.federated:
             raise ConfigError("private", patterns, "names every parameter; none is federated")
         # Under all their names: a tensor may be private by one name and not by another.
-        self.federated_names = tuple(sorted(parameters - private_names))
+        self.federated_names = tuple(sorted(set(parameters) - private_names))
 
-    def tensors(self) -> dict[str, Tensor]:
+    def _once(self, names: Iterable[str]) -> list[str]:
+        """Every tensor by the first of its names."""
+        return list({self._tensors.key(name): name for name in reversed(list(names))}.values())[
+            ::-1
+        ]
+
+    def originals(self) -> dict[str, Tensor]:
+        """Every parameter and buffer, whole where others are cut."""
+        return self._tensors.originals()
+
+    def tensors(self) -> Values:
         """Every parameter and buffer under each of its names (the model's own, not copies)."""
-        found: dict[str, Tensor] = dict(self.model.named_parameters(remove_duplicate=False))
-        found.update(self.model.named_buffers(remove_duplicate=False))
+        return self._tensors
+
+    def trainable_places(self) -> list["Place"]:
+        """Parameters with gradients, once each, with what they are a part of.
+
+        Returns:
+            (parameter, its rows or None for all, its name, its slot if it is private, the user if
+            it is one user's).
+        """
+        tensors = self._tensors
+        owners = {
+            tensors.key(source): (slot, None if slot.is_table else user)
+            for slot in self.slots
+            for user, source in enumerate(slot.sources)
+        }
+        found: list[Place] = []
+        for name in self._once(tensors.parameters):
+            _, _, rows = place = tensors.place(name)
+            if place.whole.requires_grad:
+                found.append(
+                    (place.whole, rows, name, *owners.get(tensors.key(name), (None, None)))
+                )
         return found
 
-    def trainable(self) -> dict[str, nn.Parameter]:
-        """Parameters with gradients, once each."""
-        named = self.model.named_parameters()
-        return {name: weight for name, weight in named if weight.requires_grad}
+    def train(self) -> None:
+        """Turn training on. Of a model that is in training already, frozen layers stay so."""
+        if not self.model.training:
+            self.model.train()
 
     # --- values: always copies, so that nothing trains behind the reader's back ---
 
@@ -119,6 +162,10 @@ class SplitModel:
         """Private integers of one user, such as the batches its own normalisation has seen."""
         tensors = self.tensors()
         return {slot.name: slot.part(tensors, user).detach().clone() for slot in self.counters}
+
+    def parts(self, state: Values, user: int) -> dict[str, Tensor]:
+        """One user's private values and counters in a state of the whole model."""
+        return {slot.name: slot.part(state, user) for slot in (*self.slots, *self.counters)}
 
     def state(self) -> dict[str, Tensor]:
         """All parameters and buffers whole."""
@@ -143,7 +190,7 @@ class SplitModel:
     @contextmanager
     def preserved(self) -> Iterator[None]:
         """Put parameters, buffers, gradients and modes back at the end."""
-        tensors = self.tensors()
+        tensors = self.originals()
         saved = {name: tensor.detach().clone() for name, tensor in tensors.items()}
         gradients = {name: tensor.grad for name, tensor in tensors.items()}
         modes = {module: module.training for module in self.model.modules()}
@@ -162,7 +209,8 @@ class SplitModel:
         """Undo assignments: a module may put a new tensor in the place of a buffer."""
         for name, _ in self.model.named_buffers(remove_duplicate=False):
             owner, _, leaf = name.rpartition(".")
-            setattr(self.model.get_submodule(owner), leaf, tensors[name])
+            if name in tensors:
+                setattr(self.model.get_submodule(owner), leaf, tensors[name])
 
 
 def matches(name: str, patterns: Iterable[str]) -> bool:
@@ -170,11 +218,11 @@ def matches(name: str, patterns: Iterable[str]) -> bool:
     return any(_compiled(pattern).fullmatch(name) for pattern in patterns)
 
 
-def _compiled(pattern: str) -> re.Pattern[str]:
+def _compiled(pattern: str, user: str = r"\d+") -> re.Pattern[str]:
     if pattern.count(_USER) > 1:
         raise ConfigError("private", pattern, "names {user} more than once")
     escaped = re.escape(pattern).replace(re.escape("*"), ".*")
-    return re.compile(escaped.replace(re.escape(_USER), r"(?P<user>\d+)"))
+    return re.compile(escaped.replace(re.escape(_USER), f"(?P<user>{user})"))
 
 
 def _slots(
@@ -188,7 +236,13 @@ def _slots(
         expression = _compiled(pattern)
         found = [match for name in tensors if (match := expression.fullmatch(name))]
         if not found:
-            raise ConfigError("private", pattern, "matches no parameter and no buffer", tensors)
+            problem = "matches no parameter and no buffer"
+            if any(_compiled(pattern, user="[^.]+").fullmatch(name) for name in tensors):
+                problem = (
+                    "users must be numbered from 0: keep what is theirs in a ModuleList, and look "
+                    "up the place of a user's id in the loss"
+                )
+            raise ConfigError("private", pattern, problem, tensors)
         for match in found:
             slot, user = match.string, 0
             if _USER in pattern:
@@ -202,7 +256,13 @@ def _slots(
 
 def _slot(name: str, users: dict[int, str], tensors: Values, parameters: set[str]) -> PrivateSlot:
     if sorted(users) != list(range(len(users))):
-        raise ConfigError("private", name, f"users must be numbered from 0, found {sorted(users)}")
+        found = sorted(users)
+        shown = f"{found[:5]} ..." if len(found) > 5 else str(found)
+        problem = (
+            f"users must be numbered from 0, found {shown}: keep what is theirs in a ModuleList, "
+            "and look up the place of a user's id in the loss"
+        )
+        raise ConfigError("private", name, problem)
     sources = tuple(users[user] for user in range(len(users)))
     if _USER not in name and tensors[name].dim() == 0:
         raise ConfigError("private", name, "is a scalar: it has no row per user")
@@ -213,7 +273,7 @@ def _slot(name: str, users: dict[int, str], tensors: Values, parameters: set[str
         name=name,
         sources=sources,
         buffer=sources[0] not in parameters,
-        exact=not tensors[sources[0]].is_floating_point(),
+        exact=is_exact(tensors[sources[0]]),
     )
 
 

@@ -14,7 +14,7 @@ users and the seed that shows it again. That none was found in so many trials is
 proof; what no trial could reach is reported as a gap and does not pass.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 import torch
 from torch import nn
@@ -47,6 +47,7 @@ from secure_fedrec.properties.split_report import (
     SplitReport,
     Violation,
 )
+from secure_fedrec.properties.split_scales import MIXED, kinds_of
 from secure_fedrec.properties.split_trials import Trial
 from secure_fedrec.streams import Streams
 
@@ -74,7 +75,8 @@ __all__ = [
     "random_batches",
 ]
 
-_USERS_PER_TRIAL = 16
+_FEW = 16  # users up to which every trial has all of them
+_OF_MANY = 8  # users of a trial where there are more
 
 
 def check_split_personalization(
@@ -120,14 +122,16 @@ def check_split_personalization(
     split = SplitModel(model, private)
     findings = Findings()
     with split.preserved():
-        model.train()
+        split.train()
         local = LocalTrials(split, loss, batches, findings)
         aggregation = AggregationTrials(split, aggregate, summaries, findings)
-        local.find_ties(seed)
-        for trial in _trials(range(seed, seed + trials), scales, split.n_users):
-            local.run(trial)
-            aggregation.run(trial)
-        local.finish()
+        try:
+            local.find_ties(seed)
+            for trial in _trials(range(seed, seed + trials), scales, split.n_users):
+                local.run(trial)
+                aggregation.run(trial)
+        finally:
+            local.finish()
     return SplitReport(
         n_users=split.n_users,
         trials=trials,
@@ -135,6 +139,7 @@ def check_split_personalization(
         private=tuple(slot.name for slot in (*split.slots, *split.counters)),
         violations=findings.violations,
         gaps=findings.gaps,
+        advice=findings.advice,
     )
 
 
@@ -179,9 +184,13 @@ def _require_trials(trials: int, scales: Sequence[float]) -> None:
         raise ConfigError("scales", tuple(scales), "must be positive, and at least one")
 
 
-def _trials(seeds: Iterable[int], scales: Sequence[float], n_users: int) -> Iterator[Trial]:
-    """One trial per seed: all users of a small model, others of a large one in every trial."""
+def _trials(seeds: Sequence[int], scales: Sequence[float], n_users: int) -> Iterator[Trial]:
+    """One trial per seed, and first one of all users, where the others are of some of them."""
     for seed in seeds:
+        scale = scales[seed % len(scales)]
+        if n_users > _FEW and seed == seeds[0]:
+            yield Trial(seed=seed, scale=scale, users=tuple(range(n_users)), kinds=(MIXED,))
         generator = generator_of(Streams.from_seed(seed), "split.users")
-        users = torch.randperm(n_users, generator=generator)[:_USERS_PER_TRIAL].tolist()
-        yield Trial(seed=seed, scale=scales[seed % len(scales)], users=tuple(sorted(users)))
+        number = n_users if n_users <= _FEW else _OF_MANY
+        users = torch.randperm(n_users, generator=generator)[:number].tolist()
+        yield Trial(seed=seed, scale=scale, users=tuple(sorted(users)), kinds=kinds_of(seed))

@@ -16,6 +16,7 @@ __all__ = [
     "Column",
     "generator_of",
     "integers",
+    "is_exact",
     "noise_like",
     "normals",
     "random_batches",
@@ -79,10 +80,16 @@ def generator_of(streams: Streams, name: str, round_: int = 0, user: int = 0) ->
     return torch.Generator().manual_seed(seed_of(streams, name, round_, user))
 
 
+def is_exact(tensor: Tensor) -> bool:
+    """Whether it holds integers or booleans, of which there is no average."""
+    return not (tensor.is_floating_point() or tensor.is_complex())
+
+
 def noise_like(tensor: Tensor, scale: float, generator: torch.Generator) -> Tensor:
     """Normal noise of a tensor's shape, type and device; integers from 1 to 1000 for integers."""
-    if tensor.is_floating_point():
-        drawn = torch.randn(tensor.shape, generator=generator, dtype=torch.float64) * scale
+    if not is_exact(tensor):
+        wide = torch.complex128 if tensor.is_complex() else torch.float64
+        drawn = torch.randn(tensor.shape, generator=generator, dtype=wide) * scale
     else:
         drawn = torch.randint(1, 1001, tensor.shape, generator=generator)
     return drawn.to(tensor.device, tensor.dtype)

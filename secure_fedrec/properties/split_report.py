@@ -83,6 +83,7 @@ class SplitReport:
         private: names of the private ones.
         violations: what refutes split personalization, in the order of the constraints.
         gaps: what was not tested.
+        advice: what breaks no constraint, and would be better otherwise.
     """
 
     n_users: int
@@ -91,6 +92,7 @@ class SplitReport:
     private: tuple[str, ...]
     violations: tuple[Violation, ...]
     gaps: tuple[Gap, ...]
+    advice: tuple[str, ...] = ()
 
     @property
     def holds(self) -> bool:
@@ -108,7 +110,8 @@ class SplitReport:
             f"split personalization: {verdict} ({self.trials} random trials, {self.n_users} users; "
             f"private: {', '.join(self.private)}; federated: {', '.join(self.federated)})"
         )
-        return "\n".join([head, *_lines(self.violations), *_lines(self.gaps)])
+        advice = [f"- advice: {each}" for each in self.advice]
+        return "\n".join([head, *_lines(self.violations), *_lines(self.gaps), *advice])
 
     def require(self) -> None:
         """Raise unless it holds.
@@ -126,6 +129,7 @@ class Findings:
     def __init__(self) -> None:
         self._violations: dict[tuple[object, ...], Violation] = {}
         self._gaps: dict[tuple[str, str], Gap] = {}
+        self._advice: dict[str, None] = {}
 
     def add(self, violation: Violation) -> None:
         """Note a violation."""
@@ -135,6 +139,15 @@ class Findings:
     def leave_open(self, gap: Gap) -> None:
         """Note what was not tested."""
         self._gaps.setdefault((gap.subject, gap.problem), gap)
+
+    def advise(self, advice: str) -> None:
+        """Note what breaks no constraint and is better otherwise."""
+        self._advice.setdefault(advice)
+
+    @property
+    def advice(self) -> tuple[str, ...]:
+        """In the order found."""
+        return tuple(self._advice)
 
     @property
     def violations(self) -> tuple[Violation, ...]:

@@ -14,6 +14,7 @@ from secure_fedrec.algorithms.local_training import (
     train_locally,
 )
 from secure_fedrec.arrays import FloatArray
+from secure_fedrec.errors import ConfigError
 from secure_fedrec.properties.split_aggregation import Summary
 from secure_fedrec.properties.split_evaluation import Loss, begin_training
 from secure_fedrec.properties.split_model import SplitModel
@@ -50,7 +51,18 @@ class LocalRuns:
         self._data = data
         self._config = config
         self._stream = streams.stream("split.training")
+        # Training turns every layer on. Those that are off in a model that is on stay so: a batch
+        # normalisation in eval() keeps its statistics.
+        modules = split.model.modules()
+        self._frozen = [each for each in modules if split.model.training and not each.training]
         private = [name for slot in split.slots for name in slot.sources]
+        if config.private_learning_rate is not None and any("[" in name for name in private):
+            problem = "cannot be had for some rows of a table only"
+            raise ConfigError(
+                "training.private_learning_rate", config.private_learning_rate, problem
+            )
+        if config.keep_state and any(each.is_complex() for each in split.tensors().values()):
+            raise ConfigError("training.keep_state", True, "complex moments cannot be kept")
         self._optimizer = LocalOptimizer(split.model, config, private=private)
 
     def examples(self, user: int) -> int:
@@ -74,6 +86,8 @@ class LocalRuns:
         """
 
         def loss(model: nn.Module, batch: Batch) -> Tensor:
+            for each in self._frozen:
+                each.training = False
             return self._loss(model, user, batch)
 
         begin_training(self._loss, self.split.model)

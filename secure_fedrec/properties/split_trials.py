@@ -1,16 +1,25 @@
 """What the trials of all three constraints share: their seed, and how results are compared."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from secure_fedrec.properties.split_model import Values
-from secure_fedrec.properties.split_random import generator_of, seed_of
+from secure_fedrec.properties.split_random import generator_of
 from secure_fedrec.streams import Streams
 
-__all__ = ["Trial", "first_change", "largest_change", "same_bits", "same_numbers"]
+__all__ = [
+    "Trial",
+    "equal_bits",
+    "first_change",
+    "largest_change",
+    "raw_bytes",
+    "same_bits",
+    "same_numbers",
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,24 +30,30 @@ class Trial:
         seed: everything random in it is a function of this.
         scale: standard deviation of random parameters.
         users: whose local training, and whose influence, is tested.
+        kinds: of the other private values that everything is compared with.
     """
 
     seed: int
     scale: float
     users: tuple[int, ...]
+    kinds: tuple[str, ...]
 
     def generator(self, name: str, user: int = 0) -> torch.Generator:
         """A generator of its own for one purpose and user."""
         return generator_of(Streams.from_seed(self.seed), f"split.{name}", user=user)
 
-    def torch_seed(self, name: str, user: int = 0) -> int:
-        """A seed for what layers draw by themselves."""
-        return seed_of(Streams.from_seed(self.seed), f"split.{name}", user=user)
+    def torch_seeds(self, name: str, users: Sequence[int]) -> dict[int, int]:
+        """A seed for each of some users."""
+        stream = Streams.from_seed(self.seed).stream(f"split.{name}")
+        words = stream.words_at(0, np.array(users), np.zeros(len(users), dtype=np.int64), width=1)
+        return {
+            user: int(word >> np.uint64(1)) for user, word in zip(users, words[:, 0], strict=True)
+        }
 
 
 def same_bits(left: Values, right: Values) -> bool:
     """Whether two sets of tensors are equal as bit patterns: NaN equals itself, -0.0 is not 0.0."""
-    return left.keys() == right.keys() and all(_same_bits(left[name], right[name]) for name in left)
+    return left.keys() == right.keys() and all(equal_bits(left[name], right[name]) for name in left)
 
 
 def same_numbers(left: Values, right: Values) -> bool:
@@ -74,15 +89,22 @@ def first_change(steps: int, changed: Callable[[int], bool]) -> int:
     return low
 
 
-def _same_bits(left: Tensor, right: Tensor) -> bool:
+def raw_bytes(tensor: Tensor) -> Tensor:
+    """The bytes of a tensor in their order: uint8[bytes]."""
+    return tensor.detach().resolve_conj().contiguous().reshape(-1).view(torch.uint8)
+
+
+def equal_bits(left: Tensor, right: Tensor) -> bool:
+    """Whether two tensors have one type, shape and bit pattern."""
     if left.shape != right.shape or left.dtype != right.dtype:
         return False
-    bytes_of = [each.detach().contiguous().reshape(-1).view(torch.uint8) for each in (left, right)]
-    return torch.equal(*bytes_of)
+    return torch.equal(raw_bytes(left), raw_bytes(right))
 
 
 def _change(left: Tensor, right: Tensor) -> float:
     if not left.numel():
         return 0.0
-    difference = left.detach().to(torch.float64) - right.detach().to(torch.float64)
-    return float(difference.abs().max())
+    if left.shape != right.shape:
+        return float("nan")
+    wide = torch.complex128 if left.is_complex() or right.is_complex() else torch.float64
+    return float((left.detach().to(wide) - right.detach().to(wide)).abs().max())

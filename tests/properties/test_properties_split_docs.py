@@ -41,7 +41,7 @@ def test_the_example_runs(tmp_path: Path) -> None:
 
 
 def test_the_code_of_the_page_runs(tmp_path: Path) -> None:
-    assert len(blocks()) == 2
+    assert len(blocks()) == 3
     ended = run("-c", "\n".join(blocks()), cwd=tmp_path)
     assert ended.returncode == 0, ended.stderr
     assert "split personalization: holds" in ended.stdout

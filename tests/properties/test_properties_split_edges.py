@@ -120,7 +120,7 @@ def test_a_loss_that_differs_from_call_to_call_is_reported(source: str) -> None:
     assert all("differs between two calls" in gap.problem for gap in report.gaps)
 
 
-def test_a_vector_cached_from_the_last_user_is_reported() -> None:
+def test_a_vector_cached_from_the_last_user_is_a_violation() -> None:
     class Caches(Factorisation):
         last: Tensor | None = None
 
@@ -128,7 +128,10 @@ def test_a_vector_cached_from_the_last_user_is_reported() -> None:
             before, self.last = self.last, self.users.weight[user].detach().clone()
             return super().forward(user, batch) + (0 if before is None else before.sum())
 
-    assert {gap.subject for gap in check(Caches(SHAPE)).gaps} == {"loss"}
+    report = check(Caches(SHAPE))
+    assert not report.gaps
+    assert {violation.parameter for violation in report.violations} == {"users.weight"}
+    assert all("after that user has trained" in each.reaches for each in report.violations)
 
 
 def test_a_rule_that_draws_is_reported() -> None:

@@ -218,9 +218,9 @@ def test_random_runs_find_that_a_model_is_broken(name: str) -> None:
         found = BROKEN[name].build(Shape())
         arguments = run.arguments() | {"aggregate": found.aggregate}
         data = run.data(**found.columns)
-        return not compare_split(
+        return compare_split(
             found.model, found.loss, private=found.private, data=data, **arguments
-        ).holds
+        ).refuted
 
     runs = split_runs(users=3, rules=st.just(federated_averaging))
     find(runs, differs, settings=settings(REACH, max_examples=50))
@@ -251,16 +251,18 @@ def test_absent_users_stay_fixed() -> None:
     found = case(Factorisation)(Shape())
     never = found.model.get_parameter("users.weight")[1].detach().clone()
     seen: list[Tensor] = []
+    note = seen.append  # what a loss remembers is put back, but what a bound method holds is not
 
     def watched(model: nn.Module, user: int, batch: Batch) -> Tensor:
-        seen.append(model.get_parameter("users.weight")[1].detach().clone())
+        note(model.get_parameter("users.weight")[1].detach().clone())
         return loss(model, user, batch)
 
     outcome = compare(Case(**{**vars(found), "loss": watched}), cohorts=[(0, 2)] * 3)
     assert outcome.holds
-    # Half of them are noise, on devices that do not have it; on the server it never moves.
+    # A third of them are noise, on devices that do not have it; on the server, whose rounds are run
+    # twice, it never moves.
     on_server = [value for value in seen if torch.equal(value, never)]
-    assert len(on_server) == len(seen) // 2
+    assert len(on_server) == len(seen) // 3 * 2
 
 
 def test_the_sign_of_a_zero_is_no_difference() -> None:
@@ -307,7 +309,8 @@ def test_training_that_diverges_compares_nothing() -> None:
     wild = LocalTrainingConfig(learning_rate=1e20, epochs=4)
     outcome = compare(found, training=wild)
     assert not outcome.holds
-    assert "is not finite: nothing can be compared" in (outcome.first_difference or "")
+    assert not outcome.refuted
+    assert "is not finite: nothing can be compared" in (outcome.gap or "")
 
 
 def test_the_model_is_left_as_it_was() -> None:

@@ -164,9 +164,10 @@ def test_the_assertion_says_what_the_report_says(name: str) -> None:
 def test_a_violation_replays_from_its_seed(name: str) -> None:
     found = BROKEN[name].build(Shape())
     report = check(found, trials=3, seed=2**40)
-    for violation in report.violations:
-        again = check(found, trials=1, seed=violation.seed)
-        assert violation in again.violations
+    for seed in {violation.seed for violation in report.violations}:
+        again = check(found, trials=1, seed=seed)
+        first = {violation for violation in report.violations if violation.seed == seed}
+        assert first <= set(again.violations)
 
 
 def reader_of(field: str, user: int, into: str) -> Aggregator:
@@ -232,7 +233,7 @@ def test_a_fault_that_only_some_trials_meet_replays_from_the_seed_that_met_it() 
     def clips_long_vectors(given: AggregationInput) -> tuple[Values, Mapping[int, Values]]:
         federated, private = keep_local(given)
         lengths = [float(value.norm()) for own in private.values() for value in own.values()]
-        factor = 0.5 if max(lengths) > 100 else 1.0
+        factor = 0.5 if max(lengths) > 1000 else 1.0
         return {name: factor * value for name, value in federated.items()}, private
 
     report = check(found, aggregate=clips_long_vectors)
@@ -265,11 +266,15 @@ def test_a_long_report_is_cut() -> None:
     assert "- and 20 more of this kind" in str(report)
 
 
-def test_many_users_are_sampled() -> None:
-    report = check(case(Factorisation)(Shape(users=60)), trials=3)
+def test_all_of_many_users_are_tried() -> None:
+    report = check(case(Factorisation)(Shape(users=60)), trials=1)
     assert report.n_users == 60
     assert report.holds, report
-    refuted = check(BROKEN["matrix norm"].build(Shape(users=60)), trials=2)
-    readers = {violation.reader for violation in refuted.violations}
-    assert 16 < len(readers) <= 32
-    assert {violation.owner for violation in refuted.violations} == set(range(60))
+    refuted = check(BROKEN["matrix norm"].build(Shape(users=60)), trials=1)
+    assert len({violation.users for violation in refuted.violations}) == 60 * 59
+    # Of more users, every reader and one owner.
+    many = check(BROKEN["matrix norm"].build(Shape(users=70)), trials=1)
+    assert {violation.users for violation in many.violations} >= {
+        (int(reader == 0), reader) for reader in range(70)
+    }
+    assert len(many.violations) == 70

@@ -1,0 +1,257 @@
+"""Who interferes with whose local training: a search in two steps.
+
+First all users of a trial train, and then all of them again, with the other users' values of one
+draw and of another: a reader whose bits agree is disturbed by nobody. Those whose bits differ may
+still have met themselves only, since a device may remember what is its own. So they are asked
+again after trainings of others alone: each by itself, or where there are many, together, after
+sets of others such that for every two users some set holds one and not the other. A search by
+halves then names who it was.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from itertools import combinations, count, islice
+from math import comb
+from typing import Final
+
+from secure_fedrec.properties.split_evaluation import LOSS, Part
+from secure_fedrec.properties.split_model import SplitModel, Values
+from secure_fedrec.properties.split_report import Findings, Gap, Violation
+from secure_fedrec.properties.split_traces import LocalTraces, Observed
+from secure_fedrec.properties.split_trials import Trial, first_change, largest_change, same_bits
+
+__all__ = ["TRAINING", "Interference", "separations"]
+
+TRAINING: Final = "local training"
+
+_ALONE: Final = 16  # suspects that are asked one by one
+_NAMED: Final = 16  # readers of a trial whose owner is searched for
+_NAMED_OF_MANY: Final = 2  # where the search takes trainings of many users
+_MANY: Final = 64
+_RESTLESS: Final = (
+    "of user {} differs between two calls with equal parameters, batch and random stream: it keeps "
+    "state, or draws outside torch's generator"
+)
+
+
+class Interference:
+    """The search in one trial.
+
+    Args:
+        split: the model.
+        traces: runs sequences of trainings.
+        findings: where violations go.
+        trial: whose users are searched.
+        base: state with other users' values of one draw.
+
+    Attributes:
+        broken: readers that somebody disturbs.
+    """
+
+    def __init__(
+        self,
+        split: SplitModel,
+        traces: LocalTraces,
+        findings: Findings,
+        trial: Trial,
+        base: Values,
+    ) -> None:
+        self._traces = traces
+        self._findings = findings
+        self._trial = trial
+        self._base = base
+        self._slots = (*split.slots, *split.counters)
+        self._n_users = split.n_users
+        self.broken: set[int] = set()
+
+    def search(
+        self, readers: Sequence[int], fresh: Sequence[bytes], changed: Sequence[Values]
+    ) -> None:
+        """Look for values and trainings that reach the readers.
+
+        Args:
+            readers: users of the trial.
+            fresh: what they ended with when nobody had trained before but themselves.
+            changed: states with other values of everybody.
+        """
+        users = self._trial.users
+        after = self._traces.digests(self._base, history=users, readers=readers)
+        moved = [
+            _differing(readers, after, self._traces.digests(each, history=users, readers=readers))
+            for each in changed
+        ]
+        present = _differing(readers, after, fresh)
+        if not present and not any(moved):
+            return
+        restless = self._restless(readers, fresh, after)
+        for user in sorted(restless):
+            self._leave_open(_RESTLESS.format(user))
+        for others, suspects in zip(changed, moved, strict=True):
+            self._search_values([each for each in suspects if each not in restless], others)
+        self._search_presence([each for each in present if each not in restless])
+
+    def _restless(
+        self, readers: Sequence[int], fresh: Sequence[bytes], after: Sequence[bytes]
+    ) -> set[int]:
+        """Whose training ends differently when the same sequence is run again."""
+        users = self._trial.users
+        after_again = self._traces.digests(self._base, history=users, readers=readers)
+        fresh_again = self._traces.digests(self._base, readers=readers)
+        return {
+            *_differing(readers, after, after_again),
+            *_differing(readers, fresh, fresh_again),
+        }
+
+    def _search_values(self, suspects: Sequence[int], others: Values) -> None:
+        """Whether they read other users' values, or what those have left."""
+        everybody = tuple(range(self._n_users))
+        for user in self._suspects_between(suspects, (), self._base, others):
+            self._blame_values(user, others, everybody, ())
+        for left, writers in self._apart(suspects):
+            mixed = self._mixed(others, [(slot, user) for slot in self._slots for user in writers])
+            for user in self._suspects_between(left, writers, self._base, mixed):
+                self._blame_values(user, others, writers, writers)
+
+    def _search_presence(self, suspects: Sequence[int]) -> None:
+        """Whether it matters to them that others have trained at all."""
+        for left, writers in self._apart(suspects):
+            alone = self._traces.digests(self._base, readers=left)
+            after = self._traces.digests(self._base, history=writers, readers=left)
+            for user in _differing(left, alone, after):
+                first, second = self._traces.digests(self._base, readers=[user, user])
+                if first != second:
+                    self.broken.add(user)
+                    self._leave_open(_RESTLESS.format(user))
+                else:
+                    self._blame_presence(user, writers)
+
+    def _apart(self, suspects: Sequence[int]) -> Iterator[tuple[list[int], tuple[int, ...]]]:
+        """Readers that are not broken yet, and users to train before them, no reader among them."""
+        users = self._trial.users
+        if len(suspects) > _ALONE:
+            for writers in separations(users):
+                left = [each for each in suspects if each not in {*self.broken, *writers}]
+                if left:
+                    yield left, writers
+            if len(users) > _MANY:
+                return
+        for each in [user for user in suspects if user not in self.broken][:_ALONE]:
+            yield [each], tuple(user for user in users if user != each)
+
+    def _suspects_between(
+        self, readers: Sequence[int], history: Sequence[int], one: Values, other: Values
+    ) -> list[int]:
+        """Whose training, or the one after, differs between two draws of others' values."""
+        if not readers:
+            return []
+        twice = [*readers, *readers]
+        found = [
+            self._traces.digests(state, history=history, readers=twice) for state in (one, other)
+        ]
+        return sorted(set(_differing(twice, *found)))
+
+    def _blame_values(
+        self, reader: int, others: Values, owners: Sequence[int], history: Sequence[int]
+    ) -> None:
+        """Find the one value that moves a training, by halves."""
+        if self._has_named_enough(history):
+            self.broken.add(reader)
+            return
+        parts = [(slot, owner) for slot in self._slots for owner in owners if owner != reader]
+
+        def at(number: int) -> Observed:
+            mixed = self._mixed(others, parts[:number])
+            return self._traces.observed(mixed, history=history, reader=reader)
+
+        step = self._first(len(parts), at)
+        if step is not None:
+            slot, owner = parts[step]
+            after = ", after that user has trained" if history else ""
+            self._violate(reader, slot.name, owner, at(step + 1), at(0), f"moves with it{after}")
+
+    def _blame_presence(self, reader: int, history: Sequence[int]) -> None:
+        """Find the one user whose training moves another's, by halves."""
+        if self._has_named_enough(history):
+            self.broken.add(reader)
+            return
+
+        def at(number: int) -> Observed:
+            return self._traces.observed(self._base, history=history[:number], reader=reader)
+
+        step = self._first(len(history), at)
+        if step is not None:
+            verb = "moves when that has been before"
+            self._violate(reader, TRAINING, history[step], at(step + 1), at(0), verb)
+
+    def _first(self, steps: int, at: Callable[[int], Observed]) -> int | None:
+        """The step that changes what is observed; None if all of them together do not."""
+        expected = at(0)
+
+        def changed(number: int) -> bool:
+            return _first_difference(at(number), expected) is not None
+
+        return first_change(steps, changed) if changed(steps) else None
+
+    def _has_named_enough(self, history: Sequence[int]) -> bool:
+        return len(self.broken) >= (_NAMED_OF_MANY if len(history) > _MANY else _NAMED)
+
+    def _mixed(self, others: Values, parts: Sequence[Part]) -> Values:
+        """The base, with some users' values from elsewhere."""
+        mixed = dict(self._base)
+        for name in {source for slot, _ in parts for source in slot.sources}:
+            mixed[name] = self._base[name].clone()
+        for slot, owner in parts:
+            slot.part(mixed, owner).copy_(slot.part(others, owner))
+        return mixed
+
+    def _violate(
+        self,
+        reader: int,
+        name: str,
+        owner: int,
+        found: Observed,
+        expected: Observed,
+        verb: str,
+    ) -> None:
+        self.broken.add(reader)
+        what, size = _first_difference(found, expected) or (TRAINING, float("nan"))
+        self._findings.add(
+            Violation(
+                constraint=1,
+                parameter=name,
+                owner=owner,
+                reader=reader,
+                reaches=f"that user's {what} {verb}",
+                size=size,
+                seed=self._trial.seed,
+            )
+        )
+
+    def _leave_open(self, problem: str) -> None:
+        self._findings.leave_open(Gap(subject=LOSS, problem=problem, seed=self._trial.seed))
+
+
+def separations(users: Sequence[int]) -> Iterator[tuple[int, ...]]:
+    """Sets of users such that any of them is in a set without any other one.
+
+    Every user gets its own half of the numbers of the sets, and no half lies in another. So about
+    log2 of the number of users are enough.
+    """
+    sets = next(size for size in count(2) if comb(size, size // 2) >= len(users))
+    halves = list(islice(combinations(range(sets), sets // 2), len(users)))
+    for number in range(sets):
+        yield tuple(user for user, half in zip(users, halves, strict=True) if number in half)
+
+
+def _differing(readers: Sequence[int], one: Sequence[bytes], other: Sequence[bytes]) -> list[int]:
+    return [user for user, *pair in zip(readers, one, other, strict=True) if pair[0] != pair[1]]
+
+
+def _first_difference(found: Observed, expected: Observed) -> tuple[str, float] | None:
+    """What differs first, in words, and by how much."""
+    for (what, left), (due, right) in zip(found, expected, strict=False):
+        if what != due:
+            return f"{TRAINING} fails ({what if not left else due}): it", float("nan")
+        if not same_bits(left, right):
+            name, size = largest_change(left, right) if left.keys() == right.keys() else ("", 0.0)
+            return what.format(repr(name)), size
+    return None if len(found) == len(expected) else (TRAINING, float("nan"))

@@ -1,0 +1,219 @@
+"""What a model and a loss remember beside their parameters, noted and put back in place.
+
+A dict, a list, a plain tensor, an attribute, a variable of a closure, a global: local training may
+leave something there, and another user's training may find it. ``Memory`` walks all that a model
+and a loss can reach, and puts the same objects back to what they held, so that whoever else refers
+to them sees it, too. What lies behind C code (``lru_cache``, a generator of NumPy), in a file or in
+another process is not reached; a model that keeps state there differs between two equal runs.
+"""
+
+import dis
+import sys
+import types
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
+from typing import Any, Final
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from secure_fedrec.properties.split_trials import equal_bits
+
+__all__ = ["Memory"]
+
+# Of these packages only what users make of them is walked: modules, optimisers and containers.
+_FOREIGN: Final = frozenset({"torch", "numpy", "_pytest", "pytest", "hypothesis"})
+_GLOBAL: Final = frozenset({"LOAD_GLOBAL", "STORE_GLOBAL", "LOAD_NAME"})
+_CONTAINERS: Final = (dict, list, set, deque, bytearray)
+
+
+class Memory:
+    """The state of all objects that some roots can reach.
+
+    Args:
+        roots: a model, a loss.
+        parameters: tensors that somebody else puts back.
+
+    """
+
+    def __init__(self, *roots: object, parameters: Iterable[Tensor] = ()) -> None:
+        self._known = {id(each) for each in parameters}
+        self._seen: dict[int, object] = {}
+        self._restore: list[Callable[[], object]] = []
+        self._leaves: list[tuple[Tensor, Tensor | None]] = []
+        waiting: list[object] = list(roots)
+        while waiting:
+            each = waiting.pop()
+            if id(each) not in self._seen:
+                self._seen[id(each)] = each  # held, so that no other object gets its number
+                waiting += self._note(each)
+
+    def restore(self) -> None:
+        """Put everything back."""
+        for each in self._restore:
+            each()
+
+    def trained(self) -> list[Tensor]:
+        """Leaf tensors that are none of the parameters, and have got a gradient since."""
+        return [leaf for leaf, before in self._leaves if leaf.grad is not before]
+
+    def _note(self, found: object) -> Iterator[object]:
+        """Note what an object holds, and say what it refers to."""
+        if isinstance(found, Tensor):
+            self._note_tensor(found)
+        elif isinstance(found, np.ndarray):
+            self._note_array(found)
+        elif isinstance(found, torch.Generator):
+            self._restore.append(partial(found.set_state, found.get_state()))
+        elif isinstance(found, (tuple, frozenset)):
+            yield from found
+        elif isinstance(found, types.MethodType):
+            yield from (found.__self__, found.__func__)
+        elif isinstance(found, partial):
+            yield from (found.func, found.args, found.keywords)
+        elif isinstance(found, types.FunctionType):
+            yield from self._note_function(found)
+        elif isinstance(found, type):
+            yield from self._note_class(found)
+        else:
+            if isinstance(found, _CONTAINERS):
+                yield from self._note_container(found)
+            if _is_walked(type(found)):
+                yield from self._note_object(found)
+
+    def _note_tensor(self, tensor: Tensor) -> None:
+        if id(tensor) in self._known or tensor.layout is not torch.strided:
+            return
+        saved, gradient = tensor.detach().clone(), tensor.grad if tensor.is_leaf else None
+        if tensor.requires_grad and tensor.is_leaf:
+            self._leaves.append((tensor, gradient))
+
+        def restore() -> None:
+            if not equal_bits(tensor, saved):
+                tensor.data = saved.clone() if tensor.shape != saved.shape else tensor.data
+                tensor.detach().copy_(saved)
+            if tensor.is_leaf:
+                tensor.grad = gradient
+
+        self._restore.append(restore)
+
+    def _note_array(self, array: "np.ndarray[Any, Any]") -> None:
+        if array.dtype.hasobject or not array.flags.writeable or isinstance(array, np.memmap):
+            return
+        saved = array.copy()
+        self._restore.append(partial(np.copyto, array, saved))
+
+    def _note_container(self, found: Any) -> Iterable[object]:
+        if isinstance(found, dict):
+            self._note_dict(found)
+            return list(found.values())
+        saved = type(found)(found) if isinstance(found, (list, set, bytearray)) else list(found)
+
+        def restore() -> None:
+            if isinstance(found, bytearray):
+                found[:] = saved
+            elif len(found) != len(saved) or not all(map(_same, found, saved)):
+                found.clear()
+                (found.update if isinstance(found, set) else found.extend)(saved)
+
+        self._restore.append(restore)
+        return () if isinstance(found, bytearray) else list(saved)
+
+    def _note_dict(self, found: dict[Any, Any]) -> None:
+        saved = dict(found)
+
+        def restore() -> None:
+            if not _same_entries(found, saved):
+                found.clear()
+                found.update(saved)
+
+        self._restore.append(restore)
+
+    def _note_object(self, found: object) -> Iterator[object]:
+        """Attributes, and the class, whose attributes all instances share."""
+        attributes = getattr(found, "__dict__", None)
+        if isinstance(attributes, dict):
+            self._note_dict(attributes)
+            yield from list(attributes.values())
+        for name in _slots(type(found)):
+            if hasattr(found, name):
+                value = getattr(found, name)
+                self._restore.append(partial(object.__setattr__, found, name, value))
+                yield value
+        yield type(found)
+
+    def _note_class(self, found: type) -> Iterator[object]:
+        for each in found.__mro__:
+            if _is_walked(each) and each.__module__.partition(".")[0] not in _FOREIGN:
+                for name, value in vars(each).items():
+                    if isinstance(value, (staticmethod, classmethod)):
+                        yield value.__func__
+                    elif isinstance(value, property):
+                        yield from (value.fget, value.fset)
+                    elif not name.startswith("__") and not isinstance(value, type):
+                        yield value
+                        if not callable(value) and not hasattr(value, "__get__"):
+                            self._restore.append(partial(_set_back, each, name, value))
+
+    def _note_function(self, found: types.FunctionType) -> Iterator[object]:
+        if found.__module__ is not None and not _is_walked_module(found.__module__):
+            return
+        for cell in found.__closure__ or ():
+            try:
+                value = cell.cell_contents
+            except ValueError:  # not yet assigned
+                continue
+            self._restore.append(partial(setattr, cell, "cell_contents", value))
+            yield value
+        for name in _names(found.__code__):
+            if name in found.__globals__:
+                value = found.__globals__[name]
+                if not isinstance(value, (types.ModuleType, types.BuiltinFunctionType)):
+                    self._restore.append(partial(found.__globals__.__setitem__, name, value))
+                    yield value
+        self._note_dict(found.__dict__)
+        yield from (*found.__dict__.values(), found.__defaults__, found.__kwdefaults__)
+
+
+def _set_back(owner: type, name: str, value: object) -> None:
+    if vars(owner).get(name) is not value:
+        setattr(owner, name, value)
+
+
+def _same(left: object, right: object) -> bool:
+    return left is right
+
+
+def _same_entries(left: Mapping[Any, Any], right: Mapping[Any, Any]) -> bool:
+    return (
+        len(left) == len(right)
+        and all(map(_same, left.values(), right.values()))
+        and all(map(_same, left, right))
+    )
+
+
+def _names(code: types.CodeType) -> set[str]:
+    """Names that a function, or one inside it, looks up among the globals."""
+    inner = (each for each in code.co_consts if isinstance(each, types.CodeType))
+    own = {each.argval for each in dis.get_instructions(code) if each.opname in _GLOBAL}
+    return own.union(*map(_names, inner))
+
+
+def _is_walked(kind: type) -> bool:
+    return issubclass(kind, (nn.Module, torch.optim.Optimizer)) or _is_walked_module(
+        kind.__module__
+    )
+
+
+def _is_walked_module(name: str) -> bool:
+    root = name.partition(".")[0]
+    return root not in _FOREIGN and (root == "__main__" or root not in sys.stdlib_module_names)
+
+
+def _slots(kind: type) -> Iterator[str]:
+    for each in kind.__mro__:
+        declared = vars(each).get("__slots__", ())
+        names = (declared,) if isinstance(declared, str) else declared
+        yield from (name for name in names if name not in {"__dict__", "__weakref__"})

@@ -1,0 +1,98 @@
+"""How large other users' private values are drawn.
+
+What a model or a rule does past a threshold, no draw of one size finds: a norm that is clipped, a
+user without training, two users who are both large. So private values come in several kinds.
+"""
+
+import math
+from typing import Final, NamedTuple
+
+import torch
+from torch import Tensor
+
+from secure_fedrec.properties.split_model import Values
+from secure_fedrec.properties.split_random import is_exact, noise_like
+
+__all__ = ["KINDS", "LOG_UNIFORM", "MISSING", "MIXED", "NORMAL", "Drawn", "drawn", "kinds_of"]
+
+NORMAL: Final = "normal"
+MIXED: Final = "mixed"
+LOG_UNIFORM: Final = "log-uniform"
+MISSING: Final = "missing"
+"""NaN."""
+
+KINDS: Final = (NORMAL, "thousandfold", "zero", "unchanged", MIXED, LOG_UNIFORM)
+"""Other normal values; a thousand times as large; zeros; those that were there; any of these, user
+by user; from a ten-thousandth to ten thousand times as large, user by user."""
+
+_FACTORS: Final = torch.tensor([0.0, 1.0, 1000.0, float("nan")], dtype=torch.float64)
+_FACTOR: Final = {NORMAL: 1.0, "thousandfold": 1000.0, "zero": 0.0, MISSING: 1.0}
+_DECADES = 4
+
+
+class Drawn(NamedTuple):
+    """How large the values of every user are.
+
+    Args:
+        factors: float64[n_users], of the standard deviation; NaN for values that stay.
+        missing: whether values are NaN instead.
+    """
+
+    factors: Tensor
+    missing: bool = False
+
+    def resized(self, user: int, values: Values, old: Values) -> dict[str, Tensor]:
+        """One user's drawn values, made as large as this kind is."""
+        factor = float(self.factors[user])
+        if math.isnan(factor):
+            return dict(old)
+        if self.missing:
+            return {name: torch.full_like(value, float("nan")) for name, value in values.items()}
+        return {
+            name: _fitting(value.to(_wide(value)) * factor, value.dtype)
+            for name, value in values.items()
+        }
+
+    def values(
+        self, old: Tensor, scale: float, generator: torch.Generator, user: int | None = None
+    ) -> Tensor:
+        """New values of a tensor: one user's, or a table of all users' (``user`` is None)."""
+        factors = self.factors if user is None else self.factors[user]
+        factors = factors.reshape(factors.shape + (1,) * (old.dim() - factors.dim()))
+        noise = noise_like(old, scale, generator)
+        if is_exact(old):
+            noise = noise * (factors != 0).to(noise.dtype)
+        elif self.missing:
+            noise = torch.full_like(noise, float("nan"))
+        else:
+            noise = _fitting(noise.to(_wide(old)) * factors.nan_to_num(1.0), old.dtype)
+        return torch.where(factors.isnan(), old, noise)
+
+
+def kinds_of(seed: int) -> tuple[str, str]:
+    """The two kinds of a trial. Nine trials in a row meet each kind three times, at every scale."""
+    first = 2 * (seed + seed // 3)
+    return KINDS[first % len(KINDS)], KINDS[(first + 1) % len(KINDS)]
+
+
+def drawn(kind: str, users: int, generator: torch.Generator) -> Drawn:
+    """How large the private values of all users are, of one kind."""
+    if kind == MIXED:
+        return Drawn(_FACTORS[torch.randint(len(_FACTORS), (users,), generator=generator)])
+    if kind == LOG_UNIFORM:
+        uniform = torch.rand(users, generator=generator, dtype=torch.float64)
+        return Drawn(10 ** (_DECADES * (2 * uniform - 1)))
+    factor = _FACTOR.get(kind, float("nan"))
+    return Drawn(torch.full((users,), factor, dtype=torch.float64), missing=kind == MISSING)
+
+
+def _wide(tensor: Tensor) -> torch.dtype:
+    return torch.complex128 if tensor.is_complex() else torch.float64
+
+
+def _fitting(values: Tensor, dtype: torch.dtype) -> Tensor:
+    """Of a narrower type, far from where it overflows: float16 ends at 65504."""
+    if values.is_complex():
+        return values.to(dtype)
+    bound = torch.finfo(dtype).max / 16
+    return values.clamp(-bound, bound).to(dtype)

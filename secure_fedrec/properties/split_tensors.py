@@ -1,0 +1,112 @@
+"""The parameters and buffers of a model by name, whole or cut where users' rows end."""
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, Final, NamedTuple
+
+from torch import Tensor, nn
+
+from secure_fedrec.errors import ConfigError
+
+__all__ = ["Place", "Tensors"]
+
+_ROWS: Final = re.compile(r"(?P<name>.*)\[(?P<start>\d*):(?P<stop>\d*)\]")
+
+
+class Place(NamedTuple):
+    """Where a tensor is found.
+
+    Args:
+        held: the dict of its module.
+        leaf: its name in that.
+        rows: of it; None for all.
+    """
+
+    held: dict[str, Any]
+    leaf: str
+    rows: slice | None
+
+    @property
+    def whole(self) -> Tensor:
+        """The tensor, all rows of it."""
+        tensor: Tensor = self.held[self.leaf]
+        return tensor
+
+
+class Tensors(Mapping[str, Tensor]):
+    """The tensors of a model as they are now: a module may put another one in a buffer's place.
+
+    Args:
+        model: under all names of its tensors, parameters first.
+
+    Attributes:
+        parameters: the names of parameters.
+    """
+
+    def __init__(self, model: nn.Module) -> None:
+        self._places: dict[str, Place] = {}
+        for kind in ("_parameters", "_buffers"):  # the dicts themselves: no other look-up is O(1)
+            for prefix, module in model.named_modules(remove_duplicate=False):
+                held: dict[str, Any] = getattr(module, kind)
+                for leaf, tensor in held.items():
+                    if tensor is not None:
+                        name = f"{prefix}.{leaf}" if prefix else leaf
+                        self._places[name] = Place(held, leaf, None)
+            if kind == "_parameters":
+                self.parameters = list(self._places)
+
+    def __getitem__(self, name: str) -> Tensor:
+        place = self._places[name]
+        return place.whole if place.rows is None else place.whole[place.rows]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._places)
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    def place(self, name: str) -> Place:
+        """Where a tensor is found."""
+        return self._places[name]
+
+    def key(self, name: str) -> tuple[int, int]:
+        """Equal for two names of one tensor."""
+        place = self._places[name]
+        return id(place.whole), 0 if place.rows is None else place.rows.start
+
+    def originals(self) -> dict[str, Tensor]:
+        """The tensors whole; under the name of their first rows, where they are cut."""
+        places = self._places.items()
+        return {
+            name: each.whole for name, each in places if each.rows is None or not each.rows.start
+        }
+
+    def cut(self, pattern: str) -> None:
+        """Cut a table where a pattern such as ``table.weight[:100]`` says that users' rows end.
+
+        Raises:
+            ConfigError: there is no such table, or it has no such rows.
+        """
+        asked = _ROWS.fullmatch(pattern)
+        if asked is None or pattern in self._places:
+            return
+        name = asked["name"]
+        if name not in self._places:
+            raise ConfigError("private", pattern, "matches no parameter and no buffer", self)
+        place = self._places[name]
+        rows = len(place.whole) if place.whole.dim() else 0
+        start = int(asked["start"] or 0)
+        stop = int(asked["stop"] or rows)
+        if not 0 <= start < stop <= rows:
+            raise ConfigError("private", pattern, f"{name!r} has rows 0 to {rows - 1}")
+        pieces = {
+            f"{name}[:{start}]": slice(0, start),
+            pattern: slice(start, stop),
+            f"{name}[{stop}:]": slice(stop, rows),
+        }
+        del self._places[name]
+        found = {new: rows for new, rows in pieces.items() if rows.start < rows.stop}
+        self._places |= {new: place._replace(rows=rows) for new, rows in found.items()}
+        if name in self.parameters:
+            self.parameters.remove(name)
+            self.parameters += found

@@ -1,0 +1,616 @@
+"""Models whose users meet past the parameters, and honest ones that look like it.
+
+Every entry has the verdict that is due: "refuted", "holds", or "open" (a gap).
+"""
+
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
+
+from secure_fedrec.algorithms.local_training import Batch
+from tests.properties.split_zoo import Addition, Case, Factorisation, OwnNorms, Shape, case
+
+Entry = tuple[Callable[[Shape], Case], str]
+
+
+def own(model: Factorisation, user: int) -> Tensor:
+    return model.users.weight[user]
+
+
+# --- state past the parameters ---
+
+
+class Bank(Factorisation):
+    """Every user's vector is banked when it is used; the mean of the bank is in every loss."""
+
+    def __init__(self, shape: Shape) -> None:
+        super().__init__(shape)
+        self.bank: dict[int, Tensor] = {}
+
+    def penalty(self, user: int) -> Tensor:
+        self.bank[user] = own(self, user).detach().clone()
+        return own(self, user) @ torch.stack(list(self.bank.values())).mean(0)
+
+
+class TensorBank(Factorisation):
+    """The same in a tensor that is no buffer."""
+
+    def __init__(self, shape: Shape) -> None:
+        super().__init__(shape)
+        self.bank = torch.zeros(shape.users, shape.dim)
+
+    def penalty(self, user: int) -> Tensor:
+        self.bank[user] = own(self, user).detach()
+        return own(self, user) @ self.bank.mean(0)
+
+
+class DataBank(Factorisation):
+    """Written through ``.data``, which no version counter sees."""
+
+    def __init__(self, shape: Shape) -> None:
+        super().__init__(shape)
+        self.bank = torch.zeros(shape.dim)
+
+    def penalty(self, user: int) -> Tensor:
+        mixed = own(self, user) @ self.bank.clone()
+        self.bank.data.mul_(0.5).add_(own(self, user).detach())
+        return mixed
+
+
+class LastUser(Factorisation):
+    """The last user's vector."""
+
+    last: Tensor | None = None
+
+    def penalty(self, user: int) -> Tensor:
+        before, self.last = self.last, own(self, user).detach().clone()
+        return torch.zeros(()) if before is None else before @ own(self, user)
+
+
+class Seen(Factorisation):
+    """Every loss is divided by the number of users that have trained."""
+
+    def __init__(self, shape: Shape) -> None:
+        super().__init__(shape)
+        self.seen: set[int] = set()
+
+    def forward(self, user: int, batch: Batch) -> Tensor:
+        self.seen.add(user)
+        return super().forward(user, batch) / len(self.seen)
+
+
+class FirstSeen(Factorisation):
+    """A user's vector is banked the first time, and never again."""
+
+    def __init__(self, shape: Shape) -> None:
+        super().__init__(shape)
+        self.bank: dict[int, Tensor] = {}
+
+    def penalty(self, user: int) -> Tensor:
+        self.bank.setdefault(user, own(self, user).detach().clone())
+        return own(self, user) @ torch.stack(list(self.bank.values())).mean(0)
+
+
+EVERYBODY: dict[int, Tensor] = {}
+FIRST: dict[int, Tensor] = {}
+
+
+class GlobalBank(Factorisation):
+    """The bank is a global."""
+
+    def penalty(self, user: int) -> Tensor:
+        EVERYBODY[user] = own(self, user).detach().clone()
+        return own(self, user) @ torch.stack(list(EVERYBODY.values())).mean(0)
+
+
+class GlobalFirstSeen(Factorisation):
+    """A global that is written once per user."""
+
+    def penalty(self, user: int) -> Tensor:
+        FIRST.setdefault(user, own(self, user).detach().clone())
+        return own(self, user) @ torch.stack(list(FIRST.values())).mean(0)
+
+
+class ClassBank(Factorisation):
+    """The bank belongs to the class."""
+
+    bank: ClassVar[dict[int, Tensor]] = {}
+
+    def penalty(self, user: int) -> Tensor:
+        self.bank[user] = own(self, user).detach().clone()
+        return own(self, user) @ torch.stack(list(self.bank.values())).mean(0)
+
+
+def closure_bank(shape: Shape) -> Case:
+    """The bank is the loss's own."""
+    found = case(Factorisation)(shape)
+    bank: dict[int, Tensor] = {}
+
+    def banked(model: nn.Module, user: int, batch: Batch) -> Tensor:
+        assert isinstance(model, Factorisation)
+        bank.setdefault(user, own(model, user).detach().clone())
+        mean = torch.stack(list(bank.values())).mean(0)
+        return found.loss(model, user, batch) + own(model, user) @ mean
+
+    return Case(model=found.model, loss=banked, private=found.private, columns=found.columns)
+
+
+class TwoReaders(Factorisation):
+    """Only user 2 reads the bank, and only of user 1."""
+
+    def __init__(self, shape: Shape) -> None:
+        super().__init__(shape)
+        self.note = torch.zeros(shape.dim)
+
+    def penalty(self, user: int) -> Tensor:
+        if user == 1:
+            self.note = own(self, user).detach().clone()
+        return own(self, user) @ self.note if user == 2 else torch.zeros(())
+
+
+class SecondStep(Factorisation):
+    """The second batch of a training sees the whole table."""
+
+    def __init__(self, shape: Shape) -> None:
+        super().__init__(shape)
+        self.steps = 0
+
+    def begin(self) -> None:
+        self.steps = 0
+
+    def penalty(self, user: int) -> Tensor:
+        self.steps += 1
+        return own(self, user) @ self.users.weight.detach().mean(0) * float(self.steps == 2)
+
+
+def second_step(shape: Shape) -> Case:
+    found = case(SecondStep)(shape)
+
+    class Begun:
+        def begin(self, model: nn.Module) -> None:
+            assert isinstance(model, SecondStep)
+            model.begin()
+
+        def __call__(self, model: nn.Module, user: int, batch: Batch) -> Tensor:
+            return found.loss(model, user, batch)
+
+    return Case(model=found.model, loss=Begun(), private=found.private, columns=found.columns)
+
+
+class NextBatch(Factorisation):
+    """What is noted in one step is used in the next."""
+
+    mean: Tensor | None = None
+    of: int | None = None
+
+    def penalty(self, user: int) -> Tensor:
+        before = self.mean if self.of == user else None
+        self.mean, self.of = self.users.weight.detach().mean(0), user
+        return torch.zeros(()) if before is None else own(self, user) @ before
+
+
+# --- hooks ---
+
+
+class Accumulated(Factorisation):
+    """After the gradient of the items is there, the table's mean is added to them."""
+
+    def __init__(self, shape: Shape) -> None:
+        super().__init__(shape)
+        self.items.weight.register_post_accumulate_grad_hook(self._add)  # type: ignore[no-untyped-call]
+
+    def _add(self, weight: Tensor) -> None:
+        with torch.no_grad():
+            weight.add_(0.01 * self.users.weight.mean())
+
+
+class AccumulatedGradient(Factorisation):
+    """The same, to their gradient."""
+
+    def __init__(self, shape: Shape) -> None:
+        super().__init__(shape)
+        self.items.weight.register_post_accumulate_grad_hook(self._add)  # type: ignore[no-untyped-call]
+
+    def _add(self, weight: Tensor) -> None:
+        assert weight.grad is not None
+        weight.grad.add_(0.01 * self.users.weight.detach().mean())
+
+
+class GradientHook(Factorisation):
+    """A hook on a tensor adds the table's mean to its gradient."""
+
+    def __init__(self, shape: Shape) -> None:
+        super().__init__(shape)
+        self.bias.register_hook(lambda found: found + self.users.weight.detach().mean())  # type: ignore[no-untyped-call]
+
+
+class BackwardHook(Factorisation):
+    """A hook of a module writes another user's row."""
+
+    def __init__(self, shape: Shape) -> None:
+        super().__init__(shape)
+        self.items.register_full_backward_hook(self._write)
+
+    def _write(self, _module: nn.Module, _inputs: Any, _outputs: Any) -> None:
+        with torch.no_grad():
+            self.users.weight[0].add_(0.1)
+
+
+# --- what no check of parameters can see ---
+
+
+class HiddenLeaf(Factorisation):
+    """A trained tensor that is no parameter."""
+
+    def __init__(self, shape: Shape) -> None:
+        super().__init__(shape)
+        self.hidden = torch.randn(shape.dim, requires_grad=True)
+
+    def penalty(self, user: int) -> Tensor:
+        return own(self, user) @ self.hidden
+
+
+class HiddenModules(Factorisation):
+    """Heads in a plain list."""
+
+    def __init__(self, shape: Shape) -> None:
+        super().__init__(shape)
+        self.heads = [nn.Linear(shape.dim, 1) for _ in range(shape.users)]
+
+    def penalty(self, user: int) -> Tensor:
+        out: Tensor = self.heads[user](own(self, user)).sum()
+        return out
+
+
+class HiddenInCheckpoint(Factorisation):
+    """A hidden leaf whose graph is built only when gradients are computed."""
+
+    def __init__(self, shape: Shape) -> None:
+        super().__init__(shape)
+        self.hidden = torch.randn(shape.dim, requires_grad=True)
+
+    def penalty(self, user: int) -> Tensor:
+        out: Tensor = checkpoint(lambda row: row @ self.hidden, own(self, user), use_reentrant=True)
+        return out
+
+
+# --- complex numbers ---
+
+
+class Complex(Factorisation):
+    """Private phases and a federated complex spectrum."""
+
+    def __init__(self, shape: Shape) -> None:
+        super().__init__(shape)
+        self.phases = nn.Parameter(torch.randn(shape.users, shape.dim, dtype=torch.complex64))
+        self.spectrum = nn.Parameter(torch.randn(shape.dim, dtype=torch.complex64))
+
+    def penalty(self, user: int) -> Tensor:
+        return (self.phases[user] * self.spectrum).abs().square().sum()
+
+
+class ComplexTable(Complex):
+    """The mean of all phases is in every loss."""
+
+    def penalty(self, user: int) -> Tensor:
+        return super().penalty(user) + (self.phases.detach().mean(0) * self.spectrum).real.sum()
+
+
+class Imaginary(Complex):
+    """Another user's phase has a gradient that is imaginary only; its value has no effect."""
+
+    def penalty(self, user: int) -> Tensor:
+        other = self.phases[(user + 1) % len(self.phases)].imag
+        return super().penalty(user) + (other - other.detach()).sum()
+
+
+class ImaginaryGradient(Complex):
+    """Others' values move the imaginary part of the spectrum's gradient."""
+
+    def penalty(self, user: int) -> Tensor:
+        moved = self.spectrum.imag - self.spectrum.imag.detach()
+        return super().penalty(user) + (moved * self.users.weight.detach().sum()).sum()
+
+
+COMPLEX = ("users.weight", "phases")
+
+
+# --- thresholds: nothing crosses at the usual scales ---
+
+
+class RowNorm(Factorisation):
+    """Other users' long rows are noticed."""
+
+    def forward(self, user: int, batch: Batch) -> Tensor:
+        longest = self.users.weight.detach().norm(dim=1).max()
+        return super().forward(user, batch) * (0.5 if longest > 20 else 1.0)
+
+
+class FrobeniusCap(Factorisation):
+    """The whole table is scaled down to a norm of 60."""
+
+    def forward(self, user: int, batch: Batch) -> Tensor:
+        with torch.no_grad():
+            self.users.weight.mul_(torch.clamp(60 / self.users.weight.norm(), max=1.0))
+        return super().forward(user, batch)
+
+
+class Box(Factorisation):
+    """The whole table is clamped to a box."""
+
+    def forward(self, user: int, batch: Batch) -> Tensor:
+        with torch.no_grad():
+            self.users.weight.clamp_(-9, 9)
+        return super().forward(user, batch)
+
+
+class Million(Factorisation):
+    """A penalty above a norm of a hundred."""
+
+    def penalty(self, user: int) -> Tensor:
+        table = self.users.weight.detach().norm()
+        return own(self, user).sum() * torch.relu(table - 100)
+
+
+class TwoLong(Factorisation):
+    """Nothing happens before two users are above 50."""
+
+    def forward(self, user: int, batch: Batch) -> Tensor:
+        long = (self.users.weight.detach().norm(dim=1) > 50).sum()
+        return super().forward(user, batch) * (0.5 if long >= 2 else 1.0)
+
+
+class Zeros(Factorisation):
+    """Users whose row is zero are counted."""
+
+    def forward(self, user: int, batch: Batch) -> Tensor:
+        cold = (self.users.weight.detach() == 0).all(1).sum()
+        return super().forward(user, batch) * (1 + cold)
+
+
+class Untrained(Factorisation):
+    """Users who still have their first values are counted."""
+
+    def __init__(self, shape: Shape) -> None:
+        super().__init__(shape)
+        self.first = self.users.weight.detach().clone()
+
+    def forward(self, user: int, batch: Batch) -> Tensor:
+        fresh = (self.users.weight.detach() == self.first).all(1).sum()
+        return super().forward(user, batch) * (1 + fresh)
+
+
+class Ratio(Factorisation):
+    """Somebody is ten thousand times as long as somebody else."""
+
+    def forward(self, user: int, batch: Batch) -> Tensor:
+        norms = self.users.weight.detach().norm(dim=1) + 1e-12
+        return super().forward(user, batch) * (0.5 if norms.max() > 1e4 * norms.min() else 1.0)
+
+
+# --- odd, and right ---
+
+
+class OwnMemory(Factorisation):
+    """A running mean of a user's own vector, which its device remembers."""
+
+    def __init__(self, shape: Shape) -> None:
+        super().__init__(shape)
+        self.means: dict[int, Tensor] = {}
+
+    def penalty(self, user: int) -> Tensor:
+        mean = self.means.get(user, torch.zeros(self.users.embedding_dim))
+        self.means[user] = 0.9 * mean + 0.1 * own(self, user).detach()
+        return own(self, user) @ mean
+
+
+class OwnFirst(Factorisation):
+    """Every device pulls to the first vector it has seen of its own."""
+
+    def __init__(self, shape: Shape) -> None:
+        super().__init__(shape)
+        self.first: dict[int, Tensor] = {}
+
+    def penalty(self, user: int) -> Tensor:
+        first = self.first.setdefault(user, own(self, user).detach().clone())
+        return (own(self, user) - first).square().sum()
+
+
+class OneHot(Factorisation):
+    """A user's row by a product with the whole table: zeros times everybody else."""
+
+    def forward(self, user: int, batch: Batch) -> Tensor:
+        chosen = torch.zeros(len(self.users.weight))
+        chosen[user] = 1.0
+        item = batch["item"]
+        out: Tensor = self.items(item) @ (chosen @ self.users.weight) + self.bias[item]
+        return out
+
+
+class Lazy(Factorisation):
+    """A constant that is made when it is first needed."""
+
+    constant: Tensor | None = None
+
+    def penalty(self, user: int) -> Tensor:
+        if self.constant is None:
+            self.constant = torch.linspace(0, 1, self.users.embedding_dim)
+        return own(self, user) @ self.constant
+
+
+class Logged(Factorisation):
+    """Keeps a log of everything, and reads none of it."""
+
+    def __init__(self, shape: Shape) -> None:
+        super().__init__(shape)
+        self.log: list[Any] = []
+
+    def penalty(self, user: int) -> Tensor:
+        self.log.append((user, own(self, user).detach().clone(), self.users.weight.norm()))
+        return torch.zeros(())
+
+
+class ClippedByHook(Factorisation):
+    """A hook clips the gradient of the items by its own norm."""
+
+    def __init__(self, shape: Shape) -> None:
+        super().__init__(shape)
+        self.items.weight.register_hook(lambda found: found / (1 + found.norm()))  # type: ignore[no-untyped-call]
+
+
+class Checkpointed(Addition):
+    """Reentrant checkpointing: gradients come by a real backward pass only."""
+
+    def forward(self, user: int, batch: Batch) -> Tensor:
+        hidden = self.encode(batch["x"]) + self.items(batch["item"])
+        out: Tensor = checkpoint(
+            lambda each: self.read(torch.tanh(self.personalise(user, each))),
+            hidden,
+            use_reentrant=True,
+        )
+        return out.squeeze(1)
+
+
+class CheckpointedTable(Checkpointed):
+    """The same, with the mean of all users inside."""
+
+    def personalise(self, user: int, hidden: Tensor) -> Tensor:
+        return hidden + self.users.weight[user] + self.users.weight.mean(0)
+
+
+class Frozen(Addition):
+    """A batch normalisation whose statistics are frozen: the layer is in eval()."""
+
+    def __init__(self, shape: Shape) -> None:
+        super().__init__(shape)
+        self.norm = nn.BatchNorm1d(shape.dim)
+        self.norm.eval()
+
+    def personalise(self, user: int, hidden: Tensor) -> Tensor:
+        out: Tensor = self.norm(hidden) + self.users.weight[user]
+        return out
+
+
+def evaluated(shape: Shape) -> Case:
+    """The whole model is in eval() when it is handed over; training is not."""
+    found = case(OwnNorms, "users.*", "norms.{user}.*")(shape)
+    found.model.eval()
+    return found
+
+
+class Masked(Factorisation):
+    """Zero times everybody else, at any finite value."""
+
+    def penalty(self, user: int) -> Tensor:
+        mask = (torch.arange(len(self.users.weight)) == user).float()
+        return 0.1 * (mask[:, None] * self.users.weight).square().sum()
+
+
+class Taught(Factorisation):
+    """A teacher whose parameters could be trained, and are not."""
+
+    def __init__(self, shape: Shape) -> None:
+        super().__init__(shape)
+        self.teacher = [nn.Linear(shape.dim, 1)]
+
+    def penalty(self, user: int) -> Tensor:
+        with torch.no_grad():
+            taught: Tensor = self.teacher[0](self.items.weight).mean()
+        return (own(self, user).sum() - taught).square()
+
+
+STATE: dict[str, Entry] = {
+    "dict bank": (case(Bank), "refuted"),
+    "tensor bank": (case(TensorBank), "refuted"),
+    "bank behind .data": (case(DataBank), "refuted"),
+    "last user's vector": (case(LastUser), "refuted"),
+    "set of seen users": (case(Seen), "refuted"),
+    "first-seen cache": (case(FirstSeen), "refuted"),
+    "global dict": (case(GlobalBank), "refuted"),
+    "global first-seen cache": (case(GlobalFirstSeen), "refuted"),
+    "dict of the class": (case(ClassBank), "refuted"),
+    "first-seen cache in a closure": (closure_bank, "refuted"),
+    "one pair of users": (case(TwoReaders), "refuted"),
+    "leak in the second step": (second_step, "refuted"),
+    "noted in one step, used in the next": (case(NextBatch), "refuted"),
+    "post-accumulate hook on values": (case(Accumulated), "refuted"),
+    "post-accumulate hook on gradients": (case(AccumulatedGradient), "refuted"),
+    "tensor hook": (case(GradientHook), "refuted"),
+    "module hook": (case(BackwardHook), "refuted"),
+    "leaf that is no parameter": (case(HiddenLeaf), "open"),
+    "modules in a list": (case(HiddenModules), "open"),
+    "leaf in a reentrant checkpoint": (case(HiddenInCheckpoint), "open"),
+    "complex table": (case(ComplexTable, *COMPLEX), "refuted"),
+    "imaginary gradient on another user": (case(Imaginary, *COMPLEX), "refuted"),
+    "imaginary part of a federated gradient": (case(ImaginaryGradient, *COMPLEX), "refuted"),
+    "checkpointed table": (case(CheckpointedTable), "refuted"),
+}
+
+SCALES: dict[str, Entry] = {
+    "row norm above 20": (case(RowNorm), "refuted"),
+    "Frobenius cap at 60": (case(FrobeniusCap), "refuted"),
+    "box at 9": (case(Box), "refuted"),
+    "norm above 100": (case(Million), "refuted"),
+    "two users above 50": (case(TwoLong), "refuted"),
+    "rows of zeros": (case(Zeros), "refuted"),
+    "unchanged rows": (case(Untrained), "refuted"),
+    "ratio of 10,000": (case(Ratio), "refuted"),
+}
+
+HONEST: dict[str, Entry] = {
+    "complex": (case(Complex, *COMPLEX), "holds"),
+    "own memory": (case(OwnMemory), "holds"),
+    "own first value": (case(OwnFirst), "holds"),
+    "one-hot": (case(OneHot), "holds"),
+    "lazy constant": (case(Lazy), "holds"),
+    "log": (case(Logged), "holds"),
+    "clipped by a hook": (case(ClippedByHook), "holds"),
+    "reentrant checkpoint": (case(Checkpointed), "holds"),
+    "frozen normalisation": (case(Frozen), "holds"),
+    "handed over in eval()": (evaluated, "holds"),
+    "masked": (case(Masked), "holds"),
+    "teacher": (case(Taught), "holds"),
+}
+
+
+# --- one pair of many users ---
+
+
+def one_pair(users: int) -> tuple[int, int]:
+    """(owner, reader)."""
+    return 4 * users // 5, 3 * users // 5
+
+
+class OnePair(Factorisation):
+    """One user needs one other."""
+
+    def __init__(self, shape: Shape) -> None:
+        super().__init__(shape)
+        self.owner, self.reader = one_pair(shape.users)
+
+    def penalty(self, user: int) -> Tensor:
+        out = 0.1 * self.users.weight[self.owner].detach() @ own(self, user)
+        return out if user == self.reader else torch.zeros(())
+
+
+class OnePairBank(OnePair):
+    """One user needs what one other has left behind."""
+
+    def __init__(self, shape: Shape) -> None:
+        super().__init__(shape)
+        self.note = torch.zeros(shape.dim)
+
+    def penalty(self, user: int) -> Tensor:
+        if user == self.owner:
+            self.note = own(self, user).detach().clone()
+        return own(self, user) @ self.note if user == self.reader else torch.zeros(())
+
+
+MANY: dict[str, Entry] = {
+    "one pair of many": (case(OnePair), "refuted"),
+    "one pair of many, by a note": (case(OnePairBank), "refuted"),
+    "many users": (case(Factorisation), "holds"),
+}

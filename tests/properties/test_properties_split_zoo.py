@@ -1,0 +1,147 @@
+"""Every case of the zoo is on its side: leaks are refuted, right models and rules hold."""
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+import torch
+
+from secure_fedrec.properties import SplitReport, check_split_personalization
+from secure_fedrec.properties.split_aggregation import Aggregator
+from secure_fedrec.properties.split_interference import separations
+from secure_fedrec.properties.split_memory import Memory
+from secure_fedrec.properties.split_scales import KINDS, kinds_of
+from tests.properties.split_zoo import Case, Factorisation, Shape, case
+from tests.properties.split_zoo_rules import RULES, first_to_last
+from tests.properties.split_zoo_state import HONEST, MANY, SCALES, STATE, Entry, one_pair
+
+ZOO: dict[str, Entry] = STATE | SCALES | HONEST
+
+
+def check(found: Case, aggregate: Aggregator | None = None, trials: int = 3) -> SplitReport:
+    return check_split_personalization(
+        found.model,
+        found.loss,
+        private=found.private,
+        batches=found.batches(),
+        aggregate=found.aggregate if aggregate is None else aggregate,
+        trials=trials,
+    )
+
+
+def verdict(report: SplitReport) -> str:
+    return "refuted" if report.refuted else "holds" if report.holds else "open"
+
+
+@pytest.mark.filterwarnings("ignore:Full backward hook is firing")
+@pytest.mark.parametrize("name", ZOO)
+def test_a_model_is_on_its_side(name: str) -> None:
+    build, due = ZOO[name]
+    report = check(build(Shape()), trials=1 if name in STATE else 3)
+    assert verdict(report) == due, report
+
+
+@pytest.mark.parametrize("name", RULES)
+def test_a_rule_is_on_its_side(name: str) -> None:
+    rule, due = RULES[name]
+    report = check(case(Factorisation)(Shape(users=4)), rule, trials=9)
+    assert verdict(report) == due, report
+
+
+@pytest.mark.parametrize("name", MANY)
+def test_every_one_of_many_users_is_tried(name: str) -> None:
+    build, due = MANY[name]
+    report = check(build(Shape(users=60)), trials=1)
+    assert verdict(report) == due, report
+    pairs = {violation.users for violation in report.violations}
+    assert pairs == ({one_pair(60)} if due == "refuted" else set())
+
+
+def test_every_one_of_many_users_is_tried_on_a_rule() -> None:
+    report = check(case(Factorisation)(Shape(users=60)), first_to_last, trials=1)
+    assert {(each.constraint, *each.users) for each in report.violations} == {(3, 0, 59)}
+
+
+@pytest.mark.parametrize("users", [2, 3, 16, 126, 500])
+def test_every_two_users_are_separated_both_ways(users: int) -> None:
+    sets = list(separations(range(users)))
+    assert len(sets) <= 2 * users.bit_length()
+    for one in range(users):
+        without = [set(found) for found in sets if one not in found]
+        assert set().union(*without) == set(range(users)) - {one}
+
+
+def test_nine_trials_meet_every_size_at_every_scale() -> None:
+    met = {(kind, seed % 3) for seed in range(9) for kind in kinds_of(seed)}
+    assert met == {(kind, scale) for kind in KINDS for scale in range(3)}
+    assert {kind for seed in range(3) for kind in kinds_of(seed)} == set(KINDS)
+
+
+# --- NaN is advice ---
+
+
+@pytest.mark.parametrize(("name", "users"), [("one-hot", 1), ("masked", 1), ("log", 0)])
+def test_a_product_that_would_meet_a_nan_is_advised_against(name: str, users: int) -> None:
+    report = check(HONEST[name][0](Shape()), trials=1)
+    assert report.holds
+    assert len(report.advice) == users
+    assert ("- advice: a NaN among" in str(report)) == bool(users)
+
+
+# --- what is remembered ---
+
+TOTAL = 0
+
+
+class Remembers:
+    """One thing of every kind, changed by ``touch``."""
+
+    __slots__ = ("array", "attribute", "cell", "generator", "items", "seen", "tensor")
+
+    def __init__(self) -> None:
+        self.attribute = 1
+        self.items = [1, {"a": (2, [3])}]
+        self.seen = {1}
+        self.tensor = torch.zeros(2)
+        self.array = np.zeros(2)
+        self.generator = torch.Generator().manual_seed(1)
+        count = 0
+
+        def cell() -> int:
+            nonlocal count
+            global TOTAL  # noqa: PLW0603
+            count += 1
+            TOTAL += 1
+            return count
+
+        self.cell: Callable[[], int] = cell
+
+    def touch(self) -> tuple[object, ...]:
+        self.attribute += 1
+        self.items[1]["a"][1].append(4)  # type: ignore[index]
+        self.items.append(2)
+        self.seen.add(2)
+        self.tensor.data.add_(1)
+        self.array += 1
+        return (
+            self.attribute,
+            str(self.items),
+            sorted(self.seen),
+            self.tensor.tolist(),
+            self.array.tolist(),
+            float(torch.rand((), generator=self.generator)),
+            self.cell(),
+            TOTAL,
+        )
+
+
+def test_all_that_is_remembered_is_put_back_in_place() -> None:
+    found = Remembers()
+    tensor, items = found.tensor, found.items
+    memory = Memory(found)
+    first = found.touch()
+    assert found.touch() != first
+    memory.restore()
+    assert found.tensor is tensor
+    assert found.items is items
+    assert found.touch() == first
