@@ -225,6 +225,102 @@ def test_public_knowledge_is_read_only(run: RecordedRun) -> None:
         public["n_items"] = 1
 
 
+def test_nothing_done_to_nested_public_knowledge_reaches_another_view(run: RecordedRun) -> None:
+    view = view_of(run, "server")
+    same: Any = view.at(PAYLOAD_ROUND).public
+    before = dict(view.public["ring"])
+    same["ring"]["bits"] = 1
+    assert view.public["ring"] == before
+    mine: Any = view.public
+    mine["ring"]["bits"] = 2
+    assert view_of(run, "server").public["ring"] == before
+    assert run.transcript.public["ring"] == before
+
+
+def counted(step: Step, kept: bool) -> View:
+    """A view of a round whose rows came with counts, by a recording that kept them or not."""
+    store = BlockStore(None)
+    one = np.zeros(1, dtype=np.int64)
+    columns = {
+        "senders": one, "receivers": one, "sizes": one + 9, "lengths": one + 2,
+        "rows": np.array([3, 5], dtype=np.uint16), "counts": np.array([6, 7]),
+    }  # fmt: skip
+    if kept:
+        columns["values"] = np.ones((2, 4), dtype=np.uint64)
+    store.append(1, step.name.lower(), columns)
+    public = {"ring": {"bits": 64, "fraction_bits": 24, "clip": 16.0}}
+    return Transcript(store, public).view(adversary("server", "denoisers"))
+
+
+@pytest.mark.parametrize("step", [Step.UPLOAD, Step.SHARE])
+def test_counts_of_hidden_rows_are_part_of_the_payload(step: Step) -> None:
+    """They are words like the values: whoever asks for none of these gets none of those."""
+    view = counted(step, kept=True)
+    assert rows_of(view.messages(step, 1)).counts is None
+    assert rows_of(view.messages(step, 1)).values is None
+    counts = rows_of(view.messages(step, 1, payload=True)).counts
+    assert counts is not None
+    assert counts.tolist() == [6, 7]
+
+
+def test_counts_of_a_denoiser_are_there_without_a_payload() -> None:
+    counts = rows_of(counted(Step.DENOISE, kept=False).messages(Step.DENOISE, 1)).counts
+    assert counts is not None
+    assert counts.tolist() == [6, 7]
+
+
+def test_a_view_of_one_round_refuses_the_others(run: RecordedRun) -> None:
+    view = view_of(run, "server").at(PAYLOAD_ROUND)
+    assert view.rounds(Step.UPLOAD) == (PAYLOAD_ROUND,)
+    for ask in (
+        lambda: view.messages(Step.UPLOAD, IDS_ROUND),
+        lambda: view.table(IDS_ROUND),
+        lambda: view.extras(IDS_ROUND),
+    ):
+        with pytest.raises(TranscriptError, match=f"holds round {PAYLOAD_ROUND} only"):
+            ask()
+
+
+def test_tables_of_a_view_cannot_be_written_and_are_nobody_elses(run: RecordedRun) -> None:
+    table = view_of(run, "server").table(PAYLOAD_ROUND)
+    with pytest.raises(ValueError, match="read-only"):
+        table[:] = 0
+    assert table is not view_of(run, "server").table(PAYLOAD_ROUND)
+
+
+def test_a_model_hidden_from_the_server_is_not_seen_by_it(run: RecordedRun) -> None:
+    public = {**run.transcript.public, "model_hidden_from": ["server"]}
+    hidden = Transcript(run.transcript._store, public)
+    with pytest.raises(TranscriptError, match="saw no message of step MODEL"):
+        hidden.view(adversary("server")).table(PAYLOAD_ROUND)
+    assert hidden.view(adversary("server", "client:3")).table(PAYLOAD_ROUND).shape == (N_ITEMS, 4)
+    with pytest.raises(TranscriptError, match="saw no message of step MODEL"):
+        run.transcript.view(adversary(taps=("network",))).table(PAYLOAD_ROUND)
+
+
+def test_a_model_is_no_message_and_only_a_bag_is_one_of_a_bag(run: RecordedRun) -> None:
+    view = view_of(run, "server")
+    with pytest.raises(TranscriptError, match="one table for all"):
+        view.messages(Step.MODEL, PAYLOAD_ROUND)
+    with pytest.raises(TranscriptError, match="are those of one bag"):
+        view.messages(Step.UPLOAD, PAYLOAD_ROUND, bag="drafts")
+    with pytest.raises(TranscriptError, match="are those of one bag"):
+        view.messages(Step.BAG, PAYLOAD_ROUND)
+
+
+def test_public_knowledge_without_a_ring_is_refused() -> None:
+    for public in ({}, {"ring": {"colour": 3}}):
+        with pytest.raises(TranscriptError, match="names no ring"):
+            Transcript(BlockStore(None), public).view(adversary("server"))
+
+
+def test_the_digest_of_a_transcript_is_of_public_knowledge_and_columns(run: RecordedRun) -> None:
+    store = run.transcript._store
+    assert Transcript(store, dict(run.transcript.public)).digest() == run.transcript.digest()
+    more = {**run.transcript.public, "something": 1}
+    assert Transcript(store, more).digest() != run.transcript.digest()
+
+
 def everything(view: View) -> list[Any]:
     """All that a view gives, as plain values."""
     found: list[Any] = []
