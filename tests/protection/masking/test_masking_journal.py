@@ -348,7 +348,7 @@ def test_nothing_leaves_if_the_journal_cannot_be_written(scene: Any) -> None:
         assert s.clients[ME]._round is None
 
 
-@pytest.mark.parametrize("kind", [Kind.KEYS, Kind.QUORUM])
+@pytest.mark.parametrize("kind", [Kind.KEYS, Kind.QUORUM], ids=["KEYS", "QUORUM"])
 def test_no_answer_leaves_and_the_round_is_over_if_the_journal_fails(
     scene: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: Kind
 ) -> None:
