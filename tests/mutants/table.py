@@ -18,6 +18,8 @@ import ast
 import tomllib
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import lru_cache
+from hashlib import sha256
 from pathlib import Path
 from typing import Final
 
@@ -86,12 +88,18 @@ def mutated(mutant: Mutant, root: Path = ROOT) -> str:
         raise MutantError(f"{mutant.name}: the fragment occurs {times} times in {mutant.file}")
     changed = text.replace(mutant.old, mutant.new)
     try:
-        same = ast.dump(ast.parse(changed)) == ast.dump(ast.parse(text))
+        same = _program(changed) == _program(text)
     except SyntaxError as error:
         raise MutantError(f"{mutant.name}: {mutant.file} would be no program: {error}") from None
     if same:
         raise MutantError(f"{mutant.name}: the program is the same")
     return changed
+
+
+@lru_cache(maxsize=256)
+def _program(text: str) -> bytes:
+    """What a text says as a program, comments and spaces left out."""
+    return sha256(ast.dump(ast.parse(text)).encode()).digest()
 
 
 def part_of_today() -> int:

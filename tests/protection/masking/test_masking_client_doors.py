@@ -8,8 +8,12 @@ import pytest
 
 from secure_fedrec.errors import ProtocolError
 from secure_fedrec.protection.masking import ClientState, Expected, Federation, Kind, SitePolicy
-from secure_fedrec.protection.masking.formats import Envelope, seal
+from secure_fedrec.protection.masking.config import MaskingConfig
+from secure_fedrec.protection.masking.formats import Context, Envelope, seal
 from secure_fedrec.protection.masking.messages import Keys, Setup
+from secure_fedrec.protection.masking.roster import cohort_hash
+from secure_fedrec.protection.masking.sharers import hash_of_sharers
+from secure_fedrec.protection.masking.topology import PublicRound
 
 ME = 7
 
@@ -95,3 +99,31 @@ def test_a_cohort_that_the_host_names_is_taken_and_no_other(scene: Any) -> None:
         else:
             with pytest.raises(ProtocolError, match="SETUP: another cohort than expected"):
                 client.receive(s.message_for(3))
+
+
+def test_the_hash_of_sharers_is_of_who_they_are() -> None:
+    """As many others are others: a server would only have to keep the number."""
+    sets = [np.arange(5) != left_out for left_out in range(5)]
+    assert len({hash_of_sharers(each) for each in sets}) == 5
+
+
+def test_a_sparse_graph_against_an_active_server_needs_a_beacon() -> None:
+    config = MaskingConfig.for_cohort(
+        200, bits=32, length=1, layout_hash=bytes(32), corrupt=0.05, dropout=0.05,
+        public_state=b"s" * 32,
+    )  # fmt: skip
+    assert config.degree is not None
+    cohort = np.arange(200)
+    context = Context(
+        round_id=bytes(16), config_hash=config.hash, roster_hash=bytes(32),
+        cohort_hash=cohort_hash(cohort),
+    )  # fmt: skip
+
+    def setup(epoch: int) -> Setup:
+        return Setup(
+            config=config, epoch=epoch, roster_version=1, channel_public=bytes(32), cohort=cohort
+        )
+
+    with pytest.raises(ProtocolError, match="a sparse graph needs a beacon"):
+        PublicRound.of(setup(0), context)
+    assert PublicRound.of(setup(1), context).beacon_due

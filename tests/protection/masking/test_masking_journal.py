@@ -9,7 +9,6 @@ import pytest
 
 from secure_fedrec.errors import CheckpointError, ProtocolError
 from secure_fedrec.protection.masking import ClientState, FileJournal, Kind, MemoryJournal
-from secure_fedrec.protection.masking.journal import MOST_ROUNDS_AHEAD
 
 ME = 7
 
@@ -67,18 +66,6 @@ def test_a_number_far_beyond_is_refused_and_stores_nothing(journal: Any) -> None
     journal.begin(round_id(10**7 + 2 * far), roster_version=1, epoch=0, round_floor=3)
     with pytest.raises(ProtocolError, match="not beyond round"):  # a floor is none to go back to
         journal.begin(round_id(3), roster_version=1, epoch=0, round_floor=3)
-
-
-@pytest.mark.parametrize(("last", "floor"), [(5, 0), (5, 3), (5, 900), (900, 5)])
-def test_how_far_a_number_may_jump_is_counted_from_the_later_of_two(
-    journal: Any, last: int, floor: int
-) -> None:
-    """From the last round begun or the operator's floor; not from both together."""
-    journal.begin(round_id(last), roster_version=1, epoch=0)
-    most = max(last, floor) + MOST_ROUNDS_AHEAD
-    with pytest.raises(ProtocolError, match=f"beyond round {max(last, floor)}, the last one begun"):
-        journal.begin(round_id(most + 1), roster_version=1, epoch=0, round_floor=floor)
-    journal.begin(round_id(most), roster_version=1, epoch=0, round_floor=floor)
 
 
 def test_a_sum_is_revealed_for_once_and_tried_as_often_as_it_takes(journal: Any) -> None:
@@ -346,42 +333,6 @@ def test_nothing_leaves_if_the_journal_cannot_be_written(scene: Any) -> None:
             s.clients[ME].receive(s.message_for(ME))
         assert s.clients[ME].state is ClientState.SETUP
         assert s.clients[ME]._round is None
-
-
-@pytest.mark.parametrize("kind", [Kind.KEYS, Kind.QUORUM], ids=["KEYS", "QUORUM"])
-def test_no_answer_leaves_and_the_round_is_over_if_the_journal_fails(
-    scene: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: Kind
-) -> None:
-    """At SHARES the peers' generations, at REVEAL the message itself: neither was kept."""
-
-    def full(_: int) -> None:
-        raise OSError("disk full")
-
-    s = scene()
-    s.federation.journals[ME] = FileJournal(tmp_path / "journal")
-    s.clients[ME] = s.federation.open_client(ME, s.expected)
-    s.clients[ME].load(s.layout.encode(s.values[ME]))
-    s.until_clients_get(kind)
-    client, core = s.clients[ME], s.clients[ME]._round
-    with monkeypatch.context() as patch:
-        patch.setattr(os, "fsync", full)
-        with pytest.raises(CheckpointError, match="nothing is sent"):
-            client.receive(s.message_for(ME))
-    assert client.state is ClientState.ABORTED
-    assert core._secrets.__dict__ == {}
-    with pytest.raises(ProtocolError, match="client 7 aborted"):  # and nothing was kept to resend
-        client.receive(s.message_for(ME))
-    with pytest.raises(ProtocolError, match="in state SETUP"):  # nor by the process that follows
-        restarted(s).receive(s.message_for(ME))
-
-
-def test_a_client_that_revealed_has_nothing_left_to_reveal(scene: Any) -> None:
-    s = scene()
-    s.until_clients_get(Kind.QUORUM)
-    core = s.clients[ME]._round
-    s.clients[ME].receive(s.message_for(ME))
-    assert core._secrets.__dict__ == {}
-    assert core._neighbours == core._server_keys == {}
 
 
 def test_nothing_is_written_once_the_lock_is_given_up(tmp_path: Path) -> None:
