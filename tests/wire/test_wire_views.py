@@ -1,5 +1,7 @@
 """What a view gives of a recording, condition by condition, on one made by hand."""
 
+import json
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -7,7 +9,19 @@ import pytest
 
 from secure_fedrec.errors import TranscriptError
 from secure_fedrec.uploads import RowBlock
-from secure_fedrec.wire import Adversary, BlockStore, Messages, Step, Transcript, View
+from secure_fedrec.wire import (
+    NOBODY,
+    Adversary,
+    BlockStore,
+    Messages,
+    Parties,
+    Recorder,
+    RecordingPolicy,
+    Step,
+    Transcript,
+    View,
+)
+from secure_fedrec.wire.truth import OwnUploads, Truth
 
 RING = {"bits": 64, "fraction_bits": 24, "clip": 16.0}
 PUBLIC = {"ring": RING}
@@ -128,3 +142,65 @@ def test_the_digest_of_a_transcript_is_of_public_knowledge_and_columns() -> None
     assert recorded(something=1).digest() != one.digest()
     one._store.append(2, "upload", columns())
     assert recorded().digest() != one.digest()
+
+
+def test_anonymous_messages_come_by_their_tags_over_all_blocks() -> None:
+    store = BlockStore(None)
+    for tag, more in ((9, {"values": np.ones((2, 4), dtype=np.uint64)}), (2, {})):
+        nobody = np.full(1, NOBODY)
+        tags = np.array([tag], dtype=np.uint64)
+        store.append(1, "noise", columns(senders=nobody, tags=tags, **more))
+    found = Transcript(store, PUBLIC).view(BOTH).messages(Step.NOISE, 1)
+    assert found.tags is not None
+    assert found.tags.tolist() == [2, 9]
+
+
+def test_a_transcript_of_another_version_is_refused(tmp_path: Path) -> None:
+    recorded().save_manifest(tmp_path)
+    assert Transcript.open(tmp_path).public == PUBLIC
+    manifest = json.loads((tmp_path / "transcript.json").read_text(encoding="utf-8"))
+    other = json.dumps(manifest | {"schema_version": "2"})
+    (tmp_path / "transcript.json").write_text(other, encoding="utf-8")
+    with pytest.raises(TranscriptError, match="has transcript version '2', need '1'"):
+        Transcript.open(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("step", "kept"), [(Step.UPLOAD, False), (Step.SHARE, False), (Step.DENOISE, True)]
+)
+def test_counts_of_hidden_rows_are_recorded_with_payloads_only(step: Step, kept: bool) -> None:
+    recorder = Recorder(
+        policy=RecordingPolicy(payload_rounds=(2,)), seen=BlockStore(None), truth=BlockStore(None),
+        n_items=6,
+    )  # fmt: skip
+    block = RowBlock(
+        indptr=np.array([0, 2]), rows=np.array([3, 5], dtype=np.int32),
+        values=np.ones((2, 4), dtype=np.uint64), counts=np.array([6, 7]),
+    )  # fmt: skip
+    one = Parties(role="client", ids=np.zeros(1, dtype=np.int64))
+    for round_ in (1, 2):
+        message = Messages(
+            round=round_, step=step, senders=one, receivers=one, payload=block,
+            sizes=np.array([9]),
+        )  # fmt: skip
+        recorder.record(message, origins=None)
+        recorder.end_round(round_)
+    held = [next(iter(recorder.seen.read(round_, step.name.lower()))) for round_ in (1, 2)]
+    assert ["counts" in each for each in held] == [kept, True]
+
+
+def test_what_clients_know_of_themselves_is_theirs_alone() -> None:
+    store = BlockStore(None)
+    own = {"senders": np.array([1, 3, 4]), "lengths": np.array([1, 2, 1])}
+    rows = np.array([0, 3, 5, 2], dtype=np.uint16)
+    store.append(1, "own", {**own, "rows": rows, "values": np.arange(8).reshape(4, 2) + 0.0})
+    tags = {"tags": np.array([7, 8, 9], dtype=np.uint64), "clients": np.array([4, 3, 1])}
+    store.append(1, "noise-origins", tags)
+    known = OwnUploads(Truth(store), {3})
+    uploads = known.uploads(1)
+    assert uploads is not None
+    assert uploads.senders.ids.tolist() == [3]
+    assert rows_of(uploads).rows.tolist() == [3, 5]
+    assert known.tags(1, Step.NOISE).tolist() == [8]
+    assert known.uploads(2) is None
+    assert len(known.tags(2, Step.NOISE)) == 0
