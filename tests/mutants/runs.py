@@ -5,6 +5,7 @@ those takes longer than most tests.
 """
 
 import contextlib
+import gc
 import multiprocessing
 import os
 import re
@@ -79,6 +80,8 @@ class Runner:
         os.environ["OMP_NUM_THREADS"] = "1"
         for library in _LIBRARIES if (root / "secure_fedrec" / "compiled.py").exists() else ():
             __import__(library)
+        gc.collect()
+        gc.freeze()  # pytest collects garbage several times, and all of this is none
         self._root, self._timeout = root, timeout
         # Times are kept, so that caches beside the sources stay valid.
         self._copies = [
