@@ -14,60 +14,44 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
 from pathlib import Path
 
 from tqdm import tqdm
 
 from tests.mutants.runs import Run, Runner
-from tests.mutants.table import ROOT, Mutant, MutantError, mutated, part_of_today, read, select
+from tests.mutants.table import ROOT, MutantError, mutated, part_of_today, read, select
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the mutations and print how many were killed."""
     options = _parser().parse_args(arguments)
-    part = None if options.part is None else int(options.part)
     root, begun = options.root.resolve(), time.monotonic()
+    part = None if options.part is None else int(options.part)
     try:
         mutants = select(read(root / "tests" / "mutants"), part=part, word=options.only)
-        texts = {mutant.name: mutated(mutant, root) for mutant in mutants}
+        work = [(one, mutated(one, root), test) for one in mutants for test in one.tests]
     except MutantError as error:
         print(error, file=sys.stderr)
         return 2
+    tests = sorted({test for _, _, test in work})
+    plain = [Run(tests=tuple(tests[number :: options.jobs])) for number in range(options.jobs)]
+    broken = [Run(tests=(test,), file=each.file, text=text) for each, text, test in work]
     with tempfile.TemporaryDirectory(prefix="mutants-") as scratch:
-        runner = Runner(root, Path(scratch), jobs=options.jobs, timeout=options.timeout)
-        problem = _control(runner, mutants, options.jobs)
-        if problem:
-            print(f"the tests fail without a mutation:\n{problem}", file=sys.stderr)
+        runner = Runner(root, Path(scratch), jobs=options.jobs)
+        problems = [run.output for run in runner.ended([r for r in plain if r.tests]) if run.code]
+        if problems:
+            print("the tests fail without a mutation:", *problems, sep="\n", file=sys.stderr)
             return 2
-        survived = _survivors(runner, mutants, texts)
-    killed = len(mutants) - len({mutant.name for mutant, _, _ in survived})
+        ended = runner.ended(broken, timeout=options.timeout)
+        for _ in tqdm(ended, "mutations", len(broken), unit="test", file=sys.stderr, disable=None):
+            pass
+    left = [(one, run) for (one, _, _), run in zip(work, broken, strict=True) if run.instead]
+    killed = len(mutants) - len({one.name for one, _ in left})
     which = "" if part is None else f" (part {part})"
     print(f"killed {killed} / {len(mutants)}{which}, {time.monotonic() - begun:.0f} s")
-    for mutant, test, what in survived:
-        print(f"survived: {mutant.name} ({mutant.file}): {test} {what}")
-    return 1 if survived else 0
-
-
-def _control(runner: Runner, mutants: Sequence[Mutant], jobs: int) -> str:
-    """What goes wrong without a mutation; empty if nothing does."""
-    tests = sorted({test for mutant in mutants for test in mutant.tests})
-    shares = [tests[number::jobs] for number in range(min(jobs, len(tests)))]
-    ended = runner.outcomes([Run(tests=tuple(share)) for share in shares], timed=False)
-    return "\n".join(outcome.output[-4000:] for outcome in ended if outcome.code != 0)
-
-
-def _survivors(
-    runner: Runner, mutants: Sequence[Mutant], texts: dict[str, str]
-) -> list[tuple[Mutant, str, str]]:
-    """Mutations, tests that did not fail on them, and what these did."""
-    work = [(mutant, test) for mutant in mutants for test in mutant.tests]
-    runs = [Run(tests=(test,), file=one.file, text=texts[one.name]) for one, test in work]
-    bar = tqdm(desc="mutations", total=len(runs), unit="test", file=sys.stderr, disable=None)
-    with bar:
-        ended = runner.outcomes(runs, told=bar.update)
-    told = zip(work, ended, strict=True)
-    return [(mutant, test, end.instead) for (mutant, test), end in told if end.instead]
+    for one, run in left:
+        print(f"survived: {one.name} ({one.file}): {run.tests[0]} {run.instead}")
+    return 1 if left else 0
 
 
 def _parser() -> argparse.ArgumentParser:

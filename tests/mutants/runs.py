@@ -13,15 +13,14 @@ import shutil
 import signal
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from multiprocessing.connection import wait
-from multiprocessing.process import BaseProcess
+from multiprocessing.context import ForkProcess
 from pathlib import Path
 
-__all__ = ["Outcome", "Run", "Runner"]
+__all__ = ["Run", "Runner"]
 
-_OURS = {"secure_fedrec", "attacks", "audits"}
 _LIBRARIES = ("numpy", "scipy.stats", "numba", "pytest", "hypothesis", "torch", "cryptography")
 _NOT_COPIED = shutil.ignore_patterns(".*", "out", "runs", "build", "dist", "*.egg-info")
 _PYTEST = (
@@ -31,142 +30,107 @@ _PYTEST = (
 _FAILED = re.compile(r"^(?:FAILED|ERROR) \S+::", re.MULTILINE)  # without "::" nothing was collected
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, eq=False)
 class Run:
-    """Tests, and the text of a file that is put in another's place meanwhile."""
+    """Tests, what stands in a file meanwhile, and how it ended (no exit code: out of time)."""
 
     tests: tuple[str, ...]
     file: str = ""
     text: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
-    """Exit code of pytest (None: out of time) and what it printed."""
-
-    code: int | None
-    output: str
+    code: int | None = None
+    output: str = ""
 
     @property
     def instead(self) -> str:
-        """What the test did instead of failing; empty if it failed."""
+        """What the tests did instead of failing; empty if one failed."""
         if self.code is None:
             return "ran out of time"
-        if _FAILED.search(self.output):
-            return ""
-        return f"did not fail: {' '.join(self.output.strip().splitlines()[-1:])}"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Child:
-    run: Run
-    place: int
-    copy: Path
-    process: BaseProcess
-    ends: float
+        last = " ".join(self.output.strip().splitlines()[-1:])
+        return "" if _FAILED.search(self.output) else f"did not fail: {last}"
 
 
 class Runner:
-    """Copies of the project, one for each job.
+    """Copies of a project, one for each of the runs that there are at a time."""
 
-    Args:
-        root: the project.
-        scratch: where the copies go.
-        jobs: how many runs there are at a time.
-        timeout: seconds for a timed run.
-    """
-
-    def __init__(self, root: Path, scratch: Path, *, jobs: int, timeout: float) -> None:
+    def __init__(self, root: Path, scratch: Path, *, jobs: int) -> None:
         os.environ["OMP_NUM_THREADS"] = "1"
         for library in _LIBRARIES if (root / "secure_fedrec" / "compiled.py").exists() else ():
             __import__(library)
         gc.collect()
         gc.freeze()  # pytest collects garbage several times, and all of this is none
-        self._root, self._timeout = root, timeout
+        self._root = root
         # Times are kept, so that caches beside the sources stay valid.
         self._copies = [
             Path(shutil.copytree(root, scratch / str(number), ignore=_NOT_COPIED))
             for number in range(jobs)
         ]
 
-    def outcomes(
-        self, runs: Sequence[Run], *, timed: bool = True, told: Callable[[], object] = lambda: None
-    ) -> list[Outcome]:
-        """How each run ended.
-
-        Args:
-            runs: what to run.
-            timed: whether a run ends after the timeout.
-            told: called at the end of each.
-        """
-        ended: dict[int, Outcome] = {}
-        running: list[_Child] = []
-        waiting, free = list(enumerate(runs)), list(self._copies)
+    def ended(self, runs: Sequence[Run], *, timeout: float = float("inf")) -> Iterator[Run]:
+        """The same runs as they end, in any order, each after so many seconds at most."""
+        waiting, free = list(runs), list(self._copies)
+        running: list[tuple[Run, Path, ForkProcess, float]] = []
         try:
             while waiting or running:
                 while waiting and free:
-                    running.append(self._begin(*waiting.pop(0), free.pop(), timed=timed))
-                wait([child.process.sentinel for child in running], timeout=1.0)
+                    run, copy = waiting.pop(0), free.pop()
+                    ends = time.monotonic() + timeout
+                    running.append((run, copy, _begin(run, copy), ends))
+                wait([process.sentinel for _, _, process, _ in running], timeout=1.0)
                 for child in list(running):
-                    if not child.process.is_alive() or time.monotonic() > child.ends:
+                    run, copy, process, ends = child
+                    if not process.is_alive() or time.monotonic() > ends:
                         running.remove(child)
-                        ended[child.place] = self._end(child)
-                        free.append(child.copy)
-                        told()
+                        self._end(run, copy, process)
+                        free.append(copy)
+                        yield run
         finally:
-            for child in running:
-                self._end(child)
-        return [ended[place] for place in range(len(runs))]
+            for run, copy, process, _ in running:
+                self._end(run, copy, process)
 
-    def _begin(self, place: int, run: Run, copy: Path, *, timed: bool) -> _Child:
-        if run.file:
-            (copy / run.file).write_text(run.text, encoding="utf-8")
-        # Machine code is cached by the file of its caller: a changed callee would go unnoticed.
-        fresh = "compiled_loop" in run.text
-        context = multiprocessing.get_context("fork")
-        process = context.Process(target=_pytest, args=(copy, run.tests, fresh))
-        process.start()
-        ends = time.monotonic() + (self._timeout if timed else float("inf"))
-        return _Child(run=run, place=place, copy=copy, process=process, ends=ends)
-
-    def _end(self, child: _Child) -> Outcome:
-        code = child.process.exitcode
+    def _end(self, run: Run, copy: Path, process: ForkProcess) -> None:
+        run.code = process.exitcode
         with contextlib.suppress(ProcessLookupError):
-            os.killpg(child.process.pid or 0, signal.SIGKILL)  # with what it started
-        child.process.join()
-        if child.run.file:
-            shutil.copy2(self._root / child.run.file, child.copy / child.run.file)
-        shutil.rmtree(child.copy / ".numba", ignore_errors=True)
-        output = child.copy / ".output"
-        return Outcome(code=code, output=output.read_text(errors="replace"))
+            os.killpg(process.pid or 0, signal.SIGKILL)  # with what it started
+        process.join()
+        run.output = (copy / ".output").read_text(errors="replace")
+        if run.file:
+            shutil.copy2(self._root / run.file, copy / run.file)
+        shutil.rmtree(copy / ".numba", ignore_errors=True)
 
 
-def _pytest(copy: Path, tests: Sequence[str], fresh: bool) -> None:
+def _begin(run: Run, copy: Path) -> ForkProcess:
+    if run.file:
+        (copy / run.file).write_text(run.text, encoding="utf-8")
+    (copy / ".output").touch()
+    process = multiprocessing.get_context("fork").Process(target=_pytest, args=(run, copy))
+    process.start()
+    return process
+
+
+def _pytest(run: Run, copy: Path) -> None:
     """Run tests on a copy; the process ends with their exit code."""
     os.setpgid(0, 0)
-    out = os.open(copy / ".output", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    out = os.open(copy / ".output", os.O_WRONLY | os.O_TRUNC)
     for stream in (1, 2):
         os.dup2(out, stream)
     os.chdir(copy)
-    os.environ["PYTHONPATH"] = str(copy)
-    os.environ["PYTHONDONTWRITEBYTECODE"] = "1"
+    os.environ |= {"PYTHONPATH": str(copy), "PYTHONDONTWRITEBYTECODE": "1"}
     sys.dont_write_bytecode = True
     sys.path.insert(0, str(copy))
     for name in [name for name in sys.modules if name.partition(".")[0] == "tests"]:
         del sys.modules[name]
-    if _OURS & sys.modules.keys():
-        raise RuntimeError("the project was imported before it was broken")
     import pytest
     from hypothesis import Phase, settings
 
     # One example that fails is enough: the smallest one is for people.
     settings.register_profile("mutants", phases=(Phase.explicit, Phase.generate), database=None)
     settings.load_profile("mutants")
-    if fresh:
+    if "compiled_loop" in run.text:
         from numba.core import config
 
+        # Machine code is cached by the file of its caller: a changed callee would go unnoticed.
         os.environ["NUMBA_CACHE_DIR"] = str(copy / ".numba")
         config.reload_config()  # type: ignore[no-untyped-call]
-    code = int(pytest.main([*_PYTEST, *tests]))
+    code = int(pytest.main([*_PYTEST, *run.tests]))
     sys.stdout.flush()
     os._exit(code)
