@@ -37,6 +37,10 @@ def sparse() -> MaskingConfig:
     return config
 
 
+def varied(**changes: Any) -> MaskingConfig:
+    return replace(sparse(), **changes)
+
+
 def complete(**changes: Any) -> MaskingConfig:
     settings: dict[str, Any] = {
         "clients": 20, "bits": 32, "length": 1, "layout_hash": bytes(32), "threshold": 8,
@@ -59,10 +63,9 @@ def complete(**changes: Any) -> MaskingConfig:
 def test_a_sparse_graph_that_is_off_in_one_setting_is_refused(
     roster: Roster, setting: str, value: int
 ) -> None:
-    config = sparse()
-    SITE.require(config, roster)
+    SITE.require(sparse(), roster)
     with pytest.raises(ProtocolError, match="is not the safe one of this site"):
-        SITE.require(replace(config, **{setting: value}), roster)
+        SITE.require(varied(**{setting: value}), roster)
 
 
 @pytest.mark.parametrize(
@@ -75,7 +78,7 @@ def test_a_sparse_graph_that_is_off_in_one_setting_is_refused(
     ],
 )
 def test_a_sparse_graph_may_promise_more(roster: Roster, setting: str, value: int) -> None:
-    SITE.require(replace(sparse(), **{setting: value}), roster)
+    SITE.require(varied(**{setting: value}), roster)
 
 
 def test_dropouts_beyond_those_that_a_site_allows_for_are_refused_on_sparse_graphs_alone(
@@ -101,7 +104,7 @@ def test_dropouts_beyond_those_that_a_site_allows_for_are_refused_on_sparse_grap
 def test_a_complete_graph_that_promises_too_little_is_refused(
     roster: Roster, policy: dict[str, Any], changes: dict[str, Any], match: str
 ) -> None:
-    site = {"corrupt": 0.1, "dropout": 0.1, "min_survivors": 12}
+    site: dict[str, Any] = {"corrupt": 0.1, "dropout": 0.1, "min_survivors": 12}
     SitePolicy(**site).require(complete(), roster)
     with pytest.raises(ProtocolError, match=match):
         SitePolicy(**site | policy).require(complete(**changes), roster)
