@@ -11,8 +11,8 @@ A mutation is a row of a ``*.toml`` file beside this module, so adding one is ad
 
 Every one of its tests must fail on the mutated code alone, so each test stands for a condition.
 Mutations are written for what a claim says, not generated from syntax: what tools like mutmut and
-cosmic-ray make tells how well lines are tested, and does not know which line a claim hangs on. Hence
-a runner of our own (``runs``, ``__main__``), which is to stay at 200 lines.
+cosmic-ray make tells how well lines are tested, and does not know which line a claim hangs on.
+Hence a runner of our own (``runs``, ``__main__``), which is to stay at 200 lines.
 """
 
 import ast
