@@ -8,7 +8,7 @@ READY := $(VENV)/.ready
 SOURCES := secure_fedrec attacks audits benchmarks examples tests
 OUT ?= out/quickstart
 
-.PHONY: audit test lint types layers unit fuzz model-check nulls format clean
+.PHONY: audit test lint types layers unit fuzz model-check mutants mutants-today nulls format clean
 
 audit: $(READY)
 	@if [ -f $(OUT)/config.json ]; then rm -rf $(OUT); fi # an earlier run, and nothing else
@@ -38,6 +38,13 @@ fuzz: $(READY)
 # Every state of masking on rings of up to 11 clients, with all rules on and with each one off.
 model-check: $(READY)
 	$(BIN)/python -m tests.model_check
+
+# Every mutation of tests/mutants, killed or named; continuous integration has a tenth a day.
+mutants: $(READY)
+	$(BIN)/python -m tests.mutants
+
+mutants-today: $(READY)
+	$(BIN)/python -m tests.mutants --part
 
 # All 1,000 audits of federations without a leak; a test run has 200 of them.
 nulls: $(READY)

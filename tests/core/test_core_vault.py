@@ -122,6 +122,20 @@ def test_private_state_is_no_payload(send: Callable[[Any], object]) -> None:
         send(filled())
 
 
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("__reduce__", "__reduce_ex__", "__getstate__", "__setstate__", "__copy__"),
+        *("__deepcopy__", "__bytes__", "__array__", "__buffer__"),
+        *("__iter__", "__len__", "__getitem__"),
+    ],
+)
+def test_every_door_is_shut_by_itself(name: str) -> None:
+    """What asks for one of them directly meets no other on its way."""
+    with pytest.raises(PrivateStateError, match="stays on its client"):
+        getattr(filled(), name)()
+
+
 def test_private_state_cannot_be_poured_into_a_vault() -> None:
     state: Any = filled()
     with pytest.raises(PrivateStateError):
@@ -169,3 +183,113 @@ def test_tables_are_read_as_copies() -> None:
 def test_a_table_has_one_row_per_client() -> None:
     with pytest.raises(ValueError, match="2 rows for 3 clients"):
         filled().create("short", np.zeros((2, 1)))
+
+
+def test_a_table_is_written_once_under_its_name() -> None:
+    vault = filled()
+    taken = "a private table of that name already"
+    with pytest.raises(ValueError, match=taken):
+        vault.create("user_vectors", np.zeros((3, 1)))
+    with pytest.raises(ValueError, match=taken):
+        vault.create_ragged("user_vectors", np.array([0, 1, 1, 1]), np.zeros(1))
+    assert vault.read("user_vectors", np.arange(3)).tolist() == np.full((3, 4), SECRET).tolist()
+
+
+def test_what_is_handed_out_is_a_copy() -> None:
+    vault = filled()
+    vault.create_ragged("segments", np.array([0, 2, 2, 3]), np.zeros(3))
+    for handed in (
+        vault.snapshot()["user_vectors"],
+        vault.read_ragged("segments", 0),
+        vault.examples(0)["ratings"],
+    ):
+        handed[:] = -1
+    assert vault.read("user_vectors", np.array([0])).tolist() == [[SECRET] * 4]
+    assert vault.read_ragged("segments", 0).tolist() == [0, 0]
+    assert vault.examples(0)["ratings"].tolist() == [SECRET, SECRET + 1]
+
+
+def test_a_snapshot_of_other_tables_is_refused_and_changes_nothing() -> None:
+    vault = filled()
+    vault.create("other", np.zeros((3, 1)))
+    good = vault.snapshot()
+    vault.write("user_vectors", np.arange(3), np.zeros((3, 4)))
+    for wrong, match in (
+        ({"user_vectors": good["user_vectors"]}, "a snapshot of"),
+        (good | {"more": np.zeros(3)}, "a snapshot of"),
+        (good | {"other": np.zeros((1, 1))}, "other: shape"),  # it would spread over all clients
+    ):
+        with pytest.raises(ValueError, match=match):
+            vault.restore(wrong)
+        assert vault.read("user_vectors", np.arange(3)).tolist() == np.zeros((3, 4)).tolist()
+    vault.restore(good)
+    assert vault.read("user_vectors", np.arange(3)).tolist() == np.full((3, 4), SECRET).tolist()
+
+
+def test_a_segment_keeps_its_shape() -> None:
+    vault = filled()
+    vault.create_ragged("segments", np.array([0, 2, 2, 3]), np.zeros(3))
+    with pytest.raises(ValueError, match=r"shape \(1,\) for a segment of shape \(2,\)"):
+        vault.write_ragged("segments", 0, np.ones(1))  # it would fill the segment
+    assert vault.read_ragged("segments", 0).tolist() == [0, 0]
+
+
+def test_tables_are_read_by_the_kind_that_they_are() -> None:
+    vault = filled()
+    vault.create_ragged("segments", np.array([0, 2, 2, 3]), np.zeros(3))
+    with pytest.raises(KeyError, match="no private table absent"):
+        vault.read("absent", np.arange(3))
+    for read, match in (
+        (lambda: vault.read("segments", np.arange(3)), "any number of rows per client"),
+        (lambda: vault.write("segments", np.arange(3), np.ones(3)), "any number of rows"),
+        (lambda: vault.read_ragged("user_vectors", 0), "one row per client"),
+        (lambda: vault.lengths("user_vectors"), "one row per client"),
+    ):
+        with pytest.raises(ValueError, match=match):
+            read()
+
+
+@pytest.mark.parametrize(
+    ("indptr", "match"),
+    [
+        ([0, 2, 2, 3], r"int64\[n \+ 1\]"),
+        (np.array([0, 2, 2, 3], dtype=np.int32), r"int64\[n \+ 1\]"),
+        (np.array([0, 2, 3]), "2 segments for 3 clients"),
+        (np.array([1, 2, 2, 3]), "from 0 to 3"),
+        (np.array([0, 2, 2, 2]), "from 0 to 3"),
+        (np.array([0, 2, 1, 3]), "from 0 to 3"),
+    ],
+)
+def test_segments_that_do_not_divide_the_rows_are_refused(indptr: Any, match: str) -> None:
+    with pytest.raises(ValueError, match=match):
+        filled().create_ragged("segments", indptr, np.zeros(3))
+
+
+@pytest.mark.parametrize(
+    "column",
+    [[1, 2, 3], np.ma.masked_array(np.zeros(3)), np.array(3.0), np.array([1, "a", None])],
+)
+def test_examples_are_plain_arrays(column: Any) -> None:
+    with pytest.raises(ValueError, match="plain arrays, without Python objects"):
+        Vault.of_examples(np.array([0, 1, 2, 3]), {"texts": column})
+
+
+def test_a_vault_without_columns_or_ratings_says_so() -> None:
+    with pytest.raises(ValueError, match="at least one column"):
+        Vault.of_examples(np.array([0, 1]), {})
+    with pytest.raises(ValueError, match="holds no ratings but texts"):
+        Vault.of_examples(np.array([0, 1]), {"texts": np.zeros(1)}).rated(np.array([0]))
+
+
+def test_the_secret_follows_from_everything_in_a_vault() -> None:
+    indptr, rows = np.array([0, 1, 3]), np.arange(3)
+    one = Vault.of_examples(indptr, {"a": rows, "b": rows}).secret()
+    assert one == Vault.of_examples(indptr, {"b": rows, "a": rows}).secret()
+    others = [
+        Vault.of_examples(np.array([0, 2, 3]), {"a": rows, "b": rows}),
+        Vault.of_examples(indptr, {"a": rows, "b": rows[::-1].copy()}),
+        Vault.of_examples(indptr, {"a": rows, "c": rows}),
+        Vault.of_examples(indptr, {"a": rows, "b": rows.view(np.uint64)}),
+        Vault.of_examples(indptr, {"a": rows, "b": rows[:, None]}),
+    ]
+    assert len({one, *(other.secret() for other in others)}) == 6

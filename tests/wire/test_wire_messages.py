@@ -356,3 +356,18 @@ def test_a_meter_goes_on_from_a_checkpoint() -> None:
         assert resumed.state()[name].tolist() == column.tolist()
     # The checkpoint is a copy: going on does not change it.
     assert first.clients("messages_received").tolist() == [0, 0, 0]
+
+
+def test_flags_of_a_message_without_rows_are_checked() -> None:
+    """Its length says nothing of them."""
+    codec = FixedPoint()
+    empty = RowBlock(
+        indptr=np.zeros(2, dtype=np.int64),
+        rows=np.zeros(0, dtype=np.int32),
+        values=np.zeros((0, 2), dtype=codec.dtype),
+    )
+    good = encode_rows(empty, round_=1, step=Step.UPLOAD, codec=codec)
+    decode_rows(good, codec=codec, n_rows=3)
+    for flags in (2, 3, 128):
+        with pytest.raises(WireError, match="unknown version or flags"):
+            decode_rows(good[:2] + bytes([flags]) + good[3:], codec=codec, n_rows=3)

@@ -179,10 +179,9 @@ class ServerRound:
 
     def require_beacon(self, beacon: bytes | None) -> None:
         """Check that the beacon is there exactly when it is due."""
-        if self.public.beacon_due != (beacon is not None) or len(beacon or NO_BEACON) != 32:
-            raise ProtocolError(
-                f"a beacon of 32 bytes {'is' if self.public.beacon_due else 'is not'} due"
-            )
+        due = self.public.beacon_due
+        if due != (beacon is not None) or (beacon is not None and len(beacon) != 32):
+            raise ProtocolError(f"a beacon of 32 bytes {'is' if due else 'is not'} due")
 
     def close_keys(self, beacon: bytes | None) -> list[Outgoing]:
         """R1 to the clients; the graph is settled."""

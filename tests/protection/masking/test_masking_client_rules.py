@@ -294,7 +294,8 @@ def shares_of(s: Any, number: int, reveal: bytes) -> dict[int, str]:
 
 
 @pytest.mark.parametrize(
-    "case", ["missing", "wrong", "other set", "other client", "other round", "other label"]
+    "case",
+    ["missing", "wrong", "other set", "other client", "other round", "other label", "no label"],
 )
 def test_no_self_share_without_the_neighbours_signature_on_the_own_sharers(
     scene: Any, case: str
@@ -315,6 +316,7 @@ def test_no_self_share_without_the_neighbours_signature_on_the_own_sharers(
         "other client": {20: signatures[21]},
         "other round": {20: sign_sharers(victim, other_round, shared)},
         "other label": {20: label[-64:]},
+        "no label": {20: victim.key.sign(context.prefix(Kind.UPLOAD, 20, shared))},
     }.get(case, {})
     if case == "missing":
         del signatures[20]

@@ -5,7 +5,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from secure_fedrec.errors import ConfigError, ProtocolError
+from secure_fedrec.errors import ConfigError, EncodingError, ProtocolError
 from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.protection.masking import (
     Expected,
@@ -206,3 +206,76 @@ def test_two_rounds_with_the_same_counts_are_of_two_states() -> None:
         )
         states.add(second.public_state)
     assert len(states) == 2
+
+
+def test_a_row_needs_the_floor_and_the_slack() -> None:
+    """A row of ``floor`` clients, one of which drops out, would be a sum below the floor."""
+    counts = np.array([0, 2, 3, 4, 5])
+    assert TailFloor(floor=3, slack=1).rows(counts).tolist() == [3, 4]
+    assert TailFloor(floor=3).rows(counts).tolist() == [2, 3, 4]
+
+
+def test_settings_of_a_floor_are_refused_by_name() -> None:
+    for floor, slack, key in ((1, 0, "tail_floor.floor"), (2, -1, "tail_floor.slack")):
+        with pytest.raises(ConfigError) as refused:
+            TailFloor(floor=floor, slack=slack)
+        assert refused.value.key == key
+
+
+def curious(clients: int = 10) -> MaskingConfig:
+    return MaskingConfig.for_cohort(
+        clients, bits=32, length=3, layout_hash=bytes(32), corrupt=0.0, dropout=0.3,
+        adversary="curious",
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("count", [-1, 11])
+def test_a_count_that_no_cohort_gives_is_refused(count: int) -> None:
+    codec = FixedPoint(bits=32, fraction_bits=8, clip=8.0)
+    with pytest.raises(ProtocolError, match="a count of clients is not between 0 and 10"):
+        TailFloor(floor=2).second_round(
+            np.array([9, 9, count]), np.arange(10), first=curious(), codec=codec, width=1
+        )
+
+
+def test_no_more_clients_than_the_slack_may_drop_out_of_the_second_round() -> None:
+    codec = FixedPoint(bits=32, fraction_bits=8, clip=8.0)
+    for slack, least in ((0, 10), (3, 7)):
+        second = TailFloor(floor=2, slack=slack).second_round(
+            np.array([9, 9, 0]), np.arange(10), first=curious(), codec=codec, width=1
+        )
+        assert second.min_survivors == second.expected(corrupt_clients=0).min_survivors == least
+        assert TailFloor.config(second, curious()).min_survivors == least
+
+
+def test_other_counts_or_another_cohort_make_another_state() -> None:
+    codec = FixedPoint(bits=32, fraction_bits=8, clip=8.0)
+    states = {
+        TailFloor(floor=2)
+        .second_round(np.array(counts), cohort, first=curious(), codec=codec, width=1)
+        .public_state
+        for counts in ([9, 8, 0], [8, 9, 0], [9, 9, 1])
+        for cohort in (np.arange(10), np.arange(1, 11))
+    }
+    assert len(states) == 6
+
+
+def test_marks_beyond_the_table_are_refused() -> None:
+    layout = TailFloor.presence_layout(4, clients=3)
+    for row in (-1, 4):
+        block = RowBlock(
+            indptr=np.array([0, 1]), rows=np.array([row], dtype=np.int32), values=np.zeros((1, 2))
+        )
+        with pytest.raises(EncodingError, match="rows must be between 0 and 3"):
+            TailFloor.presence(layout, block)
+
+
+def test_the_second_round_takes_one_clients_rows() -> None:
+    codec = FixedPoint(bits=32, fraction_bits=8, clip=8.0)
+    second = TailFloor(floor=2).second_round(
+        np.array([9, 9, 0]), np.arange(10), first=curious(), codec=codec, width=2
+    )
+    rows = np.array([0, 1], dtype=np.int32)
+    for indptr, values in (([0, 1, 2], np.zeros((2, 2))), ([0, 2], None)):
+        with pytest.raises(EncodingError, match="the rows of one client"):
+            second.encode(RowBlock(indptr=np.array(indptr), rows=rows, values=values))

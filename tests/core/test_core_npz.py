@@ -1,0 +1,35 @@
+"""Array files: what a checksum or the directory does not cover is not read."""
+
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from secure_fedrec.npz import npz_names, read_npz, write_npz
+
+
+def test_a_header_that_hides_the_end_of_an_array_is_refused(tmp_path: Path) -> None:
+    """numpy reads as much as the header asks for, and never comes to the checksum."""
+    path = tmp_path / "file.npz"
+    write_npz(path, {"a": np.arange(4)})
+    assert read_npz(path)["a"].tolist() == [0, 1, 2, 3]
+    whole = path.read_bytes()
+    assert whole.count(b"'shape': (4,)") == 1
+    path.write_bytes(whole.replace(b"'shape': (4,)", b"'shape': (2,)"))
+    with pytest.raises(ValueError, match="a checksum or the directory is wrong"):
+        read_npz(path)
+
+
+def test_a_comment_in_the_directory_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "file.npz"
+    write_npz(path, {"a": np.arange(4)})
+    with zipfile.ZipFile(path) as archive:
+        (member,) = archive.infolist()
+        content = archive.read(member)
+    member.comment = b"a length that became one"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr(member, content)
+    assert npz_names(path) == ("a",)
+    with pytest.raises(ValueError, match="a checksum or the directory is wrong"):
+        read_npz(path)

@@ -1,0 +1,147 @@
+"""What the server half, rosters and set-ups refuse, condition by condition."""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from secure_fedrec.errors import ConfigError, ProtocolError
+from secure_fedrec.protection.masking import Federation, Kind, MaskingServer, Roster
+from secure_fedrec.protection.masking.formats import Envelope, seal_for_server
+from secure_fedrec.protection.masking.messages import Setup, Shares
+from secure_fedrec.protection.masking.messages_sum import Upload
+from secure_fedrec.protection.masking.pairs import Neighbour
+from secure_fedrec.protection.masking.public_state import NO_STATE
+
+ME = 7
+
+
+def test_a_beacon_that_is_not_due_or_short_is_refused(scene: Any) -> None:
+    s = scene()
+    s.until_server_gets(Kind.ADVERTISE)
+    s._deliver()
+    current = s.server._round
+    object.__setattr__(current.public.config, "degree", 2)
+    object.__setattr__(current.public, "epoch", 1)
+    assert current.public.beacon_due
+    for beacon in (None, b"", b"b" * 31, b"b" * 33):
+        with pytest.raises(ProtocolError, match="a beacon of 32 bytes is due"):
+            current.require_beacon(beacon)
+    current.require_beacon(b"b" * 32)
+
+
+def test_shares_for_other_neighbours_are_refused(scene: Any) -> None:
+    s = scene()
+    s.until_server_gets(Kind.SHARES)
+    shares = Shares.decode(Envelope.decode(s.replies[ME]).head, ME, s.config)
+    fewer = {number: record for number, record in shares.records.items() if number != 20}
+    fields = {name: getattr(shares, name) for name in Shares.__slots__} | {"records": fewer}
+    with pytest.raises(ProtocolError, match="client 7 did not serve its neighbours"):
+        s.server.receive(s.client_says(s.replies[ME], head=Shares(**fields).head()))
+
+
+def test_nothing_that_unmasks_is_left_at_the_server(scene: Any) -> None:
+    s = scene()
+    s.until_clients_get(Kind.RESULT)
+    current = s.server._round
+    assert current._reveals == current._shares == current._client_keys == {}
+    assert not len(current._sum.total())
+
+
+def test_a_message_of_another_round_is_refused(scene: Any) -> None:
+    """Under the sender's own MAC: what was said in another round was said of another sum."""
+    s = scene()
+    s.until_server_gets(Kind.UPLOAD)
+    envelope = Envelope.decode(s.replies[ME])
+    key = s.server._round._client_keys[ME]["upload-mac"]
+    other = replace(envelope.context, round_id=b"z" * 16)
+    head, payload = envelope.head, bytes(envelope.payload)
+    message = seal_for_server(key, other, Kind.UPLOAD, ME, head, payload)
+    with pytest.raises(ProtocolError, match="another round, configuration, roster or cohort"):
+        s.server.receive(message)
+    assert ME in s.server.awaiting
+    s.server.receive(s.replies[ME])
+
+
+@pytest.mark.parametrize(
+    ("changes", "key"),
+    [
+        ({"identity": 3}, "server.identity"),
+        ({"identity": "another"}, "server.identity"),
+        ({"cohort": np.array([3, 7, 20, 21])}, "server.cohort"),
+        ({"cohort": np.array([7, 3, 20, 21, 40])}, "server.cohort"),
+        ({"cohort": np.array([3, 7, 20, 21, 41])}, "server.cohort"),
+        ({"config": {"public_state": NO_STATE}}, "masking.public_state"),
+        ({"round_number": 0}, "server.round_number"),
+        ({"round_number": 2**64}, "server.round_number"),
+        ({"epoch": -1}, "server.epoch"),
+    ],
+)
+def test_a_server_that_does_not_fit_its_round_is_refused(
+    scene: Any, changes: dict[str, Any], key: str
+) -> None:
+    s = scene()
+    fits: dict[str, Any] = {
+        "identity": s.federation.server, "roster": s.federation.roster, "config": s.config,
+        "cohort": np.array([3, 7, 20, 21, 40]), "round_number": 1, "epoch": 0,
+    }  # fmt: skip
+    MaskingServer(**fits)
+    who = {3: s.federation.identities[3], "another": Federation((1,)).server}
+    if "identity" in changes:
+        changes = {"identity": who[changes["identity"]]}
+    if "config" in changes:
+        changes = {"config": replace(s.config, **changes["config"])}
+    with pytest.raises(ConfigError) as refused:
+        MaskingServer(**fits | changes)
+    assert refused.value.key == key
+
+
+def test_a_setup_of_another_number_of_clients_is_refused(scene: Any) -> None:
+    s = scene()
+    s.until_clients_get(Kind.SETUP)
+    setup = Setup.decode(Envelope.decode(s.message_for(ME)).head)
+    fields = {name: getattr(setup, name) for name in Setup.__slots__}
+    head = Setup(**fields | {"cohort": np.array([3, 7, 20, 21])}).head()
+    with pytest.raises(ProtocolError, match="4 clients, configured 5"):
+        Setup.decode(head)
+
+
+def test_a_roster_that_lists_a_key_twice_is_not_read() -> None:
+    operator = Ed25519PrivateKey.generate()
+    public = operator.public_key().public_bytes_raw()
+    keys = {1: b"a" * 32, 2: b"b" * 32}
+    good = Roster.sign(operator, version=1, server=b"s" * 32, clients=keys)
+    body = good.encoded[:-64].replace(b"b" * 32, b"a" * 32)
+    signed = body + operator.sign(b"secure-fedrec|v1|masking|roster|" + body)
+    with pytest.raises(ProtocolError, match="no key twice"):
+        Roster.decode(signed, operator=public)
+    with pytest.raises(ConfigError, match="distinct 32-byte keys"):
+        Roster.sign(operator, version=1, server=b"s" * 32, clients={1: b"a" * 32, 2: b"a" * 32})
+
+
+def test_a_stranger_has_no_key() -> None:
+    roster = Federation((2, 5)).roster
+    for stranger in (1, 3, 6):
+        with pytest.raises(ProtocolError, match=f"client {stranger} is not on the roster"):
+            roster.key_of(stranger)
+        with pytest.raises(ProtocolError, match=f"client {stranger} is not on the roster"):
+            roster.keys_of(np.array([2, stranger]))
+
+
+def test_shares_that_differ_from_their_hashes_are_disputed(
+    scene: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By whoever receives them: later nobody could say who of the two lies."""
+    s = scene()
+    honest = Neighbour._hashes
+
+    def hashes(self: Neighbour, sharer: int, *rest: Any) -> tuple[bytes, bytes]:
+        mask, own = honest(self, sharer, *rest)
+        return (bytes(32), own) if self.owner == sharer == 20 else (mask, own)
+
+    monkeypatch.setattr(Neighbour, "_hashes", hashes)
+    s.until_server_gets(Kind.UPLOAD)
+    told = Upload.decode(Envelope.decode(s.replies[ME]).head)
+    assert told.disputed.tolist() == [20]
