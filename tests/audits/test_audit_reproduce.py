@@ -383,7 +383,8 @@ def test_variants_are_compared(
     def run(needed: Needed, source: StudySource, on_round: Any) -> Found:
         assert len(source.config(needed).settings) == 1
         ran.append(needed)
-        return Found({"test": {"auc": len(ran) / 100}}, Path("none"))
+        reached = {"test": {"auc": len(ran) / 100}, "validation": {"auc": 0.5}}
+        return Found(reached, Path("none"))
 
     monkeypatch.setattr(made, "_run", run)
     words = ["reproduce", "hpfl", "--variants", "--quiet", "--out", str(tmp_path)]
@@ -393,11 +394,14 @@ def test_variants_are_compared(
     assert {each.start for each in ran} == {"xavier", "identity"}
     result = json.loads((tmp_path / "hpfl-variants.json").read_text())
     assert [each["variant"] for each in result["variants"]] == list(rows)
-    assert result["variants"][1]["auc"] == {
-        "xavier": [0.02],
-        "identity": [(len(rows) + 2) / 100],
+    place = list(rows).index("HPFL as printed")
+    printed = result["variants"][place]["auc"]
+    assert {start: one["test"] for start, (one,) in printed.items()} == {
+        "xavier": (place + 1) / 100,
+        "identity": (place + 1 + len(rows)) / 100,
     }
-    assert re.search(r"HPFL as printed +0\.0200 +0\.1100\n", capsys.readouterr().out)
+    text = capsys.readouterr().out
+    assert re.search(r"HPFL as printed +0\.0400 \(0\.5000\) +0\.1600 \(0\.5000\)\n", text)
     monkeypatch.setattr(made, "_run", None)
     assert cli.main([*words, "--no-run"]) == 2
 

@@ -1,4 +1,8 @@
-"""Variants of HPFL beside its tables: one setting each, on one seed, under every start."""
+"""Variants of HPFL beside its tables: one setting each, under every start.
+
+Beside the test records stand the validation records, which chose the round, and by which settings
+would be chosen.
+"""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -15,12 +19,13 @@ def needed_variants(
     variants: Variants, seeds: Sequence[int], starts: Sequence[str]
 ) -> list[Needed]:
     """Every study that the variants need."""
-    return [
-        Needed(variants.data, method, seed, start, grid)
-        for seed in seeds
+    needed = [
+        place
         for start in starts
-        for method, grid in variants.rows.values()
+        for name in variants.rows
+        for place in _places(variants, name, seeds, start)
     ]
+    return list(dict.fromkeys(needed))
 
 
 def compare_variants(
@@ -29,7 +34,7 @@ def compare_variants(
     seeds: Sequence[int],
     starts: Sequence[str],
 ) -> list[dict[str, Any]]:
-    """The variants as JSON values: by start, one number per seed; None where there is no study."""
+    """The variants as JSON values: by start, the measure per seed; None where there is no study."""
     return [
         {
             "variant": name,
@@ -37,8 +42,8 @@ def compare_variants(
             "grid": grid,
             variants.measure: {
                 start: [
-                    _test(studies.get(Needed(variants.data, method, seed, start, grid)), variants)
-                    for seed in seeds
+                    _reached(studies.get(place), variants.measure)
+                    for place in _places(variants, name, seeds, start)
                 ]
                 for start in starts
             },
@@ -54,18 +59,25 @@ def variants_as_lines(
     starts = list(compared[0][variants.measure])
     shown = ", ".join(map(str, seeds))
     lines = [
-        f"Variants on {variants.data}, test {variants.measure}, seed {shown}",
+        f"Variants on {variants.data}, {variants.measure} in test (validation), seed {shown}",
         f"{'':{_NAMES}}" + "".join(f"{start:>18}" for start in starts),
     ]
     for each in compared:
-        cells = [", ".join(_number(value) for value in each[variants.measure][s]) for s in starts]
+        cells = [", ".join(_shown(one) for one in each[variants.measure][s]) for s in starts]
         lines.append(f"{each['variant']:{_NAMES}}" + "".join(f"{cell:>18}" for cell in cells))
     return lines
 
 
-def _test(found: Found | None, variants: Variants) -> float | None:
-    return None if found is None else float(found.report["test"][variants.measure])
+def _places(variants: Variants, name: str, seeds: Sequence[int], start: str) -> list[Needed]:
+    method, grid = variants.rows[name]
+    return [Needed(variants.data, method, seed, start, grid) for seed in seeds]
 
 
-def _number(value: float | None) -> str:
-    return "-" if value is None else f"{value:.4f}"
+def _reached(found: Found | None, measure: str) -> dict[str, float] | None:
+    if found is None:
+        return None
+    return {part: float(found.report[part][measure]) for part in ("test", "validation")}
+
+
+def _shown(reached: Mapping[str, float] | None) -> str:
+    return "-" if reached is None else f"{reached['test']:.4f} ({reached['validation']:.4f})"
