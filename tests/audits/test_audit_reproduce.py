@@ -137,7 +137,9 @@ def test_a_study_that_there_is_not_leaves_a_gap(measured: dict[Needed, Found]) -
     }
     (against,) = table["differences"]  # of the one seed that both have
     assert against["measures"]["rmse"] == {"mean": pytest.approx(-0.02), "low": None, "high": None}
+    assert against["seeds"] == 1
     text = "\n".join(as_lines(table))
+    assert "hpfl - fedavg (1): rmse −0.0200" in text
     assert "of fewer where a number says so" in text
     assert "fedavg (1) " in text
     assert "ncf (0) " in text

@@ -108,7 +108,7 @@ def as_lines(table: Mapping[str, Any]) -> list[str]:
         name = row["method"] if row["seeds"] == seeds else f"{row['method']} ({row['seeds']})"
         lines.append(f"{name:{_NAMES}}" + "".join(f"{cell:>18}" for cell in cells))
     lines += [
-        f"{each['method']} - {each['other']}: {_spans(each['measures'])}"
+        f"{each['method']} - {each['other']}{_of(each, seeds)}: {_spans(each['measures'])}"
         for each in table["differences"]
     ]
     return lines
@@ -134,19 +134,24 @@ def compare_starts(
     for other in others:
         values = _values(table, _found(table, studies, seeds, other))
         found += [
-            {"method": method, "start": first, "other": other, "measures": known}
+            {"method": method, "start": first, "other": other, **known}
             for method in table.rows
             if first in starts_of(method)
             and (known := _known(own[method], values[method], table.measures))
         ]
-    return {"data": table.data, "number": table.number, "differences": found}
+    return {
+        "data": table.data,
+        "number": table.number,
+        "seeds": list(seeds),
+        "differences": found,
+    }
 
 
 def starts_as_lines(compared: Mapping[str, Any]) -> list[str]:
     """Compared starts as text."""
     return [
-        f"{compared['data']}, {each['method']}, {each['start']} - {each['other']}: "
-        + _spans(each["measures"])
+        f"{compared['data']}, {each['method']}, {each['start']} - {each['other']}"
+        f"{_of(each, len(compared['seeds']))}: {_spans(each['measures'])}"
         for each in compared["differences"]
     ]
 
@@ -211,7 +216,7 @@ def _differences(
 ) -> list[dict[str, Any]]:
     """One method less another, seed by seed: every seed is the same split."""
     return [
-        {"method": method, "other": other, "measures": known}
+        {"method": method, "other": other, **known}
         for method, other in COMPARED
         if method in values
         and other in values
@@ -223,15 +228,22 @@ def _known(
     one: Mapping[str, Sequence[float | None]],
     other: Mapping[str, Sequence[float | None]],
     measures: Sequence[str],
-) -> dict[str, dict[str, Any]]:
-    """Paired differences by measure, where both have a number under a seed."""
-    pairs = {measure: _paired(one[measure], other[measure]) for measure in measures}
-    return {measure: pair for measure, pair in pairs.items() if pair is not None}
+) -> dict[str, Any]:
+    """Paired differences by measure, and of how many seeds; empty where no seed has both."""
+    pairs = {measure: _pairs(one[measure], other[measure]) for measure in measures}
+    known = {measure: mean_interval(found) for measure, found in pairs.items() if found}
+    return {"seeds": max(map(len, pairs.values())), "measures": known} if known else {}
 
 
-def _paired(one: Sequence[float | None], other: Sequence[float | None]) -> dict[str, Any] | None:
-    pairs = [(a, b) for a, b in zip(one, other, strict=True) if a is not None and b is not None]
-    return mean_interval([a - b for a, b in pairs]) if pairs else None
+def _pairs(one: Sequence[float | None], other: Sequence[float | None]) -> list[float]:
+    """One less the other, of every seed under which both have a number."""
+    both = zip(one, other, strict=True)
+    return [a - b for a, b in both if a is not None and b is not None]
+
+
+def _of(difference: Mapping[str, Any], seeds: int) -> str:
+    """How many seeds a difference is of, where that is fewer than all."""
+    return "" if difference["seeds"] == seeds else f" ({difference['seeds']})"
 
 
 def _spans(measures: Mapping[str, Mapping[str, Any]]) -> str:
