@@ -28,6 +28,7 @@ from secure_fedrec.data import SyntheticOrganisationsConfig, generate_organisati
 from secure_fedrec.engines.hpfl_settings import METHODS
 from secure_fedrec.errors import ConfigError, DataError
 from secure_fedrec.evaluation import Rule
+from secure_fedrec.models.gum import STARTS
 
 TABLE = PaperTable(
     number=2,
@@ -165,7 +166,7 @@ def test_numbers_are_those_of_the_paper() -> None:
 
 def test_tables_are_selected() -> None:
     paper = load_paper()
-    starts = paper.starts
+    starts = STARTS
     assert [table.data for table in paper.select((3,))] == ["assist2009"]
     assert len(needed_studies(paper.select((5,)), (1, 2), starts[:1])) == 2 * 5 * 2
     assert len(needed_studies(paper.select((5,)), (1, 2), starts)) == 2 * 2 * 5 * 2

@@ -34,6 +34,7 @@ from audits.systems.hpfl_organisations import organisation_rules
 from secure_fedrec.engines.hpfl_results import read_characteristics
 from secure_fedrec.errors import ConfigError, DataError
 from secure_fedrec.evaluation import Rule
+from secure_fedrec.models.gum import STARTS
 
 __all__ = ["reproduce_hpfl"]
 
@@ -56,7 +57,7 @@ def reproduce_hpfl(arguments: argparse.Namespace) -> tuple[dict[str, Any], list[
             and there is no study.
     """
     paper, source = load_paper(), _source(arguments)
-    starts = _starts(paper, arguments.start)
+    starts = _starts(arguments.start)
     run = _variants if arguments.variants else _tables
     result, lines = run(paper, source, starts, arguments)
     head = {"paper": paper.title, "form": source.form, "quick": source.quick, "starts": starts}
@@ -117,12 +118,12 @@ def _source(arguments: argparse.Namespace) -> StudySource:
     )
 
 
-def _starts(paper: Paper, asked: Sequence[str] | None) -> list[str]:
-    """The starts that were asked for, in the paper's order; all of them by default."""
+def _starts(asked: Sequence[str] | None) -> list[str]:
+    """The starts that were asked for, the paper's first; all of them by default."""
     for start in asked or ():
-        if start not in paper.starts:
-            raise ConfigError("--start", start, "is no start of the user model", paper.starts)
-    return [start for start in paper.starts if not asked or start in asked]
+        if start not in STARTS:
+            raise ConfigError("--start", start, "is no start of the user model", STARTS)
+    return [start for start in STARTS if not asked or start in asked]
 
 
 def _found(needed: Sequence[Needed], source: StudySource) -> dict[Needed, Found]:

@@ -59,7 +59,6 @@ class Paper:
         title: short citation.
         seeds: of the repetitions.
         figure_methods: methods whose users' characteristics are drawn.
-        starts: of the user model's training.
         tables: in its order.
         variants: beside them.
     """
@@ -67,7 +66,6 @@ class Paper:
     title: str
     seeds: tuple[int, ...]
     figure_methods: tuple[str, ...]
-    starts: tuple[str, ...]
     tables: tuple[PaperTable, ...]
     variants: Variants
 
@@ -132,7 +130,6 @@ def load_paper() -> Paper:
         title=raw["title"],
         seeds=tuple(raw["seeds"]),
         figure_methods=tuple(raw["figure_methods"]),
-        starts=tuple(raw["starts"]),
         tables=tuple(tables),
         variants=Variants(
             data=raw["variants"]["data"],
