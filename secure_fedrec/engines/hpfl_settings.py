@@ -62,7 +62,7 @@ VARIANTS: Final[Mapping[str, Mapping[str, Any]]] = MappingProxyType(
 _NETWORKS: Final = ("ncd", "ncf")
 
 OWN_START: Final = "own"
-"""The start of NCD and NCF: networks without the user model's parts, which start in their own way."""
+"""The start of NCD and NCF, networks without the user model's parts: their own."""
 
 FORMS: Final[Mapping[str, GUMConfig]] = MappingProxyType(
     {
