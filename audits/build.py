@@ -93,11 +93,12 @@ def build_federation(config: AuditConfig, task: TaskT, *, priced: bool = True) -
         raise ConfigError(
             "cohort.clients_per_round", per_round, f"there are only {n_clients} clients"
         )
+    _require_plain_schedule(config)
     sizes = Sizes(
         n_clients=n_clients,
         n_items=problem.n_rows,
         width=algorithm.width,
-        cohort=n_clients if per_round is None else per_round,
+        cohort=config.cohort.largest(n_clients),
         bags=bags,
         popularity=problem.popularity,
     )
@@ -123,6 +124,21 @@ def build_federation(config: AuditConfig, task: TaskT, *, priced: bool = True) -
     if priced:
         require_priced(config, stack)
     return Federation(config=config, task=task, stack=stack, streams=streams)
+
+
+def _require_plain_schedule(config: AuditConfig) -> None:
+    """Refuse rounds of everybody that do not exist, or under layers laid out for one cohort size.
+
+    Raises:
+        ConfigError: there are such rounds.
+    """
+    full, rounds = config.cohort.everybody_in, config.algorithm.rounds
+    if any(round_ > rounds for round_ in full):
+        raise ConfigError("cohort.everybody_in", full, f"there are only {rounds} rounds")
+    if full and (config.protection or config.bag_protection):
+        raise ConfigError(
+            "cohort.everybody_in", full, "layers of protection are laid out for one size of cohort"
+        )
 
 
 def require_parties(adversaries: Sequence[Adversary], *, n_clients: int, denoisers: int) -> None:

@@ -25,7 +25,11 @@ class _Option(NamedTuple):
 
 
 _OWN: Final[Mapping[str, _Option]] = {
+    "start": _Option(("hpfl",), None),
     "form": _Option(("hpfl",), None),
+    "data": _Option(("hpfl",), None),
+    "method": _Option(("hpfl",), None),
+    "variants": _Option(("hpfl",), absent=False),
     "task": _Option(("furl",), None),
 }
 
@@ -38,8 +42,18 @@ def add_reproduce(command: argparse.ArgumentParser) -> None:
     add("--task", action="append", metavar="NAME", help="furl: only this task; may be repeated")
     add("--seeds", type=int, metavar="N", help="repetitions (default: 5 of hpfl, 3 of furl)")
     add(
-        "--form",
-        help="hpfl, of the user model: paper, published-start (default) or published",
+        "--start",
+        action="append",
+        help="hpfl, of training: xavier (the paper's) or identity (its code's); may be repeated "
+        "(default: both)",
+    )
+    add("--form", help="hpfl, of the user model: paper (default) or published")
+    add("--data", action="append", metavar="NAME", help="hpfl: only this data set; repeatable")
+    add("--method", action="append", metavar="NAME", help="hpfl: only this method; repeatable")
+    add(
+        "--variants",
+        action="store_true",
+        help="hpfl: in place of the tables, choices that they do not vary, on one seed",
     )
     add(
         "--quick",
@@ -60,9 +74,11 @@ def reproduce(arguments: argparse.Namespace) -> int:
     read_paper(arguments.paper)  # refuses what is no paper
     _refuse_foreign_options(arguments)
     result, lines = _run(arguments)
-    as_json = json.dumps(result, indent=2)
-    write_text(arguments.out / f"{arguments.paper}.json", as_json)
-    write_text(arguments.out / f"{arguments.paper}.txt", "\n".join(lines) + "\n")
+    as_json, stem = json.dumps(result, indent=2), arguments.paper
+    if arguments.variants:
+        stem = f"{stem}-variants"
+    write_text(arguments.out / f"{stem}.json", as_json)
+    write_text(arguments.out / f"{stem}.txt", "\n".join(lines) + "\n")
     print(as_json if arguments.json else "\n".join(lines))
     return 0
 

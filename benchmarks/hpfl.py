@@ -53,7 +53,7 @@ def run(options: Options) -> dict[str, Any]:
     torch.set_num_threads(1)
     source, organisations = _organisations(options)
     config = HPFLConfig(
-        rounds=1, gum=GUMConfig(scale=5.0, start="published"), training=GUMTraining(epochs=5)
+        rounds=1, gum=GUMConfig(scale=5.0, start="identity"), training=GUMTraining(epochs=5)
     )
     ours = _engine(HPFL(config, organisations), organisations)
     loop = _engine(HPFL(config, organisations, trainer=train_with_torch), organisations)

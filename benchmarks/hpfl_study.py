@@ -12,7 +12,14 @@ from pathlib import Path
 
 from secure_fedrec.data import ORGANISATIONS, load_organisations
 from secure_fedrec.engines.hpfl_results import write_study
-from secure_fedrec.engines.hpfl_settings import FORMS, GRIDS, METHODS, grid_for
+from secure_fedrec.engines.hpfl_settings import (
+    FORMS,
+    GRIDS,
+    METHODS,
+    VARIANTS,
+    grid_for,
+    starts_of,
+)
 from secure_fedrec.engines.hpfl_study import StudyConfig, run_study
 from secure_fedrec.errors import ConfigError, DataError
 
@@ -37,6 +44,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             method=parsed.method,
             seed=parsed.seed,
             grid=parsed.grid or grid_for(parsed.data),
+            start=parsed.start or starts_of(parsed.method)[0],
             form=parsed.form,
         )
         study = run_study(organisations, config, only=parsed.setting)
@@ -47,20 +55,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
     report = study.report
     found = ", ".join(f"{name} {value:.4f}" for name, value in report.get("test", {}).items())
     found = found or "diverged"
-    print(f"{parsed.method} {parsed.data} seed {parsed.seed}: {found} ({report['seconds']:.0f} s)")
+    named = f"{parsed.method} {parsed.data} from {report['start']}, seed {parsed.seed}"
+    print(f"{named}: {found} ({report['seconds']:.0f} s)")
     return 0
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.hpfl_study", description=__doc__)
-    parser.add_argument("--method", required=True, choices=METHODS)
+    parser.add_argument("--method", required=True, choices=(*METHODS, *VARIANTS))
     parser.add_argument("--data", required=True, choices=sorted(ORGANISATIONS))
     parser.add_argument("--seed", type=int, required=True)
     parser.add_argument("--out", type=Path, required=True, help="JSON file to write")
     parser.add_argument("--data-dir", type=Path, help="folder of the data sets")
     parser.add_argument("--grid", choices=sorted(GRIDS), help="default: that of the data")
     parser.add_argument("--setting", type=int, help="only this place of the grid")
-    parser.add_argument("--form", choices=FORMS, default="published-start", help="of the model")
+    parser.add_argument("--start", help="of training (default: the first that the method has)")
+    parser.add_argument("--form", choices=FORMS, default="paper", help="of the model")
     return parser
 
 

@@ -2,16 +2,20 @@
 
 import ast
 import re
+import shlex
 from pathlib import Path
 
 import pytest
 
 from attacks import SUITE
 from audits.cli import main
+from audits.command_line import parse
+from audits.config import load_config
 from secure_fedrec.protection import BAG_STACKS, STACKS
 
 ROOT = Path(__file__).parents[1]
 SECURITY = (ROOT / "SECURITY.md").read_text(encoding="utf-8")
+REPRODUCTION = (ROOT / "docs" / "reproduction.md").read_text(encoding="utf-8")
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 
@@ -80,6 +84,36 @@ def test_commands_of_the_readme_exist(capsys: pytest.CaptureFixture[str]) -> Non
             main([command, "--help"])
         assert ended.value.code == 0
     assert "usage" in capsys.readouterr().out
+
+
+def page_commands() -> list[list[str]]:
+    """Every command of the page of reproductions, in words."""
+    lines = re.findall(r"^```sh\n(.*?)^```", REPRODUCTION, re.MULTILINE | re.DOTALL)
+    return [
+        shlex.split(line)[1:]
+        for block in lines
+        for line in block.replace("\\\n", " ").splitlines()
+        if line.startswith("secure-fedrec")
+    ]
+
+
+def test_the_page_of_reproductions_names_its_commands() -> None:
+    assert len(page_commands()) >= 8
+    assert {words[0] for words in page_commands()} == {"reproduce", "audit"}
+    assert {words[1] for words in page_commands() if words[0] == "reproduce"} == {"furl", "hpfl"}
+
+
+@pytest.mark.parametrize("words", page_commands(), ids=" ".join)
+def test_commands_of_the_page_of_reproductions_are_understood(
+    words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Options, values and presets are real; there is no study to show, and nothing is run."""
+    if words[0] == "audit":
+        parsed = parse(words)
+        load_config(ROOT / "audits" / "configs" / parsed.config, dict(parsed.overrides))
+        return
+    assert main([*words, "--no-run", "--out", str(tmp_path), "--quiet"]) == 2
+    assert "holds no study of" in capsys.readouterr().err
 
 
 def test_presets_of_the_readme_exist() -> None:

@@ -9,7 +9,7 @@ points: k-means++ spends most of a round on the choice of its starts.
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from types import MappingProxyType
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 import numpy as np
 
@@ -26,11 +26,11 @@ from secure_fedrec.algorithms.user_models import UserModels
 from secure_fedrec.arrays import FloatArray, IntArray
 from secure_fedrec.data.organisations import Organisations
 from secure_fedrec.engines.hpfl_noise import local_noise
-from secure_fedrec.engines.hpfl_settings import Setting, gum_config
+from secure_fedrec.engines.hpfl_settings import VARIANTS, Setting
 from secure_fedrec.engines.hpfl_snapshots import Snapshot, take_snapshot
 from secure_fedrec.engines.local import LocalEngine
 from secure_fedrec.fixedpoint import FixedPoint
-from secure_fedrec.models.gum import GUM
+from secure_fedrec.models.gum import GUM, GUMConfig
 from secure_fedrec.models.gum_arrays import Records
 from secure_fedrec.models.gum_training import GUMTraining, train
 from secure_fedrec.protection import Sizes, build_stack
@@ -41,24 +41,25 @@ from secure_fedrec.wire import Meter, Wire
 
 __all__ = ["RUNS", "Run"]
 
-Run = Callable[[Organisations, Setting, str, int], Iterator[Snapshot]]
-"""(organisations, setting, form of the user model, seed) to the states after each round."""
+Run = Callable[[Organisations, Setting, GUMConfig, int], Iterator[Snapshot]]
+"""(organisations, setting, user model, seed) to the states after each round."""
 
 _RING: Final = FixedPoint(bits=64, fraction_bits=30, clip=2.0**20)
 _LOCAL_PATIENCE: Final = 5
 _MATRICES: Final = ("knowledge_user", "knowledge_item", "relation")
 
 
-def _hpfl(components: str) -> Run:
+def _hpfl(components: str, **settings: Any) -> Run:
     def run(
-        organisations: Organisations, setting: Setting, form: str, seed: int
+        organisations: Organisations, setting: Setting, model: GUMConfig, seed: int
     ) -> Iterator[Snapshot]:
         config = HPFLConfig(
             rounds=setting.rounds,
             components=components,
-            gum=gum_config(organisations, form),
+            gum=model,
             training=setting.training(keep="best"),
             seeding="random",
+            **settings,
         )
         algorithm = HPFL(config, organisations)
         width = organisations.n_attributes
@@ -79,11 +80,11 @@ def _averaging(
     release: Release | None = None,
 ) -> Run:
     def run(
-        organisations: Organisations, setting: Setting, form: str, seed: int
+        organisations: Organisations, setting: Setting, model: GUMConfig, seed: int
     ) -> Iterator[Snapshot]:
         config = FederatedAveragingConfig(
             rounds=setting.rounds,
-            gum=gum_config(organisations, form),
+            gum=model,
             training=setting.training(keep=keep),
             weighting=weighting,
             proximal=setting.proximal,
@@ -132,10 +133,10 @@ class _Watched(FederatedAveraging):
 
 
 def _distributed(
-    organisations: Organisations, setting: Setting, form: str, seed: int
+    organisations: Organisations, setting: Setting, model: GUMConfig, seed: int
 ) -> Iterator[Snapshot]:
     """Local training only, to the last epoch; a "round" is as many epochs as that of the others."""
-    models = _started(organisations, form, seed)
+    models = _started(organisations, model, seed)
     training = setting.training(keep="last")
     for round_ in range(1, setting.rounds + 1):
         models = [
@@ -146,18 +147,18 @@ def _distributed(
 
 
 def _distributed_early(
-    organisations: Organisations, setting: Setting, form: str, seed: int
+    organisations: Organisations, setting: Setting, model: GUMConfig, seed: int
 ) -> Iterator[Snapshot]:
     """Local training only; every client keeps its best epoch on its validation records."""
-    yield _of_models(organisations, _best_epochs(organisations, setting, form, seed))
+    yield _of_models(organisations, _best_epochs(organisations, setting, model, seed))
 
 
 def _central(
-    organisations: Organisations, setting: Setting, form: str, seed: int
+    organisations: Organisations, setting: Setting, model: GUMConfig, seed: int
 ) -> Iterator[Snapshot]:
     """The user model trained on all records together, best epoch on the validation records."""
     pooled = organisations.pooled()
-    ((gum, parameters),) = _best_epochs(pooled, setting, form, seed)
+    ((gum, parameters),) = _best_epochs(pooled, setting, model, seed)
     yield _of_one_model(
         organisations,
         pooled,
@@ -168,11 +169,11 @@ def _central(
 
 def _network(method: str) -> Run:
     def run(
-        organisations: Organisations, setting: Setting, form: str, seed: int
+        organisations: Organisations, setting: Setting, model: GUMConfig, seed: int
     ) -> Iterator[Snapshot]:
         from secure_fedrec.engines.hpfl_networks import train_network  # noqa: PLC0415  torch
 
-        del form
+        del model
         pooled = organisations.pooled()
         predict, characteristics = train_network(method, pooled, setting, seed)
         yield _of_one_model(organisations, pooled, predict, characteristics)
@@ -220,9 +221,11 @@ def _rounds(
         yield engine
 
 
-def _started(organisations: Organisations, form: str, seed: int) -> list[tuple[GUM, FloatArray]]:
+def _started(
+    organisations: Organisations, config: GUMConfig, seed: int
+) -> list[tuple[GUM, FloatArray]]:
     """Every client's model before training; what is shared elsewhere starts at the same values."""
-    config, streams = gum_config(organisations, form), Streams.from_seed(seed)
+    streams = Streams.from_seed(seed)
     stream = streams.stream("gum-start")
     common = common_start(config, organisations.n_attributes, streams)
     models = []
@@ -253,14 +256,14 @@ def _trained(
 
 
 def _best_epochs(
-    organisations: Organisations, setting: Setting, form: str, seed: int
+    organisations: Organisations, setting: Setting, model: GUMConfig, seed: int
 ) -> list[tuple[GUM, FloatArray]]:
     """Every client's model at its best epoch of as many as a federation would make."""
     epochs = setting.rounds * setting.epochs
     training = replace(setting, epochs=epochs).training(keep="best", patience=_LOCAL_PATIENCE)
     return [
         (gum, _trained(organisations, client, gum, own, training, seed, 1))
-        for client, (gum, own) in enumerate(_started(organisations, form, seed))
+        for client, (gum, own) in enumerate(_started(organisations, model, seed))
     ]
 
 
@@ -313,6 +316,7 @@ RUNS: Final[Mapping[str, Run]] = MappingProxyType(
         "hpfl-k": _hpfl("public"),
         "hpfl-r": _hpfl("private"),
         "hpfl": _hpfl("both"),
+        **{name: _hpfl("both", **settings) for name, settings in VARIANTS.items()},
     }
 )
 """Methods by name."""

@@ -14,15 +14,24 @@ from typing import Any
 
 from secure_fedrec.data.organisations import Organisations
 from secure_fedrec.engines.hpfl_methods import RUNS
-from secure_fedrec.engines.hpfl_settings import FORMS, GRIDS, METHODS, Setting, settings_of
+from secure_fedrec.engines.hpfl_settings import (
+    FORMS,
+    GRIDS,
+    METHODS,
+    VARIANTS,
+    Setting,
+    gum_config,
+    settings_of,
+    starts_of,
+)
 from secure_fedrec.engines.hpfl_snapshots import Snapshot, ranking_metrics, score_metrics
 from secure_fedrec.errors import ConfigError, EncodingError
 from secure_fedrec.evaluation import ACCURACY_RULES, AccuracyRule
 
 __all__ = ["STUDY_FORMAT", "Study", "StudyConfig", "merge_reports", "run_study"]
 
-STUDY_FORMAT = 1
-"""Of a study as JSON values."""
+STUDY_FORMAT = 2
+"""Of a study as JSON values; since 2 with the start."""
 
 _TO_THE_END = ("distributed",)
 
@@ -32,9 +41,10 @@ class StudyConfig:
     """What is studied.
 
     Args:
-        method: one of ``METHODS``.
+        method: one of ``METHODS`` or ``VARIANTS``.
         seed: of the split, of start values and of all draws in training.
         grid: one of ``GRIDS``.
+        start: of training, one of those that the method has, see ``starts_of``.
         form: of the user model, one of ``FORMS``.
         accuracy: how a prediction becomes a level.
 
@@ -45,13 +55,15 @@ class StudyConfig:
     method: str
     seed: int
     grid: str
-    form: str = "published-start"
+    start: str
+    form: str = "paper"
     accuracy: AccuracyRule = "nearest"
 
     def __post_init__(self) -> None:
         choices: Mapping[str, Any] = {
-            "method": METHODS,
+            "method": (*METHODS, *VARIANTS),
             "grid": GRIDS,
+            "start": starts_of(self.method),
             "form": FORMS,
             "accuracy": ACCURACY_RULES,
         }
@@ -150,7 +162,7 @@ def merge_reports(reports: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """
     first = reports[0]
     for report in reports:
-        for key in ("data", "method", "seed", "grid", "form", "accuracy", "settings"):
+        for key in ("data", "method", "seed", "grid", "start", "form", "accuracy", "settings"):
             if report[key] != first[key]:
                 raise ConfigError(f"study.{key}", report[key], "differs within one study")
     trials = sorted((trial for each in reports for trial in each["trials"]), key=_place)
@@ -202,9 +214,10 @@ def _try(
     value, kept, snapshot = -math.inf, 0, None
     rounds: list[dict[str, Any]] = []
     report: dict[str, Any] = {"place": place, "setting": asdict(setting)}
-    start = perf_counter()
+    gum = gum_config(organisations, form=config.form, start=config.start)
+    begun = perf_counter()
     try:
-        for found in RUNS[config.method](organisations, setting, config.form, config.seed):
+        for found in RUNS[config.method](organisations, setting, gum, config.seed):
             metrics = score_metrics(organisations, found, rule=config.accuracy)
             rounds.append(metrics)
             reached = _criterion(organisations, metrics["validation"])
@@ -214,7 +227,7 @@ def _try(
                 on_round()
     except EncodingError as diverged:
         report["diverged"] = str(diverged)
-    report |= {"seconds": perf_counter() - start, "round": kept, "rounds": rounds}
+    report |= {"seconds": perf_counter() - begun, "round": kept, "rounds": rounds}
     return _Trial(value=value, snapshot=snapshot, report=report)
 
 

@@ -34,15 +34,35 @@ class CohortConfig:
     Args:
         clients_per_round: size of the cohort, drawn uniformly without replacement; None invites
             everybody.
+        everybody_in: rounds, from 1, to which everybody is invited all the same: what is measured
+            there is of all clients, after training by cohorts.
+
+    Raises:
+        ConfigError: a number is below 1, or everybody is invited to every round as it is.
     """
 
     clients_per_round: int | None = None
+    everybody_in: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         if self.clients_per_round is not None and self.clients_per_round < 1:
             raise ConfigError(
                 "cohort.clients_per_round", self.clients_per_round, "must be at least 1"
             )
+        if self.everybody_in and self.clients_per_round is None:
+            raise ConfigError(
+                "cohort.everybody_in",
+                self.everybody_in,
+                "has no effect without cohort.clients_per_round",
+            )
+        if any(round_ < 1 for round_ in self.everybody_in):
+            raise ConfigError("cohort.everybody_in", self.everybody_in, "rounds count from 1")
+
+    def largest(self, n_clients: int) -> int:
+        """Clients of the largest cohort."""
+        if self.clients_per_round is None or self.everybody_in:
+            return n_clients
+        return self.clients_per_round
 
     def draw(self, round_: int, n_clients: int, streams: Streams) -> IntArray:
         """int64[c], ascending; a function of (seed, round) alone.
@@ -50,7 +70,7 @@ class CohortConfig:
         Raises:
             ConfigError: more clients per round than there are.
         """
-        if self.clients_per_round is None:
+        if self.clients_per_round is None or round_ in self.everybody_in:
             return np.arange(n_clients)
         if self.clients_per_round > n_clients:
             raise ConfigError(

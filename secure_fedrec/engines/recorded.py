@@ -191,8 +191,7 @@ def public_knowledge(
     algorithm: Algorithm, stack: Stack, problem: Problem, cohort: CohortConfig | None = None
 ) -> dict[str, Any]:
     """What everybody knows about a run, as JSON values."""
-    codec, invited = stack.codec, None if cohort is None else cohort.clients_per_round
-    size = stack.n_clients if invited is None else invited
+    codec, size = stack.codec, (cohort or CohortConfig()).largest(stack.n_clients)
     return {
         "n_clients": problem.vault.n_clients,
         **problem.knowledge,

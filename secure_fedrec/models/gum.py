@@ -13,7 +13,7 @@ KM_u, KM_v in R^{K x N} and the relations RM in R^{K x K} are the public parts, 
 of attribute k whoever trained it; HM in R^N maps to one number.
 
 The paper leaves open how F becomes a prediction: the link is a setting. Its published code differs
-from the paper in the start values, in a sigmoid around R_u and R_v and in slip and guess values of
+from the paper in the start, in a sigmoid around R_u and R_v and in slip and guess values of
 the items; these are settings too, and the paper is the default.
 
 All parameters of one organisation live in one flat vector, so that optimisers, proximal terms and
@@ -22,6 +22,7 @@ uploads are loops over numbers; ``GUM.parts`` names its pieces without copying t
 
 import math
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 
@@ -30,11 +31,13 @@ from secure_fedrec.errors import ConfigError
 from secure_fedrec.models.gum_arrays import ItemAttributes, Link, Parts
 from secure_fedrec.models.gum_loops import predict_pairs
 
-__all__ = ["GUM", "GUMConfig", "GUMLayout"]
+__all__ = ["GUM", "STARTS", "GUMConfig", "GUMLayout"]
 
 _LINKS = ("identity", "sigmoid")
 _ACTIVATIONS = ("identity", "sigmoid")
-_STARTS = ("xavier", "published")
+
+STARTS: Final = ("xavier", "identity")
+"""Starts of the model: the paper's, as printed, and that of its published code."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,8 +52,8 @@ class GUMConfig:
         slip_and_guess: two more private values per item, s and g in (0, 1), turn F into
             ``(1 - s) F + g (1 - F)`` (published code).
         start: "xavier" (paper) draws every table uniformly in ``sqrt(6 / (rows + columns))``;
-            "published" starts embeddings, slip and guess at 0 and RM at the identity, and draws
-            the rest with gain ``sqrt(2)``.
+            "identity" (published code) starts embeddings, slip and guess at 0 and RM at the
+            identity, and draws the rest with gain ``sqrt(2)``.
 
     Raises:
         ConfigError: a field is out of range.
@@ -68,7 +71,7 @@ class GUMConfig:
             raise ConfigError("gum.hidden", self.hidden, "must be at least 1")
         if not (math.isfinite(self.scale) and self.scale > 0):
             raise ConfigError("gum.scale", self.scale, "must be positive and finite")
-        choices = {"link": _LINKS, "activation": _ACTIVATIONS, "start": _STARTS}
+        choices = {"link": _LINKS, "activation": _ACTIVATIONS, "start": STARTS}
         for name, known in choices.items():
             if getattr(self, name) not in known:
                 raise ConfigError(f"gum.{name}", getattr(self, name), "unknown", known)
@@ -190,10 +193,10 @@ class GUM:
         """
         parameters = np.zeros(self.layout.size)
         parts = self.layout.parts(parameters)
-        published = self.config.start == "published"
-        gain = math.sqrt(2.0) if published else 1.0
+        related = self.config.start == "identity"
+        gain = math.sqrt(2.0) if related else 1.0
         drawn = [parts.knowledge_user, parts.knowledge_item, parts.hidden[:, None]]
-        if published:
+        if related:
             np.fill_diagonal(parts.relation, 1.0)
         else:
             extras = [parts.slip[:, None], parts.guess[:, None]] if len(parts.slip) else []

@@ -71,7 +71,7 @@ def drafts_of(stack: Sequence[str], corrupt: Sequence[str]) -> dict[str, Any]:
             "name": "hpfl",
             "rounds": 2,
             "user_drafts": 0.5,
-            "gum": {"scale": 5.0, "start": "published"},
+            "gum": {"scale": 5.0, "start": "identity"},
             "training": {"epochs": 1},
         },
         "recording": {"payload_rounds": [1, 2]},

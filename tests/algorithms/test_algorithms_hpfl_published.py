@@ -33,7 +33,7 @@ pytestmark = pytest.mark.data
 ATTRIBUTES, ASKED = 281, 279  # of the sample's numbering: concepts 1 to 281, all questions on 280
 PUBLISHED = HPFLConfig(
     rounds=5,
-    gum=GUMConfig(activation="sigmoid", slip_and_guess=True, start="published"),
+    gum=GUMConfig(activation="sigmoid", slip_and_guess=True, start="identity"),
     training=GUMTraining(epochs=5),
     user_drafts=0.2,
     accuracy="ceil",

@@ -169,7 +169,7 @@ def test_drafts_and_weights_of_ml_100k_by_zip_code() -> None:
     organisations = ml_100k_by_zip(folder("ml-100k"), shares=SplitShares(), seed=1)
     config = HPFLConfig(
         rounds=2,
-        gum=GUMConfig(scale=5.0, start="published"),
+        gum=GUMConfig(scale=5.0, start="identity"),
         training=GUMTraining(epochs=2),
         user_drafts=0.2,
         item_drafts=0.1,

@@ -233,6 +233,24 @@ def test_texts_are_audited_by_the_labels_and_characters_of_their_writers(
     }
 
 
+@pytest.mark.parametrize("everybody", [[], [2]], ids=["cohort", "everybody"])
+def test_a_round_of_everybody_after_rounds_of_cohorts(
+    command: Command, write_config: Write, tmp_path: Path, everybody: list[int]
+) -> None:
+    """What is told in that round is of all clients; the plain twin follows the same schedule."""
+    raw = copy.deepcopy(TEXTS) | {
+        "attacks": ["touched-rows"],
+        "adversaries": [SERVER],
+        "gates": [{"metric": "lossless", "equals": True}],
+    }
+    raw["cohort"]["everybody_in"] = everybody
+    raw["recording"]["payload_rounds"] = [2]
+    code, *_ = command("audit", write_config(raw), "--out", tmp_path / "run", "--quiet")
+    assert code == 0
+    (rows,) = report_of(tmp_path / "run")["findings"]
+    assert rows["units"]["clients"] == (24 if everybody else 12)
+
+
 def test_the_secrets_of_texts_are_those_of_the_training_part() -> None:
     config = parse_config(TEXTS)
     task = load_dataset(config, None).task(0)

@@ -32,7 +32,7 @@ SMALL: dict[str, Any] = {
         "name": "hpfl",
         "rounds": 3,
         "user_drafts": 0.5,
-        "gum": {"scale": 5.0, "start": "published"},
+        "gum": {"scale": 5.0, "start": "identity"},
         "training": {"epochs": 1},
     },
     "recording": {"payload_rounds": [1, 2]},

@@ -18,7 +18,7 @@ UNKNOWN_KEYS = [
     ("data.colour", "choices: name, split, folds"),
     ("algorithm.colour", "choices: rank, rounds"),
     ("ring.colour", "choices: bits, fraction_bits, clip"),
-    ("cohort.colour", "choices: clients_per_round"),
+    ("cohort.colour", "choices: clients_per_round, everybody_in"),
     ("recording.colour", "choices: payload_rounds, payload_senders, max_transcript_gb"),
     ("run.colour", "choices: checkpoint_every, check_lossless"),
     ("protection.0.colour", "choices: rho, filling"),
@@ -77,6 +77,7 @@ WRONG_VALUES = [
     ("ring.clip", -1.0, "must be positive"),
     ("cohort.clients_per_round", 0, "at least 1"),
     ("cohort.clients_per_round", 41, "there are only 40 clients"),
+    ("cohort.everybody_in", [2], "has no effect without cohort.clients_per_round"),
     ("recording.payload_rounds", [0], "rounds count from 1"),
     ("recording.max_transcript_gb", 1e-6, "the recording would take"),
     ("run.checkpoint_every", 0, "at least 1"),
@@ -157,6 +158,25 @@ def test_a_wrong_type_is_named(
     assert line.startswith(f"{spoken(key)} = ")
     assert problem in line
     assert repr(value) in line or repr([*value][-1]) in line  # type: ignore[misc]
+    assert not out.exists()
+
+
+@pytest.mark.parametrize(
+    ("round_", "problem"),
+    [(0, "rounds count from 1"), (99, "there are only 6 rounds"), (2, "one size of cohort")],
+)
+def test_rounds_of_everybody_are_refused_where_they_mean_nothing(
+    refusal: Refusal,
+    write_config: Write,
+    small: dict[str, Any],
+    out: Path,
+    round_: int,
+    problem: str,
+) -> None:
+    small["cohort"] = {"clients_per_round": 20, "everybody_in": [round_]}
+    line = refusal("audit", write_config(small), "--out", out)
+    assert line.startswith("cohort.everybody_in = ")
+    assert problem in line
     assert not out.exists()
 
 

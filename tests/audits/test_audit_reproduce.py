@@ -14,7 +14,13 @@ from audits import cli
 from audits.reproduction.files import read_paper
 from audits.reproduction.hpfl import studies as made
 from audits.reproduction.hpfl.paper import PaperTable, load_paper
-from audits.reproduction.hpfl.studies import Found, Needed, StudySource, find_studies
+from audits.reproduction.hpfl.studies import (
+    Found,
+    Needed,
+    StudySource,
+    find_studies,
+    needed_study,
+)
 from audits.reproduction.hpfl.tables import as_lines, compare_table, needed_studies
 from audits.reproduction.projection import embed
 from audits.systems.hpfl_organisations import organisation_rules
@@ -22,6 +28,7 @@ from secure_fedrec.data import SyntheticOrganisationsConfig, generate_organisati
 from secure_fedrec.engines.hpfl_settings import METHODS
 from secure_fedrec.errors import ConfigError, DataError
 from secure_fedrec.evaluation import Rule
+from secure_fedrec.models.gum import STARTS
 
 TABLE = PaperTable(
     number=2,
@@ -41,7 +48,7 @@ def report(rmse: float, **ranking: float) -> Found:
 def measured() -> dict[Needed, Found]:
     rmse = {"hpfl": (0.97, 0.99), "fedavg": (1.00, 1.01), "ncf": (0.93, 0.95)}
     return {
-        Needed("ml-100k-zip", method, seed): report(
+        needed_study("ml-100k-zip", method, seed, "xavier"): report(
             values[seed - 1], **({} if method == "ncf" else {"doa": 0.6})
         )
         for method, values in rmse.items()
@@ -51,7 +58,7 @@ def measured() -> dict[Needed, Found]:
 
 def test_trivial_rules_stand_in_the_table(measured: dict[Needed, Found]) -> None:
     rules = [{"user mean": Rule(figures={"rmse": value}, local=True)} for value in (1.0, 1.1)]
-    table = compare_table(TABLE, measured, (1, 2), rules)
+    table = compare_table(TABLE, measured, (1, 2), "xavier", rules)
     row = table["rows"][-1]
     assert (row["method"], row["seeds"]) == ("user mean", 2)
     assert row["paper"] == {"rmse": None, "doa": None}
@@ -60,9 +67,9 @@ def test_trivial_rules_stand_in_the_table(measured: dict[Needed, Found]) -> None
     assert any(re.match(r"user mean +- \| 1\.050", line) for line in as_lines(table))
     # A table of measures that no rule has is left as it is.
     other = replace(TABLE, measures=("doa",), rows={"hpfl": (0.699,)})
-    assert [row["method"] for row in compare_table(other, measured, (1, 2), rules)["rows"]] == [
-        "hpfl"
-    ]
+    assert [
+        row["method"] for row in compare_table(other, measured, (1, 2), "xavier", rules)["rows"]
+    ] == ["hpfl"]
 
 
 def test_rules_of_organisations_use_their_own_splits() -> None:
@@ -88,7 +95,7 @@ def test_rules_of_organisations_use_their_own_splits() -> None:
 
 
 def test_means_and_paired_intervals(measured: dict[Needed, Found]) -> None:
-    table = compare_table(TABLE, measured, (1, 2))
+    table = compare_table(TABLE, measured, (1, 2), "xavier")
     rows = {row["method"]: row for row in table["rows"]}
     assert rows["hpfl"]["paper"] == {"rmse": 0.978, "doa": 0.699}
     assert rows["hpfl"]["ours"]["rmse"]["mean"] == pytest.approx(0.98)
@@ -104,13 +111,13 @@ def test_means_and_paired_intervals(measured: dict[Needed, Found]) -> None:
 
 
 def test_one_seed_has_no_interval(measured: dict[Needed, Found]) -> None:
-    table = compare_table(TABLE, measured, (1,))
+    table = compare_table(TABLE, measured, (1,), "xavier")
     assert table["differences"][0]["measures"]["rmse"]["low"] is None
     assert table["rows"][0]["ours"]["rmse"]["deviation"] is None
 
 
 def test_text_shows_both(measured: dict[Needed, Found]) -> None:
-    text = "\n".join(as_lines(compare_table(TABLE, measured, (1, 2))))
+    text = "\n".join(as_lines(compare_table(TABLE, measured, (1, 2), "xavier")))
     assert "0.978 | 0.980" in text
     assert "- | 0.600" in text  # not printed in the paper
     assert "0.505 | -" in text  # no such measure here
@@ -118,10 +125,10 @@ def test_text_shows_both(measured: dict[Needed, Found]) -> None:
 
 
 def test_a_study_that_there_is_not_leaves_a_gap(measured: dict[Needed, Found]) -> None:
-    del measured[Needed("ml-100k-zip", "fedavg", 1)]
+    del measured[needed_study("ml-100k-zip", "fedavg", 1, "xavier")]
     for seed in (1, 2):
-        del measured[Needed("ml-100k-zip", "ncf", seed)]
-    table = compare_table(TABLE, measured, (1, 2))
+        del measured[needed_study("ml-100k-zip", "ncf", seed, "xavier")]
+    table = compare_table(TABLE, measured, (1, 2), "xavier")
     rows = {row["method"]: row for row in table["rows"]}
     assert [rows[name]["seeds"] for name in ("hpfl", "fedavg", "ncf")] == [2, 1, 0]
     assert rows["fedavg"]["ours"]["rmse"] == {
@@ -131,13 +138,15 @@ def test_a_study_that_there_is_not_leaves_a_gap(measured: dict[Needed, Found]) -
     }
     (against,) = table["differences"]  # of the one seed that both have
     assert against["measures"]["rmse"] == {"mean": pytest.approx(-0.02), "low": None, "high": None}
+    assert against["seeds"] == 1
     text = "\n".join(as_lines(table))
+    assert "hpfl - fedavg (1): rmse −0.0200" in text
     assert "of fewer where a number says so" in text
     assert "fedavg (1) " in text
     assert "ncf (0) " in text
     assert "0.988 | -" in text
     without = {each: found for each, found in measured.items() if each.method == "hpfl"}
-    assert compare_table(TABLE, without, (1, 2))["differences"] == []
+    assert compare_table(TABLE, without, (1, 2), "xavier")["differences"] == []
 
 
 def test_numbers_are_those_of_the_paper() -> None:
@@ -157,11 +166,21 @@ def test_numbers_are_those_of_the_paper() -> None:
 
 def test_tables_are_selected() -> None:
     paper = load_paper()
+    starts = STARTS
     assert [table.data for table in paper.select((3,))] == ["assist2009"]
-    assert len(needed_studies(paper.select((5,)), (1, 2))) == 2 * 5 * 2
+    assert len(needed_studies(paper.select((5,)), (1, 2), starts[:1])) == 2 * 5 * 2
+    assert len(needed_studies(paper.select((5,)), (1, 2), starts)) == 2 * 2 * 5 * 2
     # Table 3 needs nothing that table 2 has not run.
-    both = needed_studies(paper.select((2, 3)), (1,))
-    assert set(both) == set(needed_studies(paper.select((2,)), (1,)))
+    both = needed_studies(paper.select((2, 3)), (1,), starts)
+    assert set(both) == set(needed_studies(paper.select((2,)), (1,), starts))
+    # A network with a start of its own is run once.
+    networks = [each for each in both if each.method in {"ncd", "ncf"}]
+    assert [each.start for each in networks] == ["own"] * 2
+    chosen = paper.select((2, 5), data=["ml-100k-zip"], methods=["hpfl", "fedsgd"])
+    assert [(table.number, list(table.rows)) for table in chosen] == [
+        (2, ["fedsgd", "hpfl"]),
+        (5, ["hpfl"]),
+    ]
 
 
 @pytest.mark.parametrize(
@@ -172,6 +191,15 @@ def test_tables_are_selected() -> None:
         ["hpfl", "--seeds", "6"],
         ["hpfl", "--seeds", "0"],
         ["hpfl", "--quick", "--form", "own"],
+        ["hpfl", "--quick", "--start", "own"],
+        ["hpfl", "--quick", "--start", "published"],
+        ["hpfl", "--quick", "--method", "fedx"],
+        ["hpfl", "--quick", "--data", "ml-1m"],
+        ["hpfl", "--quick", "--table", "5", "--method", "ncf"],
+        ["hpfl", "--quick", "--variants"],
+        ["hpfl", "--variants", "--method", "hpfl"],
+        ["furl", "--quick", "--start", "xavier"],
+        ["furl", "--quick", "--variants"],
         ["hpfl", "--quick", "--task", "stickers"],
         ["hpfl", "--quick", "--no-run"],
     ],
@@ -198,19 +226,54 @@ def quick(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_quick_run_fills_the_table(quick: Path) -> None:
     result = json.loads((quick / "hpfl.json").read_text())
-    assert [table["data"] for table in result["tables"]] == ["assist2009", "ml-100k-zip"]
+    assert [(table["data"], table["start"]) for table in result["tables"]] == [
+        (data, start) for data in ("assist2009", "ml-100k-zip") for start in ("xavier", "identity")
+    ]
+    assert result["starts"] == ["xavier", "identity"]
+    text = (quick / "hpfl.txt").read_text()
+    for start in ("xavier", "identity"):
+        assert text.count(f"start: {start}; paper | ours") == 2
     for table in result["tables"]:
         assert "NOT ITS DATA" in table["paper_data"]
         ours = {row["method"]: row["ours"]["simi"]["mean"] for row in table["rows"]}
         assert all(value > 0 for value in ours.values())
         # Sharing attribute vectors makes them more alike, as the paper finds.
         assert max(ours["hpfl-k"], ours["hpfl"]) < ours["hpfl-r"]
-    assert "1.397 | " in (quick / "hpfl.txt").read_text()
+    assert "1.397 | " in text
+
+
+def test_quick_run_says_what_was_chosen(quick: Path) -> None:
+    result = json.loads((quick / "hpfl.json").read_text())
+    tuning = {(each["data"], each["method"], each["start"]): each for each in result["tuning"]}
+    assert len(tuning) == 2 * 5 * 2
+    (chosen,) = tuning["ml-100k-zip", "hpfl", "xavier"]["chosen"]
+    assert (chosen["learning_rate"], chosen["epochs"], chosen["rounds"]) == (3e-3, 2, 3)
+    assert 1 <= chosen["round"] <= 3
+    assert chosen["edge"] is None  # one rate has no edge
+    text = (quick / "hpfl.txt").read_text()
+    assert f"ml-100k-zip, xavier, hpfl, 3 rounds: 0.003 x 2 ({chosen['round']})" in text
+
+
+def test_quick_run_compares_the_starts(quick: Path) -> None:
+    result = json.loads((quick / "hpfl.json").read_text())
+    simi = {
+        (table["data"], table["start"], row["method"]): row["ours"]["simi"]["mean"]
+        for table in result["tables"]
+        for row in table["rows"]
+    }
+    for effect in result["starts_compared"]:
+        assert len(effect["differences"]) == 5
+        for each in effect["differences"]:
+            places = [(effect["data"], start, each["method"]) for start in ("xavier", "identity")]
+            assert each["measures"]["simi"]["mean"] == pytest.approx(
+                simi[places[0]] - simi[places[1]]
+            )
+    assert "ml-100k-zip, hpfl, xavier - identity: simi " in (quick / "hpfl.txt").read_text()
 
 
 def test_quick_run_draws_the_users(quick: Path) -> None:
     result = json.loads((quick / "hpfl.json").read_text())
-    assert len(result["figures"]) == 2
+    assert len(result["figures"]) == 4
     drawn = Path(result["figures"][0]).read_text()
     assert drawn.startswith('<svg xmlns="http://www.w3.org/2000/svg"')
     for method in ("distributed", "hpfl-k", "hpfl-r", "hpfl"):
@@ -218,12 +281,16 @@ def test_quick_run_draws_the_users(quick: Path) -> None:
 
 
 def test_finished_studies_are_not_run_again(
-    quick: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    quick: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(made, "run_study", None)
     words = ["reproduce", "hpfl", "--table", "5", "--quick", "--quiet", "--json"]
-    assert cli.main([*words, "--out", str(quick)]) == 0
-    assert json.loads(capsys.readouterr().out)["tables"][0]["number"] == 5
+    some = ["--start", "identity", "--data", "assist2009", "--method", "hpfl"]
+    results = ["--results", str(quick / "studies-quick")]
+    assert cli.main([*words, *some, *results, "--out", str(tmp_path)]) == 0
+    (table,) = json.loads(capsys.readouterr().out)["tables"]
+    assert (table["number"], table["start"]) == (5, "identity")
+    assert [row["method"] for row in table["rows"]] == ["hpfl"]
 
 
 def test_nothing_is_run_where_that_is_not_wanted(
@@ -232,13 +299,15 @@ def test_nothing_is_run_where_that_is_not_wanted(
     monkeypatch.setattr(made, "run_study", None)
     results = tmp_path / "studies-quick"
     results.mkdir()
-    (kept,) = (quick / "studies-quick").glob("ml-100k-zip-*-hpfl-1.json")
+    (kept,) = (quick / "studies-quick").glob("ml-100k-zip-*-identity-hpfl-1.json")
     for each in (kept, kept.with_suffix(".npz")):
         (results / each.name).write_bytes(each.read_bytes())
     words = ["reproduce", "hpfl", "--table", "5", "--quick", "--no-run", "--quiet"]
     assert cli.main([*words, "--out", str(tmp_path)]) == 0
     assert "distributed (0) " in capsys.readouterr().out
-    assert [path.name for path in tmp_path.glob("*.svg")] == ["characteristics-ml-100k-zip.svg"]
+    assert [path.name for path in tmp_path.glob("*.svg")] == [
+        "characteristics-ml-100k-zip-identity.svg"
+    ]
     assert cli.main([*words, "--out", str(tmp_path / "none")]) == 2
     assert "holds no study of HPFL" in capsys.readouterr().err
 
@@ -253,19 +322,99 @@ def test_results_of_other_settings_do_not_count(
         return report(1.0)
 
     monkeypatch.setattr(made, "_run", run)
-    wanted = [Needed("ml-100k-zip", "hpfl", 1)]
+    wanted = [needed_study("ml-100k-zip", "hpfl", 1, "xavier")]
     folder = quick / "studies-quick"
     find_studies(wanted, StudySource(folder=folder, quick=True, progress=False))
     assert not ran
-    find_studies(wanted, StudySource(folder=folder, quick=True, progress=False, form="paper"))
+    find_studies(wanted, StudySource(folder=folder, quick=True, progress=False, form="published"))
     find_studies(wanted, StudySource(folder=folder, progress=False))
-    assert ran == wanted * 2
+    other = [Needed("ml-100k-zip", "hpfl", 2, "xavier")]
+    find_studies(other, StudySource(folder=folder, quick=True, progress=False))
+    assert ran == [*wanted * 2, *other]
+
+
+def test_a_study_of_one_start_is_not_that_of_the_other(
+    quick: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ran: list[Needed] = []
+
+    def run(needed: Needed, source: StudySource, on_round: Any) -> Found:
+        ran.append(needed)
+        return report(1.0)
+
+    monkeypatch.setattr(made, "_run", run)
+    (kept,) = (quick / "studies-quick").glob("ml-100k-zip-*-identity-hpfl-1.json")
+    (tmp_path / "one.json").write_bytes(kept.read_bytes())
+    source = StudySource(folder=tmp_path, quick=True, progress=False)
+    wanted = [needed_study("ml-100k-zip", "hpfl", 1, start) for start in ("xavier", "identity")]
+    find_studies(wanted, source)
+    assert ran == wanted[:1]
+    stored = json.loads(kept.read_text())
+    for broken in ({**stored, "start": "own"}, {k: v for k, v in stored.items() if k != "start"}):
+        (tmp_path / "one.json").write_text(json.dumps(broken))
+        with pytest.raises(DataError, match=r"one.json: is no study of HPFL"):
+            find_studies(wanted, source)
+
+
+def test_measures_of_other_records_are_ours_alone(measured: dict[Needed, Found]) -> None:
+    table = replace(TABLE, rows={"hpfl": (0.978, 0.699)}, ours=("validation.rmse", "train.doa"))
+    place = needed_study("ml-100k-zip", "hpfl", 1, "xavier")
+    measured[place] = Found(
+        {
+            "test": {"rmse": 0.5},
+            "validation": {"rmse": 0.4},
+            "ranking": {"test": {"doa": 0.6}, "train": {"doa": 0.7}},
+        },
+        Path("none"),
+    )
+    (row,) = compare_table(table, measured, (1,), "xavier")["rows"]
+    assert {name: ours["mean"] for name, ours in row["ours"].items()} == {
+        "rmse": 0.5,
+        "doa": 0.6,
+        "validation.rmse": 0.4,
+        "train.doa": 0.7,
+    }
+    assert row["paper"]["train.doa"] is None
+
+
+def test_variants_are_compared(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One setting each on the data and grids of the paper's file, under both starts."""
+    ran: list[Needed] = []
+
+    def run(needed: Needed, source: StudySource, on_round: Any) -> Found:
+        assert len(source.config(needed).settings) == 1
+        ran.append(needed)
+        reached = {"test": {"auc": len(ran) / 100}, "validation": {"auc": 0.5}}
+        return Found(reached, Path("none"))
+
+    monkeypatch.setattr(made, "_run", run)
+    words = ["reproduce", "hpfl", "--variants", "--quiet", "--out", str(tmp_path)]
+    assert cli.main(words) == 0
+    rows = load_paper().variants.rows
+    assert len(ran) == len(set(ran)) == 2 * len(rows)
+    assert {each.start for each in ran} == {"xavier", "identity"}
+    result = json.loads((tmp_path / "hpfl-variants.json").read_text())
+    assert [each["variant"] for each in result["variants"]] == list(rows)
+    place = list(rows).index("HPFL as printed")
+    printed = result["variants"][place]["auc"]
+    assert {start: one["test"] for start, (one,) in printed.items()} == {
+        "xavier": (place + 1) / 100,
+        "identity": (place + 1 + len(rows)) / 100,
+    }
+    text = capsys.readouterr().out
+    assert re.search(r"HPFL as printed +0\.0400 \(0\.5000\) +0\.1600 \(0\.5000\)\n", text)
+    monkeypatch.setattr(made, "_run", None)
+    assert cli.main([*words, "--no-run"]) == 2
 
 
 def test_damaged_result_is_named(tmp_path: Path) -> None:
     (tmp_path / "one.json").write_text("{")
     with pytest.raises(DataError, match=r"one.json: is no study"):
-        find_studies([Needed("ml-100k-zip", "hpfl", 1)], StudySource(folder=tmp_path))
+        find_studies(
+            [needed_study("ml-100k-zip", "hpfl", 1, "xavier")], StudySource(folder=tmp_path)
+        )
 
 
 def test_embedding_keeps_neighbours_and_is_the_same_again() -> None:

@@ -75,7 +75,7 @@ def test_a_setting_that_diverges_is_a_result_of_its_own(
     out = tmp_path / "fedavg-1.json"
     named = "--method fedavg --data ml-100k-zip --seed 1 --grid quick --setting 0 --out"
     assert hpfl_study.main([*named.split(), str(out)]) == 0
-    assert "fedavg ml-100k-zip seed 1: diverged" in capsys.readouterr().out
+    assert "fedavg ml-100k-zip from xavier, seed 1: diverged" in capsys.readouterr().out
     report = read_study(out)
     assert report["value"] is None
     assert report["trials"][0]["diverged"] == "left the ring"

@@ -1,8 +1,10 @@
 """Cohorts: drawn by seed and round, without replacement, everybody equally often."""
 
 import numpy as np
+import pytest
 
 from secure_fedrec.engines import CohortConfig
+from secure_fedrec.errors import ConfigError
 from secure_fedrec.streams import Streams
 
 N_CLIENTS = 26
@@ -21,6 +23,27 @@ def test_cohorts_are_drawn_without_replacement_and_by_seed() -> None:
     assert everybody.tolist() == list(range(N_CLIENTS))
     full = CohortConfig(clients_per_round=N_CLIENTS).draw(1, N_CLIENTS, Streams.from_seed(1))
     assert full.tolist() == list(range(N_CLIENTS))
+
+
+def test_rounds_of_everybody_leave_the_others_alone() -> None:
+    config = CohortConfig(clients_per_round=7, everybody_in=(2, 4))
+    plain, streams = CohortConfig(clients_per_round=7), Streams.from_seed(1)
+    for round_ in range(1, 6):
+        invited = config.draw(round_, N_CLIENTS, streams).tolist()
+        if round_ in {2, 4}:
+            assert invited == list(range(N_CLIENTS))
+        else:
+            assert invited == plain.draw(round_, N_CLIENTS, streams).tolist()
+    sizes = [each.largest(N_CLIENTS) for each in (config, plain, CohortConfig())]
+    assert sizes == [N_CLIENTS, 7, N_CLIENTS]
+
+
+@pytest.mark.parametrize(("per_round", "rounds"), [(None, (3,)), (7, (0,)), (7, (3, -1))])
+def test_rounds_of_everybody_that_mean_nothing(
+    per_round: int | None, rounds: tuple[int, ...]
+) -> None:
+    with pytest.raises(ConfigError, match=r"cohort\.everybody_in"):
+        CohortConfig(clients_per_round=per_round, everybody_in=rounds)
 
 
 def test_everybody_is_invited_equally_often() -> None:

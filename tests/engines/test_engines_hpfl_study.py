@@ -15,12 +15,24 @@ from secure_fedrec.engines import hpfl_study
 from secure_fedrec.engines.hpfl_methods import RUNS
 from secure_fedrec.engines.hpfl_noise import local_noise
 from secure_fedrec.engines.hpfl_results import read_characteristics, read_study, write_study
-from secure_fedrec.engines.hpfl_settings import GRIDS, METHODS, Setting, grid_for, settings_of
+from secure_fedrec.engines.hpfl_settings import (
+    GRIDS,
+    METHODS,
+    VARIANTS,
+    Setting,
+    grid_for,
+    gum_config,
+    settings_of,
+    starts_of,
+)
 from secure_fedrec.engines.hpfl_snapshots import Snapshot, ranking_metrics, score_metrics
 from secure_fedrec.engines.hpfl_study import StudyConfig, merge_reports, run_study
 from secure_fedrec.errors import ConfigError, DataError, EncodingError
+from secure_fedrec.models.gum import STARTS, GUMConfig
 
 SETTING = Setting(learning_rate=0.01, epochs=1, batch_size=16, rounds=2)
+MODEL = GUMConfig(scale=5.0, start="identity")
+NETWORKS = {"ncd", "ncf"}
 
 
 @pytest.fixture(scope="module")
@@ -39,9 +51,9 @@ def answers() -> Organisations:
     )
 
 
-@pytest.mark.parametrize("method", sorted(set(METHODS) - {"ncd"}))
+@pytest.mark.parametrize("method", sorted({*METHODS, *VARIANTS} - {"ncd"}))
 def test_every_method_shows_all_held_out_records(ratings: Organisations, method: str) -> None:
-    states = list(RUNS[method](ratings, SETTING, "published-start", 1))
+    states = list(RUNS[method](ratings, SETTING, MODEL, 1))
     alone = method in {"gum", "distributed-early", "ncf"}
     assert len(states) == (1 if alone else SETTING.rounds)
     for state in states:
@@ -51,8 +63,34 @@ def test_every_method_shows_all_held_out_records(ratings: Organisations, method:
         assert len(state.knowledge) == (0 if method in {"gum", "ncf"} else 3)
 
 
+@pytest.mark.parametrize("method", sorted({*METHODS, *VARIANTS} - NETWORKS))
+def test_every_method_starts_where_it_is_told(ratings: Organisations, method: str) -> None:
+    """Steps too small to be seen: predictions are those of the start, in every method."""
+    still = replace(SETTING, learning_rate=1e-12)
+    spread = {}
+    for start in STARTS:
+        model = gum_config(ratings, form="paper", start=start)
+        (state, *_) = RUNS[method](ratings, still, model, 1)
+        spread[start] = np.ptp(state.test)
+    assert spread["identity"] < 1e-6  # nobody is known: all predictions are half the scale
+    assert spread["xavier"] > 0.1
+
+
+@pytest.mark.parametrize("method", [*METHODS, *VARIANTS])
+def test_the_start_is_named(method: str, ratings: Organisations, answers: Organisations) -> None:
+    assert starts_of(method) == (("own",) if method in NETWORKS else STARTS)
+    for start in starts_of(method):
+        config = StudyConfig(method=method, seed=1, grid="quick", start=start)
+        assert run_study(answers if method == "ncd" else ratings, config).report["start"] == start
+    for start in {*STARTS, "own", "published"} - set(starts_of(method)):
+        with pytest.raises(ConfigError, match=r"study\.start"):
+            StudyConfig(method=method, seed=1, grid="quick", start=start)
+    with pytest.raises(TypeError, match="start"):
+        StudyConfig(method=method, seed=1, grid="quick")  # type: ignore[call-arg]
+
+
 def test_ncd_diagnoses_answers(answers: Organisations) -> None:
-    (state,) = RUNS["ncd"](answers, SETTING, "published-start", 1)
+    (state,) = RUNS["ncd"](answers, SETTING, MODEL, 1)
     assert np.all((state.test > 0) & (state.test < 1))
     assert all(np.all((own > 0) & (own < 1)) for own in state.characteristics)
 
@@ -60,7 +98,7 @@ def test_ncd_diagnoses_answers(answers: Organisations) -> None:
 @pytest.mark.parametrize("method", ["hpfl", "fedavg", "distributed", "gum"])
 def test_seed_decides_everything(ratings: Organisations, method: str) -> None:
     once, again, other = (
-        list(RUNS[method](ratings, SETTING, "published-start", seed))[-1].test for seed in (1, 1, 2)
+        list(RUNS[method](ratings, SETTING, MODEL, seed))[-1].test for seed in (1, 1, 2)
     )
     np.testing.assert_array_equal(once, again)
     assert np.any(once != other)
@@ -69,11 +107,11 @@ def test_seed_decides_everything(ratings: Organisations, method: str) -> None:
 def test_one_model_for_all_predicts_in_the_order_of_the_records(ratings: Organisations) -> None:
     """Of one organisation, central training is training on its own: local numbers are the same."""
     alone = ratings.pooled()
-    (central,) = RUNS["gum"](alone, SETTING, "published-start", 1)
-    (own,) = RUNS["distributed-early"](alone, SETTING, "published-start", 1)
+    (central,) = RUNS["gum"](alone, SETTING, MODEL, 1)
+    (own,) = RUNS["distributed-early"](alone, SETTING, MODEL, 1)
     np.testing.assert_array_equal(central.test, own.test)
     # And in many organisations, its predictions are those of the pooled numbers, dealt out.
-    (dealt,) = RUNS["gum"](ratings, SETTING, "published-start", 1)
+    (dealt,) = RUNS["gum"](ratings, SETTING, MODEL, 1)
     users = [ids[own.users] for ids, own in by_client(ratings, ratings.user_ids)]
     items = [ids[own.items] for ids, own in by_client(ratings, ratings.item_ids)]
     keys = list(zip(np.concatenate(users), np.concatenate(items), strict=True))
@@ -93,8 +131,8 @@ def test_distributed_is_worse_late_than_early() -> None:
         SyntheticOrganisationsConfig(clients=3, users=20, items=60, noise=1.0, seed=2)
     )
     setting = replace(SETTING, learning_rate=0.03, epochs=10)
-    late = list(RUNS["distributed"](data, setting, "published-start", 1))[-1]
-    (early,) = RUNS["distributed-early"](data, setting, "published-start", 1)
+    late = list(RUNS["distributed"](data, setting, MODEL, 1))[-1]
+    (early,) = RUNS["distributed-early"](data, setting, MODEL, 1)
     late_error = score_metrics(data, late)["test"]["rmse"]
     assert score_metrics(data, early)["test"]["rmse"] < late_error
 
@@ -102,7 +140,9 @@ def test_distributed_is_worse_late_than_early() -> None:
 def told(values: list[list[float]]) -> dict[str, Any]:
     """Runs whose setting with epochs e shows the constant predictions ``values[e - 1]``."""
 
-    def run(data: Organisations, setting: Setting, form: str, seed: int) -> Iterator[Snapshot]:
+    def run(
+        data: Organisations, setting: Setting, model: GUMConfig, seed: int
+    ) -> Iterator[Snapshot]:
         for value in values[setting.epochs - 1]:
             if not np.isfinite(value):
                 raise EncodingError("diverged")
@@ -130,7 +170,7 @@ def study(
     only: int | None = None,
 ) -> dict[str, Any]:
     monkeypatch.setattr(hpfl_study, "RUNS", told(values))
-    config = StudyConfig(method=method, seed=1, grid="quick")
+    config = StudyConfig(method=method, seed=1, grid="quick", start="xavier")
     return run_study(data, config, only=only).report
 
 
@@ -187,6 +227,8 @@ def test_settings_tried_apart_make_the_same_study(
         merge_reports(parts[:1])
     with pytest.raises(ConfigError, match="are not 0 to 1, once"):
         merge_reports([*parts, parts[0]])
+    with pytest.raises(ConfigError, match=r"study\.start"):
+        merge_reports([parts[0], {**parts[1], "start": "identity"}])
     with pytest.raises(ConfigError, match=r"study\.seed"):
         merge_reports([parts[0], {**parts[1], "seed": 2}])
     with pytest.raises(ConfigError, match="there is no such setting"):
@@ -213,7 +255,7 @@ def test_setting_that_diverges_can_be_tried_apart(
     values: list[list[float]],
 ) -> None:
     whole = study(ratings, values, monkeypatch)
-    config = StudyConfig(method="hpfl", seed=1, grid="quick")
+    config = StudyConfig(method="hpfl", seed=1, grid="quick", start="xavier")
     parts = []
     for place in (0, 1):
         path = tmp_path / f"{place}.json"
@@ -242,7 +284,7 @@ def test_settings_that_all_diverged_apart_make_no_study(
 
 
 def test_answers_are_judged_by_area(answers: Organisations) -> None:
-    config = StudyConfig(method="fedavg", seed=1, grid="quick")
+    config = StudyConfig(method="fedavg", seed=1, grid="quick", start="xavier")
     report = run_study(answers, config).report
     assert report["criterion"] == "auc"
     assert report["value"] == report["validation"]["auc"]
@@ -299,7 +341,7 @@ def test_noise_has_the_stated_size() -> None:
 
 
 def test_results_come_back(ratings: Organisations, tmp_path: Path) -> None:
-    found = run_study(ratings, StudyConfig(method="fedavg", seed=1, grid="quick"))
+    found = run_study(ratings, StudyConfig(method="fedavg", seed=1, grid="quick", start="xavier"))
     path = tmp_path / "new" / "fedavg.json"
     write_study(found, path)
     assert read_study(path) == json.loads(json.dumps(found.report))
@@ -325,7 +367,13 @@ def test_damaged_results(tmp_path: Path, text: str) -> None:
     [("method", "fedx"), ("grid", "wide"), ("form", "own"), ("accuracy", "floor"), ("seed", -1)],
 )
 def test_unknown_settings(name: str, value: Any) -> None:
-    given: dict[str, Any] = {"method": "hpfl", "seed": 1, "grid": "quick", name: value}
+    given: dict[str, Any] = {
+        "method": "hpfl",
+        "seed": 1,
+        "grid": "quick",
+        "start": "xavier",
+        name: value,
+    }
     with pytest.raises(ConfigError, match=f"study.{name}"):
         StudyConfig(**given)
 
@@ -333,7 +381,7 @@ def test_unknown_settings(name: str, value: Any) -> None:
 def test_methods_for_other_data(ratings: Organisations, answers: Organisations) -> None:
     for data, method in ((ratings, "ncd"), (answers, "ncf")):
         with pytest.raises(ConfigError, match=r"study\.method"):
-            run_study(data, StudyConfig(method=method, seed=1, grid="quick"))
+            run_study(data, StudyConfig(method=method, seed=1, grid="quick", start="own"))
 
 
 def test_grid_of_data() -> None:

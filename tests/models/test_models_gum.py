@@ -111,8 +111,8 @@ def test_xavier_fills_every_table_up_to_its_bound() -> None:
         assert 0.6 * bound < np.abs(part).max() <= bound
 
 
-def test_the_published_start_knows_no_user_and_no_relation() -> None:
-    config = GUMConfig(start="published", slip_and_guess=True)
+def test_the_identity_start_knows_no_user_and_no_relation() -> None:
+    config = GUMConfig(start="identity", slip_and_guess=True)
     gum = GUM(config, n_users=USERS, attributes=attributes())
     parts = gum.layout.parts(gum.start(np.random.default_rng(0)))
     for part in (parts.user_embeddings, parts.item_embeddings, parts.slip, parts.guess):

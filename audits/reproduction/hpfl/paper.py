@@ -1,12 +1,13 @@
 """HPFL's numbers, as they were printed."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from audits.reproduction.files import read_paper
+from secure_fedrec.engines.hpfl_settings import METHODS
 from secure_fedrec.errors import ConfigError
 
-__all__ = ["Paper", "PaperTable", "load_paper"]
+__all__ = ["Paper", "PaperTable", "Variants", "load_paper"]
 
 _NOT_PRINTED = "-"
 
@@ -21,6 +22,8 @@ class PaperTable:
         data: name of the data set here.
         paper_name: what the paper calls it, and what is different about ours.
         measures: names of the columns.
+        ours: further measures, which the paper does not have: names, those of other records than
+            the test records with their part in front ("train.doa").
         rows: method to one number per measure; None where the paper has none.
     """
 
@@ -30,6 +33,22 @@ class PaperTable:
     paper_name: str
     measures: tuple[str, ...]
     rows: Mapping[str, tuple[float | None, ...]]
+    ours: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Variants:
+    """Variants of HPFL, one setting each, that no table of the paper has.
+
+    Args:
+        data: name of the data set.
+        measure: what they are compared by.
+        rows: what a variant is, to (method, grid).
+    """
+
+    data: str
+    measure: str
+    rows: Mapping[str, tuple[str, str]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,24 +60,51 @@ class Paper:
         seeds: of the repetitions.
         figure_methods: methods whose users' characteristics are drawn.
         tables: in its order.
+        variants: beside them.
     """
 
     title: str
     seeds: tuple[int, ...]
     figure_methods: tuple[str, ...]
     tables: tuple[PaperTable, ...]
+    variants: Variants
 
-    def select(self, numbers: tuple[int, ...] | None) -> tuple[PaperTable, ...]:
-        """Some of the tables; None for all.
+    def select(
+        self,
+        numbers: Sequence[int] | None = None,
+        *,
+        data: Sequence[str] | None = None,
+        methods: Sequence[str] | None = None,
+    ) -> tuple[PaperTable, ...]:
+        """Some of the tables, and of their rows; None for all.
 
         Raises:
-            ConfigError: there is no table of that number.
+            ConfigError: there is no such table, data set or method, or no table has all of these.
         """
-        known = sorted({table.number for table in self.tables})
-        for number in numbers or ():
-            if number not in known:
-                raise ConfigError("--table", number, "is none that is reproduced", known)
-        return tuple(t for t in self.tables if numbers is None or t.number in numbers)
+        _require("--table", numbers, sorted({table.number for table in self.tables}))
+        _require("--data", data, sorted({table.data for table in self.tables}))
+        _require("--method", methods, METHODS)
+        chosen = [
+            replace(table, rows=_some(table.rows, methods))
+            for table in self.tables
+            if (not numbers or table.number in numbers) and (not data or table.data in data)
+        ]
+        filled = tuple(table for table in chosen if table.rows)
+        if not filled:
+            raise ConfigError("--method", methods, "is in no table that was asked for")
+        return filled
+
+
+def _require(option: str, asked: Sequence[object] | None, known: Sequence[object]) -> None:
+    for value in asked or ():
+        if value not in known:
+            raise ConfigError(option, value, "is none that is reproduced", known)
+
+
+def _some(
+    rows: Mapping[str, tuple[float | None, ...]], methods: Sequence[str] | None
+) -> dict[str, tuple[float | None, ...]]:
+    return {name: row for name, row in rows.items() if not methods or name in methods}
 
 
 def load_paper() -> Paper:
@@ -75,6 +121,7 @@ def load_paper() -> Paper:
                 method: tuple(None if cell == _NOT_PRINTED else cell for cell in cells)
                 for method, cells in part["rows"].items()
             },
+            ours=tuple(part.get("ours", ())),
         )
         for table in raw["tables"]
         for part in table["data"]
@@ -84,4 +131,9 @@ def load_paper() -> Paper:
         seeds=tuple(raw["seeds"]),
         figure_methods=tuple(raw["figure_methods"]),
         tables=tuple(tables),
+        variants=Variants(
+            data=raw["variants"]["data"],
+            measure=raw["variants"]["measure"],
+            rows={name: tuple(row) for name, row in raw["variants"]["rows"].items()},
+        ),
     )

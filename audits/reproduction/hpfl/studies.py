@@ -2,7 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,10 +14,11 @@ from secure_fedrec.data import (
     load_organisations,
 )
 from secure_fedrec.engines.hpfl_results import read_study, write_study
-from secure_fedrec.engines.hpfl_settings import grid_for
+from secure_fedrec.engines.hpfl_settings import grid_for, starts_of
 from secure_fedrec.engines.hpfl_study import StudyConfig, merge_reports, run_study
+from secure_fedrec.errors import ConfigError, DataError
 
-__all__ = ["Found", "Needed", "StudySource", "find_studies"]
+__all__ = ["Found", "Needed", "StudySource", "find_studies", "needed_study"]
 
 
 class Needed(NamedTuple):
@@ -27,11 +28,15 @@ class Needed(NamedTuple):
         data: name of the data set.
         method: name of the method.
         seed: of the repetition.
+        start: of training.
+        grid: of its settings; None is the one laid out for the data.
     """
 
     data: str
     method: str
     seed: int
+    start: str
+    grid: str | None = None
 
 
 class Found(NamedTuple):
@@ -44,6 +49,15 @@ class Found(NamedTuple):
 
     report: Mapping[str, Any]
     path: Path
+
+
+def needed_study(data: str, method: str, seed: int, start: str) -> Needed:
+    """The study of a method under a start, or under its own where it has no other.
+
+    One study of such a method is in the tables of every start.
+    """
+    starts = starts_of(method)
+    return Needed(data, method, seed, start if start in starts else starts[0])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,15 +76,21 @@ class StudySource:
 
     folder: Path
     data_dir: Path | None = None
-    form: str = "published-start"
+    form: str = "paper"
     quick: bool = False
     run: bool = True
     progress: bool = True
 
     def config(self, needed: Needed) -> StudyConfig:
         """Settings of a study."""
-        grid = "quick" if self.quick else grid_for(needed.data)
-        return StudyConfig(method=needed.method, seed=needed.seed, grid=grid, form=self.form)
+        grid = "quick" if self.quick else needed.grid or grid_for(needed.data)
+        return StudyConfig(
+            method=needed.method,
+            seed=needed.seed,
+            grid=grid,
+            start=needed.start,
+            form=self.form,
+        )
 
     def data(self, name: str, seed: int) -> Organisations:
         """Data of a study.
@@ -101,7 +121,7 @@ def find_studies(needed: Iterable[Needed], source: StudySource) -> dict[Needed, 
     ran = run_each(
         missing,
         lambda each, bar: _run(each, source, bar.refresh),
-        named=lambda each: f"{each.method} on {each.data}, seed {each.seed}",
+        named=lambda each: f"{each.method} on {each.data} from {each.start}, seed {each.seed}",
         progress=source.progress,
     )
     found.update(ran)
@@ -110,21 +130,26 @@ def find_studies(needed: Iterable[Needed], source: StudySource) -> dict[Needed, 
 
 def _stored(wanted: Mapping[Needed, None], source: StudySource) -> dict[Needed, Found]:
     """Studies of the folder; those whose settings were tried apart are put together."""
+    places = {(each.data, source.config(each)): each for each in wanted}
     parts: dict[Needed, list[Found]] = defaultdict(list)
     for path in sorted(source.folder.glob("*.json")):
         report = read_study(path)
-        each = Needed(_kind(source, report), report["method"], report["seed"])
-        if each not in wanted:
-            continue
-        config = source.config(each)
-        if (report["grid"], report["form"]) == (config.grid, config.form):
-            parts[each].append(Found(report, path))
+        place = places.get((_kind(source, report), _config_of(report, path)))
+        if place is not None:
+            parts[place].append(Found(report, path))
     found = {}
     for each, tried in parts.items():
         report = merge_reports([part.report for part in tried])
         best = next(part for part in tried if part.report["chosen"] == report["chosen"])
         found[each] = Found(report, best.path)
     return found
+
+
+def _config_of(report: Mapping[str, Any], path: Path) -> StudyConfig:
+    try:
+        return StudyConfig(**{each.name: report[each.name] for each in fields(StudyConfig)})
+    except (ConfigError, KeyError) as refused:
+        raise DataError(path, f"is no study of HPFL ({refused})") from refused
 
 
 def _kind(source: StudySource, report: Mapping[str, Any]) -> str:
@@ -136,6 +161,7 @@ def _kind(source: StudySource, report: Mapping[str, Any]) -> str:
 
 def _run(each: Needed, source: StudySource, on_round: Callable[[], object]) -> Found:
     study = run_study(source.data(each.data, each.seed), source.config(each), on_round=on_round)
-    path = source.folder / f"{each.data}-{source.form}-{each.method}-{each.seed}.json"
+    named = [each.data, source.form, each.start, each.method, each.grid or "", str(each.seed)]
+    path = source.folder / f"{'-'.join(filter(None, named))}.json"
     write_study(study, path)
     return Found(study.report, path)

@@ -7,27 +7,38 @@ import numpy as np
 
 from audits.report.text import signed
 from audits.reproduction.hpfl.paper import PaperTable
-from audits.reproduction.hpfl.studies import Found, Needed
+from audits.reproduction.hpfl.studies import Found, Needed, needed_study
 from audits.reproduction.seeds import deviation, mean_interval
+from secure_fedrec.engines.hpfl_settings import starts_of
 from secure_fedrec.evaluation import Rule
 
-__all__ = ["as_lines", "compare_table", "needed_studies"]
+__all__ = ["as_lines", "compare_starts", "compare_table", "needed_studies", "starts_as_lines"]
 
-COMPARED = ("hpfl", ("fedsgd", "distributed", "distributed-early", "fedavg"))
-"""The paper's method, and those it is compared with seed by seed."""
+COMPARED = (
+    ("hpfl", "fedsgd"),
+    ("hpfl", "distributed"),
+    ("hpfl", "distributed-early"),
+    ("hpfl", "fedavg"),
+    ("hpfl-k", "fedavg"),
+    ("hpfl-k", "hpfl"),
+)
+"""Methods that are compared seed by seed."""
 
 _SCORES = ("accuracy", "auc", "mae", "rmse")
 _DIGITS = 3
 _NAMES = 32
 
 
-def needed_studies(tables: Sequence[PaperTable], seeds: Sequence[int]) -> list[Needed]:
-    """Every study that the tables need, once."""
+def needed_studies(
+    tables: Sequence[PaperTable], seeds: Sequence[int], starts: Sequence[str]
+) -> list[Needed]:
+    """Every study that the tables need, once; all of a seed before those of the next."""
     needed = [
-        Needed(table.data, method, seed)
+        needed_study(table.data, method, seed, start)
+        for seed in seeds
+        for start in starts
         for table in tables
         for method in table.rows
-        for seed in seeds
     ]
     return list(dict.fromkeys(needed))
 
@@ -36,9 +47,10 @@ def compare_table(
     table: PaperTable,
     studies: Mapping[Needed, Found],
     seeds: Sequence[int],
+    start: str,
     rules: Sequence[Mapping[str, Rule]] = (),
 ) -> dict[str, Any]:
-    """One table as JSON values: per method and measure the paper's number and ours.
+    """One table under one start as JSON values: per method and measure the paper's number and ours.
 
     A study that there is not leaves a gap: its seed does not count for its method.
 
@@ -46,25 +58,21 @@ def compare_table(
         table: the paper's.
         studies: those that there are.
         seeds: of the repetitions.
+        start: of training.
         rules: what trivial rules reach on the same splits, per seed.
     """
-    found = {
-        method: [studies.get(Needed(table.data, method, seed)) for seed in seeds]
-        for method in table.rows
-    }
-    values = {
-        method: {
-            measure: [None if each is None else _measured(each, measure) for each in own]
-            for measure in table.measures
-        }
-        for method, own in found.items()
-    }
+    found = _found(table, studies, seeds, start)
+    values = _values(table, found)
+    measures = (*table.measures, *table.ours)
     rows = [
         {
             "method": method,
             "seeds": sum(each is not None for each in found[method]),
-            "paper": dict(zip(table.measures, printed, strict=True)),
-            "ours": {measure: _summary(values[method][measure]) for measure in table.measures},
+            "paper": {
+                **dict(zip(table.measures, printed, strict=True)),
+                **dict.fromkeys(table.ours),
+            },
+            "ours": {measure: _summary(values[method][measure]) for measure in measures},
         }
         for method, printed in table.rows.items()
     ]
@@ -73,9 +81,10 @@ def compare_table(
         "title": table.title,
         "data": table.data,
         "paper_data": table.paper_name,
+        "start": start,
         "seeds": list(seeds),
         "rows": rows + _trivial_rows(table, rules),
-        "differences": _differences(values),
+        "differences": _differences(values, table.measures),
     }
 
 
@@ -86,7 +95,8 @@ def as_lines(table: Mapping[str, Any]) -> list[str]:
     fewer = any(row["seeds"] < seeds for row in table["rows"])
     lines = [
         f"Table {table['number']}. {table['title']}",
-        f"{table['data']} ({table['paper_data']}); paper | ours, mean of {seeds} seed(s)"
+        f"{table['data']} ({table['paper_data']})",
+        f"start: {table['start']}; paper | ours, mean of {seeds} seed(s)"
         + (", of fewer where a number says so" if fewer else ""),
         f"{'':{_NAMES}}" + "".join(f"{measure:>18}" for measure in measures),
     ]
@@ -97,13 +107,75 @@ def as_lines(table: Mapping[str, Any]) -> list[str]:
         ]
         name = row["method"] if row["seeds"] == seeds else f"{row['method']} ({row['seeds']})"
         lines.append(f"{name:{_NAMES}}" + "".join(f"{cell:>18}" for cell in cells))
-    for each in table["differences"]:
-        spans = [
-            f"{measure} {signed(found['mean'], 4)}" + _span(found)
-            for measure, found in each["measures"].items()
-        ]
-        lines.append(f"{each['method']} - {each['other']}: " + "; ".join(spans))
+    lines += [
+        f"{each['method']} - {each['other']}{_of(each, seeds)}: {_spans(each['measures'])}"
+        for each in table["differences"]
+    ]
     return lines
+
+
+def compare_starts(
+    table: PaperTable,
+    studies: Mapping[Needed, Found],
+    seeds: Sequence[int],
+    starts: Sequence[str],
+) -> dict[str, Any]:
+    """What the first start does to every method, against each other one: as JSON values.
+
+    Args:
+        table: says which methods and measures.
+        studies: those that there are.
+        seeds: of the repetitions.
+        starts: compared.
+    """
+    first, *others = starts
+    own = _values(table, _found(table, studies, seeds, first))
+    found = []
+    for other in others:
+        values = _values(table, _found(table, studies, seeds, other))
+        found += [
+            {"method": method, "start": first, "other": other, **known}
+            for method in table.rows
+            if first in starts_of(method)
+            and (known := _known(own[method], values[method], table.measures))
+        ]
+    return {
+        "data": table.data,
+        "number": table.number,
+        "seeds": list(seeds),
+        "differences": found,
+    }
+
+
+def starts_as_lines(compared: Mapping[str, Any]) -> list[str]:
+    """Compared starts as text."""
+    return [
+        f"{compared['data']}, {each['method']}, {each['start']} - {each['other']}"
+        f"{_of(each, len(compared['seeds']))}: {_spans(each['measures'])}"
+        for each in compared["differences"]
+    ]
+
+
+def _found(
+    table: PaperTable, studies: Mapping[Needed, Found], seeds: Sequence[int], start: str
+) -> dict[str, list[Found | None]]:
+    return {
+        method: [studies.get(needed_study(table.data, method, seed, start)) for seed in seeds]
+        for method in table.rows
+    }
+
+
+def _values(
+    table: PaperTable, found: Mapping[str, Sequence[Found | None]]
+) -> dict[str, dict[str, list[float | None]]]:
+    """By method and measure, one number per seed."""
+    return {
+        method: {
+            measure: [None if each is None else _measured(each, measure) for each in own]
+            for measure in (*table.measures, *table.ours)
+        }
+        for method, own in found.items()
+    }
 
 
 def _trivial_rows(table: PaperTable, rules: Sequence[Mapping[str, Rule]]) -> list[dict[str, Any]]:
@@ -114,10 +186,10 @@ def _trivial_rows(table: PaperTable, rules: Sequence[Mapping[str, Rule]]) -> lis
         {
             "method": name,
             "seeds": len(rules),
-            "paper": dict.fromkeys(table.measures),
+            "paper": dict.fromkeys((*table.measures, *table.ours)),
             "ours": {
                 measure: _summary([of[name].figures.get(measure) for of in rules])
-                for measure in table.measures
+                for measure in (*table.measures, *table.ours)
             },
         }
         for name in names
@@ -126,9 +198,9 @@ def _trivial_rows(table: PaperTable, rules: Sequence[Mapping[str, Rule]]) -> lis
 
 def _measured(found: Found, measure: str) -> float | None:
     """One number of a report; None where the method has no such measure."""
-    report = found.report
-    part = report["test"] if measure in _SCORES else report["ranking"]["test"]
-    value = part.get(measure)
+    report, (part, _, name) = found.report, ("test." + measure).rpartition(".")
+    part = part.rpartition(".")[2]
+    value = (report[part] if name in _SCORES else report["ranking"][part]).get(name)
     return None if value is None else float(value)
 
 
@@ -139,25 +211,45 @@ def _summary(values: Sequence[float | None]) -> dict[str, Any]:
     return {"mean": float(np.mean(known)), "deviation": deviation(known), "values": list(values)}
 
 
-def _differences(values: Mapping[str, Mapping[str, list[float | None]]]) -> list[dict[str, Any]]:
-    """The paper's method less each other one, seed by seed: every seed is the same split."""
-    method, others = COMPARED
-    found = []
-    for other in others:
-        if method not in values or other not in values:
-            continue
-        measures = {
-            measure: _paired(own, values[other][measure]) for measure, own in values[method].items()
-        }
-        known = {measure: pair for measure, pair in measures.items() if pair is not None}
-        if known:
-            found.append({"method": method, "other": other, "measures": known})
-    return found
+def _differences(
+    values: Mapping[str, Mapping[str, list[float | None]]], measures: Sequence[str]
+) -> list[dict[str, Any]]:
+    """One method less another, seed by seed: every seed is the same split."""
+    return [
+        {"method": method, "other": other, **known}
+        for method, other in COMPARED
+        if method in values
+        and other in values
+        and (known := _known(values[method], values[other], measures))
+    ]
 
 
-def _paired(one: Sequence[float | None], other: Sequence[float | None]) -> dict[str, Any] | None:
-    pairs = [(a, b) for a, b in zip(one, other, strict=True) if a is not None and b is not None]
-    return mean_interval([a - b for a, b in pairs]) if pairs else None
+def _known(
+    one: Mapping[str, Sequence[float | None]],
+    other: Mapping[str, Sequence[float | None]],
+    measures: Sequence[str],
+) -> dict[str, Any]:
+    """Paired differences by measure, and of how many seeds; empty where no seed has both."""
+    pairs = {measure: _pairs(one[measure], other[measure]) for measure in measures}
+    known = {measure: mean_interval(found) for measure, found in pairs.items() if found}
+    return {"seeds": max(map(len, pairs.values())), "measures": known} if known else {}
+
+
+def _pairs(one: Sequence[float | None], other: Sequence[float | None]) -> list[float]:
+    """One less the other, of every seed under which both have a number."""
+    both = zip(one, other, strict=True)
+    return [a - b for a, b in both if a is not None and b is not None]
+
+
+def _of(difference: Mapping[str, Any], seeds: int) -> str:
+    """How many seeds a difference is of, where that is fewer than all."""
+    return "" if difference["seeds"] == seeds else f" ({difference['seeds']})"
+
+
+def _spans(measures: Mapping[str, Mapping[str, Any]]) -> str:
+    return "; ".join(
+        f"{measure} {signed(found['mean'], 4)}{_span(found)}" for measure, found in measures.items()
+    )
 
 
 def _span(found: Mapping[str, Any]) -> str:
