@@ -10,7 +10,7 @@ encoded by the package's own ring. ``compare_runs`` measures, ``assert_lossless`
 test for any algorithm and stack that follow the protocols of this package.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 import numpy as np
@@ -86,8 +86,12 @@ def compare_runs(
     plain = start()
     protected = _Protected(algorithm(), stack, fresh(), streams, cohort=cohort, faults=faults)
     beside = _Beside(plain, protected, Scope() if scope is None else scope)
+    given = None if ratings is None else ratings.fingerprint()
     for _ in range(rounds):
         where = beside.round()
+        if ratings is not None and ratings.fingerprint() != given:
+            where = f"round {len(beside.settled)}, the ratings themselves were overwritten"
+            return beside.outcome(where, "the stack")
         if where is not None:
             reason = None
             if not beside.somebody_else:
@@ -191,6 +195,17 @@ class _Protected(LocalEngine):
         )
         # Several clients to a batch, however large they are: the plain run has one.
         self._batch_rows = max(self._batch_rows, 3 * int(self._costs.max(initial=0)))
+
+    def _batches(self, order: IntArray) -> Iterator[IntArray]:
+        """Two batches a round at least, cut at another place every round, as in a large run.
+
+        Of three clients and more one batch holds several; two clients are one batch every other
+        round.
+        """
+        round_, places = self.public.round, max(1, len(order) - 1)
+        cut = 0 if len(order) == 2 and round_ % 2 else 1 + (len(order) // 2 + round_) % places
+        for part in (order[:cut], order[cut:]):
+            yield from super()._batches(part)
 
     def invited(self) -> IntArray:
         """Clients invited to the next round."""

@@ -201,8 +201,8 @@ class _RolledTable(View):
 
     __slots__ = ()
 
-    def table(self, round_: int) -> FloatArray:
-        return np.roll(super().table(round_), 1, axis=0)
+    def table(self, round_: int, *, after: bool = False) -> FloatArray:
+        return np.roll(super().table(round_, after=after), 1, axis=0)
 
 
 class OnRolledTable(Wrapped):

@@ -138,7 +138,11 @@ def test_a_masked_audit_checks_its_twin(
 ) -> None:
     masks = [MASKS[0] | {"execution": execution}]
     small |= {"protection": masks, "bag_protection": [MIXES], "attacks": ["drafts"]}
-    disclosed = {"metric": "disclosed_share", "attack": "drafts", "adversary": "server"}
+    disclosed: dict[str, Any] = {
+        "metric": "disclosed_share",
+        "attack": "drafts",
+        "adversary": "server",
+    }
     disclosed |= {"expect": "leak", "least": 0.01, "reason": "few members"}
     small["gates"] = [*small["gates"][:2], disclosed]
     code, _, err = command("audit", write_config(small), "--out", tmp_path / "run", "--quiet")

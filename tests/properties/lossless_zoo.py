@@ -36,6 +36,7 @@ from tests.properties.lossless_zoo_algorithms import (
     GivesTheMeanAway,
     PublishesNoise,
     Remembers,
+    SeedsGlobally,
     SinglePrecision,
     StartsAnywhere,
     TrainsTogether,
@@ -60,6 +61,7 @@ from tests.properties.lossless_zoo_layers import (
     Forgets,
     Harmless,
     KeyRatchet,
+    LastBatch,
     LosesOne,
     MovesCounts,
     MovesValues,
@@ -284,6 +286,9 @@ CASES: dict[str, Case] = {
         stack=lambda: direct(EverySecond),
         beside=DROPS,
     ),
+    "a collector that keeps the batch that came last": Case(
+        expected=STACK, says="round 1, sum of item", stack=lambda: direct(LastBatch)
+    ),
     "denoisers that drop every second client": Case(
         expected=STACK, stack=lambda: denoised(EverySecondDenoised), beside=GROUPS
     ),
@@ -344,6 +349,12 @@ CASES: dict[str, Case] = {
         says="two plain runs of one seed differ",
         stack=direct,
         algorithm=fresh(Unseeded),
+    ),
+    "an algorithm that seeds a global generator": Case(
+        expected=ALGORITHM,
+        says="two plain runs of one seed differ",
+        stack=direct,
+        algorithm=fresh(SeedsGlobally),
     ),
     "an unseeded start": Case(expected=ALGORITHM, stack=denoised, algorithm=fresh(StartsAnywhere)),
     "an algorithm that gives a cloak other rows": Case(

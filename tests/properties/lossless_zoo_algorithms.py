@@ -91,6 +91,17 @@ class Unseeded(Changed):
         return values + np.random.default_rng().normal(size=values.shape)
 
 
+class SeedsGlobally(Changed):
+    """Draws from NumPy's global generator, which every run seeds for itself."""
+
+    def initial_public(self, n_rows: int, streams: Streams) -> Any:
+        np.random.seed(1)  # noqa: NPY002
+        return super().initial_public(n_rows, streams)
+
+    def values(self, values: FloatArray, block: RowBlock, users: FloatArray) -> FloatArray:
+        return values + np.random.normal(size=values.shape)  # noqa: NPY002
+
+
 class StartsAnywhere(PMF):
     def initial_public(self, n_rows: int, streams: Streams) -> Any:
         public = super().initial_public(n_rows, streams)

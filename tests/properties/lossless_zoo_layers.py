@@ -171,6 +171,41 @@ class TakesAnybody(DirectSum):
         return np.arange(self.n_clients)
 
 
+class LastBatch(DirectSum):
+    """Keeps the sums of the batch that came last."""
+
+    def open(self, *, round_: int, participants: IntArray, wire: Wire) -> DirectSession:
+        return _LastBatch(self, round_, participants, wire)
+
+
+class _LastBatch(DirectSession):
+    def submit(self, clients: IntArray, block: RowBlock, virtual: BoolArray) -> None:
+        super().submit(clients, block, virtual)
+        width, codec = self._collector.width, self._collector.codec
+        ring = np.zeros((self._collector.n_items, width), dtype=codec.dtype)
+        assert block.values is not None
+        np.add.at(ring, block.rows, block.values)
+        counts = np.bincount(block.rows, minlength=len(ring))
+        self._last = Aggregate(ring=codec.reduce(ring), counts=counts, codec=codec)
+
+    def close(self) -> Aggregate:
+        super().close()
+        return self._last
+
+
+class Overwrites(DirectSum):
+    """Changes the ratings that the clients learn from."""
+
+    def __init__(self, ratings: FloatArray, **shape: Any) -> None:
+        super().__init__(**shape)
+        self.ratings = ratings
+
+    def participants(self, cohort: IntArray) -> IntArray:
+        self.ratings.flags.writeable = True
+        self.ratings[:] = self.ratings[::-1].copy()
+        return super().participants(cohort)
+
+
 class CountsOneMore(DirectSum):
     def open(self, *, round_: int, participants: IntArray, wire: Wire) -> DirectSession:
         return _CountsOneMore(self, round_, participants, wire)
@@ -205,8 +240,9 @@ class AsksTwice(DirectSum):
 
 class _AsksTwice(DirectSession):
     def submit(self, clients: IntArray, block: RowBlock, virtual: BoolArray) -> None:
-        once = pick_segments(block, np.arange(len(clients)) > 0)
-        super().submit(clients[1:], once, virtual[: len(once.rows)])
+        first = np.append(True, np.diff(clients) != 0)
+        once = pick_segments(block, first)
+        super().submit(clients[first], once, virtual[: len(once.rows)])
 
 
 class ExemptsAll(Denoisers):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from secure_fedrec.properties.lossless import _different_bits
+from secure_fedrec.properties.differences import different_bits
 from secure_fedrec.properties.split_trials import same_bits
 
 QUIET, OTHER = np.array([0x7FF8_0000_0000_0000, 0x7FF8_0000_0000_0001], dtype=np.uint64).view(float)
@@ -26,7 +26,7 @@ QUIET, OTHER = np.array([0x7FF8_0000_0000_0000, 0x7FF8_0000_0000_0001], dtype=np
 )
 def test_values_are_the_same_if_their_bits_are(left: float, right: float, same: bool) -> None:
     tables = [np.array([[1.0, each], [each, 1.0]]) for each in (left, right)]
-    where = _different_bits("table, row", *tables)
+    where = different_bits("table, row", *tables)
     assert where is None if same else str(where).startswith("table, row 0, factor 1: ")
     ours, theirs = ({"name": torch.from_numpy(table)} for table in tables)
     assert same_bits(ours, theirs) is same
@@ -41,4 +41,4 @@ def test_other_names_shapes_or_types_are_no_same_bits() -> None:
         {"name": torch.zeros(2, dtype=torch.int32)},
     ):
         assert not same_bits(one, other)
-    assert _different_bits("row", np.zeros((2, 1)), np.zeros((1, 2))) is not None
+    assert different_bits("row", np.zeros((2, 1)), np.zeros((1, 2))) is not None

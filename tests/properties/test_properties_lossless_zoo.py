@@ -1,11 +1,16 @@
 """Every case of the zoo is on its right side, and its outcome says what was compared."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
+from secure_fedrec.data import SyntheticConfig, generate
 from secure_fedrec.errors import ConfigError, LosslessnessError
+from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.properties import Scope, assert_lossless, compare_runs
-from tests.properties.lossless_zoo import CASES
+from tests.properties.lossless_zoo import CASES, CLIENTS, ITEMS, WIDTH
+from tests.properties.lossless_zoo_layers import Overwrites
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -21,6 +26,16 @@ def test_case_is_on_its_right_side(name: str) -> None:
         with pytest.raises(LosslessnessError) as refused:
             assert_lossless(**case.arguments())
         assert str(refused.value).startswith(case.expected.replace("nothing", "nothing was"))
+
+
+def test_ratings_that_a_stack_overwrites_are_its_fault() -> None:
+    case = CASES["plain sums"]
+    own = generate(SyntheticConfig(clients=CLIENTS, items=ITEMS, mean_ratings=6, seed=2))
+    sums = {"n_clients": CLIENTS, "n_items": ITEMS, "width": WIDTH, "codec": FixedPoint()}
+    stack = replace(case.stack(), collector=Overwrites(own.ratings, **sums))
+    outcome = compare_runs(**case.arguments() | {"ratings": own, "stack": stack})
+    assert outcome.verdict == "not lossless: the stack"
+    assert outcome.first_difference == "round 1, the ratings themselves were overwritten"
 
 
 @pytest.mark.parametrize("named", [[0, 8], [0, 0, 1]])

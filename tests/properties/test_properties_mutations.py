@@ -31,8 +31,8 @@ from secure_fedrec.protection import (
 )
 from secure_fedrec.protection.denoisers import DenoisingSession
 from secure_fedrec.streams import Streams
-from secure_fedrec.uploads import RowBlock
-from secure_fedrec.wire import Alter, Drop, Messages, Step, Wire
+from secure_fedrec.uploads import Aggregate, RowBlock
+from secure_fedrec.wire import Alter, Drop, Step, Wire
 
 PROFILE = settings.get_profile("properties")
 CONFIG = PMFConfig(rank=2, learning_rate=0.1, init_scale=0.5)
@@ -269,9 +269,9 @@ def test_lost_repeated_and_late_messages_are_refused(federation: Federation, fau
 class Deaf(Mutant):
     """Denoisers that do not notice a missing message."""
 
-    def _collect(self, messages: Messages) -> None:
-        super()._collect(messages)
+    def close(self) -> Aggregate:
         self._noise_due[:] = 0
+        return super().close()
 
 
 def test_a_collector_that_sums_without_a_message_is_caught() -> None:
