@@ -236,7 +236,8 @@ def test_all_clients_but_one_read_the_items_of_the_last_one(
     assert found.figures["precision"] == found.figures["recall"] == 1.0
     assert 0 < found.details["items_moved"] == sent < ITEMS
     # Of rows in one direction the ratings follow, and the private vector.
-    assert found.details["rows_recovered"] == sent
+    assert found.details["rows_recovered"] == sent * len(found.rounds)
+    assert found.rounds == (1, 2)
     assert found.figures["tail_rating_accuracy"] == found.figures["tail_vector_share"] == 1.0
 
 
