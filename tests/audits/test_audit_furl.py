@@ -246,7 +246,7 @@ def test_a_round_of_everybody_after_rounds_of_cohorts(
     raw["cohort"]["everybody_in"] = everybody
     raw["recording"]["payload_rounds"] = [2]
     code, *_ = command("audit", write_config(raw), "--out", tmp_path / "run", "--quiet")
-    assert code == 0
+    assert code == (0 if everybody else 3)  # twelve clients are too few to judge by
     (rows,) = report_of(tmp_path / "run")["findings"]
     assert rows["units"]["clients"] == (24 if everybody else 12)
 

@@ -9,7 +9,7 @@ from scipy.stats import binom
 
 from tests.audits.nulls import SCALES, SCORES, Spec, null_audit, null_specs, planted_audit
 
-NULLS = int(os.environ.get("SECURE_FEDREC_NULLS", "200"))
+NULLS = int(os.environ.get("SECURE_FEDREC_NULLS", "100"))
 FAMILY_ERROR, RARE = 0.01, 1e-3  # 21 of 1,000 are exceeded that rarely
 
 
