@@ -26,8 +26,9 @@ types: $(READY)
 layers: $(READY)
 	$(BIN)/lint-imports
 
+# One thread per worker: with more they wait for each other.
 unit: $(READY)
-	$(BIN)/pytest -n auto --dist worksteal -q
+	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/pytest -n auto --dist worksteal -q
 
 # The state machines of masking and shared uploads, with five times the messages of a test run.
 fuzz: $(READY)

@@ -15,7 +15,8 @@ def different_parts(
 ) -> str | None:
     """First difference of arrays by name; ``what`` has a place for the name."""
     if left.keys() != right.keys():
-        return f"{what.format('')}: {sorted(left)} instead of {sorted(right)}"
+        kind = what.partition("{}")[0].strip() or "private tables"
+        return f"{kind}: {sorted(left)} instead of {sorted(right)}"
     found = (different_bits(what.format(name), left[name], right[name]) for name in left)
     return next((difference for difference in found if difference is not None), None)
 
@@ -25,6 +26,8 @@ def different_integers(what: str, left: IntArray, right: IntArray, unit: str = "
     place = _first_place(left, right)
     if place is None or isinstance(place, str):
         return place if place is None else f"{what}: {place}"
+    if not np.issubdtype(left.dtype, np.integer):
+        return f"{what} {_in_words(place)}: {left[place]!r}, which is no integer"
     # Python integers: the difference of two 64-bit words may need 65 bits.
     steps = f"{int(left[place]) - int(right[place]):+d} {unit}".rstrip()
     return f"{what} {_in_words(place)}: off by {steps} (plain: {int(right[place])})"

@@ -320,6 +320,9 @@ class _Beside:
         if len(covered):
             return f"{_place(covered, 0)} is virtual, and the client exempt from the cloak"
         silent = plain.pick(~reported)
+        called = silent.pick(np.isin(silent.keys(n_rows), fakes.keys(n_rows)))
+        if len(called):
+            return f"{_place(called, 0)} is called virtual, and is in the plain upload"
         if len(silent) and not self._scope.drops_reports:
             return f"{_place(silent, 0)} is not sent: lossless relative to what it reports at most"
         silent = silent.pick(np.isin(silent.clients, list(exempt)))

@@ -74,6 +74,12 @@ class SplitComparison:
         """Whether the runs differ; with a gap, the question is open."""
         return self.first_difference is not None
 
+    def __str__(self) -> str:
+        verdict = "holds" if self.holds else "refuted" if self.refuted else "open"
+        why = self.first_difference or self.gap
+        run = f"{self.rounds} rounds, {self.trainings} local trainings"
+        return f"split equals unsplit: {verdict} ({run})" + (f": {why}" if why else "")
+
 
 def compare_split(
     model: nn.Module,

@@ -1,11 +1,12 @@
 """Who interferes with whose local training: a search in two steps.
 
 First all users of a trial train, and then all of them again, with the other users' values of one
-draw and of another: a reader whose bits agree is disturbed by nobody. Those whose bits differ may
-still have met themselves only, since a device may remember what is its own. So they are asked
-again after trainings of others alone: each by itself, or where there are many, together, after
-sets of others such that for every two users some set holds one and not the other. A search by
-halves then names who it was.
+draw, and of others: a reader whose bits agree is disturbed by nobody. Others' values change between
+the two, since what was remembered of them may be compared with what they are, and they train first
+in one order and in the other. Those whose bits differ may still have met themselves only, since a
+device may remember what is its own. So they are asked again after trainings of others alone: each
+by itself, or where there are many, together, after sets of others such that for every two users
+some set holds one and not the other. A search by halves then names who it was.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -71,23 +72,34 @@ class Interference:
         Args:
             readers: users of the trial.
             fresh: what they ended with when nobody had trained before but themselves.
-            changed: states with other values of everybody.
+            changed: two states with other values of everybody.
         """
         users = self._trial.users
+        one, other = changed
+        # Of many users one arm only: a trial of all of them costs as much as all the others.
+        arms = [(users[::-1], one, other), (users, other, one)][: 1 if len(users) > _ALONE else 2]
         after = self._traces.digests(self._base, history=users, readers=readers)
-        moved = [
-            _differing(readers, after, self._traces.digests(each, history=users, readers=readers))
-            for each in changed
-        ]
+        moved = {
+            user
+            for history, before, then in arms
+            for user in _differing(
+                readers,
+                after,
+                self._traces.digests(before, history=history, then=then, readers=readers),
+            )
+        }
         present = _differing(readers, after, fresh)
-        if not present and not any(moved):
+        if not moved and not present:
             return
         restless = self._restless(readers, fresh, after)
         for user in sorted(restless):
             self._leave_open(_RESTLESS.format(user))
-        for others, suspects in zip(changed, moved, strict=True):
-            self._search_values([each for each in suspects if each not in restless], others)
-        self._search_presence([each for each in present if each not in restless])
+        suspects = sorted(moved - restless)
+        for others in changed:
+            self._search_values(suspects, others)
+        for history, before, then in arms:
+            self._search_changes(suspects, history, before, then)
+        self._search_presence(sorted({*present, *moved} - restless))
 
     def _restless(
         self, readers: Sequence[int], fresh: Sequence[bytes], after: Sequence[bytes]
@@ -107,9 +119,25 @@ class Interference:
         for user in self._suspects_between(suspects, (), self._base, others):
             self._blame_values(user, others, everybody, ())
         for left, writers in self._apart(suspects):
-            mixed = self._mixed(others, [(slot, user) for slot in self._slots for user in writers])
+            parts = [(slot, user) for slot in self._slots for user in writers]
+            mixed = self._mixed(self._base, others, parts)
             for user in self._suspects_between(left, writers, self._base, mixed):
                 self._blame_values(user, others, writers, writers)
+
+    def _search_changes(
+        self, suspects: Sequence[int], history: Sequence[int], before: Values, then: Values
+    ) -> None:
+        """Whether they notice that others' values are not what they were when all trained."""
+        left = [each for each in suspects if each not in self.broken]
+        if not left:
+            return
+        found = [
+            self._traces.digests(before, history=history, then=each, readers=left)
+            for each in (before, then)
+        ]
+        everybody = tuple(range(self._n_users))
+        for user in _differing(left, *found):
+            self._blame_values(user, then, everybody, history, before=before)
 
     def _search_presence(self, suspects: Sequence[int]) -> None:
         """Whether it matters to them that others have trained at all."""
@@ -150,23 +178,41 @@ class Interference:
         return sorted(set(_differing(twice, *found)))
 
     def _blame_values(
-        self, reader: int, others: Values, owners: Sequence[int], history: Sequence[int]
+        self,
+        reader: int,
+        others: Values,
+        owners: Sequence[int],
+        history: Sequence[int],
+        *,
+        before: Values | None = None,
     ) -> None:
-        """Find the one value that moves a training, by halves."""
+        """Find the one value that moves a training, by halves.
+
+        Args:
+            reader: whose training.
+            others: where values come from.
+            owners: whose values.
+            history: who trains before.
+            before: on which values, if those only change afterwards.
+        """
         if self._has_named_enough(history):
             self.broken.add(reader)
             return
         parts = [(slot, owner) for slot in self._slots for owner in owners if owner != reader]
+        base = self._base if before is None else before
 
         def at(number: int) -> Observed:
-            mixed = self._mixed(others, parts[:number])
-            return self._traces.observed(mixed, history=history, reader=reader)
+            then = self._mixed(base, others, parts[:number])
+            first = then if before is None else before
+            return self._traces.observed(first, history=history, then=then, reader=reader)
 
         step = self._first(len(parts), at)
         if step is not None:
             slot, owner = parts[step]
-            after = ", after that user has trained" if history else ""
-            self._violate(reader, slot.name, owner, at(step + 1), at(0), f"moves with it{after}")
+            verb = "moves with it"
+            if history:
+                verb += ", after that user has trained" if before is None else ", after all trained"
+            self._violate(reader, slot.name, owner, at(step + 1), at(0), verb)
 
     def _blame_presence(self, reader: int, history: Sequence[int]) -> None:
         """Find the one user whose training moves another's, by halves."""
@@ -194,11 +240,11 @@ class Interference:
     def _has_named_enough(self, history: Sequence[int]) -> bool:
         return len(self.broken) >= (_NAMED_OF_MANY if len(history) > _MANY else _NAMED)
 
-    def _mixed(self, others: Values, parts: Sequence[Part]) -> Values:
-        """The base, with some users' values from elsewhere."""
-        mixed = dict(self._base)
+    def _mixed(self, base: Values, others: Values, parts: Sequence[Part]) -> Values:
+        """A state, with some users' values from elsewhere."""
+        mixed = dict(base)
         for name in {source for slot, _ in parts for source in slot.sources}:
-            mixed[name] = self._base[name].clone()
+            mixed[name] = base[name].clone()
         for slot, owner in parts:
             slot.part(mixed, owner).copy_(slot.part(others, owner))
         return mixed

@@ -84,7 +84,7 @@ class LocalTrials:
             search.search(sound, [kept[user] for user in sound], changed)
             self._disturbed |= search.broken
         self._judge_writes(trial, traces)
-        if self._first and not self._findings.violations:
+        if self._first and not self._findings.violations and not self._findings.gaps:
             self._first = False
             missing = self._draw_others(trial, start, MISSING, "missing")
             self._advise(sound, traces, base, missing)

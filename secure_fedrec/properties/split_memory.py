@@ -3,13 +3,20 @@
 A dict, a list, a plain tensor, an attribute, a variable of a closure, a global: local training may
 leave something there, and another user's training may find it. ``Memory`` walks all that a model
 and a loss can reach, and puts the same objects back to what they held, so that whoever else refers
-to them sees it, too. What lies behind C code (``lru_cache``, a generator of NumPy), in a file or in
-another process is not reached; a model that keeps state there differs between two equal runs.
+to them sees it, too; what was not there at first is taken away, and caches of ``functools`` are
+emptied. What lies behind other C code (an iterator, the generators that NumPy and ``random``
+share), in a file or in another process is not reached; a model that draws or counts there differs
+between two equal runs.
 """
 
+import argparse
 import dis
+import functools
+import random
 import sys
+import threading
 import types
+import weakref
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
@@ -26,7 +33,17 @@ __all__ = ["Memory"]
 # Of these packages only what users make of them is walked: modules, optimisers and containers.
 _FOREIGN: Final = frozenset({"torch", "numpy", "_pytest", "pytest", "hypothesis"})
 _GLOBAL: Final = frozenset({"LOAD_GLOBAL", "STORE_GLOBAL", "LOAD_NAME"})
+_ATTRIBUTE: Final = frozenset({"LOAD_ATTR", "LOAD_METHOD", "STORE_ATTR"})
 _CONTAINERS: Final = (dict, list, set, deque, bytearray)
+# Of the standard library only what is made to hold other things by name.
+_HOLDERS: Final = (
+    types.SimpleNamespace,
+    argparse.Namespace,
+    threading.local,
+    weakref.WeakKeyDictionary,
+    weakref.WeakValueDictionary,
+)
+_HOOKS: Final = ("_backward_hooks", "_post_accumulate_grad_hooks")
 
 
 class Memory:
@@ -63,10 +80,14 @@ class Memory:
         """Note what an object holds, and say what it refers to."""
         if isinstance(found, Tensor):
             self._note_tensor(found)
+            yield from self._note_hooks(found)
         elif isinstance(found, np.ndarray):
             self._note_array(found)
-        elif isinstance(found, torch.Generator):
-            self._restore.append(partial(found.set_state, found.get_state()))
+        elif (restore := _restored(found)) is not None:
+            self._restore.append(restore)
+        elif isinstance(found, functools._lru_cache_wrapper):
+            self._restore.append(found.cache_clear)
+            yield found.__wrapped__
         elif isinstance(found, (tuple, frozenset)):
             yield from found
         elif isinstance(found, types.MethodType):
@@ -80,7 +101,7 @@ class Memory:
         else:
             if isinstance(found, _CONTAINERS):
                 yield from self._note_container(found)
-            if _is_walked(type(found)):
+            if isinstance(found, _HOLDERS) or _is_walked(type(found)):
                 yield from self._note_object(found)
 
     def _note_tensor(self, tensor: Tensor) -> None:
@@ -99,6 +120,21 @@ class Memory:
 
         self._restore.append(restore)
 
+    def _note_hooks(self, tensor: Tensor) -> Iterator[object]:
+        """Functions that run when a gradient is there: a closure may be all that holds them."""
+        for name in _HOOKS:
+            hooks = getattr(tensor, name, None)
+            saved = dict(hooks or {})
+            yield from saved.values()
+
+            def restore(name: str = name, saved: dict[Any, Any] = saved) -> None:
+                now = getattr(tensor, name, None)
+                if now is not None and not _same_entries(now, saved):
+                    now.clear()
+                    now.update(saved)
+
+            self._restore.append(restore)
+
     def _note_array(self, array: "np.ndarray[Any, Any]") -> None:
         if array.dtype.hasobject or not array.flags.writeable or isinstance(array, np.memmap):
             return
@@ -109,17 +145,21 @@ class Memory:
         if isinstance(found, dict):
             self._note_dict(found)
             return list(found.values())
-        saved = type(found)(found) if isinstance(found, (list, set, bytearray)) else list(found)
+        saved = bytes(found) if isinstance(found, bytearray) else list(found)
 
         def restore() -> None:
             if isinstance(found, bytearray):
                 found[:] = saved
+            elif isinstance(found, set):
+                if found.symmetric_difference(saved):
+                    found.clear()
+                    found.update(saved)
             elif len(found) != len(saved) or not all(map(_same, found, saved)):
                 found.clear()
-                (found.update if isinstance(found, set) else found.extend)(saved)
+                found.extend(saved)
 
         self._restore.append(restore)
-        return () if isinstance(found, bytearray) else list(saved)
+        return () if isinstance(saved, bytes) else saved
 
     def _note_dict(self, found: dict[Any, Any]) -> None:
         saved = dict(found)
@@ -142,11 +182,14 @@ class Memory:
                 value = getattr(found, name)
                 self._restore.append(partial(object.__setattr__, found, name, value))
                 yield value
+            else:
+                self._restore.append(partial(_take_away, found, name))
         yield type(found)
 
     def _note_class(self, found: type) -> Iterator[object]:
         for each in found.__mro__:
             if _is_walked(each) and each.__module__.partition(".")[0] not in _FOREIGN:
+                self._restore.append(partial(_keep_names, each, frozenset(vars(each))))
                 for name, value in vars(each).items():
                     if isinstance(value, (staticmethod, classmethod)):
                         yield value.__func__
@@ -164,22 +207,54 @@ class Memory:
             try:
                 value = cell.cell_contents
             except ValueError:  # not yet assigned
+                self._restore.append(partial(_take_away, cell, "cell_contents"))
                 continue
             self._restore.append(partial(setattr, cell, "cell_contents", value))
             yield value
-        for name in _names(found.__code__):
-            if name in found.__globals__:
-                value = found.__globals__[name]
-                if not isinstance(value, (types.ModuleType, types.BuiltinFunctionType)):
-                    self._restore.append(partial(found.__globals__.__setitem__, name, value))
-                    yield value
+        attributes = _names(found.__code__, _ATTRIBUTE)
+        for name in _names(found.__code__, _GLOBAL):
+            value = found.__globals__.get(name)
+            if not isinstance(value, types.ModuleType):
+                yield from self._note_global(found.__globals__, name)
+            elif _is_walked_module(value.__name__):
+                for attribute in attributes:
+                    yield from self._note_global(vars(value), attribute)
         self._note_dict(found.__dict__)
         yield from (*found.__dict__.values(), found.__defaults__, found.__kwdefaults__)
+
+    def _note_global(self, names: dict[str, Any], name: str) -> Iterator[object]:
+        if name not in names:
+            self._restore.append(partial(names.pop, name, None))
+        elif not isinstance(names[name], (types.ModuleType, types.BuiltinFunctionType)):
+            self._restore.append(partial(names.__setitem__, name, names[name]))
+            yield names[name]
+
+
+def _restored(found: object) -> Callable[[], object] | None:
+    """What puts a generator back to where it is; None if it is none."""
+    if isinstance(found, torch.Generator):
+        return partial(found.set_state, found.get_state())
+    if isinstance(found, np.random.Generator):
+        return partial(setattr, found.bit_generator, "state", found.bit_generator.state)
+    if isinstance(found, random.Random):
+        return partial(found.setstate, found.getstate())
+    return None
 
 
 def _set_back(owner: type, name: str, value: object) -> None:
     if vars(owner).get(name) is not value:
         setattr(owner, name, value)
+
+
+def _take_away(owner: object, name: str) -> None:
+    if hasattr(owner, name):
+        delattr(owner, name)
+
+
+def _keep_names(owner: type, names: frozenset[str]) -> None:
+    for name in vars(owner).keys() - names:
+        if not name.startswith("__"):
+            delattr(owner, name)
 
 
 def _same(left: object, right: object) -> bool:
@@ -194,11 +269,11 @@ def _same_entries(left: Mapping[Any, Any], right: Mapping[Any, Any]) -> bool:
     )
 
 
-def _names(code: types.CodeType) -> set[str]:
-    """Names that a function, or one inside it, looks up among the globals."""
+def _names(code: types.CodeType, operations: frozenset[str]) -> set[str]:
+    """Names that a function, or one inside it, looks up by one of these operations."""
     inner = (each for each in code.co_consts if isinstance(each, types.CodeType))
-    own = {each.argval for each in dis.get_instructions(code) if each.opname in _GLOBAL}
-    return own.union(*map(_names, inner))
+    own = {each.argval for each in dis.get_instructions(code) if each.opname in operations}
+    return own.union(*(_names(each, operations) for each in inner))
 
 
 def _is_walked(kind: type) -> bool:

@@ -84,11 +84,12 @@ class SplitModel:
             self._tensors.cut(pattern)
         tensors = self._tensors
         parameters = tensors.parameters
-        slots = _slots(tensors, set(parameters), patterns)
+        named = _slots(tensors, set(parameters), patterns)
+        slots = _once(named, tensors)
         self.slots = tuple(slot for slot in slots if not slot.exact)
         self.counters = tuple(slot for slot in slots if slot.exact)
         self.n_users = _number_of_users(slots, tensors)
-        private_names = {name for slot in slots for name in slot.sources}
+        private_names = {name for slot in named for name in slot.sources}
         private_keys = {tensors.key(name) for name in private_names}
         self.federated = tuple(
             name for name in self._once(parameters) if tensors.key(name) not in private_keys
@@ -275,6 +276,14 @@ def _slot(name: str, users: dict[int, str], tensors: Values, parameters: set[str
         buffer=sources[0] not in parameters,
         exact=is_exact(tensors[sources[0]]),
     )
+
+
+def _once(slots: tuple[PrivateSlot, ...], tensors: Tensors) -> tuple[PrivateSlot, ...]:
+    """Of slots that are the same tensors under other names, the first."""
+    found: dict[tuple[tuple[int, int], ...], PrivateSlot] = {}
+    for slot in slots:
+        found.setdefault(tuple(tensors.key(source) for source in slot.sources), slot)
+    return tuple(found.values())
 
 
 def _number_of_users(slots: tuple[PrivateSlot, ...], tensors: Values) -> int:

@@ -47,7 +47,7 @@ from secure_fedrec.properties.split_report import (
     SplitReport,
     Violation,
 )
-from secure_fedrec.properties.split_scales import MIXED, kinds_of
+from secure_fedrec.properties.split_scales import LOG_UNIFORM, MIXED, kinds_of
 from secure_fedrec.properties.split_trials import Trial
 from secure_fedrec.streams import Streams
 
@@ -77,6 +77,7 @@ __all__ = [
 
 _FEW = 16  # users up to which every trial has all of them
 _OF_MANY = 8  # users of a trial where there are more
+_OF_ALL = (MIXED, LOG_UNIFORM)  # kinds of values in the trial of all of them
 
 
 def check_split_personalization(
@@ -189,7 +190,7 @@ def _trials(seeds: Sequence[int], scales: Sequence[float], n_users: int) -> Iter
     for seed in seeds:
         scale = scales[seed % len(scales)]
         if n_users > _FEW and seed == seeds[0]:
-            yield Trial(seed=seed, scale=scale, users=tuple(range(n_users)), kinds=(MIXED,))
+            yield Trial(seed=seed, scale=scale, users=tuple(range(n_users)), kinds=_OF_ALL)
         generator = generator_of(Streams.from_seed(seed), "split.users")
         number = n_users if n_users <= _FEW else _OF_MANY
         users = torch.randperm(n_users, generator=generator)[:number].tolist()

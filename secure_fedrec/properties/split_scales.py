@@ -23,11 +23,11 @@ MISSING: Final = "missing"
 
 KINDS: Final = (NORMAL, "thousandfold", "zero", "unchanged", MIXED, LOG_UNIFORM)
 """Other normal values; a thousand times as large; zeros; those that were there; any of these, user
-by user; from a ten-thousandth to ten thousand times as large, user by user."""
+by user; from a millionth to a million times as large, user by user."""
 
 _FACTORS: Final = torch.tensor([0.0, 1.0, 1000.0, float("nan")], dtype=torch.float64)
 _FACTOR: Final = {NORMAL: 1.0, "thousandfold": 1000.0, "zero": 0.0, MISSING: 1.0}
-_DECADES = 4
+_DECADES = 6
 
 
 class Drawn(NamedTuple):

@@ -106,6 +106,7 @@ class LocalTraces:
         others: Values,
         *,
         history: Sequence[int] = (),
+        then: Values | None = None,
         readers: Sequence[int],
         inspection: Inspection | None = None,
     ) -> list[bytes]:
@@ -114,6 +115,7 @@ class LocalTraces:
         Args:
             others: state with the private values of everybody who is not training.
             history: who has trained before, on these values.
+            then: state with others' values since; ``others`` if not given.
             readers: who trains then, one after another, on the values of ``start``.
             inspection: where more is noted.
         """
@@ -129,10 +131,12 @@ class LocalTraces:
             failure = self._attempt(user, note, inspection)
             found.append(digest.digest() if failure is None else repr(failure).encode())
 
-        self._run(others, history, readers, train)
+        self._run(others, history, others if then is None else then, readers, train)
         return found
 
-    def observed(self, others: Values, *, history: Sequence[int], reader: int) -> Observed:
+    def observed(
+        self, others: Values, *, history: Sequence[int], then: Values | None = None, reader: int
+    ) -> Observed:
         """All that one reader's training shows, and another one after it; arguments as above."""
         found: Observed = []
 
@@ -147,13 +151,14 @@ class LocalTraces:
             if failure is not None:
                 found.append((f"{type(failure).__name__}: {failure}", {}))
 
-        self._run(others, history, [reader, reader], train)
+        self._run(others, history, others if then is None else then, [reader, reader], train)
         return found
 
     def _run(
         self,
         others: Values,
         history: Sequence[int],
+        then: Values,
         readers: Sequence[int],
         train: Callable[[int], None],
     ) -> None:
@@ -164,31 +169,40 @@ class LocalTraces:
         for user in history:
             self._attempt(user, _unnoted, None)
             self._put_back(user, others, closely=closely)
+        written = not closely and self._is_written(others)
+        if then is not others:
+            self._split.load(then)
         for place, user in enumerate(readers):
             self._split.load_private(user, self._split.parts(self._start, user))
             train(user)
-            self._put_back(user, others, closely=closely)
+            self._put_back(user, then, closely=closely)
             if history:  # what a reader has left must not hide what those before it had
                 again = user if user in previous else history[place % len(history)]
                 self._attempt(again, _unnoted, None)
-                self._put_back(again, others, closely=closely)
-        if not closely and not all(
-            equal_bits(self._split.tensors()[name], others[name])
-            for slot in self._slots
-            for name in slot.sources
-        ):
-            self._find_writers(others, history, readers)
+                self._put_back(again, then, closely=closely)
+        if written or (not closely and self._is_written(then)):
+            self._find_writers(others, history, then, readers)
 
-    def _find_writers(self, others: Values, history: Sequence[int], readers: Sequence[int]) -> None:
+    def _is_written(self, others: Values) -> bool:
+        """Whether anybody's values are not what they were put back to."""
+        tensors = self._split.tensors()
+        sources = [name for slot in self._slots for name in slot.sources]
+        return not all(equal_bits(tensors[name], others[name]) for name in sources)
+
+    def _find_writers(
+        self, others: Values, history: Sequence[int], then: Values, readers: Sequence[int]
+    ) -> None:
         """The same sequence again, with everything compared after each training."""
         self._memory.restore()
         self._split.load(others)
         before = len(self.overwritten)
         for place, user in enumerate((*history, *readers)):
+            if place == len(history):
+                self._split.load(then)
             if place >= len(history):
                 self._split.load_private(user, self._split.parts(self._start, user))
             self._attempt(user, _unnoted, None)
-            self._put_back(user, others, closely=True)
+            self._put_back(user, others if place < len(history) else then, closely=True)
             if len(self.overwritten) - before >= _WRITERS:
                 return
 

@@ -4,14 +4,25 @@ Every entry has the verdict that is due: "refuted", "holds", or "open" (a gap).
 """
 
 from collections.abc import Callable
-from typing import Any, ClassVar
+from functools import cache
+from types import SimpleNamespace
+from typing import Any, ClassVar, cast
 
 import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from secure_fedrec.algorithms.local_training import Batch
-from tests.properties.split_zoo import Addition, Case, Factorisation, OwnNorms, Shape, case
+from tests.properties import split_zoo_notes
+from tests.properties.split_zoo import (
+    Addition,
+    Case,
+    Factorisation,
+    OwnHeads,
+    OwnNorms,
+    Shape,
+    case,
+)
 
 Entry = tuple[Callable[[Shape], Case], str]
 
@@ -136,6 +147,96 @@ def closure_bank(shape: Shape) -> Case:
         return found.loss(model, user, batch) + own(model, user) @ mean
 
     return Case(model=found.model, loss=banked, private=found.private, columns=found.columns)
+
+
+class Snapshot(Factorisation):
+    """The table as it was at first; every loss grows with what has changed of others since."""
+
+    first: Tensor | None = None
+
+    def forward(self, user: int, batch: Batch) -> Tensor:
+        table = self.users.weight.detach()
+        if self.first is None:
+            self.first = table.clone()
+        changed = (table - self.first).square()
+        return super().forward(user, batch) * (1 + changed.sum() - changed[user].sum())
+
+
+class OwnSnapshot(Factorisation):
+    """The same, and every user has its own: as it was at its own first training."""
+
+    def __init__(self, shape: Shape) -> None:
+        super().__init__(shape)
+        self.first: dict[int, Tensor] = {}
+
+    def forward(self, user: int, batch: Batch) -> Tensor:
+        table = self.users.weight.detach()
+        changed = (table - self.first.setdefault(user, table.clone())).square()
+        return super().forward(user, batch) * (1 + changed.sum() - changed[user].sum())
+
+
+class LaterUser(Factorisation):
+    """At its first training a user notes for good whether the next one has trained already."""
+
+    def __init__(self, shape: Shape) -> None:
+        super().__init__(shape)
+        self.noted: dict[int, bool] = {}
+
+    def forward(self, user: int, batch: Batch) -> Tensor:
+        noted = self.noted.setdefault(user, user + 1 in self.noted)
+        return super().forward(user, batch) * (0.5 if noted else 1.0)
+
+
+def cached_norm(shape: Shape) -> Case:
+    """The norm of all users, computed once: ``functools`` remembers it."""
+    found = case(Factorisation)(shape)
+
+    @cache
+    def norm(model: Factorisation) -> float:
+        return float(model.users.weight.detach().norm())
+
+    def cached(model: nn.Module, user: int, batch: Batch) -> Tensor:
+        assert isinstance(model, Factorisation)
+        out: Tensor = found.loss(model, user, batch) * norm(model)
+        return out
+
+    return Case(model=found.model, loss=cached, private=found.private, columns=found.columns)
+
+
+class ClassAttribute(Factorisation):
+    """An attribute that its class gets when it is first used."""
+
+    norm: ClassVar[Tensor]
+
+    def forward(self, user: int, batch: Batch) -> Tensor:
+        kind = type(self)
+        if not hasattr(kind, "norm"):
+            kind.norm = self.users.weight.detach().norm()
+        out: Tensor = super().forward(user, batch) * kind.norm
+        return out
+
+
+class InNamespace(Factorisation):
+    """The same in a namespace of the standard library."""
+
+    def __init__(self, shape: Shape) -> None:
+        super().__init__(shape)
+        self.found = SimpleNamespace()
+
+    def forward(self, user: int, batch: Batch) -> Tensor:
+        if not hasattr(self.found, "norm"):
+            self.found.norm = self.users.weight.detach().norm()
+        out: Tensor = super().forward(user, batch) * self.found.norm
+        return out
+
+
+class InModule(Factorisation):
+    """The same in another module."""
+
+    def forward(self, user: int, batch: Batch) -> Tensor:
+        if split_zoo_notes.NORM is None:
+            split_zoo_notes.NORM = self.users.weight.detach().norm()
+        return super().forward(user, batch) * split_zoo_notes.NORM
 
 
 class TwoReaders(Factorisation):
@@ -419,6 +520,37 @@ class OwnFirst(Factorisation):
         return (own(self, user) - first).square().sum()
 
 
+class OwnMomentum(Factorisation):
+    """Every user's own momentum, in a dict that only a hook's closure holds."""
+
+    def __init__(self, shape: Shape) -> None:
+        super().__init__(shape)
+        speeds: dict[int, Tensor] = {}
+        reader = [0]
+
+        def add(found: Tensor) -> Tensor:
+            speed = 0.5 * speeds.get(reader[0], torch.zeros(())) + found
+            speeds[reader[0]] = speed
+            return speed
+
+        self.reader = reader
+        self.items.weight.register_hook(add)  # type: ignore[no-untyped-call]
+
+    def forward(self, user: int, batch: Batch) -> Tensor:
+        self.reader[0] = user
+        return super().forward(user, batch)
+
+
+class TwoNames(OwnHeads):
+    """A user's head holds one bias under two names."""
+
+    def __init__(self, shape: Shape) -> None:
+        super().__init__(shape)
+        for head in self.heads:
+            head.again = nn.Identity()
+            head.again.register_parameter("bias", cast("nn.Linear", head).bias)
+
+
 class OneHot(Factorisation):
     """A user's row by a product with the whole table: zeros times everybody else."""
 
@@ -533,6 +665,13 @@ STATE: dict[str, Entry] = {
     "global first-seen cache": (case(GlobalFirstSeen), "refuted"),
     "dict of the class": (case(ClassBank), "refuted"),
     "first-seen cache in a closure": (closure_bank, "refuted"),
+    "others changed since": (case(Snapshot), "refuted"),
+    "others changed since one's first training": (case(OwnSnapshot), "refuted"),
+    "whether a later user has trained": (case(LaterUser), "refuted"),
+    "cached norm": (cached_norm, "refuted"),
+    "attribute that a class gets": (case(ClassAttribute), "refuted"),
+    "namespace": (case(InNamespace), "refuted"),
+    "global of another module": (case(InModule), "refuted"),
     "one pair of users": (case(TwoReaders), "refuted"),
     "leak in the second step": (second_step, "refuted"),
     "noted in one step, used in the next": (case(NextBatch), "refuted"),
@@ -563,6 +702,8 @@ SCALES: dict[str, Entry] = {
 HONEST: dict[str, Entry] = {
     "complex": (case(Complex, *COMPLEX), "holds"),
     "own memory": (case(OwnMemory), "holds"),
+    "own momentum in a hook": (case(OwnMomentum), "holds"),
+    "one tensor under two names": (case(TwoNames, "heads.{user}.*"), "holds"),
     "own first value": (case(OwnFirst), "holds"),
     "one-hot": (case(OneHot), "holds"),
     "lazy constant": (case(Lazy), "holds"),
