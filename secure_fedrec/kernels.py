@@ -11,6 +11,7 @@ import numpy as np
 
 from secure_fedrec import compiled
 from secure_fedrec.arrays import BoolArray, FloatArray, IndexArray, IntArray, RingArray
+from secure_fedrec.errors import WireError
 
 __all__ = [
     "descend",
@@ -233,13 +234,14 @@ def scatter_add(
         sign: +1 adds, -1 subtracts.
 
     Raises:
-        ValueError: a destination lies outside ``target``, the dtypes differ, or no such sign.
+        WireError: a destination lies outside ``target``, or dtypes or widths differ.
+        ValueError: no such sign.
     """
     _require_fit(sign in (1, -1))
     places = _items(rows)
     _require_inside(places, len(target))
     if values.dtype != target.dtype or values.shape != (len(places), target.shape[1]):
-        raise ValueError(f"{values.dtype}{values.shape} does not fit {target.dtype}{target.shape}")
+        raise WireError(f"{values.dtype}{values.shape} does not fit {target.dtype}{target.shape}")
     step = compiled.add_rows if sign == 1 else compiled.subtract_rows
     step(target, places, np.ascontiguousarray(values))
 
@@ -257,7 +259,7 @@ def _require_segments(indptr: IntArray, count: int, size: int) -> None:
 def _require_inside(places: IndexArray | IntArray, size: int) -> None:
     # Compiled loops do not check bounds.
     if len(places) and (int(places.min()) < 0 or int(places.max()) >= size):
-        raise ValueError(f"a row number lies outside 0 to {size - 1}")
+        raise WireError(f"a row number lies outside 0 to {size - 1}")
 
 
 def _reals(values: FloatArray) -> FloatArray:

@@ -133,6 +133,8 @@ class LocalEngine:
     ) -> None:
         if stack.cloak is not None and not isinstance(algorithm, RatingAlgorithm):
             raise refused_cloak(stack.cloak)
+        if stack.n_clients != vault.n_clients:
+            raise ConfigError("n_clients", stack.n_clients, f"the data have {vault.n_clients}")
         self.algorithm = algorithm
         self.stack = stack
         self.vault = vault
@@ -216,7 +218,11 @@ class LocalEngine:
             step = self.algorithm.client_step(clients, self.public, self.vault, self._streams)
             session.submit(step)
             step.commit(self.vault)
-        return session.close()
+        aggregate = session.close()
+        due = (len(self.public.table), self.algorithm.width)
+        if aggregate.ring.shape != due:
+            raise ConfigError("collector", aggregate.ring.shape, f"a sum here has {due}")
+        return aggregate
 
     def _broadcast(self, round_: int, participants: IntArray) -> None:
         payload = self._public_block()

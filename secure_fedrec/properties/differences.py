@@ -27,7 +27,7 @@ def different_integers(what: str, left: IntArray, right: IntArray, unit: str = "
     if place is None or isinstance(place, str):
         return place if place is None else f"{what}: {place}"
     if not np.issubdtype(left.dtype, np.integer):
-        return f"{what} {_in_words(place)}: {left[place]!r}, which is no integer"
+        return f"{what} {_in_words(place)}: {left[place]}, which is no integer"
     # Python integers: the difference of two 64-bit words may need 65 bits.
     steps = f"{int(left[place]) - int(right[place]):+d} {unit}".rstrip()
     return f"{what} {_in_words(place)}: off by {steps} (plain: {int(right[place])})"

@@ -190,8 +190,8 @@ def refused_cloak(cloak: Cloak) -> ConfigError:
     return ConfigError(
         "protection",
         name,
-        "covers rated sets, and so needs an algorithm on ratings, whose client steps have "
-        + ", ".join(_CAPABILITIES),
+        "covers rated sets, and so needs an algorithm on ratings, which has predict, and whose "
+        "client steps have " + ", ".join(_CAPABILITIES),
     )
 
 
