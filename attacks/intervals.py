@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
-from scipy.stats import beta
+from scipy.special import betaincinv
 
 from secure_fedrec.arrays import FloatArray
 
@@ -118,8 +118,8 @@ def share_interval(successes: int, trials: int, confidence: float = 0.95) -> Int
     tail, failures = (1.0 - confidence) / 2, trials - successes
     return Interval(
         value=successes / trials if trials else float("nan"),
-        low=float(beta.ppf(tail, successes, failures + 1)) if successes else 0.0,
-        high=float(beta.isf(tail, successes + 1, failures)) if failures else 1.0,
+        low=float(betaincinv(successes, failures + 1, tail)) if successes else 0.0,
+        high=1.0 - float(betaincinv(failures, successes + 1, tail)) if failures else 1.0,
         n_clients=trials,
     )
 

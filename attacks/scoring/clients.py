@@ -1,7 +1,6 @@
 """Figures of claimed labels and histograms: one secret per client."""
 
 import numpy as np
-from scipy.stats import rankdata
 
 from attacks.base import NotApplicable
 from attacks.claims import HistogramClaim, LabelClaim
@@ -18,6 +17,7 @@ from attacks.scoring.scored import (
     require_finite,
 )
 from secure_fedrec.arrays import FloatArray, IntArray
+from secure_fedrec.evaluation.ranking import midranks
 
 __all__ = ["score_histograms", "score_labels"]
 
@@ -150,7 +150,7 @@ def _beside_others(
 
 def _ranked(values: FloatArray) -> FloatArray:
     """Centred ranks of length 1 along the last axis; 0 where all values are equal."""
-    ranks = rankdata(values, axis=-1)
+    ranks = midranks(values)
     centred = ranks - ranks.mean(axis=-1, keepdims=True)
     length = np.linalg.norm(centred, axis=-1, keepdims=True)
     return np.asarray(centred / np.where(length > 0, length, 1.0))

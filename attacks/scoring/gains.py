@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 import numpy as np
-from scipy.stats import beta, norm, t
+from scipy.special import betaincinv, ndtri, stdtrit
 
 from attacks.intervals import Interval, mean_interval, share_interval
 from secure_fedrec.arrays import FloatArray
@@ -106,12 +106,12 @@ class Gain:
             return None
         hits, base = self._hits
         if hits is not None:
-            return base + (float(beta.ppf(tail, hits, len(known) - hits + 1)) if hits else 0.0)
+            return base + (float(betaincinv(hits, len(known) - hits + 1, tail)) if hits else 0.0)
         mean, spread = float(known.mean()), float(known.std(ddof=1))
         if spread <= 1e-12:  # all alike: the first names the value, the others bound its share
             alike = tail ** (1.0 / (len(known) - 1))
             return float(mean * alike - self.span / 2 * (1.0 - alike))
-        size, reach = len(known), float(t.isf(tail, len(known) - 1))
+        size, reach = len(known), -float(stdtrit(len(known) - 1, tail))
         losses = max(0.0, -float((((known - mean) / spread) ** 3).mean()))
         reach += losses * (2 * reach**2 + 1) / (6 * float(np.sqrt(size)))
         return mean - reach * spread / float(np.sqrt(size))
@@ -145,14 +145,14 @@ class Estimate:
 
     def interval(self, level: Level) -> Interval:
         """Normal interval."""
-        reach = float(norm.isf((1.0 - level.confidence) / 2)) * self.deviation
+        reach = -float(ndtri((1.0 - level.confidence) / 2)) * self.deviation
         return Interval(
             value=self.value, low=self.value - reach, high=self.value + reach, n_clients=self.units
         )
 
     def certain(self, level: Level) -> float:
         """Normal lower limit."""
-        return self.value - float(norm.isf(level.tail)) * self.deviation
+        return self.value + float(ndtri(level.tail)) * self.deviation
 
 
 Gains: TypeAlias = dict[str, Gain | Estimate | None]

@@ -4,9 +4,9 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
-from scipy.stats import rankdata
 
 from secure_fedrec.arrays import BoolArray, FloatArray, IntArray
+from secure_fedrec.evaluation.ranking import midranks
 
 __all__ = ["PublicRanking", "halves", "precision_at_size", "public_ranking"]
 
@@ -98,7 +98,7 @@ def _said_of_others(
     if not all(len(part) for part in parts):
         return
     counts = np.sort(popularity.mean(axis=0))
-    ranks = rankdata(scores, axis=1)
+    ranks = midranks(scores)
     for sign in (1.0, -1.0):
         said = np.empty_like(popularity)
         for part, others in (parts, parts[::-1]):
@@ -108,7 +108,7 @@ def _said_of_others(
 
 def _in_counts(scores: FloatArray, counts: FloatArray) -> FloatArray:
     """A ranking of the items in the range of ascending counts, in the order of scores: [m]."""
-    places = rankdata(scores) - 1  # midranks: what is tied stays tied
+    places = midranks(scores) - 1  # midranks: what is tied stays tied
     # Counts that are equal must not tie what the scores tell apart.
     return np.asarray(counts[places.astype(np.int64)] + places / len(scores))
 
@@ -117,7 +117,7 @@ def _aucs(scores: FloatArray, labels: BoolArray) -> FloatArray:
     """AUC of each client that has both kinds of items, ties counting as half."""
     positives = labels.sum(axis=1)
     pairs = positives * (labels.shape[1] - positives)
-    ranks = np.where(labels, rankdata(scores, axis=1), 0.0).sum(axis=1)
+    ranks = np.where(labels, midranks(scores), 0.0).sum(axis=1)
     known = pairs > 0
     wins = ranks[known] - (positives * (positives + 1) / 2)[known]
     return np.asarray(wins / pairs[known])

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from scipy.stats import binom
+from scipy.special import bdtr
 
 from attacks.intervals import Interval, mean_interval, share_interval
 from attacks.scoring.gains import Figures, Gains, Level, gain_figures, interval_figures
@@ -87,7 +87,8 @@ def hit_null(metric: str, odds: FloatArray, chance: float) -> dict[str, Any]:
     Guesses that are shared vary less than the binomial's.
     """
     size, share = len(odds), min(1.0, chance)
-    low, high = (float(binom.ppf(tail, size, share)) for tail in (_NULL_TAIL, 1.0 - _NULL_TAIL))
+    below = bdtr(np.arange(size), size, share)
+    low, high = (int(np.searchsorted(below, tail)) for tail in (_NULL_TAIL, 1.0 - _NULL_TAIL))
     return _null(metric, float(odds.mean()), low / size, high / size)
 
 

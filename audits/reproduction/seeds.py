@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
-from scipy.stats import t as student
+from scipy.special import stdtrit
 
 from secure_fedrec.errors import ConfigError
 
@@ -41,7 +41,7 @@ def mean_interval(values: Sequence[float]) -> dict[str, float | None]:
     mean, spread = float(np.mean(values)), deviation(values)
     if spread is None:
         return {"mean": mean, "low": None, "high": None}
-    half = float(student.ppf((1 + _LEVEL) / 2, len(values) - 1)) * spread / math.sqrt(len(values))
+    half = float(stdtrit(len(values) - 1, (1 + _LEVEL) / 2)) * spread / math.sqrt(len(values))
     return {"mean": mean, "low": mean - half, "high": mean + half}
 
 

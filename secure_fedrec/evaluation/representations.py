@@ -10,9 +10,9 @@ out in another order, and random vectors.
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.stats import rankdata
 
 from secure_fedrec.arrays import FloatArray, IntArray
+from secure_fedrec.evaluation.ranking import midranks
 
 __all__ = ["SimilarityReport", "compare_representations", "representational_similarity"]
 
@@ -115,7 +115,7 @@ def _cosines(vectors: FloatArray) -> FloatArray:
 
 
 def _spearman(one: FloatArray, other: FloatArray) -> float:
-    ranks = [rankdata(values) for values in (one, other)]
+    ranks = [midranks(values) for values in (one, other)]
     centred = [values - values.mean() for values in ranks]
     scale = np.sqrt(np.sum(centred[0] ** 2) * np.sum(centred[1] ** 2))
     if not scale:

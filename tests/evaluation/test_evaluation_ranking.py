@@ -4,8 +4,9 @@ import math
 
 import numpy as np
 import pytest
+from scipy.stats import rankdata
 
-from secure_fedrec.evaluation.ranking import held_out_rank, ranking_quality
+from secure_fedrec.evaluation.ranking import held_out_rank, midranks, ranking_quality
 
 ALL = np.ones(5, dtype=np.bool_)
 
@@ -19,6 +20,17 @@ def test_a_rank_counts_the_candidates_before_it() -> None:
 
 def test_a_model_that_tells_nothing_apart_finds_nothing() -> None:
     assert held_out_rank(np.zeros(5), 2, ALL) == 5
+
+
+@pytest.mark.parametrize("shape", [(1,), (7,), (4, 1), (5, 40), (3, 2, 9)])
+@pytest.mark.parametrize("levels", [1, 3, 1000])
+def test_midranks_are_those_of_scipy(shape: tuple[int, ...], levels: int) -> None:
+    values = np.random.default_rng(levels).integers(levels, size=shape) / 7 - 1
+    np.testing.assert_array_equal(midranks(values), rankdata(values, axis=-1))
+    values.reshape(-1)[0] = np.nan
+    np.testing.assert_array_equal(midranks(values), rankdata(values, axis=-1))
+    values.reshape(-1)[0] = -np.inf
+    np.testing.assert_array_equal(midranks(values), rankdata(values, axis=-1))
 
 
 def test_what_cannot_be_ranked_is_refused() -> None:
