@@ -10,10 +10,11 @@ import dataclasses
 import datetime
 import json
 from collections.abc import Mapping
+from functools import cache
 from typing import Any, TypeVar, cast
 
 import numpy as np
-from pydantic import ConfigDict, ValidationError, create_model
+from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 
 from secure_fedrec.errors import ConfigError
 
@@ -91,14 +92,6 @@ def _checked(
     kind: type, section: str, table: Mapping[str, Any], *, known: tuple[str, ...]
 ) -> dict[str, Any]:
     """The values of a table, keys and types checked; fields that are tables are not among them."""
-    fields = {
-        field.name: (field.type, ... if _is_required(field) else None)
-        for field in dataclasses.fields(kind)
-        if not dataclasses.is_dataclass(field.type)
-    }
-    shape = create_model(
-        kind.__name__, __config__=ConfigDict(extra="forbid", strict=True), **fields
-    )  # type: ignore[call-overload]
     for name, value in table.items():
         # TOML has nan and inf, JSON does not: they go to the settings class, which names them.
         if isinstance(value, float) and not np.isfinite(value):
@@ -106,7 +99,7 @@ def _checked(
         if _has_date(value):
             raise ConfigError(_key(section, name), str(value), "must not be a date or a time")
     try:
-        checked = shape.model_validate_json(json.dumps(dict(table), default=str))
+        checked = _shape(kind).model_validate_json(json.dumps(dict(table), default=str))
     except ValidationError as refused:
         first = refused.errors()[0]
         where = _key(
@@ -119,6 +112,18 @@ def _checked(
         problem = first["msg"].replace("Input should be", "should be")
         raise ConfigError(where, first["input"], problem) from None
     return {name: getattr(checked, name) for name in table}
+
+
+@cache
+def _shape(kind: type) -> type[BaseModel]:
+    fields = {
+        field.name: (field.type, ... if _is_required(field) else None)
+        for field in dataclasses.fields(kind)
+        if not dataclasses.is_dataclass(field.type)
+    }
+    config = ConfigDict(extra="forbid", strict=True)
+    made: type[BaseModel] = create_model(kind.__name__, __config__=config, **fields)  # type: ignore[call-overload]
+    return made
 
 
 def _key(section: str, name: str) -> str:

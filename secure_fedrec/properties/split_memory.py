@@ -31,7 +31,10 @@ from secure_fedrec.properties.split_trials import equal_bits
 __all__ = ["Memory"]
 
 # Of these packages only what users make of them is walked: modules, optimisers and containers.
-_FOREIGN: Final = frozenset({"torch", "numpy", "_pytest", "pytest", "hypothesis"})
+_FOREIGN: Final = frozenset(
+    {"torch", "numpy", "scipy", "sklearn", "numba", "llvmlite", "pydantic"}
+    | {"pytest", "_pytest", "hypothesis"}
+)
 _GLOBAL: Final = frozenset({"LOAD_GLOBAL", "STORE_GLOBAL", "LOAD_NAME"})
 _ATTRIBUTE: Final = frozenset({"LOAD_ATTR", "LOAD_METHOD", "STORE_ATTR"})
 _CONTAINERS: Final = (dict, list, set, deque, bytearray)
@@ -211,8 +214,8 @@ class Memory:
                 continue
             self._restore.append(partial(setattr, cell, "cell_contents", value))
             yield value
-        attributes = _names(found.__code__, _ATTRIBUTE)
-        for name in _names(found.__code__, _GLOBAL):
+        names, attributes = _names(found.__code__)
+        for name in names:
             value = found.__globals__.get(name)
             if not isinstance(value, types.ModuleType):
                 yield from self._note_global(found.__globals__, name)
@@ -269,11 +272,17 @@ def _same_entries(left: Mapping[Any, Any], right: Mapping[Any, Any]) -> bool:
     )
 
 
-def _names(code: types.CodeType, operations: frozenset[str]) -> set[str]:
-    """Names that a function, or one inside it, looks up by one of these operations."""
-    inner = (each for each in code.co_consts if isinstance(each, types.CodeType))
-    own = {each.argval for each in dis.get_instructions(code) if each.opname in operations}
-    return own.union(*(_names(each, operations) for each in inner))
+@functools.lru_cache(maxsize=4096)
+def _names(code: types.CodeType) -> tuple[frozenset[str], frozenset[str]]:
+    """Names that a function, or one inside it, looks up among globals, and as attributes."""
+    found = [(each.opname, each.argval) for each in dis.get_instructions(code)]
+    inner = [_names(each) for each in code.co_consts if isinstance(each, types.CodeType)]
+    names = frozenset(name for operation, name in found if operation in _GLOBAL)
+    attributes = frozenset(name for operation, name in found if operation in _ATTRIBUTE)
+    return (
+        names.union(*(globals_ for globals_, _ in inner)),
+        attributes.union(*(attributes for _, attributes in inner)),
+    )
 
 
 def _is_walked(kind: type) -> bool:
