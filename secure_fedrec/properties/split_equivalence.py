@@ -130,7 +130,13 @@ def compare_split(
         try:
             reference = runs.shipped(shipped or aggregate)
             gap = runs.gap_in(reference, shipped or aggregate)
-            return runs.compare(reference, aggregate) if gap is None else _open(gap, reference)
+            if gap is None:
+                outcome = runs.compare(reference, aggregate)
+                if outcome.holds:
+                    return outcome
+                # What is used up only now (an iterator, a quota) is no difference of the split.
+                gap = runs.gap_in(reference, shipped or aggregate)
+            return outcome if gap is None else _open(gap, reference)
         finally:
             memory.restore()
 

@@ -2,17 +2,20 @@
 
 First all users of a trial train, and then all of them again, with the other users' values of one
 draw, and of others: a reader whose bits agree is disturbed by nobody. Others' values change between
-the two, since what was remembered of them may be compared with what they are, and they train first
-in one order and in the other. Those whose bits differ may still have met themselves only, since a
-device may remember what is its own. So they are asked again after trainings of others alone: each
-by itself, or where there are many, together, after sets of others such that for every two users
-some set holds one and not the other. A search by halves then names who it was.
+the two, since what was remembered of them may be compared with what they are, and so do federated
+values; who trains before, and in which order, varies, too. Those whose bits differ may still have
+met themselves only, since a device may remember what is its own. So they are asked again after
+trainings of others alone: each by itself, or where there are many, together, after sets of others
+such that for every two users some set holds one and not the other. A search by halves then names
+who it was.
 """
 
 from collections.abc import Callable, Iterator, Sequence
 from itertools import combinations, count, islice
 from math import comb
 from typing import Final
+
+import torch
 
 from secure_fedrec.properties.split_evaluation import LOSS, Part
 from secure_fedrec.properties.split_model import SplitModel, Values
@@ -43,6 +46,7 @@ class Interference:
         findings: where violations go.
         trial: whose users are searched.
         base: state with other users' values of one draw.
+        earlier: the same with the federated values of an earlier round.
 
     Attributes:
         broken: readers that somebody disturbs.
@@ -55,11 +59,15 @@ class Interference:
         findings: Findings,
         trial: Trial,
         base: Values,
+        earlier: Values,
     ) -> None:
         self._traces = traces
         self._findings = findings
         self._trial = trial
         self._base = base
+        self._earlier = earlier
+        self._federated = split.federated
+        self._draw = trial.generator("order")
         self._slots = (*split.slots, *split.counters)
         self._n_users = split.n_users
         self.broken: set[int] = set()
@@ -77,8 +85,9 @@ class Interference:
         users = self._trial.users
         one, other = changed
         # Of many users one arm only: a trial of all of them costs as much as all the others.
-        arms = [(users[::-1], one, other), (users, other, one)][: 1 if len(users) > _ALONE else 2]
-        after = self._traces.digests(self._base, history=users, readers=readers)
+        arms = [(users[::-1], one, self._now(other)), (self._some(users), other, self._now(one))]
+        arms = arms[: 1 if len(users) > _ALONE else 2]
+        after = self._after(readers)
         moved = {
             user
             for history, before, then in arms
@@ -88,7 +97,10 @@ class Interference:
                 self._traces.digests(before, history=history, then=then, readers=readers),
             )
         }
-        present = _differing(readers, after, fresh)
+        at_once = self._traces.digests(
+            self._earlier, then=self._base, readers=readers, rehearsed=True
+        )
+        present = {*_differing(readers, after, fresh), *_differing(readers, after, at_once)}
         if not moved and not present:
             return
         restless = self._restless(readers, fresh, after)
@@ -101,12 +113,26 @@ class Interference:
             self._search_changes(suspects, history, before, then)
         self._search_presence(sorted({*present, *moved} - restless))
 
+    def _after(self, readers: Sequence[int]) -> list[bytes]:
+        """What readers end with after everybody has trained on the base, in an earlier round."""
+        users = self._trial.users
+        return self._traces.digests(self._earlier, history=users, then=self._base, readers=readers)
+
+    def _now(self, state: Values) -> Values:
+        """A state with the federated values that readers train on."""
+        return {**state, **{name: self._base[name] for name in self._federated}}
+
+    def _some(self, users: Sequence[int]) -> tuple[int, ...]:
+        """Some of the users, one at least, in any order."""
+        number = int(torch.randint(len(users), (), generator=self._draw)) + 1
+        order = torch.randperm(len(users), generator=self._draw).tolist()
+        return tuple(users[place] for place in order[:number])
+
     def _restless(
         self, readers: Sequence[int], fresh: Sequence[bytes], after: Sequence[bytes]
     ) -> set[int]:
         """Whose training ends differently when the same sequence is run again."""
-        users = self._trial.users
-        after_again = self._traces.digests(self._base, history=users, readers=readers)
+        after_again = self._after(readers)
         fresh_again = self._traces.digests(self._base, readers=readers)
         return {
             *_differing(readers, after, after_again),
@@ -133,24 +159,29 @@ class Interference:
             return
         found = [
             self._traces.digests(before, history=history, then=each, readers=left)
-            for each in (before, then)
+            for each in (self._now(before), then)
         ]
         everybody = tuple(range(self._n_users))
         for user in _differing(left, *found):
             self._blame_values(user, then, everybody, history, before=before)
 
     def _search_presence(self, suspects: Sequence[int]) -> None:
-        """Whether it matters to them that others have trained at all."""
+        """Whether it matters to them that others have trained: ever, or since they have."""
         for left, writers in self._apart(suspects):
-            alone = self._traces.digests(self._base, readers=left)
-            after = self._traces.digests(self._base, history=writers, readers=left)
-            for user in _differing(left, alone, after):
-                first, second = self._traces.digests(self._base, readers=[user, user])
-                if first != second:
-                    self.broken.add(user)
-                    self._leave_open(_RESTLESS.format(user))
-                else:
-                    self._blame_presence(user, writers)
+            for first in ((), tuple(left)):
+                alone, after = (
+                    self._traces.digests(
+                        self._earlier, history=history, then=self._base, readers=[*left, *left]
+                    )
+                    for history in (first, (*first, *writers))
+                )
+                for user in sorted(set(_differing([*left, *left], alone, after)) - self.broken):
+                    one, two = self._traces.digests(self._base, readers=[user, user])
+                    if one != two:
+                        self.broken.add(user)
+                        self._leave_open(_RESTLESS.format(user))
+                    else:
+                        self._blame_presence(user, first, writers)
 
     def _apart(self, suspects: Sequence[int]) -> Iterator[tuple[list[int], tuple[int, ...]]]:
         """Readers that are not broken yet, and users to train before them, no reader among them."""
@@ -163,7 +194,10 @@ class Interference:
             if len(users) > _MANY:
                 return
         for each in [user for user in suspects if user not in self.broken][:_ALONE]:
-            yield [each], tuple(user for user in users if user != each)
+            others = tuple(user for user in users if user != each)
+            yield [each], others
+            if each not in self.broken:
+                yield [each], self._some(others)
 
     def _suspects_between(
         self, readers: Sequence[int], history: Sequence[int], one: Values, other: Values
@@ -199,7 +233,7 @@ class Interference:
             self.broken.add(reader)
             return
         parts = [(slot, owner) for slot in self._slots for owner in owners if owner != reader]
-        base = self._base if before is None else before
+        base = self._base if before is None else self._now(before)
 
         def at(number: int) -> Observed:
             then = self._mixed(base, others, parts[:number])
@@ -214,18 +248,27 @@ class Interference:
                 verb += ", after that user has trained" if before is None else ", after all trained"
             self._violate(reader, slot.name, owner, at(step + 1), at(0), verb)
 
-    def _blame_presence(self, reader: int, history: Sequence[int]) -> None:
-        """Find the one user whose training moves another's, by halves."""
+    def _blame_presence(self, reader: int, first: Sequence[int], history: Sequence[int]) -> None:
+        """Find the one user whose training moves another's, by halves.
+
+        Args:
+            reader: whose training.
+            first: who has trained before all, itself among them; or nobody.
+            history: who has trained since.
+        """
         if self._has_named_enough(history):
             self.broken.add(reader)
             return
 
         def at(number: int) -> Observed:
-            return self._traces.observed(self._base, history=history[:number], reader=reader)
+            before = (*first, *history[:number])
+            return self._traces.observed(
+                self._earlier, history=before, then=self._base, reader=reader
+            )
 
         step = self._first(len(history), at)
         if step is not None:
-            verb = "moves when that has been before"
+            verb = "moves when that has been " + ("in between" if first else "before")
             self._violate(reader, TRAINING, history[step], at(step + 1), at(0), verb)
 
     def _first(self, steps: int, at: Callable[[int], Observed]) -> int | None:

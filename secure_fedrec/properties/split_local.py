@@ -20,7 +20,7 @@ from secure_fedrec.properties.split_evaluation import LOSS, Loss
 from secure_fedrec.properties.split_interference import Interference
 from secure_fedrec.properties.split_memory import Memory
 from secure_fedrec.properties.split_model import SplitModel, Values
-from secure_fedrec.properties.split_random import Batches, noise_like
+from secure_fedrec.properties.split_random import Batches, is_exact, noise_like
 from secure_fedrec.properties.split_report import Findings, Gap, Violation
 from secure_fedrec.properties.split_scales import MISSING, NORMAL, drawn
 from secure_fedrec.properties.split_traces import Inspection, LocalTraces
@@ -70,16 +70,19 @@ class LocalTrials:
         traces = LocalTraces(self._split, self._loss, self._batches, self._memory, trial, start)
         inspection = Inspection()
         fresh = traces.digests(base, readers=trial.users, inspection=inspection)
+        for user in sorted(inspection.failed):
+            traces.require_alone(base, user)
         for leaf in self._memory.trained():
             self._leave_leaf(leaf)
         judged = {user for user in trial.users if self._judge(trial, user, inspection)}
         sound = sorted(judged.difference(self._disturbed))
         if sound:
             changed = [
-                self._draw_others(trial, start, kind, f"others.{place}")
+                self._draw_others(trial, start, kind, f"others.{place}", earlier=True)
                 for place, kind in enumerate(trial.kinds)
             ]
-            search = Interference(self._split, traces, self._findings, trial, base)
+            earlier = self._draw_others(trial, start, BASE, "others", earlier=True)
+            search = Interference(self._split, traces, self._findings, trial, base, earlier)
             kept = dict(zip(trial.users, fresh, strict=True))
             search.search(sound, [kept[user] for user in sound], changed)
             self._disturbed |= search.broken
@@ -140,14 +143,24 @@ class LocalTrials:
         return self._split.state()
 
     def _draw_others(
-        self, trial: Trial, start: Values, kind: str, purpose: str
+        self, trial: Trial, start: Values, kind: str, purpose: str, *, earlier: bool = False
     ) -> dict[str, Tensor]:
         """The same, with other private values of one kind, as everybody but a reader has them.
 
         Integers of the base are the model's own: it may take them for indices.
+
+        Args:
+            trial: seeds.
+            start: what a reader trains on.
+            kind: how large the values are.
+            purpose: equal for states with equal private values.
+            earlier: whether federated values are others, too: those of another round.
         """
         generator = trial.generator(purpose)
-        how = drawn(NORMAL if kind == BASE else kind, self._split.n_users, generator)
+        # Of nine trials in a row three meet the variant of each kind.
+        variant = kind != BASE and trial.seed // 3 % 2 == 1
+        name = NORMAL if kind == BASE else kind
+        how = drawn(name, self._split.n_users, generator, variant=variant)
         values = {
             source: how.values(
                 self._origin[source], trial.scale, generator, None if slot.is_table else user
@@ -155,14 +168,21 @@ class LocalTrials:
             for slot in (self._split.slots if kind == BASE else self._all_slots)
             for user, source in enumerate(slot.sources)
         }
+        if earlier:
+            draw = trial.generator(f"{purpose}.federated")
+            names = [name for name in self._split.federated if name in self._trained]
+            values |= {name: noise_like(self._origin[name], trial.scale, draw) for name in names}
         self._split.load(start)
-        self._split.load(values)
+        # -0.0 + 0.0 is 0.0: a step that adds nothing would turn the sign of a zero.
+        self._split.load({n: v if is_exact(v) else v + 0.0 for n, v in values.items()})
         return self._split.state()
 
     def _judge(self, trial: Trial, user: int, inspection: Inspection) -> bool:
         """Judge what a single training shows; whether it can be compared with others."""
         if user in inspection.leaves:
             self._leave_leaf(inspection.leaves[user])
+        if user in inspection.failed:  # it fails after others only
+            return True
         broken = self._judge_gradients(trial, user, inspection.gradients[user])
         if not inspection.finite[user]:
             if not broken:

@@ -10,17 +10,20 @@ between two equal runs.
 """
 
 import argparse
+import array
+import contextlib
 import dis
 import functools
+import importlib  # noqa: TID251  of modules that the code under test imports
 import random
 import sys
 import threading
 import types
 import weakref
-from collections import deque
+from collections import ChainMap, UserDict, UserList, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import torch
@@ -36,8 +39,9 @@ _FOREIGN: Final = frozenset(
     | {"pytest", "_pytest", "hypothesis"}
 )
 _GLOBAL: Final = frozenset({"LOAD_GLOBAL", "STORE_GLOBAL", "LOAD_NAME"})
-_ATTRIBUTE: Final = frozenset({"LOAD_ATTR", "LOAD_METHOD", "STORE_ATTR"})
-_CONTAINERS: Final = (dict, list, set, deque, bytearray)
+_ATTRIBUTE: Final = frozenset({"LOAD_ATTR", "LOAD_METHOD", "STORE_ATTR", "IMPORT_FROM"})
+_IMPORT: Final = frozenset({"IMPORT_NAME"})
+_CONTAINERS: Final = (dict, list, set, deque, bytearray, array.array)
 # Of the standard library only what is made to hold other things by name.
 _HOLDERS: Final = (
     types.SimpleNamespace,
@@ -45,6 +49,9 @@ _HOLDERS: Final = (
     threading.local,
     weakref.WeakKeyDictionary,
     weakref.WeakValueDictionary,
+    UserDict,
+    UserList,
+    ChainMap,
 )
 _HOOKS: Final = ("_backward_hooks", "_post_accumulate_grad_hooks")
 
@@ -84,15 +91,17 @@ class Memory:
         if isinstance(found, Tensor):
             self._note_tensor(found)
             yield from self._note_hooks(found)
+            self._note_dict(found.__dict__)
+            yield from list(found.__dict__.values())
         elif isinstance(found, np.ndarray):
-            self._note_array(found)
+            yield from self._note_array(found)
         elif (restore := _restored(found)) is not None:
             self._restore.append(restore)
         elif isinstance(found, functools._lru_cache_wrapper):
             self._restore.append(found.cache_clear)
             yield found.__wrapped__
-        elif isinstance(found, (tuple, frozenset)):
-            yield from found
+        elif isinstance(found, (tuple, frozenset, types.MappingProxyType)):
+            yield from found.values() if isinstance(found, types.MappingProxyType) else found
         elif isinstance(found, types.MethodType):
             yield from (found.__self__, found.__func__)
         elif isinstance(found, partial):
@@ -138,20 +147,22 @@ class Memory:
 
             self._restore.append(restore)
 
-    def _note_array(self, array: "np.ndarray[Any, Any]") -> None:
-        if array.dtype.hasobject or not array.flags.writeable or isinstance(array, np.memmap):
-            return
+    def _note_array(self, array: "np.ndarray[Any, Any]") -> Iterable[object]:
+        if not array.flags.writeable or isinstance(array, np.memmap):
+            return []
         saved = array.copy()
         self._restore.append(partial(np.copyto, array, saved))
+        return list(array.flat) if array.dtype.hasobject else []
 
     def _note_container(self, found: Any) -> Iterable[object]:
         if isinstance(found, dict):
             self._note_dict(found)
             return list(found.values())
-        saved = bytes(found) if isinstance(found, bytearray) else list(found)
+        numbers = isinstance(found, bytearray | array.array)
+        saved = found[:] if numbers else list(found)
 
         def restore() -> None:
-            if isinstance(found, bytearray):
+            if numbers:
                 found[:] = saved
             elif isinstance(found, set):
                 if found.symmetric_difference(saved):
@@ -162,7 +173,7 @@ class Memory:
                 found.extend(saved)
 
         self._restore.append(restore)
-        return () if isinstance(saved, bytes) else saved
+        return () if numbers else saved
 
     def _note_dict(self, found: dict[Any, Any]) -> None:
         saved = dict(found)
@@ -198,6 +209,8 @@ class Memory:
                         yield value.__func__
                     elif isinstance(value, property):
                         yield from (value.fget, value.fset)
+                    elif isinstance(value, types.FunctionType):
+                        yield value  # __call__ and its like, too
                     elif not name.startswith("__") and not isinstance(value, type):
                         yield value
                         if not callable(value) and not hasattr(value, "__get__"):
@@ -214,15 +227,26 @@ class Memory:
                 continue
             self._restore.append(partial(setattr, cell, "cell_contents", value))
             yield value
-        names, attributes = _names(found.__code__)
+        names, attributes, imports = _names(found.__code__)
+        modules = [_imported(name) for name in imports]
         for name in names:
             value = found.__globals__.get(name)
-            if not isinstance(value, types.ModuleType):
+            if isinstance(value, types.ModuleType):
+                modules.append(value)
+            else:
                 yield from self._note_global(found.__globals__, name)
-            elif _is_walked_module(value.__name__):
+        met = [each for each in modules if each is not None]
+        for module in met:  # grows by modules in modules
+            if _is_walked_module(module.__name__):
                 for attribute in attributes:
-                    yield from self._note_global(vars(value), attribute)
+                    value = vars(module).get(attribute)
+                    if not isinstance(value, types.ModuleType):
+                        yield from self._note_global(vars(module), attribute)
+                    elif value not in met:
+                        met.append(value)
         self._note_dict(found.__dict__)
+        for name in ("__code__", "__defaults__", "__kwdefaults__"):
+            self._restore.append(partial(setattr, found, name, getattr(found, name)))
         yield from (*found.__dict__.values(), found.__defaults__, found.__kwdefaults__)
 
     def _note_global(self, names: dict[str, Any], name: str) -> Iterator[object]:
@@ -272,17 +296,34 @@ def _same_entries(left: Mapping[Any, Any], right: Mapping[Any, Any]) -> bool:
     )
 
 
+class _Names(NamedTuple):
+    """What a function, or one inside it, looks up: globals, attributes, and modules to import."""
+
+    globals: frozenset[str]
+    attributes: frozenset[str]
+    modules: frozenset[str]
+
+
 @functools.lru_cache(maxsize=4096)
-def _names(code: types.CodeType) -> tuple[frozenset[str], frozenset[str]]:
-    """Names that a function, or one inside it, looks up among globals, and as attributes."""
+def _names(code: types.CodeType) -> _Names:
     found = [(each.opname, each.argval) for each in dis.get_instructions(code)]
-    inner = [_names(each) for each in code.co_consts if isinstance(each, types.CodeType)]
-    names = frozenset(name for operation, name in found if operation in _GLOBAL)
-    attributes = frozenset(name for operation, name in found if operation in _ATTRIBUTE)
-    return (
-        names.union(*(globals_ for globals_, _ in inner)),
-        attributes.union(*(attributes for _, attributes in inner)),
+    own = _Names(
+        *(
+            frozenset(name for operation, name in found if operation in operations)
+            for operations in (_GLOBAL, _ATTRIBUTE, _IMPORT)
+        )
     )
+    inner = [_names(each) for each in code.co_consts if isinstance(each, types.CodeType)]
+    return _Names(*(frozenset().union(*parts) for parts in zip(own, *inner, strict=True)))
+
+
+def _imported(name: str) -> types.ModuleType | None:
+    """A module that a function imports when it is called, which may be the first time."""
+    if not name or not _is_walked_module(name):
+        return None
+    with contextlib.suppress(Exception):  # the function will meet it itself
+        return importlib.import_module(name)
+    return None
 
 
 def _is_walked(kind: type) -> bool:
@@ -300,4 +341,8 @@ def _slots(kind: type) -> Iterator[str]:
     for each in kind.__mro__:
         declared = vars(each).get("__slots__", ())
         names = (declared,) if isinstance(declared, str) else declared
-        yield from (name for name in names if name not in {"__dict__", "__weakref__"})
+        for name in names:
+            if name.startswith("__") and not name.endswith("__"):
+                yield f"_{each.__name__.lstrip('_')}{name}"
+            elif name not in {"__dict__", "__weakref__"}:
+                yield name

@@ -194,6 +194,7 @@ class SplitModel:
         tensors = self.originals()
         saved = {name: tensor.detach().clone() for name, tensor in tensors.items()}
         gradients = {name: tensor.grad for name, tensor in tensors.items()}
+        trained = {name: tensor.requires_grad for name, tensor in tensors.items()}
         modes = {module: module.training for module in self.model.modules()}
         try:
             yield
@@ -203,6 +204,8 @@ class SplitModel:
                 for name, tensor in tensors.items():
                     tensor.copy_(saved[name])
                     tensor.grad = gradients[name]
+                    if tensor.is_leaf:
+                        tensor.requires_grad_(trained[name])
             for module, mode in modes.items():
                 module.training = mode
 

@@ -29,7 +29,10 @@ class Place(NamedTuple):
     @property
     def whole(self) -> Tensor:
         """The tensor, all rows of it."""
-        tensor: Tensor = self.held[self.leaf]
+        tensor: Tensor | None = self.held.get(self.leaf)
+        if tensor is None:
+            problem = "is no tensor of its module any more: parametrise it before, not in the loss"
+            raise ConfigError("model", self.leaf, problem)
         return tensor
 
 

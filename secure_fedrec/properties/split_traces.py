@@ -1,15 +1,15 @@
 """Local trainings one after another on one model, and all that each of them ends with.
 
 Every training begins from the same federated values and buffers, and takes real steps: ``begin``,
-then a batch, a backward pass with its hooks and a step of Adam, and once more. Then all tensors are
-put back. What a model or a loss remembers beside them is put back only when a new sequence begins,
-so that a training can find what others before it have left.
+then a batch, a backward pass with its hooks and a step of SGD with momentum, and once more. Then
+all tensors are put back. What a model or a loss remembers beside them is put back only when a new
+sequence begins, so that a training can find what others before it have left.
 """
 
 import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import torch
 from torch import Tensor
@@ -54,12 +54,23 @@ class Inspection:
         reached: by user: names of what its losses have a gradient on that is not 0.
         finite: by user: whether losses, gradients and what was written can be compared.
         leaves: by user: a leaf tensor of its loss's graph that is no parameter.
+        failed: whose training raised an error.
     """
 
     gradients: dict[int, Values] = field(default_factory=dict)
     reached: dict[int, set[str]] = field(default_factory=dict)
     finite: dict[int, bool] = field(default_factory=dict)
     leaves: dict[int, Tensor] = field(default_factory=dict)
+    failed: set[int] = field(default_factory=set)
+
+
+class _Sequence(NamedTuple):
+    """Whose trainings come before those that are looked at; see ``LocalTraces.digests``."""
+
+    others: Values
+    history: tuple[int, ...]
+    then: Values
+    rehearsed: bool = False
 
 
 class LocalTraces:
@@ -97,7 +108,8 @@ class LocalTraces:
         self._layer_seeds = trial.torch_seeds("dropout", everybody)
         self._weights = split.trainable_places()
         trained = list({id(weight): weight for weight, *_ in self._weights}.values())
-        self._optimizer = torch.optim.Adam(trained or [torch.zeros(1)], lr=_RATE)
+        # Not Adam: what it divides by is 0 in float16.
+        self._optimizer = torch.optim.SGD(trained or [torch.zeros(1)], lr=_RATE, momentum=0.9)
         self._common = (*split.federated, *split.shared_buffers)
         self.overwritten: list[Overwritten] = []
 
@@ -108,15 +120,18 @@ class LocalTraces:
         history: Sequence[int] = (),
         then: Values | None = None,
         readers: Sequence[int],
+        rehearsed: bool = False,
         inspection: Inspection | None = None,
     ) -> list[bytes]:
         """What every reader's training ends with, in brief.
 
         Args:
-            others: state with the private values of everybody who is not training.
+            others: state with the private values of everybody who is not training, and with the
+                federated ones of that time.
             history: who has trained before, on these values.
-            then: state with others' values since; ``others`` if not given.
+            then: state with what others hold since; ``others`` if not given.
             readers: who trains then, one after another, on the values of ``start``.
+            rehearsed: whether each of them trains right before as in the history.
             inspection: where more is noted.
         """
         found: list[bytes] = []
@@ -131,8 +146,21 @@ class LocalTraces:
             failure = self._attempt(user, note, inspection)
             found.append(digest.digest() if failure is None else repr(failure).encode())
 
-        self._run(others, history, others if then is None else then, readers, train)
+        sequence = _Sequence(others, tuple(history), others if then is None else then, rehearsed)
+        self._run(sequence, readers, train)
         return found
+
+    def require_alone(self, others: Values, user: int) -> None:
+        """Train with nobody before, and raise what that raises: the model's own error."""
+        failures: list[Exception | None] = []
+        self._run(
+            _Sequence(others, (), others),
+            [user],
+            lambda each: failures.append(self._attempt(each, _unnoted, None)),
+        )
+        for failure in failures:
+            if failure is not None:
+                raise failure
 
     def observed(
         self, others: Values, *, history: Sequence[int], then: Values | None = None, reader: int
@@ -151,20 +179,34 @@ class LocalTraces:
             if failure is not None:
                 found.append((f"{type(failure).__name__}: {failure}", {}))
 
-        self._run(others, history, others if then is None else then, [reader, reader], train)
+        sequence = _Sequence(others, tuple(history), others if then is None else then)
+        self._run(sequence, [reader, reader], train)
         return found
 
     def _run(
+        self, sequence: "_Sequence", readers: Sequence[int], train: Callable[[int], None]
+    ) -> None:
+        closely = sum(len(slot.sources) for slot in self._slots) <= _CLOSELY
+        written = self._replay(sequence, readers, train, closely=closely)
+        if written and not closely:  # the same again, with everything compared after each training
+            before = len(self.overwritten)
+            self._replay(
+                sequence, readers, self._train_unnoted, closely=True, until=before + _WRITERS
+            )
+
+    def _replay(
         self,
-        others: Values,
-        history: Sequence[int],
-        then: Values,
+        sequence: "_Sequence",
         readers: Sequence[int],
         train: Callable[[int], None],
-    ) -> None:
+        *,
+        closely: bool,
+        until: int | None = None,
+    ) -> bool:
+        """Run a sequence; whether anybody's values are not what they were put back to."""
+        others, history, then, rehearsed = sequence
         self._memory.restore()
         self._split.load(others)
-        closely = sum(len(slot.sources) for slot in self._slots) <= _CLOSELY
         previous = set(history)
         for user in history:
             self._attempt(user, _unnoted, None)
@@ -173,6 +215,10 @@ class LocalTraces:
         if then is not others:
             self._split.load(then)
         for place, user in enumerate(readers):
+            if rehearsed:
+                self._split.load({name: others[name] for name in self._common})
+                self._attempt(user, _unnoted, None)
+                self._put_back(user, then, closely=closely)
             self._split.load_private(user, self._split.parts(self._start, user))
             train(user)
             self._put_back(user, then, closely=closely)
@@ -180,31 +226,14 @@ class LocalTraces:
                 again = user if user in previous else history[place % len(history)]
                 self._attempt(again, _unnoted, None)
                 self._put_back(again, then, closely=closely)
-        if written or (not closely and self._is_written(then)):
-            self._find_writers(others, history, then, readers)
+            if until is not None and len(self.overwritten) >= until:
+                break
+        return written or (not closely and self._is_written(then))
 
     def _is_written(self, others: Values) -> bool:
-        """Whether anybody's values are not what they were put back to."""
         tensors = self._split.tensors()
         sources = [name for slot in self._slots for name in slot.sources]
         return not all(equal_bits(tensors[name], others[name]) for name in sources)
-
-    def _find_writers(
-        self, others: Values, history: Sequence[int], then: Values, readers: Sequence[int]
-    ) -> None:
-        """The same sequence again, with everything compared after each training."""
-        self._memory.restore()
-        self._split.load(others)
-        before = len(self.overwritten)
-        for place, user in enumerate((*history, *readers)):
-            if place == len(history):
-                self._split.load(then)
-            if place >= len(history):
-                self._split.load_private(user, self._split.parts(self._start, user))
-            self._attempt(user, _unnoted, None)
-            self._put_back(user, others if place < len(history) else then, closely=True)
-            if len(self.overwritten) - before >= _WRITERS:
-                return
 
     def _attempt(
         self,
@@ -214,16 +243,19 @@ class LocalTraces:
         *,
         closely: bool = False,
     ) -> Exception | None:
-        """Train; what the model raises is one of its answers, but not while it is inspected."""
+        """Train; what the model raises is one of its answers."""
         try:
             self._train(user, note, inspection, closely=closely)
         except ConfigError:
             raise
         except Exception as failure:
             if inspection is not None:
-                raise
+                inspection.failed.add(user)
             return failure
         return None
+
+    def _train_unnoted(self, user: int) -> None:
+        self._attempt(user, _unnoted, None)
 
     def _train(
         self, user: int, note: "_Note", inspection: Inspection | None, *, closely: bool

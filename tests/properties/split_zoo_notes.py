@@ -3,3 +3,4 @@
 from torch import Tensor
 
 NORM: Tensor | None = None
+LATER: Tensor | None = None

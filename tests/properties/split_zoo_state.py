@@ -3,6 +3,7 @@
 Every entry has the verdict that is due: "refuted", "holds", or "open" (a gap).
 """
 
+from collections import UserDict
 from collections.abc import Callable
 from functools import cache
 from types import SimpleNamespace
@@ -105,6 +106,7 @@ class FirstSeen(Factorisation):
         return own(self, user) @ torch.stack(list(self.bank.values())).mean(0)
 
 
+CALLED: dict[str, float] = {}
 EVERYBODY: dict[int, Tensor] = {}
 FIRST: dict[int, Tensor] = {}
 
@@ -201,6 +203,108 @@ def cached_norm(shape: Shape) -> Case:
         return out
 
     return Case(model=found.model, loss=cached, private=found.private, columns=found.columns)
+
+
+class CalledLoss:
+    """A loss object, whose ``__call__`` fills a global once."""
+
+    def __init__(self, found: Case) -> None:
+        self.found = found
+
+    def __call__(self, model: nn.Module, user: int, batch: Batch) -> Tensor:
+        assert isinstance(model, Factorisation)
+        first = CALLED.setdefault("first", float(own(model, user).detach().sum()))
+        return self.found.loss(model, user, batch) * (2 + first)
+
+
+def called_loss(shape: Shape) -> Case:
+    found = case(Factorisation)(shape)
+    return Case(
+        model=found.model, loss=CalledLoss(found), private=found.private, columns=found.columns
+    )
+
+
+class Erased(Factorisation):
+    """A user remembers its first sum until its neighbour trains."""
+
+    def __init__(self, shape: Shape) -> None:
+        super().__init__(shape)
+        self.first: dict[int, float] = {}
+
+    def forward(self, user: int, batch: Batch) -> Tensor:
+        self.first.pop((user + 1) % len(self.users.weight), None)
+        first = self.first.setdefault(user, float(own(self, user).detach().sum()))
+        return super().forward(user, batch) * (2 + first)
+
+
+class OneOther(Factorisation):
+    """It matters whether exactly one other user has trained."""
+
+    def __init__(self, shape: Shape) -> None:
+        super().__init__(shape)
+        self.seen: set[int] = set()
+
+    def forward(self, user: int, batch: Batch) -> Tensor:
+        self.seen.add(user)
+        return super().forward(user, batch) * (0.5 if len(self.seen) == 2 else 1.0)
+
+
+class FirstFederated(Factorisation):
+    """Everybody is held to the items as they were when anybody trained first."""
+
+    first: Tensor | None = None
+
+    def penalty(self, user: int) -> Tensor:
+        if self.first is None:
+            self.first = self.items.weight.detach().clone()
+        return (self.items.weight - self.first).square().sum()
+
+
+class RankLater(Factorisation):
+    """How many had trained before its first training matters to a user from the second on."""
+
+    def __init__(self, shape: Shape) -> None:
+        super().__init__(shape)
+        self.rank: dict[int, int] = {}
+        self.calls: dict[int, int] = {}
+
+    def forward(self, user: int, batch: Batch) -> Tensor:
+        rank = self.rank.setdefault(user, len(self.rank))
+        self.calls[user] = self.calls.get(user, 0) + 1
+        return super().forward(user, batch) * (1 + rank * (self.calls[user] > 2))
+
+
+class ParameterAttribute(Factorisation):
+    """An attribute of a parameter is filled once."""
+
+    def forward(self, user: int, batch: Batch) -> Tensor:
+        held = self.users.weight.__dict__
+        norm = held.setdefault("norm", self.users.weight.detach().norm())
+        out: Tensor = super().forward(user, batch) * norm
+        return out
+
+
+class InUserDict(Factorisation):
+    """The same in a dict of the standard library."""
+
+    def __init__(self, shape: Shape) -> None:
+        super().__init__(shape)
+        self.found: UserDict[str, Tensor] = UserDict()
+
+    def forward(self, user: int, batch: Batch) -> Tensor:
+        norm = self.found.setdefault("norm", self.users.weight.detach().norm())
+        return super().forward(user, batch) * norm
+
+
+class InImported(Factorisation):
+    """The same in a module that is imported when it is needed."""
+
+    def forward(self, user: int, batch: Batch) -> Tensor:
+        from tests.properties import split_zoo_notes as notes
+
+        if notes.LATER is None:
+            notes.LATER = self.users.weight.detach().norm()
+        return super().forward(user, batch) * notes.LATER
 
 
 class ClassAttribute(Factorisation):
@@ -472,6 +576,28 @@ class Zeros(Factorisation):
         return super().forward(user, batch) * (1 + cold)
 
 
+class OneTrained(Factorisation):
+    """Whether exactly one other user's row is not as it was at first."""
+
+    def __init__(self, shape: Shape) -> None:
+        super().__init__(shape)
+        self.first = self.users.weight.detach().clone()
+
+    def forward(self, user: int, batch: Batch) -> Tensor:
+        moved = (self.users.weight.detach() != self.first).any(1)
+        moved[user] = False
+        return super().forward(user, batch) * (0.5 if moved.sum() == 1 else 1.0)
+
+
+class NonNegative(Factorisation):
+    """Whether all other users' values are at least 0."""
+
+    def forward(self, user: int, batch: Batch) -> Tensor:
+        signs = (self.users.weight.detach() >= 0).all(1)
+        signs[user] = True
+        return super().forward(user, batch) * (0.5 if signs.all() else 1.0)
+
+
 class Untrained(Factorisation):
     """Users who still have their first values are counted."""
 
@@ -641,6 +767,16 @@ class Masked(Factorisation):
         return 0.1 * (mask[:, None] * self.users.weight).square().sum()
 
 
+def halved(shape: Shape) -> Case:
+    """float16, in which little is 0."""
+    found = case(Factorisation)(shape)
+
+    def half(model: nn.Module, user: int, batch: Batch) -> Tensor:
+        return found.loss(model, user, {**batch, "y": batch["y"].half()})
+
+    return Case(model=found.model.half(), loss=half, private=found.private, columns=found.columns)
+
+
 class Taught(Factorisation):
     """A teacher whose parameters could be trained, and are not."""
 
@@ -672,6 +808,13 @@ STATE: dict[str, Entry] = {
     "attribute that a class gets": (case(ClassAttribute), "refuted"),
     "namespace": (case(InNamespace), "refuted"),
     "global of another module": (case(InModule), "refuted"),
+    "global that a loss object fills": (called_loss, "refuted"),
+    "erased by a neighbour": (case(Erased), "refuted"),
+    "items when anybody first trained": (case(FirstFederated), "refuted"),
+    "rank at the first training": (case(RankLater), "refuted"),
+    "attribute of a parameter": (case(ParameterAttribute), "refuted"),
+    "UserDict": (case(InUserDict), "refuted"),
+    "module that is imported late": (case(InImported), "refuted"),
     "one pair of users": (case(TwoReaders), "refuted"),
     "leak in the second step": (second_step, "refuted"),
     "noted in one step, used in the next": (case(NextBatch), "refuted"),
@@ -699,12 +842,20 @@ SCALES: dict[str, Entry] = {
     "ratio of 10,000": (case(Ratio), "refuted"),
 }
 
+RARE: dict[str, Entry] = {
+    "exactly one other has trained": (case(OneOther), "refuted"),
+    "exactly one row is not as it was": (case(OneTrained), "refuted"),
+    "nobody's values are negative": (case(NonNegative), "refuted"),
+}
+"""Needs all nine trials."""
+
 HONEST: dict[str, Entry] = {
     "complex": (case(Complex, *COMPLEX), "holds"),
     "own memory": (case(OwnMemory), "holds"),
     "own momentum in a hook": (case(OwnMomentum), "holds"),
     "one tensor under two names": (case(TwoNames, "heads.{user}.*"), "holds"),
     "own first value": (case(OwnFirst), "holds"),
+    "half precision": (halved, "holds"),
     "one-hot": (case(OneHot), "holds"),
     "lazy constant": (case(Lazy), "holds"),
     "log": (case(Logged), "holds"),

@@ -2,6 +2,7 @@
 
 import inspect
 from collections.abc import Callable, Iterator
+from itertools import count
 
 import numpy as np
 import pytest
@@ -101,6 +102,30 @@ def test_a_plain_run_that_is_another_one_each_time_is_no_violation(name: str) ->
             cohorts=COHORTS,
             training=PLAIN,
         )
+
+
+def test_what_is_used_up_by_the_third_run_is_no_violation() -> None:
+    calls = count()
+
+    class Quota(Factorisation):
+        """Has so many calls, and no more."""
+
+        limit = 10**9
+
+        def penalty(self, user: int) -> Tensor:
+            if next(calls) >= self.limit:
+                raise RuntimeError("the quota is used up")
+            return torch.zeros(())
+
+    found = case(Quota)(Shape())
+    assert compare(found).holds
+    each = next(calls) // 3  # two plain runs and one at home
+    Quota.limit = next(calls) + 2 * each + each // 2
+    outcome = compare(found)
+    assert not outcome.refuted
+    assert outcome.gap is not None
+    assert "cannot be run twice" in outcome.gap
+    assert str(outcome).startswith("split equals unsplit: open (3 rounds")
 
 
 def test_absent_users_values_that_a_rule_returns_are_no_violation() -> None:
