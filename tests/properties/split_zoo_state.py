@@ -590,10 +590,11 @@ class OneTrained(Factorisation):
 
 
 class NonNegative(Factorisation):
-    """Whether all other users' values are at least 0."""
+    """Whether no other user has a negative value, and everyone has a positive one."""
 
     def forward(self, user: int, batch: Batch) -> Tensor:
-        signs = (self.users.weight.detach() >= 0).all(1)
+        table = self.users.weight.detach()
+        signs = (table >= 0).all(1) & (table > 0).any(1)
         signs[user] = True
         return super().forward(user, batch) * (0.5 if signs.all() else 1.0)
 
