@@ -2,6 +2,9 @@
 #   make audit   the quickstart audit on synthetic ratings, report in out/quickstart
 #   make test    lint, types, layers and tests
 PYTHON ?= python3
+# Bytecode is written when a module is first imported: pip would compile all, and tests start many
+# processes.
+export PYTHONDONTWRITEBYTECODE :=
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready

@@ -218,11 +218,7 @@ class LocalEngine:
             step = self.algorithm.client_step(clients, self.public, self.vault, self._streams)
             session.submit(step)
             step.commit(self.vault)
-        aggregate = session.close()
-        due = (len(self.public.table), self.algorithm.width)
-        if aggregate.ring.shape != due:
-            raise ConfigError("collector", aggregate.ring.shape, f"a sum here has {due}")
-        return aggregate
+        return session.close()
 
     def _broadcast(self, round_: int, participants: IntArray) -> None:
         payload = self._public_block()

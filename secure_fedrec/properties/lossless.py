@@ -226,6 +226,9 @@ class _Protected(LocalEngine):
 
     def _collect(self, round_: int, participants: IntArray) -> Aggregate:
         aggregate = super()._collect(round_, participants)
+        due = (len(self.public.table), self.algorithm.width)
+        if aggregate.ring.shape != due:
+            raise ConfigError("collector", aggregate.ring.shape, f"a sum here has {due}")
         # The server may work in the arrays that it is handed.
         self._aggregate = replace(
             aggregate,

@@ -195,9 +195,9 @@ class Interference:
                 return
         for each in [user for user in suspects if user not in self.broken][:_ALONE]:
             others = tuple(user for user in users if user != each)
-            yield [each], others
-            if each not in self.broken:
-                yield [each], self._some(others)
+            for writers in (others, self._some(others)[:1], self._some(others)):
+                if each not in self.broken:
+                    yield [each], writers
 
     def _suspects_between(
         self, readers: Sequence[int], history: Sequence[int], one: Values, other: Values

@@ -41,7 +41,7 @@ def verdict(report: SplitReport) -> str:
 @pytest.mark.parametrize("name", ZOO)
 def test_a_model_is_on_its_side(name: str) -> None:
     build, due = ZOO[name]
-    report = check(build(Shape(users=4) if name in RARE else Shape()), trials=_trials(name))
+    report = check(build(Shape(users=8) if name in RARE else Shape()), trials=_trials(name))
     assert verdict(report) == due, report
 
 
