@@ -195,21 +195,22 @@ class _Puzzle:
         A search by halves is for groups of which all members are known (``whole``).
         """
         halves = whole and self.bits_per_row(codec) >= MOST_ROWS + _FEWEST_BITS
-        candidates: dict[tuple[int, int], list[int]] = defaultdict(list)
+        candidates: dict[int, dict[int, list[int]]] = defaultdict(dict)
         owner = np.repeat(np.arange(len(self.senders)), self.sent.lengths).tolist()
         for position, item in enumerate(self.sent.rows.tolist()):
             group = self.group_of.get(owner[position])
             if group is not None:
-                candidates[group, item].append(position)
+                candidates[group].setdefault(item, []).append(position)
         counts = self.sums.counts
         for denoiser, cells in self._cells():
             direction = self._own_direction(cells)
             summed = set(self.sums.rows[cells.start : cells.stop].tolist())
-            for (group, item), members in candidates.items():
-                if group == denoiser and item not in summed:
+            of_group = candidates.get(denoiser, {})
+            for item, members in of_group.items():
+                if item not in summed:
                     self.verdict[members] = _REAL  # a virtual row would be in the sums
             for cell in cells:
-                members = candidates.get((denoiser, int(self.sums.rows[cell])), [])
+                members = of_group.get(int(self.sums.rows[cell]), [])
                 count = 0 if counts is None else int(counts[cell])
                 subset = self._virtual(cell, members, count, codec, halves=halves)
                 if subset is None:

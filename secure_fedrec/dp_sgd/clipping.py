@@ -124,15 +124,19 @@ class ClippedGradients:
     def _require_separate(self, batch: tuple[Tensor, ...]) -> None:
         """Refuse losses, or inputs of layers, whose rows are not one example each.
 
-        The losses of a random half of the batch must have no gradient in the rows of the other.
-        This finds negatives from the batch, and first dimensions that count something else and
-        happen to be as long as the batch. And they must be the same, with their gradients, beside
-        other examples: this finds what autograd does not see, as statistics of the batch that are
-        detached.
+        The losses of a random half of the batch must have no gradient in the rows of the other, nor
+        the other's in its: a maximum is moved by one of them at least. This finds negatives from
+        the batch, and first dimensions that count something else and happen to be as long as the
+        batch. And they must be the same, with their gradients, beside other examples: this finds
+        what autograd does not see, as statistics of the batch that are detached.
         """
         half = np.argsort(secret_words(len(batch[0])))[: len(batch[0]) // 2]
         chosen = torch.zeros(len(batch[0]), dtype=torch.bool)
         chosen[half] = True
+        for each in (chosen, ~chosen):
+            self._require_separate_from_others(batch, each)
+
+    def _require_separate_from_others(self, batch: tuple[Tensor, ...], chosen: Tensor) -> None:
         alone = self._learn(batch, chosen)
         for name, norm in alone.norms.items():
             if bool((norm.cpu()[~chosen] > 0).any()):  # NaN is divergence, and found by the noise
@@ -140,7 +144,7 @@ class ClippedGradients:
                     "dp_sgd.model", name, "the losses of some examples depend on others' rows"
                 )
         rows = torch.arange(len(chosen))
-        rows[~chosen] = int(half[0])
+        rows[~chosen] = int(chosen.nonzero()[0])
         if _differ(alone, self._learn(tuple(column[rows] for column in batch), chosen)):
             problem = (
                 "an example's loss or gradient depends on the other examples of its batch: "

@@ -102,7 +102,7 @@ def test_in_the_middle_of_writing(
         assert command("train", config, "--out", quiet, "--quiet")[0] == 0
         points = HOOK.met
         assert points > 60
-        for point in range(1, points + 1, 5):
+        for point in range(1, points + 1, 7):
             out = tmp_path / f"run{point}"
             HOOK.folder, HOOK.at, HOOK.met = out, point, 0
             code, _, err = command("train", config, "--out", out, "--quiet")

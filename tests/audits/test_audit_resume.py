@@ -19,7 +19,7 @@ from secure_fedrec.wire import Transcript
 
 Command = Callable[..., tuple[int, str, str]]
 Write = Callable[[dict[str, Any]], Path]
-ROUNDS, EVERY = 80, 5
+ROUNDS, EVERY = 40, 5
 REPORTS = ("report.json", "report.html")
 
 
