@@ -14,13 +14,19 @@ from secure_fedrec.evaluation import Rule
 
 __all__ = ["as_lines", "compare_starts", "compare_table", "needed_studies", "starts_as_lines"]
 
+_BETWEEN = (
+    "fedsgd",
+    "distributed",
+    "distributed-early",
+    "fednoise",
+    "fedprox",
+    "fedatt",
+    "hpfl-k",
+    "hpfl-r",
+)
 COMPARED = (
-    ("hpfl", "fedsgd"),
-    ("hpfl", "distributed"),
-    ("hpfl", "distributed-early"),
-    ("hpfl", "fedavg"),
-    ("hpfl-k", "fedavg"),
-    ("hpfl-k", "hpfl"),
+    *(("hpfl", other) for other in ("fedavg", *_BETWEEN)),
+    *((method, "fedavg") for method in _BETWEEN),
 )
 """Methods that are compared seed by seed."""
 
