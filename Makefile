@@ -51,7 +51,7 @@ mutants: $(READY)
 mutants-today: $(READY)
 	$(BIN)/python -m tests.mutants --part
 
-# All 1,000 audits of federations without a leak; a test run has 200 of them.
+# All 1,000 audits of federations without a leak; a test run has 100 of them.
 nulls: $(READY)
 	SECURE_FEDREC_NULLS=1000 $(BIN)/pytest -q -s tests/audits/test_audit_null.py
 
