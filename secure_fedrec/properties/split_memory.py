@@ -5,8 +5,8 @@ leave something there, and another user's training may find it. ``Memory`` walks
 and a loss can reach, and puts the same objects back to what they held, so that whoever else refers
 to them sees it, too; what was not there at first is taken away, and caches of ``functools`` are
 emptied. What lies behind other C code (an iterator, the generators that NumPy and ``random``
-share), in a file or in another process is not reached; a model that draws or counts there differs
-between two equal runs.
+share), in a file or in another process is not reached: a model that draws or counts there differs
+between two equal runs, and what is filled there once is the same in all.
 """
 
 import argparse

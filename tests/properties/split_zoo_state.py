@@ -1,4 +1,4 @@
-"""Models whose users meet past the parameters, and honest ones that look like it.
+"""Models whose users meet past the parameters.
 
 Every entry has the verdict that is due: "refuted", "holds", or "open" (a gap).
 """
@@ -7,7 +7,7 @@ from collections import UserDict
 from collections.abc import Callable
 from functools import cache
 from types import SimpleNamespace
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -19,8 +19,6 @@ from tests.properties.split_zoo import (
     Addition,
     Case,
     Factorisation,
-    OwnHeads,
-    OwnNorms,
     Shape,
     case,
 )
@@ -523,203 +521,6 @@ class ImaginaryGradient(Complex):
 COMPLEX = ("users.weight", "phases")
 
 
-# --- thresholds: nothing crosses at the usual scales ---
-
-
-class RowNorm(Factorisation):
-    """Other users' long rows are noticed."""
-
-    def forward(self, user: int, batch: Batch) -> Tensor:
-        longest = self.users.weight.detach().norm(dim=1).max()
-        return super().forward(user, batch) * (0.5 if longest > 20 else 1.0)
-
-
-class FrobeniusCap(Factorisation):
-    """The whole table is scaled down to a norm of 60."""
-
-    def forward(self, user: int, batch: Batch) -> Tensor:
-        with torch.no_grad():
-            self.users.weight.mul_(torch.clamp(60 / self.users.weight.norm(), max=1.0))
-        return super().forward(user, batch)
-
-
-class Box(Factorisation):
-    """The whole table is clamped to a box."""
-
-    def forward(self, user: int, batch: Batch) -> Tensor:
-        with torch.no_grad():
-            self.users.weight.clamp_(-9, 9)
-        return super().forward(user, batch)
-
-
-class Million(Factorisation):
-    """A penalty above a norm of a hundred."""
-
-    def penalty(self, user: int) -> Tensor:
-        table = self.users.weight.detach().norm()
-        return own(self, user).sum() * torch.relu(table - 100)
-
-
-class TwoLong(Factorisation):
-    """Nothing happens before two users are above 50."""
-
-    def forward(self, user: int, batch: Batch) -> Tensor:
-        long = (self.users.weight.detach().norm(dim=1) > 50).sum()
-        return super().forward(user, batch) * (0.5 if long >= 2 else 1.0)
-
-
-class Zeros(Factorisation):
-    """Users whose row is zero are counted."""
-
-    def forward(self, user: int, batch: Batch) -> Tensor:
-        cold = (self.users.weight.detach() == 0).all(1).sum()
-        return super().forward(user, batch) * (1 + cold)
-
-
-class OneTrained(Factorisation):
-    """Whether exactly one other user's row is not as it was at first."""
-
-    def __init__(self, shape: Shape) -> None:
-        super().__init__(shape)
-        self.first = self.users.weight.detach().clone()
-
-    def forward(self, user: int, batch: Batch) -> Tensor:
-        moved = (self.users.weight.detach() != self.first).any(1)
-        moved[user] = False
-        return super().forward(user, batch) * (0.5 if moved.sum() == 1 else 1.0)
-
-
-class NonNegative(Factorisation):
-    """Whether no other user has a negative value, and everyone has a positive one."""
-
-    def forward(self, user: int, batch: Batch) -> Tensor:
-        table = self.users.weight.detach()
-        signs = (table >= 0).all(1) & (table > 0).any(1)
-        signs[user] = True
-        return super().forward(user, batch) * (0.5 if signs.all() else 1.0)
-
-
-class Untrained(Factorisation):
-    """Users who still have their first values are counted."""
-
-    def __init__(self, shape: Shape) -> None:
-        super().__init__(shape)
-        self.first = self.users.weight.detach().clone()
-
-    def forward(self, user: int, batch: Batch) -> Tensor:
-        fresh = (self.users.weight.detach() == self.first).all(1).sum()
-        return super().forward(user, batch) * (1 + fresh)
-
-
-class Ratio(Factorisation):
-    """Somebody is ten thousand times as long as somebody else."""
-
-    def forward(self, user: int, batch: Batch) -> Tensor:
-        norms = self.users.weight.detach().norm(dim=1) + 1e-12
-        return super().forward(user, batch) * (0.5 if norms.max() > 1e4 * norms.min() else 1.0)
-
-
-# --- odd, and right ---
-
-
-class OwnMemory(Factorisation):
-    """A running mean of a user's own vector, which its device remembers."""
-
-    def __init__(self, shape: Shape) -> None:
-        super().__init__(shape)
-        self.means: dict[int, Tensor] = {}
-
-    def penalty(self, user: int) -> Tensor:
-        mean = self.means.get(user, torch.zeros(self.users.embedding_dim))
-        self.means[user] = 0.9 * mean + 0.1 * own(self, user).detach()
-        return own(self, user) @ mean
-
-
-class OwnFirst(Factorisation):
-    """Every device pulls to the first vector it has seen of its own."""
-
-    def __init__(self, shape: Shape) -> None:
-        super().__init__(shape)
-        self.first: dict[int, Tensor] = {}
-
-    def penalty(self, user: int) -> Tensor:
-        first = self.first.setdefault(user, own(self, user).detach().clone())
-        return (own(self, user) - first).square().sum()
-
-
-class OwnMomentum(Factorisation):
-    """Every user's own momentum, in a dict that only a hook's closure holds."""
-
-    def __init__(self, shape: Shape) -> None:
-        super().__init__(shape)
-        speeds: dict[int, Tensor] = {}
-        reader = [0]
-
-        def add(found: Tensor) -> Tensor:
-            speed = 0.5 * speeds.get(reader[0], torch.zeros(())) + found
-            speeds[reader[0]] = speed
-            return speed
-
-        self.reader = reader
-        self.items.weight.register_hook(add)  # type: ignore[no-untyped-call]
-
-    def forward(self, user: int, batch: Batch) -> Tensor:
-        self.reader[0] = user
-        return super().forward(user, batch)
-
-
-class TwoNames(OwnHeads):
-    """A user's head holds one bias under two names."""
-
-    def __init__(self, shape: Shape) -> None:
-        super().__init__(shape)
-        for head in self.heads:
-            head.again = nn.Identity()
-            head.again.register_parameter("bias", cast("nn.Linear", head).bias)
-
-
-class OneHot(Factorisation):
-    """A user's row by a product with the whole table: zeros times everybody else."""
-
-    def forward(self, user: int, batch: Batch) -> Tensor:
-        chosen = torch.zeros(len(self.users.weight))
-        chosen[user] = 1.0
-        item = batch["item"]
-        out: Tensor = self.items(item) @ (chosen @ self.users.weight) + self.bias[item]
-        return out
-
-
-class Lazy(Factorisation):
-    """A constant that is made when it is first needed."""
-
-    constant: Tensor | None = None
-
-    def penalty(self, user: int) -> Tensor:
-        if self.constant is None:
-            self.constant = torch.linspace(0, 1, self.users.embedding_dim)
-        return own(self, user) @ self.constant
-
-
-class Logged(Factorisation):
-    """Keeps a log of everything, and reads none of it."""
-
-    def __init__(self, shape: Shape) -> None:
-        super().__init__(shape)
-        self.log: list[Any] = []
-
-    def penalty(self, user: int) -> Tensor:
-        self.log.append((user, own(self, user).detach().clone(), self.users.weight.norm()))
-        return torch.zeros(())
-
-
-class ClippedByHook(Factorisation):
-    """A hook clips the gradient of the items by its own norm."""
-
-    def __init__(self, shape: Shape) -> None:
-        super().__init__(shape)
-        self.items.weight.register_hook(lambda found: found / (1 + found.norm()))  # type: ignore[no-untyped-call]
-
-
 class Checkpointed(Addition):
     """Reentrant checkpointing: gradients come by a real backward pass only."""
 
@@ -738,57 +539,6 @@ class CheckpointedTable(Checkpointed):
 
     def personalise(self, user: int, hidden: Tensor) -> Tensor:
         return hidden + self.users.weight[user] + self.users.weight.mean(0)
-
-
-class Frozen(Addition):
-    """A batch normalisation whose statistics are frozen: the layer is in eval()."""
-
-    def __init__(self, shape: Shape) -> None:
-        super().__init__(shape)
-        self.norm = nn.BatchNorm1d(shape.dim)
-        self.norm.eval()
-
-    def personalise(self, user: int, hidden: Tensor) -> Tensor:
-        out: Tensor = self.norm(hidden) + self.users.weight[user]
-        return out
-
-
-def evaluated(shape: Shape) -> Case:
-    """The whole model is in eval() when it is handed over; training is not."""
-    found = case(OwnNorms, "users.*", "norms.{user}.*")(shape)
-    found.model.eval()
-    return found
-
-
-class Masked(Factorisation):
-    """Zero times everybody else, at any finite value."""
-
-    def penalty(self, user: int) -> Tensor:
-        mask = (torch.arange(len(self.users.weight)) == user).float()
-        return 0.1 * (mask[:, None] * self.users.weight).square().sum()
-
-
-def halved(shape: Shape) -> Case:
-    """float16, in which little is 0."""
-    found = case(Factorisation)(shape)
-
-    def half(model: nn.Module, user: int, batch: Batch) -> Tensor:
-        return found.loss(model, user, {**batch, "y": batch["y"].half()})
-
-    return Case(model=found.model.half(), loss=half, private=found.private, columns=found.columns)
-
-
-class Taught(Factorisation):
-    """A teacher whose parameters could be trained, and are not."""
-
-    def __init__(self, shape: Shape) -> None:
-        super().__init__(shape)
-        self.teacher = [nn.Linear(shape.dim, 1)]
-
-    def penalty(self, user: int) -> Tensor:
-        with torch.no_grad():
-            taught: Tensor = self.teacher[0](self.items.weight).mean()
-        return (own(self, user).sum() - taught).square()
 
 
 STATE: dict[str, Entry] = {
@@ -831,43 +581,6 @@ STATE: dict[str, Entry] = {
     "imaginary part of a federated gradient": (case(ImaginaryGradient, *COMPLEX), "refuted"),
     "checkpointed table": (case(CheckpointedTable), "refuted"),
 }
-
-SCALES: dict[str, Entry] = {
-    "row norm above 20": (case(RowNorm), "refuted"),
-    "Frobenius cap at 60": (case(FrobeniusCap), "refuted"),
-    "box at 9": (case(Box), "refuted"),
-    "norm above 100": (case(Million), "refuted"),
-    "two users above 50": (case(TwoLong), "refuted"),
-    "rows of zeros": (case(Zeros), "refuted"),
-    "unchanged rows": (case(Untrained), "refuted"),
-    "ratio of 10,000": (case(Ratio), "refuted"),
-}
-
-RARE: dict[str, Entry] = {
-    "exactly one other has trained": (case(OneOther), "refuted"),
-    "exactly one row is not as it was": (case(OneTrained), "refuted"),
-    "nobody's values are negative": (case(NonNegative), "refuted"),
-}
-"""Needs all nine trials."""
-
-HONEST: dict[str, Entry] = {
-    "complex": (case(Complex, *COMPLEX), "holds"),
-    "own memory": (case(OwnMemory), "holds"),
-    "own momentum in a hook": (case(OwnMomentum), "holds"),
-    "one tensor under two names": (case(TwoNames, "heads.{user}.*"), "holds"),
-    "own first value": (case(OwnFirst), "holds"),
-    "half precision": (halved, "holds"),
-    "one-hot": (case(OneHot), "holds"),
-    "lazy constant": (case(Lazy), "holds"),
-    "log": (case(Logged), "holds"),
-    "clipped by a hook": (case(ClippedByHook), "holds"),
-    "reentrant checkpoint": (case(Checkpointed), "holds"),
-    "frozen normalisation": (case(Frozen), "holds"),
-    "handed over in eval()": (evaluated, "holds"),
-    "masked": (case(Masked), "holds"),
-    "teacher": (case(Taught), "holds"),
-}
-
 
 # --- one pair of many users ---
 

@@ -29,8 +29,9 @@ from tests.properties.split_zoo import (
     compare,
     loss,
 )
+from tests.properties.split_zoo_honest import HONEST
 from tests.properties.split_zoo_rules import absentees_too
-from tests.properties.split_zoo_state import COMPLEX, HONEST, STATE, Complex
+from tests.properties.split_zoo_state import COMPLEX, STATE, Complex
 
 PLAIN = LocalTrainingConfig(epochs=2, batch_size=2)
 

@@ -12,8 +12,10 @@ from secure_fedrec.properties.split_interference import separations
 from secure_fedrec.properties.split_memory import Memory
 from secure_fedrec.properties.split_scales import KINDS, kinds_of
 from tests.properties.split_zoo import Case, Factorisation, Shape, case
+from tests.properties.split_zoo_honest import HONEST
 from tests.properties.split_zoo_rules import RULES, first_to_last
-from tests.properties.split_zoo_state import HONEST, MANY, RARE, SCALES, STATE, Entry, one_pair
+from tests.properties.split_zoo_scales import RARE, SCALES
+from tests.properties.split_zoo_state import MANY, STATE, Entry, one_pair
 
 ZOO: dict[str, Entry] = STATE | SCALES | RARE | HONEST
 
