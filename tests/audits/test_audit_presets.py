@@ -1,20 +1,18 @@
 """Every shipped configuration, end to end on generated data, with the outcome that README states.
 
 ``OUTCOMES`` is the one list of what the presets end with; README's table is compared with it, and a
-preset without an entry fails. A preset on real data runs on a small stand-in: ``STAND_INS`` changes
-the data and what depends on its size (sizes of groups, rounds, bounds that fewer clients cannot
-resolve), and nothing else.
+preset without an entry fails. A preset on real data runs on a small stand-in (``stand_ins``).
 """
 
 import json
 import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from audits.commands import PRESETS
+from tests.audits.stand_ins import STAND_INS
 
 Command = Callable[..., tuple[int, str, str]]
 
@@ -46,47 +44,6 @@ OUTCOMES: Mapping[str, str] = {
 WORDS = {PASS: "passes", LEAK: LEAK, FAIL: "fails"}
 """How README's table begins to say an outcome."""
 CODES = {PASS: 0, LEAK: 0, FAIL: 1}
-
-RATINGS = {"name": "synthetic", "clients": 160, "items": 120, "mean_ratings": 15.0}
-CLICKS = {"name": "synthetic", "clients": 60, "items": 120, "mean_ratings": 15.0}
-TEXTS = {"name": "stickers", "users": 40, "messages": 10, "length": 16}
-RECORDS = {"name": "synthetic", "clients": 24, "users": 30, "items": 60}
-MANY_RECORDS = {  # fewer do not bear the noise
-    **{"name": "synthetic", "clients": 10, "users": 90, "items": 300},
-    **{"mean_records": 60.0, "attributes": 18},
-}
-PMF = {"data": RATINGS, "algorithm.rounds": 20}
-STAND_INS: Mapping[str, Mapping[str, Any]] = {
-    "fedrec-ml100k": {**PMF, "algorithm.learning_rate": 0.1},
-    "fedrecpp-ml100k": PMF,
-    "fedrecpp-collusion-ml100k": {**PMF, "protection.count": 20},
-    "sdcf-ml100k": PMF,
-    "fedrecpp-sticky-ml100k": PMF,
-    "linkage-hardened-ml100k": {**PMF, "protection.cells": 128},
-    "shared-upload-ml100k": PMF,
-    "masking-ml100k": {**PMF, "data": {**RATINGS, "items": 400}},  # with a tail
-    "paillier-ml100k": {**PMF, "data": {**RATINGS, "items": 400}},
-    "skellam-ml100k": {**PMF, "protection.min_survivors": 150},
-    "furl-20newsgroups": {"data": TEXTS, "gates.least": 0.9},
-    "furl-20newsgroups-masking": {
-        "data": TEXTS,
-        "protection.min_survivors": 30,
-        "gates.max": 0.2,
-    },
-    "furl-ncf-ml100k": {"data": CLICKS, "gates.least": 0.4},  # whose attributes nothing tells
-    "furl-ncf-ml100k-masking": {
-        "data": CLICKS,
-        "protection.min_survivors": 50,
-        "gates.max": 0.6,
-    },
-    "hpfl-ml100k": {
-        "data": RECORDS,
-        "algorithm.rounds": 3,
-        "algorithm.user_drafts": 0.5,
-        "recording.payload_rounds": [1, 2, 3],
-    },
-    "hpfl-ml100k-protected": {"data": MANY_RECORDS},
-}
 
 
 def test_every_preset_has_its_outcome() -> None:
