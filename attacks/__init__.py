@@ -9,7 +9,7 @@ Reading order: ``base`` and ``claims`` (what an attack is, and what it may claim
 """
 
 from attacks.base import Attack, AttackCard, Claims, NotApplicable
-from attacks.games import Finding, GroundTruth, evaluate
+from attacks.scoring.games import Finding, GroundTruth, evaluate
 from attacks.suite import SUITE, attack_named
 
 __all__ = [

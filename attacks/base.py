@@ -13,7 +13,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from attacks.claims import DraftClaim, FeatureClaim, HistogramClaim, LabelClaim, SetClaim
-from secure_fedrec.arrays import BoolArray, FloatArray, IntArray, WordArray
+from secure_fedrec.core.arrays import BoolArray, FloatArray, IntArray, WordArray
 from secure_fedrec.wire import View
 
 __all__ = [

@@ -6,7 +6,7 @@ A claim has the name by which the harness knows the truth about it (in ``GroundT
 
 from dataclasses import dataclass
 
-from secure_fedrec.arrays import BoolArray, FloatArray, IntArray
+from secure_fedrec.core.arrays import BoolArray, FloatArray, IntArray
 
 __all__ = ["DraftClaim", "FeatureClaim", "HistogramClaim", "LabelClaim", "SetClaim"]
 

@@ -4,19 +4,19 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from attacks.base import Attack
-from attacks.hierarchical.attribute_counts import AttributeCounts
-from attacks.hierarchical.drafts import Drafts
-from attacks.linkage import CollusionLinkage
-from attacks.rated_set import Direct, Intersection
-from attacks.ratings import Lattice
-from attacks.regression import SubsetRegression
-from attacks.split.attributes import AttributeInference
-from attacks.split.dense_layer import DenseLayerInputs
-from attacks.split.output_bias import OutputBias
-from attacks.split.touched_rows import SignedRows, TouchedRows
-from attacks.sums import DenoiserExposure, DenoiserSums
-from attacks.table_steps import TableSteps
-from attacks.tail_items import TailItems
+from attacks.families.hierarchical.attribute_counts import AttributeCounts
+from attacks.families.hierarchical.drafts import Drafts
+from attacks.families.linkage import CollusionLinkage
+from attacks.families.rated_set import Direct, Intersection
+from attacks.families.ratings.lattice import Lattice
+from attacks.families.split.attributes import AttributeInference
+from attacks.families.split.dense_layer import DenseLayerInputs
+from attacks.families.split.output_bias import OutputBias
+from attacks.families.split.touched_rows import SignedRows, TouchedRows
+from attacks.families.sums.denoisers import DenoiserExposure, DenoiserSums
+from attacks.families.sums.regression import SubsetRegression
+from attacks.families.sums.table_steps import TableSteps
+from attacks.families.sums.tail_items import TailItems
 from secure_fedrec.errors import ConfigError
 
 __all__ = ["SUITE", "attack_named"]

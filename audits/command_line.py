@@ -19,8 +19,8 @@ from typing import Any
 
 from audits import commands
 from audits.data_command import data
-from audits.folder import CONFIG_NAME
 from audits.reproduce import add_reproduce, reproduce
+from audits.run.folder import CONFIG_NAME
 from secure_fedrec.errors import (
     CheckpointError,
     ConfigError,

@@ -9,23 +9,23 @@ from pathlib import Path
 from typing import Any
 
 from attacks import SUITE, GroundTruth, attack_named
-from attacks.controls import positive_controls
-from audits import run as runner
-from audits import training
-from audits.build import Federation, build_federation, load_dataset, require_parties
-from audits.coalitions import require_withstood
-from audits.config import AuditConfig, load_config, parse_config
-from audits.findings import finding_json, sentence
-from audits.folder import CONFIG_NAME, one_writer, read_own_config, unwritten
-from audits.gates import Outcome
+from attacks.planted.controls import positive_controls
+from audits.config.audit import AuditConfig, load_config, parse_config
+from audits.gates.gate import Outcome
+from audits.gates.verdict import undecided
 from audits.planning import Deployment, plans
+from audits.report.findings import finding_json, sentence
 from audits.report.text import measure
+from audits.run import audit as runner
+from audits.run import training
+from audits.run.build import Federation, build_federation, load_dataset, require_parties
+from audits.run.coalitions import require_withstood
+from audits.run.folder import CONFIG_NAME, one_writer, read_own_config, unwritten
+from audits.run.truth import ground_truth, read_secrets
 from audits.systems.base import Task
-from audits.truth import ground_truth, read_secrets
-from audits.verdict import undecided
+from secure_fedrec.core.files import replace_file
 from secure_fedrec.engines import RoundReport, require_complete
 from secure_fedrec.errors import ConfigError, TranscriptError
-from secure_fedrec.files import replace_file
 from secure_fedrec.properties import Comparison, Scope, compare_runs
 from secure_fedrec.protection import Withstood
 from secure_fedrec.wire import Adversary, BlockStore, Meter, Transcript, Truth

@@ -1,6 +1,6 @@
 """What a deployment of masked sums needs and costs: the figures behind ``secure-fedrec plan``.
 
-Graph, threshold, bytes and times come from ``secure_fedrec.protection.masking.costs``; what a round
+Graph, threshold, bytes and times come from ``secure_fedrec.planning.costs``; what a round
 costs in privacy comes from ``secure_fedrec.accounting``, against two readers: the *server*, which
 knows the cohort of a round, masked or not, and an *outsider*, who sees only the released model. No
 sampling of the cohort counts for either (q = 1): clients bring the noise, and its energy in what is
@@ -13,11 +13,11 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
 
 from secure_fedrec.errors import ConfigError, SumBudgetError
+from secure_fedrec.planning.costs import Figure, Plan, plan
 from secure_fedrec.protection.configured import with_keys
 from secure_fedrec.protection.dp import BoundedEncoding, Contribution, Part, SkellamConfig
 from secure_fedrec.protection.masking import KeyAgreement, MaskingConfig, TailFloor
-from secure_fedrec.protection.masking.costs import Figure, Plan, plan
-from secure_fedrec.protection.masking.parameters import Adversary
+from secure_fedrec.protection.masking.agreed.parameters import Adversary
 
 if TYPE_CHECKING:
     from secure_fedrec.accounting import PrivacyStatement

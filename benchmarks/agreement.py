@@ -7,8 +7,8 @@ import numpy as np
 from benchmarks.federations import Federation
 from benchmarks.loop import ClientLoop, Fakes
 from secure_fedrec.algorithms import PMF, PublicState
-from secure_fedrec.arrays import BoolArray, FloatArray, IndexArray, IntArray
-from secure_fedrec.kernels import scatter_add
+from secure_fedrec.core.arrays import BoolArray, FloatArray, IndexArray, IntArray
+from secure_fedrec.core.kernels import scatter_add
 from secure_fedrec.protection import Cloaked, LocalModel, VirtualRatings
 from secure_fedrec.uploads import Aggregate, RowBlock, Upload
 from secure_fedrec.wire import Messages, Step

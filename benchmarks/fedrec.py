@@ -26,7 +26,7 @@ from benchmarks.float_round import float_stack
 from benchmarks.loop import ClientLoop, Fakes, TunedLoop
 from benchmarks.measure import interleave, progress, ratio, run_module
 from secure_fedrec.algorithms import PMF
-from secure_fedrec.arrays import FloatArray, IndexArray, IntArray
+from secure_fedrec.core.arrays import FloatArray, IndexArray, IntArray
 from secure_fedrec.data import RatingTable
 from secure_fedrec.engines import LocalEngine
 from secure_fedrec.protection.virtual_ratings import draw_unrated, merge_virtual

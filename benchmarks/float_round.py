@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from secure_fedrec.arrays import FloatArray, IntArray
-from secure_fedrec.kernels import scatter_add
+from secure_fedrec.core.arrays import FloatArray, IntArray
+from secure_fedrec.core.kernels import scatter_add
 from secure_fedrec.protection import Denoisers, Stack
 from secure_fedrec.protection.base import LocalUpload
 from secure_fedrec.protection.plain import upload_messages

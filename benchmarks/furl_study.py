@@ -11,13 +11,13 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from secure_fedrec.algorithms.furl_configurations import CONFIGURATIONS
+from secure_fedrec.algorithms.furl.configurations import CONFIGURATIONS
 from secure_fedrec.algorithms.local_training import OPTIMIZERS, LocalTrainingConfig
 from secure_fedrec.data.newsgroups import NewsgroupsConfig
 from secure_fedrec.data.stickers import StickersConfig
-from secure_fedrec.engines.furl_results import TASKS, StudyTexts, write_study
-from secure_fedrec.engines.furl_study import FURLStudyConfig, run_furl_study
 from secure_fedrec.errors import ConfigError, DataError, EncodingError
+from secure_fedrec.studies.furl.results import TASKS, StudyTexts, write_study
+from secure_fedrec.studies.furl.study import FURLStudyConfig, run_furl_study
 
 __all__ = ["main"]
 

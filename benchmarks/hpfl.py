@@ -15,20 +15,20 @@ from torch import Tensor, nn
 
 from benchmarks.federations import Options
 from benchmarks.measure import interleave, progress, ratio
-from secure_fedrec.algorithms.hpfl import HPFL, HPFLConfig
-from secure_fedrec.arrays import BoolArray, FloatArray
-from secure_fedrec.data.organisations import Organisations
-from secure_fedrec.data.organisations_registry import load_organisations
-from secure_fedrec.data.organisations_synthetic import (
+from secure_fedrec.algorithms.hpfl.system import HPFL, HPFLConfig
+from secure_fedrec.core.arrays import BoolArray, FloatArray
+from secure_fedrec.data.organisations.registry import load_organisations
+from secure_fedrec.data.organisations.synthetic import (
     SyntheticOrganisationsConfig,
     generate_organisations,
 )
+from secure_fedrec.data.organisations.tables import Organisations
 from secure_fedrec.engines import LocalEngine
 from secure_fedrec.errors import DataError
 from secure_fedrec.fixedpoint import FixedPoint
-from secure_fedrec.models.gum import GUM, GUMConfig
-from secure_fedrec.models.gum_arrays import Records
-from secure_fedrec.models.gum_training import GUMTraining, Trained, train
+from secure_fedrec.models.gum.arrays import Records
+from secure_fedrec.models.gum.model import GUM, GUMConfig
+from secure_fedrec.models.gum.training import GUMTraining, Trained, train
 from secure_fedrec.protection import Sizes, build_stack
 from secure_fedrec.protection.bags import BagShape
 from secure_fedrec.streams import Streams

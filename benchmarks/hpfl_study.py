@@ -11,8 +11,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from secure_fedrec.data import ORGANISATIONS, load_organisations
-from secure_fedrec.engines.hpfl_results import write_study
-from secure_fedrec.engines.hpfl_settings import (
+from secure_fedrec.errors import ConfigError, DataError
+from secure_fedrec.studies.hpfl.results import write_study
+from secure_fedrec.studies.hpfl.settings import (
     FORMS,
     GRIDS,
     METHODS,
@@ -20,8 +21,7 @@ from secure_fedrec.engines.hpfl_settings import (
     grid_for,
     starts_of,
 )
-from secure_fedrec.engines.hpfl_study import StudyConfig, run_study
-from secure_fedrec.errors import ConfigError, DataError
+from secure_fedrec.studies.hpfl.study import StudyConfig, run_study
 
 __all__ = ["main"]
 

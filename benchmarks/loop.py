@@ -22,7 +22,7 @@ from typing import NamedTuple
 import numpy as np
 
 from benchmarks.federations import Federation
-from secure_fedrec.arrays import BoolArray, FloatArray, IntArray, RingArray
+from secure_fedrec.core.arrays import BoolArray, FloatArray, IntArray, RingArray
 from secure_fedrec.engines import LocalEngine
 
 __all__ = ["ClientLoop", "Fakes", "RingSums", "TunedLoop"]

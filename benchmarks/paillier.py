@@ -18,7 +18,7 @@ import phe  # type: ignore[import-untyped,import-not-found,unused-ignore]
 
 from benchmarks.federations import Options
 from benchmarks.measure import Timings, interleave, progress
-from secure_fedrec.arrays import RingArray
+from secure_fedrec.core.arrays import RingArray
 from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.protection.paillier import (
     DEFAULT_BITS,

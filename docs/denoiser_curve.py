@@ -11,8 +11,8 @@ from matplotlib.figure import Figure
 from tqdm import tqdm
 
 from attacks import GroundTruth, attack_named, evaluate
-from audits.build import build_federation
 from audits.config import parse_config
+from audits.run.build import build_federation
 from audits.systems.pmf import load_ratings
 from secure_fedrec.engines import RecordedRun
 from secure_fedrec.wire import Adversary

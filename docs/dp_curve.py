@@ -18,8 +18,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from tqdm import tqdm
 
-from audits.build import build_federation
 from audits.config import load_config
+from audits.run.build import build_federation
 from audits.systems.pmf import Ratings, load_ratings
 from secure_fedrec.engines import LocalEngine
 from secure_fedrec.wire import Meter, Wire

@@ -12,9 +12,9 @@ import numpy as np
 from tqdm import tqdm
 
 from attacks import Finding, GroundTruth, attack_named, evaluate
-from audits.build import build_federation, load_dataset
 from audits.config import parse_config
 from audits.report.text import decimal
+from audits.run.build import build_federation, load_dataset
 from audits.systems.pmf import RatingTask
 from secure_fedrec.engines import RecordedRun
 from secure_fedrec.wire import Adversary

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from secure_fedrec.properties import assert_split_equals_unsplit, check_split_personalization
-from secure_fedrec.properties.split_personalization import integers, normals, random_batches
+from secure_fedrec.properties.split import integers, normals, random_batches
 
 USERS, ITEMS, DIM = 4, 30, 6
 

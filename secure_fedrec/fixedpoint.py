@@ -15,8 +15,8 @@ from typing import NoReturn
 import numpy as np
 import numpy.typing as npt
 
-from secure_fedrec.arrays import FloatArray, IntArray, RingArray
-from secure_fedrec.compiled import round_to_integers
+from secure_fedrec.core.arrays import FloatArray, IntArray, RingArray
+from secure_fedrec.core.compiled import round_to_integers
 from secure_fedrec.errors import ConfigError, EncodingError, SumBudgetError
 
 __all__ = ["FixedPoint"]

@@ -14,7 +14,7 @@ from typing import ClassVar, TypeAlias
 
 import numpy as np
 
-from secure_fedrec.arrays import FloatArray, IndexArray, IntArray, RingArray
+from secure_fedrec.core.arrays import FloatArray, IndexArray, IntArray, RingArray
 from secure_fedrec.errors import WireError
 from secure_fedrec.fixedpoint import FixedPoint
 

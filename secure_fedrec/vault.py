@@ -13,9 +13,9 @@ from typing import Any, NoReturn
 import numpy as np
 import numpy.typing as npt
 
-from secure_fedrec.arrays import FloatArray, IndexArray, IntArray
+from secure_fedrec.core.arrays import FloatArray, IndexArray, IntArray
+from secure_fedrec.core.kernels import segments
 from secure_fedrec.errors import PrivateStateError
-from secure_fedrec.kernels import segments
 
 __all__ = ["Rated", "Vault"]
 

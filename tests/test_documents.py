@@ -10,7 +10,7 @@ import pytest
 from attacks import SUITE
 from audits.cli import main
 from audits.command_line import parse
-from audits.config import load_config
+from audits.config.audit import load_config
 from secure_fedrec.protection import BAG_STACKS, STACKS
 
 ROOT = Path(__file__).parents[1]

@@ -3,7 +3,7 @@
 Organisations have records that each speak of one attribute, and members with vectors. In a round an
 organisation moves all vectors a little, gives out the means of some groups of members, and sends a
 vector per attribute, weighted by records times an accuracy. Layouts are those of
-``secure_fedrec.algorithms.hpfl``; groups are fixed, so it is known who stands alone in one.
+``secure_fedrec.algorithms.hpfl.system``; groups are fixed, so it is known who stands alone in one.
 """
 
 from collections.abc import Mapping
@@ -12,8 +12,8 @@ from typing import Any, Final
 import numpy as np
 
 from secure_fedrec.algorithms.base import PublicState
-from secure_fedrec.algorithms.hpfl_aggregation import HPFLTable
-from secure_fedrec.arrays import FloatArray, IntArray
+from secure_fedrec.algorithms.hpfl.aggregation import HPFLTable
+from secure_fedrec.core.arrays import FloatArray, IntArray
 from secure_fedrec.streams import Streams
 from secure_fedrec.uploads import Aggregate, RowBlock, SetBlock, Upload
 from secure_fedrec.vault import Vault

@@ -1,6 +1,6 @@
 """A planted federation on ratings: FedRec++ with denoisers, where every attack on it applies."""
 
-from attacks.truth import GroundTruth
+from attacks.scoring.truth import GroundTruth
 from secure_fedrec.algorithms import PMF, PMFConfig
 from secure_fedrec.data import SyntheticConfig, generate, k_fold
 from secure_fedrec.engines import RecordedRun, rating_problem

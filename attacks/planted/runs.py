@@ -5,12 +5,12 @@ from typing import Any
 
 import numpy as np
 
-from attacks.hierarchical.attribute_counts import ATTRIBUTES
+from attacks.families.hierarchical.attribute_counts import ATTRIBUTES
+from attacks.families.split.output_bias import CLASSES, MAJORITY
 from attacks.planted.organisations import BAGS, PlantedOrganisations
 from attacks.planted.split import ITEM_TABLE, PlantedSplit, PlantedSplitConfig
-from attacks.split.output_bias import CLASSES, MAJORITY
-from attacks.truth import GroundTruth
-from secure_fedrec.arrays import BoolArray, IntArray
+from attacks.scoring.truth import GroundTruth
+from secure_fedrec.core.arrays import BoolArray, IntArray
 from secure_fedrec.data import RatingScale, RatingTable
 from secure_fedrec.engines import Problem, RecordedRun
 from secure_fedrec.fixedpoint import FixedPoint

@@ -6,8 +6,8 @@ layer with ReLU to a score per class:
     h = relu(W [u; e] + b),    scores = V h + a,    loss = mean cross-entropy
 
 A round is one step of gradient descent on all parameters; those but u are federated with example
-weights, in the layout of ``secure_fedrec.algorithms.furl``. Gradients are written out below, so
-the control does not rest on the code under audit.
+weights, in the layout of ``secure_fedrec.algorithms.furl.system``. Gradients are written out below,
+so the control does not rest on the code under audit.
 """
 
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ import numpy as np
 
 from secure_fedrec.algorithms.base import PublicState
 from secure_fedrec.algorithms.vector_table import VectorTable
-from secure_fedrec.arrays import FloatArray, IntArray
+from secure_fedrec.core.arrays import FloatArray, IntArray
 from secure_fedrec.streams import Streams
 from secure_fedrec.uploads import Aggregate, RowBlock, Upload
 from secure_fedrec.vault import Vault

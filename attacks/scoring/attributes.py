@@ -11,11 +11,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from attacks.base import NotApplicable
-from attacks.intervals import Interval, percentile_interval, resampled
 from attacks.scoring.classifier import cross_validated_scores, one_against_rest_auc
 from attacks.scoring.gains import Estimate
+from attacks.scoring.intervals import Interval, percentile_interval, resampled
 from attacks.scoring.scored import Scored, interval_figures, normal_null, require_finite
-from secure_fedrec.arrays import FloatArray, IntArray
+from secure_fedrec.core.arrays import FloatArray, IntArray
 
 __all__ = ["People", "score_attributes"]
 

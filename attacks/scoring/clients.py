@@ -4,8 +4,8 @@ import numpy as np
 
 from attacks.base import NotApplicable
 from attacks.claims import HistogramClaim, LabelClaim
-from attacks.intervals import mean_interval
 from attacks.scoring.gains import Gain, Gains
+from attacks.scoring.intervals import mean_interval
 from attacks.scoring.scored import (
     Figures,
     Scored,
@@ -16,7 +16,7 @@ from attacks.scoring.scored import (
     normal_null,
     require_finite,
 )
-from secure_fedrec.arrays import FloatArray, IntArray
+from secure_fedrec.core.arrays import FloatArray, IntArray
 from secure_fedrec.evaluation.ranking import midranks
 
 __all__ = ["score_histograms", "score_labels"]

@@ -14,9 +14,9 @@ import numpy as np
 
 from attacks.base import NotApplicable
 from attacks.claims import DraftClaim
-from attacks.intervals import mean_interval
 from attacks.scoring.attributes import People, score_attributes
 from attacks.scoring.gains import Gain, Gains
+from attacks.scoring.intervals import mean_interval
 from attacks.scoring.scored import (
     Figures,
     Scored,
@@ -26,7 +26,7 @@ from attacks.scoring.scored import (
     is_honest,
     require_finite,
 )
-from secure_fedrec.arrays import BoolArray, FloatArray, IntArray
+from secure_fedrec.core.arrays import BoolArray, FloatArray, IntArray
 from secure_fedrec.wire import Truth
 
 __all__ = ["Matches", "Members", "score_disclosed", "score_drafts"]

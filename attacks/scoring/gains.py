@@ -17,8 +17,8 @@ from typing import TypeAlias
 import numpy as np
 from scipy.special import betaincinv, ndtri, stdtrit
 
-from attacks.intervals import Interval, mean_interval, share_interval
-from secure_fedrec.arrays import FloatArray
+from attacks.scoring.intervals import Interval, mean_interval, share_interval
+from secure_fedrec.core.arrays import FloatArray
 
 __all__ = [
     "Estimate",

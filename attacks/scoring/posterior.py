@@ -14,7 +14,7 @@ import numpy as np
 
 from attacks.base import RatedSetClaim
 from attacks.scoring.ranking import PublicRanking, halves, precision_at_size
-from secure_fedrec.arrays import BoolArray, FloatArray, IntArray
+from secure_fedrec.core.arrays import BoolArray, FloatArray, IntArray
 
 __all__ = ["combined_scores"]
 

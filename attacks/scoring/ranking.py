@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from secure_fedrec.arrays import BoolArray, FloatArray, IntArray
+from secure_fedrec.core.arrays import BoolArray, FloatArray, IntArray
 from secure_fedrec.evaluation.ranking import midranks
 
 __all__ = ["PublicRanking", "halves", "precision_at_size", "public_ranking"]

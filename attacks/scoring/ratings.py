@@ -12,7 +12,7 @@ from attacks.base import AnonymousRowClaim, LinkClaim, RatingClaim
 from attacks.scoring.gains import Figures, Gain, Gains, headroom
 from attacks.scoring.scored import is_honest
 from attacks.scoring.vectors import VECTOR_ERROR
-from secure_fedrec.arrays import BoolArray, FloatArray, IntArray
+from secure_fedrec.core.arrays import BoolArray, FloatArray, IntArray
 from secure_fedrec.data import RatingTable
 from secure_fedrec.wire import Truth
 

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 from scipy.special import bdtr
 
-from attacks.intervals import Interval, mean_interval, share_interval
 from attacks.scoring.gains import Figures, Gains, Level, gain_figures, interval_figures
-from secure_fedrec.arrays import BoolArray, FloatArray, IntArray
+from attacks.scoring.intervals import Interval, mean_interval, share_interval
+from secure_fedrec.core.arrays import BoolArray, FloatArray, IntArray
 
 __all__ = [
     "Figures",

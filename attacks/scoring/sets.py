@@ -17,7 +17,7 @@ from attacks.scoring.gains import Estimate, Gain, Gains, headroom
 from attacks.scoring.posterior import combined_scores
 from attacks.scoring.ranking import PublicRanking, precision_at_size, public_ranking
 from attacks.scoring.scored import Figures, Scored, interval_figures, is_honest, normal_null
-from attacks.statistics import (
+from attacks.scoring.statistics import (
     Interval,
     ScoreTable,
     advantage,
@@ -28,7 +28,7 @@ from attacks.statistics import (
     pooled_roc,
     tpr_at_fpr_interval,
 )
-from secure_fedrec.arrays import BoolArray, FloatArray
+from secure_fedrec.core.arrays import BoolArray, FloatArray
 
 __all__ = ["history_figures", "score_rated_sets", "score_sets", "score_table", "unmasked_figures"]
 

@@ -9,8 +9,8 @@ first training), the adversary guesses among them, and the odds count.
 import numpy as np
 
 from attacks.base import NotApplicable, VectorClaim
-from attacks.intervals import mean_interval
 from attacks.scoring.gains import Gain, Gains
+from attacks.scoring.intervals import mean_interval
 from attacks.scoring.scored import (
     Figures,
     Scored,
@@ -20,7 +20,7 @@ from attacks.scoring.scored import (
     is_honest,
     require_finite,
 )
-from secure_fedrec.arrays import FloatArray, IntArray
+from secure_fedrec.core.arrays import FloatArray, IntArray
 from secure_fedrec.wire import Truth
 
 __all__ = ["VECTOR_ERROR", "score_vectors"]

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from audits.measures import measure_of
+from audits.gates.measures import measure_of
 
 __all__ = ["Point", "leakage_label", "leakage_point"]
 

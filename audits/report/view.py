@@ -8,8 +8,8 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from audits.gates import documents_leak
-from audits.measures import MEASURES, Measure, measure_of
+from audits.gates.gate import documents_leak
+from audits.gates.measures import MEASURES, Measure, measure_of
 from audits.report.curves import FPR_FLOOR, negatives, resolution, tpr_reached
 from audits.report.text import (
     NOT_MEASURED,

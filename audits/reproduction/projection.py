@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from secure_fedrec.arrays import FloatArray
+from secure_fedrec.core.arrays import FloatArray
 
 __all__ = ["embed"]
 

@@ -21,13 +21,13 @@ def _pmf() -> System:
 
 
 def _furl() -> System:
-    from audits.systems.furl import FURL_SYSTEM  # noqa: PLC0415
+    from audits.systems.furl.system import FURL_SYSTEM  # noqa: PLC0415
 
     return FURL_SYSTEM
 
 
 def _hpfl() -> System:
-    from audits.systems.hpfl import HPFL_SYSTEM  # noqa: PLC0415
+    from audits.systems.hpfl.system import HPFL_SYSTEM  # noqa: PLC0415
 
     return HPFL_SYSTEM
 

@@ -39,7 +39,7 @@ __all__ = [
 ]
 
 Secrets = Mapping[str, Mapping[str, npt.NDArray[Any]]]
-"""Columns that only the truth holds, by file and name: see ``audits.truth``."""
+"""Columns that only the truth holds, by file and name: see ``audits.run.truth``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

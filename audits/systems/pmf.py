@@ -11,7 +11,7 @@ from typing import Any
 from audits.systems.base import DataFacts, DataKind, Fresh, Secrets, Statement, System
 from audits.systems.ratings import RatingData, load_table, rated_sets, split_table
 from secure_fedrec.algorithms import PMF, PMFConfig
-from secure_fedrec.arrays import FloatArray
+from secure_fedrec.core.arrays import FloatArray
 from secure_fedrec.data import DATASETS, RatingTable, Split
 from secure_fedrec.engines import rating_problem
 from secure_fedrec.evaluation import Pairs, Rule, rating_error, score_rules

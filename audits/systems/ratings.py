@@ -126,7 +126,7 @@ def split_table(
 
 
 def rated_sets(train: RatingTable) -> Mapping[str, npt.NDArray[Any]]:
-    """Who rated what, as columns; ``audits.truth`` reads them back."""
+    """Who rated what, as columns; ``audits.run.truth`` reads them back."""
     return {
         "indptr": train.indptr(),
         "items": train.items,

@@ -17,7 +17,7 @@ from opacus.accountants import PRVAccountant, RDPAccountant
 from opacus.accountants.analysis.rdp import get_privacy_spent
 
 from secure_fedrec.accounting.curves import needs_integer_orders, pure_epsilon, renyi_curve
-from secure_fedrec.arrays import FloatArray
+from secure_fedrec.core.arrays import FloatArray
 from secure_fedrec.errors import ConfigError
 from secure_fedrec.protection.dp.events import Adversary, Event, GaussianNoise
 

@@ -14,7 +14,7 @@ import numpy as np
 from opacus.accountants.analysis.rdp import compute_rdp
 from scipy.special import gammaln, logsumexp
 
-from secure_fedrec.arrays import FloatArray
+from secure_fedrec.core.arrays import FloatArray
 from secure_fedrec.errors import ConfigError
 from secure_fedrec.protection.dp.events import (
     Adversary,

@@ -33,12 +33,12 @@ import numpy as np
 from secure_fedrec.algorithms.base import PublicState
 from secure_fedrec.algorithms.layer_table import LayerTable
 from secure_fedrec.algorithms.user_models import UserModels, split_records
-from secure_fedrec.arrays import FloatArray, IntArray
-from secure_fedrec.data.organisations import Organisations
+from secure_fedrec.core.arrays import FloatArray, IntArray
+from secure_fedrec.data.organisations.tables import Organisations
 from secure_fedrec.errors import ConfigError
-from secure_fedrec.models.gum import GUM, GUMConfig
-from secure_fedrec.models.gum_arrays import Pull
-from secure_fedrec.models.gum_training import GUMTraining, train
+from secure_fedrec.models.gum.arrays import Pull
+from secure_fedrec.models.gum.model import GUM, GUMConfig
+from secure_fedrec.models.gum.training import GUMTraining, train
 from secure_fedrec.streams import Streams
 from secure_fedrec.uploads import Aggregate, RowBlock, Upload
 from secure_fedrec.vault import Vault

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from secure_fedrec.algorithms.vector_table import VectorTable
-from secure_fedrec.arrays import FloatArray, IndexArray, IntArray
+from secure_fedrec.core.arrays import FloatArray, IndexArray, IntArray
 from secure_fedrec.errors import ConfigError
 
 __all__ = ["LayerTable"]

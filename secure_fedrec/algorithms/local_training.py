@@ -16,7 +16,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
-from secure_fedrec.arrays import FloatArray
+from secure_fedrec.core.arrays import FloatArray
 from secure_fedrec.errors import ConfigError
 from secure_fedrec.streams import Stream
 

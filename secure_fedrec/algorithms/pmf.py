@@ -27,10 +27,9 @@ import numpy as np
 from scipy.special import ndtri
 
 from secure_fedrec.algorithms.base import PublicState
-from secure_fedrec.algorithms.pmf_biases import Lines, fit_lines, initial_sums, next_biases
-from secure_fedrec.arrays import BoolArray, FloatArray, IndexArray, IntArray
-from secure_fedrec.errors import ConfigError
-from secure_fedrec.kernels import (
+from secure_fedrec.algorithms.biases import Lines, fit_lines, initial_sums, next_biases
+from secure_fedrec.core.arrays import BoolArray, FloatArray, IndexArray, IntArray
+from secure_fedrec.core.kernels import (
     descend,
     gram,
     merge_values,
@@ -38,6 +37,7 @@ from secure_fedrec.kernels import (
     rank_one_rows,
     segment_sum,
 )
+from secure_fedrec.errors import ConfigError
 from secure_fedrec.streams import Stream, Streams, uniform_reals
 from secure_fedrec.uploads import Aggregate, RowBlock, Upload
 from secure_fedrec.vault import Rated, Vault

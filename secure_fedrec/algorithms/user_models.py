@@ -5,10 +5,10 @@ from typing import Any
 
 import numpy.typing as npt
 
-from secure_fedrec.data.organisations import Organisations
+from secure_fedrec.data.organisations.tables import Organisations
 from secure_fedrec.errors import ConfigError
-from secure_fedrec.models.gum import GUM, GUMConfig
-from secure_fedrec.models.gum_arrays import Records
+from secure_fedrec.models.gum.arrays import Records
+from secure_fedrec.models.gum.model import GUM, GUMConfig
 from secure_fedrec.vault import Vault
 
 __all__ = ["UserModels", "split_records"]

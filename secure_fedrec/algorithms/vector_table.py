@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from secure_fedrec.arrays import FloatArray
+from secure_fedrec.core.arrays import FloatArray
 from secure_fedrec.errors import ConfigError
 
 __all__ = ["VectorTable"]

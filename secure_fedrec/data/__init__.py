@@ -15,13 +15,13 @@ from secure_fedrec.data.movielens import (
     load_ml_100k,
     load_ml_latest_small,
 )
-from secure_fedrec.data.organisations import ClientRecords, Organisations, Records, organise
-from secure_fedrec.data.organisations_registry import ORGANISATIONS, load_organisations
-from secure_fedrec.data.organisations_split import SplitShares
-from secure_fedrec.data.organisations_synthetic import (
+from secure_fedrec.data.organisations.registry import ORGANISATIONS, load_organisations
+from secure_fedrec.data.organisations.split import SplitShares
+from secure_fedrec.data.organisations.synthetic import (
     SyntheticOrganisationsConfig,
     generate_organisations,
 )
+from secure_fedrec.data.organisations.tables import ClientRecords, Organisations, Records, organise
 from secure_fedrec.data.ratings import RatingScale, RatingTable
 from secure_fedrec.data.registry import (
     DATA_DIR_VARIABLE,

@@ -11,7 +11,7 @@ from typing import Final
 
 import numpy as np
 
-from secure_fedrec.arrays import BoolArray, FloatArray, IndexArray, IntArray
+from secure_fedrec.core.arrays import BoolArray, FloatArray, IndexArray, IntArray
 from secure_fedrec.data.ratings import RatingTable
 from secure_fedrec.data.splits import Split
 from secure_fedrec.errors import ConfigError, DataError

@@ -10,7 +10,7 @@ from typing import Final
 
 import numpy as np
 
-from secure_fedrec.arrays import FloatArray, IntArray
+from secure_fedrec.core.arrays import FloatArray, IntArray
 from secure_fedrec.data.ratings import RatingScale, RatingTable, StrArray
 from secure_fedrec.data.textfiles import read_numbers, read_records, whole_numbers
 from secure_fedrec.errors import DataError

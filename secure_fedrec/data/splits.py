@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from secure_fedrec.arrays import BoolArray, IntArray, WordArray
+from secure_fedrec.core.arrays import BoolArray, IntArray, WordArray
 from secure_fedrec.data.ratings import RatingTable
 from secure_fedrec.errors import ConfigError, DataError
 

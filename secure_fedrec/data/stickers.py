@@ -15,7 +15,7 @@ from typing import Final
 
 import numpy as np
 
-from secure_fedrec.arrays import FloatArray, IntArray
+from secure_fedrec.core.arrays import FloatArray, IntArray
 from secure_fedrec.data.user_texts import UserTexts, encode_texts, split_by_user
 from secure_fedrec.errors import ConfigError
 

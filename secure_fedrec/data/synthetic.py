@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from secure_fedrec.arrays import FloatArray, IntArray
+from secure_fedrec.core.arrays import FloatArray, IntArray
 from secure_fedrec.data.movielens import AGE_BANDS, GENDERS
 from secure_fedrec.data.ratings import RatingScale, RatingTable, StrArray
 from secure_fedrec.errors import ConfigError

@@ -14,7 +14,7 @@ from typing import NoReturn
 
 import numpy as np
 
-from secure_fedrec.arrays import FloatArray, IntArray
+from secure_fedrec.core.arrays import FloatArray, IntArray
 from secure_fedrec.errors import DataError
 
 __all__ = ["read_numbers", "read_records", "whole_numbers"]

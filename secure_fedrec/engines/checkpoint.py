@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from secure_fedrec.core.npz import read_npz, write_npz
 from secure_fedrec.errors import CheckpointError
-from secure_fedrec.npz import read_npz, write_npz
 
 __all__ = ["read_checkpoint", "write_checkpoint"]
 

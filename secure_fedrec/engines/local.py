@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from secure_fedrec.algorithms.base import Algorithm, PublicState, RatingAlgorithm
-from secure_fedrec.arrays import IntArray
+from secure_fedrec.core.arrays import IntArray
 from secure_fedrec.engines.problem import Evaluate, batch_costs
 from secure_fedrec.engines.public_words import PublicWords
 from secure_fedrec.errors import ConfigError

@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from secure_fedrec.algorithms.base import Algorithm, PublicState, SizedUploads
-from secure_fedrec.arrays import IntArray
+from secure_fedrec.core.arrays import IntArray
 from secure_fedrec.vault import Vault
 
 __all__ = ["Evaluate", "Problem", "batch_costs", "upload_rows", "upload_vectors"]

@@ -3,7 +3,7 @@
 import numpy as np
 
 from secure_fedrec.algorithms.base import Algorithm, PublicState
-from secure_fedrec.arrays import FloatArray, WordArray
+from secure_fedrec.core.arrays import FloatArray, WordArray
 from secure_fedrec.uploads import Aggregate
 
 __all__ = ["PublicWords"]

@@ -11,8 +11,8 @@ import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from secure_fedrec.core.files import file_digest, read_json, replace_file
 from secure_fedrec.errors import TranscriptError
-from secure_fedrec.files import file_digest, read_json, replace_file
 from secure_fedrec.wire.recording import round_number
 
 __all__ = ["SEAL", "Seal", "require_complete"]

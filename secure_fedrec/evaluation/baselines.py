@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from secure_fedrec.arrays import FloatArray
+from secure_fedrec.core.arrays import FloatArray
 
 __all__ = ["LOWER_IS_BETTER", "Pairs", "Rule", "best_gain", "score_rules"]
 

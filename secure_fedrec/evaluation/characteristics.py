@@ -8,7 +8,7 @@ a user.
 
 import numpy as np
 
-from secure_fedrec.arrays import BoolArray, FloatArray, IntArray
+from secure_fedrec.core.arrays import BoolArray, FloatArray, IntArray
 
 __all__ = ["degree_of_agreement", "mean_scores", "ndcg_of_characteristics"]
 

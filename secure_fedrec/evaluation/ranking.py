@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from secure_fedrec.arrays import BoolArray, FloatArray, IntArray
+from secure_fedrec.core.arrays import BoolArray, FloatArray, IntArray
 
 __all__ = ["held_out_rank", "midranks", "ranking_quality"]
 

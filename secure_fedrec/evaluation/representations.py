@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from secure_fedrec.arrays import FloatArray, IntArray
+from secure_fedrec.core.arrays import FloatArray, IntArray
 from secure_fedrec.evaluation.ranking import midranks
 
 __all__ = ["SimilarityReport", "compare_representations", "representational_similarity"]

@@ -5,7 +5,7 @@ from typing import Final, Literal, TypeAlias
 
 import numpy as np
 
-from secure_fedrec.arrays import BoolArray, FloatArray
+from secure_fedrec.core.arrays import BoolArray, FloatArray
 from secure_fedrec.errors import ConfigError
 from secure_fedrec.evaluation.ratings import rating_error
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from secure_fedrec.arrays import FloatArray
+from secure_fedrec.core.arrays import FloatArray
 
 __all__ = ["total_dissimilarity"]
 

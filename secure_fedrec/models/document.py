@@ -22,7 +22,7 @@ import torch
 from torch import Tensor, nn
 
 from secure_fedrec.errors import ConfigError
-from secure_fedrec.models.lstm import CharacterLSTM
+from secure_fedrec.models.lstm.model import CharacterLSTM
 
 __all__ = ["PRIVATE", "DocumentConfig", "DocumentModel", "document_loss"]
 

@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from secure_fedrec.arrays import BoolArray, FloatArray
+from secure_fedrec.core.arrays import BoolArray, FloatArray
 from secure_fedrec.errors import ConfigError
 
 __all__ = ["NCD", "NCDConfig"]

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from secure_fedrec.arrays import FloatArray
+from secure_fedrec.core.arrays import FloatArray
 from secure_fedrec.errors import ConfigError
 
 __all__ = ["ParameterSplit", "Segment"]

@@ -1,39 +1,37 @@
 """Theorems as tests, for anybody's code.
 
-- ``lossless``: a protected run ends in the bits of plain sums (``plain_run``); ``comparison`` says
-  relative to what.
-- ``collected``: a bag holds the encoded vectors, all of them and nothing else, bit for bit.
+- ``lossless``: a protected run ends in the bits of plain sums, and a bag holds the encoded vectors,
+  all of them and nothing else, bit for bit.
 - ``wiretap``: what a private value may change on the wire.
 - ``started``: any algorithm from any state; ``strike``: one message for a fault to hit.
-- ``split_personalization``: can private parameters of a torch model stay on their devices?
-  ``split_equivalence``: a run that keeps them there equals one that ships everything. Their names
-  are found here, but torch is imported only when one is asked for.
-- ``strategies``, ``collected_strategies``, ``split_strategies``: Hypothesis strategies for small
-  federations with all their corners. They are imported by name, ``from
-  secure_fedrec.properties.strategies import federations``, because they alone need Hypothesis
-  (``pip install secure-fedrec[properties]``).
+- ``split``: can private parameters of a torch model stay on their devices, and does a run that
+  keeps them there equal one that ships everything? Its names are found here, but torch is imported
+  only when one is asked for.
+- ``strategies``: Hypothesis strategies for small federations with all their corners. They are
+  imported by name, ``from secure_fedrec.properties.strategies import federations``, because they
+  alone need Hypothesis (``pip install secure-fedrec[properties]``).
 """
 
 from typing import TYPE_CHECKING, Any
 
-from secure_fedrec.properties.collected import assert_collected
-from secure_fedrec.properties.comparison import Comparison, Scope, lossless_words
-from secure_fedrec.properties.lossless import assert_lossless, compare_runs
+from secure_fedrec.properties.lossless.bags import assert_collected
+from secure_fedrec.properties.lossless.check import assert_lossless, compare_runs
+from secure_fedrec.properties.lossless.comparison import Comparison, Scope, lossless_words
 from secure_fedrec.properties.started import Started
 from secure_fedrec.properties.strike import Strike
 from secure_fedrec.properties.wiretap import Message, WireTap, wire_trace
 
 if TYPE_CHECKING:
-    from secure_fedrec.properties.split_equivalence import (
-        SplitComparison,
-        assert_split_equals_unsplit,
-        compare_split,
-    )
-    from secure_fedrec.properties.split_personalization import (
+    from secure_fedrec.properties.split import (
         SplitPersonalizationError,
         SplitReport,
         assert_split_personalization,
         check_split_personalization,
+    )
+    from secure_fedrec.properties.split.equivalence import (
+        SplitComparison,
+        assert_split_equals_unsplit,
+        compare_split,
     )
 
 __all__ = [
@@ -62,11 +60,6 @@ def __getattr__(name: str) -> Any:
     """Names of split personalization, whose modules need torch."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from secure_fedrec.properties import (  # noqa: PLC0415 - only now is torch needed
-        split_equivalence,
-        split_personalization,
-    )
+    from secure_fedrec.properties import split  # noqa: PLC0415
 
-    if hasattr(split_equivalence, name):
-        return getattr(split_equivalence, name)
-    return getattr(split_personalization, name)
+    return getattr(split, name)

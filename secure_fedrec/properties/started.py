@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from secure_fedrec.algorithms.base import PublicState, RatingAlgorithm, RatingStep
-from secure_fedrec.arrays import FloatArray, IndexArray, IntArray
+from secure_fedrec.core.arrays import FloatArray, IndexArray, IntArray
 from secure_fedrec.errors import ConfigError
 from secure_fedrec.streams import Streams
 from secure_fedrec.uploads import Aggregate

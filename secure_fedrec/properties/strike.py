@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from secure_fedrec.arrays import BoolArray
+from secure_fedrec.core.arrays import BoolArray
 from secure_fedrec.uploads import RowBlock
 from secure_fedrec.wire import Messages
 

@@ -19,7 +19,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
-from secure_fedrec.arrays import BoolArray, FloatArray, IndexArray, IntArray, WordArray
+from secure_fedrec.core.arrays import BoolArray, FloatArray, IndexArray, IntArray, WordArray
 from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.uploads import Aggregate, RowBlock, SetBlock, Upload
 from secure_fedrec.wire import Traffic, Wire

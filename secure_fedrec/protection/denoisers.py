@@ -24,10 +24,10 @@ from typing import Any
 
 import numpy as np
 
-from secure_fedrec.arrays import BoolArray, IntArray, WordArray
+from secure_fedrec.core.arrays import BoolArray, IntArray, WordArray
+from secure_fedrec.core.kernels import scatter_add
 from secure_fedrec.errors import ConfigError, ProtocolError
 from secure_fedrec.fixedpoint import FixedPoint
-from secure_fedrec.kernels import scatter_add
 from secure_fedrec.protection.base import Withstood
 from secure_fedrec.protection.group_sums import GroupSums, pick, pick_segments
 from secure_fedrec.protection.plain import ServerSum, aggregate_note, upload_messages

@@ -2,10 +2,10 @@
 
 import numpy as np
 
-from secure_fedrec.arrays import BoolArray, IndexArray, IntArray, RingArray
+from secure_fedrec.core.arrays import BoolArray, IndexArray, IntArray, RingArray
+from secure_fedrec.core.kernels import scatter_add
 from secure_fedrec.errors import ProtocolError
 from secure_fedrec.fixedpoint import FixedPoint
-from secure_fedrec.kernels import scatter_add
 from secure_fedrec.uploads import RowBlock
 
 __all__ = ["GroupSums", "pick", "pick_segments"]

@@ -10,7 +10,7 @@ import secrets
 import numpy as np
 import numpy.typing as npt
 
-from secure_fedrec.arrays import IntArray, WordArray
+from secure_fedrec.core.arrays import IntArray, WordArray
 from secure_fedrec.errors import ProtocolError
 from secure_fedrec.protection.routing import receipt_bytes
 from secure_fedrec.uploads import DenseBlock

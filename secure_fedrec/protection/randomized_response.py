@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from secure_fedrec.arrays import (
+from secure_fedrec.core.arrays import (
     BoolArray,
     FloatArray,
     IndexArray,

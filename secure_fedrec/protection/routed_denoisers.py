@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from secure_fedrec.arrays import IntArray
+from secure_fedrec.core.arrays import IntArray
 from secure_fedrec.errors import LosslessnessError, ProtocolError
 from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.protection.configured import as_configured

@@ -5,7 +5,7 @@ from typing import Any, TypeGuard
 
 import numpy as np
 
-from secure_fedrec.arrays import BoolArray, IntArray, RingArray
+from secure_fedrec.core.arrays import BoolArray, IntArray, RingArray
 from secure_fedrec.errors import ConfigError, WireError
 from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.protection.base import (

@@ -20,8 +20,8 @@ from typing import Any
 
 import numpy as np
 
-from secure_fedrec.arrays import BoolArray, FloatArray, IndexArray, IntArray
-from secure_fedrec.compiled import (
+from secure_fedrec.core.arrays import BoolArray, FloatArray, IndexArray, IntArray
+from secure_fedrec.core.compiled import (
     list_ranks,
     merge_sets,
     race_unrated,

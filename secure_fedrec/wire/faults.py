@@ -10,7 +10,7 @@ from typing import Protocol
 
 import numpy as np
 
-from secure_fedrec.arrays import BoolArray
+from secure_fedrec.core.arrays import BoolArray
 from secure_fedrec.uploads import DenseBlock
 from secure_fedrec.wire.messages import Messages, Step
 

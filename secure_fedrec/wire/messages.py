@@ -22,10 +22,10 @@ from enum import IntEnum
 
 import numpy as np
 
-from secure_fedrec.arrays import IntArray, RingArray, WordArray
+from secure_fedrec.core.arrays import IntArray, RingArray, WordArray
+from secure_fedrec.core.kernels import segments
 from secure_fedrec.errors import WireError
 from secure_fedrec.fixedpoint import FixedPoint
-from secure_fedrec.kernels import segments
 from secure_fedrec.uploads import Block, DenseBlock, RowBlock, SetBlock
 
 __all__ = [

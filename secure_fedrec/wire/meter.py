@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from secure_fedrec.arrays import IntArray
+from secure_fedrec.core.arrays import IntArray
 from secure_fedrec.uploads import DenseBlock
 from secure_fedrec.wire.messages import Messages
 

@@ -23,9 +23,9 @@ from typing import Any
 
 import numpy as np
 
-from secure_fedrec.arrays import IntArray
+from secure_fedrec.core.arrays import IntArray
+from secure_fedrec.core.npz import npz_names, read_npz, write_npz
 from secure_fedrec.errors import ConfigError, TranscriptError
-from secure_fedrec.npz import npz_names, read_npz, write_npz
 from secure_fedrec.streams import Stream, Streams
 from secure_fedrec.uploads import DenseBlock, RowBlock, SetBlock
 from secure_fedrec.wire.messages import Messages, Step

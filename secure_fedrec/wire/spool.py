@@ -18,9 +18,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from secure_fedrec.arrays import IntArray
-from secure_fedrec.files import replace_file
-from secure_fedrec.kernels import segments
+from secure_fedrec.core.arrays import IntArray
+from secure_fedrec.core.files import replace_file
+from secure_fedrec.core.kernels import segments
 
 __all__ = ["Columns", "Spool", "concatenate_columns"]
 

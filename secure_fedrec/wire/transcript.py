@@ -18,9 +18,9 @@ from typing import Any
 
 import numpy as np
 
-from secure_fedrec.arrays import FloatArray, IntArray, WordArray
+from secure_fedrec.core.arrays import FloatArray, IntArray, WordArray
+from secure_fedrec.core.files import read_json, replace_file
 from secure_fedrec.errors import ConfigError, TranscriptError
-from secure_fedrec.files import read_json, replace_file
 from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.uploads import RowBlock, SetBlock
 from secure_fedrec.wire.messages import NOBODY, Messages, Parties, Step

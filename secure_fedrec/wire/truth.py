@@ -8,7 +8,7 @@ from collections.abc import Set
 
 import numpy as np
 
-from secure_fedrec.arrays import WordArray
+from secure_fedrec.core.arrays import WordArray
 from secure_fedrec.uploads import RowBlock
 from secure_fedrec.wire.messages import Messages, Parties, Step
 from secure_fedrec.wire.recording import (

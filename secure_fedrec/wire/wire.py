@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from secure_fedrec.arrays import IntArray
+from secure_fedrec.core.arrays import IntArray
 from secure_fedrec.errors import WireError
 from secure_fedrec.uploads import DenseBlock, RowBlock
 from secure_fedrec.wire.faults import Fault

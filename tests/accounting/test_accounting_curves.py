@@ -17,7 +17,7 @@ from scipy.special import logsumexp
 
 from secure_fedrec.accounting import renyi_curve, spend
 from secure_fedrec.accounting.curves import pure_rdp, sampled_rdp, skellam_rdp
-from secure_fedrec.arrays import FloatArray
+from secure_fedrec.core.arrays import FloatArray
 from secure_fedrec.errors import ConfigError
 from secure_fedrec.protection.dp import (
     Event,

@@ -17,19 +17,19 @@ from secure_fedrec.protection.masking import (
     SitePolicy,
     SumLayout,
 )
-from secure_fedrec.protection.masking.formats import SERVER, Envelope, seal
-from secure_fedrec.protection.masking.keys import mask_private_key, open_box, self_key
-from secure_fedrec.protection.masking.messages_sum import (
+from secure_fedrec.protection.masking.agreed.formats import SERVER, Envelope, seal
+from secure_fedrec.protection.masking.round.keys import mask_private_key, open_box, self_key
+from secure_fedrec.protection.masking.round.messages_sum import (
     Quorum,
     Reveal,
     Survivors,
     statement_of,
 )
-from secure_fedrec.protection.masking.packing import unpack
-from secure_fedrec.protection.masking.prg import MaskExpander
-from secure_fedrec.protection.masking.recovery import pair_keys_of
-from secure_fedrec.protection.masking.shamir import combine, decode_element
-from secure_fedrec.protection.masking.transcript import MerkleTree
+from secure_fedrec.protection.masking.round.packing import unpack
+from secure_fedrec.protection.masking.round.prg import MaskExpander
+from secure_fedrec.protection.masking.round.recovery import pair_keys_of
+from secure_fedrec.protection.masking.round.shamir import combine, decode_element
+from secure_fedrec.protection.masking.round.transcript import MerkleTree
 
 Vector = npt.NDArray[np.int64]
 STATES = itertools.count(1)

@@ -13,13 +13,13 @@ import numpy as np
 import pytest
 
 from attacks import Finding, GroundTruth
-from attacks.coalition import others_sum, others_vectors, rows_of
-from attacks.knowledge import Protocol
-from audits.build import Federation, build_federation, load_dataset
-from audits.config import parse_config
-from audits.run import attack_all
-from audits.training import open_run, train_recorded
-from audits.truth import ground_truth
+from attacks.view.coalition import others_sum, others_vectors, rows_of
+from attacks.view.knowledge import Protocol
+from audits.config.audit import parse_config
+from audits.run.audit import attack_all
+from audits.run.build import Federation, build_federation, load_dataset
+from audits.run.training import open_run, train_recorded
+from audits.run.truth import ground_truth
 from secure_fedrec.errors import ConfigError
 from secure_fedrec.protection import BAG_STACKS, STACKS
 from secure_fedrec.wire import Adversary, OwnUploads, Step, Transcript

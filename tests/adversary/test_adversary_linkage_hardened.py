@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from attacks import Claims, GroundTruth, NotApplicable, evaluate
-from attacks.sums import DenoiserSums
+from attacks.families.sums.denoisers import DenoiserSums
 from secure_fedrec.algorithms import PMF, PMFConfig
 from secure_fedrec.data import RatingTable, SyntheticConfig, generate
 from secure_fedrec.engines import RecordedRun, rating_problem

@@ -19,14 +19,14 @@ from secure_fedrec.protection.masking import (
     MemoryJournal,
     SitePolicy,
 )
-from secure_fedrec.protection.masking.client_round import ClientRound
-from secure_fedrec.protection.masking.keys import self_key
-from secure_fedrec.protection.masking.pairs import Neighbour
-from secure_fedrec.protection.masking.prg import MaskExpander
-from secure_fedrec.protection.masking.recovery import pair_keys_of
-from secure_fedrec.protection.masking.rules import ShareKind
-from secure_fedrec.protection.masking.shamir import decode_element
-from secure_fedrec.protection.masking.topology import Topology
+from secure_fedrec.protection.masking.round.client_steps import ClientRound
+from secure_fedrec.protection.masking.round.keys import self_key
+from secure_fedrec.protection.masking.round.pairs import Neighbour
+from secure_fedrec.protection.masking.round.prg import MaskExpander
+from secure_fedrec.protection.masking.round.recovery import pair_keys_of
+from secure_fedrec.protection.masking.round.rules import ShareKind
+from secure_fedrec.protection.masking.round.shamir import decode_element
+from secure_fedrec.protection.masking.round.topology import Topology
 
 VICTIM = 2
 Vector = npt.NDArray[np.int64]
@@ -58,7 +58,7 @@ def forgetful(monkeypatch: pytest.MonkeyPatch) -> None:
         return client
 
     monkeypatch.setattr(Federation, "open_client", open_client)
-    monkeypatch.setattr("secure_fedrec.protection.masking.client._AFTER", _Anything())
+    monkeypatch.setattr("secure_fedrec.protection.masking.round.client._AFTER", _Anything())
 
 
 class _Anything(dict[Any, Any]):
@@ -268,7 +268,9 @@ def test_graph_cut(attacked: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     reasons = {client.abort_reason for client in ours.clients.values()}
     assert any("the graph could be cut" in (reason or "") for reason in reasons)
     # Weakened copy: thresholds and minimum are checked, windows are not.
-    monkeypatch.setattr("secure_fedrec.protection.masking.topology.windows_hold", lambda *_: True)
+    monkeypatch.setattr(
+        "secure_fedrec.protection.masking.round.topology.windows_hold", lambda *_: True
+    )
     weak = attacked(range(20), **settings)
     arc, opened = cut_the_graph(weak, b"b" * 32)
     assert np.array_equal(opened, sum(weak.values[number] for number in arc))

@@ -18,19 +18,19 @@ from secure_fedrec.protection.masking import (
     MaskingClient,
     MaskingServer,
     ServerState,
-    pairs,
     run_round,
 )
-from secure_fedrec.protection.masking.formats import (
+from secure_fedrec.protection.masking.agreed.formats import (
     MAC_PURPOSES,
     SERVER,
     Envelope,
     seal,
     seal_for_server,
 )
-from secure_fedrec.protection.masking.hybrid import KemKey, pair_secret, seal_to
-from secure_fedrec.protection.masking.keys import fresh_key
-from secure_fedrec.protection.masking.pairs import Neighbour, RoundSecrets
+from secure_fedrec.protection.masking.round import pairs
+from secure_fedrec.protection.masking.round.hybrid import KemKey, pair_secret, seal_to
+from secure_fedrec.protection.masking.round.keys import fresh_key
+from secure_fedrec.protection.masking.round.pairs import Neighbour, RoundSecrets
 
 REPLIES = [Kind.ADVERTISE, Kind.SHARES, Kind.UPLOAD, Kind.CONFIRM, Kind.REVEAL]
 GARBLER, HONEST = 5, 2

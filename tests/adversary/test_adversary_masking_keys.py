@@ -28,22 +28,22 @@ from secure_fedrec.protection.masking import (
     Roster,
     SitePolicy,
     SumLayout,
-    hybrid,
     state_hash,
 )
-from secure_fedrec.protection.masking import client_round as rules
-from secure_fedrec.protection.masking.formats import Envelope
-from secure_fedrec.protection.masking.keys import exchange, pair_key, self_key
-from secure_fedrec.protection.masking.messages import Boxes, Keys, ShareRecord, Shares
-from secure_fedrec.protection.masking.pairs import (
+from secure_fedrec.protection.masking.agreed.formats import Envelope
+from secure_fedrec.protection.masking.round import client_steps as rules
+from secure_fedrec.protection.masking.round import hybrid
+from secure_fedrec.protection.masking.round.keys import exchange, pair_key, self_key
+from secure_fedrec.protection.masking.round.messages import Boxes, Keys, ShareRecord, Shares
+from secure_fedrec.protection.masking.round.pairs import (
     Neighbour,
     RoundSecrets,
     _seal_info,
     pair_hash,
 )
-from secure_fedrec.protection.masking.prg import MaskExpander
-from secure_fedrec.protection.masking.recovery import pair_keys_of
-from secure_fedrec.protection.masking.shamir import combine, decode_element
+from secure_fedrec.protection.masking.round.prg import MaskExpander
+from secure_fedrec.protection.masking.round.recovery import pair_keys_of
+from secure_fedrec.protection.masking.round.shamir import combine, decode_element
 
 VICTIM = 2
 

@@ -26,10 +26,10 @@ from secure_fedrec.protection.masking import (
     RoundOutcome,
     SitePolicy,
     SumLayout,
-    journal,
     state_hash,
 )
-from secure_fedrec.protection.masking.public_state import NO_STATE
+from secure_fedrec.protection.masking.agreed.public_state import NO_STATE
+from secure_fedrec.protection.masking.round import journal
 
 VICTIM = 2
 POLICY = SitePolicy(corrupt=0.0, dropout=0.4)

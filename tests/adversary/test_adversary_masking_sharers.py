@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from secure_fedrec.arrays import BoolArray
+from secure_fedrec.core.arrays import BoolArray
 from secure_fedrec.errors import ConfigError, ProtocolError
 from secure_fedrec.protection.masking import (
     Kind,
@@ -25,20 +25,20 @@ from secure_fedrec.protection.masking import (
     SitePolicy,
     SumLayout,
 )
-from secure_fedrec.protection.masking.formats import Envelope
-from secure_fedrec.protection.masking.keys import self_key
-from secure_fedrec.protection.masking.messages import Boxes
-from secure_fedrec.protection.masking.messages_sum import (
+from secure_fedrec.protection.masking.agreed.formats import Envelope
+from secure_fedrec.protection.masking.round.keys import self_key
+from secure_fedrec.protection.masking.round.messages import Boxes
+from secure_fedrec.protection.masking.round.messages_sum import (
     Quorum,
     Reveal,
     Survivors,
     Upload,
     statement_of,
 )
-from secure_fedrec.protection.masking.prg import MaskExpander
-from secure_fedrec.protection.masking.recovery import pair_keys_of
-from secure_fedrec.protection.masking.shamir import combine, decode_element
-from secure_fedrec.protection.masking.transcript import MerkleTree, leaf_hash
+from secure_fedrec.protection.masking.round.prg import MaskExpander
+from secure_fedrec.protection.masking.round.recovery import pair_keys_of
+from secure_fedrec.protection.masking.round.shamir import combine, decode_element
+from secure_fedrec.protection.masking.round.transcript import MerkleTree, leaf_hash
 
 BEACON = b"b" * 32
 Reveals = Mapping[int, Reveal]
@@ -217,7 +217,7 @@ class SplitViews:
 def trusting(monkeypatch: pytest.MonkeyPatch) -> None:
     """Weakened copy: whose self mask is due is decided by who survives, as in version 1."""
     monkeypatch.setattr(
-        "secure_fedrec.protection.masking.client_round.share_due",
+        "secure_fedrec.protection.masking.round.client_steps.share_due",
         lambda *, survives, same_sharers: "self" if survives else "mask",
     )
 

@@ -15,11 +15,11 @@ import pytest
 
 from secure_fedrec.errors import ProtocolError
 from secure_fedrec.protection.masking import SERVER, Federation, Kind
-from secure_fedrec.protection.masking.formats import Envelope, seal
-from secure_fedrec.protection.masking.messages import Advertisement, Keys, Setup
-from secure_fedrec.protection.masking.messages_sum import Quorum, Result, Survivors
-from secure_fedrec.protection.masking.roster import cohort_hash
-from secure_fedrec.protection.masking.transcript import MerkleTree
+from secure_fedrec.protection.masking.agreed.formats import Envelope, seal
+from secure_fedrec.protection.masking.agreed.roster import cohort_hash
+from secure_fedrec.protection.masking.round.messages import Advertisement, Keys, Setup
+from secure_fedrec.protection.masking.round.messages_sum import Quorum, Result, Survivors
+from secure_fedrec.protection.masking.round.transcript import MerkleTree
 from tests.model_check.cases import CASES, search
 from tests.model_check.hostile import HostileRound, federation_of
 from tests.model_check.settings import Setting, members, tables_of

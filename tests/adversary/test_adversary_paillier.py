@@ -12,7 +12,7 @@ import phe  # type: ignore[import-untyped,import-not-found,unused-ignore]
 import pytest
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
-from secure_fedrec.arrays import FloatArray, IntArray, RingArray
+from secure_fedrec.core.arrays import FloatArray, IntArray, RingArray
 from secure_fedrec.errors import ConfigError, ProtocolError
 from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.protection.paillier import (

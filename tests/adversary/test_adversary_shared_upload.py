@@ -13,7 +13,7 @@ from scipy.stats import chisquare
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.metrics import roc_auc_score
 
-from secure_fedrec.arrays import BoolArray, IndexArray, RingArray
+from secure_fedrec.core.arrays import BoolArray, IndexArray, RingArray
 from secure_fedrec.errors import ProtocolError
 from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.protection.shared_upload import (

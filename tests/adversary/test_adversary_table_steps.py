@@ -12,8 +12,8 @@ import pytest
 
 from attacks import Finding, GroundTruth, evaluate
 from attacks.base import Claims, NotApplicable
+from attacks.families.sums.table_steps import TableSteps
 from attacks.suite import SUITE
-from attacks.table_steps import TableSteps
 from secure_fedrec.algorithms import PMF, PMFConfig
 from secure_fedrec.data import RatingScale, RatingTable
 from secure_fedrec.engines import RecordedRun, rating_problem

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from secure_fedrec.algorithms.furl import FURL, FURLConfig
+from secure_fedrec.algorithms.furl.system import FURL, FURLConfig
 from secure_fedrec.algorithms.local_training import Batch, LocalTrainingConfig
 from secure_fedrec.vault import Vault
 

@@ -14,7 +14,7 @@ from secure_fedrec.algorithms.federated_averaging import (
     FederatedAveragingStep,
 )
 from secure_fedrec.algorithms.layer_table import LayerTable
-from secure_fedrec.arrays import FloatArray
+from secure_fedrec.core.arrays import FloatArray
 from secure_fedrec.data import (
     Organisations,
     SplitShares,
@@ -24,8 +24,8 @@ from secure_fedrec.data import (
 from secure_fedrec.engines import LocalEngine
 from secure_fedrec.errors import ConfigError
 from secure_fedrec.fixedpoint import FixedPoint
-from secure_fedrec.models.gum import GUMConfig
-from secure_fedrec.models.gum_training import GUMTraining
+from secure_fedrec.models.gum.model import GUMConfig
+from secure_fedrec.models.gum.training import GUMTraining
 from secure_fedrec.protection import Sizes, build_stack
 from secure_fedrec.protection.hidden_sums import MaskingLayerConfig
 from secure_fedrec.streams import Streams

@@ -10,13 +10,13 @@ import torch
 from torch import nn
 
 from secure_fedrec.algorithms import PublicState
-from secure_fedrec.algorithms.furl import FURL, FURLConfig
+from secure_fedrec.algorithms.furl.system import FURL, FURLConfig
 from secure_fedrec.algorithms.local_training import (
     LocalOptimizer,
     TrainingDraws,
     train_locally,
 )
-from secure_fedrec.arrays import FloatArray, IntArray
+from secure_fedrec.core.arrays import FloatArray, IntArray
 from secure_fedrec.errors import ConfigError
 from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.models.split import ParameterSplit

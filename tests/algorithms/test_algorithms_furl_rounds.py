@@ -8,9 +8,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from secure_fedrec.algorithms.furl import FURL
+from secure_fedrec.algorithms.furl.system import FURL
 from secure_fedrec.algorithms.local_training import Batch
-from secure_fedrec.arrays import BoolArray
+from secure_fedrec.core.arrays import BoolArray
 from secure_fedrec.engines import CohortConfig, LocalEngine, read_checkpoint, write_checkpoint
 from secure_fedrec.errors import ConfigError, EncodingError, ProtocolError
 from secure_fedrec.fixedpoint import FixedPoint

@@ -7,24 +7,24 @@ from typing import Any
 import numpy as np
 import pytest
 
-from secure_fedrec.algorithms import hpfl
 from secure_fedrec.algorithms.base import PublicState
-from secure_fedrec.algorithms.hpfl import HPFL, HPFLConfig
-from secure_fedrec.algorithms.hpfl_drafts import cluster_centres
-from secure_fedrec.algorithms.hpfl_update import blend, general_representations
-from secure_fedrec.algorithms.hpfl_upload import Given, Selection, give_out
-from secure_fedrec.arrays import FloatArray, IntArray
-from secure_fedrec.data.organisations import Organisations
-from secure_fedrec.data.organisations_synthetic import (
+from secure_fedrec.algorithms.hpfl import system as hpfl
+from secure_fedrec.algorithms.hpfl.drafts import cluster_centres
+from secure_fedrec.algorithms.hpfl.system import HPFL, HPFLConfig
+from secure_fedrec.algorithms.hpfl.update import blend, general_representations
+from secure_fedrec.algorithms.hpfl.upload import Given, Selection, give_out
+from secure_fedrec.core.arrays import FloatArray, IntArray
+from secure_fedrec.data.organisations.synthetic import (
     SyntheticOrganisationsConfig,
     generate_organisations,
 )
+from secure_fedrec.data.organisations.tables import Organisations
 from secure_fedrec.engines import LocalEngine
 from secure_fedrec.errors import ConfigError
 from secure_fedrec.evaluation import level_hits
 from secure_fedrec.fixedpoint import FixedPoint
-from secure_fedrec.models.gum import GUMConfig
-from secure_fedrec.models.gum_training import GUMTraining, Trained
+from secure_fedrec.models.gum.model import GUMConfig
+from secure_fedrec.models.gum.training import GUMTraining, Trained
 from secure_fedrec.protection import Sizes, build_stack
 from secure_fedrec.protection.bags import BagShape
 from secure_fedrec.protection.hidden_sums import EncryptionLayerConfig, MaskingLayerConfig

@@ -6,24 +6,24 @@ import numpy as np
 import pytest
 from sklearn.cluster import KMeans
 
-from secure_fedrec.algorithms import hpfl_drafts
-from secure_fedrec.algorithms.hpfl_aggregation import (
+from secure_fedrec.algorithms.hpfl import drafts as hpfl_drafts
+from secure_fedrec.algorithms.hpfl.aggregation import (
     HPFLTable,
     accuracy_threshold,
     count_accuracies,
 )
-from secure_fedrec.algorithms.hpfl_client import ClientModel, judge
-from secure_fedrec.algorithms.hpfl_config import HPFLConfig
-from secure_fedrec.algorithms.hpfl_drafts import cluster_centres, n_clusters
-from secure_fedrec.algorithms.hpfl_update import blend, general_representations
-from secure_fedrec.algorithms.hpfl_upload import Selection, give_out
-from secure_fedrec.arrays import FloatArray, IntArray
+from secure_fedrec.algorithms.hpfl.client import ClientModel, judge
+from secure_fedrec.algorithms.hpfl.config import HPFLConfig
+from secure_fedrec.algorithms.hpfl.drafts import cluster_centres, n_clusters
+from secure_fedrec.algorithms.hpfl.update import blend, general_representations
+from secure_fedrec.algorithms.hpfl.upload import Selection, give_out
+from secure_fedrec.core.arrays import FloatArray, IntArray
+from secure_fedrec.core.kernels import scatter_add
 from secure_fedrec.errors import ConfigError, EncodingError
 from secure_fedrec.fixedpoint import FixedPoint
-from secure_fedrec.kernels import scatter_add
-from secure_fedrec.models.gum import GUM, GUMConfig
-from secure_fedrec.models.gum_arrays import Records
-from secure_fedrec.models.gum_training import GUMTraining
+from secure_fedrec.models.gum.arrays import Records
+from secure_fedrec.models.gum.model import GUM, GUMConfig
+from secure_fedrec.models.gum.training import GUMTraining
 
 K, N, CLIENTS = 4, 2, 5
 CODEC = FixedPoint()

@@ -14,15 +14,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from secure_fedrec.algorithms.hpfl import HPFL, HPFLConfig
-from secure_fedrec.arrays import FloatArray
-from secure_fedrec.data.organisations import Organisations
-from secure_fedrec.data.organisations_registry import load_organisations
+from secure_fedrec.algorithms.hpfl.system import HPFL, HPFLConfig
+from secure_fedrec.core.arrays import FloatArray
+from secure_fedrec.data.organisations.registry import load_organisations
+from secure_fedrec.data.organisations.tables import Organisations
 from secure_fedrec.engines import LocalEngine
 from secure_fedrec.evaluation import area_under_curve
 from secure_fedrec.fixedpoint import FixedPoint
-from secure_fedrec.models.gum import GUMConfig
-from secure_fedrec.models.gum_training import GUMTraining
+from secure_fedrec.models.gum.model import GUMConfig
+from secure_fedrec.models.gum.training import GUMTraining
 from secure_fedrec.protection import Sizes, build_stack
 from secure_fedrec.protection.bags import BagShape
 from secure_fedrec.streams import Streams

@@ -9,7 +9,7 @@ from scipy.stats import kstest
 
 from secure_fedrec.algorithms import PMF, PMFConfig, PublicState
 from secure_fedrec.algorithms.pmf import PMFStep
-from secure_fedrec.arrays import FloatArray, IndexArray, IntArray
+from secure_fedrec.core.arrays import FloatArray, IndexArray, IntArray
 from secure_fedrec.errors import ConfigError
 from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.streams import Streams

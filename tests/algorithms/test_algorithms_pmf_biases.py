@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from secure_fedrec.algorithms import PMF, PMFConfig, PublicState
-from secure_fedrec.arrays import FloatArray, IntArray
+from secure_fedrec.core.arrays import FloatArray, IntArray
 from secure_fedrec.data import SyntheticConfig, generate
 from secure_fedrec.engines import LocalEngine, rating_evaluation, vault_of
 from secure_fedrec.errors import ConfigError

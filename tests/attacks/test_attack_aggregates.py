@@ -8,11 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from attacks import Claims, GroundTruth, NotApplicable, evaluate
-from attacks.ratings import Lattice
-from attacks.sums import DenoiserExposure
-from attacks.tail_items import TailItems
+from attacks.families.ratings.lattice import Lattice
+from attacks.families.sums.denoisers import DenoiserExposure
+from attacks.families.sums.tail_items import TailItems
 from secure_fedrec.algorithms import PMFConfig
-from secure_fedrec.arrays import BoolArray
+from secure_fedrec.core.arrays import BoolArray
 from secure_fedrec.data import SyntheticConfig
 from secure_fedrec.engines import RecordedRun
 from secure_fedrec.engines.local import CohortConfig

@@ -7,10 +7,10 @@ from types import MappingProxyType
 import numpy as np
 import pytest
 
-import attacks.controls as controls
+import attacks.planted.controls as controls
 from attacks import SUITE, Attack, Claims, NotApplicable, attack_named
-from attacks.ratings import Lattice
-from secure_fedrec.arrays import FloatArray, RingArray
+from attacks.families.ratings.lattice import Lattice
+from secure_fedrec.core.arrays import FloatArray, RingArray
 from secure_fedrec.errors import ConfigError, FedRecError
 from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.wire import View

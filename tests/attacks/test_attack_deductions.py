@@ -8,11 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from attacks.base import AnonymousRowClaim
-from attacks.knowledge import Protocol
-from attacks.participation import Verdicts, deduce
-from attacks.presence import Presence
+from attacks.families.sums.participation import Verdicts, deduce
 from attacks.scoring.ratings import row_figures
-from secure_fedrec.arrays import BoolArray, IntArray
+from attacks.view.knowledge import Protocol
+from attacks.view.presence import Presence
+from secure_fedrec.core.arrays import BoolArray, IntArray
 from secure_fedrec.data import RatingScale, RatingTable
 from secure_fedrec.wire import BlockStore, Truth
 

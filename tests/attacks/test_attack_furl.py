@@ -10,9 +10,9 @@ import torch
 from scipy.stats import binom
 
 from attacks import SUITE, Finding, GroundTruth, attack_named, evaluate
+from attacks.families.split.output_bias import CLASSES, MAJORITY
 from attacks.planted import plant_split
-from attacks.split.output_bias import CLASSES, MAJORITY
-from secure_fedrec.algorithms.furl import FURL, FURLConfig
+from secure_fedrec.algorithms.furl.system import FURL, FURLConfig
 from secure_fedrec.algorithms.local_training import LocalTrainingConfig
 from secure_fedrec.data import RatingTable, SyntheticConfig, generate
 from secure_fedrec.engines import Problem, RecordedRun
@@ -20,7 +20,7 @@ from secure_fedrec.engines.ratings import vault_of
 from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.models.document import PRIVATE as DOCUMENT_PRIVATE
 from secure_fedrec.models.document import DocumentConfig, DocumentModel, document_loss
-from secure_fedrec.models.ncf_split import (
+from secure_fedrec.models.ncf.split import (
     ITEM_TABLE,
     PRIVATE,
     NCFSplit,

@@ -8,11 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from attacks.base import NotApplicable
+from attacks.families.split.architecture import Architecture
+from attacks.families.split.dense_layer import recover_inputs
+from attacks.families.split.flat_uploads import FlatUploads
+from attacks.families.split.touched_rows import row_changes, signed_changes, touched
 from attacks.planted import plant_split
-from attacks.split.architecture import Architecture
-from attacks.split.dense_layer import recover_inputs
-from attacks.split.flat_uploads import FlatUploads
-from attacks.split.touched_rows import row_changes, signed_changes, touched
 from secure_fedrec.wire import Adversary, BlockStore, Transcript, View
 
 SERVER = Adversary(name="server", corrupt=frozenset({"server"}))

@@ -13,7 +13,7 @@ from attacks.scoring.ranking import PublicRanking, precision_at_size, public_ran
 from attacks.scoring.ratings import rating_figures
 from attacks.scoring.scored import Figures, Scored
 from attacks.scoring.sets import score_rated_sets, score_sets
-from secure_fedrec.arrays import BoolArray, FloatArray
+from secure_fedrec.core.arrays import BoolArray, FloatArray
 from secure_fedrec.data import RatingScale, RatingTable
 
 NOBODY: frozenset[int] = frozenset()

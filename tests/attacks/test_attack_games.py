@@ -11,7 +11,7 @@ from scipy.stats import binom
 
 from attacks import AttackCard, Claims, Finding, GroundTruth, NotApplicable, evaluate
 from attacks.base import LinkClaim, RatedSetClaim, RatingClaim, VectorClaim
-from secure_fedrec.arrays import BoolArray, FloatArray
+from secure_fedrec.core.arrays import BoolArray, FloatArray
 from secure_fedrec.data import RatingScale, RatingTable
 from secure_fedrec.engines import RecordedRun
 from secure_fedrec.protection import VirtualRatingsConfig
@@ -375,7 +375,7 @@ def test_chance_is_found_to_be_chance() -> None:
 
 
 def test_a_finding_is_a_function_of_the_seed(federate: Federate) -> None:
-    from attacks.rated_set import Intersection
+    from attacks.families.rated_set import Intersection
 
     run, truth = federate(cloak=VirtualRatingsConfig(rho=1.0), rounds=3)
     first, again, other = (

@@ -8,21 +8,21 @@ import numpy as np
 import pytest
 
 from attacks import SUITE, Attack, Claims, Finding, GroundTruth, attack_named, evaluate
-from attacks.hierarchical.attribute_counts import ATTRIBUTES
-from attacks.hierarchical.differencing import leaver, leaver_cosines, leaver_interval
+from attacks.families.hierarchical.attribute_counts import ATTRIBUTES
+from attacks.families.hierarchical.differencing import leaver, leaver_cosines, leaver_interval
 from attacks.planted import plant_organisations, plant_split
-from secure_fedrec.algorithms.hpfl import HPFL, HPFLConfig
-from secure_fedrec.algorithms.hpfl_client import count_attributes
-from secure_fedrec.algorithms.hpfl_drafts import cluster_centres
-from secure_fedrec.data.organisations_synthetic import (
+from secure_fedrec.algorithms.hpfl.client import count_attributes
+from secure_fedrec.algorithms.hpfl.drafts import cluster_centres
+from secure_fedrec.algorithms.hpfl.system import HPFL, HPFLConfig
+from secure_fedrec.data.organisations.synthetic import (
     SyntheticOrganisationsConfig,
     generate_organisations,
 )
 from secure_fedrec.engines import Problem, RecordedRun
 from secure_fedrec.fixedpoint import FixedPoint
-from secure_fedrec.models.gum import GUMConfig
-from secure_fedrec.models.gum_arrays import Records
-from secure_fedrec.models.gum_training import GUMTraining
+from secure_fedrec.models.gum.arrays import Records
+from secure_fedrec.models.gum.model import GUMConfig
+from secure_fedrec.models.gum.training import GUMTraining
 from secure_fedrec.protection.bags import BagShape, LocalDPConfig
 from secure_fedrec.protection.hidden_sums import MaskingLayerConfig
 from secure_fedrec.protection.routed_denoisers import RoutingLayerConfig

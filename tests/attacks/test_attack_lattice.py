@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from attacks import Claims, GroundTruth, NotApplicable, evaluate
-from attacks.ratings import Lattice
-from attacks.statistics import ScoreTable, mean_auc_interval
+from attacks.families.ratings.lattice import Lattice
+from attacks.scoring.statistics import ScoreTable, mean_auc_interval
 from secure_fedrec.algorithms import PMFConfig
-from secure_fedrec.arrays import BoolArray, FloatArray, IntArray
+from secure_fedrec.core.arrays import BoolArray, FloatArray, IntArray
 from secure_fedrec.engines import RecordedRun
 from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.protection import VirtualRatingsConfig

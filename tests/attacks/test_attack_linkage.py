@@ -7,8 +7,8 @@ import pytest
 
 from attacks import Claims, Finding, GroundTruth, NotApplicable, evaluate
 from attacks.base import LinkClaim
-from attacks.linkage import CollusionLinkage, fingerprints
-from secure_fedrec.arrays import IntArray, WordArray
+from attacks.families.linkage import CollusionLinkage, fingerprints
+from secure_fedrec.core.arrays import IntArray, WordArray
 from secure_fedrec.engines import RecordedRun
 from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.protection import RandomizedResponseConfig, VirtualRatingsConfig

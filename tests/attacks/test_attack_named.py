@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from attacks import SUITE, Finding, GroundTruth, evaluate
-from attacks.named import named_payload_rounds, named_rounds, named_rows, sees_named_rows
+from attacks.view.named import named_payload_rounds, named_rounds, named_rows, sees_named_rows
 from secure_fedrec.algorithms import PMF, PMFConfig
 from secure_fedrec.data import SyntheticConfig, generate
 from secure_fedrec.engines import RecordedRun, rating_problem

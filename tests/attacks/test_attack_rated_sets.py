@@ -7,8 +7,8 @@ import pytest
 from scipy.stats import binom
 
 from attacks import Claims, Finding, GroundTruth, NotApplicable, evaluate
-from attacks.rated_set import Direct, Intersection
-from secure_fedrec.arrays import BoolArray, FloatArray
+from attacks.families.rated_set import Direct, Intersection
+from secure_fedrec.core.arrays import BoolArray, FloatArray
 from secure_fedrec.data import RatingTable, SyntheticConfig
 from secure_fedrec.engines import RecordedRun
 from secure_fedrec.engines.local import CohortConfig

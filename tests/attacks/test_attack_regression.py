@@ -7,13 +7,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import attacks.regression as regression
+import attacks.families.sums.regression as regression
 from attacks import Claims, Finding, GroundTruth, NotApplicable, evaluate
-from attacks.equations import fit_bits
-from attacks.loops import add_products, solve_positive
-from attacks.regression import SubsetRegression
+from attacks.families.sums.equations import fit_bits
+from attacks.families.sums.loops import add_products, solve_positive
+from attacks.families.sums.regression import SubsetRegression
 from secure_fedrec.algorithms import PMFConfig
-from secure_fedrec.arrays import BoolArray
+from secure_fedrec.core.arrays import BoolArray
 from secure_fedrec.data import SyntheticConfig
 from secure_fedrec.engines import RecordedRun
 from secure_fedrec.engines.local import CohortConfig

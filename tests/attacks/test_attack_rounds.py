@@ -3,9 +3,9 @@
 import pytest
 
 from attacks import GroundTruth, attack_named, evaluate
-from attacks.ratings import Lattice
-from audits.build import build_federation
-from audits.config import parse_config
+from attacks.families.ratings.lattice import Lattice
+from audits.config.audit import parse_config
+from audits.run.build import build_federation
 from audits.systems.pmf import load_ratings
 from secure_fedrec.engines import RecordedRun
 from secure_fedrec.errors import TranscriptError

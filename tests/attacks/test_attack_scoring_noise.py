@@ -12,7 +12,7 @@ from attacks.scoring.gains import Gain, Level
 from attacks.scoring.scored import Scored
 from attacks.scoring.sets import score_sets
 from attacks.scoring.vectors import score_vectors
-from secure_fedrec.arrays import FloatArray
+from secure_fedrec.core.arrays import FloatArray
 from secure_fedrec.wire import BlockStore, Truth
 
 CLIENTS = np.arange(50)

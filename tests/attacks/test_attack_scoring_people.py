@@ -16,7 +16,7 @@ from attacks.scoring.classifier import cross_validated_scores, one_against_rest_
 from attacks.scoring.drafts import Matches, Members, score_disclosed, score_drafts
 from attacks.scoring.gains import Level
 from attacks.scoring.scored import Scored
-from secure_fedrec.arrays import FloatArray, IntArray
+from secure_fedrec.core.arrays import FloatArray, IntArray
 from secure_fedrec.wire import Adversary, BlockStore, Transcript, Truth, View
 
 SERVER = Adversary(name="server", corrupt=frozenset({"server"}))

@@ -14,7 +14,7 @@ from attacks.scoring.gains import Level
 from attacks.scoring.scored import Scored, hit_null
 from attacks.scoring.sets import score_sets
 from attacks.scoring.vectors import score_vectors
-from secure_fedrec.arrays import FloatArray
+from secure_fedrec.core.arrays import FloatArray
 from secure_fedrec.wire import BlockStore, Truth
 
 NOBODY: frozenset[int] = frozenset()

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from attacks import subsets
-from attacks.linkage import fingerprints
-from attacks.subsets import MOST_ROWS, find_subset
+from attacks.families.linkage import fingerprints
+from attacks.families.sums import subsets
+from attacks.families.sums.subsets import MOST_ROWS, find_subset
 from secure_fedrec.fixedpoint import FixedPoint
 
 CODEC = FixedPoint(bits=48, fraction_bits=20, clip=16.0)

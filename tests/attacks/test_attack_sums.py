@@ -8,10 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from attacks import Attack, Claims, GroundTruth, NotApplicable, evaluate
-from attacks.sums import DenoiserExposure, DenoiserSums
-from attacks.tail_items import TailItems
+from attacks.families.sums.denoisers import DenoiserExposure, DenoiserSums
+from attacks.families.sums.tail_items import TailItems
 from secure_fedrec.algorithms import PMFConfig
-from secure_fedrec.arrays import BoolArray
+from secure_fedrec.core.arrays import BoolArray
 from secure_fedrec.data import SyntheticConfig
 from secure_fedrec.engines import RecordedRun
 from secure_fedrec.engines.local import CohortConfig
@@ -234,7 +234,7 @@ def test_one_denoiser_leaves_the_sums_unexplained(federate: Federate) -> None:
 
 
 def test_clients_are_bound_to_their_true_denoiser(federate: Federate) -> None:
-    from attacks.sums import _read
+    from attacks.families.sums.denoisers import _read
 
     run, truth = federate(cloak=VirtualRatingsConfig(rho=1.0), denoisers=20)
     puzzle = _read(run.transcript.view(SERVER), 1)

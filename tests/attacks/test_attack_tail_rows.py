@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from attacks.tail_rows import RowGroups, group_rows
-from secure_fedrec.arrays import FloatArray, IntArray
+from attacks.families.sums.tail_rows import RowGroups, group_rows
+from secure_fedrec.core.arrays import FloatArray, IntArray
 from secure_fedrec.fixedpoint import FixedPoint
 
 STARS = np.arange(1.0, 6.0)

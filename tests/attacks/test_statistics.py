@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from scipy.stats import binom
 from sklearn.metrics import roc_auc_score, roc_curve
 
-import attacks.statistics as statistics
-from attacks.statistics import (
+import attacks.scoring.statistics as statistics
+from attacks.scoring.statistics import (
     ScoreTable,
     advantage,
     mean_auc_interval,

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from scipy.stats import beta, binom
 
-from attacks.statistics import ScoreTable, exact_set_share, precision_recall, share_interval
-from secure_fedrec.arrays import BoolArray
+from attacks.scoring.statistics import ScoreTable, exact_set_share, precision_recall, share_interval
+from secure_fedrec.core.arrays import BoolArray
 
 Client = Sequence[tuple[float, bool]]
 

@@ -12,8 +12,8 @@ import numpy as np
 from attacks import AttackCard, Claims, GroundTruth, NotApplicable, evaluate
 from attacks.base import RatedSetClaim, RatingClaim, VectorClaim
 from attacks.claims import HistogramClaim, LabelClaim, SetClaim
-from audits.findings import severity
-from secure_fedrec.arrays import BoolArray, FloatArray
+from audits.report.findings import severity
+from secure_fedrec.core.arrays import BoolArray, FloatArray
 from secure_fedrec.data import RatingScale, RatingTable
 from secure_fedrec.wire import Adversary, BlockStore, Step, Transcript, Truth, View
 

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from audits.build import build_federation, load_dataset
-from audits.config import parse_config
+from audits.config.audit import parse_config
+from audits.run.build import build_federation, load_dataset
 from secure_fedrec.errors import ConfigError
 
 NOISED: list[dict[str, Any]] = [

@@ -12,7 +12,7 @@ import pytest
 
 from attacks import SUITE
 from audits.commands import PRESETS
-from audits.config import parse_config
+from audits.config.audit import parse_config
 from secure_fedrec.data import DATASETS, EXAMPLE_SETS
 from secure_fedrec.properties import lossless_words
 from secure_fedrec.protection import STACKS

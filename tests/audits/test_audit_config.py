@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 import audits
-from audits.build import build_federation, load_dataset
-from audits.config import AuditConfig, load_config, parse_config
+from audits.config.audit import AuditConfig, load_config, parse_config
+from audits.run.build import build_federation, load_dataset
 from secure_fedrec.errors import ConfigError
 from secure_fedrec.protection import STACKS
 

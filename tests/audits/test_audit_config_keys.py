@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from audits.config import parse_config
-from audits.privacy import prices, with_noise_found
+from audits.config.audit import parse_config
+from audits.run.privacy import prices, with_noise_found
 from secure_fedrec.errors import ConfigError
 from secure_fedrec.protection import (
     BAG_LAYERS,

@@ -5,9 +5,9 @@ import json
 import pytest
 
 from attacks import Finding
-from audits.findings import GAINS, REPORT_KEYS, finding_json, sentence, severity
-from audits.gates import ATTACK_METRICS
+from audits.gates.gate import ATTACK_METRICS
 from audits.report import SCHEMA_PATH
+from audits.report.findings import GAINS, REPORT_KEYS, finding_json, sentence, severity
 from audits.report.points import leakage_point
 from audits.report.view import finding_card, headline
 

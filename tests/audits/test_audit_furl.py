@@ -12,12 +12,12 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from audits.build import build_federation, load_dataset
-from audits.config import parse_config
+from audits.config.audit import parse_config
 from audits.report import SCHEMA_PATH
-from audits.systems.furl_checks import SplitCase, check_split
-from audits.systems.furl_interactions import InteractionTask
-from audits.systems.furl_texts import TextTask
+from audits.run.build import build_federation, load_dataset
+from audits.systems.furl.checks import SplitCase, check_split
+from audits.systems.furl.interactions import InteractionTask
+from audits.systems.furl.texts import TextTask
 from secure_fedrec.algorithms.local_training import Batch, LocalTrainingConfig
 from secure_fedrec.data.user_texts import CODES
 from secure_fedrec.engines import RecordedRun, RoundReport

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from attacks import Finding
-from attacks.controls import ControlResult
-from audits.gates import GateConfig, GateResult, Outcome, judge
-from audits.verdict import decide
+from attacks.planted.controls import ControlResult
+from audits.gates.gate import GateConfig, GateResult, Outcome, judge
+from audits.gates.verdict import decide
 from secure_fedrec.errors import ConfigError
 
 PASS, FAIL, UNDECIDED = Outcome.PASS, Outcome.FAIL, Outcome.INCONCLUSIVE

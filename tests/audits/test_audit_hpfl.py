@@ -11,10 +11,10 @@ import jsonschema
 import numpy as np
 import pytest
 
-from audits.build import load_dataset
-from audits.config import parse_config
+from audits.config.audit import parse_config
 from audits.report import SCHEMA_PATH
-from audits.systems.hpfl_organisations import OrganisationTask
+from audits.run.build import load_dataset
+from audits.systems.hpfl.organisations import OrganisationTask
 from secure_fedrec.engines import RecordedRun, RoundReport
 from secure_fedrec.wire import NOBODY, Step, Transcript
 

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from attacks import SUITE, Finding
-from audits.findings import finding_json, sentence, severity
-from audits.gates import ATTACK_METRICS
-from audits.measures import MEASURES, measure_of, report_keys
+from audits.gates.gate import ATTACK_METRICS
+from audits.gates.measures import MEASURES, measure_of, report_keys
 from audits.report import SCHEMA_PATH
 from audits.report.charts import leakage_chart
+from audits.report.findings import finding_json, sentence, severity
 from audits.report.view import finding_card, headline
 from audits.systems import SYSTEMS, system_named
 

@@ -7,10 +7,11 @@ from typing import Any
 import pytest
 
 from secure_fedrec.accounting import claim, gaussian_events
-from secure_fedrec.protection.masking import MaskingConfig, costs, find_parameters
-from secure_fedrec.protection.masking.calibration import Calibration
-from secure_fedrec.protection.masking.parameters import Adversary
-from secure_fedrec.protection.masking.workload import calibrate
+from secure_fedrec.planning import costs
+from secure_fedrec.planning.calibration import Calibration
+from secure_fedrec.planning.workload import calibrate
+from secure_fedrec.protection.masking import MaskingConfig, find_parameters
+from secure_fedrec.protection.masking.agreed.parameters import Adversary
 
 Command = Callable[..., tuple[int, str, str]]
 Refusal = Callable[..., str]

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from audits.config import parse_config
-from audits.gates import GateConfig, Outcome, judge
-from audits.privacy import epsilons, prices, reader_of, readers
-from audits.releases import ReleaseJournal
+from audits.config.audit import parse_config
+from audits.gates.gate import GateConfig, Outcome, judge
+from audits.run.privacy import epsilons, prices, reader_of, readers
+from audits.run.releases import ReleaseJournal
 from secure_fedrec.engines import RecordedRun
 from secure_fedrec.errors import CheckpointError, ConfigError
 from secure_fedrec.fixedpoint import FixedPoint

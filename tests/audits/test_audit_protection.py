@@ -8,9 +8,9 @@ from typing import Any
 import jsonschema
 import pytest
 
-from audits.claims import execution_of, protection_json
-from audits.privacy import prices
 from audits.report import SCHEMA_PATH
+from audits.report.claims import execution_of, protection_json
+from audits.run.privacy import prices
 from secure_fedrec.accounting import claim
 from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.protection import LAYERS, STACKS, Sizes, build_stack

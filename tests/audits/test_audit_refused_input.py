@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from secure_fedrec.core.files import file_digest
 from secure_fedrec.data import registry
-from secure_fedrec.files import file_digest
 from tests.audits.folders import snapshot
 
 Refusal = Callable[..., str]

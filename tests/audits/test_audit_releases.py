@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from audits.releases import ReleaseJournal
+from audits.run.releases import ReleaseJournal
 
 
 def test_a_line_is_on_disk_before_the_call_returns(

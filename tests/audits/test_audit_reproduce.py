@@ -23,12 +23,12 @@ from audits.reproduction.hpfl.studies import (
 )
 from audits.reproduction.hpfl.tables import as_lines, compare_table, needed_studies
 from audits.reproduction.projection import embed
-from audits.systems.hpfl_organisations import organisation_rules
+from audits.systems.hpfl.organisations import organisation_rules
 from secure_fedrec.data import SyntheticOrganisationsConfig, generate_organisations
-from secure_fedrec.engines.hpfl_settings import METHODS
 from secure_fedrec.errors import ConfigError, DataError
 from secure_fedrec.evaluation import Rule
-from secure_fedrec.models.gum import STARTS
+from secure_fedrec.models.gum.model import STARTS
+from secure_fedrec.studies.hpfl.settings import METHODS
 
 TABLE = PaperTable(
     number=2,

@@ -16,10 +16,10 @@ from audits.reproduction.furl.paper import PaperTask, load_paper
 from audits.reproduction.furl.similarity import compare_spaces, pair_studies
 from audits.reproduction.furl.studies import Needed, Stored
 from secure_fedrec.algorithms.local_training import seeded_torch
-from secure_fedrec.engines.furl_results import StudyTexts, UserVectors
 from secure_fedrec.errors import DataError
 from secure_fedrec.evaluation.representations import representational_similarity
 from secure_fedrec.models.document import DocumentModel
+from secure_fedrec.studies.furl.results import StudyTexts, UserVectors
 
 PAPER = load_paper()
 NEWSGROUPS, STICKERS = PAPER.tasks["newsgroups"], PAPER.tasks["stickers"]

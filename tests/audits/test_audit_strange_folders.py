@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from audits.folder import one_writer
+from audits.run.folder import one_writer
 from secure_fedrec.wire.spool import Spool
 
 Command = Callable[..., tuple[int, str, str]]

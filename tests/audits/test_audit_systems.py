@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from audits.config import AuditConfig, load_config, parse_config
+from audits.config.audit import AuditConfig, load_config, parse_config
+from audits.config.tables import build
 from audits.systems import SYSTEMS, system_named
-from audits.tables import build
 from secure_fedrec.errors import ConfigError
 from secure_fedrec.protection import BAG_STACKS, STACKS
 
@@ -243,7 +243,7 @@ def test_only_furl_brings_torch_along() -> None:
     lines = [
         "import json, sys",
         "import audits.command_line",
-        "from audits.config import parse_config",
+        "from audits.config.audit import parse_config",
         *(f"parse_config(json.loads({json.dumps(raw)!r}))" for raw in ({}, HPFL)),
         "print('torch' in sys.modules)",
         f"parse_config(json.loads({json.dumps(FURL)!r}))",

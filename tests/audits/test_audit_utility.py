@@ -9,12 +9,12 @@ from typing import Any
 import jsonschema
 import pytest
 
-from audits.build import build_federation
-from audits.config import load_config
-from audits.gates import GateConfig, Outcome, judge
+from audits.config.audit import load_config
+from audits.gates.gate import GateConfig, Outcome, judge
 from audits.report import SCHEMA_PATH
+from audits.run.build import build_federation
+from audits.run.utility import Utility, utility_of
 from audits.systems.pmf import load_ratings
-from audits.utility import Utility, utility_of
 from secure_fedrec.engines import LocalEngine
 from secure_fedrec.errors import ConfigError
 from secure_fedrec.evaluation import Rule

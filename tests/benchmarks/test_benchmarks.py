@@ -15,7 +15,7 @@ from benchmarks.float_round import float_stack
 from benchmarks.loop import ClientLoop, Fakes
 from benchmarks.measure import interleave, own_peak_gb, ratio
 from secure_fedrec.algorithms import PMF
-from secure_fedrec.arrays import FloatArray
+from secure_fedrec.core.arrays import FloatArray
 from secure_fedrec.data import RatingTable, SyntheticConfig, generate
 from secure_fedrec.wire import Step
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from benchmarks.furl_study import main
-from secure_fedrec.npz import read_npz
+from secure_fedrec.core.npz import read_npz
 
 STICKERS = ("--task", "stickers", "--users", "30", "--config", "user-only-fl", "--epochs", "1")
 

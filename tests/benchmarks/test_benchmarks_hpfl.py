@@ -11,16 +11,16 @@ from benchmarks import hpfl, hpfl_study
 from benchmarks.federations import Options
 from benchmarks.hpfl import train_with_torch
 from secure_fedrec.data import DATA_DIR_VARIABLE
-from secure_fedrec.data.organisations_synthetic import (
+from secure_fedrec.data.organisations.synthetic import (
     SyntheticOrganisationsConfig,
     generate_organisations,
 )
-from secure_fedrec.engines import hpfl_study as engine
-from secure_fedrec.engines.hpfl_results import read_study
 from secure_fedrec.errors import EncodingError
-from secure_fedrec.models.gum import GUM, GUMConfig
-from secure_fedrec.models.gum_arrays import Records
-from secure_fedrec.models.gum_training import GUMTraining, train
+from secure_fedrec.models.gum.arrays import Records
+from secure_fedrec.models.gum.model import GUM, GUMConfig
+from secure_fedrec.models.gum.training import GUMTraining, train
+from secure_fedrec.studies.hpfl import study as engine
+from secure_fedrec.studies.hpfl.results import read_study
 
 TINY = SyntheticOrganisationsConfig(clients=3, users=12, items=40, attributes=4, seed=2)
 

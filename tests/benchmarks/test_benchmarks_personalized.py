@@ -5,7 +5,7 @@ import pytest
 from benchmarks import furl, hpfl, personalized
 from benchmarks.__main__ import REGISTRY
 from benchmarks.federations import Options
-from secure_fedrec.data.organisations_synthetic import SyntheticOrganisationsConfig
+from secure_fedrec.data.organisations.synthetic import SyntheticOrganisationsConfig
 
 
 @pytest.fixture(autouse=True)

@@ -17,7 +17,7 @@ from benchmarks.masking import add_mask, client_limit, judged, server_bound
 from benchmarks.secagg_case import Case, CpuMeter, Inputs, Peer, RoundCost
 from secure_fedrec.errors import ConfigError
 from secure_fedrec.protection.masking import MaskingServer, MeanLayout
-from secure_fedrec.protection.masking.prg import MaskExpander
+from secure_fedrec.protection.masking.round.prg import MaskExpander
 
 COMPLETE = Case(clients=8, length=300, neighbours=7, threshold=4, dropped=2)
 SPARSE = Case(clients=16, length=300, neighbours=6, threshold=3, dropped=1)

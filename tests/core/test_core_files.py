@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from secure_fedrec.files import replace_file
+from secure_fedrec.core.files import replace_file
 
 
 def test_a_link_stays_a_link(tmp_path: Path) -> None:

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from secure_fedrec.arrays import FloatArray, IntArray
-from secure_fedrec.kernels import (
+from secure_fedrec.core.arrays import FloatArray, IntArray
+from secure_fedrec.core.kernels import (
     descend,
     gram,
     merge_values,

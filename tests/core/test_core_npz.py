@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from secure_fedrec.npz import npz_names, read_npz, write_npz
+from secure_fedrec.core.npz import npz_names, read_npz, write_npz
 
 
 def test_a_header_that_hides_the_end_of_an_array_is_refused(tmp_path: Path) -> None:

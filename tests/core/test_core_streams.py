@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import chi2
 
-from secure_fedrec.arrays import IntArray, WordArray
+from secure_fedrec.core.arrays import IntArray, WordArray
 from secure_fedrec.errors import ConfigError
 from secure_fedrec.streams import Stream, Streams, uniform_ranks, uniform_reals
 

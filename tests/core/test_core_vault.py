@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from secure_fedrec.arrays import FloatArray
+from secure_fedrec.core.arrays import FloatArray
 from secure_fedrec.errors import PrivateStateError, WireError
 from secure_fedrec.uploads import DenseBlock, RowBlock, Upload
 from secure_fedrec.vault import Vault

@@ -12,7 +12,7 @@ from secure_fedrec.data import (
     generate_organisations,
     organise,
 )
-from secure_fedrec.data.organisations_split import TEST, TRAIN, VALIDATION, draw_parts
+from secure_fedrec.data.organisations.split import TEST, TRAIN, VALIDATION, draw_parts
 from secure_fedrec.errors import ConfigError, DataError
 
 LEVELS = np.array([1.0, 2.0, 3.0])

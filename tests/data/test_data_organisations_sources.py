@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from secure_fedrec.data import ORGANISATIONS, SplitShares, load, load_organisations, locate
-from secure_fedrec.data.organisations_assist import assist2009_by_blocks, assist2009_sample
-from secure_fedrec.data.organisations_movielens import GENRES, ml_100k_by_zip
+from secure_fedrec.data.organisations.assist import assist2009_by_blocks, assist2009_sample
+from secure_fedrec.data.organisations.movielens import GENRES, ml_100k_by_zip
 from secure_fedrec.errors import ConfigError, DataError
 
 NOTHING_HELD_OUT = SplitShares(test=0.0, validation=0.0)

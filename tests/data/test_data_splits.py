@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from secure_fedrec.arrays import IntArray
+from secure_fedrec.core.arrays import IntArray
 from secure_fedrec.data import RatingScale, RatingTable, k_fold, leave_one_out
 from secure_fedrec.errors import ConfigError, DataError
 

@@ -7,14 +7,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from secure_fedrec.engines.furl_results import (
+from secure_fedrec.errors import ConfigError, DataError
+from secure_fedrec.studies.furl.results import (
     StudyTexts,
     read_study,
     read_vectors,
     write_study,
 )
-from secure_fedrec.engines.furl_study import FURLStudyConfig, run_furl_study
-from secure_fedrec.errors import ConfigError, DataError
+from secure_fedrec.studies.furl.study import FURLStudyConfig, run_furl_study
 
 OLD = Path(__file__).parent / "vectors" / "furl_study_unnumbered.json"
 """Written before there was a format number: 12 stickers' users, user-only-fl, two epochs."""

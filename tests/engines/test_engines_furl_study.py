@@ -6,24 +6,24 @@ import numpy as np
 import pytest
 import torch
 
-from secure_fedrec.algorithms.furl_configurations import CONFIGURATIONS
+from secure_fedrec.algorithms.furl.configurations import CONFIGURATIONS
 from secure_fedrec.algorithms.local_training import (
     LocalTrainingConfig,
     TrainingDraws,
     seeded_torch,
 )
 from secure_fedrec.data.user_texts import UserTexts, encode_texts, split_by_user
-from secure_fedrec.engines.furl_quality import DocumentQuality
-from secure_fedrec.engines.furl_study import (
+from secure_fedrec.errors import ConfigError
+from secure_fedrec.models.document import PRIVATE, DocumentModel, document_loss
+from secure_fedrec.models.split import ParameterSplit
+from secure_fedrec.streams import Streams
+from secure_fedrec.studies.furl.quality import DocumentQuality
+from secure_fedrec.studies.furl.study import (
     FURLStudyConfig,
     furl_algorithm,
     furl_problem,
     run_furl_study,
 )
-from secure_fedrec.errors import ConfigError
-from secure_fedrec.models.document import PRIVATE, DocumentModel, document_loss
-from secure_fedrec.models.split import ParameterSplit
-from secure_fedrec.streams import Streams
 
 WIDTHS = {"user_dim": 4, "character_dim": 6, "hidden": 6, "mlp": 24, "dropout": 0.0}
 LABELS = np.array([0, 1, 2] * 4)

@@ -11,11 +11,13 @@ import numpy as np
 import pytest
 
 from secure_fedrec.data import Organisations, SyntheticOrganisationsConfig, generate_organisations
-from secure_fedrec.engines import hpfl_study
-from secure_fedrec.engines.hpfl_methods import RUNS
-from secure_fedrec.engines.hpfl_noise import local_noise
-from secure_fedrec.engines.hpfl_results import read_characteristics, read_study, write_study
-from secure_fedrec.engines.hpfl_settings import (
+from secure_fedrec.errors import ConfigError, DataError, EncodingError
+from secure_fedrec.models.gum.model import STARTS, GUMConfig
+from secure_fedrec.studies.hpfl import study as hpfl_study
+from secure_fedrec.studies.hpfl.methods import RUNS
+from secure_fedrec.studies.hpfl.noise import local_noise
+from secure_fedrec.studies.hpfl.results import read_characteristics, read_study, write_study
+from secure_fedrec.studies.hpfl.settings import (
     GRIDS,
     METHODS,
     VARIANTS,
@@ -25,10 +27,8 @@ from secure_fedrec.engines.hpfl_settings import (
     settings_of,
     starts_of,
 )
-from secure_fedrec.engines.hpfl_snapshots import Snapshot, ranking_metrics, score_metrics
-from secure_fedrec.engines.hpfl_study import StudyConfig, merge_reports, run_study
-from secure_fedrec.errors import ConfigError, DataError, EncodingError
-from secure_fedrec.models.gum import STARTS, GUMConfig
+from secure_fedrec.studies.hpfl.snapshots import Snapshot, ranking_metrics, score_metrics
+from secure_fedrec.studies.hpfl.study import StudyConfig, merge_reports, run_study
 
 SETTING = Setting(learning_rate=0.01, epochs=1, batch_size=16, rounds=2)
 MODEL = GUMConfig(scale=5.0, start="identity")

@@ -9,7 +9,7 @@ import numpy.typing as npt
 import pytest
 
 from secure_fedrec.algorithms import PMF, PMFConfig
-from secure_fedrec.arrays import IntArray
+from secure_fedrec.core.arrays import IntArray
 from secure_fedrec.data import RatingScale, RatingTable
 from secure_fedrec.engines import (
     CohortConfig,

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 from secure_fedrec.algorithms import PMF, PMFConfig
+from secure_fedrec.core.kernels import gram, pair_dot, rank_one_rows, segment_sum
 from secure_fedrec.data import RatingTable, SyntheticConfig, generate
 from secure_fedrec.engines import LocalEngine, rating_evaluation, rating_problem, vault_of
 from secure_fedrec.errors import ConfigError, WireError
 from secure_fedrec.fixedpoint import FixedPoint
-from secure_fedrec.kernels import gram, pair_dot, rank_one_rows, segment_sum
 from secure_fedrec.protection import DirectSum, Stack
 from secure_fedrec.streams import Streams
 from secure_fedrec.uploads import RowBlock, Upload
@@ -119,7 +119,7 @@ def test_kernels_refuse_rows_that_are_not_there() -> None:
 
 def test_the_package_imports_where_nothing_can_be_cached(tmp_path: Path) -> None:
     """A read-only container: no writable package folder, no home."""
-    source = Path(__file__).parents[2] / "secure_fedrec" / "compiled.py"
+    source = Path(__file__).parents[2] / "secure_fedrec" / "core" / "compiled.py"
     copy = tmp_path / "compiled.py"
     copy.write_text(source.read_text(encoding="utf-8"), encoding="utf-8")
     (tmp_path / "__pycache__").write_text("not a folder", encoding="utf-8")

@@ -10,29 +10,34 @@ from typing import Any
 
 import numpy as np
 
-from secure_fedrec.arrays import BoolArray, IntArray
+from secure_fedrec.core.arrays import BoolArray, IntArray
 from secure_fedrec.errors import ProtocolError
 from secure_fedrec.protection.masking import Expected, Federation, Kind, SumLayout
-from secure_fedrec.protection.masking.formats import SERVER, Envelope, seal
-from secure_fedrec.protection.masking.keys import (
+from secure_fedrec.protection.masking.agreed.formats import SERVER, Envelope, seal
+from secure_fedrec.protection.masking.round.keys import (
     fresh_key,
     mask_private_key,
     open_box,
     self_key,
 )
-from secure_fedrec.protection.masking.messages import Boxes, ShareRecord, Shares, commitment_to
-from secure_fedrec.protection.masking.messages_sum import (
+from secure_fedrec.protection.masking.round.messages import (
+    Boxes,
+    ShareRecord,
+    Shares,
+    commitment_to,
+)
+from secure_fedrec.protection.masking.round.messages_sum import (
     Quorum,
     Reveal,
     Survivors,
     Upload,
     statement_of,
 )
-from secure_fedrec.protection.masking.packing import unpack
-from secure_fedrec.protection.masking.prg import MaskExpander
-from secure_fedrec.protection.masking.recovery import pair_keys_of
-from secure_fedrec.protection.masking.shamir import combine, decode_element
-from secure_fedrec.protection.masking.transcript import MerkleTree, leaf_hash
+from secure_fedrec.protection.masking.round.packing import unpack
+from secure_fedrec.protection.masking.round.prg import MaskExpander
+from secure_fedrec.protection.masking.round.recovery import pair_keys_of
+from secure_fedrec.protection.masking.round.shamir import combine, decode_element
+from secure_fedrec.protection.masking.round.transcript import MerkleTree, leaf_hash
 from tests.model_check.settings import Setting
 
 __all__ = ["HostileRound", "federation_of"]

@@ -36,8 +36,8 @@ from typing import Final
 
 import numpy as np
 
-from secure_fedrec.arrays import BoolArray, IntArray
-from secure_fedrec.compiled import compiled_loop
+from secure_fedrec.core.arrays import BoolArray, IntArray
+from secure_fedrec.core.compiled import compiled_loop
 from tests.model_check.settings import SELF, Tables
 
 __all__ = ["KINDS", "SharerState", "Verdict", "ones", "opens", "orbit", "search_sharers"]

@@ -17,8 +17,8 @@ from typing import Final
 
 import numpy as np
 
-from secure_fedrec.arrays import BoolArray, IntArray
-from secure_fedrec.compiled import compiled_loop
+from secure_fedrec.core.arrays import BoolArray, IntArray
+from secure_fedrec.core.compiled import compiled_loop
 from tests.model_check.settings import MASK, SELF, Tables
 from tests.model_check.sharers import ones, orbit
 

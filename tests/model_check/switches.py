@@ -15,14 +15,14 @@ from secure_fedrec.protection.masking import (
     MaskingConfig,
     SitePolicy,
 )
-from secure_fedrec.protection.masking.client_round import ClientRound
-from secure_fedrec.protection.masking.formats import Envelope
-from secure_fedrec.protection.masking.pairs import Neighbour
+from secure_fedrec.protection.masking.agreed.formats import Envelope
+from secure_fedrec.protection.masking.round.client_steps import ClientRound
+from secure_fedrec.protection.masking.round.pairs import Neighbour
 
 __all__ = ["switched_off"]
 
-_CLIENT_ROUND = "secure_fedrec.protection.masking.client_round"
-_TOPOLOGY = "secure_fedrec.protection.masking.topology"
+_CLIENT_ROUND = "secure_fedrec.protection.masking.round.client_steps"
+_TOPOLOGY = "secure_fedrec.protection.masking.round.topology"
 
 
 @contextmanager
@@ -91,7 +91,7 @@ def _forget(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(MaskingClient, "_require_awaited", lambda *_: None)
     patch.setattr(MaskingClient, "_stored_reveal", lambda *_: None)
     patch.setattr(Federation, "open_client", open_client)
-    patch.setattr("secure_fedrec.protection.masking.client._AFTER", _AnyState())
+    patch.setattr("secure_fedrec.protection.masking.round.client._AFTER", _AnyState())
 
 
 class _AnyState(dict[Any, Any]):

@@ -6,10 +6,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from secure_fedrec.arrays import BoolArray, FloatArray, IntArray
+from secure_fedrec.core.arrays import BoolArray, FloatArray, IntArray
 from secure_fedrec.errors import ConfigError
-from secure_fedrec.models.gum import GUM, GUMConfig, GUMLayout
-from secure_fedrec.models.gum_arrays import Parts
+from secure_fedrec.models.gum.arrays import Parts
+from secure_fedrec.models.gum.model import GUM, GUMConfig, GUMLayout
 
 USERS, ITEMS, ATTRIBUTES = 6, 9, 4
 

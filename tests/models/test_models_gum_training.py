@@ -8,12 +8,12 @@ import pytest
 import torch
 from torch import Tensor
 
-from secure_fedrec.arrays import BoolArray, FloatArray
+from secure_fedrec.core.arrays import BoolArray, FloatArray
 from secure_fedrec.errors import ConfigError
-from secure_fedrec.models.gum import GUM, GUMConfig
-from secure_fedrec.models.gum_arrays import Pull, Records
-from secure_fedrec.models.gum_loops import add_gradient
-from secure_fedrec.models.gum_training import GUMTraining, Trained, train
+from secure_fedrec.models.gum.arrays import Pull, Records
+from secure_fedrec.models.gum.loops import add_gradient
+from secure_fedrec.models.gum.model import GUM, GUMConfig
+from secure_fedrec.models.gum.training import GUMTraining, Trained, train
 
 USERS, ITEMS, ATTRIBUTES = 7, 11, 4
 NAMES = (

@@ -5,8 +5,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from secure_fedrec.models.lstm import CharacterLSTM
-from secure_fedrec.models.lstm_loops import tanh
+from secure_fedrec.models.lstm.loops import tanh
+from secure_fedrec.models.lstm.model import CharacterLSTM
 
 CHARACTERS, WIDTH = 9, 5
 

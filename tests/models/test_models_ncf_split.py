@@ -8,7 +8,7 @@ import torch
 from torch.nn import functional
 
 from secure_fedrec.errors import ConfigError
-from secure_fedrec.models.ncf_split import (
+from secure_fedrec.models.ncf.split import (
     ITEM_TABLE,
     PRIVATE,
     NCFSplit,

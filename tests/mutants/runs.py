@@ -54,7 +54,9 @@ class Runner:
 
     def __init__(self, root: Path, scratch: Path, *, jobs: int) -> None:
         os.environ["OMP_NUM_THREADS"] = "1"
-        for library in _LIBRARIES if (root / "secure_fedrec" / "compiled.py").exists() else ():
+        for library in (
+            _LIBRARIES if (root / "secure_fedrec" / "core" / "compiled.py").exists() else ()
+        ):
             __import__(library)
         gc.collect()
         gc.freeze()  # pytest collects garbage several times, and all of this is none

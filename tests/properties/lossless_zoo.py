@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from secure_fedrec.algorithms import PMF, PMFConfig
-from secure_fedrec.arrays import IntArray
+from secure_fedrec.core.arrays import IntArray
 from secure_fedrec.data import RatingScale, RatingTable, SyntheticConfig, generate
 from secure_fedrec.engines import CohortConfig
 from secure_fedrec.fixedpoint import FixedPoint

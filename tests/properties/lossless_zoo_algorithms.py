@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from secure_fedrec.algorithms import PMF, PMFConfig
-from secure_fedrec.arrays import FloatArray, IntArray
+from secure_fedrec.core.arrays import FloatArray, IntArray
 from secure_fedrec.streams import Streams
 from secure_fedrec.uploads import Aggregate, RowBlock, SetBlock, Upload
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from secure_fedrec.arrays import BoolArray, FloatArray, IntArray, RingArray
+from secure_fedrec.core.arrays import BoolArray, FloatArray, IntArray, RingArray
 from secure_fedrec.errors import ProtocolError
 from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.protection import (

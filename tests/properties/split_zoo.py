@@ -14,16 +14,16 @@ from torch import Tensor, nn
 from secure_fedrec.algorithms.local_training import Batch, LocalTrainingConfig, seeded_torch
 from secure_fedrec.models.document import DocumentConfig, DocumentModel
 from secure_fedrec.properties import SplitComparison, compare_split
-from secure_fedrec.properties.split_aggregation import (
+from secure_fedrec.properties.split.aggregation import (
     AggregationInput,
     Aggregator,
     federated_averaging,
     keep_local,
 )
-from secure_fedrec.properties.split_evaluation import Loss
-from secure_fedrec.properties.split_losses import FedProx
-from secure_fedrec.properties.split_model import Values
-from secure_fedrec.properties.split_random import Batches, Column, integers, normals, random_batches
+from secure_fedrec.properties.split.evaluation import Loss
+from secure_fedrec.properties.split.losses import FedProx
+from secure_fedrec.properties.split.model import Values
+from secure_fedrec.properties.split.random import Batches, Column, integers, normals, random_batches
 
 FEATURES = 3
 ADAM = LocalTrainingConfig(

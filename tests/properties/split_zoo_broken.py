@@ -7,8 +7,8 @@ import torch
 from torch import Tensor, nn
 
 from secure_fedrec.algorithms.local_training import Batch
-from secure_fedrec.properties.split_aggregation import AggregationInput, keep_local
-from secure_fedrec.properties.split_model import Values
+from secure_fedrec.properties.split.aggregation import AggregationInput, keep_local
+from secure_fedrec.properties.split.model import Values
 from tests.properties.split_zoo import Addition, Case, Factorisation, Shape, case
 
 

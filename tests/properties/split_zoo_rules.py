@@ -6,13 +6,13 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
-from secure_fedrec.properties.split_aggregation import (
+from secure_fedrec.properties.split.aggregation import (
     AggregationInput,
     Aggregator,
     federated_averaging,
     keep_local,
 )
-from secure_fedrec.properties.split_model import Values
+from secure_fedrec.properties.split.model import Values
 
 Updates = tuple[Values, Mapping[int, Values]]
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from secure_fedrec.properties.differences import different_bits
-from secure_fedrec.properties.split_trials import same_bits
+from secure_fedrec.properties.lossless.differences import different_bits
+from secure_fedrec.properties.split.trials import same_bits
 
 QUIET, OTHER = np.array([0x7FF8_0000_0000_0000, 0x7FF8_0000_0000_0001], dtype=np.uint64).view(float)
 

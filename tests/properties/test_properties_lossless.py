@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from secure_fedrec.algorithms import PMF, PMFConfig
-from secure_fedrec.arrays import FloatArray, IntArray
+from secure_fedrec.core.arrays import FloatArray, IntArray
 from secure_fedrec.data import SyntheticConfig, generate
 from secure_fedrec.engines import CohortConfig, LocalEngine, rating_evaluation, vault_of
 from secure_fedrec.errors import ConfigError, LosslessnessError

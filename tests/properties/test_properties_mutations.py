@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 import secure_fedrec.algorithms.pmf as pmf_module
 from secure_fedrec.algorithms import PMF, PMFConfig
-from secure_fedrec.arrays import BoolArray, FloatArray, IntArray
+from secure_fedrec.core.arrays import BoolArray, FloatArray, IntArray
 from secure_fedrec.data import SyntheticConfig, generate
 from secure_fedrec.engines import CohortConfig
 from secure_fedrec.errors import ConfigError, LosslessnessError, ProtocolError

@@ -18,7 +18,7 @@ from secure_fedrec.properties import (
     check_split_personalization,
     compare_split,
 )
-from secure_fedrec.properties.split_aggregation import federated_averaging, keep_local
+from secure_fedrec.properties.split.aggregation import federated_averaging, keep_local
 from tests.properties.split_zoo import (
     COHORTS,
     SIZES,

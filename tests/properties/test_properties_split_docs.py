@@ -7,7 +7,7 @@ from pathlib import Path
 
 import secure_fedrec
 from secure_fedrec import properties
-from secure_fedrec.properties import split_personalization
+from secure_fedrec.properties import split
 
 ROOT = Path(secure_fedrec.__file__).parents[1]
 PAGE = (ROOT / "docs" / "split-personalization.md").read_text(encoding="utf-8")
@@ -58,15 +58,15 @@ def test_names_of_the_page_exist() -> None:
         assert (ROOT / "docs" / linked).resolve().exists(), linked
     for name in ("federated_averaging", "keep_local", "Averaging", "FedProx", "AggregationInput"):
         assert name in PAGE
-        assert name in split_personalization.__all__
-        assert hasattr(split_personalization, name)
+        assert name in split.__all__
+        assert hasattr(split, name)
 
 
 def test_everything_exported_is_there_and_torch_comes_only_when_it_is_asked_for() -> None:
     for name in properties.__all__:
         assert hasattr(properties, name)
-    for name in split_personalization.__all__:
-        assert hasattr(split_personalization, name)
+    for name in split.__all__:
+        assert hasattr(split, name)
     code = (
         "import sys, secure_fedrec.properties as p; assert 'torch' not in sys.modules; "
         "p.check_split_personalization; assert 'torch' in sys.modules; p.nothing"
@@ -78,8 +78,8 @@ def test_everything_exported_is_there_and_torch_comes_only_when_it_is_asked_for(
 
 def test_only_the_strategies_need_hypothesis() -> None:
     blocked = "import sys; sys.modules['hypothesis'] = None; "
-    modules = ("split_personalization", "split_equivalence")
+    modules = ("split", "lossless")
     imports = "; ".join(f"import secure_fedrec.properties.{name}" for name in modules)
     assert run("-c", blocked + imports, cwd=ROOT).returncode == 0
-    refused = run("-c", blocked + "import secure_fedrec.properties.split_strategies", cwd=ROOT)
+    refused = run("-c", blocked + "import secure_fedrec.properties.strategies.split", cwd=ROOT)
     assert "pip install 'secure-fedrec[properties]'" in refused.stderr

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor, nn
 
 from secure_fedrec.algorithms.local_training import Batch
-from secure_fedrec.properties.split_aggregation import AggregationInput, keep_local
-from secure_fedrec.properties.split_model import SplitModel, Values
+from secure_fedrec.properties.split.aggregation import AggregationInput, keep_local
+from secure_fedrec.properties.split.model import SplitModel, Values
 from tests.properties.split_checks import FOUND, SHAPE, check
 from tests.properties.split_zoo import (
     Addition,

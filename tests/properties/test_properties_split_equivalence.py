@@ -22,8 +22,8 @@ from secure_fedrec.properties import (
     assert_split_equals_unsplit,
     compare_split,
 )
-from secure_fedrec.properties.split_aggregation import Aggregator, federated_averaging, keep_local
-from secure_fedrec.properties.split_strategies import SplitRun, split_runs
+from secure_fedrec.properties.split.aggregation import Aggregator, federated_averaging, keep_local
+from secure_fedrec.properties.strategies.split import SplitRun, split_runs
 from tests.properties.split_zoo import (
     ADAM,
     COHORTS,

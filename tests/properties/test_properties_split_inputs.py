@@ -9,9 +9,9 @@ from torch import nn
 
 from secure_fedrec.algorithms.local_training import Batch
 from secure_fedrec.errors import ConfigError
-from secure_fedrec.properties.split_aggregation import AggregationInput, Averaging, keep_local
-from secure_fedrec.properties.split_model import Values
-from secure_fedrec.properties.split_personalization import FedProx, integers, random_batches
+from secure_fedrec.properties.split import FedProx, integers, random_batches
+from secure_fedrec.properties.split.aggregation import AggregationInput, Averaging, keep_local
+from secure_fedrec.properties.split.model import Values
 from tests.properties.split_checks import SHAPE, check
 from tests.properties.split_zoo import (
     OwnHeads,

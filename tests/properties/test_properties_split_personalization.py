@@ -13,7 +13,7 @@ from secure_fedrec.properties import (
     assert_split_personalization,
     check_split_personalization,
 )
-from secure_fedrec.properties.split_aggregation import (
+from secure_fedrec.properties.split.aggregation import (
     AggregationInput,
     Aggregator,
     Averaging,
@@ -21,8 +21,8 @@ from secure_fedrec.properties.split_aggregation import (
     federated_averaging,
     keep_local,
 )
-from secure_fedrec.properties.split_losses import FedProx
-from secure_fedrec.properties.split_model import Values
+from secure_fedrec.properties.split.losses import FedProx
+from secure_fedrec.properties.split.model import Values
 from tests.properties.split_zoo import FAMILIES, STATEFUL, Case, Factorisation, Shape, case, loss
 from tests.properties.split_zoo_broken import BROKEN
 

@@ -9,8 +9,8 @@ from torch import Tensor, nn
 from secure_fedrec.algorithms.local_training import Batch, LocalTrainingConfig
 from secure_fedrec.errors import ConfigError
 from secure_fedrec.properties import check_split_personalization
-from secure_fedrec.properties.split_aggregation import federated_averaging, keep_local
-from secure_fedrec.properties.split_model import SplitModel
+from secure_fedrec.properties.split.aggregation import federated_averaging, keep_local
+from secure_fedrec.properties.split.model import SplitModel
 from tests.properties.split_zoo import ADAM, Case, Factorisation, Shape, case, compare
 
 USERS, ITEMS = 3, 5

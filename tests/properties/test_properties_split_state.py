@@ -11,15 +11,15 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from secure_fedrec.properties import assert_split_equals_unsplit
-from secure_fedrec.properties.split_aggregation import (
+from secure_fedrec.properties.split.aggregation import (
     AggregationInput,
     Aggregator,
     Averaging,
     keep_local,
 )
-from secure_fedrec.properties.split_messages import SERVER
-from secure_fedrec.properties.split_model import Values
-from secure_fedrec.properties.split_strategies import SplitRun, split_runs
+from secure_fedrec.properties.split.messages import SERVER
+from secure_fedrec.properties.split.model import Values
+from secure_fedrec.properties.strategies.split import SplitRun, split_runs
 from tests.properties.split_zoo import STATEFUL, Factorisation, Shape, case, compare
 
 PROFILE = settings.get_profile("properties")

@@ -5,11 +5,11 @@ import torch
 
 from secure_fedrec.algorithms.local_training import LocalTrainingConfig
 from secure_fedrec.properties import compare_split
-from secure_fedrec.properties.split_aggregation import Aggregator, federated_averaging, keep_local
-from secure_fedrec.properties.split_kept_home import KeptHome
-from secure_fedrec.properties.split_messages import SERVER, SplitMessage, decode, encode
-from secure_fedrec.properties.split_model import SplitModel, matches
-from secure_fedrec.properties.split_training import LocalRuns
+from secure_fedrec.properties.split.aggregation import Aggregator, federated_averaging, keep_local
+from secure_fedrec.properties.split.kept_home import KeptHome
+from secure_fedrec.properties.split.messages import SERVER, SplitMessage, decode, encode
+from secure_fedrec.properties.split.model import SplitModel, matches
+from secure_fedrec.properties.split.training import LocalRuns
 from secure_fedrec.streams import Streams
 from tests.properties.split_zoo import FAMILIES, Case, Shape
 

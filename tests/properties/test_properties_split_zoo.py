@@ -7,10 +7,10 @@ import pytest
 import torch
 
 from secure_fedrec.properties import SplitReport, check_split_personalization
-from secure_fedrec.properties.split_aggregation import Aggregator
-from secure_fedrec.properties.split_interference import separations
-from secure_fedrec.properties.split_memory import Memory
-from secure_fedrec.properties.split_scales import KINDS, kinds_of
+from secure_fedrec.properties.split.aggregation import Aggregator
+from secure_fedrec.properties.split.interference import separations
+from secure_fedrec.properties.split.memory import Memory
+from secure_fedrec.properties.split.scales import KINDS, kinds_of
 from tests.properties.split_zoo import Case, Factorisation, Shape, case
 from tests.properties.split_zoo_honest import HONEST
 from tests.properties.split_zoo_rules import RULES, first_to_last

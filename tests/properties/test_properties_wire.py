@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from secure_fedrec.algorithms import PMF, PMFConfig, PublicState
 from secure_fedrec.algorithms.pmf import PMFStep
-from secure_fedrec.arrays import BoolArray, FloatArray, IntArray
+from secure_fedrec.core.arrays import BoolArray, FloatArray, IntArray
 from secure_fedrec.data import RatingTable, SyntheticConfig, generate
 from secure_fedrec.engines import CohortConfig
 from secure_fedrec.fixedpoint import FixedPoint

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from secure_fedrec.arrays import BoolArray, IntArray
+from secure_fedrec.core.arrays import BoolArray, IntArray
 from secure_fedrec.errors import ConfigError, SumBudgetError
 from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.protection import (

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import chi2
 
-from secure_fedrec.arrays import IntArray
+from secure_fedrec.core.arrays import IntArray
 from secure_fedrec.errors import ConfigError
 from secure_fedrec.protection import VirtualRatings, VirtualRatingsConfig
 from secure_fedrec.protection.virtual_ratings import draw_by_popularity, draw_unrated

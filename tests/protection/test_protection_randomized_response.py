@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from secure_fedrec.arrays import BoolArray, FloatArray, IndexArray, IntArray
+from secure_fedrec.core.arrays import BoolArray, FloatArray, IndexArray, IntArray
 from secure_fedrec.errors import ConfigError
 from secure_fedrec.protection import RandomizedResponse, RandomizedResponseConfig
 from secure_fedrec.streams import Streams

@@ -10,8 +10,8 @@ import pytest
 
 from attacks import Finding, GroundTruth, attack_named, evaluate
 from attacks.base import Attack
-from audits.build import Federation, build_federation
-from audits.config import parse_config
+from audits.config.audit import parse_config
+from audits.run.build import Federation, build_federation
 from audits.systems.pmf import Ratings, RatingTask, load_ratings
 from secure_fedrec.engines import RecordedRun
 from secure_fedrec.wire import Adversary

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from attacks import Finding
-from attacks.ratings import Lattice
+from attacks.families.ratings.lattice import Lattice
 from secure_fedrec.wire import Adversary
 
 pytestmark = [pytest.mark.data, pytest.mark.xdist_group("ml-100k")]

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from audits.build import Federation
+from audits.run.build import Federation
+from audits.run.training import check_lossless
 from audits.systems.pmf import RatingTask
-from audits.training import check_lossless
 from secure_fedrec.engines import RecordedRun
 from secure_fedrec.uploads import RowBlock
 from secure_fedrec.wire import Adversary, RecordingPolicy, Step

@@ -10,11 +10,11 @@ from secure_fedrec.algorithms.local_training import LocalTrainingConfig
 from secure_fedrec.data.newsgroups import load_newsgroups
 from secure_fedrec.data.user_texts import UserTexts
 from secure_fedrec.engines import CohortConfig, LocalEngine
-from secure_fedrec.engines.furl_study import FURLStudyConfig, furl_algorithm, furl_problem
 from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.protection import Sizes, build_stack
 from secure_fedrec.protection.hidden_sums import EncryptionLayerConfig, MaskingLayerConfig
 from secure_fedrec.streams import Streams
+from secure_fedrec.studies.furl.study import FURLStudyConfig, furl_algorithm, furl_problem
 from secure_fedrec.wire import Meter, Wire
 from tests.reproduction.conftest import data_dir
 

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from attacks import Finding, GroundTruth, attack_named, evaluate
-from audits.build import Federation, build_federation
-from audits.config import parse_config
+from audits.config.audit import parse_config
+from audits.run.build import Federation, build_federation
 from audits.systems.pmf import RatingTask, load_ratings
 from secure_fedrec.engines import RecordedRun
 from secure_fedrec.wire import Adversary, RecordingPolicy

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from secure_fedrec.algorithms import PMF, PMFConfig
-from secure_fedrec.arrays import BoolArray, FloatArray
+from secure_fedrec.core.arrays import BoolArray, FloatArray
 from secure_fedrec.data import RatingScale, RatingTable
 from secure_fedrec.engines import LocalEngine, RecordedRun, rating_problem
 from secure_fedrec.errors import ProtocolError

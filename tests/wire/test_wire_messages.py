@@ -8,7 +8,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from secure_fedrec.arrays import IntArray
+from secure_fedrec.core.arrays import IntArray
 from secure_fedrec.errors import WireError
 from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.uploads import DenseBlock, RowBlock

@@ -8,8 +8,8 @@ import numpy as np
 from audits.report.svg import INK, MUTED, RULE, SERIES, canvas, finish
 from audits.report.text import measure as titled
 from audits.reproduction.projection import embed
-from secure_fedrec.arrays import BoolArray, FloatArray
-from secure_fedrec.engines.furl_results import UserVectors
+from secure_fedrec.core.arrays import BoolArray, FloatArray
+from secure_fedrec.studies.furl.results import UserVectors
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -4,12 +4,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
+from audits.config.tables import build, require_table
 from audits.reproduction.files import read_paper
-from audits.tables import build, require_table
-from secure_fedrec.algorithms.furl_configurations import CONFIGURATIONS
-from secure_fedrec.engines.furl_results import TASKS, StudyTexts
-from secure_fedrec.engines.furl_study import FURLStudyConfig
+from secure_fedrec.algorithms.furl.configurations import CONFIGURATIONS
 from secure_fedrec.errors import ConfigError
+from secure_fedrec.studies.furl.results import TASKS, StudyTexts
+from secure_fedrec.studies.furl.study import FURLStudyConfig
 
 __all__ = ["TABLE", "FURLPaper", "PaperTask", "load_paper", "parse_paper"]
 

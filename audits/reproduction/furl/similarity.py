@@ -17,10 +17,10 @@ import numpy as np
 
 from audits.reproduction.furl.paper import PaperTask
 from audits.reproduction.furl.studies import Needed, Stored
-from secure_fedrec.arrays import BoolArray
-from secure_fedrec.engines.furl_results import UserVectors, read_vectors
+from secure_fedrec.core.arrays import BoolArray
 from secure_fedrec.errors import DataError
 from secure_fedrec.evaluation.representations import compare_representations
+from secure_fedrec.studies.furl.results import UserVectors, read_vectors
 
 __all__ = ["FEDERATION", "SERVER", "Pair", "compare_spaces", "pair_studies", "read_pair"]
 

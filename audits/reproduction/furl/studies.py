@@ -11,13 +11,13 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from audits.config.tables import build
 from audits.report.text import flatten
 from audits.reproduction.furl.paper import FURLPaper, PaperTask
 from audits.reproduction.progress import run_each
-from audits.tables import build
-from secure_fedrec.engines.furl_results import StudyTexts, read_study, write_study
-from secure_fedrec.engines.furl_study import FURLStudyConfig, run_furl_study
 from secure_fedrec.errors import ConfigError, DataError
+from secure_fedrec.studies.furl.results import StudyTexts, read_study, write_study
+from secure_fedrec.studies.furl.study import FURLStudyConfig, run_furl_study
 
 __all__ = [
     "Needed",

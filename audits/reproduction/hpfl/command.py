@@ -30,11 +30,11 @@ from audits.reproduction.hpfl.variants import (
     variants_as_lines,
 )
 from audits.reproduction.seeds import first_seeds
-from audits.systems.hpfl_organisations import organisation_rules
-from secure_fedrec.engines.hpfl_results import read_characteristics
+from audits.systems.hpfl.organisations import organisation_rules
 from secure_fedrec.errors import ConfigError, DataError
 from secure_fedrec.evaluation import Rule
-from secure_fedrec.models.gum import STARTS
+from secure_fedrec.models.gum.model import STARTS
+from secure_fedrec.studies.hpfl.results import read_characteristics
 
 __all__ = ["reproduce_hpfl"]
 

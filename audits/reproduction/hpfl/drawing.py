@@ -12,7 +12,7 @@ import numpy as np
 
 from audits.report.svg import INK, MUTED, SERIES, canvas, finish
 from audits.reproduction.projection import embed
-from secure_fedrec.arrays import FloatArray, IntArray
+from secure_fedrec.core.arrays import FloatArray, IntArray
 
 __all__ = ["characteristics_chart"]
 
@@ -77,6 +77,6 @@ def _panel(axes: Any, hidden: FloatArray, clients: IntArray, seed: int) -> None:
 
 
 def _centres(users: FloatArray, seed: int) -> FloatArray:
-    from secure_fedrec.algorithms.hpfl_drafts import cluster_centres  # noqa: PLC0415  likewise
+    from secure_fedrec.algorithms.hpfl.drafts import cluster_centres  # noqa: PLC0415  likewise
 
     return cluster_centres(users, _CENTRES, seed=seed)

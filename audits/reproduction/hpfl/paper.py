@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from audits.reproduction.files import read_paper
-from secure_fedrec.engines.hpfl_settings import METHODS
 from secure_fedrec.errors import ConfigError
+from secure_fedrec.studies.hpfl.settings import METHODS
 
 __all__ = ["Paper", "PaperTable", "Variants", "load_paper"]
 

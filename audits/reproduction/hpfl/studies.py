@@ -13,10 +13,10 @@ from secure_fedrec.data import (
     generate_organisations,
     load_organisations,
 )
-from secure_fedrec.engines.hpfl_results import read_study, write_study
-from secure_fedrec.engines.hpfl_settings import grid_for, starts_of
-from secure_fedrec.engines.hpfl_study import StudyConfig, merge_reports, run_study
 from secure_fedrec.errors import ConfigError, DataError
+from secure_fedrec.studies.hpfl.results import read_study, write_study
+from secure_fedrec.studies.hpfl.settings import grid_for, starts_of
+from secure_fedrec.studies.hpfl.study import StudyConfig, merge_reports, run_study
 
 __all__ = ["Found", "Needed", "StudySource", "find_studies", "needed_study"]
 

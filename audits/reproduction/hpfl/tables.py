@@ -9,8 +9,8 @@ from audits.report.text import signed
 from audits.reproduction.hpfl.paper import PaperTable
 from audits.reproduction.hpfl.studies import Found, Needed, needed_study
 from audits.reproduction.seeds import deviation, mean_interval
-from secure_fedrec.engines.hpfl_settings import starts_of
 from secure_fedrec.evaluation import Rule
+from secure_fedrec.studies.hpfl.settings import starts_of
 
 __all__ = ["as_lines", "compare_starts", "compare_table", "needed_studies", "starts_as_lines"]
 

@@ -7,7 +7,7 @@ of the plain stack, which authenticates nothing: a change on the line is not det
 
 import numpy as np
 
-from secure_fedrec.arrays import RingArray, WordArray
+from secure_fedrec.core.arrays import RingArray, WordArray
 from secure_fedrec.errors import ProtocolError
 from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.protection.bags.shapes import BagShape, canonical_order

@@ -17,7 +17,7 @@ from typing import Final, Literal
 
 import numpy as np
 
-from secure_fedrec.arrays import FloatArray, RingArray
+from secure_fedrec.core.arrays import FloatArray, RingArray
 from secure_fedrec.errors import ConfigError
 from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.protection.bags.shapes import BagShape

@@ -15,7 +15,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from secure_fedrec.arrays import IntArray, RingArray
+from secure_fedrec.core.arrays import IntArray, RingArray
 from secure_fedrec.errors import ConfigError, LosslessnessError, ProtocolError
 from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.protection.bags.named import Sending

@@ -6,7 +6,7 @@ from typing import Protocol
 
 import numpy as np
 
-from secure_fedrec.arrays import IntArray, RingArray
+from secure_fedrec.core.arrays import IntArray, RingArray
 from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.uploads import SetBlock
 from secure_fedrec.wire import Messages, Meter, Parties, Step, set_sizes

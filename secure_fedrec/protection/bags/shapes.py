@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from secure_fedrec.arrays import RingArray
+from secure_fedrec.core.arrays import RingArray
 from secure_fedrec.errors import ConfigError, WireError
 from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.uploads import SetBlock

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from secure_fedrec.arrays import RingArray
+from secure_fedrec.core.arrays import RingArray
 from secure_fedrec.errors import WireError
 from secure_fedrec.fixedpoint import FixedPoint
 

@@ -18,7 +18,7 @@ from typing import Literal
 
 import numpy as np
 
-from secure_fedrec.arrays import FloatArray, IntArray
+from secure_fedrec.core.arrays import FloatArray, IntArray
 from secure_fedrec.errors import EncodingError
 from secure_fedrec.protection.dp.loops import round_up_or_down
 from secure_fedrec.protection.dp.sampler import secret_words

@@ -13,7 +13,7 @@ import secrets
 import numpy as np
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
-from secure_fedrec.arrays import IntArray, WordArray
+from secure_fedrec.core.arrays import IntArray, WordArray
 from secure_fedrec.protection.dp.loops import invert
 from secure_fedrec.protection.dp.tables import NoiseTable
 

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 
-from secure_fedrec.arrays import FloatArray, RingArray
+from secure_fedrec.core.arrays import FloatArray, RingArray
 from secure_fedrec.errors import ConfigError, ProtocolError, SumBudgetError
 from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.protection.dp.encoding import BoundedEncoding

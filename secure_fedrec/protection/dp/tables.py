@@ -16,7 +16,7 @@ from typing import Literal, TypeAlias
 
 import numpy as np
 
-from secure_fedrec.arrays import IntArray, WordArray
+from secure_fedrec.core.arrays import IntArray, WordArray
 from secure_fedrec.errors import ConfigError
 from secure_fedrec.protection.dp.weights import (
     TRUNCATION_BITS,

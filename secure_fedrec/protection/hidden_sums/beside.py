@@ -10,9 +10,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from secure_fedrec.arrays import IntArray
+from secure_fedrec.core.arrays import IntArray
 from secure_fedrec.protection.masking import MaskingConfig
-from secure_fedrec.protection.masking.formats import Kind
+from secure_fedrec.protection.masking.agreed.formats import Kind
 from secure_fedrec.protection.masking.message_sizes import MessageSize, message_sizes
 from secure_fedrec.wire import Meter
 

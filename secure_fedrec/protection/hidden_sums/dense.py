@@ -12,7 +12,7 @@ from typing import Protocol
 
 import numpy as np
 
-from secure_fedrec.arrays import BoolArray, IndexArray, IntArray, RingArray
+from secure_fedrec.core.arrays import BoolArray, IndexArray, IntArray, RingArray
 from secure_fedrec.errors import ConfigError, ProtocolError
 from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.uploads import RowBlock

@@ -18,7 +18,7 @@ is no more readable. Sizes are those of the whole messages.
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from secure_fedrec.arrays import IntArray
+from secure_fedrec.core.arrays import IntArray
 from secure_fedrec.errors import ConfigError, ProtocolError
 from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.protection.base import PublicStep, Withstood

@@ -10,12 +10,12 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from secure_fedrec.arrays import IntArray, RingArray, WordArray
+from secure_fedrec.core.arrays import IntArray, RingArray, WordArray
 from secure_fedrec.errors import LosslessnessError
 from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.protection.base import PublicStep
 from secure_fedrec.protection.hidden_sums.dense import DenseLayout, DenseWords
-from secure_fedrec.protection.masking.prg import MaskExpander
+from secure_fedrec.protection.masking.round.prg import MaskExpander
 from secure_fedrec.protection.paillier import PrivateKey, SlotLayout
 from secure_fedrec.protection.paillier.envelopes import SIGNATURE_BYTES, Role
 from secure_fedrec.protection.paillier.message_sizes import Sent

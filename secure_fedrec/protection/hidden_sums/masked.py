@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from secure_fedrec.arrays import IndexArray, IntArray, RingArray
+from secure_fedrec.core.arrays import IndexArray, IntArray, RingArray
 from secure_fedrec.errors import ConfigError
 from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.protection.base import Withstood
@@ -49,10 +49,10 @@ from secure_fedrec.protection.masking import (
     TailFloor,
     state_hash,
 )
-from secure_fedrec.protection.masking.hypergeometric import least_within
-from secure_fedrec.protection.masking.parameters import Adversary, find_parameters
-from secure_fedrec.protection.masking.prg import MaskExpander
-from secure_fedrec.protection.masking.public_state import NO_STATE
+from secure_fedrec.protection.masking.agreed.hypergeometric import least_within
+from secure_fedrec.protection.masking.agreed.parameters import Adversary, find_parameters
+from secure_fedrec.protection.masking.agreed.public_state import NO_STATE
+from secure_fedrec.protection.masking.round.prg import MaskExpander
 from secure_fedrec.protection.plain import aggregate_note
 from secure_fedrec.streams import Streams
 from secure_fedrec.uploads import Aggregate

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from secure_fedrec.arrays import FloatArray, IntArray
+from secure_fedrec.core.arrays import FloatArray, IntArray
 from secure_fedrec.errors import ConfigError, EncodingError
 from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.protection.base import Withstood

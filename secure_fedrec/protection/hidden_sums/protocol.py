@@ -11,7 +11,7 @@ from hashlib import sha256
 
 import numpy as np
 
-from secure_fedrec.arrays import IntArray, RingArray
+from secure_fedrec.core.arrays import IntArray, RingArray
 from secure_fedrec.errors import LosslessnessError
 from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.protection.hidden_sums.beside import Beside
@@ -27,8 +27,8 @@ from secure_fedrec.protection.masking import (
     SitePolicy,
     run_round,
 )
-from secure_fedrec.protection.masking.packing import packed_size, unpack
-from secure_fedrec.protection.masking.server_round import Outgoing
+from secure_fedrec.protection.masking.round.packing import packed_size, unpack
+from secure_fedrec.protection.masking.round.server_steps import Outgoing
 
 __all__ = ["Protocol", "ProtocolMasks", "layout_hash", "round_config"]
 

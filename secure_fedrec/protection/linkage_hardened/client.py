@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from secure_fedrec.arrays import BoolArray, IndexArray, RingArray
+from secure_fedrec.core.arrays import BoolArray, IndexArray, RingArray
 from secure_fedrec.errors import ConfigError, ProtocolError, WireError
 from secure_fedrec.protection.linkage_hardened.config import least_batch
 from secure_fedrec.protection.linkage_hardened.rows import (

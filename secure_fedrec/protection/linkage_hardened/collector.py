@@ -15,10 +15,10 @@ from typing import Any
 
 import numpy as np
 
-from secure_fedrec.arrays import BoolArray, IndexArray, IntArray, RingArray, WordArray
+from secure_fedrec.core.arrays import BoolArray, IndexArray, IntArray, RingArray, WordArray
+from secure_fedrec.core.kernels import scatter_add
 from secure_fedrec.errors import ConfigError, ProtocolError
 from secure_fedrec.fixedpoint import FixedPoint
-from secure_fedrec.kernels import scatter_add
 from secure_fedrec.protection.line_receipts import LineReceipts, count_receipts
 from secure_fedrec.protection.linkage_hardened.config import LinkageHardenedConfig
 from secure_fedrec.protection.linkage_hardened.real import MixNetwork, RealRound

@@ -8,9 +8,9 @@ from typing import NoReturn
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from secure_fedrec.arrays import RingArray
+from secure_fedrec.core.arrays import RingArray
+from secure_fedrec.core.kernels import scatter_add
 from secure_fedrec.errors import ProtocolError
-from secure_fedrec.kernels import scatter_add
 from secure_fedrec.protection.linkage_hardened.rows import decode_row, encode_sums, set_of_rows
 from secure_fedrec.protection.routing import Endpoint
 from secure_fedrec.protection.shared_upload.context import RoundContext

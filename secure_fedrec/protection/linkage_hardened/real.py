@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from secure_fedrec.arrays import BoolArray, IntArray
+from secure_fedrec.core.arrays import BoolArray, IntArray
 from secure_fedrec.protection.linkage_hardened.client import LinkageClient
 from secure_fedrec.protection.linkage_hardened.denoiser import LinkageDenoiser
 from secure_fedrec.protection.linkage_hardened.server import LinkageServer

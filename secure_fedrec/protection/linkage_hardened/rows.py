@@ -13,7 +13,7 @@ from hashlib import sha256
 
 import numpy as np
 
-from secure_fedrec.arrays import IndexArray, IntArray, RingArray
+from secure_fedrec.core.arrays import IndexArray, IntArray, RingArray
 from secure_fedrec.errors import ProtocolError, WireError
 from secure_fedrec.protection.routing.sealing import labelled
 from secure_fedrec.protection.shared_upload.context import DOMAIN, RoundContext

@@ -6,9 +6,9 @@ from typing import NoReturn
 
 import numpy as np
 
-from secure_fedrec.arrays import IntArray
+from secure_fedrec.core.arrays import IntArray
+from secure_fedrec.core.kernels import scatter_add
 from secure_fedrec.errors import ProtocolError
-from secure_fedrec.kernels import scatter_add
 from secure_fedrec.protection.linkage_hardened.rows import decode_sums
 from secure_fedrec.protection.shared_upload.client import with_counts
 from secure_fedrec.protection.shared_upload.context import RoundContext

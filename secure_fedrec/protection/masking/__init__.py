@@ -14,30 +14,30 @@ Reading order: ``shamir``, ``prg``, ``packing`` (arithmetic); ``formats``, ``key
 ``tail_floor``.
 """
 
-from secure_fedrec.protection.masking.client import ClientState, MaskingClient
-from secure_fedrec.protection.masking.config import KeyAgreement, MaskingConfig
-from secure_fedrec.protection.masking.formats import SERVER, Kind
-from secure_fedrec.protection.masking.journal import FileJournal, Journal, MemoryJournal
-from secure_fedrec.protection.masking.keys import Identity
-from secure_fedrec.protection.masking.layouts import (
+from secure_fedrec.protection.masking.agreed.config import KeyAgreement, MaskingConfig
+from secure_fedrec.protection.masking.agreed.formats import SERVER, Kind
+from secure_fedrec.protection.masking.agreed.layouts import (
     EncodedVector,
     MeanLayout,
     SumLayout,
     TableLayout,
     WeightedMean,
 )
-from secure_fedrec.protection.masking.parameters import (
+from secure_fedrec.protection.masking.agreed.parameters import (
     COMPLETE_UP_TO,
     MaskingParameters,
     find_parameters,
 )
-from secure_fedrec.protection.masking.policy import Expected, SitePolicy, draw_cohort
-from secure_fedrec.protection.masking.public_state import state_hash
-from secure_fedrec.protection.masking.recovery import Fault
-from secure_fedrec.protection.masking.roster import Roster
-from secure_fedrec.protection.masking.rounds import Federation, RoundOutcome, run_round
-from secure_fedrec.protection.masking.server import MaskingServer, ServerState
-from secure_fedrec.protection.masking.server_round import Outgoing
+from secure_fedrec.protection.masking.agreed.policy import Expected, SitePolicy, draw_cohort
+from secure_fedrec.protection.masking.agreed.public_state import state_hash
+from secure_fedrec.protection.masking.agreed.roster import Roster
+from secure_fedrec.protection.masking.round.client import ClientState, MaskingClient
+from secure_fedrec.protection.masking.round.journal import FileJournal, Journal, MemoryJournal
+from secure_fedrec.protection.masking.round.keys import Identity
+from secure_fedrec.protection.masking.round.recovery import Fault
+from secure_fedrec.protection.masking.round.server import MaskingServer, ServerState
+from secure_fedrec.protection.masking.round.server_steps import Outgoing
+from secure_fedrec.protection.masking.round.whole import Federation, RoundOutcome, run_round
 from secure_fedrec.protection.masking.tail_floor import SecondRound, TailFloor
 
 __all__ = [

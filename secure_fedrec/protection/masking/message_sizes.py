@@ -12,11 +12,11 @@ from typing import Literal
 
 import numpy as np
 
-from secure_fedrec.protection.masking.config import MaskingConfig
-from secure_fedrec.protection.masking.formats import SIGNATURE_BYTES, Context, Envelope, Kind
-from secure_fedrec.protection.masking.hybrid import PAIR_SEAL_BYTES
-from secure_fedrec.protection.masking.keys import TAG_BYTES
-from secure_fedrec.protection.masking.messages import (
+from secure_fedrec.protection.masking.agreed.config import MaskingConfig
+from secure_fedrec.protection.masking.agreed.formats import SIGNATURE_BYTES, Context, Envelope, Kind
+from secure_fedrec.protection.masking.round.hybrid import PAIR_SEAL_BYTES
+from secure_fedrec.protection.masking.round.keys import TAG_BYTES
+from secure_fedrec.protection.masking.round.messages import (
     Advertisement,
     Boxes,
     Keys,
@@ -24,9 +24,15 @@ from secure_fedrec.protection.masking.messages import (
     ShareRecord,
     Shares,
 )
-from secure_fedrec.protection.masking.messages_sum import Quorum, Result, Reveal, Survivors, Upload
-from secure_fedrec.protection.masking.packing import packed_size
-from secure_fedrec.protection.masking.shamir import ELEMENT_BYTES
+from secure_fedrec.protection.masking.round.messages_sum import (
+    Quorum,
+    Result,
+    Reveal,
+    Survivors,
+    Upload,
+)
+from secure_fedrec.protection.masking.round.packing import packed_size
+from secure_fedrec.protection.masking.round.shamir import ELEMENT_BYTES
 
 __all__ = ["MessageSize", "message_sizes"]
 

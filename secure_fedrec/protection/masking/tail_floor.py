@@ -18,14 +18,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from secure_fedrec.arrays import IntArray
+from secure_fedrec.core.arrays import IntArray
 from secure_fedrec.errors import ConfigError, EncodingError, ProtocolError
 from secure_fedrec.fixedpoint import FixedPoint
-from secure_fedrec.protection.masking.client import MaskingClient
-from secure_fedrec.protection.masking.config import MaskingConfig
-from secure_fedrec.protection.masking.formats import encode_ids, labelled_hash
-from secure_fedrec.protection.masking.layouts import EncodedVector, SumLayout, TableLayout
-from secure_fedrec.protection.masking.policy import Expected
+from secure_fedrec.protection.masking.agreed.config import MaskingConfig
+from secure_fedrec.protection.masking.agreed.formats import encode_ids, labelled_hash
+from secure_fedrec.protection.masking.agreed.layouts import EncodedVector, SumLayout, TableLayout
+from secure_fedrec.protection.masking.agreed.policy import Expected
+from secure_fedrec.protection.masking.round.client import MaskingClient
 from secure_fedrec.uploads import RowBlock
 
 __all__ = ["SecondRound", "TailFloor"]

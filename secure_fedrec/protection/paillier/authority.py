@@ -16,7 +16,7 @@ cannot tell a sum from one upload, since anybody can encrypt a count.
 from collections.abc import Sequence
 from enum import Enum
 
-from secure_fedrec.arrays import RingArray
+from secure_fedrec.core.arrays import RingArray
 from secure_fedrec.errors import ConfigError, ProtocolError
 from secure_fedrec.protection.paillier.encryption import Decryptor, Encryptor
 from secure_fedrec.protection.paillier.envelopes import (

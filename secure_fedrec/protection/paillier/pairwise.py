@@ -13,10 +13,10 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
-from secure_fedrec.arrays import RingArray
+from secure_fedrec.core.arrays import RingArray
 from secure_fedrec.errors import ProtocolError
 from secure_fedrec.fixedpoint import FixedPoint
-from secure_fedrec.protection.masking.prg import MaskExpander
+from secure_fedrec.protection.masking.round.prg import MaskExpander
 
 __all__ = ["MASK_KEY_BYTES", "PairwiseMask"]
 

@@ -9,7 +9,7 @@ numbers them, because key holders answer each number once.
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from secure_fedrec.arrays import RingArray
+from secure_fedrec.core.arrays import RingArray
 from secure_fedrec.errors import ProtocolError
 from secure_fedrec.protection.paillier.authority import (
     Authority,

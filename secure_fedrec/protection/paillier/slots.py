@@ -28,7 +28,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from secure_fedrec.arrays import RingArray, WordArray
+from secure_fedrec.core.arrays import RingArray, WordArray
 from secure_fedrec.errors import ConfigError, EncodingError, ProtocolError
 from secure_fedrec.fixedpoint import FixedPoint
 

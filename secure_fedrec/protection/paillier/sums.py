@@ -7,7 +7,7 @@ in ``authority`` and ``encrypted_table``.
 
 from collections.abc import Iterable
 
-from secure_fedrec.arrays import RingArray
+from secure_fedrec.core.arrays import RingArray
 from secure_fedrec.errors import ProtocolError
 from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.protection.paillier.arithmetic import Arithmetic

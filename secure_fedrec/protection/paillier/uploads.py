@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from secure_fedrec.arrays import RingArray
+from secure_fedrec.core.arrays import RingArray
 from secure_fedrec.errors import EncodingError, ProtocolError
 from secure_fedrec.protection.paillier.encryption import Encryptor
 from secure_fedrec.protection.paillier.envelopes import Envelope

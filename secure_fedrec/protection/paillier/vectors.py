@@ -13,7 +13,7 @@ import struct
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from secure_fedrec.arrays import RingArray
+from secure_fedrec.core.arrays import RingArray
 from secure_fedrec.errors import ProtocolError, WireError
 from secure_fedrec.protection.paillier.arithmetic import Arithmetic, default_arithmetic
 from secure_fedrec.protection.paillier.encryption import Decryptor, Encryptor

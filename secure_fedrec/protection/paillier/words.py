@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from secure_fedrec.arrays import RingArray
+from secure_fedrec.core.arrays import RingArray
 from secure_fedrec.errors import WireError
 from secure_fedrec.protection.paillier.slots import SlotLayout
 

@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
-from secure_fedrec.arrays import BoolArray, IndexArray, RingArray
+from secure_fedrec.core.arrays import BoolArray, IndexArray, RingArray
 from secure_fedrec.errors import EncodingError, ProtocolError, WireError
 from secure_fedrec.protection.routing.sealing import SealingKey, labelled
 from secure_fedrec.protection.shared_upload.context import DOMAIN, RoundContext

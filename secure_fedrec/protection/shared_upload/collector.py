@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from secure_fedrec.arrays import BoolArray, IntArray, RingArray
+from secure_fedrec.core.arrays import BoolArray, IntArray, RingArray
 from secure_fedrec.errors import ConfigError, LosslessnessError, ProtocolError
 from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.protection.executions import require_execution

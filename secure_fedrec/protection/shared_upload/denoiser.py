@@ -5,9 +5,9 @@ from enum import Enum
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from secure_fedrec.arrays import IndexArray, RingArray
+from secure_fedrec.core.arrays import IndexArray, RingArray
+from secure_fedrec.core.kernels import scatter_add
 from secure_fedrec.errors import ProtocolError
-from secure_fedrec.kernels import scatter_add
 from secure_fedrec.protection.routing.sealing import OpeningKey
 from secure_fedrec.protection.shared_upload.client import expand, seed_info
 from secure_fedrec.protection.shared_upload.context import RoundContext

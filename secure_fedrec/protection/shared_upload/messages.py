@@ -35,7 +35,7 @@ import numpy as np
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
-from secure_fedrec.arrays import IndexArray, IntArray, RingArray
+from secure_fedrec.core.arrays import IndexArray, IntArray, RingArray
 from secure_fedrec.errors import ProtocolError, WireError
 from secure_fedrec.protection.routing.sealing import labelled
 from secure_fedrec.protection.shared_upload.context import DOMAIN, RoundContext

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from secure_fedrec.arrays import BoolArray, IndexArray, IntArray, RingArray
+from secure_fedrec.core.arrays import BoolArray, IndexArray, IntArray, RingArray
 from secure_fedrec.errors import ProtocolError
 from secure_fedrec.protection.shared_upload.client import Shared, SharingClient
 from secure_fedrec.protection.shared_upload.context import Roster, RoundContext

@@ -7,10 +7,10 @@ from typing import NoReturn
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from secure_fedrec.arrays import IndexArray, IntArray, RingArray
+from secure_fedrec.core.arrays import IndexArray, IntArray, RingArray
+from secure_fedrec.core.kernels import scatter_add
 from secure_fedrec.errors import ProtocolError
 from secure_fedrec.fixedpoint import FixedPoint
-from secure_fedrec.kernels import scatter_add
 from secure_fedrec.protection.shared_upload.context import RoundContext
 from secure_fedrec.protection.shared_upload.messages import (
     Kind,

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from secure_fedrec.algorithms import PublicState
-from secure_fedrec.arrays import FloatArray, IntArray
+from secure_fedrec.core.arrays import FloatArray, IntArray
 from secure_fedrec.engines import Problem, RecordedRun
 from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.protection import BagShape, LocalDPConfig, Sizes, Stack, build_stack

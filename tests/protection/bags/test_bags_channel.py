@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from secure_fedrec.arrays import BoolArray
+from secure_fedrec.core.arrays import BoolArray
 from secure_fedrec.engines import RecordedRun
 from secure_fedrec.errors import EncodingError, LosslessnessError, ProtocolError, WireError
 from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.properties import assert_collected
-from secure_fedrec.properties.collected_strategies import Collection, collections
+from secure_fedrec.properties.strategies.bags import Collection, collections
 from secure_fedrec.protection import BagShape
 from secure_fedrec.protection.bags import LayeredBags
 from secure_fedrec.protection.routed_denoisers import RoutingLayerConfig

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from secure_fedrec.arrays import FloatArray
+from secure_fedrec.core.arrays import FloatArray
 from secure_fedrec.errors import ConfigError, EncodingError
 from secure_fedrec.protection.dp import BoundedEncoding, Contribution, Part, clip_to_norm
 

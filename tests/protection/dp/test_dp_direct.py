@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from secure_fedrec.accounting import claim
-from secure_fedrec.arrays import FloatArray
+from secure_fedrec.core.arrays import FloatArray
 from secure_fedrec.errors import (
     ConfigError,
     EncodingError,

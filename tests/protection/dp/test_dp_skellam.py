@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from secure_fedrec.arrays import FloatArray, RingArray
+from secure_fedrec.core.arrays import FloatArray, RingArray
 from secure_fedrec.errors import (
     ConfigError,
     EncodingError,

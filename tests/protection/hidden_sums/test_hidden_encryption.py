@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from secure_fedrec.arrays import RingArray
+from secure_fedrec.core.arrays import RingArray
 from secure_fedrec.engines import RecordedRun
 from secure_fedrec.engines.public_words import PublicWords
 from secure_fedrec.errors import LosslessnessError, ProtocolError

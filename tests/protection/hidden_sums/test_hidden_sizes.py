@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from secure_fedrec.arrays import IntArray
+from secure_fedrec.core.arrays import IntArray
 from secure_fedrec.engines import RecordedRun
 from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.protection.hidden_sums import MaskingLayerConfig

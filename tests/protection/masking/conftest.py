@@ -18,7 +18,7 @@ from secure_fedrec.protection.masking import (
     SitePolicy,
     SumLayout,
 )
-from secure_fedrec.protection.masking.formats import (
+from secure_fedrec.protection.masking.agreed.formats import (
     MAC_PURPOSES,
     SERVER,
     Envelope,

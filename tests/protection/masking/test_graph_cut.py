@@ -11,10 +11,14 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from secure_fedrec.arrays import BoolArray, IntArray
-from secure_fedrec.protection.masking.graph import harary_neighbours, permutation, windows_hold
-from secure_fedrec.protection.masking.hypergeometric import least_within
-from secure_fedrec.protection.masking.parameters import MaskingParameters, find_parameters
+from secure_fedrec.core.arrays import BoolArray, IntArray
+from secure_fedrec.protection.masking.agreed.graph import (
+    harary_neighbours,
+    permutation,
+    windows_hold,
+)
+from secure_fedrec.protection.masking.agreed.hypergeometric import least_within
+from secure_fedrec.protection.masking.agreed.parameters import MaskingParameters, find_parameters
 
 N = 1_024
 RATE = 0.1

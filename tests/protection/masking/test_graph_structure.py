@@ -12,10 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import chisquare
 
-from secure_fedrec.arrays import BoolArray, IntArray
+from secure_fedrec.core.arrays import BoolArray, IntArray
 from secure_fedrec.errors import ConfigError, ProtocolError
-from secure_fedrec.protection.masking import graph
-from secure_fedrec.protection.masking.graph import (
+from secure_fedrec.protection.masking.agreed import graph
+from secure_fedrec.protection.masking.agreed.graph import (
     complete_neighbours,
     disconnection_bound,
     graph_seed,

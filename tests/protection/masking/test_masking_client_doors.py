@@ -8,12 +8,12 @@ import pytest
 
 from secure_fedrec.errors import ProtocolError
 from secure_fedrec.protection.masking import ClientState, Expected, Federation, Kind, SitePolicy
-from secure_fedrec.protection.masking.config import MaskingConfig
-from secure_fedrec.protection.masking.formats import Context, Envelope, seal
-from secure_fedrec.protection.masking.messages import Keys, Setup
-from secure_fedrec.protection.masking.roster import cohort_hash
-from secure_fedrec.protection.masking.sharers import hash_of_sharers
-from secure_fedrec.protection.masking.topology import PublicRound
+from secure_fedrec.protection.masking.agreed.config import MaskingConfig
+from secure_fedrec.protection.masking.agreed.formats import Context, Envelope, seal
+from secure_fedrec.protection.masking.agreed.roster import cohort_hash
+from secure_fedrec.protection.masking.round.messages import Keys, Setup
+from secure_fedrec.protection.masking.round.sharers import hash_of_sharers
+from secure_fedrec.protection.masking.round.topology import PublicRound
 
 ME = 7
 

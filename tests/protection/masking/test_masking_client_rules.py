@@ -8,18 +8,24 @@ import pytest
 
 from secure_fedrec.errors import ProtocolError
 from secure_fedrec.protection.masking import ClientState, Kind
-from secure_fedrec.protection.masking.formats import (
+from secure_fedrec.protection.masking.agreed.formats import (
     SIGNATURE_BYTES,
     Context,
     Envelope,
     encode_marks,
     seal,
 )
-from secure_fedrec.protection.masking.keys import open_box
-from secure_fedrec.protection.masking.messages import Advertisement, Boxes, Keys, share_hash
-from secure_fedrec.protection.masking.messages_sum import Quorum, Result, Reveal, Survivors, Upload
-from secure_fedrec.protection.masking.sharers import hash_of_sharers, sign_sharers
-from secure_fedrec.protection.masking.transcript import MerkleTree
+from secure_fedrec.protection.masking.round.keys import open_box
+from secure_fedrec.protection.masking.round.messages import Advertisement, Boxes, Keys, share_hash
+from secure_fedrec.protection.masking.round.messages_sum import (
+    Quorum,
+    Result,
+    Reveal,
+    Survivors,
+    Upload,
+)
+from secure_fedrec.protection.masking.round.sharers import hash_of_sharers, sign_sharers
+from secure_fedrec.protection.masking.round.transcript import MerkleTree
 
 ME = 7
 

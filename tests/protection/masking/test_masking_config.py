@@ -8,8 +8,8 @@ import pytest
 
 from secure_fedrec.errors import ConfigError, EncodingError, ProtocolError
 from secure_fedrec.protection.masking import MaskingConfig, SumLayout
-from secure_fedrec.protection.masking.formats import SERVER, Reader, encode_ids
-from secure_fedrec.protection.masking.shamir import combine, split
+from secure_fedrec.protection.masking.agreed.formats import SERVER, Reader, encode_ids
+from secure_fedrec.protection.masking.round.shamir import combine, split
 
 BASE: dict[str, Any] = {
     "clients": 40, "bits": 32, "length": 1, "layout_hash": bytes(32), "adversary": "curious",

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from secure_fedrec.errors import ConfigError, ProtocolError
 from secure_fedrec.protection.masking import Federation, Identity, Kind, MaskingConfig, Roster
-from secure_fedrec.protection.masking.formats import (
+from secure_fedrec.protection.masking.agreed.formats import (
     SERVER,
     Context,
     Envelope,
@@ -20,8 +20,8 @@ from secure_fedrec.protection.masking.formats import (
     encode_records,
     labelled_hash,
 )
-from secure_fedrec.protection.masking.hybrid import KemKey, seal_to
-from secure_fedrec.protection.masking.keys import (
+from secure_fedrec.protection.masking.round.hybrid import KemKey, seal_to
+from secure_fedrec.protection.masking.round.keys import (
     SERVER_PURPOSES,
     channel_key,
     derive,
@@ -33,7 +33,11 @@ from secure_fedrec.protection.masking.keys import (
     self_key,
     server_keys,
 )
-from secure_fedrec.protection.masking.transcript import MerkleTree, leaf_hash, require_included
+from secure_fedrec.protection.masking.round.transcript import (
+    MerkleTree,
+    leaf_hash,
+    require_included,
+)
 
 CONTEXT = Context(
     round_id=bytes(16), config_hash=b"c" * 32, roster_hash=b"r" * 32, cohort_hash=b"h" * 32

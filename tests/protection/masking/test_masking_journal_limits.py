@@ -8,7 +8,7 @@ import pytest
 
 from secure_fedrec.errors import CheckpointError, ProtocolError
 from secure_fedrec.protection.masking import ClientState, FileJournal, Kind, MemoryJournal
-from secure_fedrec.protection.masking.journal import MOST_ROUNDS_AHEAD
+from secure_fedrec.protection.masking.round.journal import MOST_ROUNDS_AHEAD
 
 ME = 7
 

@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from secure_fedrec.errors import ProtocolError
-from secure_fedrec.protection.masking.packing import pack, packed_size, unpack, word_type
-from secure_fedrec.protection.masking.prg import MaskExpander
-from secure_fedrec.protection.masking.running_sum import RunningSum
+from secure_fedrec.protection.masking.round.packing import pack, packed_size, unpack, word_type
+from secure_fedrec.protection.masking.round.prg import MaskExpander
+from secure_fedrec.protection.masking.round.running_sum import RunningSum
 
 KEYS = [bytes([number]) * 32 for number in range(6)]
 

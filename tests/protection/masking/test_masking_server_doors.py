@@ -9,11 +9,11 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from secure_fedrec.errors import ConfigError, ProtocolError
 from secure_fedrec.protection.masking import Federation, Kind, MaskingServer, Roster
-from secure_fedrec.protection.masking.formats import Envelope, seal_for_server
-from secure_fedrec.protection.masking.messages import Setup, Shares
-from secure_fedrec.protection.masking.messages_sum import Upload
-from secure_fedrec.protection.masking.pairs import Neighbour
-from secure_fedrec.protection.masking.public_state import NO_STATE
+from secure_fedrec.protection.masking.agreed.formats import Envelope, seal_for_server
+from secure_fedrec.protection.masking.agreed.public_state import NO_STATE
+from secure_fedrec.protection.masking.round.messages import Setup, Shares
+from secure_fedrec.protection.masking.round.messages_sum import Upload
+from secure_fedrec.protection.masking.round.pairs import Neighbour
 
 ME = 7
 

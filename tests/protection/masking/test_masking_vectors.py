@@ -28,13 +28,13 @@ from secure_fedrec.protection.masking import (
     SitePolicy,
     SumLayout,
 )
-from secure_fedrec.protection.masking.formats import Context, Envelope, labelled_hash
-from secure_fedrec.protection.masking.keys import derive, mask_private_key, pair_key, self_key
-from secure_fedrec.protection.masking.messages import commitment_to
-from secure_fedrec.protection.masking.packing import pack
-from secure_fedrec.protection.masking.prg import MaskExpander
-from secure_fedrec.protection.masking.shamir import PRIME, combine, split
-from secure_fedrec.protection.masking.transcript import MerkleTree, leaf_hash
+from secure_fedrec.protection.masking.agreed.formats import Context, Envelope, labelled_hash
+from secure_fedrec.protection.masking.round.keys import derive, mask_private_key, pair_key, self_key
+from secure_fedrec.protection.masking.round.messages import commitment_to
+from secure_fedrec.protection.masking.round.packing import pack
+from secure_fedrec.protection.masking.round.prg import MaskExpander
+from secure_fedrec.protection.masking.round.shamir import PRIME, combine, split
+from secure_fedrec.protection.masking.round.transcript import MerkleTree, leaf_hash
 
 PATH = Path(__file__).parent / "vectors" / "round.json"
 NUMBERS = (2, 5, 9, 4_000_000_000)

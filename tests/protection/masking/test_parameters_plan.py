@@ -11,18 +11,18 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from secure_fedrec.errors import ConfigError
-from secure_fedrec.protection.masking.calibration import Calibration
-from secure_fedrec.protection.masking.config import KeyAgreement, MaskingConfig
-from secure_fedrec.protection.masking.costs import Figure, Plan, plan
-from secure_fedrec.protection.masking.degrees import Adversary
-from secure_fedrec.protection.masking.formats import Context, Kind, seal
-from secure_fedrec.protection.masking.layouts import SumLayout
+from secure_fedrec.planning.calibration import Calibration
+from secure_fedrec.planning.costs import Figure, Plan, plan
+from secure_fedrec.planning.workload import calibrate, client_seconds, server_seconds
+from secure_fedrec.protection.masking.agreed.config import KeyAgreement, MaskingConfig
+from secure_fedrec.protection.masking.agreed.degrees import Adversary
+from secure_fedrec.protection.masking.agreed.formats import Context, Kind, seal
+from secure_fedrec.protection.masking.agreed.layouts import SumLayout
+from secure_fedrec.protection.masking.agreed.parameters import find_parameters
+from secure_fedrec.protection.masking.agreed.policy import SitePolicy
 from secure_fedrec.protection.masking.message_sizes import message_sizes
-from secure_fedrec.protection.masking.messages_sum import Survivors
-from secure_fedrec.protection.masking.parameters import find_parameters
-from secure_fedrec.protection.masking.policy import SitePolicy
-from secure_fedrec.protection.masking.rounds import Federation
-from secure_fedrec.protection.masking.workload import calibrate, client_seconds, server_seconds
+from secure_fedrec.protection.masking.round.messages_sum import Survivors
+from secure_fedrec.protection.masking.round.whole import Federation
 
 FREE = Calibration(**{field.name: 0.0 for field in fields(Calibration)})
 

@@ -12,13 +12,13 @@ import pytest
 from hypothesis import assume, given, reject, settings
 from hypothesis import strategies as st
 
-from secure_fedrec.arrays import BoolArray, IntArray
+from secure_fedrec.core.arrays import BoolArray, IntArray
 from secure_fedrec.errors import ConfigError
-from secure_fedrec.protection.masking import parameters
-from secure_fedrec.protection.masking.degrees import Adversary
-from secure_fedrec.protection.masking.graph import harary_neighbours, windows_hold
-from secure_fedrec.protection.masking.hypergeometric import upper_tail
-from secure_fedrec.protection.masking.parameters import MaskingParameters, find_parameters
+from secure_fedrec.protection.masking.agreed import parameters
+from secure_fedrec.protection.masking.agreed.degrees import Adversary
+from secure_fedrec.protection.masking.agreed.graph import harary_neighbours, windows_hold
+from secure_fedrec.protection.masking.agreed.hypergeometric import upper_tail
+from secure_fedrec.protection.masking.agreed.parameters import MaskingParameters, find_parameters
 
 
 def tail(population: int, marked: int, drawn: int, least: int) -> Fraction:

@@ -6,7 +6,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from secure_fedrec.arrays import IntArray, RingArray
+from secure_fedrec.core.arrays import IntArray, RingArray
 from secure_fedrec.errors import ConfigError, ProtocolError, WireError
 from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.protection.paillier import (

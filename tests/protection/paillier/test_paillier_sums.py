@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from secure_fedrec.arrays import RingArray
+from secure_fedrec.core.arrays import RingArray
 from secure_fedrec.errors import ConfigError, EncodingError, ProtocolError, WireError
 from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.protection.paillier import (

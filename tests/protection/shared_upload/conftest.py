@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from secure_fedrec.arrays import BoolArray, IndexArray, RingArray
+from secure_fedrec.core.arrays import BoolArray, IndexArray, RingArray
 from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.protection.shared_upload import (
     RoundContext,

@@ -1,0 +1,77 @@
+"""What a client's records are about, from the weights of its attribute vectors.
+
+In HPFL's weighted mean (eq. 3) a client sends, for every attribute k, the weight
+w_k = delta I_k Acc_k: its iterations on the attribute (records times epochs) times its accuracy.
+Accuracies of one client differ little between attributes, so the weights are, up to a factor, the
+histogram of its records.
+"""
+
+import numpy as np
+
+from attacks.base import AttackCard, Claims, NotApplicable
+from attacks.claims import HistogramClaim, SetClaim
+from attacks.view.coalition import rows_of
+from attacks.view.named import named_payload_rounds, named_rows, sees_named_rows
+from secure_fedrec.wire import View
+
+__all__ = ["ATTRIBUTES", "AttributeCounts"]
+
+ATTRIBUTES = "attributes"
+"""Secret: a client's records per attribute, and the attributes that it has records of."""
+
+
+class AttributeCounts:
+    """Reads the weights of one upload."""
+
+    name = "attribute-counts"
+    reads_one_round = True
+    reads_item_rows = False
+    card = AttackCard(
+        game="Given one upload of an organisation, tell how its records are distributed over the "
+        "attributes of items.",
+        adversary="Honest-but-curious server.",
+        needs="Payload of the uploads of one round, and where the weights lie in a row.",
+        statistic="Share of each attribute's weight in the sum of the weights; the sum is the "
+        "organisation's activity.",
+        reference="HPFL (Wu et al. 2021), Algorithm 2, which sends iterations and accuracies in "
+        "the clear; here their product.",
+        limits="Accuracies that differ between attributes distort the shares; attributes below the "
+        "threshold are not sent. A weight is an exact fraction whose denominator divides the "
+        "number of validation records on the attribute; that is not used here.",
+    )
+
+    def run(self, view: View) -> Claims | NotApplicable:
+        """Claim the profile of every client of the first usable round."""
+        known = view.public["algorithm"]
+        if "attributes" not in known.get("table", {}):
+            return NotApplicable(reason="the algorithm shares no vectors of attributes")
+        if not sees_named_rows(view):
+            return NotApplicable(reason="the view holds no uploads")
+        rounds = named_payload_rounds(view)
+        if not rounds:
+            return NotApplicable(reason="no payload of an upload was recorded")
+        uploads, block = rows_of(named_rows(view, rounds[0], payload=True))
+        size = int(known["table"]["attributes"])
+        weights = np.zeros((len(block), size))
+        if block.values is None:
+            raise TypeError("a payload has values")
+        owners = np.repeat(np.arange(len(block)), block.lengths)
+        sent = block.rows < size
+        weights[owners[sent], block.rows[sent]] = view.codec.decode(block.values[sent, -1])
+        # Words that hide a weight may decode to anything; what cannot be a weight counts as none.
+        weights = np.maximum(weights, 0.0)
+        totals = weights.sum(axis=1)
+        if not totals.any():
+            return NotApplicable(reason="no client sent a vector of an attribute")
+        even = np.full(weights.shape, 1.0 / size)
+        shares = np.divide(weights, totals[:, None], out=even, where=totals[:, None] > 0)
+        clients = uploads.senders.ids
+        return Claims(
+            rounds=rounds[:1],
+            histograms=HistogramClaim(
+                name=ATTRIBUTES, clients=clients, shares=shares, activity=totals
+            ),
+            sets=(
+                SetClaim(name=ATTRIBUTES, clients=clients, scores=weights, predicted=weights > 0),
+            ),
+        )

@@ -1,0 +1,85 @@
+"""What the drafts of hierarchical personalization give away about the members of a client.
+
+A client clusters the vectors of its users, and those of its items, and sends the centres in their
+place. The centre of a cluster of one is that member's vector.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from attacks.base import AttackCard, Claims, NotApplicable
+from attacks.claims import DraftClaim
+from attacks.view.coalition import others_vectors
+from secure_fedrec.uploads import SetBlock
+from secure_fedrec.wire import Step, View
+
+__all__ = ["Drafts"]
+
+
+class _Kind(NamedTuple):
+    """One kind of drafts.
+
+    Attributes:
+        bag: they are sent to.
+        table: private table of the members' own vectors.
+        prefix: of the figures.
+    """
+
+    bag: str
+    table: str
+    prefix: str
+
+
+_USERS = _Kind("user-drafts", "user_embeddings", "")
+_ITEMS = _Kind("item-drafts", "item_representations", "item_")
+
+
+class Drafts:
+    """Takes every draft for a member's vector, and its sender for the member's client."""
+
+    name = "drafts"
+    reads_one_round = True
+    reads_item_rows = False
+    card = AttackCard(
+        game="Given the drafts of one round, tell vectors of single members, and which client "
+        "holds a member.",
+        adversary="Honest-but-curious server.",
+        needs="Payload of the bags of one round; the sender of each message, to place members.",
+        statistic="Every draft, as it stands: the centre of a cluster of one is that member's "
+        "vector. A member belongs to the client that sent the draft closest to its vector.",
+        reference="HPFL (Wu et al. 2021), section 4.2, whose argument is that drafts are centres.",
+        limits="The place of a member is an upper bound: it takes the member's vector to look it "
+        "up. Attributes are told for a disclosed vector only.",
+    )
+
+    def run(self, view: View) -> Claims | NotApplicable:
+        """Claim the drafts of the first usable round."""
+        if not view.sees(Step.BAG):
+            return NotApplicable(reason="the view holds no vectors for a bag")
+        rounds = view.payload_rounds(Step.BAG)
+        if not rounds:
+            return NotApplicable(reason="no vectors for a bag were recorded")
+        present = view.bags(rounds[0])
+        claims = tuple(
+            _claim(view, rounds[0], kind) for kind in (_USERS, _ITEMS) if kind.bag in present
+        )
+        given = tuple(claim for claim in claims if len(claim.vectors))
+        if not given:
+            return NotApplicable(reason="no bag holds drafts of users or items")
+        return Claims(rounds=rounds[:1], drafts=given)
+
+
+def _claim(view: View, round_: int, kind: _Kind) -> DraftClaim:
+    messages = others_vectors(view, round_, kind.bag)
+    block = messages.payload
+    if not isinstance(block, SetBlock) or block.values is None:
+        raise TypeError("a bag holds vectors")
+    return DraftClaim(
+        round=round_,
+        table=kind.table,
+        vectors=view.codec.decode(block.values),
+        owners=np.repeat(messages.senders.ids, block.lengths),
+        prefix=kind.prefix,
+        tells_people=kind is _USERS,
+    )

@@ -1,0 +1,175 @@
+"""Linkage: who sent an anonymous message, and which rows stand behind a denoiser's sums."""
+
+from collections.abc import Mapping
+
+import numpy as np
+from scipy import sparse
+
+from attacks.base import (
+    AttackCard,
+    Claims,
+    LinkClaim,
+    NotApplicable,
+    RatedSetClaim,
+    client_grid,
+)
+from secure_fedrec.core.arrays import BoolArray, IndexArray, IntArray, RingArray, WordArray
+from secure_fedrec.fixedpoint import FixedPoint
+from secure_fedrec.uploads import RowBlock
+from secure_fedrec.wire import Step, View
+
+__all__ = ["CollusionLinkage"]
+
+
+class CollusionLinkage:
+    """Joins the denoisers' anonymous messages to the server's identified uploads."""
+
+    name = "collusion-linkage"
+    reads_one_round = True
+    card = AttackCard(
+        game="Given the uploads under names and the denoisers' anonymous messages of one round, "
+        "name the sender of each message; what is left of its upload is its rated set.",
+        adversary="Honest-but-curious server colluding with denoisers.",
+        needs="Uploads and noise messages of the same round, item numbers at least.",
+        statistic="By value: the rows of the message occur, item for item and bit for bit, in one "
+        "upload. By set: the message's items are contained in one upload. By set and size: and the "
+        "upload is larger by the factor 1 + 1 / rho.",
+        reference="FedRec++ (Liang, Pan and Ming 2021), section Privacy Analysis, whose argument "
+        "is that the channel is anonymous.",
+        limits="By value fails if rows are re-randomised between the two channels; by set fails if "
+        "messages are split or padded.",
+    )
+
+    def run(self, view: View) -> Claims | NotApplicable:
+        """Link every visible noise message of the first usable round."""
+        for step, what in ((Step.UPLOAD, "uploads"), (Step.NOISE, "noise messages")):
+            if not view.sees(step):
+                return NotApplicable(reason=f"the view holds no {what}")
+        rounds = sorted(set(view.rounds(Step.UPLOAD)) & set(view.rounds(Step.NOISE)))
+        if not rounds:
+            return NotApplicable(reason="no round has both uploads and noise messages")
+        values = set(view.payload_rounds(Step.UPLOAD)) & set(view.payload_rounds(Step.NOISE))
+        with_values = sorted(values & set(rounds))
+        round_ = with_values[0] if with_values else rounds[0]
+        return self._link(view, round_, values=bool(with_values))
+
+    def _link(self, view: View, round_: int, *, values: bool) -> Claims | NotApplicable:
+        n_items = int(view.public["n_items"])
+        uploads = view.messages(Step.UPLOAD, round_, payload=values)
+        noise = view.messages(Step.NOISE, round_, payload=values)
+        sent, heard = uploads.payload, noise.payload
+        if not isinstance(sent, RowBlock) or not isinstance(heard, RowBlock) or noise.tags is None:
+            raise TypeError("uploads and noise carry rows")
+        if not len(noise):
+            return NotApplicable(reason="the view holds no noise messages")
+        full = np.flatnonzero(heard.lengths > 0)
+        if not len(full):
+            return NotApplicable(reason="the noise messages are empty: there are no virtual rows")
+        noise = noise.select(full)
+        heard = noise.payload
+        if not isinstance(heard, RowBlock) or noise.tags is None:
+            raise TypeError("noise carries rows")
+        fits = _containment(sent, heard, n_items)
+        evidence = {"set": fits, "set_and_size": _size_fit(view, sent, heard, fits)}
+        if values:
+            evidence = {"value": _value_fit(sent, heard, view.codec), **evidence}
+        link = LinkClaim(round=round_, tags=noise.tags, senders=uploads.senders.ids, fits=evidence)
+        guesses = link.guesses
+        best = guesses["set_and_size"]
+        if values:
+            best = np.where(guesses["value"] >= 0, guesses["value"], best)
+        return _claims(round_, uploads.senders.ids, sent, heard, best, link, n_items)
+
+
+def _claims(
+    round_: int,
+    senders: IntArray,
+    sent: RowBlock,
+    heard: RowBlock,
+    guess: IntArray,
+    link: LinkClaim,
+    n_items: int,
+) -> Claims:
+    """The rated set of a linked client is its upload less the linked message."""
+    owners = np.repeat(senders, sent.lengths)
+    _, visible = client_grid(senders, owners, sent.rows.astype(np.int64), n_items)
+    virtual = np.zeros_like(visible)
+    linked = np.repeat(guess, heard.lengths)
+    rows = np.searchsorted(senders, linked[linked >= 0])
+    virtual[rows, heard.rows[linked >= 0]] = True
+    known = np.isin(senders, guess)
+    scores = np.where(visible & ~virtual, np.where(known, 2.0, 1.0)[:, None], 0.0)
+    return Claims(
+        rounds=(round_,),
+        rated=RatedSetClaim(
+            clients=senders, scores=scores, visible=visible, predicted=scores == 2.0
+        ),
+        links=(link,),
+        unmasked=visible & virtual,
+    )
+
+
+def _containment(sent: RowBlock, heard: RowBlock, n_items: int) -> BoolArray:
+    """bool[K, B]: every item of message k is in upload b."""
+    shared = (_incidence(heard, n_items) @ _incidence(sent, n_items).T).toarray()
+    return np.asarray(shared == heard.lengths[:, None])
+
+
+def _incidence(block: RowBlock, n_items: int) -> sparse.csr_array:
+    ones = np.ones(len(block.rows), dtype=np.int32)
+    return sparse.csr_array((ones, block.rows, block.indptr), shape=(len(block), n_items))
+
+
+def _size_fit(view: View, sent: RowBlock, heard: RowBlock, fits: BoolArray) -> BoolArray:
+    """bool[K, B]: of the uploads in ``fits``, those whose size goes with that of the message."""
+    cloak: Mapping[str, object] = view.public["protection"].get("virtual-ratings", {})
+    rated = sent.lengths[None, :] - heard.lengths[:, None]
+    possible = fits & (rated > 0)
+    if "rho" not in cloak:  # the sizes of randomized responses follow no rule
+        return possible
+    asked = np.floor(float(str(cloak["rho"])) * np.maximum(rated, 0))
+    room = int(view.public["n_items"]) - rated
+    size = heard.lengths[:, None]
+    exact = possible & (asked <= room) & (asked == size)
+    # The few clients that upload the whole catalogue contain every message and, being capped, fit
+    # every large enough size. They are considered only where no exact size fits.
+    capped = possible & (asked > room) & (room == size)
+    return np.asarray(np.where(exact.any(axis=1, keepdims=True), exact, capped))
+
+
+def _value_fit(sent: RowBlock, heard: RowBlock, codec: FixedPoint) -> BoolArray:
+    """bool[K, B]: every row of message k occurs, bit for bit, in upload b."""
+    if sent.values is None or heard.values is None:
+        raise ValueError("payloads were asked for")
+    ours = fingerprints(heard.values, codec) ^ _item_mark(heard.rows)
+    theirs = fingerprints(sent.values, codec) ^ _item_mark(sent.rows)
+    order = np.argsort(theirs, kind="stable")
+    first = np.searchsorted(theirs[order], ours, side="left")
+    copies = np.searchsorted(theirs[order], ours, side="right") - first
+    message = np.repeat(np.repeat(np.arange(len(heard)), heard.lengths), copies)
+    offsets = np.arange(copies.sum()) - np.repeat(np.cumsum(copies) - copies, copies)
+    match = order[np.repeat(first, copies) + offsets]
+    upload = np.repeat(np.arange(len(sent)), sent.lengths)[match]
+    found = np.bincount(message * len(sent) + upload, minlength=len(heard) * len(sent))
+    return np.asarray(found.reshape(len(heard), len(sent)) == heard.lengths[:, None])
+
+
+def fingerprints(values: RingArray, codec: FixedPoint) -> WordArray:
+    """Linear 64-bit fingerprints of rows: the fingerprint of a sum is the sum of fingerprints.
+
+    Args:
+        values: ring words [N, d].
+        codec: the ring.
+
+    Returns:
+        uint64[N]; unequal rows of one run collide with probability about 2^-64 each.
+    """
+    weights = np.random.Generator(np.random.Philox(key=20210202)).integers(
+        0, 2**64, size=values.shape[1], dtype=np.uint64
+    )
+    words = codec.to_integers(values).view(np.uint64)
+    return np.asarray((words * (weights | np.uint64(1))).sum(axis=1, dtype=np.uint64))
+
+
+def _item_mark(rows: IndexArray) -> WordArray:
+    return np.asarray((rows.astype(np.uint64) + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15))

@@ -1,0 +1,121 @@
+"""Rated-set inference from item numbers: what was touched, and what repeats."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from attacks.base import AttackCard, Claims, NotApplicable, RatedSetClaim
+from attacks.view.coalition import rows_of
+from attacks.view.named import named_rounds, named_rows, sees_named_rows
+from secure_fedrec.core.arrays import FloatArray, IntArray
+from secure_fedrec.wire import Step, View
+
+__all__ = ["Direct", "Intersection"]
+
+_HISTORY = (1, 2, 3, 5, 10, 20, 50, 100)
+
+
+class Direct:
+    """Reads the item numbers of one upload."""
+
+    name = "direct"
+    reads_one_round = False
+    card = AttackCard(
+        game="Given one upload of a client, tell its rated items from all others.",
+        adversary="Honest-but-curious server.",
+        needs="Item numbers of the uploads of one round.",
+        statistic="1 for items in the upload, 0 for the rest of the catalogue.",
+        reference="The touched-row read; the plain systems FedRec (Lin et al. 2020) starts from.",
+        limits="Alone it cannot tell virtual from real items inside the upload; popularity can, "
+        "where virtual items are drawn otherwise (see precision_gain).",
+    )
+
+    def run(self, view: View) -> Claims | NotApplicable:
+        """Claim that everything in the first recorded upload is rated."""
+        rounds = _upload_rounds(view)
+        if isinstance(rounds, NotApplicable):
+            return rounds
+        clients, counts, _ = _count_touches(view, rounds[:1])
+        touched = counts > 0
+        claim = RatedSetClaim(
+            clients=clients, scores=touched.astype(np.float64), visible=touched, predicted=touched
+        )
+        return Claims(rounds=rounds[:1], rated=claim)
+
+
+class Intersection:
+    """Counts in how many of a client's uploads an item appears.
+
+    Args:
+        max_rounds: how many recorded rounds to read; None reads all.
+    """
+
+    name = "intersection"
+    reads_one_round = False
+    card = AttackCard(
+        game="Given a client's uploads of several rounds, tell its rated items from all others.",
+        adversary="Honest-but-curious server.",
+        needs="Item numbers of the uploads of at least one round.",
+        statistic="Number of the client's uploads that contain the item, relative to its most "
+        "frequent one. Virtual items are drawn "
+        "afresh every round; what repeats is real.",
+        reference="Intersection (statistical disclosure) attacks on mixes, applied to FedRec's "
+        "sampled items.",
+        limits="Sticky virtual items repeat as well and defeat it; a client that uploads the whole "
+        "catalogue every round is safe from it.",
+    )
+
+    def __init__(self, max_rounds: int | None = None) -> None:
+        self._max_rounds = max_rounds
+
+    def run(self, view: View) -> Claims | NotApplicable:
+        """Claim that what appears in every upload is rated."""
+        rounds = _upload_rounds(view)
+        if isinstance(rounds, NotApplicable):
+            return rounds
+        rounds = rounds[: self._max_rounds]
+        clients, counts, history = _count_touches(view, rounds, keep=_HISTORY)
+        uploads = np.maximum(counts.max(axis=1, keepdims=True), 1)
+        claim = RatedSetClaim(
+            clients=clients,
+            scores=counts / uploads,
+            visible=counts > 0,
+            predicted=counts == uploads,
+            history=history,
+        )
+        return Claims(rounds=rounds, rated=claim)
+
+
+def _upload_rounds(view: View) -> tuple[int, ...] | NotApplicable:
+    if not view.sees(Step.UPLOAD) and not sees_named_rows(view):
+        return NotApplicable(reason="the view holds no uploads")
+    rounds = named_rounds(view)
+    return rounds if rounds else NotApplicable(reason="no upload was recorded")
+
+
+def _count_touches(
+    view: View, rounds: Sequence[int], keep: Sequence[int] = ()
+) -> tuple[IntArray, IntArray, dict[int, FloatArray]]:
+    """Per client and item, the number of uploads that contain the item.
+
+    Returns:
+        (clients int64[B], counts int64[B, m], copies of the counts after so many rounds).
+    """
+    n_items, n_clients = int(view.public["n_items"]), int(view.public["n_clients"])
+    counts = np.zeros(n_clients * n_items, dtype=np.uint16)
+    seen = np.zeros(n_clients, dtype=bool)
+    kept: dict[int, npt.NDArray[np.uint16]] = {}
+    for number, round_ in enumerate(rounds, start=1):
+        uploads, block = rows_of(named_rows(view, round_))
+        seen[uploads.senders.ids] = True
+        counts[np.repeat(uploads.senders.ids * n_items, block.lengths) + block.rows] += 1
+        if number in keep:
+            kept[number] = counts.copy()
+    clients = np.flatnonzero(seen)
+    grid = counts.reshape(n_clients, n_items)[clients].astype(np.int64)
+    shaped = {
+        number: old.reshape(n_clients, n_items)[clients].astype(np.float64)
+        for number, old in kept.items()
+    }
+    return clients, grid, shaped

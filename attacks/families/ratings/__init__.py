@@ -1,0 +1,1 @@
+"""Rating recovery from one upload."""

@@ -1,0 +1,267 @@
+"""Rating recovery from one upload: the rank-one lattice decode.
+
+A row is ``-e U + lambda V_i`` with e = r - U . V_i. The server knows V and lambda, so what is left
+after taking lambda V_i off has rank one, and its direction w is that of the private vector: U = s
+w. With a = row . w and b = V_i . w, the rating behind each row is
+
+    r(s) = -a / s + s b
+
+with one unknown scale s for the whole upload. True ratings lie on the public rating scale; virtual
+ones (a mean, a prediction) do not. Each guess "row n has rating v" gives a quadratic for s; the s
+that puts most rows on the scale wins.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from attacks.base import (
+    AttackCard,
+    Claims,
+    NotApplicable,
+    RatedSetClaim,
+    RatingClaim,
+    VectorClaim,
+    client_grid,
+)
+from attacks.families.ratings.offsets import fit_offset, hides_residuals
+from attacks.view.named import named_payload_rounds, named_rows, sees_named_rows
+from secure_fedrec.core.arrays import BoolArray, FloatArray, IntArray
+from secure_fedrec.uploads import RowBlock
+from secure_fedrec.wire import Step, View
+
+__all__ = ["Lattice", "nearest_levels", "refine_scale", "scale_candidates"]
+
+_GUESS_ROWS = 48  # at rho = 3 a quarter of the rows is real: all 48 virtual has odds below 1e-5
+_NOISE_MULTIPLE = 8.0
+_FLOAT_NOISE = 1e-9
+_RING_NOISE = 1e-5
+_WIDEST = 0.2  # of the distance between ratings; beyond it anything is near a rating
+_HIDDEN = -1e7
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Decoded:
+    """One upload after the decode.
+
+    Args:
+        ratings: float64[N], r(s) of every row.
+        distance: float64[N], to the nearest rating, in multiples of the tolerance.
+        vector: float64[d], U.
+    """
+
+    ratings: FloatArray
+    distance: FloatArray
+    vector: FloatArray
+
+
+class Lattice:
+    """Decodes single uploads.
+
+    Args:
+        round_: which recorded round to decode; None takes the first with payloads.
+    """
+
+    name = "lattice"
+    card = AttackCard(
+        game="Given one upload of a client, tell its real from its virtual rows, and name the "
+        "ratings and the private vector.",
+        adversary="Honest-but-curious server.",
+        needs="Payloads of uploads and the public table of one round; regularization and rating "
+        "scale are public.",
+        statistic="Minus the distance of the decoded rating to the rating scale, after fitting the "
+        "one unknown scale of the user vector.",
+        reference="Rank-one structure of matrix-factorization gradients; cf. Chai et al. 2020 "
+        "(FedMF), who need two rounds.",
+        limits="Assumes one gradient step of a bilinear model. Clients whose mean rating lies on "
+        "the scale hide their average-filled rows; noise on the rows widens the tolerance until "
+        "nothing can be told.",
+    )
+
+    def __init__(self, round_: int | None = None) -> None:
+        self._round = round_
+
+    @property
+    def reads_one_round(self) -> bool:
+        """Unless a round was asked for, the harness tries every one."""
+        return self._round is None
+
+    def run(self, view: View) -> Claims | NotApplicable:
+        """Decode every recorded upload of the round."""
+        if not view.sees(Step.UPLOAD) and not sees_named_rows(view):
+            return NotApplicable(reason="the view holds no uploads")
+        if view.public["algorithm"]["name"] != "pmf":
+            return NotApplicable(reason="rows are not one gradient step of matrix factorization")
+        if not view.sees(Step.MODEL):
+            return NotApplicable(reason="the view holds no public table")
+        rounds = [r for r in named_payload_rounds(view) if r in view.payload_rounds(Step.MODEL)]
+        if self._round is not None:
+            rounds = [r for r in rounds if r == self._round]
+        if not rounds:
+            wanted = "no round was" if self._round is None else f"round {self._round} was not"
+            return NotApplicable(
+                reason=f"{wanted} recorded with payloads of uploads and the public table"
+            )
+        return self._decode(view, rounds[0])
+
+    def _decode(self, view: View, round_: int) -> Claims | NotApplicable:
+        messages = named_rows(view, round_, payload=True)
+        block, clients = messages.payload, messages.senders.ids
+        if not len(clients):
+            return NotApplicable(reason=f"the view holds no uploads of round {round_}")
+        if not isinstance(block, RowBlock) or block.values is None:
+            raise TypeError("uploads carry rows")
+        items = block.rows.astype(np.int64)
+        table = view.table(round_)
+        rows = view.codec.decode(block.values)
+        rows -= float(view.public["algorithm"]["regularization"]) * table[items]
+        levels = np.asarray(view.public["rating_levels"], dtype=np.float64)
+        spans = list(zip(block.indptr[:-1].tolist(), block.indptr[1:].tolist(), strict=True))
+        decode = _decode_biased if view.public["algorithm"].get("biases") else _decode_upload
+        decoded = [
+            decode(rows[start:stop], table[items[start:stop]], levels) for start, stop in spans
+        ]
+        ratings = np.concatenate([one.ratings for one in decoded])
+        distance = np.concatenate([one.distance for one in decoded])
+        return self._claims(round_, clients, items, block, ratings, distance, levels, decoded, view)
+
+    @staticmethod
+    def _claims(
+        round_: int,
+        clients: IntArray,
+        items: IntArray,
+        block: RowBlock,
+        ratings: FloatArray,
+        distance: FloatArray,
+        levels: FloatArray,
+        decoded: list[_Decoded],
+        view: View,
+    ) -> Claims:
+        owners = np.repeat(clients, block.lengths)
+        flat, visible = client_grid(clients, owners, items, int(view.public["n_items"]))
+        scores = np.full(visible.size, _HIDDEN)
+        scores[flat] = -np.minimum(distance, 1e6)
+        predicted = np.zeros(visible.size, dtype=bool)
+        predicted[flat] = distance <= 1.0
+        nearest = levels[nearest_levels(ratings, levels)]
+        vectors = np.stack([one.vector for one in decoded])
+        if view.public["algorithm"].get("biases"):
+            vectors = vectors[:, :-1]  # less the slope
+        return Claims(
+            rounds=(round_,),
+            rated=RatedSetClaim(
+                clients=clients,
+                scores=scores.reshape(visible.shape),
+                visible=visible,
+                predicted=predicted.reshape(visible.shape),
+            ),
+            ratings=RatingClaim(clients=owners, items=items, ratings=nearest),
+            vectors=(VectorClaim(round=round_, clients=clients, vectors=vectors),)
+            if vectors.shape[1]
+            else (),
+        )
+
+
+def _decode_upload(rows: FloatArray, vectors: FloatArray, levels: FloatArray) -> _Decoded:
+    """Decode one upload: rows and item vectors are float64[N, d]."""
+    if len(rows) == 0:
+        empty = np.empty(0)
+        return _Decoded(ratings=empty, distance=empty, vector=np.zeros(rows.shape[1]))
+    direction = np.linalg.svd(rows, full_matrices=False)[2][0]
+    a, b = rows @ direction, vectors @ direction
+    if _is_noise(float(np.sum(a**2)), float(np.sum(rows**2)), rows.shape):
+        middle = np.full(len(rows), levels[len(levels) // 2])
+        far = np.full(len(rows), np.inf)
+        return _Decoded(ratings=middle, distance=far, vector=np.zeros(rows.shape[1]))
+    left_over = rows - a[:, None] * direction
+    noise = float(np.sqrt(np.mean(left_over**2)))
+    scale = _fit_scale(a, b, levels, noise)
+    ratings = -a / scale + scale * b
+    gap = np.abs(ratings - levels[nearest_levels(ratings, levels)])
+    tolerance = _tolerance(noise, np.array([scale]), levels)[0]
+    return _Decoded(ratings=ratings, distance=gap / tolerance, vector=scale * direction)
+
+
+def _decode_biased(rows: FloatArray, vectors: FloatArray, levels: FloatArray) -> _Decoded:
+    """Decode one upload of a client that adds a mean of its own, see ``offsets``."""
+    if len(rows) < 2 or hides_residuals(rows, levels):
+        middle = np.full(len(rows), levels[len(levels) // 2])
+        far = np.full(len(rows), np.inf)
+        return _Decoded(ratings=middle, distance=far, vector=np.zeros(rows.shape[1]))
+    direction = np.linalg.svd(rows, full_matrices=False)[2][0]
+    a, b = rows @ direction, vectors @ direction
+    noise = float(np.sqrt(np.mean((rows - a[:, None] * direction) ** 2)))
+    # One column leaves no remainder to tell the rounding by.
+    loose = _NOISE_MULTIPLE * max(noise, _RING_NOISE) + _FLOAT_NOISE
+    share = float(direction[-1]) or _FLOAT_NOISE
+    fit = fit_offset(a, b, levels, slope_share=share, tolerance=loose)
+    gap = np.abs(fit.values - levels[nearest_levels(fit.values, levels)])
+    tolerance = min(loose / abs(fit.scale), _WIDEST * float(levels[1] - levels[0]))
+    return _Decoded(ratings=fit.values, distance=gap / tolerance, vector=fit.scale * direction)
+
+
+def _is_noise(along: float, total: float, shape: tuple[int, ...]) -> bool:
+    """Whether the leading direction of [N, d] rows holds no more than that of independent noise.
+
+    The largest singular value of noise squares to (1 + sqrt(d / N))^2 / d of the whole (Marchenko
+    and Pastur 1967); a rank-one upload has nearly all of it there. Hidden uploads are noise, and
+    fitting a scale to each would take minutes to say nothing.
+    """
+    size, width = shape
+    return size >= 4 * width and along <= 1.2 * (1 + (width / size) ** 0.5) ** 2 / width * total
+
+
+def _fit_scale(a: FloatArray, b: FloatArray, levels: FloatArray, noise: float) -> float:
+    """The scale that puts most rows on the rating scale."""
+    candidates = scale_candidates(a, b, levels)
+    tolerance = _tolerance(noise, candidates, levels)
+    ratings = -a / candidates[:, None] + candidates[:, None] * b
+    gap = np.abs(ratings - levels[nearest_levels(ratings, levels)])
+    hits = (gap <= tolerance[:, None]).sum(axis=1)
+    # A wide tolerance hits by chance: compare with the share of the scale it covers.
+    chance = 2 * tolerance / (levels[1] - levels[0]) * len(a)
+    best = int(np.argmax(hits - chance))
+    return refine_scale(a, b, levels, float(candidates[best]), gap[best] <= tolerance[best])
+
+
+def scale_candidates(a: FloatArray, b: FloatArray, levels: FloatArray) -> FloatArray:
+    """Both roots of s^2 b - v s - a = 0 for some rows and every rating v."""
+    chosen = np.linspace(0, len(a) - 1, min(len(a), _GUESS_ROWS)).astype(np.int64)
+    a, b = a[chosen, None], b[chosen, None]
+    inside = levels**2 + 4 * a * b
+    root = levels + np.sqrt(np.maximum(inside, 0.0))  # levels are positive: no cancellation
+    small = -2 * a / root
+    large = np.divide(root, 2 * b, out=np.zeros_like(root), where=b != 0)
+    found = np.concatenate([small[inside >= 0], large[inside >= 0]])
+    found = found[np.isfinite(found) & (found != 0.0)]
+    return found if len(found) else np.ones(1)
+
+
+def refine_scale(
+    a: FloatArray, b: FloatArray, levels: FloatArray, scale: float, hits: BoolArray
+) -> float:
+    """Newton steps on the squared misfit of the rows that hit, their ratings held fixed."""
+    if not hits.any():
+        return scale
+    a, b = a[hits], b[hits]
+    fixed = levels[nearest_levels(-a / scale + scale * b, levels)]
+    for _ in range(3):
+        misfit = -a / scale + scale * b - fixed
+        slope = a / scale**2 + b
+        power = float(slope @ slope)
+        if power == 0.0:
+            break
+        scale -= float(slope @ misfit) / power
+    return scale
+
+
+def _tolerance(noise: float, scales: FloatArray, levels: FloatArray) -> FloatArray:
+    spacing = float(levels[1] - levels[0])
+    wide = _NOISE_MULTIPLE * noise / np.abs(scales) + _FLOAT_NOISE
+    return np.asarray(np.minimum(wide, _WIDEST * spacing))
+
+
+def nearest_levels(ratings: FloatArray, levels: FloatArray) -> IntArray:
+    """Index of the nearest level (levels are evenly spaced)."""
+    position = np.rint((ratings - levels[0]) / (levels[1] - levels[0]))
+    return np.asarray(np.clip(position, 0, len(levels) - 1).astype(np.int64))

@@ -1,0 +1,47 @@
+"""Features of clients from which attributes such as gender or age may be told."""
+
+import numpy as np
+
+from attacks.base import AttackCard, Claims, NotApplicable
+from attacks.claims import FeatureClaim
+from attacks.families.split.dense_layer import DenseLayerInputs
+from attacks.families.split.flat_uploads import FlatUploads
+from attacks.families.split.touched_rows import row_changes
+from secure_fedrec.wire import View
+
+__all__ = ["AttributeInference"]
+
+
+class AttributeInference:
+    """Gathers what one upload says about a client, for a classifier of its attributes."""
+
+    name = "attribute-inference"
+    reads_one_round = True
+    reads_item_rows = False
+    card = AttackCard(
+        game="Given one upload of each client, and the attributes of some clients, tell those of "
+        "the others.",
+        adversary="Honest-but-curious server that knows the attributes of some clients.",
+        needs="Payload of the uploads of one round, and names and shapes of the federated "
+        "parameters.",
+        statistic="Ridge classifier, cross-validated over clients, on the private vector as "
+        "dense-layer reads it and the length of the change of every embedding row.",
+        reference="Attribute inference from recommenders' representations (Weinsberg et al. 2012).",
+        limits="A linear classifier: a stronger one can only learn more. The same classifier on "
+        "the true training data stands beside it as the ceiling.",
+    )
+
+    def run(self, view: View) -> Claims | NotApplicable:
+        """Hand over the features of the clients of the first usable round."""
+        uploads = FlatUploads.read(view)
+        if isinstance(uploads, NotApplicable):
+            return uploads
+        tables = uploads.architecture.tables()
+        parts = [row_changes(uploads.change(table)) for table in tables]
+        vectors = DenseLayerInputs().run(view)
+        if isinstance(vectors, Claims):
+            parts += [claim.vectors for claim in vectors.vectors]
+        if not parts:
+            return NotApplicable(reason="neither an embedding table nor a private vector to read")
+        claim = FeatureClaim(clients=uploads.clients, features=np.concatenate(parts, axis=1))
+        return Claims(rounds=(uploads.round,), features=claim)

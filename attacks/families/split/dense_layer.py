@@ -1,0 +1,151 @@
+"""A private vector from the change of the first dense layer that reads it.
+
+A dense layer z = W x + b has dL/dW = sum_e g_e x_e' and dL/db = sum_e g_e, with g_e the gradient at
+its outputs and e the examples of the client. An input that is the same for all examples comes out
+of the sum: dW = db x'. A user's private vector is such an input, and what the user uploads are
+changes in the direction of these gradients.
+"""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from attacks.base import AttackCard, Claims, NotApplicable, VectorClaim
+from attacks.families.split.architecture import DenseLayer
+from attacks.families.split.flat_uploads import FlatUploads
+from secure_fedrec.core.arrays import FloatArray
+from secure_fedrec.wire import View
+
+__all__ = ["PRIVATE_TABLE", "DenseInputs", "DenseLayerInputs", "recover_inputs"]
+
+PRIVATE_TABLE = "private_parameters"
+"""Private table that holds the true vectors."""
+
+_FEWEST_UNITS = 4
+"""Of fewer units, changing inputs fit nearly as well as constant ones: of one, all fit."""
+
+_TINY = np.finfo(np.float64).tiny
+
+
+class DenseInputs(NamedTuple):
+    """What the change of a dense layer says about its inputs.
+
+    Attributes:
+        values: float64[B, inputs], each input as if it were the same for all examples; 0 where the
+            layer did not change.
+        fits: float64[B, inputs], share of the input's squared weight changes that is explained so,
+            in [0, 1]: 1 where it is the same for all examples. 0 where they did not change.
+    """
+
+    values: FloatArray
+    fits: FloatArray
+
+
+class DenseLayerInputs:
+    """Divides the change of the weights by the change of the bias."""
+
+    name = "dense-layer"
+    reads_one_round = True
+    reads_item_rows = False
+    card = AttackCard(
+        game="Given one upload of a client, tell its private vector.",
+        adversary="Honest-but-curious server.",
+        needs="Payload of the uploads of one round, and names and shapes of the federated "
+        "parameters; a dense layer that reads the vector, of four units or more where its place is "
+        "not known.",
+        statistic="Change of the weights over change of the bias of the dense layer, by least "
+        "squares over its units. Where it is not known which inputs of which layer are private, "
+        "those that fit the form dW = db x' best.",
+        reference="The exact inputs of a biased dense layer from its gradients (Geiping et al. "
+        "2020, prop. 3.1), applied to FURL's private parameters.",
+        limits="Exact for one step on all examples. With several steps the vector moves while it "
+        "is read, and its length is distorted more than its direction; adaptive optimisers and "
+        "momentum break the quotient. Needs a vector that enters by concatenation; other inputs "
+        "that hardly change within a client can be taken for it where its place is not known.",
+    )
+
+    def run(self, view: View) -> Claims | NotApplicable:
+        """Claim the private vector of every client of the first usable round."""
+        uploads = FlatUploads.read(view)
+        if isinstance(uploads, NotApplicable):
+            return uploads
+        size = uploads.architecture.private
+        if not size:
+            return NotApplicable(reason="no parameter is private")
+        known: Mapping[str, Any] | None = view.public.get("private_input")
+        first = None if known is None else int(known["first"])
+        layers = [
+            layer
+            for layer in uploads.architecture.dense_layers()
+            if layer.weight.shape[1] >= size + (first or 0)
+            and (
+                layer.weight.shape[0] >= _FEWEST_UNITS
+                if known is None
+                else layer.weight.name == known["layer"]
+            )
+        ]
+        if not layers:
+            return NotApplicable(reason="no dense layer can read the private parameters")
+        # Of layers that fit alike, the first: the vector cannot enter before it.
+        best = max((_read(uploads, layer, size, first) for layer in layers), key=lambda at: at.fit)
+        claim = VectorClaim(
+            round=uploads.round, clients=uploads.clients, vectors=best.vectors, table=PRIVATE_TABLE
+        )
+        where = {"layer": best.layer, "first_input": best.first, "fit": best.fit}
+        return Claims(rounds=(uploads.round,), vectors=(claim,), details=where)
+
+
+class _Block(NamedTuple):
+    """Inputs of a layer that may be the private vector.
+
+    Attributes:
+        layer: name of its weight.
+        first: number of the first input.
+        fit: mean over the inputs of their median fit over the clients.
+        vectors: float64[B, size].
+    """
+
+    layer: str
+    first: int
+    fit: float
+    vectors: FloatArray
+
+
+def recover_inputs(weights: FloatArray, biases: FloatArray) -> DenseInputs:
+    """Inputs of a dense layer from its changes, client by client.
+
+    Args:
+        weights: float64[B, units, inputs], changes of W up to one factor per client.
+        biases: float64[B, units], changes of b, with the same factor.
+    """
+    # Least squares of dW = db x' over the units: x = dW' db / |db|^2.
+    products = np.einsum("bu,bui->bi", biases, weights)
+    length = (biases**2).sum(axis=1)[:, None]
+    sizes = (weights**2).sum(axis=1)
+    values = np.divide(products, length, out=np.zeros_like(products), where=length > _TINY)
+    norms = sizes * length
+    fits = np.divide(products**2, norms, out=np.zeros_like(products), where=norms > _TINY)
+    return DenseInputs(values, fits)
+
+
+def _read(uploads: FlatUploads, layer: DenseLayer, size: int, first: int | None) -> _Block:
+    """The private vector as a layer reads it: at a known place, or where inputs look most constant.
+
+    Args:
+        uploads: of a round.
+        layer: the layer.
+        size: number of private values.
+        first: number of the first private input; None to search for it.
+    """
+    found = recover_inputs(uploads.change(layer.weight), uploads.change(layer.bias))
+    ends = np.concatenate([[0.0], np.cumsum(np.median(found.fits, axis=0))])
+    means = (ends[size:] - ends[:-size]) / size
+    if first is None:
+        first = int(np.argmax(means))
+    return _Block(
+        layer=layer.weight.name,
+        first=first,
+        fit=float(means[first]),
+        vectors=found.values[:, first : first + size],
+    )

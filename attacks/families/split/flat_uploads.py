@@ -1,0 +1,70 @@
+"""Uploads that are one vector per client: the weighted changes of all federated parameters."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from attacks.base import NotApplicable
+from attacks.families.split.architecture import Architecture, Parameter
+from attacks.view.coalition import rows_of
+from attacks.view.named import named_payload_rounds, named_rows, sees_named_rows
+from secure_fedrec.core.arrays import FloatArray, IntArray, RingArray
+from secure_fedrec.fixedpoint import FixedPoint
+from secure_fedrec.wire import View
+
+__all__ = ["FlatUploads"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class FlatUploads:
+    """The uploads of one round, as the adversary holds them: plain values, or words that hide them.
+
+    Args:
+        round: which round.
+        clients: int64[B], ascending.
+        words: ring words [B, values].
+        codec: the public ring.
+        architecture: what lies where.
+    """
+
+    round: int
+    clients: IntArray
+    words: RingArray
+    codec: FixedPoint
+    architecture: Architecture
+
+    @classmethod
+    def read(cls, view: View) -> "FlatUploads | NotApplicable":
+        """Read the first round whose payloads were kept."""
+        architecture = Architecture.of(view)
+        if isinstance(architecture, NotApplicable):
+            return architecture
+        if not sees_named_rows(view):
+            return NotApplicable(reason="the view holds no uploads")
+        rounds = named_payload_rounds(view)
+        if not rounds:
+            return NotApplicable(reason="no payload of an upload was recorded")
+        uploads, block = rows_of(named_rows(view, rounds[0], payload=True))
+        rows = len(block.rows) // max(1, len(block))
+        whole = np.tile(np.arange(rows), len(block))
+        if block.values is None or not np.array_equal(block.rows, whole):
+            return NotApplicable(reason="the uploads are not whole vectors")
+        words = block.values.reshape(len(block), -1)
+        if words.shape[1] <= architecture.weight_position:
+            return NotApplicable(reason="the uploads are not whole vectors")
+        return cls(
+            round=rounds[0],
+            clients=uploads.senders.ids,
+            words=words,
+            codec=view.codec,
+            architecture=architecture,
+        )
+
+    def change(self, parameter: Parameter) -> FloatArray:
+        """Weighted change of one parameter: float64[B, *shape]."""
+        values = self.codec.decode(self.words[:, parameter.start : parameter.stop])
+        return values.reshape(len(self.clients), *parameter.shape)
+
+    def weights(self) -> FloatArray:
+        """The clients' weights: float64[B]."""
+        return self.codec.decode(self.words[:, self.architecture.weight_position])

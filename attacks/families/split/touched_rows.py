@@ -1,0 +1,138 @@
+"""What a client's examples contain, from the rows of embedding tables that its upload changes.
+
+The gradient of a table of vectors is zero in every row that no example looks up. So one upload
+tells the rated items of a recommender, or the characters of all texts of a writer. Sampled
+negatives hide among the touched rows, but they pull the other way: the change of a row is
+(y - p) times a direction that hardly depends on the item.
+"""
+
+import numpy as np
+
+from attacks.base import AttackCard, Claims, NotApplicable, RatedSetClaim
+from attacks.claims import SetClaim
+from attacks.families.split.flat_uploads import FlatUploads
+from secure_fedrec.core.arrays import BoolArray, FloatArray
+from secure_fedrec.wire import View
+
+__all__ = ["SignedRows", "TouchedRows", "row_changes", "signed_changes", "touched"]
+
+_DEVIATIONS = 5.0
+"""Where no row is exactly zero, a touched one stands out by this many deviations of the median."""
+
+
+class TouchedRows:
+    """Reads which rows of every embedding table a client has changed."""
+
+    name = "touched-rows"
+    reads_one_round = True
+    reads_item_rows = False
+    card = AttackCard(
+        game="Given one upload of a client, tell which items (or characters) its examples contain.",
+        adversary="Honest-but-curious server.",
+        needs="Payload of the uploads of one round, and names and shapes of the federated "
+        "parameters; a federated embedding table.",
+        statistic="Length of the change of every row. Guessed outright: all that changed; where "
+        "all did, those five median absolute deviations above the median.",
+        reference="The touched-row read, on a dense upload.",
+        limits="Tells which, not how often, nor sampled negatives from positives; a regulariser "
+        "or optimiser that moves untouched rows leaves the ranking only.",
+    )
+
+    def run(self, view: View) -> Claims | NotApplicable:
+        """Claim the rows used by every client of the first usable round."""
+        uploads = FlatUploads.read(view)
+        if isinstance(uploads, NotApplicable):
+            return uploads
+        tables = uploads.architecture.tables()
+        if not tables:
+            return NotApplicable(reason="no embedding table is federated")
+        rated, sets = RatedSetClaim.about_nobody(), []
+        for table in tables:
+            sizes = row_changes(uploads.change(table))
+            if table.name == view.public.get("item_table"):
+                rated = _rated_claim(uploads, sizes, touched(sizes))
+                continue
+            claim = SetClaim(
+                name=table.name,
+                clients=uploads.clients,
+                scores=sizes,
+                predicted=touched(sizes),
+            )
+            sets.append(claim)
+        return Claims(rounds=(uploads.round,), rated=rated, sets=tuple(sets))
+
+
+class SignedRows:
+    """Tells a client's positive items from its sampled negatives."""
+
+    name = "signed-rows"
+    reads_one_round = True
+    reads_item_rows = False
+    card = AttackCard(
+        game="Given one upload of a client that trains on positives and sampled negatives, tell "
+        "its positive items from all others.",
+        adversary="Honest-but-curious server.",
+        needs="Payload of the uploads of one round, names and shapes of the federated parameters, "
+        "and the number of negatives per positive.",
+        statistic="Projection of the change of every item's row on the main direction of all of "
+        "them; the side with fewer items is that of the positives, as negatives outnumber them.",
+        reference="Signs of item gradients in federated recommenders with sampled negatives.",
+        limits="With at most one negative per positive the sides cannot be told apart. Once a "
+        "model fits its positives, a single round may point either way.",
+    )
+
+    def run(self, view: View) -> Claims | NotApplicable:
+        """Claim the positives of every client of the first usable round."""
+        if int(view.public.get("negatives", 0)) < 2:
+            return NotApplicable(reason="positives are not outnumbered by sampled negatives")
+        uploads = FlatUploads.read(view)
+        if isinstance(uploads, NotApplicable):
+            return uploads
+        named = view.public.get("item_table")
+        table = next((each for each in uploads.architecture.tables() if each.name == named), None)
+        if table is None:
+            return NotApplicable(reason="no federated table has the items as its rows")
+        change = uploads.change(table)
+        scores = signed_changes(change)
+        seen = touched(row_changes(change))
+        claim = _rated_claim(uploads, scores, seen & (scores > 0))
+        return Claims(rounds=(uploads.round,), rated=claim)
+
+
+def row_changes(change: FloatArray) -> FloatArray:
+    """Length of the change of every row: float64[B, rows] of float64[B, rows, dim]."""
+    return np.asarray(np.sqrt((change**2).sum(axis=2)))
+
+
+def touched(sizes: FloatArray) -> BoolArray:
+    """Which rows a client has changed: bool[B, rows].
+
+    Args:
+        sizes: float64[B, rows], lengths of the changes.
+    """
+    middle = np.median(sizes, axis=1, keepdims=True)
+    spread = np.median(np.abs(sizes - middle), axis=1, keepdims=True)
+    exact = (sizes == 0).any(axis=1, keepdims=True)
+    return np.asarray(sizes > np.where(exact, 0.0, middle + _DEVIATIONS * spread))
+
+
+def signed_changes(change: FloatArray) -> FloatArray:
+    """Projection of every row's change on the client's main direction: float64[B, rows].
+
+    Its sign makes the positive side the smaller one.
+    """
+    products = np.einsum("bri,brj->bij", change, change)
+    main = np.linalg.eigh(products)[1][:, :, -1]
+    scores = np.einsum("bri,bi->br", change, main)
+    more = (scores > 0).sum(axis=1) > (scores < 0).sum(axis=1)
+    return np.asarray(np.where(more[:, None], -scores, scores))
+
+
+def _rated_claim(uploads: FlatUploads, scores: FloatArray, predicted: BoolArray) -> RatedSetClaim:
+    """Rows of the item table; a dense upload shows every item."""
+    return RatedSetClaim(
+        clients=uploads.clients,
+        scores=scores,
+        visible=np.ones(scores.shape, dtype=bool),
+        predicted=predicted,
+    )

@@ -1,0 +1,1 @@
+"""Attacks on sums and on tables that sums moved."""

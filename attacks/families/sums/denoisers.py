@@ -1,0 +1,316 @@
+"""What the denoisers' sums tell the server by itself: rows behind small sums, and the denoisers.
+
+A denoiser sends, per item, S = (virtual rows it collected) - (its own row) and the count behind it.
+With few clients per denoiser most sums have one or two terms, and the server holds every candidate
+term under its sender's name. Linkage-hardened denoisers send shares of such sums: added up they are
+the virtual rows of all clients, and who sent a cell does not matter any more.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import combinations
+from math import comb
+
+import numpy as np
+
+from attacks.base import AttackCard, Claims, NotApplicable, RatedSetClaim, client_grid
+from attacks.families.linkage import fingerprints
+from attacks.families.sums.subsets import MOST_ROWS, MOST_SUBSETS, find_subset
+from attacks.view.knowledge import Protocol
+from secure_fedrec.core.arrays import FloatArray, IntArray
+from secure_fedrec.fixedpoint import FixedPoint
+from secure_fedrec.uploads import RowBlock
+from secure_fedrec.wire import Step, View
+
+__all__ = ["DenoiserExposure", "DenoiserSums"]
+
+_FEWEST_BITS = 40  # a run tries some 2^30 subsets; below, a wrong one can match by chance
+_COLLINEAR = 1e-5  # residual share of a row that must lie along the denoiser's own vector
+
+
+class DenoiserExposure:
+    """Rated items of the denoisers themselves that no collected virtual row covers."""
+
+    name = "denoiser-exposure"
+    reads_one_round = False
+    card = AttackCard(
+        game="Given a denoiser's sums and counts, tell its own rated items from all others.",
+        adversary="Honest-but-curious server.",
+        needs="Item numbers and counts of the denoisers' messages of one round.",
+        statistic="A count of -1 is the denoiser's own rating alone; items it does not send are "
+        "unrated; in between, the lower the count the likelier.",
+        reference="FedRec++ claims in section 'Eliminate the Gradient Noise in the Client' that "
+        "the denoiser's privacy does not leak towards the server.",
+        limits="One denoiser for everybody covers all its items; the more denoisers, the less "
+        "cover each has.",
+    )
+
+    def run(self, view: View) -> Claims | NotApplicable:
+        """Claim that items with count -1 are the denoiser's own."""
+        if not view.sees(Step.DENOISE):
+            return NotApplicable(reason="the view holds no denoisers' sums")
+        rounds = view.rounds(Step.DENOISE)
+        if not rounds:
+            return NotApplicable(reason="no denoisers' sums were recorded")
+        protocol = Protocol.of(view)
+        if protocol.hidden or protocol.summed_in_shares:
+            return NotApplicable(reason="the denoisers' sums are shares, with no row of their own")
+        messages = view.messages(Step.DENOISE, rounds[0])
+        block = messages.payload
+        if not isinstance(block, RowBlock) or block.counts is None:
+            raise TypeError("denoisers send rows with counts")
+        identities = np.asarray(Protocol.of(view).denoisers, dtype=np.int64)
+        owners = np.repeat(identities[messages.senders.ids], block.lengths)
+        clients = np.unique(owners)
+        flat, visible = client_grid(
+            clients, owners, block.rows.astype(np.int64), int(view.public["n_items"])
+        )
+        lowest = float(block.counts.max(initial=0)) + 1.0
+        filled = np.full(visible.size, -lowest)
+        filled[flat] = -block.counts.astype(np.float64)
+        scores: FloatArray = filled.reshape(visible.shape)
+        exposed = scores == 1.0
+        claim = RatedSetClaim(clients=clients, scores=scores, visible=visible, predicted=exposed)
+        details = {"denoisers": len(clients), "items_exposed": int(exposed.sum())}
+        return Claims(rounds=(rounds[0],), rated=claim, details=details)
+
+
+class DenoiserSums:
+    """Virtual rows unmasked by the server alone."""
+
+    name = "denoiser-sums"
+    reads_one_round = True
+    card = AttackCard(
+        game="Given the identified uploads and the denoisers' sums of one round, tell virtual from "
+        "real rows.",
+        adversary="Honest-but-curious server, alone.",
+        needs="Payloads of uploads and of the denoisers' sums of one round, and the public table.",
+        statistic="A sum with one term equals an uploaded row: that row is virtual and its sender "
+        "is bound to that denoiser. With the group known, every other sum is a small subset-sum "
+        "over the group's rows; the denoiser's own row is recognised by its direction. Shares of "
+        "linkage-hardened denoisers are added up first: one sum over all clients.",
+        reference="Small-group aggregates; more denoisers are cheaper and leak more. Subset sums "
+        "by halves, Horowitz and Sahni 1974.",
+        limits="With one denoiser for all clients, sums have many terms and nothing is found "
+        f"(linkage-hardened: of items that more than {MOST_ROWS} clients upload); with rows of few "
+        "bits (low rank, coarse ring) nothing would be proven.",
+    )
+
+    def run(self, view: View) -> Claims | NotApplicable:
+        """Explain as many sums as possible."""
+        for step, what in ((Step.UPLOAD, "uploads"), (Step.DENOISE, "denoisers' sums")):
+            if not view.sees(step):
+                return NotApplicable(reason=f"the view holds no {what}")
+        rounds = sorted(
+            set(view.payload_rounds(Step.UPLOAD)) & set(view.payload_rounds(Step.DENOISE))
+        )
+        if not rounds:
+            return NotApplicable(reason="no round has payloads of uploads and sums")
+        puzzle = _read(view, rounds[0])
+        if puzzle.bits_per_row(view.codec) < _FEWEST_BITS:
+            return NotApplicable(reason="rows hold too few bits to be told apart in sums")
+        whole = Protocol.of(view).summed_in_shares
+        if whole:
+            puzzle.group_of = dict.fromkeys(range(len(puzzle.senders)), _EVERYBODY)
+        else:
+            puzzle.find_groups()
+        puzzle.explain_sums(view.codec, whole=whole)
+        return self._claims(view, rounds[0], puzzle)
+
+    @staticmethod
+    def _claims(view: View, round_: int, puzzle: "_Puzzle") -> Claims:
+        block, senders = puzzle.sent, puzzle.senders
+        owners = np.repeat(senders, block.lengths)
+        n_items = int(view.public["n_items"])
+        flat, visible = client_grid(senders, owners, block.rows.astype(np.int64), n_items)
+        scores = np.where(visible.ravel(), 1.0, 0.0)
+        scores[flat[puzzle.verdict == _REAL]] = 2.0
+        scores[flat[puzzle.verdict == _VIRTUAL]] = 0.5
+        scores = scores.reshape(visible.shape)
+        claim = RatedSetClaim(
+            clients=senders, scores=scores, visible=visible, predicted=scores == 2.0
+        )
+        details = {
+            "rows_unmasked": int(np.sum(puzzle.verdict == _VIRTUAL)),
+            "rows_proven_real": int(np.sum(puzzle.verdict == _REAL)),
+            "clients_bound": len(puzzle.group_of),
+            "sums_explained": puzzle.explained,
+            "sums": len(puzzle.sums.rows),
+        }
+        return Claims(
+            rounds=(round_,), rated=claim, unmasked=visible & (scores == 0.5), details=details
+        )
+
+
+_UNKNOWN, _REAL, _VIRTUAL = 0, 1, 2
+_EVERYBODY = 0
+"""The one group where denoisers hold shares of the sum over all clients."""
+
+
+@dataclass(slots=True, eq=False)
+class _Puzzle:
+    """The server's data of one round, as a set of subset-sum puzzles."""
+
+    senders: IntArray
+    sent: RowBlock
+    sent_rows: FloatArray
+    sent_prints: list[int]
+    denoisers: IntArray
+    sums: RowBlock
+    sum_rows: FloatArray
+    sum_prints: list[int]
+    pull: FloatArray
+    verdict: IntArray
+    group_of: dict[int, int] = field(default_factory=dict)
+    explained: int = 0
+
+    def bits_per_row(self, codec: FixedPoint) -> float:
+        """About how many bits the words of an uploaded row hold."""
+        if self.sent.values is None or not len(self.sent.rows):
+            return 0.0
+        spread = codec.to_integers(self.sent.values).std(axis=0)
+        return float(np.log2(1.0 + spread).sum())
+
+    def find_groups(self) -> None:
+        """Match sums of a single row; each match binds a sender to a denoiser."""
+        where: dict[tuple[int, int], list[int]] = defaultdict(list)
+        for position, (item, mark) in enumerate(
+            zip(self.sent.rows.tolist(), self.sent_prints, strict=True)
+        ):
+            where[item, mark].append(position)
+        owner = np.repeat(np.arange(len(self.senders)), self.sent.lengths)
+        denoiser = np.repeat(self.denoisers, self.sums.lengths)
+        for cell, (item, mark) in enumerate(
+            zip(self.sums.rows.tolist(), self.sum_prints, strict=True)
+        ):
+            matches = where.get((item, mark), ())
+            if len(matches) == 1:
+                self.verdict[matches[0]] = _VIRTUAL
+                self.group_of[int(owner[matches[0]])] = int(denoiser[cell])
+
+    def explain_sums(self, codec: FixedPoint, *, whole: bool = False) -> None:
+        """For every sum, find the one subset of the group's rows of that item behind it.
+
+        A search by halves is for groups of which all members are known (``whole``).
+        """
+        halves = whole and self.bits_per_row(codec) >= MOST_ROWS + _FEWEST_BITS
+        candidates: dict[int, dict[int, list[int]]] = defaultdict(dict)
+        owner = np.repeat(np.arange(len(self.senders)), self.sent.lengths).tolist()
+        for position, item in enumerate(self.sent.rows.tolist()):
+            group = self.group_of.get(owner[position])
+            if group is not None:
+                candidates[group].setdefault(item, []).append(position)
+        counts = self.sums.counts
+        for denoiser, cells in self._cells():
+            direction = self._own_direction(cells)
+            summed = set(self.sums.rows[cells.start : cells.stop].tolist())
+            of_group = candidates.get(denoiser, {})
+            for item, members in of_group.items():
+                if item not in summed:
+                    self.verdict[members] = _REAL  # a virtual row would be in the sums
+            for cell in cells:
+                members = of_group.get(int(self.sums.rows[cell]), [])
+                count = 0 if counts is None else int(counts[cell])
+                subset = self._virtual(cell, members, count, codec, halves=halves)
+                if subset is None:
+                    subset = self._with_own_row(cell, members, count, direction)
+                if subset is not None:
+                    self.explained += 1
+                    self.verdict[members] = _REAL
+                    self.verdict[list(subset)] = _VIRTUAL
+
+    def _cells(self) -> Iterator[tuple[int, range]]:
+        indptr = self.sums.indptr.tolist()
+        for position, denoiser in enumerate(self.denoisers.tolist()):
+            yield denoiser, range(indptr[position], indptr[position + 1])
+
+    def _own_direction(self, cells: range) -> FloatArray | None:
+        """Direction of the denoiser's own vector, from the sums that are its row alone."""
+        if self.sums.counts is None or self.sum_rows.shape[1] < 2:
+            return None  # with a single dimension every row lies along every vector
+        alone = np.asarray([cell for cell in cells if self.sums.counts[cell] == -1], dtype=np.int64)
+        if not len(alone):
+            return None
+        own = -self.sum_rows[alone] - self.pull[self.sums.rows[alone]]
+        return np.asarray(np.linalg.svd(own, full_matrices=False)[2][0])
+
+    def _virtual(
+        self, cell: int, members: list[int], count: int, codec: FixedPoint, *, halves: bool
+    ) -> tuple[int, ...] | None:
+        """Rows behind a sum without a row of the denoiser."""
+        if self.sent.values is None or self.sums.values is None:
+            return None
+        return find_subset(
+            members,
+            count,
+            prints=self.sent_prints,
+            words=self.sent.values,
+            total=self.sums.values[cell],
+            target=self.sum_prints[cell],
+            codec=codec,
+            halves=halves,
+        )
+
+    def _with_own_row(
+        self, cell: int, members: list[int], count: int, direction: FloatArray | None
+    ) -> tuple[int, ...] | None:
+        """Rows behind a sum that the denoiser's own row was taken off."""
+        terms = count + 1
+        if direction is None or not 0 <= terms <= len(members):
+            return None
+        if comb(len(members), terms) > MOST_SUBSETS:
+            return None
+        fits = [
+            subset
+            for subset in combinations(members, terms)
+            if self._is_own_row(cell, subset, direction)
+        ]
+        return fits[0] if len(fits) == 1 else None
+
+    def _is_own_row(self, cell: int, subset: tuple[int, ...], direction: FloatArray) -> bool:
+        own = self.sent_rows[list(subset)].sum(axis=0) - self.sum_rows[cell]
+        own = own - self.pull[self.sums.rows[cell]]
+        off = own - (own @ direction) * direction
+        size = float(np.linalg.norm(own))
+        return size > 0.0 and float(np.linalg.norm(off)) <= _COLLINEAR * size
+
+
+def _read(view: View, round_: int) -> _Puzzle:
+    uploads = view.messages(Step.UPLOAD, round_, payload=True)
+    sums = view.messages(Step.DENOISE, round_, payload=True)
+    sent, told, denoisers = uploads.payload, sums.payload, sums.senders.ids
+    if not isinstance(sent, RowBlock) or not isinstance(told, RowBlock):
+        raise TypeError("uploads and sums carry rows")
+    if Protocol.of(view).summed_in_shares:
+        told, denoisers = _added_up(told, view.codec), np.array([_EVERYBODY])
+    if sent.values is None or told.values is None:
+        raise ValueError("payloads were asked for")
+    regularization = float(view.public["algorithm"].get("regularization", 0.0))
+    return _Puzzle(
+        senders=uploads.senders.ids,
+        sent=sent,
+        sent_rows=view.codec.decode(sent.values),
+        sent_prints=fingerprints(sent.values, view.codec).tolist(),
+        denoisers=denoisers,
+        sums=told,
+        sum_rows=view.codec.decode(told.values),
+        sum_prints=fingerprints(told.values, view.codec).tolist(),
+        pull=regularization * view.table(round_),
+        verdict=np.full(len(sent.rows), _UNKNOWN, dtype=np.int64),
+    )
+
+
+def _added_up(shares: RowBlock, codec: FixedPoint) -> RowBlock:
+    """The sum that the denoisers' sums are shares of; all of them name the same rows and counts."""
+    if shares.values is None or shares.counts is None:
+        raise ValueError("denoisers send rows with words and counts")
+    rows, first, place = np.unique(shares.rows, return_index=True, return_inverse=True)
+    totals = np.zeros((len(rows), shares.values.shape[1]), dtype=codec.dtype)
+    np.add.at(totals, place, shares.values)
+    return RowBlock(
+        indptr=np.array([0, len(rows)]),
+        rows=rows,
+        values=codec.from_integers(codec.to_integers(totals)),
+        counts=shares.counts[first],
+    )

@@ -1,0 +1,54 @@
+"""Hidden bits behind linear equations: which subset of known columns adds up to a known sum."""
+
+import numpy as np
+
+from attacks.families.sums.loops import add_products, solve_positive
+from secure_fedrec.core.arrays import FloatArray
+
+__all__ = ["fit_bits"]
+
+_SHARE = 1e-12
+"""Ridge over the trace of the system: no more than keeps it solvable in float64."""
+
+_RAREST = 1e-3
+
+
+def fit_bits(
+    design: FloatArray, target: FloatArray, *, expected: float, noise: float = 0.0
+) -> FloatArray:
+    """Best linear estimate of independent bits b from ``design @ b = target``.
+
+    The bits have mean p and variance p (1 - p) beforehand, so the estimate is p plus the smallest
+    change that satisfies the equations as well as their noise allows (ridge regression around p;
+    Hoerl and Kennard 1970). With K independent exact equations it is the solution.
+
+    Args:
+        design: float64[E, K], rows of comparable size.
+        target: float64[E].
+        expected: p, mean number of ones over K.
+        noise: variance of an equation's error.
+
+    Returns:
+        float64[K], rounded to 6 digits so that solved bits are equal to each other.
+
+    Raises:
+        ValueError: a column or the target is not finite.
+    """
+    equations, bits = design.shape
+    prior = min(max(expected, _RAREST), 1.0 - _RAREST)
+    if not equations or not bits:
+        return np.full(bits, prior)
+    missing = target - design.sum(axis=1) * prior
+    # Of the two forms of the normal equations, the one with fewer unknowns.
+    dual = equations <= bits
+    rows = np.ascontiguousarray(design.T if dual else design)
+    size = rows.shape[1]
+    matrix = np.zeros((size, size))
+    add_products(rows, matrix)
+    ridge = _SHARE * float(np.trace(matrix)) + noise / (prior * (1.0 - prior))
+    matrix[np.diag_indices(size)] += ridge if ridge > 0.0 else 1.0
+    vector = missing.copy() if dual else (design * missing[:, None]).sum(axis=0)
+    if not solve_positive(matrix, vector):
+        raise ValueError("the equations are not finite")
+    change = (rows * vector).sum(axis=1) if dual else vector
+    return np.asarray(np.round(prior + change, 6))

@@ -1,0 +1,155 @@
+"""What counts of changing cohorts prove and suggest about each client.
+
+With exact counts every round gives, per item, one equation in the bits "client u rated item i",
+
+    sum over u in cohort_t of b_ui = count_t(i).
+
+A count of 0 clears the whole cohort; a count equal to the number of clients still in question
+convicts them all; each verdict tightens the other equations. Beyond that, the smallest bits that
+satisfy all equations rank what is left: for one client, the difference between the counts of the
+rounds with and without it, put right for who else came and went.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from attacks.families.sums.equations import fit_bits
+from attacks.view.knowledge import Protocol
+from attacks.view.presence import Presence
+from secure_fedrec.core.arrays import BoolArray, FloatArray, IntArray
+
+__all__ = ["Verdicts", "deduce"]
+
+_RANK = 1e-9  # of the largest eigenvalue: below, an equation is one of the others again
+_SETTLED = 1e-6  # what leverage may lack of 1
+_WHOLE = 1e-3  # what a settled bit may be off by
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Verdicts:
+    """What the counts say; grids over clients and items of a ``Presence``.
+
+    Args:
+        rated: bool[B, m], proven to be rated.
+        possible: bool[B, m], not proven to be unrated; holds ``rated``.
+        consistent: whether the counts can all be true; if not, nothing is proven.
+    """
+
+    rated: BoolArray
+    possible: BoolArray
+    consistent: bool
+
+    def scores(self, presence: Presence, protocol: Protocol) -> FloatArray:
+        """Rank all pairs: proven rated, what is in question, proven unrated, never seen.
+
+        What is in question is ranked by an estimate of its bit.
+        """
+        exact = self.consistent and protocol.exact and protocol.constant
+        estimates = _estimate(*presence.cohorts(), self.rated, self.possible, exact=exact)
+        between = 1.0 + (np.clip(estimates, -1.0, 2.0) + 1.0) / 3.0
+        visible = presence.visible
+        scores = np.where(self.possible, between, np.where(visible, 0.5, 0.0))
+        scores[self.rated] = 3.0
+        return np.asarray(scores)
+
+    def settles_as(self, other: "Verdicts") -> bool:
+        """Whether both prove the same pairs."""
+        return np.array_equal(self.rated, other.rated) and np.array_equal(
+            self.possible, other.possible
+        )
+
+
+def deduce(presence: Presence, protocol: Protocol, rated: BoolArray | None = None) -> Verdicts:
+    """Draw all conclusions from counts.
+
+    Args:
+        presence: rounds with their cohorts and counts.
+        protocol: whether the counts are exact and the bits constant; if not, nothing is proven.
+        rated: bool[B, m], pairs known to be rated from elsewhere.
+    """
+    cohorts, counts = presence.cohorts()
+    nothing = np.zeros(presence.visible.shape, dtype=bool)
+    exact = protocol.exact and protocol.constant
+    known = nothing.copy() if rated is None else rated.copy()
+    possible = presence.possible.copy()
+    consistent = exact and _prove(presence, cohorts, counts, known, possible)
+    if not consistent:
+        known, possible = nothing, presence.possible
+    return Verdicts(rated=known, possible=possible, consistent=consistent or not exact)
+
+
+def _prove(
+    presence: Presence,
+    cohorts: FloatArray,
+    counts: FloatArray,
+    known: BoolArray,
+    possible: BoolArray,
+) -> bool:
+    """Settle what follows for certain, in place; False if the counts contradict each other."""
+    if (presence.counts != counts[_cohort_of(presence, cohorts)]).any():
+        return False
+    solved, bits = _solve_clients(cohorts, counts)
+    whole = np.round(bits)
+    if (np.abs(bits - whole) > _WHOLE).any() or not np.isin(whole, (0.0, 1.0)).all():
+        return False
+    known[solved] |= whole == 1.0
+    possible[solved] &= whole == 1.0
+    if (known & ~possible).any():
+        return False
+    return _propagate(cohorts, counts, known, possible)
+
+
+def _propagate(
+    cohorts: FloatArray, counts: FloatArray, known: BoolArray, possible: BoolArray
+) -> bool:
+    """Follow every count to the end, in place; False if two of them contradict each other."""
+    while True:
+        least, most = cohorts @ known, cohorts @ possible
+        if (counts < least).any() or (counts > most).any():
+            return False
+        convicts = (cohorts.T @ (counts == most) > 0) & possible & ~known
+        clears = (cohorts.T @ (counts == least) > 0) & possible & ~known
+        if (convicts & clears).any():
+            return False
+        if not convicts.any() and not clears.any():
+            return True
+        known |= convicts
+        possible &= ~clears
+
+
+def _solve_clients(cohorts: FloatArray, counts: FloatArray) -> tuple[IntArray, FloatArray]:
+    """Clients whose bits follow from the equations alone, and these bits: int64[K], [K, m].
+
+    They are those whose unit vector lies in the span of the cohorts; two cohorts that differ in one
+    client are the plainest case.
+    """
+    values, vectors = np.linalg.eigh(cohorts @ cohorts.T)
+    kept = values > _RANK * values.max(initial=0.0)
+    reach = cohorts.T @ vectors[:, kept]
+    leverage = (reach**2 / values[kept]).sum(axis=1)
+    solved = np.flatnonzero(leverage > 1.0 - _SETTLED)
+    return solved, (reach[solved] / values[kept]) @ (vectors[:, kept].T @ counts)
+
+
+def _estimate(
+    cohorts: FloatArray, counts: FloatArray, known: BoolArray, possible: BoolArray, *, exact: bool
+) -> FloatArray:
+    """Bits that are still in question, item by item, from the counts that are not explained yet."""
+    estimates = np.zeros(known.shape)
+    left = counts - cohorts @ known
+    for item in range(counts.shape[1]):
+        members = np.flatnonzero(possible[:, item] & ~known[:, item])
+        design, target = cohorts[:, members], left[:, item]
+        asked = design.sum(axis=1)
+        odds = max(0.0, float(target.sum())) / max(1.0, float(asked.sum()))
+        # Of noisy counts, all that a constant share does not explain may be noise.
+        noise = 0.0 if exact else float(np.mean((target - odds * asked) ** 2))
+        estimates[members, item] = fit_bits(design, target, expected=odds, noise=noise)
+    return estimates
+
+
+def _cohort_of(presence: Presence, cohorts: FloatArray) -> list[int]:
+    """Position of each round's cohort among the distinct ones."""
+    place = {cohort.tobytes(): number for number, cohort in enumerate(cohorts.astype(bool))}
+    return [place[cohort.tobytes()] for cohort in presence.present]

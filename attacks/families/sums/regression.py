@@ -1,0 +1,259 @@
+"""Subset regression: the exact sum of the real rows, beside all rows under their senders' names.
+
+A protocol that removes virtual rows from the sum and not from the uploads leaves the server with
+one equation per coordinate, item and round,
+
+    sum_u b_ui row_t(u, i) = A_t(i)        and        sum_u b_ui = count_t(i),
+
+in the same unknown bits b_ui (1 rated, 0 virtual). d coordinates and a few rounds outnumber the
+uploads of an item. Every item is a system of its own.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from attacks.base import AttackCard, Claims, NotApplicable, RatedSetClaim
+from attacks.families.sums.equations import fit_bits
+from attacks.view.coalition import others_sum, others_uploads
+from attacks.view.knowledge import Protocol
+from attacks.view.presence import Presence
+from secure_fedrec.core.arrays import BoolArray, FloatArray, IntArray
+from secure_fedrec.fixedpoint import FixedPoint
+from secure_fedrec.wire import Step, View
+
+__all__ = ["SubsetRegression"]
+
+_STOPS = (1, 2, 5, 10, 25, 50, 100)
+_BLOCK_BYTES = 256 * 2**20
+_SPARE_BITS = 40.0
+"""Bits that the equations must hold beyond one per unknown: a wrong subset that satisfies them all
+has odds of about 2^-40."""
+
+
+class SubsetRegression:
+    """Solves for the bits."""
+
+    name = "subset-regression"
+    reads_one_round = False
+    card = AttackCard(
+        game="Given all identified rows and the exact sums of the real ones, over several rounds, "
+        "tell real from virtual rows.",
+        adversary="Honest-but-curious server, alone.",
+        needs="Payloads of uploads and of the aggregate of at least one round, in a protocol whose "
+        "aggregate is free of virtual rows.",
+        statistic="Ridge estimate of the bit of every uploaded item, from one equation per "
+        "coordinate and round and one for the count; items missing from any upload of the client "
+        "are virtual. A solved item is proven by exact substitution in the ring.",
+        reference="Linear reconstruction from subset sums, Dinur and Nissim 2003; an exact sum is "
+        "what lossless removal of virtual rows hands to the server.",
+        limits="Needs as many independent equations as uploads of the item; rows of parties that "
+        "do not upload (the denoisers) act as noise on the items they rated.",
+    )
+
+    def run(self, view: View) -> Claims | NotApplicable:
+        """Solve after every stop; claim what the last one gives."""
+        rounds = self._rounds(view)
+        if isinstance(rounds, NotApplicable):
+            return rounds
+        stops = [stop for stop in _STOPS if stop < len(rounds)]
+        fits = {stop: _solve(view, rounds[:stop]) for stop in (*stops, len(rounds))}
+        last = fits[len(rounds)]
+        clients = last.presence.clients
+        claim = RatedSetClaim(
+            clients=clients,
+            scores=last.scores,
+            visible=last.presence.visible,
+            predicted=last.real,
+            history={stop: fit.scores_of(clients) for stop, fit in fits.items()},
+        )
+        details = {
+            "items": int(last.presence.visible.any(axis=0).sum()),
+            "items_proven": last.proven,
+            "pairs_proven_real": int(last.real.sum()),
+            "pairs_proven_virtual": int(last.virtual.sum()),
+        }
+        return Claims(rounds=rounds, rated=claim, unmasked=last.virtual, details=details)
+
+    @staticmethod
+    def _rounds(view: View) -> tuple[int, ...] | NotApplicable:
+        for step, what in ((Step.UPLOAD, "uploads"), (Step.AGGREGATE, "aggregate")):
+            if not view.sees(step):
+                return NotApplicable(reason=f"the view holds no {what}")
+        reason = _no_equations(Protocol.of(view))
+        both = set(view.payload_rounds(Step.AGGREGATE)) & set(view.payload_rounds(Step.UPLOAD))
+        whole = tuple(sorted(r for r in both if _all_kept(view, r)))
+        if reason is None and not whole:
+            reason = "no round has payloads of the aggregate and of every one of its uploads"
+        return whole if reason is None else NotApplicable(reason=reason)
+
+
+def _no_equations(protocol: Protocol) -> str | None:
+    """Why rows and sums of this protocol are no equations in constant bits; None if they are."""
+    if protocol.hidden:
+        return "uploads are hidden: there are no identified rows to put into equations"
+    if not protocol.sums_are_real:
+        return "the aggregate still contains the virtual rows"
+    if not protocol.constant:
+        return "uploads of rated items are drawn afresh every round: no bit stays the same"
+    return None if protocol.exact else "the aggregate carries noise: its sums are no equations"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Fit:
+    """What is known after some rounds: grids [B, m] over the clients of ``presence``."""
+
+    presence: Presence
+    scores: FloatArray
+    real: BoolArray
+    virtual: BoolArray
+    proven: int
+
+    def scores_of(self, clients: IntArray) -> FloatArray:
+        """Scores in the rows of a longer list of clients; 0, never seen, for the others."""
+        grid = np.zeros((len(clients), self.scores.shape[1]))
+        grid[np.searchsorted(clients, self.presence.clients)] = self.scores
+        return grid
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Item:
+    """One item's system: K uploads in T rounds.
+
+    Args:
+        rows: int64[T, d, K], centred ring integers of the uploads; 0 where a client was absent.
+        sums: int64[T, d], of the aggregates.
+        present: float64[C, K], who was there in each distinct cohort.
+        counts: float64[C].
+    """
+
+    rows: IntArray
+    sums: IntArray
+    present: FloatArray
+    counts: FloatArray
+
+    def bits(self, unseen: int = 0) -> FloatArray:
+        """Estimates of the K bits.
+
+        Args:
+            unseen: parties whose own rows are in the sums and in no upload. Each rated the item
+                with the odds of everybody else; its row is that of an average client, and what it
+                deviates from that is noise of the equations.
+        """
+        rounds, width, uploads = self.rows.shape
+        scale = np.sqrt(np.mean(self.rows.astype(np.float64) ** 2, axis=(1, 2)))
+        scale = np.where(scale > 0.0, scale, 1.0)
+        design = (self.rows / scale[:, None, None]).reshape(rounds * width, uploads)
+        target = (self.sums / scale[:, None]).reshape(-1)
+        design = np.concatenate([self.present, design])
+        target = np.concatenate([self.counts, target])
+        asked = self.present.sum() + unseen * len(self.counts)
+        expected = float(self.counts.sum() / asked) if asked else 0.0
+        average = design.mean(axis=1)
+        spread = float(np.mean((design - average[:, None]) ** 2))
+        hidden = unseen * expected
+        return fit_bits(design, target - hidden * average, expected=expected, noise=hidden * spread)
+
+    def holds(self, bits: BoolArray, codec: FixedPoint) -> bool:
+        """Whether this subset satisfies every equation, and no other one could by chance."""
+        spread = self.rows.std(axis=2)
+        if float(np.log2(1.0 + spread).sum()) < len(bits) + _SPARE_BITS:
+            return False
+        if not np.array_equal(self.present @ bits, self.counts):
+            return False
+        total = self.rows[:, :, bits].sum(axis=2)
+        return np.array_equal(codec.from_integers(total), codec.from_integers(self.sums))
+
+
+def _solve(view: View, rounds: Sequence[int]) -> _Fit:
+    """Solve every item from the payloads of some rounds and the counts of all up to the last."""
+    counted = set(view.rounds(Step.UPLOAD)) & set(view.rounds(Step.AGGREGATE))
+    known = sorted(r for r in counted if r <= rounds[-1])
+    protocol = Protocol.of(view)
+    presence = Presence.read(view, protocol, known)
+    cohorts, counts = presence.cohorts()
+    scores = np.where(presence.visible, 0.5, 0.0)  # seen, and missing once: virtual
+    real = np.zeros(scores.shape, dtype=bool)
+    virtual = presence.visible & ~presence.possible
+    own = frozenset() if view.own is None else view.own.clients
+    unseen = len(set(protocol.denoisers) - set(presence.clients.tolist()) - own)
+    proven = 0
+    for item, members, rows, sums in _systems(view, presence, rounds):
+        system = _Item(rows=rows, sums=sums, present=cohorts[:, members], counts=counts[:, item])
+        bits = system.bits()
+        ones = bits > 0.5
+        if system.holds(ones, view.codec):
+            proven += 1
+            bits = ones.astype(np.float64)
+            real[members[ones], item] = True
+            virtual[members[~ones], item] = True
+        elif unseen:
+            bits = system.bits(unseen)
+        scores[members, item] = 2.0 + np.clip(bits, -1.0, 1.0)
+    scores[virtual] = 0.5
+    return _Fit(presence=presence, scores=scores, real=real, virtual=virtual, proven=proven)
+
+
+def _systems(
+    view: View, presence: Presence, rounds: Sequence[int]
+) -> Iterator[tuple[int, IntArray, IntArray, IntArray]]:
+    """Every item with uploads in question: (item, their positions, rows [T, d, K], sums [T, d])."""
+    items, members = np.nonzero(presence.possible.T)
+    width = _sums(view, rounds[0]).shape[1]
+    per_pair = len(rounds) * width * 8
+    starts = np.searchsorted(items, np.arange(presence.possible.shape[1] + 1))
+    sums = np.stack([_sums(view, round_) for round_ in rounds])
+    first = 0
+    while first < len(starts) - 1:
+        room = starts[first] + max(1, _BLOCK_BYTES // per_pair)
+        last = max(first + 1, int(np.searchsorted(starts, room, side="right")) - 1)
+        pairs = slice(int(starts[first]), int(starts[last]))
+        rows = _rows(view, presence, rounds, members[pairs], items[pairs], width)
+        for item in range(first, last):
+            own = slice(int(starts[item] - pairs.start), int(starts[item + 1] - pairs.start))
+            if own.stop > own.start:
+                yield item, members[pairs][own], rows[:, :, own], sums[:, item]
+        first = last
+
+
+def _rows(
+    view: View,
+    presence: Presence,
+    rounds: Sequence[int],
+    members: IntArray,
+    items: IntArray,
+    width: int,
+) -> IntArray:
+    """Ring integers of some (client, item) pairs in some rounds: int64[T, d, N]."""
+    n_items = presence.visible.shape[1]
+    found: IntArray = np.zeros((len(rounds), width, len(items)), dtype=np.int64)
+    place: npt.NDArray[np.int64] = np.empty(presence.visible.size, dtype=np.int64)
+    for position, round_ in enumerate(rounds):
+        uploads, block = others_uploads(view, round_, payload=True)
+        if block.values is None:
+            raise ValueError("payloads were asked for")
+        owners = np.searchsorted(presence.clients, uploads.senders.ids)
+        place.fill(-1)
+        place[np.repeat(owners, block.lengths) * n_items + block.rows] = np.arange(len(block.rows))
+        where = place[members * n_items + items]
+        there = where >= 0
+        found[position][:, there] = view.codec.to_integers(block.values[where[there]]).T
+    return found
+
+
+def _sums(view: View, round_: int) -> IntArray:
+    """Ring integers of the aggregate of a round: int64[m, d]."""
+    total = others_sum(view, round_, payload=True)
+    if total.values is None:
+        raise ValueError("payloads were asked for")
+    sums = np.zeros((int(view.public["n_items"]), total.values.shape[1]), dtype=np.int64)
+    sums[total.rows] = view.codec.to_integers(total.values)
+    return sums
+
+
+def _all_kept(view: View, round_: int) -> bool:
+    """Whether the payloads of all uploads of a round were recorded."""
+    kept, _ = others_uploads(view, round_, payload=True)
+    return len(kept) == len(others_uploads(view, round_)[0])

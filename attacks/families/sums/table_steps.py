@@ -1,0 +1,203 @@
+"""What the public table says of those who moved it: every client sees one step after the other.
+
+Clients hold the table before and after a round, and the rule by which the server moves it is
+public. They need no server to know sums: an item that moved otherwise than their own rows explain
+was rated by one of the others, and a row with one of the others behind it is that client's row.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from attacks.base import AnonymousRowClaim, AttackCard, Claims, NotApplicable, RatedSetClaim
+from attacks.families.sums.tail_rows import CHANCE, RowGroups, group_rows
+from attacks.view.coalition import rows_of
+from attacks.view.knowledge import Protocol
+from secure_fedrec.algorithms import PMF, PMFConfig, PublicState
+from secure_fedrec.algorithms.biases import BIAS_COUNTS
+from secure_fedrec.core.arrays import BoolArray, FloatArray, IntArray
+from secure_fedrec.uploads import Aggregate
+from secure_fedrec.wire import Messages, OwnUploads, Step, View
+
+__all__ = ["TableSteps"]
+
+_WHOLE = 0.125
+"""Of a ring unit: how far from a word a sum may come out, by the rounding of floats."""
+
+
+class TableSteps:
+    """Reads the step from one public table to the next, less what its own clients put into it."""
+
+    name = "table-steps"
+    reads_one_round = False
+    card = AttackCard(
+        game="Given public tables before and after a round, and the rows of some clients, tell "
+        "what the others rated.",
+        adversary="Honest-but-curious clients, without the server.",
+        needs="Payloads of one round, and sums free of virtual rows and of noise.",
+        statistic="The server's step is carried out with the adversary's own rows alone: an item "
+        "that moved otherwise was rated by one of the others. Less the own rows, the step of an "
+        "item with one other rater is that rater's row; such rows of one client are collinear and "
+        "decode to its ratings and vector, as in tail-items.",
+        reference="Differences of published aggregates; the step of a mean tells the sum up to "
+        "its count.",
+        limits="Where several clients are left, it says which items one of them rated, and not "
+        "which of them; rows are then named in groups whose odds of being means are small. With "
+        "biases no row is decoded. Other algorithms' steps are not read.",
+    )
+
+    def run(self, view: View) -> Claims | NotApplicable:
+        """Claim what moved."""
+        if view.sees(Step.AGGREGATE):
+            return NotApplicable(reason="the view holds the sums themselves")
+        if view.public["algorithm"]["name"] != "pmf":
+            return NotApplicable(reason="the steps of this algorithm are not read")
+        if not view.sees(Step.MODEL):
+            return NotApplicable(reason="the view holds no public table")
+        protocol = Protocol.of(view)
+        if not protocol.sums_are_real or not protocol.exact:
+            return NotApplicable(reason="the table moved by virtual rows or by noise as well")
+        steps = [_Step.read(view, round_) for round_ in view.payload_rounds(Step.MODEL)]
+        known = [step for step in steps if step is not None]
+        if not known:
+            return NotApplicable(
+                reason="no round has the tables before and after it and the adversary's own rows: "
+                "see recording.payload_rounds and recording.payload_senders"
+            )
+        return _claims(view, known)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Step:
+    """A round, as clients see it.
+
+    Args:
+        round: its number.
+        moved: bool[m], items that one of the others rated.
+        rows: float64[m, d], what one other rater must have sent; of moved items only.
+        whole: bool[m], whether that is a row of ring words, as every sent one is.
+    """
+
+    round: int
+    moved: BoolArray
+    rows: FloatArray
+    whole: BoolArray
+
+    @classmethod
+    def read(cls, view: View, round_: int) -> "_Step | None":
+        """One round; None where the adversary's own rows were not kept."""
+        before, after = view.table(round_), view.table(round_, after=True)
+        own = _own_sum(view, round_)
+        if own is None:
+            return None
+        settings = {key: value for key, value in view.public["algorithm"].items() if key != "name"}
+        algorithm = PMF(PMFConfig(**settings))
+        state = PublicState(round=round_ - 1, table=before, extras=view.extras(round_))
+        counted = view.extras(round_, after=True).get(BIAS_COUNTS)
+        if counted is not None:  # told outright, where biases also move without a rating
+            moved = counted - state.extras[BIAS_COUNTS] > own.counts
+        else:
+            explained = algorithm.server_step(state, own).table
+            # What a tail floor keeps out of the sum does not move, whoever rated it.
+            moved = (after != explained).any(axis=1) & (after != before).any(axis=1)
+        step = (before - after) / algorithm.config.step_size(round_ - 1)
+        sums = step * (own.counts[:, None] + 1)
+        words = sums * view.codec.scale
+        off = np.abs(words - np.rint(words)).max(axis=1, initial=0.0)
+        return cls(round=round_, moved=moved, rows=sums - own.values, whole=off <= _WHOLE)
+
+
+def _own_sum(view: View, round_: int) -> Aggregate | None:
+    """The sum that the server would hold had only the adversary's clients been there."""
+    n_items, codec = int(view.public["n_items"]), view.codec
+    width = view.table(round_).shape[1]
+    ring, counts = np.zeros((n_items, width), dtype=codec.dtype), np.zeros(n_items, dtype=np.int64)
+    if view.own is not None and view.own.clients:
+        uploads = _own_uploads(view, view.own, round_)
+        if uploads is None:
+            return None
+        _, block = rows_of(uploads)
+        if len(block.rows):
+            if block.values is None:
+                return None
+            np.add.at(ring, block.rows, block.values)
+            np.add.at(counts, block.rows, 1 if block.counts is None else block.counts)
+    return Aggregate(ring=codec.reduce(ring), counts=counts, codec=codec)
+
+
+def _own_uploads(view: View, own: OwnUploads, round_: int) -> Messages | None:
+    """Uploads of the adversary's clients; None where they were not kept, all of them."""
+    known = own.uploads(round_)
+    if known is not None:
+        return known
+    # Where nothing hides what was sent, it is not kept twice.
+    if not view.sees(Step.UPLOAD) or round_ not in view.payload_rounds(Step.UPLOAD):
+        return None
+    kept = view.messages(Step.UPLOAD, round_, payload=True)
+    return kept if len(kept) == len(view.messages(Step.UPLOAD, round_)) else None
+
+
+def _claims(view: View, steps: Sequence[_Step]) -> Claims:
+    known = frozenset() if view.own is None else view.own.clients
+    others = np.asarray(
+        [client for client in range(int(view.public["n_clients"])) if client not in known],
+        dtype=np.int64,
+    )
+    moved = np.mean([step.moved for step in steps], axis=0)
+    scores = np.broadcast_to(moved, (len(others), len(moved)))
+    seen = scores > 0
+    rows = tuple(_row_claim(view, step, others) for step in steps)
+    claim = RatedSetClaim(
+        clients=others, scores=scores, visible=seen, predicted=seen if len(others) == 1 else None
+    )
+    details = {
+        "clients_left": len(others),
+        "items_moved": int((moved > 0).sum()),
+        "rows_recovered": sum(len(each.items) for each in rows),
+    }
+    return Claims(
+        rounds=tuple(step.round for step in steps), rated=claim, rows=rows, details=details
+    )
+
+
+def _row_claim(view: View, step: _Step, others: IntArray) -> AnonymousRowClaim:
+    """Rows that decode; a mean of several rows lies along no other one."""
+    items, algorithm = np.flatnonzero(step.moved), view.public["algorithm"]
+    groups = RowGroups.alone(len(items), step.rows.shape[1])
+    if not algorithm["biases"]:
+        vectors = view.table(step.round)[items]
+        groups = group_rows(
+            step.rows[items] - float(algorithm["regularization"]) * vectors,
+            vectors,
+            np.asarray(view.public["rating_levels"], dtype=np.float64),
+            resolution=view.codec.resolution,
+        )
+    named = groups.named
+    if len(others) > 1:
+        named = named & _of_one(groups.groups, step.whole[items], step.rows.shape[1])
+    kept = groups.keep(named)
+    owner = int(others[0]) if len(others) == 1 else -1
+    return AnonymousRowClaim(
+        round=step.round,
+        items=items[named],
+        groups=kept.groups,
+        ratings=kept.ratings,
+        named=kept.named,
+        vectors=kept.vectors,
+        solved=kept.solved,
+        owners=np.full(len(kept.solved), owner, dtype=np.int64),
+    )
+
+
+def _of_one(groups: IntArray, whole: BoolArray, width: int) -> BoolArray:
+    """Whether a row's group is of one client, and no means over several: bool[N].
+
+    Means of clients who rate alike are collinear like rows of one, and decode like them. Taken for
+    the row of one rater, a mean over k + c clients is a sum of theirs times (k + 1) / (k + c): each
+    of its values is a ring word with odds of a half at most. Groups without that many values to
+    make a mistake unlikely are left alone.
+    """
+    rows = np.bincount(groups)
+    broken = np.bincount(groups, weights=~whole) > 0
+    return np.asarray((~broken & (0.5 ** (rows * width) <= CHANCE))[groups])

@@ -1,0 +1,272 @@
+"""Items with one rater, or none, in the aggregate: no way of hiding uploads hides these."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from attacks.base import (
+    AnonymousRowClaim,
+    AttackCard,
+    Claims,
+    NotApplicable,
+    RatedSetClaim,
+    client_grid,
+)
+from attacks.families.sums.participation import Verdicts, deduce
+from attacks.families.sums.tail_rows import RowGroups, group_rows
+from attacks.view.coalition import others_sum, others_uploads, rows_of
+from attacks.view.knowledge import Protocol
+from attacks.view.presence import Presence
+from secure_fedrec.core.arrays import BoolArray, FloatArray, IntArray
+from secure_fedrec.uploads import RowBlock
+from secure_fedrec.wire import Step, View
+
+__all__ = ["TailItems"]
+
+
+class TailItems:
+    """Reads singletons: under names where uploads can be read, without names where they cannot."""
+
+    name = "tail-items"
+    reads_one_round = False
+    card = AttackCard(
+        game="Given the sums and counts the server ends up with, tell which identified rows are "
+        "real; where uploads are hidden, read single clients' rows off the sums and tell what "
+        "each client can have rated.",
+        adversary="Honest-but-curious server.",
+        needs="The aggregate of at least one round, free of virtual rows, and who uploaded; "
+        "payloads of both in the same round where uploads can be read.",
+        statistic="An item with count 1: the aggregate is that rater's row. The readable upload "
+        "that equals it is real and every other one of the item virtual; of hidden uploads the row "
+        "stays without a name, but rows of one client are collinear and decode to its ratings and "
+        "vector. Count 0 clears everybody who took part, and counts of changing cohorts are "
+        "equations in the bits of each client. An adversary's own clients are taken out first.",
+        reference="Singletons in published aggregates; secure aggregation does not remove them. "
+        "Statistical disclosure from changing cohorts, Danezis 2003.",
+        limits="Reaches only the tail of the catalogue; a popular item hides its raters. Noised "
+        "counts prove nothing, noised rows fit no rating, and rows of items below a tail floor are "
+        "not in the sum: none is then reported as recovered.",
+    )
+
+    def run(self, view: View) -> Claims | NotApplicable:
+        """Claim what the counts prove."""
+        for step, what in ((Step.AGGREGATE, "aggregate"), (Step.UPLOAD, "uploads")):
+            if not view.sees(step):
+                return NotApplicable(reason=f"the view holds no {what}")
+        protocol = Protocol.of(view)
+        if not protocol.sums_are_real:
+            return NotApplicable(
+                reason="the aggregate still contains the virtual rows, its counts prove nothing"
+            )
+        if protocol.hidden:
+            counted = tuple(sorted(set(view.rounds(Step.UPLOAD)) & set(_counted(view))))
+            if not counted:
+                return NotApplicable(reason="no round has both uploads and an aggregate")
+            return _Hidden(view, protocol, Presence.read(view, protocol, counted)).claims()
+        rounds = tuple(
+            sorted(set(view.payload_rounds(Step.AGGREGATE)) & set(view.payload_rounds(Step.UPLOAD)))
+        )
+        if not rounds:
+            return NotApplicable(reason="no round has payloads of both uploads and aggregate")
+        return _identified(view, protocol, rounds)
+
+
+# --- readable uploads -----------------------------------------------------------------------------
+
+
+def _identified(view: View, protocol: Protocol, rounds: Sequence[int]) -> Claims:
+    """Compare the uploads of every round with its sums; a proof in one round stands for all."""
+    n_items = int(view.public["n_items"])
+    senders = [others_uploads(view, r, payload=True)[0].senders.ids for r in rounds]
+    clients = np.unique(np.concatenate(senders))
+    visible, real, fake = (np.zeros((len(clients), n_items), dtype=bool) for _ in range(3))
+    tail = np.zeros(n_items, dtype=bool)
+    recovered = 0
+    for round_ in rounds:
+        uploads, block = others_uploads(view, round_, payload=True)
+        total = others_sum(view, round_, payload=True)
+        counts = np.zeros(n_items, dtype=np.int64) if total.counts is None else total.counts
+        owners = np.repeat(uploads.senders.ids, block.lengths)
+        flat, seen = client_grid(clients, owners, block.rows.astype(np.int64), n_items)
+        proven, disproven = _compare(block, total, counts)
+        visible |= seen
+        real.reshape(-1)[flat[proven]] = True
+        if protocol.exact:
+            fake.reshape(-1)[flat[disproven]] = True
+        tail |= counts == 1
+        recovered += int(proven.sum())
+    scores = np.where(visible, 1.0, 0.0)  # 0 unseen, 1 undecided
+    scores[fake], scores[real] = 0.5, 2.0
+    details = {
+        "tail_items": int(tail.sum()),
+        "rows_recovered": recovered,
+        "rows_proven_real": int(real.sum()),
+        "rows_proven_virtual": int(fake.sum()),
+    }
+    claim = RatedSetClaim(clients=clients, scores=scores, visible=visible, predicted=real)
+    return Claims(rounds=tuple(rounds), rated=claim, unmasked=fake, details=details)
+
+
+def _compare(block: RowBlock, total: RowBlock, counts: IntArray) -> tuple[BoolArray, BoolArray]:
+    """Rows proven real and rows proven virtual: bool[N] each."""
+    if block.values is None or total.values is None:
+        raise ValueError("payloads were asked for")
+    of_item = counts[block.rows]
+    equal = (of_item == 1) & np.all(block.values == total.values[block.rows], axis=1)
+    # In a coarse ring two uploads can hold the same words: then neither is proven real.
+    alike = np.bincount(block.rows[equal], minlength=len(counts))
+    return equal & (alike[block.rows] == 1), ~equal & (of_item <= 1)
+
+
+# --- hidden uploads -------------------------------------------------------------------------------
+
+
+def _counted(view: View) -> tuple[int, ...]:
+    """Rounds whose aggregate has counts."""
+    return tuple(
+        round_
+        for round_ in view.rounds(Step.AGGREGATE)
+        if rows_of(view.messages(Step.AGGREGATE, round_))[1].counts is not None
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Tail:
+    """Rows of one round's items with count 1, and the groups found among them."""
+
+    round: int
+    items: IntArray
+    groups: RowGroups
+
+
+class _Hidden:
+    """The server's data where uploads cannot be read: who was there, sums and counts."""
+
+    def __init__(self, view: View, protocol: Protocol, presence: Presence) -> None:
+        self._view = view
+        self._protocol = protocol
+        self._presence = presence
+
+    def claims(self) -> Claims:
+        """Rows without names, then verdicts on each client, then names where one is left."""
+        presence, protocol = self._presence, self._protocol
+        values = set(self._view.payload_rounds(Step.AGGREGATE))
+        read = [self._tail(r) for r in presence.rounds if r in values]
+        tails = [tail for tail, _ in read]
+        verdicts = deduce(presence, protocol)
+        owners = [self._owners(tail, verdicts) for tail in tails]
+        # A name settles the items of its group, which may settle other counts, and so on.
+        while protocol.exact and verdicts.consistent:
+            rated = self._with_owners(tails, owners, verdicts.rated)
+            further = deduce(presence, protocol, rated)
+            if not further.consistent or further.settles_as(verdicts):
+                break
+            verdicts = further
+            owners = [self._owners(tail, verdicts) for tail in tails]
+        excluded = presence.visible & ~verdicts.possible
+        claim = RatedSetClaim(
+            clients=presence.clients,
+            scores=verdicts.scores(presence, protocol),
+            visible=presence.visible,
+            predicted=verdicts.rated,
+        )
+        rows = tuple(map(_row_claim, tails, owners))
+        return Claims(
+            rounds=presence.rounds,
+            rated=claim,
+            rows=rows,
+            unmasked=excluded if protocol.virtual_rows else None,
+            details=self._details(rows, [hidden for _, hidden in read], verdicts, excluded),
+        )
+
+    def _tail(self, round_: int) -> tuple[_Tail, int]:
+        """Rows of the items with count 1 that are in the sum; and how many are not."""
+        view = self._view
+        total = others_sum(view, round_, payload=True)
+        if total.values is None or total.counts is None:
+            raise ValueError("payloads were asked for")
+        single = total.counts == 1
+        # A rater's row is never all zeros: its sum was left out, by a tail floor.
+        kept = np.flatnonzero(single & (total.values != 0).any(axis=1))
+        items = total.rows[kept].astype(np.int64)
+        groups = self._grouped(round_, items, view.codec.decode(total.values[kept]))
+        tail = _Tail(round=round_, items=items, groups=groups)
+        if not self._protocol.exact:  # a count of 1 is an estimate: keep what the rows confirm
+            tail = _Tail(round=round_, items=items[groups.named], groups=groups.keep(groups.named))
+        return tail, int(single.sum()) - len(kept)
+
+    def _grouped(self, round_: int, items: IntArray, rows: FloatArray) -> RowGroups:
+        view, algorithm = self._view, self._view.public["algorithm"]
+        known = view.sees(Step.MODEL) and round_ in view.payload_rounds(Step.MODEL)
+        if algorithm["name"] != "pmf" or not known:
+            return RowGroups.alone(*rows.shape)
+        vectors = view.table(round_)[items]
+        return group_rows(
+            rows - float(algorithm["regularization"]) * vectors,
+            vectors,
+            np.asarray(view.public["rating_levels"], dtype=np.float64),
+            resolution=view.codec.resolution,
+        )
+
+    def _owners(self, tail: _Tail, verdicts: Verdicts) -> IntArray:
+        """The one client that can have rated every item of a group; -1 where several can."""
+        presence = self._presence
+        there = presence.present[presence.rounds.index(tail.round)]
+        owners = np.full(len(tail.groups.solved), -1, dtype=np.int64)
+        if not self._protocol.exact or not verdicts.consistent:
+            return owners
+        for group in range(len(owners)):
+            items = tail.items[tail.groups.groups == group]
+            left = np.flatnonzero(there & verdicts.possible[:, items].all(axis=1))
+            if len(left) == 1:
+                owners[group] = presence.clients[left[0]]
+        return owners
+
+    def _with_owners(
+        self, tails: Sequence[_Tail], owners: Sequence[IntArray], rated: BoolArray
+    ) -> BoolArray:
+        known = rated.copy()
+        for tail, names in zip(tails, owners, strict=True):
+            of_row = names[tail.groups.groups]
+            place = np.searchsorted(self._presence.clients, of_row[of_row >= 0])
+            known[place, tail.items[of_row >= 0]] = True
+        return known
+
+    def _details(
+        self,
+        rows: Sequence[AnonymousRowClaim],
+        suppressed: Sequence[int],
+        verdicts: Verdicts,
+        excluded: BoolArray,
+    ) -> dict[str, Any]:
+        tail = (self._presence.counts == 1).any(axis=0)
+        sizes = [np.bincount(claim.groups, minlength=1) for claim in rows]
+        return {
+            "tail_items": int(tail.sum()),
+            "rows_recovered": sum(len(claim.items) for claim in rows),
+            "rows_left_out": sum(suppressed),
+            "groups": sum(int((size > 1).sum()) for size in sizes),
+            "ratings_named": sum(int(claim.named.sum()) for claim in rows),
+            "groups_attributed": sum(int((claim.owners >= 0).sum()) for claim in rows),
+            "pairs_proven_real": int(verdicts.rated.sum()),
+            "pairs_excluded": int(excluded.sum()),
+            "cohorts": len(np.unique(self._presence.present, axis=0)),
+            "counts_exact": self._protocol.exact,
+            "counts_consistent": verdicts.consistent,
+        }
+
+
+def _row_claim(tail: _Tail, owners: IntArray) -> AnonymousRowClaim:
+    found = tail.groups
+    return AnonymousRowClaim(
+        round=tail.round,
+        items=tail.items,
+        groups=found.groups,
+        ratings=found.ratings,
+        named=found.named,
+        vectors=found.vectors,
+        solved=found.solved,
+        owners=owners,
+    )

@@ -1,0 +1,130 @@
+"""Intervals over independent units: clients are resampled, never their pairs.
+
+Reading order: ``Interval`` (what is reported), ``resampled`` (the bootstrap draws),
+``percentile_interval`` (draws to an interval), then the intervals of a mean and of a share.
+References are those of ``statistics``.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+from scipy.special import betaincinv
+
+from secure_fedrec.core.arrays import FloatArray
+
+__all__ = [
+    "Interval",
+    "check_share",
+    "mean_interval",
+    "percentile_interval",
+    "resampled",
+    "share_interval",
+]
+
+_BLOCK_ELEMENTS = 1 << 21
+_KEPT_CLIENTS = 1000
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Interval:
+    """A point estimate, its two-sided interval, and the number of independent units behind it."""
+
+    value: float
+    low: float
+    high: float
+    n_clients: int
+
+
+def resampled(n_clients: int, draws: int, seed: int, *, width: int = 0) -> Iterator[FloatArray]:
+    """Blocks float64[<= draws, n_clients]: how often each draw with replacement took a client.
+
+    Args:
+        n_clients: clients to draw from, and how many are drawn.
+        draws: number of draws, at least 100.
+        seed: of the draws; they do not depend on the size of the blocks.
+        width: values that the caller makes of each draw; it bounds the size of a block.
+    """
+    if draws < 100:
+        raise ValueError(f"draws must be at least 100, not {draws}")
+    rng = np.random.default_rng(seed)
+    shares = np.full(n_clients, 1.0 / n_clients)
+    per_block = max(1, _BLOCK_ELEMENTS // max(1, n_clients, width))
+    for start in range(0, draws, per_block):
+        rows = min(per_block, draws - start)
+        yield rng.multinomial(n_clients, shares, size=rows).astype(np.float64)
+
+
+@lru_cache(maxsize=8)
+def _kept(n_clients: int, draws: int, seed: int) -> tuple[FloatArray, ...]:
+    """The blocks of ``resampled``: the figures of a finding share clients and draws."""
+    return tuple(resampled(n_clients, draws, seed))
+
+
+def percentile_interval(
+    value: float, drawn: FloatArray, units: int, level: float, span: float = 1.0
+) -> Interval:
+    """Percentile interval that holds its value, widened where all draws agree."""
+    tail = (1.0 - level) / 2
+    low, high = (float(end) for end in np.quantile(drawn, [tail, 1.0 - tail]))
+    if drawn.min() == drawn.max():
+        alike = share_interval(units - 1, units - 1, level).low
+        # The other clients may lie anywhere in [0, span], or [-span / 2, span / 2].
+        bottom = 0.0 if span == 1.0 else -span / 2
+        low, high = (value * alike + (bottom + end) * (1.0 - alike) for end in (0.0, span))
+    return Interval(value=value, low=min(value, low), high=max(value, high), n_clients=units)
+
+
+def mean_interval(
+    values: FloatArray, *, seed: int, confidence: float = 0.95, draws: int = 2000, span: float
+) -> Interval:
+    """Mean of per-client values, NaN left out, with a percentile bootstrap over the clients.
+
+    Args:
+        values: float64[n_clients].
+        seed: of the bootstrap.
+        confidence: of the interval.
+        draws: bootstrap draws.
+        span: length of the interval the values lie in (1 for an AUC, 2 for a difference).
+
+    Raises:
+        ValueError: if every value is NaN.
+    """
+    check_share("confidence", confidence)
+    known = values[~np.isnan(values)]
+    if not len(known):
+        raise ValueError("no client has both positives and negatives: there is no AUC to average")
+    # Not a BLAS product: its last bits depend on the number of threads.
+    blocks = (_kept if len(known) <= _KEPT_CLIENTS else resampled)(len(known), draws, seed)
+    means = [(w * known).sum(axis=1) / len(known) for w in blocks]
+    # Equal values are told by themselves, as rounding makes their resampled means differ.
+    drawn = np.concatenate(means) if known.min() < known.max() else known
+    return percentile_interval(float(known.mean()), drawn, len(known), confidence, span)
+
+
+def share_interval(successes: int, trials: int, confidence: float = 0.95) -> Interval:
+    """Exact Clopper-Pearson interval of a share of independent trials (clients, not pairs) [5].
+
+    Returns:
+        The interval, ``trials`` as its ``n_clients``. Without trials: NaN within [0, 1].
+
+    Raises:
+        ValueError: unless 0 <= successes <= trials.
+    """
+    check_share("confidence", confidence)
+    if not 0 <= successes <= trials:
+        raise ValueError(f"{successes} successes in {trials} trials")
+    tail, failures = (1.0 - confidence) / 2, trials - successes
+    return Interval(
+        value=successes / trials if trials else float("nan"),
+        low=float(betaincinv(successes, failures + 1, tail)) if successes else 0.0,
+        high=1.0 - float(betaincinv(failures, successes + 1, tail)) if failures else 1.0,
+        n_clients=trials,
+    )
+
+
+def check_share(name: str, value: float) -> None:
+    """Refuse a rate or level outside (0, 1)."""
+    if not 0.0 < value < 1.0:
+        raise ValueError(f"{name} must lie strictly between 0 and 1, not {value}")

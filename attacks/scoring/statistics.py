@@ -1,0 +1,339 @@
+"""Statistics of a score-based game, with intervals that resample clients.
+
+An attack scores (client, guess) pairs, "client c rated item i" say, and the truth labels them.
+
+* Pairs of one client share its model, its activity and its decoys, so they are correlated. The
+  independent unit is the client: every interval resamples whole clients, never pairs [1].
+* Ties are real (a yes-or-no attack has two scores). The AUC counts a tie as half, and an operating
+  point takes a tie whole or not at all: nothing is interpolated through it.
+* A NaN or infinite score is a broken attack. It is refused: ranked as chance it would look private.
+
+Arguments mean the same everywhere: ``table`` is the game; ``predicted``, bool[N], a set of its
+pairs guessed positive; ``fpr`` a target and ``confidence`` a two-sided level, both in (0, 1);
+``seed`` the seed of the draws and ``draws`` their number, at least 100. A wrong dtype raises
+``TypeError``; a wrong length, a value out of range or a rate of an empty class ``ValueError``.
+
+References:
+    [1] Field and Welsh, "Bootstrapping clustered data", JRSS B 69(3), 2007.
+    [2] Hanley and McNeil, "The meaning and use of the area under a ROC curve", Radiology, 1982.
+    [3] Carlini et al., "Membership inference attacks from first principles", IEEE S&P, 2022.
+    [4] Yeom et al., "Privacy risk in machine learning", IEEE CSF, 2018.
+    [5] Clopper and Pearson, "The use of confidence or fiducial limits", Biometrika 26(4), 1934.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from attacks.scoring.intervals import (
+    Interval,
+    check_share,
+    mean_interval,
+    percentile_interval,
+    resampled,
+    share_interval,
+)
+from secure_fedrec.core.arrays import BoolArray, FloatArray, IntArray
+
+__all__ = [
+    "Interval",
+    "RocCurve",
+    "ScoreTable",
+    "advantage",
+    "exact_set_share",
+    "mean_auc_interval",
+    "mean_interval",
+    "per_client_auc",
+    "permute_labels_within_clients",
+    "pooled_roc",
+    "precision_recall",
+    "share_interval",
+    "tpr_at_fpr",
+    "tpr_at_fpr_interval",
+]
+
+_MAX_POINTS = 512
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class ScoreTable:
+    """Scores and truth of a game, the pairs of one client next to each other.
+
+    Attributes:
+        indptr: int64[n_clients + 1]; client c owns the pairs ``indptr[c]:indptr[c + 1]``.
+        scores: float64[N], finite; a higher score says "positive" with more force.
+        labels: bool[N], the truth.
+
+    Raises:
+        TypeError: if a column is not an array of its dtype.
+        ValueError: if the columns do not fit together, or a score is NaN or infinite.
+    """
+
+    indptr: IntArray
+    scores: FloatArray
+    labels: BoolArray
+
+    def __post_init__(self) -> None:
+        _check_column("indptr", self.indptr, "int64")
+        _check_column("scores", self.scores, "float64")
+        _check_column("labels", self.labels, "bool", length=len(self.scores))
+        ends = (*self.indptr[:1], *self.indptr[-1:])
+        if ends != (0, len(self.scores)) or (np.diff(self.indptr) < 0).any():
+            raise ValueError(f"indptr must rise from 0 to {len(self.scores)}, the number of pairs")
+        finite = np.isfinite(self.scores)
+        if not finite.all():
+            pair = int(np.argmin(finite))
+            raise ValueError(f"scores must be finite, but pair {pair} has {self.scores[pair]}")
+
+    @property
+    def n_clients(self) -> int:
+        """Number of clients, those without pairs included."""
+        return len(self.indptr) - 1
+
+    @property
+    def n_pairs(self) -> int:
+        """Number of (client, guess) pairs."""
+        return len(self.scores)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class RocCurve:
+    """Operating points of "positive if score >= threshold", from (0, 0) to (1, 1).
+
+    All float64[P]: the rates never decrease, the thresholds decrease strictly from +inf.
+    """
+
+    fpr: FloatArray
+    tpr: FloatArray
+    thresholds: FloatArray
+
+
+def per_client_auc(table: ScoreTable) -> FloatArray:
+    """Area under each client's own ROC curve, as the Mann-Whitney statistic [2].
+
+    Returns:
+        float64[n_clients]; NaN for a client without positives or without negatives.
+    """
+    aucs = np.full(table.n_clients, np.nan)
+    positives = _count_per_client(table.labels, table.indptr)
+    negatives = np.diff(table.indptr) - positives
+    # A loop on purpose: short sorts stay in cache, at a fraction of the cost of one global lexsort.
+    for client in np.flatnonzero((positives > 0) & (negatives > 0)):
+        pairs = slice(table.indptr[client], table.indptr[client + 1])
+        scores, labels = table.scores[pairs], table.labels[pairs]
+        hits, misses = np.sort(scores[labels]), np.sort(scores[~labels])
+        # A negative below a positive is in both counts, a tied one in the second only: half a win.
+        twice_wins = np.searchsorted(misses, hits, side="left").sum()
+        twice_wins += np.searchsorted(misses, hits, side="right").sum()
+        aucs[client] = twice_wins / (2 * len(hits) * len(misses))
+    return aucs
+
+
+def mean_auc_interval(
+    table: ScoreTable, *, seed: int, confidence: float = 0.95, draws: int = 2000
+) -> Interval:
+    """Mean of the defined per-client AUCs, with a percentile bootstrap over these clients.
+
+    Each client weighs the same. Where all have one AUC v (1.0 under a perfect attack), every draw
+    is v and the bootstrap would claim certainty. The interval then follows from "all n at v": with
+    v taken from the first client, the other n - 1 bound the share p of such clients from below [5],
+    and since an AUC lies in [0, 1] the mean lies between p v and p v + 1 - p.
+
+    Returns:
+        The interval; ``n_clients`` counts the clients with a defined AUC.
+
+    Raises:
+        ValueError: if no client has both positives and negatives.
+    """
+    aucs = per_client_auc(table)
+    return mean_interval(aucs, seed=seed, confidence=confidence, draws=draws, span=1.0)
+
+
+def pooled_roc(table: ScoreTable) -> RocCurve:
+    """ROC curve over all pairs, thinned to at most 512 points for drawing.
+
+    Every point lies on the exact curve. Up to 255 distinct scores per class are all kept; of more,
+    ranks are kept that are half evenly and half logarithmically spaced, for a linear and a log-log
+    plot [3]. Take operating points from ``tpr_at_fpr``, not from here.
+    """
+    positives, negatives = _sorted_classes(table)
+    kept = [_thinned(ordered, _MAX_POINTS // 2 - 1) for ordered in (positives, negatives)]
+    thresholds = np.append(np.inf, np.unique(np.concatenate(kept))[::-1])
+    return RocCurve(
+        fpr=(len(negatives) - np.searchsorted(negatives, thresholds)) / len(negatives),
+        tpr=(len(positives) - np.searchsorted(positives, thresholds)) / len(positives),
+        thresholds=thresholds,
+    )
+
+
+def tpr_at_fpr(table: ScoreTable, fpr: float = 0.01) -> float:
+    """Largest pooled TPR of a deterministic threshold whose FPR is at most a target [3].
+
+    A tie that would cross the target is left out whole, so a constant score has TPR 0. Reports
+    print ``tpr_at_fpr_interval``, which refuses a table with too few negatives.
+    """
+    check_share("fpr", fpr)
+    positives, negatives = _sorted_classes(table)
+    # With k false positives allowed, the loosest rule is "score > the (k + 1)th largest negative".
+    cut = negatives[-1 - _allowed(len(negatives), fpr)]
+    return (len(positives) - int(np.searchsorted(positives, cut, side="right"))) / len(positives)
+
+
+def tpr_at_fpr_interval(
+    table: ScoreTable, *, fpr: float = 0.01, seed: int, confidence: float = 0.95, draws: int = 2000
+) -> Interval | None:
+    """``tpr_at_fpr`` with a percentile bootstrap over clients, or None if not measurable.
+
+    Every draw picks its own threshold, so the interval covers that choice too. The value is exact.
+    Draws choose among at most 512 cuts: all that matter if the negatives have no more distinct
+    scores, else ranks of the negatives, densest at the target, so that a draw is conservative by
+    less than one step (0.2 % of the target near it, 2.5 % a factor of 4 away). If all draws agree
+    the interval is widened as in ``mean_auc_interval``; for a pooled rate that is an approximation,
+    which takes a client's TPR as unrelated to its number of positives.
+
+    Returns:
+        The interval, ``n_clients`` counting those with positives. None ("not measurable") without
+        positives or below 10 / fpr negative pairs, as the threshold would rest on fewer than ten
+        false positives. Pairs are correlated, so this floor is necessary, not sufficient.
+    """
+    check_share("fpr", fpr)
+    check_share("confidence", confidence)
+    n_positives = _count_per_client(table.labels, table.indptr)
+    if not n_positives.any() or table.n_pairs - n_positives.sum() < 10 / fpr:
+        return None
+    histograms = _client_histograms(table, _tail_cuts(_sorted_classes(table)[1], fpr))
+    weights = resampled(table.n_clients, draws, seed, width=2 * _MAX_POINTS)
+    drawn = np.concatenate([_resampled_tpr(block, histograms, fpr) for block in weights])
+    value = float(_resampled_tpr(np.ones((1, table.n_clients)), histograms, fpr)[0])
+    return percentile_interval(value, drawn, int(np.count_nonzero(n_positives)), confidence)
+
+
+def advantage(table: ScoreTable) -> float:
+    """Largest TPR - FPR over all thresholds, pooled over pairs [4]; in [0, 1].
+
+    The threshold is chosen on the pairs it is measured on, so that even noise is above 0: compare
+    with ``permute_labels_within_clients``.
+    """
+    positives, negatives = _sorted_classes(table)
+    # It rises only where the threshold reaches a positive; of tied ones the first counts them all,
+    # and at the lowest the TPR is 1: no fallback to 0 is needed.
+    tpr = (len(positives) - np.arange(len(positives))) / len(positives)
+    fpr = (len(negatives) - np.searchsorted(negatives, positives)) / len(negatives)
+    return float((tpr - fpr).max())
+
+
+def permute_labels_within_clients(table: ScoreTable, *, seed: int) -> ScoreTable:
+    """Null control: the same scores against a fresh truth that they cannot know.
+
+    Each client's labels are permuted over its own pairs: base rates stay, and its expected AUC is
+    1/2. Pooled figures stay off chance where a client's scores tell its number of positives.
+    """
+    rng = np.random.default_rng(seed)
+    labels = table.labels.copy()
+    for start, stop in zip(table.indptr[:-1], table.indptr[1:], strict=True):
+        rng.shuffle(labels[start:stop])
+    return ScoreTable(indptr=table.indptr, scores=table.scores, labels=labels)
+
+
+def precision_recall(predicted: BoolArray, table: ScoreTable) -> tuple[float, float]:
+    """Precision and recall of a guessed set, pooled over pairs.
+
+    Returns:
+        (precision, recall); NaN for the precision of an empty guess and the recall of no positives.
+    """
+    _check_column("predicted", predicted, "bool", length=table.n_pairs)
+    hits = int(np.count_nonzero(predicted & table.labels))
+    sizes = (int(np.count_nonzero(predicted)), int(np.count_nonzero(table.labels)))
+    precision, recall = (hits / size if size else float("nan") for size in sizes)
+    return precision, recall
+
+
+def exact_set_share(predicted: BoolArray, table: ScoreTable, confidence: float = 0.95) -> Interval:
+    """Share of the clients whose guessed set is exactly their true set.
+
+    Returns:
+        The share with its ``share_interval``, over the clients that have pairs. Without a pair
+        nothing was guessed, and two empty sets would count as a success.
+    """
+    _check_column("predicted", predicted, "bool", length=table.n_pairs)
+    errors = _count_per_client(predicted != table.labels, table.indptr)
+    guessed = np.diff(table.indptr) > 0
+    exact = int(np.count_nonzero(guessed & (errors == 0)))
+    return share_interval(exact, int(np.count_nonzero(guessed)), confidence)
+
+
+def _allowed(n_negatives: int, fpr: float) -> int:
+    """Largest k with k / n_negatives <= fpr; floor(fpr * n) can be one off in floating point."""
+    near = int(fpr * n_negatives)
+    return max(k for k in (near - 1, near, near + 1) if k / n_negatives <= fpr)
+
+
+def _thinned(ordered: FloatArray, limit: int, extra: IntArray | tuple[()] = ()) -> FloatArray:
+    """Distinct values of an ascending array; of more than ``limit``, those at spread-out ranks.
+
+    Ranks count from 1 at the top; the first and the last are always in, ``extra`` adds to them.
+    """
+    distinct: FloatArray = ordered[np.append(True, ordered[1:] != ordered[:-1])]
+    if len(distinct) <= limit:
+        return distinct
+    size, half = len(ordered), (limit - len(extra)) // 2
+    ranks = np.concatenate([extra, np.geomspace(1, size, half), np.linspace(1, size, half)])
+    return np.unique(ordered[size - np.rint(ranks).astype(np.int64)])
+
+
+def _tail_cuts(negatives: FloatArray, fpr: float) -> FloatArray:
+    """Ascending cuts v of "score > v" among which a draw finds its operating point.
+
+    Cuts between two negatives would add nothing: the loosest rule under an FPR starts right above a
+    negative. The largest one (no false positive) and the cut of the undrawn table are always in.
+    """
+    # The cube puts most cuts where most draws end, and still some a factor of 4 away.
+    size = len(negatives)
+    near = size * fpr * 4.0 ** np.linspace(-1.0, 1.0, _MAX_POINTS * 2 // 3) ** 3
+    ranks = 1 + np.append(_allowed(size, fpr), near.astype(np.int64))
+    return _thinned(negatives, _MAX_POINTS, np.minimum(ranks, size))
+
+
+def _client_histograms(table: ScoreTable, cuts: FloatArray) -> FloatArray:
+    """Pairs by number of cuts exceeded: float64[n_clients, 2 * B], negatives before positives."""
+    bins = len(cuts) + 1
+    counts = np.empty((table.n_clients, 2 * bins))
+    for client, start in enumerate(table.indptr[:-1]):
+        pairs = slice(start, table.indptr[client + 1])
+        exceeded = np.searchsorted(cuts, table.scores[pairs], side="left")
+        counts[client] = np.bincount(exceeded + bins * table.labels[pairs], minlength=2 * bins)
+    return counts
+
+
+def _resampled_tpr(weights: FloatArray, histograms: FloatArray, fpr: float) -> FloatArray:
+    """TPR at an FPR of each draw; a draw without positives or negatives is left out."""
+    # Sums of whole numbers below 2^53 are exact in any order, so a BLAS product is reproducible.
+    drawn = (weights @ histograms).reshape(len(weights), 2, -1)
+    above = drawn[:, :, ::-1].cumsum(axis=2)
+    above = above[(above[:, :, -1] > 0).all(axis=1)]
+    rates = above[:, :, :-1] / above[:, :, -1:]
+    return np.asarray(np.where(rates[:, 0] <= fpr, rates[:, 1], 0.0).max(axis=1))
+
+
+def _count_per_client(mask: BoolArray, indptr: IntArray) -> IntArray:
+    """int64[n_clients], the true entries of each client; holds for clients without pairs too."""
+    counts: IntArray = np.diff(np.searchsorted(np.flatnonzero(mask), indptr))
+    return counts
+
+
+def _sorted_classes(table: ScoreTable) -> tuple[FloatArray, FloatArray]:
+    """Scores of the positives and of the negatives, each ascending."""
+    positives, negatives = table.scores[table.labels], table.scores[~table.labels]
+    if not len(positives) or not len(negatives):
+        raise ValueError(f"{len(positives)} positives and {len(negatives)} negatives: need both")
+    positives.sort()
+    negatives.sort()
+    return positives, negatives
+
+
+def _check_column(name: str, column: object, dtype: str, *, length: int | None = None) -> None:
+    if not isinstance(column, np.ndarray) or column.dtype != np.dtype(dtype):
+        raise TypeError(f"{name} must be an array of {dtype}")
+    if column.ndim != 1 or (length is not None and len(column) != length):
+        wanted = "one dimension" if length is None else f"the shape ({length},)"
+        raise ValueError(f"{name} must have {wanted}, not {column.shape}")

@@ -1,0 +1,1 @@
+"""What an adversary knows: the protocol, named rows, its own part, who took part when."""

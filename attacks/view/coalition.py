@@ -1,0 +1,89 @@
+"""What is left of a round once a coalition takes out what it put in itself.
+
+Who knows a part of a sum knows the rest of it: every attack that reads sums reads them here, less
+the rows of the adversary's own clients, and with those clients left out of the round.
+"""
+
+import numpy as np
+
+from attacks.view.knowledge import Protocol
+from secure_fedrec.uploads import RowBlock
+from secure_fedrec.wire import Messages, Step, View
+
+__all__ = ["others_sum", "others_uploads", "others_vectors", "rows_of"]
+
+
+def rows_of(messages: Messages) -> tuple[Messages, RowBlock]:
+    """Messages with their payload, which must be rows.
+
+    Raises:
+        TypeError: they carry a dense table.
+    """
+    if not isinstance(messages.payload, RowBlock):
+        raise TypeError("expected rows")
+    return messages, messages.payload
+
+
+def others_uploads(view: View, round_: int, *, payload: bool = False) -> tuple[Messages, RowBlock]:
+    """Uploads of a round, without those of clients whose part is known.
+
+    Raises:
+        TranscriptError: none was recorded.
+    """
+    uploads = view.messages(Step.UPLOAD, round_, payload=payload)
+    known = _known(view, round_)
+    if known is not None:
+        others = ~np.isin(uploads.senders.ids, known.senders.ids)
+        uploads = uploads.select(np.flatnonzero(others))
+    return rows_of(uploads)
+
+
+def others_vectors(view: View, round_: int, bag: str) -> Messages:
+    """Messages for a bag with their payload, without those of the adversary's own clients.
+
+    Raises:
+        TranscriptError: none was recorded.
+    """
+    messages = view.messages(Step.BAG, round_, payload=True, bag=bag)
+    if view.own is None:
+        return messages
+    own = np.isin(messages.senders.ids, sorted(view.own.clients))
+    if messages.tags is not None:
+        own = np.isin(messages.tags, view.own.tags(round_, Step.BAG, bag))
+    return messages.select(np.flatnonzero(~own))
+
+
+def others_sum(view: View, round_: int, *, payload: bool = False) -> RowBlock:
+    """The aggregate of a round, less what the adversary's own clients put into it.
+
+    Rows that were left out of the sum (a tail floor) stay zero.
+
+    Raises:
+        TranscriptError: none was recorded.
+    """
+    _, total = rows_of(view.messages(Step.AGGREGATE, round_, payload=payload))
+    known = _known(view, round_)
+    if known is None:
+        return total
+    _, own = rows_of(known)
+    place = np.full(int(view.public["n_items"]), -1)
+    place[total.rows] = np.arange(len(total.rows))
+    counts, values, where = total.counts, total.values, place[own.rows]
+    if counts is not None:
+        counts = counts.copy()
+        np.subtract.at(counts, where, 1 if own.counts is None else own.counts)
+    if values is not None:
+        if own.values is None:
+            raise ValueError("payloads of sums and of a client's own rows are kept together")
+        left = values.copy()
+        np.subtract.at(left, where, own.values)
+        summed = (values != 0).any(axis=1)
+        values = np.where(summed[:, None], view.codec.reduce(left), values)
+    return RowBlock(indptr=total.indptr, rows=total.rows, values=values, counts=counts)
+
+
+def _known(view: View, round_: int) -> Messages | None:
+    """What the coalition knows of the terms of a round's sum; None if nothing."""
+    if view.own is None or not Protocol.of(view).sums_are_real:
+        return None  # with virtual rows inside, the sum has terms that are not recorded
+    return view.own.uploads(round_)

@@ -1,0 +1,365 @@
+"""Audit configurations: TOML in, validated settings out, errors that name key, value and choices.
+
+A configuration says what is trained (data, algorithm), how it is protected, who looks, and what
+must hold:
+
+    title, seed                          text and the seed of every random stream
+    [algorithm], [data]                  what is trained, on what
+    [ring], [cohort]                     how numbers are summed, who takes part
+    [[protection]]                       layers over what is summed, outermost first
+    [[bag_protection]]                   layers over what is collected in bags
+    [recording]                          which payloads are kept
+    [[adversaries]], attacks             who attacks how
+    [[gates]]                            what must hold
+    [run]                                checkpoints, measurements and the losslessness check
+
+``algorithm.name`` decides the rest: a system (``audits.systems``) names the data sets that it
+learns from and the settings of both. ``audits.config.tables`` reads tables; what they mean (ranges,
+combinations) is checked by the settings classes of the packages themselves.
+"""
+
+import json
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+from attacks import SUITE, attack_named
+from audits.config.tables import as_table, build, require_table, require_tables
+from audits.gates.gate import GateConfig
+from audits.run.folder import CONFIG_DIGEST
+from audits.systems import system_named
+from audits.systems.base import DataKind, Statement, System, claim_of
+from secure_fedrec.core.files import read_json
+from secure_fedrec.engines import CohortConfig
+from secure_fedrec.errors import ConfigError, DataError
+from secure_fedrec.fixedpoint import FixedPoint
+from secure_fedrec.protection import BAG_LAYERS, LAYERS, Claim
+from secure_fedrec.protection.configured import in_table
+from secure_fedrec.wire import Adversary, RecordingPolicy
+
+__all__ = ["AuditConfig", "RunConfig", "load_config", "parse_config"]
+
+_DEFAULT_SYSTEM = "pmf"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunConfig:
+    """How the run is carried out; changes no result.
+
+    Args:
+        checkpoint_every: rounds between checkpoints.
+        check_lossless: train the plain twin as well and compare every round's public state.
+        evaluate_every: rounds between two measurements of the utility; the last round is always
+            measured.
+    """
+
+    checkpoint_every: int = 5
+    check_lossless: bool = True
+    evaluate_every: int = 1
+
+    def __post_init__(self) -> None:
+        for name in ("checkpoint_every", "evaluate_every"):
+            if getattr(self, name) < 1:
+                raise ConfigError(f"run.{name}", getattr(self, name), "must be at least 1")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _AdversaryTable:
+    name: str
+    corrupt: tuple[str, ...] = ()
+    taps: tuple[str, ...] = ()
+
+
+def _default_data() -> Any:
+    system = system_named(_DEFAULT_SYSTEM)
+    return system.kinds[system.default_data].settings()
+
+
+def _default_algorithm() -> Any:
+    system = system_named(_DEFAULT_SYSTEM)
+    return system.kinds[system.default_data].algorithm()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditConfig:
+    """A whole configuration; see the module docstring.
+
+    Args:
+        title: heading of the report.
+        seed: of every random stream.
+        system: name of the algorithm.
+        data: settings of the data set, of the class that the system names for it.
+        algorithm: settings of the algorithm, likewise.
+        ring, cohort, recording, run: settings of the parts.
+        protection: layer name -> settings, in order, over what is summed.
+        bag_protection: likewise over what is collected in bags.
+        adversaries: who looks.
+        attacks: names of the attacks that are tried for every adversary.
+        gates: what must hold.
+    """
+
+    title: str = "Federated recommender audit"
+    seed: int = 1
+    system: str = _DEFAULT_SYSTEM
+    data: Any = field(default_factory=_default_data)
+    algorithm: Any = field(default_factory=_default_algorithm)
+    ring: FixedPoint = field(default_factory=FixedPoint)
+    cohort: CohortConfig = field(default_factory=CohortConfig)
+    recording: RecordingPolicy = field(default_factory=RecordingPolicy)
+    run: RunConfig = field(default_factory=RunConfig)
+    protection: Mapping[str, Any] = field(default_factory=dict)
+    bag_protection: Mapping[str, Any] = field(default_factory=dict)
+    adversaries: tuple[Adversary, ...] = ()
+    attacks: tuple[str, ...] = tuple(SUITE)
+    gates: tuple[GateConfig, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not self.title.strip():
+            raise ConfigError("title", self.title, "must not be empty")
+        if not 0 <= self.seed < 2**63:
+            raise ConfigError("seed", self.seed, "must be between 0 and 2^63 - 1")
+        _ = self.claim, self.bag_claim
+        names = [adversary.name for adversary in self.adversaries]
+        for name in names:
+            if names.count(name) > 1:
+                raise ConfigError("adversaries.name", name, "is used twice")
+        for name in self.attacks:
+            attack_named(name)
+            if self.attacks.count(name) > 1:
+                raise ConfigError("attacks", name, "is named twice")
+        for gate in self.gates:
+            gate.require_measured(self.metrics)
+            if gate.adversary is not None and gate.adversary not in names:
+                raise ConfigError("gates.adversary", gate.adversary, "unknown adversary", names)
+            if gate.attack is not None and gate.attack not in self.attacks:
+                raise ConfigError("gates.attack", gate.attack, "is not run", self.attacks)
+
+    @property
+    def audited(self) -> System:
+        """The system of the algorithm."""
+        return system_named(self.system)
+
+    @property
+    def kind(self) -> DataKind:
+        """What the system says of the data set."""
+        return self.audited.kinds[self.data.name]
+
+    @property
+    def statement(self) -> Statement:
+        """What a report says of the algorithm."""
+        return self.audited.statement(self.algorithm)
+
+    @property
+    def metrics(self) -> tuple[str, ...]:
+        """Names of the utility figures."""
+        return self.kind.metrics
+
+    @property
+    def claim(self) -> Claim:
+        """What the layers over the sums promise.
+
+        Raises:
+            ConfigError: they do not stack.
+        """
+        audited = self.audited
+        layers = tuple(self.protection)
+        return claim_of(layers, audited.claims, key="protection", system=audited.name)
+
+    @property
+    def bag_claim(self) -> Claim | None:
+        """What the layers over the bags promise; None where the algorithm gives to no bag.
+
+        Raises:
+            ConfigError: they do not stack, or there is no bag.
+        """
+        layers, audited = tuple(self.bag_protection), self.audited
+        if not audited.gives_to_bags(self.algorithm):
+            if layers:
+                problem = f"{audited.name} so set collects nothing in bags"
+                raise ConfigError("bag_protection", " + ".join(layers), problem)
+            return None
+        return claim_of(layers, audited.bag_claims, key="bag_protection", system=audited.name)
+
+    @property
+    def claims_lossless(self) -> bool:
+        """Whether every round must end in the plain twin's bits."""
+        claims = [claim for claim in (self.claim, self.bag_claim) if claim is not None]
+        return self.audited.lossless(self.algorithm) and all(claim.lossless for claim in claims)
+
+    def as_json(self) -> dict[str, Any]:
+        """The resolved configuration as JSON values; ``parse_config`` reads it back."""
+        plain: dict[str, Any] = {"title": self.title, "seed": self.seed}
+        for name in ("data", "algorithm", *_SECTIONS):
+            plain[name] = as_table(getattr(self, name))
+        plain["algorithm"] = {"name": self.system, **plain["algorithm"]}
+        for name in _LAYERS:
+            plain[name] = [
+                {"layer": layer, **as_table(settings)}
+                for layer, settings in getattr(self, name).items()
+            ]
+        plain["adversaries"] = [
+            {"name": a.name, "corrupt": sorted(a.corrupt), "taps": sorted(a.taps)}
+            for a in self.adversaries
+        ]
+        plain["attacks"] = list(self.attacks)
+        plain["gates"] = [as_table(gate) for gate in self.gates]
+        normal: dict[str, Any] = json.loads(json.dumps(plain))
+        return normal
+
+    def digest(self) -> str:
+        """SHA-256 of the resolved configuration."""
+        return sha256(json.dumps(self.as_json(), sort_keys=True).encode()).hexdigest()
+
+    def training_digest(self) -> str:
+        """SHA-256 of what decides the bits of a training run; attacks and gates do not."""
+        kept = {
+            key: value
+            for key, value in self.as_json().items()
+            if key not in ("title", "adversaries", "attacks", "gates", "run")
+        }
+        return sha256(json.dumps(kept, sort_keys=True).encode()).hexdigest()
+
+
+_SECTIONS: Mapping[str, type] = {
+    "ring": FixedPoint,
+    "cohort": CohortConfig,
+    "recording": RecordingPolicy,
+    "run": RunConfig,
+}
+_LAYERS: Mapping[str, Mapping[str, type]] = {"protection": LAYERS, "bag_protection": BAG_LAYERS}
+_LISTS = (*_LAYERS, "adversaries", "gates")
+
+
+def load_config(path: Path, overrides: Mapping[str, Any] | None = None) -> AuditConfig:
+    """Read a TOML file, or the ``config.json`` of a run.
+
+    Args:
+        path: the file.
+        overrides: dotted key -> value, e.g. ``{"protection.rho": 2}``; for a list of tables the
+            key of an entry applies to every table that has it.
+
+    Raises:
+        DataError: the file cannot be read or is not TOML.
+        ConfigError: a setting is wrong.
+    """
+    try:
+        is_json = path.suffix == ".json"
+        raw = read_json(path) if is_json else tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as missing:
+        raise DataError(path, f"cannot be read ({missing.strerror})") from missing
+    except (ValueError, RecursionError) as damage:
+        kind = "JSON" if is_json else "TOML"
+        raise DataError(path, f"is not valid {kind}: {damage}") from damage
+    if not isinstance(raw, dict):
+        raise DataError(path, "holds no table of settings")
+    for key, value in (overrides or {}).items():
+        _override(raw, key, value)
+    return parse_config(raw)
+
+
+def parse_config(raw: Mapping[str, Any]) -> AuditConfig:
+    """Validate a configuration given as nested plain values.
+
+    Raises:
+        ConfigError: a setting is wrong; names key, value and, where they can be listed, choices.
+    """
+    known = ("title", "seed", "data", "algorithm", *_SECTIONS, "attacks", *_LISTS)
+    raw = {key: value for key, value in raw.items() if key != CONFIG_DIGEST}  # of another run
+    for key in raw:
+        if key not in known:
+            raise ConfigError(key, raw[key], "unknown key", known)
+    lists = {key: require_tables(key, raw.get(key, [])) for key in _LISTS}
+    settings = _trained(raw)
+    for name, kind in _SECTIONS.items():
+        if name in raw:
+            settings[name] = build(kind, name, require_table(name, raw[name]))
+    top: dict[str, Any] = {key: raw[key] for key in ("title", "seed") if key in raw}
+    settings |= as_table(build(_Top, "", top)) if top else {}
+    if "attacks" in raw:
+        settings["attacks"] = _attack_names(raw["attacks"])
+    for name, layers in _LAYERS.items():
+        settings[name] = _layers(name, lists[name], layers)
+    settings["adversaries"] = tuple(_adversary(table) for table in lists["adversaries"])
+    settings["gates"] = tuple(build(GateConfig, "gates", table) for table in lists["gates"])
+    return AuditConfig(**settings)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Top:
+    title: str | None = None
+    seed: int | None = None
+
+
+def _trained(raw: Mapping[str, Any]) -> dict[str, Any]:
+    """System, algorithm and data: the first names the classes of the others."""
+    algorithm = dict(require_table("algorithm", raw.get("algorithm", {})))
+    data = require_table("data", raw.get("data", {}))
+    system = system_named(algorithm.pop("name", _DEFAULT_SYSTEM))
+    name, kind = _data_kind(system, data)
+    return {
+        "system": system.name,
+        "data": build(kind.settings, "data", {"name": name, **data}),
+        "algorithm": build(kind.algorithm, "algorithm", algorithm),
+    }
+
+
+def _data_kind(system: System, data: Mapping[str, Any]) -> tuple[str, DataKind]:
+    name = data.get("name", system.default_data)
+    if not isinstance(name, str):
+        raise ConfigError("data.name", name, "should be a valid string", system.kinds)
+    if name not in system.kinds:
+        problem = f"is no data set that {system.name} learns from"
+        raise ConfigError("data.name", name, problem, system.kinds)
+    return name, system.kinds[name]
+
+
+def _layers(
+    section: str, tables: list[dict[str, Any]], known: Mapping[str, type]
+) -> dict[str, Any]:
+    layers: dict[str, Any] = {}
+    for table in tables:
+        name = table.get("layer")
+        if not isinstance(name, str) or name not in known:
+            raise ConfigError(f"{section}.layer", name, "unknown layer", known)
+        if name in layers:
+            raise ConfigError(f"{section}.layer", name, "is stacked twice")
+        rest = {key: value for key, value in table.items() if key != "layer"}
+        with in_table(section):  # a layer over bags may be one over sums as well
+            layers[name] = build(known[name], section, rest)
+    return layers
+
+
+def _adversary(table: Mapping[str, Any]) -> Adversary:
+    read = build(_AdversaryTable, "adversaries", table)
+    return Adversary(name=read.name, corrupt=frozenset(read.corrupt), taps=frozenset(read.taps))
+
+
+def _attack_names(names: object) -> tuple[str, ...]:
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        raise ConfigError("attacks", names, "must be a list of names", SUITE)
+    return tuple(SUITE) if names == ["all"] else tuple(names)
+
+
+def _override(raw: dict[str, Any], key: str, value: Any) -> None:
+    *path, last = key.split(".")
+    if not path:
+        raw[last] = value
+        return
+    target = raw.setdefault(path[0], {})
+    if isinstance(target, list):
+        having = [table for table in require_tables(path[0], target) if last in table]
+        if len(path) != 1 or not having:
+            raise ConfigError(key, value, f"no table of [[{path[0]}]] has a key {last!r}")
+        for table in having:
+            table[last] = value
+        return
+    for step in path[1:]:
+        if not isinstance(target, dict):
+            break
+        target = target.setdefault(step, {})
+    if not isinstance(target, dict):
+        raise ConfigError(key, value, "no such setting")
+    target[last] = value

@@ -1,0 +1,1 @@
+"""Gates and verdicts: what must hold, judged three ways."""

@@ -1,0 +1,382 @@
+"""Gates: what must hold, judged three ways.
+
+A gate compares a figure with a bound, using the figure's confidence interval where it has one:
+"max" fails if even the lower end exceeds the bound, passes if the upper end does not, and is
+inconclusive in between; "min" the other way round. A figure that could not be measured, or an
+attack that was not applicable, is inconclusive: an audit that did not run never looks like a pass.
+
+A gate with ``expect = "leak"`` documents what an attack is known to reach, and why. Where the
+figure reaches it, the gate and the audit leak as documented, which is no pass; where it does not,
+the documentation or the audit is wrong, and nothing is decided.
+"""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from attacks import Finding
+from secure_fedrec.errors import ConfigError
+
+__all__ = ["GateConfig", "GateResult", "Outcome", "documents_leak", "judge"]
+
+EVERYTHING = "everything"
+"""What an epsilon covers unless a gate names a part of what clients send."""
+
+COVERED = (EVERYTHING, "sums", "reports", "bags")
+
+FEWEST_CLIENTS = 20
+"""Fewer clients than this support no statement about a federation."""
+
+UTILITY_GAIN = "utility_gain"
+"""What a run gains over the best trivial rule (``utility.Standing.gain``)."""
+
+UTILITY_METRICS = (
+    "mae",
+    "rmse",
+    "auc",
+    "accuracy",
+    "accuracy_mixed",
+    "hit_rate_at_10",
+    "ndcg_at_10",
+    UTILITY_GAIN,
+)
+"""Figures of utility; which of them are measured is the algorithm's and the data set's."""
+
+ATTACK_METRICS = (
+    "auc",
+    "support_auc",
+    "lift_over_prior",
+    "support_lift_over_prior",
+    "combined_auc",
+    "headroom_lift",
+    "support_headroom_lift",
+    "precision_at_k",
+    "precision_gain",
+    "exact_set_gain",
+    "tpr_at_1pct_fpr",
+    "tpr_at_01pct_fpr",
+    "tpr_gain",
+    "advantage",
+    "precision",
+    "recall",
+    "exact_set_share",
+    "rating_accuracy",
+    "rating_lift",
+    "rating_headroom_lift",
+    "coverage",
+    "user_vector_share",
+    "linked_share",
+    "unmasked_share",
+    "unmasked_lift",
+    "tail_rating_accuracy",
+    "tail_rating_share",
+    "tail_rating_lift",
+    "vector_cosine",
+    "vector_cosine_lift",
+    "reidentified_share",
+    "reidentified_lift",
+    "label_accuracy",
+    "label_lift",
+    "set_auc",
+    "set_lift",
+    "set_precision",
+    "set_recall",
+    "set_exact_share",
+    "histogram_error",
+    "histogram_error_lift",
+    "histogram_correlation",
+    "histogram_correlation_lift",
+    "activity_correlation",
+    "disclosed_share",
+    "item_disclosed_share",
+    "holder_accuracy",
+    "holder_lift",
+    "item_holder_accuracy",
+    "item_holder_lift",
+    "disclosed_attribute_auc",
+    "attribute_auc",
+    "attribute_lift",
+)
+
+
+_BOUNDS = ("max", "min", "equals", "least")
+
+_ERRORS = ("histogram_error",)
+"""Figures of attacks that are the lower, the more leaks."""
+
+
+class Outcome(StrEnum):
+    """Outcome of a gate or of an audit."""
+
+    PASS = "pass"  # noqa: S105
+    FAIL = "fail"
+    INCONCLUSIVE = "inconclusive"
+    LEAK = "leaks as documented"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GateConfig:
+    """One gate.
+
+    Args:
+        metric: an attack figure, a figure of utility (mean over the utility folds), "lossless", or
+            "epsilon", the stated privacy loss against the adversary.
+            "auc" is the attack's where one is named, else that of the utility. "utility_gain" is
+            the gain over the best applicable trivial rule, see ``audits.run.utility.Standing``.
+        attack: whose figure; required for attack figures.
+        adversary: whose view; required for attack figures.
+        max: the figure must not exceed this.
+        min: the figure must reach this.
+        equals: for "lossless".
+        covers: for "epsilon": everything that the adversary is sent, or the part it speaks of,
+            the "sums", the "reports" of rated sets, or the "bags".
+        expect: "leak" documents what an attack reaches, instead of bounding it.
+        least: what the attack's figure must reach, by the lower end of its interval.
+        reason: why it does, in a sentence for the reader of a report.
+
+    Raises:
+        ConfigError: no bound, more than one, a metric without its attack and adversary, or a
+            documented leak without what it says.
+    """
+
+    metric: str
+    attack: str | None = None
+    adversary: str | None = None
+    max: float | None = None
+    min: float | None = None
+    equals: bool | None = None
+    covers: str = EVERYTHING
+    expect: str | None = None
+    least: float | None = None
+    reason: str | None = None
+
+    def __post_init__(self) -> None:
+        self._require_whole_leak()
+        if self.covers not in COVERED:
+            raise ConfigError("gates.covers", self.covers, "is not sent", COVERED)
+        if self.covers != EVERYTHING and self.metric != "epsilon":
+            raise ConfigError("gates.covers", self.covers, "is for the metric epsilon only")
+        known = dict.fromkeys(("lossless", *UTILITY_METRICS, *ATTACK_METRICS, "epsilon"))
+        if self.metric not in known:
+            raise ConfigError("gates.metric", self.metric, "unknown metric", known)
+        bounds = [name for name in _BOUNDS if getattr(self, name) is not None]
+        if len(bounds) != 1:
+            raise ConfigError("gates", self.metric, "needs exactly one bound", _BOUNDS[:3])
+        if (self.metric == "lossless") != (self.equals is not None):
+            raise ConfigError(
+                "gates.metric", self.metric, "only 'lossless' is compared with equals"
+            )
+        if self.metric == "epsilon":
+            self._require_one_adversary()
+            return
+        names = (self.attack is not None) + (self.adversary is not None)
+        if self.metric in ATTACK_METRICS and names < 2 and not self.is_utility:
+            raise ConfigError("gates.metric", self.metric, "needs an attack and an adversary")
+        if self.metric not in ATTACK_METRICS and names:
+            raise ConfigError("gates.metric", self.metric, "belongs to no attack")
+
+    def _require_whole_leak(self) -> None:
+        """Check that the keys of a documented leak come together, and without a bound."""
+        if self.expect is None:
+            for name in ("least", "reason"):
+                if getattr(self, name) is not None:
+                    problem = "belongs to a documented leak, expect = 'leak'"
+                    raise ConfigError(f"gates.{name}", getattr(self, name), problem)
+            return
+        if self.expect != "leak":
+            raise ConfigError("gates.expect", self.expect, "is not expected", ("leak",))
+        for name in _BOUNDS[:3]:
+            if getattr(self, name) is not None:
+                problem = "stands beside expect = 'leak', which says 'least' instead"
+                raise ConfigError(f"gates.{name}", getattr(self, name), problem)
+        whole = self.attack is not None and self.adversary is not None
+        if self.metric not in ATTACK_METRICS or self.metric in _ERRORS or not whole:
+            problem = "a leak is a figure of an attack by an adversary, the higher the worse"
+            raise ConfigError("gates.metric", self.metric, problem)
+        if self.least is None or not (math.isfinite(self.least) and self.least > 0):
+            problem = "a documented leak says what its figure reaches at least, more than 0"
+            raise ConfigError("gates.least", self.least, problem)
+        if self.reason is None or not self.reason.strip():
+            raise ConfigError("gates.reason", self.reason, "a documented leak says why")
+
+    def _require_one_adversary(self) -> None:
+        if self.adversary is None or self.attack is not None:
+            raise ConfigError("gates.metric", "epsilon", "needs an adversary, and no attack")
+        if self.max is None:
+            raise ConfigError("gates", "epsilon", "is an upper bound on what is lost", ("max",))
+
+    @property
+    def is_utility(self) -> bool:
+        """Whether the figure is one of utility: it names no attack."""
+        return self.metric in UTILITY_METRICS and self.attack is None and self.adversary is None
+
+    def require_measured(self, utility: Sequence[str]) -> None:
+        """Check that a figure of utility is one of those that are measured.
+
+        Args:
+            utility: names of these.
+
+        Raises:
+            ConfigError: it is not.
+        """
+        if not self.is_utility or self.metric in (*utility, UTILITY_GAIN):
+            return
+        if self.metric in ATTACK_METRICS:
+            raise ConfigError("gates.metric", self.metric, "needs an attack and an adversary")
+        raise ConfigError("gates.metric", self.metric, "is not measured on this data", utility)
+
+    @property
+    def bound(self) -> str:
+        """Which bound is set."""
+        return next(name for name in _BOUNDS if getattr(self, name) is not None)
+
+    @property
+    def documents_leak(self) -> bool:
+        """Whether the gate holds where something leaks."""
+        return documents_leak(bound=self.bound, attack=self.attack, metric=self.metric)
+
+    @property
+    def name(self) -> str:
+        """How the gate is called in messages: ``server/lattice: support_auc <= 0.6``."""
+        sign = {"max": "<=", "equals": "=="}.get(self.bound, ">=")
+        where = "/".join(part for part in (self.adversary, self.attack) if part)
+        where = f"{where}: " if where else ""
+        threshold = getattr(self, self.bound)
+        figure = self.metric if self.covers == EVERYTHING else f"{self.metric} of {self.covers}"
+        return (
+            f"{where}{figure} {sign} {threshold:g}"
+            if self.bound != "equals"
+            else (f"{self.metric} {sign} {str(threshold).lower()}")
+        )
+
+
+def documents_leak(*, bound: str, attack: str | None, metric: str) -> bool:
+    """Whether a gate with that bound holds where something leaks.
+
+    That is one at least, or a minimum of an attack's figure; of an error it is the maximum.
+    """
+    leaking = "max" if metric in _ERRORS else "min"
+    return bound == "least" or (bound == leaking and attack is not None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GateResult:
+    """A judged gate.
+
+    Args:
+        gate: what was asked.
+        value, low, high: the figure and its interval, where it has one.
+        outcome: the judgement.
+        reason: the judgement in words.
+    """
+
+    gate: GateConfig
+    value: float | bool | None
+    low: float | None
+    high: float | None
+    outcome: Outcome
+    reason: str
+
+
+def judge(
+    gate: GateConfig,
+    *,
+    findings: Iterable[Finding],
+    utility: Mapping[str, float],
+    lossless: bool | None,
+    lossless_words: str = "lossless",
+    epsilons: Mapping[tuple[str, str], float] | None = None,
+) -> GateResult:
+    """Judge one gate.
+
+    Args:
+        gate: what must hold.
+        findings: of all attacks by all adversaries.
+        utility: mean test errors by name.
+        lossless: outcome of the twin comparison; None if it was not made.
+        lossless_words: what it is called where it holds.
+        epsilons: privacy loss by adversary and what it covers; those that nobody claims are
+            missing.
+    """
+    if gate.metric == "epsilon":
+        return _judge_epsilon(gate, epsilons or {})
+    if gate.metric == "lossless":
+        return _judge_lossless(gate, lossless, lossless_words)
+    if gate.is_utility:
+        return _judge_utility(gate, utility)
+    return _judge_finding(gate, findings)
+
+
+def _judge_finding(gate: GateConfig, findings: Iterable[Finding]) -> GateResult:
+    finding = next(
+        (f for f in findings if (f.attack, f.adversary) == (gate.attack, gate.adversary)), None
+    )
+    if finding is None or not finding.measured:
+        reason = "the attack did not run" if finding is None else str(finding.reason)
+        return _undecided(gate, f"not applicable: {reason}")
+    clients = finding.units.get("clients", 0)
+    if clients < FEWEST_CLIENTS:
+        return _undecided(
+            gate, f"only {clients} clients behind the figure, a gate needs {FEWEST_CLIENTS}"
+        )
+    value_or_none = finding.figures.get(gate.metric)
+    if value_or_none is None:
+        return _undecided(gate, "the figure is not measurable on this data")
+    low = finding.figures.get(f"{gate.metric}_low")
+    high = finding.figures.get(f"{gate.metric}_high")
+    interval = None if low is None or high is None else (low, high)
+    return _judge_number(gate, value_or_none, interval)
+
+
+def _judge_utility(gate: GateConfig, utility: Mapping[str, float]) -> GateResult:
+    if gate.metric not in utility:
+        return _undecided(gate, "the figure is not measurable on the test examples")
+    return _judge_number(gate, utility[gate.metric], None)
+
+
+def _judge_epsilon(gate: GateConfig, epsilons: Mapping[tuple[str, str], float]) -> GateResult:
+    """By the adversary's own price: what others would learn says nothing of it."""
+    value = epsilons.get((gate.adversary or "", gate.covers))
+    if value is None:
+        return _undecided(gate, "no epsilon is claimed against this adversary")
+    return _judge_number(gate, value, None)
+
+
+def _judge_number(
+    gate: GateConfig, value: float, interval: tuple[float, float] | None
+) -> GateResult:
+    low, high = (value, value) if interval is None else interval
+    if gate.max is not None:
+        failed, passed = low > gate.max, high <= gate.max
+    elif gate.min is not None:
+        failed, passed = high < gate.min, low >= gate.min
+    elif gate.least is not None:
+        failed, passed = False, low >= gate.least
+    else:
+        raise ValueError("a numeric gate has a numeric bound")
+    held = Outcome.PASS if gate.expect is None else Outcome.LEAK
+    outcome = Outcome.FAIL if failed else held if passed else Outcome.INCONCLUSIVE
+    reason = f"{gate.metric} is {value:.4f}"
+    if interval is None:
+        return GateResult(
+            gate=gate, value=value, low=None, high=None, outcome=outcome, reason=reason
+        )
+    reason += f" (95 % interval {low:.4f} to {high:.4f})"
+    return GateResult(gate=gate, value=value, low=low, high=high, outcome=outcome, reason=reason)
+
+
+def _judge_lossless(gate: GateConfig, lossless: bool | None, words: str) -> GateResult:
+    if lossless is None:
+        return _undecided(gate, "the plain twin was not trained (run.check_lossless = false)")
+    outcome = Outcome.PASS if lossless == gate.equals else Outcome.FAIL
+    reason = f"{words}: every table equals the plain twin's" if lossless else "the tables differ"
+    return GateResult(
+        gate=gate, value=lossless, low=None, high=None, outcome=outcome, reason=reason
+    )
+
+
+def _undecided(gate: GateConfig, reason: str) -> GateResult:
+    return GateResult(
+        gate=gate, value=None, low=None, high=None, outcome=Outcome.INCONCLUSIVE, reason=reason
+    )

@@ -1,0 +1,330 @@
+"""The report as data: everything measured, in the shape of ``report/schema.json``."""
+
+import platform
+import shlex
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from hashlib import sha256
+from importlib.metadata import version
+from pathlib import PurePath
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import scipy
+
+from attacks import SUITE, Finding
+from attacks.planted.controls import ControlResult
+from audits.config.audit import AuditConfig
+from audits.gates.gate import GateResult, Outcome
+from audits.report import SCHEMA_VERSION
+from audits.report.claims import protection_json
+from audits.report.costs import cost_json
+from audits.report.findings import finding_json
+from audits.run.build import Federation
+from audits.run.privacy import draws_noise
+from audits.run.training import Lossless, run_identity
+from audits.run.utility import Utility
+from audits.systems.base import Task
+from secure_fedrec.engines import RecordedRun
+from secure_fedrec.protection import Claim
+
+if TYPE_CHECKING:
+    from secure_fedrec.accounting import PrivacyStatement
+
+__all__ = ["Measured", "assemble"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Measured:
+    """Everything an audit measured.
+
+    Args:
+        config: what was asked.
+        federation: what was run.
+        run: the recorded run.
+        utility: over all folds, beside trivial rules.
+        lossless: comparison with the plain twin; None if it was not made.
+        findings: of all attacks.
+        controls: positive controls by attack.
+        gates: judged gates.
+        privacy: what the run cost, for each reader and noised layer.
+    """
+
+    config: AuditConfig
+    federation: Federation[Task]
+    run: RecordedRun
+    utility: Utility
+    lossless: Lossless | None
+    findings: Sequence[Finding]
+    controls: Mapping[str, ControlResult]
+    gates: Sequence[GateResult]
+    privacy: "Sequence[PrivacyStatement]"
+
+
+def assemble(
+    measured: Measured,
+    *,
+    outcome: Outcome,
+    exit_code: int,
+    reasons: Sequence[str],
+    command: Sequence[str],
+    started: float,
+) -> dict[str, Any]:
+    """The content of ``report.json``."""
+    seconds = time.time() - started
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "title": measured.config.title,
+        "configuration": measured.config.as_json(),
+        "verdict": {
+            "outcome": str(outcome),
+            "exit_code": exit_code,
+            "summary": _summary(measured, outcome),
+            "reasons": list(reasons),
+        },
+        "gates": [_gate(result) for result in measured.gates],
+        "findings": [
+            finding_json(finding, measured.controls.get(finding.attack))
+            for finding in measured.findings
+        ],
+        "utility": _utility(measured),
+        "cost": cost_json(
+            measured.run,
+            layers={**measured.config.protection, **measured.config.bag_protection},
+            denoisers=measured.federation.denoiser_clients,
+            seconds=seconds,
+        ),
+        "lossless": _lossless(measured),
+        "protection": protection_json(
+            measured.config.protection,
+            statements=measured.privacy,
+            claim=measured.config.claim,
+            bags=_bags(measured.config),
+        )
+        | {"algorithm": _algorithm(measured.config)},
+        "data": _data(measured),
+        "capped_clients": _capped(measured),
+        "attack_cards": {name: _card(name) for name in measured.config.attacks},
+        "not_tested": _not_tested(measured),
+        "manifest": _manifest(measured, command, started, seconds),
+    }
+
+
+def _summary(measured: Measured, outcome: Outcome) -> str:
+    claims = [measured.config.claim, measured.config.bag_claim]
+    system = "; ".join(claim.system for claim in claims if claim is not None)
+    gates = measured.gates
+    fallen = sum(result.outcome is Outcome.FAIL for result in gates)
+    undecided = sum(result.outcome is Outcome.INCONCLUSIVE for result in gates)
+    held = len(gates) - fallen - undecided
+    leaks = sum(r.gate.documents_leak and r.outcome in (Outcome.PASS, Outcome.LEAK) for r in gates)
+    text = f"{system}: {f'{outcome}; ' if outcome is Outcome.LEAK else ''}"
+    text += f"{held - leaks} of {len(gates)} gates hold"
+    if leaks:
+        text += f", {leaks} {'documents' if leaks == 1 else 'document'} a leak"
+    if fallen:
+        text += f", {fallen} fell"
+    if undecided:
+        text += f", {undecided} could not be decided"
+    if outcome is Outcome.LEAK:
+        text += "; this is no privacy claim"
+    if outcome is Outcome.INCONCLUSIVE and not undecided:
+        text += ", but a control failed or there was nothing to judge"
+    if worthless := measured.utility.standing and measured.utility.standing.verdict:
+        text += f"; {worthless}"
+    return text + "."
+
+
+def _gate(result: GateResult) -> dict[str, Any]:
+    gate = result.gate
+    return {
+        "name": gate.name,
+        "attack": gate.attack,
+        "adversary": gate.adversary,
+        "metric": gate.metric,
+        "bound": gate.bound,
+        "threshold": getattr(gate, gate.bound),
+        "value": result.value,
+        "low": result.low,
+        "high": result.high,
+        "outcome": str(result.outcome),
+        "reason": result.reason,
+        "documented": gate.reason,
+    }
+
+
+def _algorithm(config: AuditConfig) -> dict[str, str]:
+    statement: dict[str, str | None] = asdict(config.statement)
+    return {key: value for key, value in statement.items() if value is not None}
+
+
+def _bags(config: AuditConfig) -> tuple[Mapping[str, Any], Claim] | None:
+    claim = config.bag_claim
+    return None if claim is None else (config.bag_protection, claim)
+
+
+def _utility(measured: Measured) -> dict[str, Any]:
+    utility = measured.utility
+    names = tuple(utility.mean)
+    deviation = None
+    if len(utility.folds) > 1:
+        deviation = {
+            name: float(np.std([fold[name] for fold in utility.folds], ddof=1)) for name in names
+        }
+    rounds = [
+        {"round": report.round, **report.metrics}
+        for report in measured.run.history
+        if report.metrics is not None
+    ]
+    final = {name: utility.folds[0][name] for name in names}
+    return {
+        "metric_names": list(names),
+        "rounds": rounds,
+        "final": final,
+        "folds": [dict(fold) for fold in utility.folds],
+        "mean": dict(utility.mean),
+        "sd": deviation,
+        "baselines": {name: dict(rule.figures) for name, rule in utility.rules.items()},
+        "standing": utility.standing_json(),
+    }
+
+
+def _lossless(measured: Measured) -> dict[str, Any]:
+    claimed = measured.config.claims_lossless
+    outcome = measured.lossless
+    if outcome is None:
+        statement, holds, rounds = "The plain twin was not trained.", None, 0
+    elif outcome.holds:
+        statement = (
+            f"{outcome.words.capitalize()}: after each of {outcome.rounds} rounds the public table "
+            "equals the plain twin's, bit for bit."
+        )
+        holds, rounds = True, outcome.rounds
+    else:
+        statement = "The public table differs from the plain twin's."
+        holds, rounds = False, outcome.rounds
+    return {
+        "claimed": claimed,
+        "holds": holds,
+        "rounds_compared": rounds,
+        "statement": statement,
+        "first_difference": None if outcome is None else outcome.first_difference,
+    }
+
+
+def _data(measured: Measured) -> dict[str, Any]:
+    facts = measured.federation.task.facts
+    return {
+        "name": facts.name,
+        "fingerprint": facts.fingerprint,
+        "clients": facts.clients,
+        "items": facts.items,
+        "ratings": facts.examples,
+        "train": facts.train,
+        "test": facts.test,
+        "nouns": asdict(facts.nouns),
+    }
+
+
+def _capped(measured: Measured) -> dict[str, Any]:
+    capped = measured.federation.stack.capped(measured.run.engine.vault.example_counts())
+    # Keyed by the run, so that the digests identify clients inside this report only.
+    key = run_identity(measured.federation)
+    digests = [sha256(f"{key}|client|{c}".encode()).hexdigest()[:12] for c in capped.tolist()]
+    statement = "No client has fewer unrated items than virtual items asked for."
+    if measured.federation.stack.cloak is None:
+        statement = "No layer adds virtual ratings."
+    if len(capped):
+        statement = (
+            f"{len(capped)} clients have rated so much of the catalogue that rho times their "
+            "ratings exceeds their unrated items; they send virtual rows for all of those."
+        )
+    return {"count": len(capped), "examples": digests, "statement": statement}
+
+
+def _card(name: str) -> dict[str, str]:
+    card = SUITE[name].card
+    return {
+        "game": card.game,
+        "adversary": card.adversary,
+        "needs": card.needs,
+        "statistic": card.statistic,
+        "reference": card.reference,
+        "limits": card.limits,
+    }
+
+
+def _not_tested(measured: Measured) -> list[str]:
+    asked = measured.config.attacks
+    skipped = [name for name in measured.config.audited.attacks if name not in asked]
+    notes = [f"the attack {name} was not asked for" for name in skipped]
+    notes += _inapplicable(measured.findings)
+    others = ["membership in the released model", "traffic analysis"]
+    if not any(finding.figures.get("attribute_auc") for finding in measured.findings):
+        others.insert(0, "attribute inference")
+    notes += [
+        "adversaries that deviate from the protocol",
+        " and ".join([", ".join(others[:-1]), others[-1]]),
+        "other data sets and hyper-parameters than the ones named here",
+    ]
+    return notes
+
+
+def _inapplicable(findings: Sequence[Finding]) -> list[str]:
+    """Why attacks did not apply; attacks that share reason and adversaries share a sentence."""
+    reasons: dict[tuple[str, str], list[str]] = {}
+    for finding in findings:
+        if not finding.measured:
+            adversaries = reasons.setdefault((finding.attack, str(finding.reason)), [])
+            adversaries.append(finding.adversary)
+    shared: dict[tuple[str, tuple[str, ...]], list[str]] = {}
+    for (attack, reason), adversaries in reasons.items():
+        shared.setdefault((reason, tuple(adversaries)), []).append(attack)
+    return [
+        f"{', '.join(attacks)} (adversary: {', '.join(adversaries)}): {reason}"
+        for (reason, adversaries), attacks in shared.items()
+    ]
+
+
+def _manifest(
+    measured: Measured, command: Sequence[str], started: float, seconds: float
+) -> dict[str, Any]:
+    config = measured.config
+    return {
+        "tool_version": version("secure-fedrec"),
+        "python": platform.python_version(),
+        "numpy": np.__version__,
+        "scipy": scipy.__version__,
+        "libraries": {name: version(name) for name in config.audited.libraries},
+        "platform": f"{platform.system()} {platform.machine()}",
+        "config_sha256": config.digest(),
+        "data_fingerprint": measured.federation.task.facts.fingerprint,
+        "transcript_sha256": measured.run.transcript.digest(),
+        "seeds": {"streams": config.seed, "split": config.seed, "bootstrap": config.seed},
+        "command": shlex.join(_without_folders(word) for word in command),
+        "rerun": "secure-fedrec audit RUN/config.json --out DIR, where RUN is the run folder",
+        "started": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(started)),
+        "seconds": seconds,
+        "determinism": _determinism(measured),
+    }
+
+
+def _determinism(measured: Measured) -> str:
+    same = "Same configuration, data and library versions give the same transcript, tables and "
+    if draws_noise(measured.federation.stack):
+        same = (
+            "Noise comes from the operating system's generator: another run has other noise, and "
+            "its transcript, tables and findings differ by it. Without noise they are the same, "
+        )
+    else:
+        same += "findings, "
+    return f"{same}for any batch size and across interruptions; byte order {sys.byteorder}."
+
+
+def _without_folders(word: str) -> str:
+    """A word of a command line, an absolute path cut to its last part."""
+    option, sign, value = word.rpartition("=")
+    path = PurePath(value)
+    return option + sign + (path.name or path.anchor) if path.is_absolute() else word

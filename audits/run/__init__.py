@@ -1,0 +1,1 @@
+"""An audit's run: built from a configuration, trained, recorded, attacked."""

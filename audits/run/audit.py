@@ -1,0 +1,223 @@
+"""An audit from a configuration to a report: train, record, attack, judge, write."""
+
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tqdm import tqdm
+
+from attacks import SUITE, Finding, GroundTruth, evaluate
+from attacks.planted.controls import positive_controls
+from audits.config.audit import AuditConfig
+from audits.gates.gate import judge
+from audits.gates.verdict import Verdict, decide
+from audits.report import write_report
+from audits.report.assemble import Measured, assemble
+from audits.run.build import Federation, build_federation, load_dataset
+from audits.run.folder import one_writer
+from audits.run.privacy import draws_noise, epsilons, prices, readers
+from audits.run.training import (
+    Lossless,
+    check_lossless,
+    open_run,
+    projection,
+    repeated_releases,
+    train_folds,
+    train_recorded,
+)
+from audits.run.truth import ground_truth
+from audits.run.utility import Utility, utility_of
+from audits.systems.base import Task
+from secure_fedrec.engines import RecordedRun, require_complete
+from secure_fedrec.wire import Adversary, Transcript
+
+__all__ = ["AuditResult", "attack_all", "audit"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditResult:
+    """A finished audit.
+
+    Args:
+        report: the content of ``report.json``.
+        verdict: what it concludes.
+        json_path, html_path: the written files.
+    """
+
+    report: Mapping[str, Any]
+    verdict: Verdict
+    json_path: Path
+    html_path: Path
+
+
+def audit(
+    config: AuditConfig,
+    *,
+    out: Path,
+    data_dir: Path | None,
+    resume: bool,
+    command: Sequence[str],
+    progress: bool = True,
+) -> AuditResult:
+    """Run a whole audit and write its report.
+
+    Args:
+        config: what to audit.
+        out: run folder; report, transcript, truth and checkpoint go there.
+        data_dir: where data sets lie.
+        resume: continue the run in ``out``.
+        command: the command line, for the report's reproducibility block.
+        progress: whether to show progress bars on stderr.
+
+    Raises:
+        ConfigError, DataError: refused before anything is written.
+        CheckpointError, TranscriptError: the run in ``out`` is not what it was.
+        OSError: something could not be written; the run can be continued.
+    """
+    started = time.time()
+    dataset = load_dataset(config, data_dir)
+    federation = build_federation(config, dataset.task(dataset.folds[0]))
+    projected = projection(federation)
+    with one_writer(out, resume=resume):
+        run = open_run(federation, out, resume=resume)
+        announce(federation, run, projected)
+        train_recorded(federation, run, out, progress=progress)
+        first = {"fold": dataset.folds[0], **(run.history[-1].metrics or {})}
+        folds = [first, *train_folds(federation, dataset, out, progress=progress)]
+        utility = utility_of(
+            config.metrics,
+            folds,
+            [dataset.task(fold).facts.baselines for fold in dataset.folds],
+            local_only=draws_noise(federation.stack),
+        )
+        require_complete(out, config.algorithm.rounds)
+        return _judged(federation, run, utility, out, command, started, progress=progress)
+
+
+def _judged(
+    federation: Federation[Task],
+    run: RecordedRun,
+    utility: Utility,
+    out: Path,
+    command: Sequence[str],
+    started: float,
+    *,
+    progress: bool,
+) -> AuditResult:
+    """Attack, judge and write the report of a finished run."""
+    config = federation.config
+    lossless = None
+    if config.run.check_lossless:
+        lossless = check_lossless(federation, run, progress=progress)
+    findings = _attacked(federation, run, progress=progress)
+    repeated = repeated_releases(federation, run, out)
+    measured = _measured(config, federation, run, utility, lossless, findings, repeated)
+    verdict = decide(measured.gates, findings, measured.controls)
+    report = assemble(
+        measured,
+        outcome=verdict.outcome,
+        exit_code=verdict.exit_code,
+        reasons=verdict.reasons,
+        command=command,
+        started=started,
+    )
+    json_path, html_path = write_report(report, out)
+    return AuditResult(report=report, verdict=verdict, json_path=json_path, html_path=html_path)
+
+
+def _attacked(federation: Federation[Task], run: RecordedRun, *, progress: bool) -> list[Finding]:
+    config = federation.config
+    truth = ground_truth(
+        federation.task.secrets(),
+        run.truth,
+        name=config.data.name,
+        denoisers=federation.denoiser_clients,
+    )
+    return attack_all(
+        run.transcript, truth, config.adversaries, config.attacks, seed=config.seed, bars=progress
+    )
+
+
+def announce(federation: Federation[Task], run: RecordedRun, projected: int) -> None:
+    """Say on stderr what is about to run and how large its transcript will be."""
+    facts, nouns = federation.task.facts, federation.task.facts.nouns
+    capped = federation.stack.capped(run.engine.vault.example_counts())
+    print(
+        f"{facts.name}: {facts.clients} {nouns.clients}, {facts.items} {nouns.items}, "
+        f"{facts.train} training {nouns.examples}; projected transcript {projected / 1e6:.1f} MB"
+        + (f"; virtual ratings capped for {len(capped)} clients" if len(capped) else ""),
+        file=sys.stderr,
+    )
+
+
+def attack_all(
+    transcript: Transcript,
+    truth: GroundTruth,
+    adversaries: Sequence[Adversary],
+    attacks: Sequence[str],
+    *,
+    seed: int,
+    judged: int = 0,
+    bars: bool = True,
+) -> list[Finding]:
+    """Every attack on every adversary's view.
+
+    Args:
+        transcript: the recorded run.
+        truth: opened after the claims.
+        adversaries: whose views.
+        attacks: their names.
+        seed: of all draws.
+        judged: pairs of attack and adversary that the limits of gains allow for, where that is
+            more than are asked for here.
+        bars: whether to show progress.
+    """
+    pairs = [(name, adversary) for adversary in adversaries for name in attacks]
+    judged = max(judged, len(pairs))
+    return [
+        evaluate(SUITE[name], adversary, transcript, truth, seed=seed, judged=judged)
+        for name, adversary in tqdm(pairs, desc="attacking", unit="attack", disable=not bars)
+    ]
+
+
+def _measured(
+    config: AuditConfig,
+    federation: Federation[Task],
+    run: RecordedRun,
+    utility: Utility,
+    lossless: Lossless | None,
+    findings: list[Finding],
+    repeated: int,
+) -> Measured:
+    priced = prices(
+        federation.stack,
+        rounds=run.completed,
+        repeated=repeated,
+        readers=readers(config.adversaries),
+    )
+    gates = [
+        judge(
+            gate,
+            findings=findings,
+            utility=utility.figures(),
+            lossless=None if lossless is None else lossless.holds,
+            lossless_words="lossless" if lossless is None else lossless.words,
+            epsilons=epsilons(config.adversaries, federation.stack, priced),
+        )
+        for gate in config.gates
+    ]
+    controls = {name: positive_controls()[name] for name in config.attacks}
+    return Measured(
+        config=config,
+        federation=federation,
+        run=run,
+        utility=utility,
+        lossless=lossless,
+        findings=findings,
+        controls=controls,
+        gates=gates,
+        privacy=tuple(each.statement for each in priced),
+    )

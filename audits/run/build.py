@@ -1,0 +1,172 @@
+"""From a configuration to a federation: data, algorithm, protection stack, streams."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Generic, TypeVar
+
+from audits.config.audit import AuditConfig
+from audits.run.coalitions import require_withstood
+from audits.run.privacy import require_priced, with_noise_found
+from audits.systems.base import Dataset, Fresh, Task
+from secure_fedrec.algorithms.base import Algorithm, PublicState
+from secure_fedrec.engines import Evaluate
+from secure_fedrec.errors import ConfigError
+from secure_fedrec.protection import Denoisers, Sizes, Stack, build_stack
+from secure_fedrec.protection.linkage_hardened import LinkageHardened
+from secure_fedrec.protection.shared_upload import SharedUpload
+from secure_fedrec.streams import Streams
+from secure_fedrec.vault import Vault
+from secure_fedrec.wire import Adversary
+
+__all__ = ["Federation", "build_federation", "load_dataset", "require_parties"]
+
+TaskT = TypeVar("TaskT", bound=Task)
+TaskT_co = TypeVar("TaskT_co", bound=Task, covariant=True)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Federation(Generic[TaskT_co]):
+    """Everything a run needs.
+
+    Args:
+        config: the configuration.
+        task: what is learnt, and by which algorithm.
+        stack: the protection stack.
+        streams: random streams.
+    """
+
+    config: AuditConfig
+    task: TaskT_co
+    stack: Stack
+    streams: Streams
+
+    def algorithm(self) -> Algorithm:
+        """A fresh algorithm."""
+        return self.task.fresh().algorithm
+
+    def fresh(self) -> Fresh:
+        """Algorithm and problem of one more run, measured as the configuration says."""
+        fresh = self.task.fresh()
+        if fresh.problem.evaluate is None:
+            return fresh
+        evaluate = _measured(self.config, fresh.problem.evaluate)
+        return fresh._replace(problem=replace(fresh.problem, evaluate=evaluate))
+
+    @property
+    def denoiser_clients(self) -> tuple[int, ...]:
+        """Client number of each denoiser; empty without denoisers."""
+        collector = self.stack.collector
+        if isinstance(collector, Denoisers):
+            return tuple(collector.binding.denoisers.tolist())
+        if isinstance(collector, SharedUpload | LinkageHardened):
+            return tuple(collector.denoisers.tolist())
+        return ()
+
+
+def load_dataset(config: AuditConfig, data_dir: Path | None) -> Dataset:
+    """The data set of a configuration.
+
+    Raises:
+        DataError: it is missing, damaged, or holds what it should not.
+        ConfigError: a setting does not fit it.
+    """
+    load = config.audited.load
+    return load(config.data, config.algorithm, seed=config.seed, data_dir=data_dir)
+
+
+def build_federation(config: AuditConfig, task: TaskT, *, priced: bool = True) -> Federation[TaskT]:
+    """Put the layers of a configuration together.
+
+    Args:
+        config: the configuration.
+        task: what is learnt.
+        priced: whether to refuse noise whose price over the whole run cannot be stated.
+
+    Raises:
+        ConfigError: a setting does not fit the data (denoisers, cohort, ring), or noise its budget.
+    """
+    streams = Streams.from_seed(config.seed)
+    algorithm, problem, bags = task.fresh()
+    n_clients, per_round = problem.vault.n_clients, config.cohort.clients_per_round
+    if per_round is not None and per_round > n_clients:
+        raise ConfigError(
+            "cohort.clients_per_round", per_round, f"there are only {n_clients} clients"
+        )
+    _require_plain_schedule(config)
+    sizes = Sizes(
+        n_clients=n_clients,
+        n_items=problem.n_rows,
+        width=algorithm.width,
+        cohort=config.cohort.largest(n_clients),
+        bags=bags,
+        popularity=problem.popularity,
+    )
+    counts = [
+        config.protection[layer].count
+        for layer in ("denoisers", "linkage-hardened", "shared-upload")
+        if layer in config.protection
+    ]
+    require_parties(config.adversaries, n_clients=n_clients, denoisers=sum(counts))
+    for sender in config.recording.payload_senders or ():
+        if sender >= n_clients:
+            raise ConfigError(
+                "recording.payload_senders", sender, f"clients are 0 to {n_clients - 1}"
+            )
+    stack = build_stack(
+        with_noise_found(config.protection, rounds=config.algorithm.rounds, sizes=sizes),
+        sizes=sizes,
+        codec=config.ring,
+        streams=streams,
+        bag_layers=config.bag_protection,
+    )
+    require_withstood(config.adversaries, stack.withstands(sizes.cohort), n_clients=sizes.n_clients)
+    if priced:
+        require_priced(config, stack)
+    return Federation(config=config, task=task, stack=stack, streams=streams)
+
+
+def _require_plain_schedule(config: AuditConfig) -> None:
+    """Refuse rounds of everybody that do not exist, or under layers laid out for one cohort size.
+
+    Raises:
+        ConfigError: there are such rounds.
+    """
+    full, rounds = config.cohort.everybody_in, config.algorithm.rounds
+    if any(round_ > rounds for round_ in full):
+        raise ConfigError("cohort.everybody_in", full, f"there are only {rounds} rounds")
+    if full and (config.protection or config.bag_protection):
+        raise ConfigError(
+            "cohort.everybody_in", full, "layers of protection are laid out for one size of cohort"
+        )
+
+
+def require_parties(adversaries: Sequence[Adversary], *, n_clients: int, denoisers: int) -> None:
+    """Refuse an adversary that corrupts a numbered party the federation does not have.
+
+    Raises:
+        ConfigError: it does.
+    """
+    counts = {"client": n_clients, "denoiser": denoisers}
+    for adversary in adversaries:
+        for role, count in counts.items():
+            absent = [number for number in adversary.members(role) or () if number >= count]
+            if absent:
+                raise ConfigError(
+                    "adversaries.corrupt",
+                    f"{role}:{min(absent)}",
+                    f"there are {count} {role}s, numbered from 0",
+                )
+
+
+def _measured(config: AuditConfig, evaluate: Evaluate) -> Evaluate:
+    """The figures of reports, every so many rounds and after the last."""
+    every, last = config.run.evaluate_every, config.algorithm.rounds
+
+    def measure(public: PublicState, vault: Vault) -> dict[str, float] | None:
+        if public.round % every and public.round != last:
+            return None
+        found = evaluate(public, vault) or {}
+        return {name: found[name] for name in config.metrics if name in found} or None
+
+    return measure

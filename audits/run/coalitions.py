@@ -1,0 +1,57 @@
+"""Which coalitions an audit tries: those that the claims of the stack cover, and no others.
+
+One rule for every layer. Each states the coalitions that its claim covers (``Withstood``), and what
+goes beyond is refused: a run would not show such an adversary the keys, masks or noise that its
+clients hold, and would find that it learns nothing. What a claim covers is attacked, with the
+coalition's own part taken out of the sums (``attacks.view.coalition``).
+"""
+
+from collections.abc import Sequence
+
+from secure_fedrec.errors import ConfigError
+from secure_fedrec.protection import Withstood
+from secure_fedrec.wire import Adversary
+
+__all__ = ["require_withstood"]
+
+
+def require_withstood(
+    adversaries: Sequence[Adversary], claims: Sequence[Withstood], *, n_clients: int
+) -> None:
+    """Refuse adversaries outside a claim, and those who leave nobody to attack.
+
+    Args:
+        adversaries: who looks.
+        claims: what the parts of the stack withstand.
+        n_clients: clients of the federation.
+
+    Raises:
+        ConfigError: there is one; the choices say who may look.
+    """
+    for adversary in adversaries:
+        clients = len(adversary.members("client") or ())
+        if clients >= n_clients:
+            raise ConfigError(
+                "adversaries.corrupt",
+                adversary.name,
+                f"has all {clients} clients: nobody is left to attack",
+                [f"at most {n_clients - 1} clients"],
+            )
+        for claim in claims:
+            _require_covered(adversary, clients, claim)
+
+
+def _require_covered(adversary: Adversary, clients: int, claim: Withstood) -> None:
+    limits = {"at all": claim.alone}
+    if adversary.has("server"):
+        limits["with the server"] = claim.with_server
+    for company, most in limits.items():
+        if most is not None and clients > most:
+            value = sorted(adversary.corrupt) if claim.value is None else claim.value
+            raise ConfigError(
+                claim.key,
+                value,
+                f"withstands {most} clients {company}, adversary {adversary.name!r} has {clients}: "
+                f"{claim.reason}",
+                [f"at most {most} clients {company}"],
+            )

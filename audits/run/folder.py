@@ -1,0 +1,180 @@
+"""A run folder: who may write it, whether it can take a run, and the configuration it keeps.
+
+One process at a time writes a run folder. It holds locks of the operating system on ``run.lock``
+and on the folder, which the kernel takes back however the process ends; two processes would record,
+drop and replace each other's rounds. Where the system or the file system has no such locks, the
+folder is refused.
+"""
+
+import contextlib
+import errno
+import json
+import os
+from collections.abc import Iterator, Mapping
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+from secure_fedrec.core.files import read_json, replace_file
+from secure_fedrec.errors import CheckpointError, ConfigError
+
+__all__ = [
+    "CONFIG_DIGEST",
+    "CONFIG_NAME",
+    "one_writer",
+    "read_own_config",
+    "unwritten",
+    "write_json",
+    "write_own_config",
+]
+
+CONFIG_NAME = "config.json"
+CONFIG_DIGEST = "sha256"
+"""Key under which a run's ``config.json`` carries the digest of all its other keys."""
+
+_LOCK = "run.lock"
+
+
+@contextlib.contextmanager
+def one_writer(out: Path, *, resume: bool) -> Iterator[None]:
+    """Hold a run folder, made if it is missing, against every other process that would write it.
+
+    Args:
+        out: run folder.
+        resume: whether a run in it is to be continued.
+
+    Raises:
+        ConfigError: another process writes it, or it cannot be made, locked or take the run.
+    """
+    try:
+        _require_usable(out, resume=resume)  # before anything is touched
+        out.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as refused:
+        problem = f"cannot be made ({refused.strerror})"
+        raise ConfigError("--out", str(out), problem) from refused
+    try:
+        out.chmod(0o700)  # a transcript gives the ratings away as surely as the truth does
+        descriptor = os.open(out / _LOCK, os.O_RDWR | os.O_CREAT, 0o600)
+    except OSError as refused:
+        problem = f"cannot be written ({refused.strerror})"
+        raise ConfigError("--out", str(out), problem) from refused
+    try:
+        _lock(descriptor, out, shared=False)
+        with _folder_locked(out, shared=False):
+            _require_usable(out, resume=resume)  # what was checked above may have changed since
+            yield
+    finally:
+        os.close(descriptor)
+
+
+@contextlib.contextmanager
+def unwritten(run: Path) -> Iterator[None]:
+    """Read a run folder while nobody writes it.
+
+    Raises:
+        ConfigError: a process is writing it.
+    """
+    try:
+        descriptor = os.open(run / _LOCK, os.O_RDONLY)
+    except FileNotFoundError:  # a copy without its lock, or the lock was deleted
+        with _folder_locked(run, shared=True):
+            yield
+        return
+    try:
+        _lock(descriptor, run, shared=True)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+@contextlib.contextmanager
+def _folder_locked(folder: Path, *, shared: bool) -> Iterator[None]:
+    """Lock the folder itself too, where the file system can: ``run.lock`` can be deleted.
+
+    Raises:
+        ConfigError: a process is writing it.
+    """
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        try:
+            _lock(descriptor, folder, shared=shared)
+        except ConfigError as refused:
+            # Network file systems lock only what is open for writing, and a folder never is.
+            if not refused.problem.startswith("cannot be locked"):
+                raise
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def write_own_config(out: Path, settings: Mapping[str, Any]) -> None:
+    """Write ``config.json`` with its own digest, so that an edited one is known."""
+    write_json(out / CONFIG_NAME, {**settings, CONFIG_DIGEST: _digest(settings)})
+
+
+def read_own_config(out: Path) -> dict[str, Any]:
+    """The configuration that a run was begun or last continued with, without its digest.
+
+    Raises:
+        CheckpointError: it is missing, damaged, or was edited.
+    """
+    path = out / CONFIG_NAME
+    try:
+        found = read_json(path)
+    except (OSError, ValueError) as damage:
+        raise CheckpointError(f"{path} is damaged") from damage
+    stated = found.pop(CONFIG_DIGEST, None) if isinstance(found, dict) else None
+    if stated != _digest(found):
+        raise CheckpointError(
+            f"{path} was edited after it was written; restore it, or begin a new run with it as "
+            "CONFIG in another folder"
+        )
+    settings: dict[str, Any] = found
+    return settings
+
+
+def write_json(path: Path, content: object) -> None:
+    """Replace a JSON file in one step."""
+    replace_file(path, (json.dumps(content, indent=2) + "\n").encode())
+
+
+def _digest(settings: object) -> str:
+    return sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()
+
+
+def _lock(descriptor: int, folder: Path, *, shared: bool) -> None:
+    try:
+        import fcntl  # noqa: PLC0415 - POSIX alone has it
+    except ImportError as absent:
+        problem = "cannot be locked on this system, and two writers would mix their rounds"
+        raise ConfigError("--out", str(folder), problem) from absent
+    try:
+        fcntl.flock(descriptor, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
+    except OSError as refused:
+        problem = f"cannot be locked ({refused.strerror}); choose a folder on a local disk"
+        if refused.errno in (errno.EWOULDBLOCK, errno.EACCES):
+            problem = "is being written by another process"
+        raise ConfigError("--out", str(folder), problem) from refused
+
+
+def _require_usable(out: Path, *, resume: bool) -> None:
+    """Refuse a folder that cannot take the run.
+
+    Raises:
+        ConfigError: it already holds a run, holds none to resume, or is no empty folder.
+    """
+    if out.exists() and not out.is_dir():
+        raise ConfigError("--out", str(out), "is not a folder")
+    for parent in Path(os.path.realpath(out)).parents:
+        if (parent / CONFIG_NAME).exists() and (parent / _LOCK).exists():
+            raise ConfigError("--out", str(out), f"lies within the run folder {parent}")
+    begun = (out / CONFIG_NAME).exists()
+    if begun and not resume:
+        problem = "already holds a run; continue it with --resume or name a new folder"
+        raise ConfigError("--out", str(out), problem)
+    if resume and not begun:
+        raise ConfigError("--out", str(out), "holds no run to resume")
+    # A kill before the first file was whole leaves only its unfinished form.
+    found = out.iterdir() if out.exists() else ()
+    if not resume and any(path.suffix != ".part" and path.name != _LOCK for path in found):
+        raise ConfigError("--out", str(out), "is not empty; name a new folder")

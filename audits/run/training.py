@@ -1,0 +1,295 @@
+"""Training for an audit: the recorded fold, the other folds, and the plain twin.
+
+A run folder holds ``config.json`` (the resolved configuration), ``checkpoint.npz``, ``transcript/``
+(what parties saw), ``truth/`` (what nobody saw, with the clients' secrets), ``recording.json`` (the
+digests of both), ``folds.json``, and ``releases.log`` where noise is drawn (which rounds were
+begun, repeated ones too). Whoever opens a run in a folder holds it:
+``audits.run.folder.one_writer``. Everything is written so that a kill at any moment can be resumed
+to the same bits.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+
+from tqdm import tqdm
+
+from audits.config.audit import parse_config
+from audits.run.build import Federation, build_federation
+from audits.run.folder import CONFIG_NAME, read_own_config, write_json, write_own_config
+from audits.run.privacy import draws_noise
+from audits.run.releases import ReleaseJournal
+from audits.run.truth import write_secrets
+from audits.run.twin import plain_twin
+from audits.systems.base import Dataset, Task
+from secure_fedrec.core.files import read_json
+from secure_fedrec.engines import (
+    LocalEngine,
+    RecordedRun,
+    RoundReport,
+    projected_transcript_bytes,
+    read_checkpoint,
+    table_digest,
+)
+from secure_fedrec.errors import CheckpointError, ConfigError
+from secure_fedrec.properties import lossless_words
+from secure_fedrec.wire import Meter, Wire
+
+__all__ = [
+    "Lossless",
+    "check_lossless",
+    "open_run",
+    "projection",
+    "repeated_releases",
+    "run_identity",
+    "train_folds",
+    "train_recorded",
+]
+
+
+_CHECKPOINT = "checkpoint.npz"
+_TWIN_ROWS = 2048
+"""Batches of the twin: others than the run's, because no bit may depend on them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lossless:
+    """Outcome of the comparison with the plain twin.
+
+    Args:
+        holds: whether every round's table was equal bit for bit.
+        rounds: rounds compared.
+        first_difference: first differing round, in words.
+        words: what it is called where it holds: lossless, and relative to what.
+    """
+
+    holds: bool
+    rounds: int
+    first_difference: str | None
+    words: str
+
+
+def run_identity(federation: Federation[Task]) -> str:
+    """Digest of everything that decides the bits of a run."""
+    parts = (federation.config.training_digest(), federation.task.identity())
+    return sha256("|".join(parts).encode()).hexdigest()
+
+
+def projection(federation: Federation[Task]) -> int:
+    """Projected bytes of the transcript, checked against the limit.
+
+    Raises:
+        ConfigError: it is larger than ``recording.max_transcript_gb``.
+    """
+    policy = federation.config.recording
+    algorithm, problem, _ = federation.fresh()
+    size = projected_transcript_bytes(algorithm, federation.stack, problem, policy)
+    policy.require_fits(size)
+    return size
+
+
+def open_run(federation: Federation[Task], out: Path | None, *, resume: bool) -> RecordedRun:
+    """A recorded run in a folder, fresh or resumed.
+
+    Args:
+        federation: what to run.
+        out: run folder, held with ``one_writer``; None keeps everything in memory.
+        resume: continue the run in the folder.
+
+    Raises:
+        CheckpointError: the checkpoint is damaged or of another configuration, or ``config.json``
+            was edited.
+        TranscriptError: what was recorded up to the checkpoint is not whole.
+    """
+    identity = run_identity(federation)
+    if out is not None:
+        _prepare_folder(federation, out, resume=resume)
+    algorithm, problem, _ = federation.fresh()
+    run = RecordedRun(
+        algorithm=algorithm,
+        stack=federation.stack,
+        problem=problem,
+        streams=federation.streams,
+        policy=federation.config.recording,
+        directory=out,
+        cohort=federation.config.cohort,
+    )
+    if out is None:
+        return run
+    if resume and (out / _CHECKPOINT).exists():
+        run.resume(out, run_id=identity)
+        repeated_releases(federation, run, out)  # refuses a run that has lost count
+    else:
+        run.restart_recording()
+        run.save(out, run_id=identity)
+    return run
+
+
+def train_recorded(
+    federation: Federation[Task],
+    run: RecordedRun,
+    out: Path | None,
+    *,
+    on_round: Callable[[RoundReport], None] | None = None,
+    progress: bool = True,
+) -> None:
+    """Train the recorded fold to its last round."""
+    identity = run_identity(federation)
+    rounds = federation.config.algorithm.rounds
+    every = federation.config.run.checkpoint_every
+    journal = ReleaseJournal(out) if out is not None and draws_noise(federation.stack) else None
+    with tqdm(
+        total=rounds, initial=run.completed, desc="training", unit="round", disable=not progress
+    ) as bar:
+        while run.completed < rounds:
+            if journal is not None:
+                journal.begin(run.completed + 1)
+            report = run.run_round()
+            if on_round is not None:
+                on_round(report)
+            for name, value in (report.metrics or {}).items():
+                bar.set_postfix({name: f"{value:.4f}"})
+                break  # the first figure is the headline
+            bar.update()
+            if out is not None and (run.completed % every == 0 or run.completed == rounds):
+                run.save(out, run_id=identity)
+
+
+def repeated_releases(federation: Federation[Task], run: RecordedRun, out: Path | None) -> int:
+    """Rounds of a noised run that were begun more than once, up to the last completed one.
+
+    Raises:
+        CheckpointError: the run's journal of releases is missing or damaged.
+    """
+    if out is None or not draws_noise(federation.stack):
+        return 0
+    return ReleaseJournal(out).repeated(run.completed)
+
+
+def train_folds(
+    federation: Federation[Task],
+    dataset: Dataset,
+    out: Path | None,
+    *,
+    progress: bool = True,
+) -> list[dict[str, float]]:
+    """Utility of the folds after the audited one, unrecorded.
+
+    Finished folds are kept in ``folds.json`` and not trained again on resume.
+
+    Raises:
+        CheckpointError: that file is damaged.
+    """
+    store = None if out is None else out / "folds.json"
+    identity = run_identity(federation)
+    folds = [] if store is None else _finished_folds(store, identity)
+    finished = {entry["fold"] for entry in folds}
+    for fold in dataset.folds[1:]:
+        if fold in finished:
+            continue
+        figures = _train_fold(federation, dataset.task(fold), fold, progress)
+        folds.append({"fold": fold, **figures})
+        if store is not None:
+            write_json(store, {"run": identity, "folds": folds})
+    return folds
+
+
+def _finished_folds(store: Path, identity: str) -> list[dict[str, float]]:
+    try:
+        found = read_json(store)
+        if found["run"] != identity:
+            return []
+        kept = [dict(entry) for entry in found["folds"]]
+        if not all(
+            isinstance(figure, int | float)
+            for entry in kept
+            for figure in (entry["fold"], *entry.values())
+        ):
+            raise TypeError("of another kind")
+    except FileNotFoundError:
+        return []
+    except (OSError, ValueError, KeyError, TypeError) as damage:
+        raise CheckpointError(f"{store} is damaged") from damage
+    return kept
+
+
+def check_lossless(
+    federation: Federation[Task], run: RecordedRun, *, progress: bool = True
+) -> Lossless | None:
+    """Train the plain twin with the run's participants and compare every round's public state."""
+    algorithm, problem, _ = federation.task.fresh()
+    anew = build_federation(federation.config, federation.task, priced=False).stack
+    twin = LocalEngine(
+        algorithm=algorithm,
+        stack=plain_twin(anew, n_items=problem.n_rows, width=algorithm.width),
+        vault=problem.vault,
+        n_rows=problem.n_rows,
+        streams=federation.streams,
+        wire=Wire(meter=Meter(problem.vault.n_clients)),
+        participants=run.engine.participants,
+        batch_rows=_TWIN_ROWS,
+    )
+    invited = federation.config.cohort.clients_per_round or problem.vault.n_clients
+    words = lossless_words(
+        reports_dropped=federation.config.claim.drops_reports,
+        sat_out=any(report.participants < invited for report in run.history),
+    )
+    digests = tqdm(run.table_digests, desc="plain twin", unit="round", disable=not progress)
+    for round_, digest in enumerate(digests, start=1):
+        twin.run_round()
+        if table_digest(twin.public) != digest:
+            return Lossless(
+                holds=False,
+                rounds=round_,
+                first_difference=f"the public tables differ after round {round_}",
+                words=words,
+            )
+    if not any(report.participants for report in run.history):
+        return None  # nobody ever took part: equal tables show nothing
+    return Lossless(holds=True, rounds=len(run.table_digests), first_difference=None, words=words)
+
+
+def _train_fold(
+    federation: Federation[Task], task: Task, fold: int, progress: bool
+) -> dict[str, float]:
+    other = build_federation(federation.config, task)
+    algorithm, problem, _ = other.fresh()
+    engine = LocalEngine(
+        algorithm=algorithm,
+        stack=other.stack,
+        vault=problem.vault,
+        n_rows=problem.n_rows,
+        evaluate=problem.evaluate,
+        streams=other.streams,
+        wire=Wire(meter=Meter(problem.vault.n_clients)),
+        cohort=other.config.cohort,
+    )
+    report: RoundReport | None = None
+    rounds = range(other.config.algorithm.rounds)
+    for _ in tqdm(rounds, desc=f"fold {fold}", unit="round", disable=not progress):
+        report = engine.run_round()
+    if report is None or report.metrics is None:
+        raise ConfigError("data.fold", fold, "has nothing to measure on")
+    return dict(report.metrics)
+
+
+def _prepare_folder(federation: Federation[Task], out: Path, *, resume: bool) -> None:
+    if resume:
+        _require_same_run(federation, out)
+    # First the file that makes a folder a run; gates and attacks in it may have changed on resume.
+    write_own_config(out, federation.config.as_json())
+    truth = out / "truth"
+    truth.mkdir(mode=0o700, exist_ok=True)
+    if not (out / _CHECKPOINT).exists():
+        write_secrets(federation.task.secrets(), truth)
+
+
+def _require_same_run(federation: Federation[Task], out: Path) -> None:
+    """Refuse to resume another run before anything in its folder is touched."""
+    kept = read_own_config(out)
+    if (out / _CHECKPOINT).exists():
+        read_checkpoint(out / _CHECKPOINT, run_id=run_identity(federation))
+        return
+    if parse_config(kept).training_digest() != federation.config.training_digest():
+        raise CheckpointError(f"{out / CONFIG_NAME} belongs to a run with another configuration")

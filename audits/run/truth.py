@@ -1,0 +1,102 @@
+"""The truth of a run, in files beside what every party saw: written once, opened by the harness.
+
+A task names its secrets as columns: ``ratings`` (who rated what) and ``secrets`` (what else attacks
+are scored against, each column named after a field of ``GroundTruth`` and its key there). They are
+kept as ``truth/ratings.npz`` and ``truth/secrets.npz``, and an audit reads them just as
+``secure-fedrec attack`` does later on a recorded run.
+"""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from attacks import GroundTruth
+from audits.systems.base import Secrets
+from secure_fedrec.core.npz import read_npz, write_npz
+from secure_fedrec.data import RatingScale, RatingTable
+from secure_fedrec.errors import TranscriptError
+from secure_fedrec.wire import Truth
+
+__all__ = ["ground_truth", "read_secrets", "write_secrets"]
+
+_FIELDS = ("labels", "sets", "histograms", "attributes")
+
+Columns = Mapping[str, npt.NDArray[Any]]
+
+
+def write_secrets(secrets: Secrets, folder: Path) -> None:
+    """Write the secrets of a task into the truth of its run."""
+    for name, columns in secrets.items():
+        write_npz(folder / f"{name}.npz", columns)
+
+
+def read_secrets(run: Path, names: Sequence[str]) -> Secrets:
+    """Read them back.
+
+    Args:
+        run: the run folder.
+        names: the files that a run on this data has.
+
+    Raises:
+        TranscriptError: one is missing or damaged.
+    """
+    found = {}
+    for name in names:
+        try:
+            found[name] = read_npz(run / "truth" / f"{name}.npz")
+        except (OSError, ValueError) as missing:
+            raise TranscriptError(
+                f"{run}/truth/{name}.npz is missing or damaged: no claim can be scored"
+            ) from missing
+    return found
+
+
+def ground_truth(
+    secrets: Secrets, recorded: Truth, *, name: str, denoisers: tuple[int, ...] = ()
+) -> GroundTruth:
+    """What the harness scores claims against.
+
+    Args:
+        secrets: of the task.
+        recorded: what the run recorded apart from the transcript.
+        name: of the data set.
+        denoisers: client number of each denoiser.
+
+    Raises:
+        TranscriptError: a column belongs to nothing that can be scored.
+    """
+    fields: dict[str, dict[str, npt.NDArray[Any]]] = {field: {} for field in _FIELDS}
+    for column, values in secrets.get("secrets", {}).items():
+        field, _, key = column.partition(".")
+        if field not in fields or not key:
+            raise TranscriptError(f"truth/secrets.npz holds an unknown column {column!r}")
+        fields[field][key] = values
+    ratings = secrets.get("ratings")
+    return GroundTruth(
+        train=None if ratings is None else _table(ratings, name),
+        recorded=recorded,
+        denoiser_clients=denoisers,
+        labels=fields["labels"],
+        sets=fields["sets"],
+        histograms=fields["histograms"],
+        attributes=fields["attributes"],
+    )
+
+
+def _table(columns: Columns, name: str) -> RatingTable:
+    counts = np.diff(columns["indptr"])
+    levels, n_items = columns["levels"], int(columns["n_items"])
+    return RatingTable.from_columns(
+        name=name,
+        n_clients=len(counts),
+        n_items=n_items,
+        clients=np.repeat(np.arange(len(counts)), counts).astype(np.int32),
+        items=columns["items"],
+        ratings=columns["ratings"],
+        scale=RatingScale(float(levels[0]), float(levels[-1]), float(levels[1] - levels[0])),
+        client_labels=np.arange(len(counts)),
+        item_labels=np.arange(n_items),
+    )

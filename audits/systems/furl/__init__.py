@@ -1,0 +1,1 @@
+"""FURL as an audit runs it: settings, texts and interactions, checks."""

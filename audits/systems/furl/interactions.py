@@ -1,0 +1,160 @@
+"""FURL on implicit feedback: neural collaborative filtering whose user vectors stay home."""
+
+from collections.abc import Callable, Mapping
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from audits.systems.base import DataFacts, Fresh, Nouns, Secrets, Undivided, digest_of
+from audits.systems.furl.checks import USERS, SplitCase
+from audits.systems.furl.settings import InteractionData, NCFSettings
+from audits.systems.ratings import latest_items, load_table, rated_sets
+from secure_fedrec.algorithms.base import PublicState
+from secure_fedrec.algorithms.furl.system import FURL
+from secure_fedrec.algorithms.local_training import Batch, one_thread
+from secure_fedrec.core.arrays import FloatArray
+from secure_fedrec.data import RatingTable, leave_one_out
+from secure_fedrec.data.interactions import Interactions, sample_interactions
+from secure_fedrec.engines import Problem
+from secure_fedrec.evaluation import Rule
+from secure_fedrec.evaluation.ranking import held_out_rank, ranking_quality
+from secure_fedrec.models.ncf.split import ITEM_TABLE, PRIVATE, NCFSplit, ncf_loss
+from secure_fedrec.vault import Vault
+
+__all__ = ["InteractionTask", "load_feedback"]
+
+_NOUNS = Nouns(clients="clients", items="items", examples="interactions")
+
+
+class InteractionTask:
+    """FURL on one split of a rating table.
+
+    Args:
+        settings: of the algorithm.
+        table: the whole data set.
+        interactions: its training part, with negatives, and the held-out items.
+        negatives: how many were sampled per interaction.
+    """
+
+    def __init__(
+        self,
+        settings: NCFSettings,
+        table: RatingTable,
+        interactions: Interactions,
+        *,
+        negatives: int,
+    ) -> None:
+        self.settings = settings
+        self.table = table
+        self.interactions = interactions
+        self._negatives = negatives
+
+    @cached_property
+    def facts(self) -> DataFacts:
+        """The table in figures, and how well item popularity alone ranks."""
+        held = self.interactions.held_out
+        popularity = self.interactions.positives.item_popularity().astype(np.float64)
+        return DataFacts(
+            name=self.table.name,
+            fingerprint=self.table.fingerprint(),
+            clients=self.table.n_clients,
+            items=self.table.n_items,
+            examples=len(self.table),
+            train=len(self.interactions.positives),
+            test=int(np.count_nonzero(held >= 0)),
+            nouns=_NOUNS,
+            baselines={
+                "items by popularity": Rule(figures=self._quality(lambda client: popularity))
+            },
+        )
+
+    def identity(self) -> str:
+        """Digest of positives, negatives and held-out items."""
+        own = self.interactions
+        columns = {name: getattr(own, name) for name in ("indptr", "items", "ratings", "held_out")}
+        return digest_of(columns)
+
+    def fresh(self) -> Fresh:
+        """FURL, the examples in vaults, and the rank of every held-out item among all others."""
+        model = self.settings.model(self.interactions.n_items)
+        algorithm = FURL(lambda: NCFSplit(model), ncf_loss, self.settings.furl, private=PRIVATE)
+
+        def evaluate(public: PublicState, vault: Vault) -> Mapping[str, float] | None:
+            return self._measure(algorithm, public, vault)
+
+        problem = Problem(
+            vault=self.interactions.vault(),
+            n_rows=algorithm.rows,
+            evaluate=evaluate,
+            knowledge={
+                "item_table": ITEM_TABLE,
+                "negatives": self._negatives,
+                # The user vector enters first, which anybody knows who knows the model.
+                "private_input": {"layer": "hidden.0.weight", "first": 0},
+            },
+        )
+        return Fresh(algorithm, problem)
+
+    def secrets(self) -> Secrets:
+        """Training interactions, and the clients' attributes where the data set has any."""
+        attributes = {
+            f"attributes.{name}": np.unique(values, return_inverse=True)[1].astype(np.int64)
+            for name, values in self.table.demographics.items()
+        }
+        return {"ratings": rated_sets(self.interactions.positives), "secrets": attributes}
+
+    def split_case(self) -> SplitCase:
+        """The model of the first users with their examples."""
+        users = min(self.interactions.n_clients, USERS)
+        model = self.settings.model(self.interactions.n_items)
+        vault = self.interactions.vault()
+
+        def loss(of_all: nn.Module, user: int, batch: Batch) -> Tensor:
+            own = torch.full_like(batch["items"], user, dtype=torch.int64)
+            return ncf_loss(of_all, {**batch, "users": own})
+
+        return SplitCase(
+            build=lambda: NCFSplit(model, users=users),
+            loss=loss,
+            private=PRIVATE,
+            data=[vault.examples(user) for user in range(users)],
+            training=self.settings.local,
+        )
+
+    def _measure(self, algorithm: FURL, public: PublicState, vault: Vault) -> dict[str, float]:
+        items = torch.arange(self.interactions.n_items)
+
+        def scores(client: int) -> FloatArray:
+            model = algorithm.local_model(public, vault, client)
+            found: FloatArray = model(items).double().numpy()
+            return found
+
+        with torch.no_grad(), one_thread():
+            return self._quality(scores)
+
+    def _quality(self, scores: Callable[[int], FloatArray]) -> dict[str, float]:
+        """Quality of every client's ranking of the items it was not trained on as positives."""
+        held = self.interactions.held_out
+        ranks = []
+        for client in np.flatnonzero(held >= 0).tolist():
+            candidates = np.ones(self.interactions.n_items, dtype=np.bool_)
+            candidates[self.interactions.trained_on(client)] = False
+            ranks.append(held_out_rank(scores(client), int(held[client]), candidates))
+        return ranking_quality(np.array(ranks)) if ranks else {}
+
+
+def load_feedback(
+    data: InteractionData, algorithm: NCFSettings, *, seed: int, data_dir: Path | None
+) -> Undivided:
+    """Read the rating table of a configuration, hold one item per client out, draw negatives.
+
+    Raises:
+        DataError: it is missing or damaged, or a client has nothing to train on.
+    """
+    table = load_table(data, seed=seed, data_dir=data_dir)
+    split = leave_one_out(table, latest=latest_items(table, data_dir), seed=seed)
+    interactions = sample_interactions(split, negatives=data.negatives, seed=seed)
+    return Undivided(InteractionTask(algorithm, table, interactions, negatives=data.negatives))

@@ -1,0 +1,126 @@
+"""FURL (Bui et al. 2019) on texts and on implicit feedback: what stays home, what tells of it."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from audits.systems.base import Check, DataKind, Dataset, Statement, System, Task
+from audits.systems.furl.checks import check_split
+from audits.systems.furl.interactions import InteractionTask, load_feedback
+from audits.systems.furl.settings import (
+    DocumentSettings,
+    InteractionData,
+    NCFSettings,
+    NewsgroupsData,
+    StickersData,
+)
+from audits.systems.furl.texts import TextTask, load_texts
+from secure_fedrec.data import DATASETS
+from secure_fedrec.protection import STACKS, Claim
+
+__all__ = ["FURL_SYSTEM"]
+
+_CLASSES = ("accuracy", "accuracy_mixed")
+_CLICKS = ("auc", "accuracy")
+_RANKING = ("hit_rate_at_10", "ndcg_at_10")
+
+_KINDS: Mapping[str, DataKind] = MappingProxyType(
+    {
+        "stickers": DataKind(
+            settings=StickersData, algorithm=DocumentSettings, metrics=_CLICKS, secrets=("secrets",)
+        ),
+        "20newsgroups": DataKind(
+            settings=NewsgroupsData,
+            algorithm=DocumentSettings,
+            metrics=_CLASSES,
+            secrets=("secrets",),
+        ),
+        **{
+            name: DataKind(
+                settings=InteractionData,
+                algorithm=NCFSettings,
+                metrics=_RANKING,
+                secrets=("ratings", "secrets"),
+            )
+            for name in DATASETS
+        },
+    }
+)
+
+_CLAIMS: Mapping[tuple[str, ...], Claim] = MappingProxyType(
+    {
+        (): Claim(
+            system="FURL as published (Bui et al. 2019)",
+            hides="nothing of what is sent; private parameters are not sent",
+            assumes="nothing",
+            lossless=True,
+            found="from one upload the server computes the private vector (first dense layer), the "
+            "most frequent label (output bias) and what was read (touched embedding rows)",
+        ),
+        ("masking",): Claim(
+            system="FURL under secure aggregation (Bonawitz et al. 2017)",
+            hides="every upload and every number of examples, from the server, which learns the "
+            "sums of a cohort",
+            assumes=STACKS["masking",].assumes,
+            lossless=True,
+            found="one upload tells nothing; the mean change of a small cohort is that of few "
+            "clients, and sums of different cohorts can be subtracted",
+        ),
+        ("paillier",): Claim(
+            system="FURL with encrypted uploads (Chai et al. 2021)",
+            hides="every upload and every number of examples, from the server; the sums as well, "
+            "where the clients hold the key",
+            assumes=STACKS["paillier",].assumes,
+            lossless=True,
+            found="one upload tells nothing; where an authority opens the sums, the mean change of "
+            "a small cohort is that of few clients",
+        ),
+    }
+)
+
+
+def _load(data: Any, algorithm: Any, *, seed: int, data_dir: Path | None) -> Dataset:
+    if isinstance(data, InteractionData):
+        return load_feedback(data, algorithm, seed=seed, data_dir=data_dir)
+    return load_texts(data, algorithm, seed=seed, data_dir=data_dir)
+
+
+def _check(task: Task, algorithm: Any, *, rounds: int, seed: int) -> Sequence[Check]:
+    del algorithm
+    case = task.split_case() if isinstance(task, TextTask | InteractionTask) else None
+    return [] if case is None else check_split(case, rounds=rounds, seed=seed)
+
+
+def _statement(algorithm: DocumentSettings | NCFSettings) -> Statement:
+    leaves = (
+        "the change of every federated parameter times the number of examples, and that number, "
+        "for a weighted mean"
+    )
+    if not algorithm.personal:
+        return Statement(
+            name="Federated Averaging of all parameters, FURL's baseline (Bui et al. 2019)",
+            stays="examples; no parameter is private",
+            leaves=leaves,
+        )
+    return Statement(
+        name="FURL, federated user representation learning (Bui et al. 2019)",
+        stays="examples and private parameters (the user's embedding)",
+        leaves=leaves,
+        remark="The theorem of split personalization preserves quality, not privacy: keeping the "
+        "private parameters at home changes no result, and nothing in it limits what the changes "
+        "that are sent tell about them.",
+    )
+
+
+FURL_SYSTEM = System(
+    name="furl",
+    statement=_statement,
+    kinds=_KINDS,
+    default_data="stickers",
+    claims=_CLAIMS,
+    attacks=("dense-layer", "output-bias", "touched-rows", "signed-rows", "attribute-inference"),
+    libraries=("numba", "torch"),
+    load=_load,
+    check=_check,
+)

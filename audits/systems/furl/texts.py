@@ -1,0 +1,171 @@
+"""FURL on texts: the document model, learnt from what users wrote."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from audits.systems.base import DataFacts, Fresh, Nouns, Secrets, Undivided, digest_of
+from audits.systems.furl.checks import USERS, SplitCase
+from audits.systems.furl.settings import DocumentSettings, NewsgroupsData, StickersData
+from secure_fedrec.algorithms.base import PublicState
+from secure_fedrec.algorithms.furl.system import FURL
+from secure_fedrec.algorithms.local_training import Batch
+from secure_fedrec.core.arrays import BoolArray
+from secure_fedrec.data.newsgroups import load_newsgroups
+from secure_fedrec.data.stickers import generate_stickers
+from secure_fedrec.data.user_texts import CODES, UserTexts
+from secure_fedrec.engines import Evaluate
+from secure_fedrec.evaluation import Rule
+from secure_fedrec.models.document import PRIVATE, DocumentModel, document_loss
+from secure_fedrec.studies.furl.quality import DocumentQuality, quality_of_users
+from secure_fedrec.studies.furl.study import furl_problem
+from secure_fedrec.vault import Vault
+
+__all__ = ["TextTask", "load_texts"]
+
+_CHARACTERS = "character_embedding.weight"
+_NOUNS: Mapping[str, Nouns] = {
+    "20newsgroups": Nouns(clients="clients", items="newsgroups", examples="posts"),
+    "stickers": Nouns(clients="clients", items="answers", examples="messages"),
+}
+
+
+class TextTask:
+    """FURL on one split of texts.
+
+    Args:
+        settings: of the algorithm.
+        texts: of all users.
+    """
+
+    def __init__(self, settings: DocumentSettings, texts: UserTexts) -> None:
+        self.settings = settings
+        self.texts = texts
+        self._quality = DocumentQuality(
+            settings.model(len(texts.classes), users=texts.n_users), texts
+        )
+
+    @cached_property
+    def facts(self) -> DataFacts:
+        """The texts in figures, and what each user's most frequent class would score."""
+        texts = self.texts
+        test = texts.rows("test")
+        return DataFacts(
+            name=texts.name,
+            fingerprint=self.identity(),
+            clients=texts.n_users,
+            items=len(texts.classes),
+            examples=len(texts),
+            train=len(texts.rows("train")),
+            test=len(test),
+            nouns=_NOUNS[texts.name],
+            baselines={
+                "every client's most frequent answer": Rule(
+                    figures=quality_of_users(texts, test), local=True
+                )
+            },
+        )
+
+    def identity(self) -> str:
+        """Digest of all texts and of their parts."""
+        texts = self.texts
+        columns = {
+            name: getattr(texts, name)
+            for name in ("user_labels", "users", "text", "length", "label", "part")
+        }
+        return digest_of({**columns, "classes": np.array(texts.classes)})
+
+    def fresh(self) -> Fresh:
+        """FURL, the training texts in vaults, and the quality on the test texts."""
+        classes = len(self.texts.classes)
+        algorithm = FURL(
+            lambda: DocumentModel(self.settings.model(classes, users=1)),
+            document_loss,
+            self.settings.furl,
+            private=PRIVATE if self.settings.personal else None,
+        )
+        problem = furl_problem(algorithm, self.texts, quality=self._quality)
+        knowledge = {**problem.knowledge, **self._private_input()}
+        evaluate = None if problem.evaluate is None else _on_test(problem.evaluate)
+        return Fresh(algorithm, replace(problem, evaluate=evaluate, knowledge=knowledge))
+
+    def secrets(self) -> Secrets:
+        """Classes of every user's training texts, the most frequent one, and characters used."""
+        texts = self.texts
+        rows = texts.rows("train")
+        posted: BoolArray = np.zeros((texts.n_users, len(texts.classes)), dtype=np.bool_)
+        posted[texts.users[rows], texts.label[rows]] = True
+        used: BoolArray = np.zeros((texts.n_users, CODES), dtype=np.bool_)
+        inside = np.arange(texts.text.shape[1]) < texts.length[rows][:, None]
+        writers = np.broadcast_to(texts.users[rows][:, None], inside.shape)
+        used[writers[inside], texts.text[rows][inside]] = True
+        columns = {"labels.majority": texts.majority_labels(), "sets.classes": posted}
+        if not self.settings.reads_text:
+            return {"secrets": columns}
+        return {"secrets": {**columns, f"sets.{_CHARACTERS}": used}}
+
+    def _private_input(self) -> dict[str, Any]:
+        """Where the user embedding enters, behind the text: known to all who know the model."""
+        if not self.settings.personal:
+            return {}
+        first = 2 * self.settings.hidden if self.settings.reads_text else 0
+        return {"private_input": {"layer": "hidden.weight", "first": first}}
+
+    def split_case(self) -> SplitCase | None:
+        """The model of the first users with their texts; None where nothing is private."""
+        if not self.settings.personal:
+            return None
+        users = min(self.texts.n_users, USERS)
+        model = self.settings.model(len(self.texts.classes), users=users)
+        vault = self.texts.vault()
+
+        def loss(of_all: nn.Module, user: int, batch: Batch) -> Tensor:
+            return document_loss(of_all, {**batch, "user": torch.full_like(batch["label"], user)})
+
+        return SplitCase(
+            build=lambda: DocumentModel(model),
+            loss=loss,
+            private=PRIVATE,
+            data=[vault.examples(user) for user in range(users)],
+            training=self.settings.local,
+        )
+
+
+def load_texts(
+    data: NewsgroupsData | StickersData,
+    algorithm: DocumentSettings,
+    *,
+    seed: int,
+    data_dir: Path | None,
+) -> Undivided:
+    """Read or make the texts of a configuration.
+
+    Raises:
+        DataError: the file is missing or damaged.
+    """
+    if isinstance(data, StickersData):
+        return Undivided(TextTask(algorithm, generate_stickers(data.config(seed))))
+    return Undivided(TextTask(algorithm, load_newsgroups(data_dir, data.config(seed))))
+
+
+def _on_test(evaluate: Evaluate) -> Evaluate:
+    """The figures of the test part, by their plain names."""
+
+    def on_test(public: PublicState, vault: Vault) -> dict[str, float] | None:
+        found = evaluate(public, vault)
+        if found is None:
+            return None
+        prefix = "test_"
+        return {
+            name.removeprefix(prefix): value
+            for name, value in found.items()
+            if name.startswith(prefix)
+        }
+
+    return on_test

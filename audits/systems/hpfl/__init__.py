@@ -1,0 +1,1 @@
+"""HPFL as an audit runs it: settings, data of organisations."""

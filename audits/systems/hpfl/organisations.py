@@ -1,0 +1,260 @@
+"""HPFL on the records of organisations: settings of the data, and the task."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from audits.systems.base import DataFacts, Fresh, Nouns, Secrets, Undivided, digest_of
+from secure_fedrec.algorithms.base import PublicState
+from secure_fedrec.algorithms.hpfl.system import HPFL, HPFLConfig
+from secure_fedrec.core.arrays import FloatArray, IntArray
+from secure_fedrec.data import (
+    Organisations,
+    SplitShares,
+    SyntheticOrganisationsConfig,
+    generate_organisations,
+    load,
+    load_organisations,
+)
+from secure_fedrec.data.organisations.tables import Records
+from secure_fedrec.engines import Problem
+from secure_fedrec.errors import ConfigError
+from secure_fedrec.evaluation import Pairs, Rule, score_quality, score_rules
+from secure_fedrec.protection.bags import BagShape
+from secure_fedrec.vault import Vault
+
+__all__ = [
+    "OrganisationData",
+    "OrganisationTask",
+    "SyntheticOrganisationData",
+    "load_records",
+    "organisation_rules",
+]
+
+_NOUNS = Nouns(clients="organisations", items="items", examples="records")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OrganisationData:
+    """Records of organisations.
+
+    Args:
+        name: data set.
+        test: share of every user's records, for the utility.
+        validation: share of the others, which organisations judge their models by.
+
+    Raises:
+        ConfigError: a share is out of range.
+    """
+
+    name: str
+    test: float = 0.2
+    validation: float = 0.1
+
+    def __post_init__(self) -> None:
+        _ = self.shares
+
+    @property
+    def shares(self) -> SplitShares:
+        """Both shares."""
+        return SplitShares(test=self.test, validation=self.validation)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SyntheticOrganisationData:
+    """Made-up organisations; see ``SyntheticOrganisationsConfig``.
+
+    Args:
+        name: data set.
+        test, validation: shares held out, as of real ones.
+        clients, users, items, listed, attributes, mean_records, shift, noise, binary: their shape.
+
+    Raises:
+        ConfigError: a field is out of range.
+    """
+
+    name: str = "synthetic"
+    test: float = 0.2
+    validation: float = 0.1
+    clients: int | None = None
+    users: int | None = None
+    items: int | None = None
+    listed: float | None = None
+    attributes: int | None = None
+    mean_records: float | None = None
+    shift: float | None = None
+    noise: float | None = None
+    binary: bool | None = None
+
+    def __post_init__(self) -> None:
+        _ = self.shares, self.config(0)
+
+    @property
+    def shares(self) -> SplitShares:
+        """Both shares."""
+        return SplitShares(test=self.test, validation=self.validation)
+
+    def config(self, seed: int) -> SyntheticOrganisationsConfig:
+        """The same as settings of the generator."""
+        names = {each.name for each in fields(SyntheticOrganisationsConfig)} - {"seed"}
+        given = {name: value for name in names if (value := getattr(self, name)) is not None}
+        return SyntheticOrganisationsConfig(seed=seed, **given)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class OrganisationTask:
+    """HPFL on one split of organisations' records.
+
+    Args:
+        settings: of the algorithm.
+        organisations: the data set.
+        groups: attribute -> int64[users of all organisations], which attacks try to infer.
+
+    Raises:
+        ConfigError: the user model cannot reach the highest score.
+    """
+
+    settings: HPFLConfig
+    organisations: Organisations
+    groups: Mapping[str, IntArray] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        gum, highest = self.settings.gum, float(self.organisations.levels[-1])
+        if gum.link == "sigmoid" and gum.scale != highest:
+            raise ConfigError(
+                "algorithm.gum.scale", gum.scale, f"scores go up to {highest:g}", (highest,)
+            )
+
+    @cached_property
+    def facts(self) -> DataFacts:
+        """The organisations in figures, and what trivial rules reach."""
+        own = self.organisations
+        parts = (own.train, own.validation, own.test)
+        return DataFacts(
+            name=own.name,
+            fingerprint=self.identity(),
+            clients=own.n_clients,
+            items=len(np.unique(np.concatenate(own.item_ids))),
+            examples=sum(map(len, parts)),
+            train=len(own.train) + len(own.validation),
+            test=len(own.test),
+            nouns=_NOUNS,
+            baselines=organisation_rules(own),
+        )
+
+    def identity(self) -> str:
+        """Digest of all records and of their parts."""
+        own = self.organisations
+        columns = {
+            f"{part}.{name}": values
+            for part in ("train", "validation", "test")
+            for name, values in {
+                "indptr": getattr(own, part).indptr,
+                **getattr(own, part).columns(),
+            }.items()
+        }
+        items = np.concatenate([attributes.ravel() for attributes in own.attributes])
+        return digest_of({**columns, "attributes": items, "levels": own.levels})
+
+    def fresh(self) -> Fresh:
+        """HPFL, training and validation records in vaults, and the quality on the test records."""
+        algorithm, own = HPFL(self.settings, self.organisations), self.organisations
+
+        def evaluate(public: PublicState, vault: Vault) -> Mapping[str, float] | None:
+            del public
+            return self._quality(
+                [
+                    algorithm.predict_scores(vault, client, *own.test.of(client)[:2])
+                    for client in range(own.n_clients)
+                ]
+            )
+
+        problem = Problem(
+            vault=own.vault(),
+            n_rows=algorithm.rows,
+            evaluate=evaluate,
+            knowledge={"attributes": list(own.attribute_names), "levels": own.levels.tolist()},
+        )
+        bags = {
+            name: BagShape(width=width, most=most)
+            for name, (width, most) in algorithm.bag_sizes.items()
+        }
+        return Fresh(algorithm, problem, bags)
+
+    def secrets(self) -> Secrets:
+        """Training records per attribute of every organisation, and groups of their users."""
+        own = self.organisations
+        counts = [
+            own.attributes[client][own.train.of(client).items].sum(axis=0)
+            for client in range(own.n_clients)
+        ]
+        groups = {f"attributes.{name}": values for name, values in self.groups.items()}
+        return {"secrets": {"histograms.attributes": np.array(counts, dtype=np.float64), **groups}}
+
+    def _quality(self, predicted: list[FloatArray]) -> dict[str, float]:
+        own = self.organisations
+        if not len(own.test):
+            return {}
+        quality = score_quality(np.concatenate(predicted), own.test.scores, own.levels)
+        return quality.metrics()
+
+
+def organisation_rules(own: Organisations) -> dict[str, Rule]:
+    """What trivial rules reach on the test records, with means of the training records.
+
+    An organisation can follow those of its own mean and of its users' by itself.
+    """
+    if not len(own.test):
+        return {}
+    train, test = (_pairs(own, part) for part in (own.train, own.test))
+
+    def quality(predicted: FloatArray) -> dict[str, float]:
+        return score_quality(predicted, own.test.scores, own.levels).metrics()
+
+    means = [own.train.of(client).scores.mean() for client in range(own.n_clients)]
+    within = quality(np.repeat(means, own.test.counts()))
+    return {
+        "mean score of the organisation": Rule(figures=within, local=True),
+        **score_rules(train, test, quality),
+    }
+
+
+def _pairs(own: Organisations, records: Records) -> Pairs:
+    """Records under the numbers of the whole data set, organisation after organisation."""
+    parts = [records.of(client) for client in range(own.n_clients)]
+    users = [ids[part.users] for ids, part in zip(own.user_ids, parts, strict=True)]
+    items = [ids[part.items] for ids, part in zip(own.item_ids, parts, strict=True)]
+    return Pairs(np.concatenate(users), np.concatenate(items), records.scores)
+
+
+def load_records(
+    data: Any, algorithm: HPFLConfig, *, seed: int, data_dir: Path | None
+) -> Undivided:
+    """Read or make the organisations of a configuration.
+
+    Raises:
+        DataError: the data set is missing or damaged.
+        ConfigError: the user model cannot reach the highest score.
+    """
+    if isinstance(data, SyntheticOrganisationData):
+        organisations = generate_organisations(data.config(seed), shares=data.shares)
+    else:
+        organisations = load_organisations(data.name, data_dir, seed=seed, shares=data.shares)
+    groups = _groups(organisations, data_dir) if data.name == "ml-100k-zip" else {}
+    return Undivided(
+        OrganisationTask(settings=algorithm, organisations=organisations, groups=groups)
+    )
+
+
+def _groups(organisations: Organisations, data_dir: Path | None) -> dict[str, IntArray]:
+    """Gender, age and occupation of every user, organisation after organisation."""
+    table = load("ml-100k", data_dir)
+    users = np.concatenate(organisations.user_ids)
+    return {
+        name: np.unique(values, return_inverse=True)[1].astype(np.int64)[users]
+        for name, values in table.demographics.items()
+    }

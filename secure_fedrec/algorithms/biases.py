@@ -1,0 +1,103 @@
+"""Biases of matrix factorization that no user gives away: the user's own line, the public items'.
+
+With biases a rating is predicted as
+
+    m_u + a_u b_i + U_u . V_i
+
+The client keeps ``m_u`` and ``a_u``: in every round it fits them anew to its own ratings, by least
+squares over the public ``b_i``, with ``a_u`` pulled towards 1; they are a function of its ratings
+and the public table, and are never stored or sent. To everything else ``b_i`` is one more column
+of the shared table, beside which stands ``a_u`` in the user's vector: the uploaded row is
+
+    -e_ui [U_u, a_u] + lambda [V_i, b_i]
+
+and whatever protects a row protects it. Before the first round b = 0, so m_u is the user's mean.
+
+The server takes no gradient step on b. The sums S and counts C of a round, with the b that clients
+had, give what b should be had only this round been seen: (S + C b) / C. It averages the two over
+all rounds so far and shrinks,
+
+    b_i = mean(S + C b)_i / (C'_i + lambda_b (1 + v / C'_i)),   C' = mean(C)
+
+v being the variance of the noise in the mean of the sums: a Gaussian prior on b of variance
+1 / lambda_b, ratings of variance 1. Noise of several rounds is averaged away like that of one
+round with their budget together, while residuals, and with them what a clip takes off, shrink.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from secure_fedrec.algorithms.base import PublicState
+from secure_fedrec.core.arrays import FloatArray, IntArray
+from secure_fedrec.core.kernels import segment_sum
+from secure_fedrec.uploads import Aggregate
+from secure_fedrec.vault import Rated
+
+__all__ = ["BIAS_COUNTS", "Lines", "fit_lines", "initial_sums", "next_biases"]
+
+_SUMS, BIAS_COUNTS = "bias_sums", "bias_counts"
+
+
+class Lines(NamedTuple):
+    """What each user of a batch adds by itself.
+
+    Attributes:
+        means: float64[B], m.
+        slopes: float64[B], a.
+    """
+
+    means: FloatArray
+    slopes: FloatArray
+
+
+def fit_lines(biases: FloatArray, rated: Rated, *, pull: float) -> Lines:
+    """Least squares of each client's ratings over the biases of their items.
+
+    Args:
+        biases: float64[m], b.
+        rated: the clients' ratings.
+        pull: penalty on (a - 1)^2. A client without ratings has m = 0 and a = 1.
+    """
+    given = np.stack([biases[rated.items], rated.ratings], axis=1)
+    counts = np.maximum(rated.counts, 1)[:, None]
+    centres = _sums(given, rated.indptr) / counts
+    given -= np.repeat(centres, rated.counts, axis=0)
+    products = _sums(given * given[:, :1], rated.indptr)  # of bias with itself, and with rating
+    slopes = np.ones(len(counts))
+    fitted = products[:, 0] > 0
+    slopes[fitted] = (products[fitted, 1] + pull) / (products[fitted, 0] + pull)
+    return Lines(means=centres[:, 1] - slopes * centres[:, 0], slopes=slopes)
+
+
+def initial_sums(n_items: int) -> dict[str, FloatArray]:
+    """What the server has summed up before the first round: float64[m] each."""
+    return {_SUMS: np.zeros(n_items), BIAS_COUNTS: np.zeros(n_items)}
+
+
+def next_biases(
+    public: PublicState, aggregate: Aggregate, *, shrinkage: float
+) -> tuple[FloatArray, dict[str, FloatArray]]:
+    """The server's biases after a round, float64[m], and its sums.
+
+    Args:
+        public: the state that clients computed from; its table's last column is b.
+        aggregate: of the round.
+        shrinkage: lambda_b, as a number of ratings.
+    """
+    counts = np.asarray(aggregate.counts, dtype=np.float64)
+    sums = public.extras[_SUMS] + counts * public.table[:, -1] - aggregate.values[:, -1]
+    counts = public.extras[BIAS_COUNTS] + counts
+    rounds = public.round + 1
+    evidence = counts / rounds
+    seen = evidence > 0
+    biases = np.zeros(len(sums))
+    variance = aggregate.noise**2 / rounds
+    prior = shrinkage * (1 + variance / evidence[seen])
+    biases[seen] = sums[seen] / rounds / (evidence[seen] + prior)
+    return biases, {_SUMS: sums, BIAS_COUNTS: counts}
+
+
+def _sums(values: FloatArray, indptr: IntArray) -> FloatArray:
+    """Sums over segments, in order: float64[B, k] of float64[N, k]."""
+    return segment_sum(values, np.arange(len(values)), np.ones(len(values)), indptr)

@@ -1,0 +1,1 @@
+"""FURL (Bui et al. 2019): federated user representation learning, user vectors stay home."""

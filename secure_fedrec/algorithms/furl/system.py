@@ -1,0 +1,326 @@
+"""FURL: Federated Averaging over federated parameters, while private ones stay home.
+
+The parameters of a model are w_f, shared, and w_p^i, one set per client i. In round t a client
+downloads w_f and trains it together with its own w_p^i (section 3.5), starting from where its last
+training left w_p^i, or from the default the first time:
+
+    u_f, u_p = local training from (w_f, w_p^i)                          at the client
+    w_f   <- w_f + sum_i c_i d_i / sum_i c_i,    d_i = u_f,i - w_f       at the server   (eq. 5)
+    w_p^i <- u_p,i                                                       at the client   (eq. 7)
+
+with c_i the client's number of training examples. Clients that sit a round out keep w_p^i.
+
+Weights travel inside the sum: a client uploads c_i d_i and c_i itself as one more value, so the
+server learns sum c_i d_i and sum c_i and nothing of one client, if uploads are protected. The ring
+must hold c_i d_i: ``ring.clip`` has to exceed the largest number of examples times the largest
+change of one parameter. Its default of 4096 leaves room for 400 examples and changes of 10; beyond,
+the encoding is refused with an ``EncodingError`` that names the setting.
+
+Federated Averaging of *all* parameters would scale the private step by z_i = c_i / sum c (eq. 6):
+
+    w_p^i <- w_p^i + c_i (u_p,i - w_p^i) / sum_j c_j                     private_rule = "weighted"
+
+A client learns sum c only after the round, when the server broadcasts it. So it keeps its step and
+completes it when it takes part again, or is asked for its model. The paper sets z_i = 1.
+
+Everything a client computes runs on library kernels, whose results depend on the shape of a batch;
+clients are therefore trained one at a time, and a batch of clients gives the bits of each alone.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import numpy as np
+from torch import nn
+
+from secure_fedrec.algorithms.base import PublicState
+from secure_fedrec.algorithms.local_training import (
+    LocalOptimizer,
+    LocalTrainingConfig,
+    Loss,
+    TrainingDraws,
+    seeded_torch,
+    train_locally,
+)
+from secure_fedrec.algorithms.vector_table import VectorTable
+from secure_fedrec.core.arrays import FloatArray, IntArray
+from secure_fedrec.errors import ConfigError
+from secure_fedrec.fixedpoint import FixedPoint
+from secure_fedrec.models.split import ParameterSplit
+from secure_fedrec.streams import Streams
+from secure_fedrec.uploads import Aggregate, RowBlock, Upload
+from secure_fedrec.vault import Vault
+
+__all__ = ["FURL", "FURLConfig", "FURLStep"]
+
+PRIVATE_RULES = ("keep", "weighted")
+_WEIGHT_SUMS = "weight_sums"
+_PRIVATE, _OPTIMIZER, _PENDING = "private_parameters", "optimizer_state", "pending_step"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FURLConfig:
+    """Hyper-parameters.
+
+    Args:
+        rounds: T.
+        local: settings of local training.
+        decay: factor on the learning rates after every round.
+        private_rule: "keep" is z_i = 1 (eq. 7); "weighted" is z_i = c_i / sum c (eq. 6).
+        row_width: values per row of the table that the parameter vector is cut into.
+
+    Raises:
+        ConfigError: a field is out of range.
+    """
+
+    rounds: int
+    local: LocalTrainingConfig = field(default_factory=LocalTrainingConfig)
+    decay: float = 1.0
+    private_rule: str = "keep"
+    row_width: int = 64
+
+    def __post_init__(self) -> None:
+        for name in ("rounds", "row_width"):
+            if getattr(self, name) < 1:
+                raise ConfigError(f"algorithm.{name}", getattr(self, name), "must be at least 1")
+        if not 0 < self.decay <= 1:
+            raise ConfigError("algorithm.decay", self.decay, "must be above 0 and at most 1")
+        if self.private_rule not in PRIVATE_RULES:
+            raise ConfigError(
+                "algorithm.private_rule", self.private_rule, "unknown rule", PRIVATE_RULES
+            )
+
+
+class FURL:
+    """The algorithm; see the module docstring.
+
+    Args:
+        build: makes the model of one device. Its initial values, drawn by torch's generator under a
+            seed of the run, are the initial w_f and every client's default w_p.
+        loss: mean loss of the model on a batch of a client's examples.
+        config: hyper-parameters.
+        private: patterns of the names of private parameters. None, and only None, makes every
+            parameter federated: plain Federated Averaging, the paper's *Global FL*.
+        ring: of the run; needed by, and only by, the private rule "weighted". Its step is rounded
+            in the ring just as a sum would round it, so that it has the bits of Federated Averaging
+            of all parameters.
+
+    Raises:
+        ConfigError: the patterns leave no private or no federated parameter, or match nothing; the
+            model cannot be split (see ``ParameterSplit``); or ``ring`` is missing or out of place.
+    """
+
+    def __init__(
+        self,
+        build: Callable[[], nn.Module],
+        loss: Loss,
+        config: FURLConfig,
+        *,
+        private: Sequence[str] | None,
+        ring: FixedPoint | None = None,
+    ) -> None:
+        if (ring is None) != (config.private_rule == "keep"):
+            raise ConfigError("ring", ring, "is for, and only for, private_rule = 'weighted'")
+        self.config = config
+        self._build = build
+        self._loss = loss
+        self._ring = ring
+        with seeded_torch(0):  # of names and shapes only: values are drawn under the run's seed
+            self._model = build()
+        if private is None:
+            self.split = ParameterSplit.federated_only(self._model)
+        else:
+            self.split = ParameterSplit.of(self._model, private=private)
+        names = [segment.name for segment in self.split.private]
+        self._optimizer = LocalOptimizer(self._model, config.local, private=names)
+        # w_f and, behind it, the weight.
+        self._layout = VectorTable(size=self.split.n_federated + 1, width=config.row_width)
+
+    @property
+    def width(self) -> int:
+        """Values per uploaded row."""
+        return self._layout.width
+
+    @property
+    def rows(self) -> int:
+        """Rows of the shared table, all of which every client sends."""
+        return self._layout.rows
+
+    @property
+    def rounds(self) -> int:
+        """T."""
+        return self.config.rounds
+
+    def initial_public(self, n_rows: int, streams: Streams) -> PublicState:
+        """The initial w_f.
+
+        Raises:
+            ConfigError: ``n_rows`` is not ``rows``.
+        """
+        self._layout.require_rows(n_rows)
+        federated, _ = self._initial_values(streams)
+        extras = {_WEIGHT_SUMS: np.zeros(1)} if self._ring is not None else {}
+        return PublicState(round=0, table=self._table(federated, 0.0), extras=extras)
+
+    def initialise(self, vault: Vault, streams: Streams) -> None:
+        """Give every client the default w_p.
+
+        Raises:
+            ConfigError: a client has no training example, so c_i = 0.
+        """
+        idle = np.flatnonzero(vault.example_counts() == 0)
+        if len(idle):
+            shown = ", ".join(map(str, idle[:5].tolist())) + (", ..." if len(idle) > 5 else "")
+            raise ConfigError(
+                "data.clients", shown, f"{len(idle)} clients have no training example; leave out"
+            )
+        _, default = self._initial_values(streams)
+        vault.create(_PRIVATE, np.tile(default, (vault.n_clients, 1)))
+        if self._ring is not None:
+            vault.create(_PENDING, np.zeros((vault.n_clients, 1 + self.split.n_private)))
+        if self.config.local.keep_state:
+            vault.create(_OPTIMIZER, np.zeros((vault.n_clients, self._optimizer.state_size)))
+
+    def client_step(
+        self, clients: IntArray, public: PublicState, vault: Vault, streams: Streams
+    ) -> "FURLStep":
+        """Local training of some clients, one after the other."""
+        stream, round_ = streams.stream("local-training"), public.round + 1
+        weights = vault.example_counts()[clients]
+        private = self.private_values(public, vault, clients)
+        kept = self.config.local.keep_state
+        moments = vault.read(_OPTIMIZER, clients) if kept else np.zeros((len(clients), 0))
+        uploads = np.empty((len(clients), self.rows, self.width))
+        steps = np.empty_like(private)
+        self.split.write_federated(self._model, self.federated_values(public))
+        # w_f as the model's number format holds it: who learns nothing sends zeros.
+        start = self.split.read_federated(self._model)
+        for position, client in enumerate(clients.tolist()):
+            self.split.write_federated(self._model, start)
+            self.split.write_private(self._model, private[position])
+            own = self.split.read_private(self._model)
+            train_locally(
+                self._model,
+                self._loss,
+                vault.examples(client),
+                optimizer=self._optimizer,
+                draws=TrainingDraws.at(stream, round_, client),
+                state=moments[position] if kept else None,
+                rate_scale=self.config.decay**public.round,
+            )
+            change = self.split.read_federated(self._model) - start
+            uploads[position] = self._table(weights[position] * change, weights[position])
+            trained = self.split.read_private(self._model)
+            steps[position] = trained if self._ring is None else trained - own
+            moments[position] = self._optimizer.state() if kept else 0.0
+        tables = {_OPTIMIZER: moments} if kept else {}
+        if self._ring is None:
+            tables[_PRIVATE] = steps  # eq. 7
+        else:
+            tables[_PRIVATE] = private
+            tables[_PENDING] = self._pending(self._ring, round_, weights, steps)
+        return FURLStep(clients, uploads, tables)
+
+    def server_step(self, public: PublicState, aggregate: Aggregate) -> PublicState:
+        """The weighted mean of the changes (eq. 5); without any client w_f stays."""
+        sums = self._layout.vector(aggregate.values)
+        total = float(sums[-1])
+        federated = self.federated_values(public)
+        if total > 0:
+            federated = federated + sums[:-1] / total
+        extras = dict(public.extras)
+        if self._ring is not None:
+            extras[_WEIGHT_SUMS] = np.append(extras[_WEIGHT_SUMS], total)
+        return PublicState(round=public.round + 1, table=self._table(federated, 0.0), extras=extras)
+
+    def federated_values(self, public: PublicState) -> FloatArray:
+        """w_f: float64[n_federated]."""
+        return self._layout.vector(public.table)[:-1]
+
+    def private_values(self, public: PublicState, vault: Vault, clients: IntArray) -> FloatArray:
+        """w_p of some clients, with every step completed: float64[B, n_private]."""
+        values = vault.read(_PRIVATE, clients)
+        if self._ring is None:
+            return values
+        pending = vault.read(_PENDING, clients)
+        rounds = pending[:, 0].astype(np.int64)
+        held = rounds > 0
+        totals = public.extras[_WEIGHT_SUMS][rounds[held], None]
+        values[held] = values[held] + pending[held, 1:] / totals  # eq. 6
+        return values
+
+    def local_model(self, public: PublicState, vault: Vault, client: int) -> nn.Module:
+        """The client's own model, for inference on the device; valid until the next call."""
+        private = self.private_values(public, vault, np.array([client]))[0]
+        self.split.write_federated(self._model, self.federated_values(public))
+        self.split.write_private(self._model, private)
+        return self._model.eval()
+
+    def upload_rows(self, vault: Vault, n_rows: int) -> IntArray:
+        """Rows of each client's upload: all of them."""
+        return np.full(vault.n_clients, n_rows, dtype=np.int64)
+
+    def upload_vectors(self, vault: Vault) -> Mapping[str, IntArray]:
+        """No bags."""
+        return {}
+
+    def public_knowledge(self) -> dict[str, Any]:
+        """All hyper-parameters, and names and places of the parameters."""
+        return {
+            "name": "furl",
+            **asdict(self.config),
+            "federated": [asdict(segment) for segment in self.split.federated],
+            "private": [asdict(segment) for segment in self.split.private],
+            "weight_position": self.split.n_federated,
+        }
+
+    def _initial_values(self, streams: Streams) -> tuple[FloatArray, FloatArray]:
+        """The initial w_f and the default w_p."""
+        words = streams.stream("model-init").words_at(0, np.array([0]), np.array([0]), width=1)
+        with seeded_torch(int(words[0, 0])):
+            model = self._build()
+        return self.split.read_federated(model), self.split.read_private(model)
+
+    def _table(self, federated: FloatArray, weight: float) -> FloatArray:
+        return self._layout.table(np.append(federated, weight))
+
+    def _pending(
+        self, ring: FixedPoint, round_: int, weights: IntArray, steps: FloatArray
+    ) -> FloatArray:
+        """Rows (round, c_i d_i) of steps that wait for sum c, as the ring of the sum holds them."""
+        coded = ring.decode(ring.encode(weights[:, None] * steps))
+        return np.concatenate([np.full((len(steps), 1), float(round_)), coded], axis=1)
+
+
+class FURLStep:
+    """One round's work of some clients.
+
+    Args:
+        clients: int64[B].
+        uploads: float64[B, rows, width], c_i d_i and c_i of each client.
+        tables: what each client keeps, by name of the vault's table: float64[B, ...].
+    """
+
+    def __init__(
+        self, clients: IntArray, uploads: FloatArray, tables: Mapping[str, FloatArray]
+    ) -> None:
+        self.clients = clients
+        self._uploads = uploads
+        self._tables = tables
+
+    @property
+    def upload(self) -> Upload:
+        """Every row of the table from every client."""
+        size, rows, width = self._uploads.shape
+        block = RowBlock(
+            indptr=np.arange(size + 1) * rows,
+            rows=np.tile(np.arange(rows, dtype=np.int32), size),
+            values=self._uploads.reshape(size * rows, width),
+        )
+        return Upload(clients=self.clients, block=block)
+
+    def commit(self, vault: Vault) -> None:
+        """Keep w_p, and what else stays on the device."""
+        for name, values in self._tables.items():
+            vault.write(name, self.clients, values)

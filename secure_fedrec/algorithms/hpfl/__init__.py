@@ -1,0 +1,1 @@
+"""HPFL (Wu et al. 2021): hierarchical personalised federated learning among organisations."""

@@ -1,0 +1,194 @@
+"""A client's round of HPFL (Algorithm 3, ClientUpdate): update, train, judge, draft.
+
+Everything here happens on one client, with its own records; what leaves it is decided in ``hpfl``.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from secure_fedrec.algorithms.hpfl.config import HPFLConfig
+from secure_fedrec.algorithms.hpfl.update import blend, general_representations
+from secure_fedrec.core.arrays import BoolArray, FloatArray, IntArray
+from secure_fedrec.evaluation import level_hits
+from secure_fedrec.models.gum.arrays import Records
+from secure_fedrec.models.gum.model import GUM
+from secure_fedrec.vault import Vault
+
+__all__ = [
+    "ClientModel",
+    "count_attributes",
+    "create_tables",
+    "judge",
+    "update",
+]
+
+_USERS, _ITEMS = "user_embeddings", "item_representations"
+_VECTORS, _HIDDEN, _ACCURACIES = "attribute_vectors", "hidden_vectors", "accuracies"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class ClientModel:
+    """What one client keeps between rounds.
+
+    Args:
+        users: float64[U, K], Emb_u.
+        items: float64[I, K], Emb_v; with slip and guess float64[I, K + 2].
+        vectors: float64[K, 2 N + K], row k is [KM_u[k], KM_v[k], RM[k]].
+        hidden: float64[N], HM.
+        accuracies: float64[K + 1], on each attribute and, last, on all validation records; 0
+            before the first training.
+    """
+
+    users: FloatArray
+    items: FloatArray
+    vectors: FloatArray
+    hidden: FloatArray
+    accuracies: FloatArray
+
+    @classmethod
+    def of(cls, gum: GUM, parameters: FloatArray, accuracies: FloatArray) -> "ClientModel":
+        """From the flat vector of a model."""
+        parts = gum.layout.parts(parameters)
+        items = parts.item_embeddings
+        if len(parts.slip):
+            items = np.column_stack([items, parts.slip, parts.guess])
+        vectors = np.hstack([parts.knowledge_user, parts.knowledge_item, parts.relation])
+        return cls(
+            users=parts.user_embeddings,
+            items=items,
+            vectors=vectors,
+            hidden=parts.hidden,
+            accuracies=accuracies,
+        )
+
+    def parameters(self, gum: GUM) -> FloatArray:
+        """The flat vector of the model."""
+        n, k = gum.layout.hidden, gum.layout.attributes
+        flat = np.empty(gum.layout.size)
+        parts = gum.layout.parts(flat)
+        parts.user_embeddings[...] = self.users
+        parts.item_embeddings[...] = self.items[:, :k]
+        if len(parts.slip):
+            parts.slip[...], parts.guess[...] = self.items[:, k], self.items[:, k + 1]
+        parts.knowledge_user[...] = self.vectors[:, :n]
+        parts.knowledge_item[...] = self.vectors[:, n : 2 * n]
+        parts.relation[...] = self.vectors[:, 2 * n :]
+        parts.hidden[...] = self.hidden
+        return flat
+
+    @classmethod
+    def read(cls, vault: Vault, client: int) -> "ClientModel":
+        """From the client's vault."""
+        one = np.array([client])
+        return cls(
+            users=vault.read_ragged(_USERS, client),
+            items=vault.read_ragged(_ITEMS, client),
+            vectors=vault.read(_VECTORS, one)[0],
+            hidden=vault.read(_HIDDEN, one)[0],
+            accuracies=vault.read(_ACCURACIES, one)[0],
+        )
+
+    def write(self, vault: Vault, client: int) -> None:
+        """Back to the client's vault."""
+        one = np.array([client])
+        vault.write_ragged(_USERS, client, self.users)
+        vault.write_ragged(_ITEMS, client, self.items)
+        vault.write(_VECTORS, one, self.vectors[None])
+        vault.write(_HIDDEN, one, self.hidden[None])
+        vault.write(_ACCURACIES, one, self.accuracies[None])
+
+
+def create_tables(vault: Vault, models: list[ClientModel]) -> None:
+    """Put the models of all clients into their vaults."""
+    for name, tables in (
+        (_USERS, [model.users for model in models]),
+        (_ITEMS, [model.items for model in models]),
+    ):
+        ends = np.cumsum([len(table) for table in tables], dtype=np.int64)
+        indptr = np.concatenate([np.zeros(1, dtype=np.int64), ends])
+        vault.create_ragged(name, indptr, np.concatenate(tables))
+    vault.create(_VECTORS, np.stack([model.vectors for model in models]))
+    vault.create(_HIDDEN, np.stack([model.hidden for model in models]))
+    vault.create(_ACCURACIES, np.stack([model.accuracies for model in models]))
+
+
+def update(
+    model: ClientModel,
+    config: HPFLConfig,
+    *,
+    vectors: FloatArray,
+    hidden: FloatArray | None,
+    user_centres: FloatArray,
+    item_centres: FloatArray,
+) -> ClientModel:
+    """Algorithm 1: the model that the next local training starts from.
+
+    Args:
+        model: the client's.
+        config: says which components are federated, and how.
+        vectors: float64[K, 2 N + K], the global attribute vectors.
+        hidden: float64[N], the global HM, or None where it is not shared.
+        user_centres: float64[m, K], the global centres; none before there was a draft.
+        item_centres: float64[m, K] or float64[m, K + 2].
+    """
+    overall = model.accuracies[-1:]
+    by_attribute = model.accuracies[:-1]
+    own_vectors, own_hidden = model.vectors, model.hidden
+    if config.shares_public:
+        own_vectors = blend(own_vectors, vectors, by_attribute[:, None])  # eq. 1
+        if hidden is not None:
+            own_hidden = blend(own_hidden, hidden, overall)
+    # Dimension k of an embedding is attribute k; slip and guess belong to no attribute.
+    extra = np.repeat(overall, model.items.shape[1] - len(by_attribute))
+    return ClientModel(
+        users=_blend_centres(model.users, user_centres, by_attribute, config),
+        items=_blend_centres(
+            model.items, item_centres, np.concatenate([by_attribute, extra]), config
+        ),
+        vectors=own_vectors,
+        hidden=own_hidden,
+        accuracies=model.accuracies,
+    )
+
+
+def judge(
+    gum: GUM,
+    parameters: FloatArray,
+    validation: Records,
+    attributes: BoolArray,
+    trained_on: IntArray,
+    levels: FloatArray,
+    config: HPFLConfig,
+) -> FloatArray:
+    """Accuracy on the validation records, per attribute and over all: float64[K + 1].
+
+    An attribute without a validation record has the overall accuracy if the client trained on it,
+    and 0 (the global vector replaces its own) if not.
+    """
+    found = gum.predict(parameters, validation.users, validation.items)
+    hits = level_hits(found, validation.scores, levels, rule=config.accuracy)
+    described = attributes[validation.items]
+    records = described.sum(axis=0)
+    overall = float(hits.mean())
+    shares = (described & hits[:, None]).sum(axis=0) / np.maximum(records, 1)
+    shares = np.where(records > 0, shares, overall)
+    shares[trained_on == 0] = 0.0
+    if config.shifted_accuracies:
+        shares = np.concatenate([[0.0], shares[:-1]])
+    return np.append(shares, overall)
+
+
+def count_attributes(records: Records, attributes: BoolArray) -> IntArray:
+    """int64[K], records whose item has the attribute."""
+    return np.asarray(attributes[records.items].sum(axis=0, dtype=np.int64))
+
+
+def _blend_centres(
+    embeddings: FloatArray, centres: FloatArray, accuracies: FloatArray, config: HPFLConfig
+) -> FloatArray:
+    """Eq. 2."""
+    if not (config.shares_private and len(centres)):
+        return embeddings
+    general = general_representations(embeddings, centres, config.centre_weights)
+    return blend(embeddings, general, accuracies)

@@ -1,0 +1,100 @@
+"""Drafts of private representations: cluster centres in the place of embeddings (HPFL, 4.2, 4.3).
+
+A client tells the centres of its users' and items' clusters instead of the embeddings themselves;
+the server clusters all centres again: K-means, the number of clusters a share of the number of
+points. A draft is a mean of embeddings, and the mean of one member is that member:
+``least_members`` keeps the centres of smaller clusters at home. It counts the points that a centre
+is the mean of, so centres are formed here: K-means stops by tolerance, and the points it assigns
+last are not always those that its own centres are the means of.
+"""
+
+import warnings
+from typing import Final
+
+import numpy as np
+from sklearn.cluster import KMeans
+from sklearn.exceptions import ConvergenceWarning
+from threadpoolctl import threadpool_limits
+
+from secure_fedrec.core.arrays import FloatArray, IndexArray
+from secure_fedrec.core.kernels import scatter_add
+from secure_fedrec.errors import EncodingError
+
+__all__ = ["SEEDINGS", "cluster_centres", "n_clusters"]
+
+SEEDINGS: Final = ("k-means++", "random")
+"""How clusterings choose their starting points."""
+
+_MAX_ITERATIONS = 100
+
+
+def n_clusters(points: int, share: float) -> int:
+    """Clusters for a number of points: its ``share``, rounded down, but at least one."""
+    return min(points, max(1, int(points * share)))
+
+
+def cluster_centres(
+    points: FloatArray,
+    share: float,
+    *,
+    seed: int,
+    seeding: str = "k-means++",
+    least_members: int = 1,
+) -> FloatArray:
+    """Centres of the clusters of some points.
+
+    There are never more clusters than distinct points: equal points (embeddings that no record has
+    moved from a common start) share one. Points are assigned to clusters in single precision, in
+    half the time; centres are means in double precision. Sums run on one thread, and those of the
+    centres in the order of the points, so equal arguments give equal bits.
+
+    Args:
+        points: float64[n, d].
+        share: clusters per point, in (0, 1].
+        seed: of the starting points, below 2^32.
+        seeding: how these are chosen, one of ``SEEDINGS``.
+        least_members: centres of clusters with fewer members are left out.
+
+    Returns:
+        float64[m, d], each the mean of its cluster's points, in ascending order of their values;
+        m = 0 where there is no point, or no cluster is large enough.
+
+    Raises:
+        EncodingError: a value is NaN, infinite, or beyond single precision: training diverged.
+    """
+    if not len(points):
+        return points.copy()
+    with np.errstate(over="ignore", invalid="ignore"):
+        # Around their mean, where single precision tells most of them apart.
+        single = (points - points.mean(axis=0)).astype(np.float32)
+    if not np.isfinite(single).all():
+        raise EncodingError("an embedding is not finite, or too large to be clustered")
+    distinct = len(np.unique(single, axis=0))
+    model = KMeans(
+        n_clusters=min(distinct, n_clusters(len(points), share)),
+        init=seeding,
+        n_init=1,
+        max_iter=_MAX_ITERATIONS,
+        random_state=seed,
+    )
+    with threadpool_limits(limits=1), warnings.catch_warnings():
+        # Points that differ in their last bits become equal inside: clusters without a member.
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        model.fit(single)
+    centres = _means(points, model.labels_, least_members)
+    return centres[np.lexsort(centres.T[::-1])]
+
+
+def _means(points: FloatArray, labels: IndexArray, least: int) -> FloatArray:
+    """Means of the points of each label that ``least`` points have: float64[m, d].
+
+    Args:
+        points: float64[n, d].
+        labels: int32[n], of every point.
+        least: at least 1.
+    """
+    members = np.bincount(labels)
+    sums = np.zeros((len(members), points.shape[1]))
+    scatter_add(sums, labels, points)
+    kept = np.flatnonzero(members >= least)
+    return sums[kept] / members[kept, None]

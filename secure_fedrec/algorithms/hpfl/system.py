@@ -1,0 +1,318 @@
+"""HPFL: hierarchical personalized federated learning of user models (Algorithms 1 to 3).
+
+Clients are organisations with users, items and tables of their own; they share the attributes of
+items. Each keeps the private parts of a ``GUM`` (embeddings of its users and items) and its version
+of the public ones (a vector per attribute). A round, at client i:
+
+    update      blend its parts with the global ones by its accuracies     (Algorithm 1, eq. 1, 2)
+    train       on its own records, stopping early on validation records of its own
+    judge       Acc_k, the accuracy on validation records, per attribute
+    draft       cluster the embeddings of its users, and those of its items
+
+and at the server (Algorithm 2): the attribute vectors' weighted means (eq. 3), the clusters of all
+drafts. The sums of eq. 3, numerator and denominator, travel in one protected sum
+(``aggregation``); drafts travel in two bags, which show vectors and no owner.
+
+Readings of what the paper leaves open: HPFL-K ("only public components") federates the attribute
+vectors and no drafts, HPFL-R the drafts and no attribute vectors. I_k, the iterations on attribute
+k, are the epochs of the round times the training records of the attribute. The update needs a
+global model, so there is none in round 1. HM is not named among the public parts and stays local
+unless ``share_hidden``. Settings named in ``HPFLConfig`` repeat choices of the published code.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+
+from secure_fedrec.algorithms.base import PublicState
+from secure_fedrec.algorithms.hpfl.aggregation import HPFLTable, accuracy_threshold
+from secure_fedrec.algorithms.hpfl.client import (
+    ClientModel,
+    count_attributes,
+    create_tables,
+    judge,
+    update,
+)
+from secure_fedrec.algorithms.hpfl.config import HPFLConfig
+from secure_fedrec.algorithms.hpfl.drafts import cluster_centres, n_clusters
+from secure_fedrec.algorithms.hpfl.upload import (
+    ITEM_DRAFTS,
+    USER_DRAFTS,
+    Given,
+    Selection,
+    give_out,
+    pack,
+)
+from secure_fedrec.algorithms.user_models import UserModels, split_records
+from secure_fedrec.core.arrays import FloatArray, IndexArray, IntArray
+from secure_fedrec.data.organisations.tables import Organisations
+from secure_fedrec.models.gum.model import GUM
+from secure_fedrec.models.gum.training import Trained, train
+from secure_fedrec.streams import Streams, uniform_reals
+from secure_fedrec.uploads import Aggregate, Upload
+from secure_fedrec.vault import Vault
+
+__all__ = ["HPFL", "HPFLConfig", "HPFLStep"]
+
+_USER_CENTRES, _ITEM_CENTRES, _THRESHOLD = "user-centres", "item-centres", "threshold"
+_SEEDS = 2**32
+
+
+class HPFL:
+    """The algorithm; see the module docstring.
+
+    Args:
+        config: hyper-parameters.
+        organisations: the clients' sizes, the attributes of their items, and the levels of scores.
+            A client reads its own part; records come from the vault.
+        trainer: trains a client's model, with the arguments of ``gum_training.train``.
+    """
+
+    def __init__(
+        self,
+        config: HPFLConfig,
+        organisations: Organisations,
+        *,
+        trainer: Callable[..., Trained] = train,
+    ) -> None:
+        self.config = config
+        self._trainer = trainer
+        self._attributes = organisations.attributes
+        self._levels = organisations.levels
+        self._gums = UserModels(config.gum, organisations)
+        self.table = HPFLTable(
+            attributes=organisations.n_attributes,
+            hidden=config.gum.hidden,
+            share_hidden=config.share_hidden and config.shares_public,
+            buckets=config.histogram_buckets,
+        )
+
+    @property
+    def width(self) -> int:
+        """Values per uploaded row: 2 N + K and a weight."""
+        return self.table.width
+
+    @property
+    def rows(self) -> int:
+        """Rows of the shared table: attributes, then HM and the histogram where they are sent."""
+        return self.table.rows
+
+    @property
+    def rounds(self) -> int:
+        """T."""
+        return self.config.rounds
+
+    def gum(self, client: int) -> GUM:
+        """The user model of a client."""
+        return self._gums[client]
+
+    def initial_public(self, n_rows: int, streams: Streams) -> PublicState:
+        """The attribute vectors before training, and no centres.
+
+        Raises:
+            ConfigError: ``n_rows`` is not ``rows``.
+        """
+        self.table.require_rows(n_rows)
+        table = np.zeros((self.rows, self.width))
+        common = self._common_start(streams)
+        table[: self.table.attributes, :-1] = common.vectors
+        if self.table.share_hidden:
+            table[self.table.attributes, : len(common.hidden)] = common.hidden
+        extras: dict[str, FloatArray] = {}
+        if self.config.shares_private:
+            extras[_USER_CENTRES] = np.zeros((0, common.users.shape[1]))
+            extras[_ITEM_CENTRES] = np.zeros((0, common.items.shape[1]))
+        if self.config.histogram_buckets:
+            extras[_THRESHOLD] = np.zeros(1)
+        return PublicState(round=0, table=table, extras=extras)
+
+    def initialise(self, vault: Vault, streams: Streams) -> None:
+        """Draw every client's model.
+
+        Raises:
+            ConfigError: the vault is of other clients, or a client has no training record, no
+                validation record, or a record of a user or item that is not its own.
+        """
+        self._gums.require_records(vault, validation=True)
+        common, stream = self._common_start(streams), streams.stream("hpfl-start")
+        models = []
+        for client, gum in enumerate(self._gums):
+            accuracies = np.zeros(gum.layout.attributes + 1)
+            own = ClientModel.of(gum, gum.start(stream.generator(lane=client + 1)), accuracies)
+            if self.config.start == "common":
+                own = ClientModel(
+                    users=own.users,
+                    items=own.items,
+                    vectors=common.vectors,
+                    hidden=common.hidden,
+                    accuracies=accuracies,
+                )
+            models.append(own)
+        create_tables(vault, models)
+
+    def client_step(
+        self, clients: IntArray, public: PublicState, vault: Vault, streams: Streams
+    ) -> "HPFLStep":
+        """Local work of some clients, one after the other."""
+        done = [self._work(client, public, vault, streams) for client in clients.tolist()]
+        models, given = [model for model, _ in done], [each for _, each in done]
+        return HPFLStep(clients, models, given, bags=self.config.shares_private)
+
+    def server_step(self, public: PublicState, aggregate: Aggregate) -> PublicState:
+        """Algorithm 2: means of attribute vectors (eq. 3), threshold, clusters of all drafts."""
+        sums = aggregate.values
+        extras = dict(public.extras)
+        if self.config.histogram_buckets:
+            histogram = self.table.histogram_of(sums)
+            extras[_THRESHOLD] = np.array([accuracy_threshold(histogram, self.config.quantile)])
+        if self.config.shares_private:
+            share, seeding = self.config.centres, self.config.seeding
+            for drafts, centres in ((USER_DRAFTS, _USER_CENTRES), (ITEM_DRAFTS, _ITEM_CENTRES)):
+                found = aggregate.bags[drafts]
+                if len(found):  # nobody sent a draft: the old centres stay
+                    extras[centres] = cluster_centres(
+                        found, share, seed=public.round, seeding=seeding
+                    )
+        return PublicState(
+            round=public.round + 1, table=self.table.means_of(sums, public.table), extras=extras
+        )
+
+    def parameters(self, vault: Vault, client: int) -> FloatArray:
+        """A client's present model as the flat vector of its GUM."""
+        return ClientModel.read(vault, client).parameters(self._gums[client])
+
+    def predict_scores(
+        self, vault: Vault, client: int, users: IntArray, items: IndexArray | IntArray
+    ) -> FloatArray:
+        """Predicted scores of (user, item) pairs of a client, local numbers: float64[N]."""
+        return self._gums[client].predict(
+            self.parameters(vault, client), users, items.astype(np.int64)
+        )
+
+    def upload_rows(self, vault: Vault, n_rows: int) -> IntArray:
+        """int64[n], most rows each client sends: one per attribute it trains on, and the rest."""
+        if not self.config.shares_public:
+            return np.zeros(vault.n_clients, dtype=np.int64)
+        seen = [
+            np.count_nonzero(count_attributes(split_records(vault.examples(client))[0], attributes))
+            for client, attributes in enumerate(self._attributes)
+        ]
+        return np.array(seen, dtype=np.int64) + (n_rows - self.table.attributes)
+
+    def upload_vectors(self, vault: Vault) -> Mapping[str, IntArray]:
+        """int64[n] by bag, most drafts each client sends."""
+        del vault
+        return self._drafts()
+
+    @property
+    def bag_sizes(self) -> Mapping[str, tuple[int, int]]:
+        """(values per draft, most drafts of one client) by bag; public."""
+        drafts, extra = self._drafts(), 2 if self.config.gum.slip_and_guess else 0
+        widths = {USER_DRAFTS: self.table.attributes, ITEM_DRAFTS: self.table.attributes + extra}
+        return {name: (widths[name], int(most.max())) for name, most in drafts.items()}
+
+    def public_knowledge(self) -> dict[str, Any]:
+        """All hyper-parameters, and where things lie in the table."""
+        return {"name": "hpfl", **asdict(self.config), "table": asdict(self.table)}
+
+    def _work(
+        self, client: int, public: PublicState, vault: Vault, streams: Streams
+    ) -> tuple[ClientModel, Given]:
+        """Algorithm 3, ClientUpdate."""
+        config, gum, attributes = self.config, self._gums[client], self._attributes[client]
+        round_ = public.round + 1
+        model = ClientModel.read(vault, client)
+        if public.round:
+            model = self._updated(model, public)
+        records, validation = split_records(vault.examples(client))
+        generator = streams.stream("hpfl-batches").generator(round_, client)
+        start = model.parameters(gum)
+        trained = self._trainer(gum, start, records, validation, config.training, generator)
+        counts = count_attributes(records, attributes)
+        accuracies = judge(
+            gum, trained.parameters, validation, attributes, counts, self._levels, config
+        )
+        model = ClientModel.of(gum, trained.parameters, accuracies)
+        iterations = np.append(counts, len(records.scores)) * trained.epochs
+        selection = self._selection(client, public, streams)
+        return model, give_out(model, iterations, config, self.table, selection)
+
+    def _updated(self, model: ClientModel, public: PublicState) -> ClientModel:
+        """Algorithm 1 on the global model of the last round."""
+        k, extras = self.table.attributes, public.extras
+        hidden = None
+        if self.table.share_hidden:
+            hidden = public.table[k, : self.table.hidden]
+        return update(
+            model,
+            self.config,
+            vectors=public.table[:k, :-1],
+            hidden=hidden,
+            user_centres=extras.get(_USER_CENTRES, model.users[:0]),
+            item_centres=extras.get(_ITEM_CENTRES, model.items[:0]),
+        )
+
+    def _selection(self, client: int, public: PublicState, streams: Streams) -> Selection:
+        """The client's draws of the round, and p."""
+        words = streams.stream("hpfl-choices").words_at(
+            public.round + 1, np.array([client]), np.array([0]), width=3
+        )
+        users, items = (words[0, :2] % np.uint64(_SEEDS)).tolist()
+        threshold = public.extras.get(_THRESHOLD, np.zeros(1))
+        return Selection(
+            threshold=float(threshold[0]),
+            draw=float(uniform_reals(words[0, 2:])[0]),
+            seeds=(users, items),
+        )
+
+    def _drafts(self) -> dict[str, IntArray]:
+        """int64[n] by bag, clusters of each client."""
+        if not self.config.shares_private:
+            return {}
+        layouts = [gum.layout for gum in self._gums]
+        users = [n_clusters(layout.users, self.config.user_drafts) for layout in layouts]
+        items = [n_clusters(layout.items, self.config.item_drafts) for layout in layouts]
+        return {USER_DRAFTS: np.array(users), ITEM_DRAFTS: np.array(items)}
+
+    def _common_start(self, streams: Streams) -> ClientModel:
+        """What does not depend on a client's sizes: the model of one user and one item."""
+        k = self.table.attributes
+        gum = GUM(self.config.gum, n_users=1, attributes=np.ones((1, k), dtype=np.bool_))
+        start = gum.start(streams.stream("hpfl-start").generator())
+        return ClientModel.of(gum, start, np.zeros(k + 1))
+
+
+class HPFLStep:
+    """One round's work of a batch of clients.
+
+    Args:
+        clients: int64[B].
+        models: what each client keeps.
+        given: what each client gives out.
+        bags: whether there are drafts.
+    """
+
+    def __init__(
+        self,
+        clients: IntArray,
+        models: Sequence[ClientModel],
+        given: Sequence[Given],
+        *,
+        bags: bool,
+    ) -> None:
+        self.clients = clients
+        self._models = models
+        self._given = given
+        self._bags = bags
+
+    @property
+    def upload(self) -> Upload:
+        """Weighted attribute vectors, and drafts."""
+        return pack(self.clients, self._given, bags=self._bags)
+
+    def commit(self, vault: Vault) -> None:
+        """Keep the trained models."""
+        for client, model in zip(self.clients.tolist(), self._models, strict=True):
+            model.write(vault, client)

@@ -1,0 +1,1 @@
+"""What everything computes with: array types and files, compiled loops, batch-invariant kernels."""

@@ -1,0 +1,341 @@
+"""Inner loops, compiled: each walks its rows once, in order, and touches nothing twice.
+
+Array programs pay for every pass over memory, and a round is made of rows of d numbers that are
+gathered, combined, rounded and added up; fused loops do that in one pass. The compiler keeps IEEE
+arithmetic (no reordering of sums, no fused multiply-add), so the result for a row depends on that
+row alone. ``kernels`` and ``fixedpoint`` are the documented doors to these functions.
+
+Machine code is cached on disk where the package folder, or the user's cache folder, is writable.
+"""
+
+import math
+from collections.abc import Callable
+from typing import TypeVar, cast
+
+import numpy as np
+from numba import njit
+
+from secure_fedrec.core.arrays import (
+    BoolArray,
+    FloatArray,
+    IndexArray,
+    IntArray,
+    RingArray,
+)
+
+__all__ = [
+    "add_rows",
+    "compiled_loop",
+    "descend",
+    "gram",
+    "list_ranks",
+    "merge_sets",
+    "merge_values",
+    "pair_dot",
+    "race_unrated",
+    "rank_one_rows",
+    "round_to_integers",
+    "segment_sum",
+    "skip_members",
+    "subtract_rows",
+    "take_first_distinct",
+]
+
+
+_Loop = TypeVar("_Loop", bound=Callable[..., object])
+
+
+def compiled_loop(loop: _Loop) -> _Loop:
+    """Compile on first call, with a cache on disk where one can be written."""
+    try:
+        return cast(_Loop, njit(cache=True)(loop))
+    except RuntimeError:  # numba finds no writable cache folder
+        return cast(_Loop, njit(loop))
+
+
+@compiled_loop
+def rank_one_rows(
+    table: FloatArray,
+    items: IndexArray | IntArray,
+    users: FloatArray,
+    indptr: IntArray,
+    ratings: FloatArray,
+    shrink: float,
+    rows: FloatArray,
+    residuals: FloatArray,
+) -> None:
+    """``residuals = r - u . v`` and ``rows = shrink v - residual u``."""
+    width = table.shape[1]
+    for user in range(len(indptr) - 1):
+        for row in range(indptr[user], indptr[user + 1]):
+            item = items[row]
+            dot = 0.0
+            for factor in range(width):
+                dot += users[user, factor] * table[item, factor]
+            error = ratings[row] - dot
+            residuals[row] = error
+            for factor in range(width):
+                rows[row, factor] = shrink * table[item, factor] - error * users[user, factor]
+
+
+@compiled_loop
+def pair_dot(
+    left: FloatArray,
+    left_rows: IndexArray | IntArray,
+    right: FloatArray,
+    right_rows: IndexArray | IntArray,
+    dots: FloatArray,
+) -> None:
+    """``dots[n] = left[left_rows[n]] . right[right_rows[n]]``."""
+    width = left.shape[1]
+    for row in range(len(left_rows)):
+        one, other = left_rows[row], right_rows[row]
+        dot = 0.0
+        for factor in range(width):
+            dot += left[one, factor] * right[other, factor]
+        dots[row] = dot
+
+
+@compiled_loop
+def segment_sum(
+    table: FloatArray,
+    rows: IndexArray | IntArray,
+    weights: FloatArray,
+    indptr: IntArray,
+    sums: FloatArray,
+) -> None:
+    """``sums[b] += weights[n] table[rows[n]]`` for every n of segment b, in order."""
+    width = table.shape[1]
+    for segment in range(len(indptr) - 1):
+        for place in range(indptr[segment], indptr[segment + 1]):
+            row, weight = rows[place], weights[place]
+            for factor in range(width):
+                sums[segment, factor] += weight * table[row, factor]
+
+
+@compiled_loop
+def gram(
+    table: FloatArray, items: IndexArray | IntArray, indptr: IntArray, products: FloatArray
+) -> None:
+    """``products[b] += v v^T`` for every item vector v of segment b."""
+    width = table.shape[1]
+    for segment in range(len(indptr) - 1):
+        for place in range(indptr[segment], indptr[segment + 1]):
+            item = items[place]
+            for one in range(width):
+                factor = table[item, one]
+                # The whole row, not only one triangle: a loop of fixed length runs in vectors.
+                for other in range(width):
+                    products[segment, one, other] += factor * table[item, other]
+
+
+@compiled_loop
+def descend(
+    curvatures: FloatArray,
+    targets: FloatArray,
+    points: FloatArray,
+    step_size: float,
+    shrink: float,
+    steps: int,
+) -> None:
+    """``steps`` times ``x -= step_size ((C x - t) + shrink x)`` for every row x of ``points``."""
+    width = points.shape[1]
+    slope = np.empty(width)
+    for row in range(len(points)):
+        for _ in range(steps):
+            for one in range(width):
+                dot = 0.0
+                for other in range(width):
+                    dot += curvatures[row, one, other] * points[row, other]
+                slope[one] = (dot - targets[row, one]) + shrink * points[row, one]
+            for one in range(width):
+                points[row, one] -= step_size * slope[one]
+
+
+@compiled_loop
+def add_rows(target: RingArray, rows: IndexArray | IntArray, values: RingArray) -> None:
+    """``target[rows[n]] += values[n]``, modulo the word size for unsigned words."""
+    for row in range(len(rows)):
+        place = rows[row]
+        for factor in range(values.shape[1]):
+            target[place, factor] += values[row, factor]
+
+
+@compiled_loop
+def add_four(
+    target: RingArray, first: RingArray, second: RingArray, third: RingArray, fourth: RingArray
+) -> None:
+    """``target += first + second + third + fourth``, modulo the word size, in one pass."""
+    for place in range(len(target)):
+        target[place] += first[place] + second[place] + third[place] + fourth[place]
+
+
+@compiled_loop
+def subtract_four(
+    target: RingArray, first: RingArray, second: RingArray, third: RingArray, fourth: RingArray
+) -> None:
+    """``target -= first + second + third + fourth``, modulo the word size, in one pass."""
+    for place in range(len(target)):
+        target[place] -= first[place] + second[place] + third[place] + fourth[place]
+
+
+@compiled_loop
+def subtract_rows(target: RingArray, rows: IndexArray | IntArray, values: RingArray) -> None:
+    """``target[rows[n]] -= values[n]``, modulo the word size for unsigned words."""
+    for row in range(len(rows)):
+        place = rows[row]
+        for factor in range(values.shape[1]):
+            target[place, factor] -= values[row, factor]
+
+
+@compiled_loop
+def round_to_integers(values: FloatArray, scale: float, largest: float, integers: IntArray) -> bool:
+    """``integers = round_half_even(values * scale)``; False if a magnitude exceeds ``largest``.
+
+    ``largest`` is in ring units and below 2^52, where adding and taking off 1.5 * 2^52 rounds to
+    the nearest integer. NaN fails the comparison like anything out of range.
+    """
+    fits = True
+    for place in range(len(values)):
+        scaled = values[place] * scale
+        fits &= np.abs(scaled) <= largest
+        shifted = scaled + 6755399441055744.0
+        integers[place] = np.int64(shifted - 6755399441055744.0)
+    return fits
+
+
+@compiled_loop
+def take_first_distinct(
+    ranks: IntArray,
+    runs: IntArray,
+    offsets: IntArray,
+    missing: IntArray,
+    taken: BoolArray,
+) -> None:
+    """Read run b of ``ranks`` until ``missing[b]`` new ranks have been marked in ``taken``."""
+    for run in range(len(runs) - 1):
+        for place in range(runs[run], runs[run + 1]):
+            if missing[run] == 0:
+                break
+            cell = offsets[run] + ranks[place]
+            if not taken[cell]:
+                taken[cell] = True
+                missing[run] -= 1
+
+
+@compiled_loop
+def race_unrated(
+    uniforms: FloatArray,
+    weights: FloatArray,
+    rated_indptr: IntArray,
+    rated: IndexArray,
+    indptr: IntArray,
+    items: IndexArray,
+) -> None:
+    """Of the items that client b has not rated, those with the least ``-log(u) / weight``.
+
+    As many as ``indptr`` has room for, ascending (Efraimidis and Spirakis 2006: drawing one after
+    the other in proportion to the weights, without replacement). ``uniforms[b, i]`` is client b's
+    number for item i. Logarithms are taken one by one: vectors of them may round otherwise.
+    """
+    catalogue = len(weights)
+    times = np.empty(catalogue)
+    for client in range(len(indptr) - 1):
+        wanted = indptr[client + 1] - indptr[client]
+        if wanted == 0:
+            continue
+        for item in range(catalogue):
+            times[item] = -math.log(uniforms[client, item]) / weights[item]
+        for place in range(rated_indptr[client], rated_indptr[client + 1]):
+            times[rated[place]] = np.inf
+        winners = np.argsort(times, kind="mergesort")[:wanted]
+        winners.sort()
+        items[indptr[client] : indptr[client + 1]] = winners
+
+
+@compiled_loop
+def list_ranks(taken: BoolArray, offsets: IntArray, inverted: BoolArray, ranks: IndexArray) -> None:
+    """Positions of the chosen members of each pool, ascending, pool after pool.
+
+    Pool b is ``taken[offsets[b]:offsets[b + 1]]``; where ``inverted``, those not taken are chosen.
+    ``ranks`` has one place more than there are ranks: a place is written before it is known whether
+    it counts, which spares a branch that no processor could predict.
+    """
+    place = 0
+    for pool in range(len(inverted)):
+        begin = offsets[pool]
+        for rank in range(offsets[pool + 1] - begin):
+            ranks[place] = rank
+            place += taken[begin + rank] != inverted[pool]
+
+
+@compiled_loop
+def skip_members(
+    ranks: IndexArray, indptr: IntArray, skipped_indptr: IntArray, skipped: IndexArray
+) -> None:
+    """Turn ranks among the numbers that are not skipped into those numbers, in place.
+
+    Both the ranks and the skipped numbers of a segment ascend.
+    """
+    for segment in range(len(indptr) - 1):
+        begin, end = skipped_indptr[segment], skipped_indptr[segment + 1]
+        passed = 0
+        for place in range(indptr[segment], indptr[segment + 1]):
+            while begin + passed < end and skipped[begin + passed] - passed <= ranks[place]:
+                passed += 1
+            ranks[place] += passed
+
+
+@compiled_loop
+def merge_sets(
+    left_indptr: IntArray,
+    left: IndexArray,
+    right_indptr: IntArray,
+    right: IndexArray,
+    merged: IndexArray,
+    from_right: BoolArray,
+) -> None:
+    """Merge two disjoint ascending sets per segment, noting where each number comes from."""
+    place = 0
+    for segment in range(len(left_indptr) - 1):
+        one, one_end = left_indptr[segment], left_indptr[segment + 1]
+        other, other_end = right_indptr[segment], right_indptr[segment + 1]
+        while one < one_end or other < other_end:
+            take_right = one == one_end or (other < other_end and right[other] < left[one])
+            merged[place] = right[other] if take_right else left[one]
+            from_right[place] = take_right
+            other += take_right
+            one += not take_right
+            place += 1
+
+
+@compiled_loop
+def merge_values(
+    indptr: IntArray,
+    items: IndexArray,
+    given: BoolArray,
+    given_values: FloatArray,
+    own_indptr: IntArray,
+    own_items: IndexArray,
+    own_values: FloatArray,
+    values: FloatArray,
+) -> bool:
+    """Values of ascending items: the next given one where ``given``, else the own value.
+
+    Returns:
+        False if an item that is not given is not among the client's own.
+    """
+    place = 0
+    for client in range(len(indptr) - 1):
+        own, end = own_indptr[client], own_indptr[client + 1]
+        for row in range(indptr[client], indptr[client + 1]):
+            if given[row]:
+                values[row] = given_values[place]
+                place += 1
+                continue
+            while own < end and own_items[own] < items[row]:
+                own += 1
+            if own == end or own_items[own] != items[row]:
+                return False
+            values[row] = own_values[own]
+    return place == len(given_values)

@@ -1,0 +1,276 @@
+"""Float operations whose result for one client does not depend on who shares its batch.
+
+A device runs a batch of one; the simulator runs thousands in one call. Both must give the same
+bits, or a simulated audit says nothing about the deployed system and losslessness cannot be tested
+with ``==``. Library matrix products do not qualify (their blocking depends on the whole shape).
+These do, and ``tests/core/test_core_kernels.py`` holds them to it at batch 1, 7 and n: every row is
+computed by the same loop over its own numbers, and sums run in the order given.
+"""
+
+import numpy as np
+
+from secure_fedrec.core import compiled
+from secure_fedrec.core.arrays import BoolArray, FloatArray, IndexArray, IntArray, RingArray
+from secure_fedrec.errors import WireError
+
+__all__ = [
+    "descend",
+    "gram",
+    "merge_values",
+    "pair_dot",
+    "rank_one_rows",
+    "scatter_add",
+    "segment_sum",
+    "segments",
+]
+
+
+def pair_dot(
+    left: FloatArray,
+    left_rows: IntArray,
+    right: FloatArray,
+    right_rows: IndexArray | IntArray,
+) -> FloatArray:
+    """Dot products of named rows of two tables.
+
+    Args:
+        left: float64[p, d].
+        left_rows: int64[N].
+        right: float64[q, d].
+        right_rows: int[N].
+
+    Returns:
+        float64[N].
+    """
+    _require_fit(len(left_rows) == len(right_rows) and left.shape[1] == right.shape[1])
+    _require_inside(left_rows, len(left))
+    _require_inside(right_rows, len(right))
+    dots = np.empty(len(left_rows))
+    compiled.pair_dot(_reals(left), _whole(left_rows), _reals(right), _items(right_rows), dots)
+    return dots
+
+
+def rank_one_rows(
+    table: FloatArray,
+    items: IndexArray | IntArray,
+    users: FloatArray,
+    indptr: IntArray,
+    ratings: FloatArray,
+    shrink: float,
+) -> tuple[FloatArray, FloatArray]:
+    """Rows ``shrink v - e u`` with residuals ``e = r - u . v`` (FedRec++ eq. 3).
+
+    Args:
+        table: float64[m, d], item vectors v.
+        items: int[N], item of each row.
+        users: float64[B, d], user vectors u.
+        indptr: int64[B + 1], the rows of each user.
+        ratings: float64[N], r.
+        shrink: lambda.
+
+    Returns:
+        (rows float64[N, d], residuals float64[N]).
+    """
+    _require_fit(len(ratings) == len(items) and table.shape[1] == users.shape[1])
+    _require_segments(indptr, len(users), len(items))
+    _require_inside(items, len(table))
+    rows, residuals = np.empty((len(items), table.shape[1])), np.empty(len(items))
+    compiled.rank_one_rows(
+        _reals(table),
+        _items(items),
+        _reals(users),
+        _whole(indptr),
+        _reals(ratings),
+        float(shrink),
+        rows,
+        residuals,
+    )
+    return rows, residuals
+
+
+def merge_values(
+    indptr: IntArray,
+    items: IndexArray,
+    given: BoolArray,
+    given_values: FloatArray,
+    own_indptr: IntArray,
+    own_items: IndexArray,
+    own_values: FloatArray,
+) -> FloatArray:
+    """One value per item: the next of those given where ``given``, else the segment's own.
+
+    Args:
+        indptr: int64[B + 1].
+        items: int32[N], ascending within a segment.
+        given: bool[N].
+        given_values: float64[K], one for each item given, in order.
+        own_indptr: int64[B + 1].
+        own_items: int32[M], ascending within a segment.
+        own_values: float64[M].
+
+    Returns:
+        float64[N].
+
+    Raises:
+        ValueError: an item is neither given nor among the segment's own, or the numbers of values
+            and of items given differ.
+    """
+    _require_segments(indptr, len(own_indptr) - 1, len(items))
+    _require_segments(own_indptr, len(indptr) - 1, len(own_items))
+    _require_fit(len(given) == len(items) and len(own_values) == len(own_items))
+    _require_fit(int(np.count_nonzero(given)) == len(given_values))
+    values = np.empty(len(items))
+    own = (own_indptr, own_items, _reals(own_values))
+    found = compiled.merge_values(indptr, items, given, _reals(given_values), *own, values)
+    if not found:
+        raise ValueError("an item is neither given nor one of the segment's own")
+    return values
+
+
+def segments(indptr: IntArray, clients: IntArray) -> tuple[IntArray, IntArray]:
+    """Positions of some segments of a segmented column, laid end to end.
+
+    Args:
+        indptr: int64[n + 1], segment c is ``indptr[c]:indptr[c + 1]``.
+        clients: int64[B], which segments.
+
+    Returns:
+        (positions int64[N], indptr of the gathered segments int64[B + 1]).
+    """
+    counts = indptr[clients + 1] - indptr[clients]
+    gathered = np.zeros(len(clients) + 1, dtype=np.int64)
+    np.cumsum(counts, out=gathered[1:])
+    offsets = np.repeat(indptr[clients] - gathered[:-1], counts)
+    return np.arange(gathered[-1]) + offsets, gathered
+
+
+def segment_sum(
+    table: FloatArray, rows: IndexArray | IntArray, weights: FloatArray, indptr: IntArray
+) -> FloatArray:
+    """Weighted sum of the table rows that each segment names, in the order named.
+
+    Args:
+        table: float64[m, d].
+        rows: int[N], row numbers of ``table``.
+        weights: float64[N].
+        indptr: int64[B + 1].
+
+    Returns:
+        float64[B, d].
+    """
+    _require_fit(len(weights) == len(rows))
+    _require_segments(indptr, len(indptr) - 1, len(rows))
+    _require_inside(rows, len(table))
+    sums = np.zeros((len(indptr) - 1, table.shape[1]))
+    compiled.segment_sum(_reals(table), _items(rows), _reals(weights), _whole(indptr), sums)
+    return sums
+
+
+def gram(table: FloatArray, items: IndexArray | IntArray, indptr: IntArray) -> FloatArray:
+    """Per-segment Gram matrices: sum of v v^T over the table rows that each segment names.
+
+    Args:
+        table: float64[m, d].
+        items: int[N], row numbers of ``table``.
+        indptr: int64[B + 1].
+
+    Returns:
+        float64[B, d, d], symmetric.
+    """
+    _require_segments(indptr, len(indptr) - 1, len(items))
+    _require_inside(items, len(table))
+    width = table.shape[1]
+    products = np.zeros((len(indptr) - 1, width, width))
+    compiled.gram(_reals(table), _items(items), _whole(indptr), products)
+    return products
+
+
+def descend(
+    curvatures: FloatArray,
+    targets: FloatArray,
+    start: FloatArray,
+    *,
+    step_size: float,
+    shrink: float,
+    steps: int,
+) -> FloatArray:
+    """Gradient descent on one quadratic per row: ``x <- x - step_size (C x - t + shrink x)``.
+
+    Args:
+        curvatures: float64[B, d, d], C.
+        targets: float64[B, d], t.
+        start: float64[B, d], x before the first step.
+        step_size: gamma.
+        shrink: lambda.
+        steps: how many.
+
+    Returns:
+        float64[B, d], x after the last step.
+    """
+    _require_fit(curvatures.shape == (*start.shape, start.shape[1]))
+    _require_fit(targets.shape == start.shape and steps >= 0)
+    points = np.array(start, dtype=np.float64, order="C")
+    compiled.descend(
+        _reals(curvatures), _reals(targets), points, float(step_size), float(shrink), steps
+    )
+    return points
+
+
+def scatter_add(
+    target: RingArray | FloatArray,
+    rows: IndexArray | IntArray,
+    values: RingArray | FloatArray,
+    *,
+    sign: int = 1,
+) -> None:
+    """Add rows to the places they name, in order; a place may repeat.
+
+    Ring words add modulo the word size, so their result does not depend on the order.
+
+    Args:
+        target: [size, d] of uint32, uint64 or float64, changed in place.
+        rows: int[N], destination of each row, below ``size``.
+        values: [N, d] of the dtype of ``target``.
+        sign: +1 adds, -1 subtracts.
+
+    Raises:
+        WireError: a destination lies outside ``target``, or dtypes or widths differ.
+        ValueError: no such sign.
+    """
+    _require_fit(sign in (1, -1))
+    places = _items(rows)
+    _require_inside(places, len(target))
+    if values.dtype != target.dtype or values.shape != (len(places), target.shape[1]):
+        raise WireError(f"{values.dtype}{values.shape} does not fit {target.dtype}{target.shape}")
+    step = compiled.add_rows if sign == 1 else compiled.subtract_rows
+    step(target, places, np.ascontiguousarray(values))
+
+
+def _require_fit(fits: bool) -> None:
+    if not fits:
+        raise ValueError("arguments do not fit together")
+
+
+def _require_segments(indptr: IntArray, count: int, size: int) -> None:
+    ends = len(indptr) == count + 1 and indptr[0] == 0 and indptr[-1] == size
+    _require_fit(bool(ends) and not np.any(indptr[1:] < indptr[:-1]))
+
+
+def _require_inside(places: IndexArray | IntArray, size: int) -> None:
+    # Compiled loops do not check bounds.
+    if len(places) and (int(places.min()) < 0 or int(places.max()) >= size):
+        raise WireError(f"a row number lies outside 0 to {size - 1}")
+
+
+def _reals(values: FloatArray) -> FloatArray:
+    """Contiguous float64, copied only if it is not."""
+    return np.ascontiguousarray(values, dtype=np.float64)
+
+
+def _whole(values: IntArray) -> IntArray:
+    return np.ascontiguousarray(values, dtype=np.int64)
+
+
+def _items(values: IndexArray | IntArray) -> IndexArray | IntArray:
+    """Contiguous int32 or int64: compiled loops take either, so neither is converted."""
+    return np.ascontiguousarray(values, None if values.dtype == np.int32 else np.int64)

@@ -1,0 +1,1 @@
+"""Organisations, clients with many users each: how they are read, made up and parted."""

@@ -1,0 +1,199 @@
+"""Local training of GUM at one organisation: epochs of batches, early stopping, the best kept.
+
+The loss is the mean squared error of the predictions. Records are visited in a fresh random order
+every epoch, the last batch may be short, and the optimiser starts anew in every call, as a client
+of a round does. A validation part, which training never touches, says when to stop and which epoch
+to keep; the parameters a call starts from are a candidate too, so training never makes them worse
+on it.
+"""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from secure_fedrec.core.arrays import FloatArray
+from secure_fedrec.errors import ConfigError
+from secure_fedrec.models.gum.arrays import Moments, Pull, Records
+from secure_fedrec.models.gum.loops import run_epoch
+from secure_fedrec.models.gum.model import GUM
+
+__all__ = ["GUMTraining", "Trained", "train"]
+
+_OPTIMIZERS = ("adam", "sgd")
+_KEEP = ("best", "last")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GUMTraining:
+    """How an organisation trains.
+
+    Args:
+        optimizer: "adam" or "sgd".
+        learning_rate: of the optimiser.
+        batch_size: records per step; None takes all of them in one.
+        epochs: most passes over the records.
+        patience: epochs without a better validation error after which training ends; 0 never
+            stops early.
+        keep: "best" keeps the parameters of the smallest validation error, "last" the last.
+
+    Raises:
+        ConfigError: a field is out of range.
+    """
+
+    optimizer: str = "adam"
+    learning_rate: float = 1e-3
+    batch_size: int | None = 32
+    epochs: int = 5
+    patience: int = 5
+    keep: str = "best"
+
+    def __post_init__(self) -> None:
+        if self.optimizer not in _OPTIMIZERS:
+            raise ConfigError("training.optimizer", self.optimizer, "unknown", _OPTIMIZERS)
+        if self.keep not in _KEEP:
+            raise ConfigError("training.keep", self.keep, "unknown", _KEEP)
+        if not (math.isfinite(self.learning_rate) and self.learning_rate > 0):
+            raise ConfigError(
+                "training.learning_rate", self.learning_rate, "must be positive and finite"
+            )
+        if self.batch_size is not None and self.batch_size < 1:
+            raise ConfigError("training.batch_size", self.batch_size, "must be at least 1")
+        if self.epochs < 1:
+            raise ConfigError("training.epochs", self.epochs, "must be at least 1")
+        if self.patience < 0:
+            raise ConfigError("training.patience", self.patience, "must be at least 0")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Trained:
+    """What local training gives.
+
+    Args:
+        parameters: float64[P], those kept.
+        epochs: passes over the records that were made.
+        kept: the epoch whose parameters these are; 0 is before training.
+        errors: float64[epochs + 1], mean squared validation error before training and after every
+            epoch; NaN without a validation part.
+    """
+
+    parameters: FloatArray
+    epochs: int
+    kept: int
+    errors: FloatArray
+
+
+def train(
+    gum: GUM,
+    parameters: FloatArray,
+    records: Records,
+    validation: Records,
+    config: GUMTraining,
+    generator: np.random.Generator,
+    *,
+    pull: Pull | None = None,
+) -> Trained:
+    """Train a copy of the parameters.
+
+    Args:
+        gum: the organisation's model.
+        parameters: float64[P], to start from; not changed.
+        records: to learn from, at least one.
+        validation: to stop by; may be empty if the last epoch is kept and patience is 0.
+        config: settings.
+        generator: orders the records.
+        pull: a proximal term (FedProx).
+
+    Raises:
+        ValueError: a record is none of the organisation's, there is none to learn from, or none to
+            validate by where that is needed.
+    """
+    for each in (records, validation):
+        gum.require_known(each.users, each.items)
+    if not len(records.scores):
+        raise ValueError("there is no record to learn from")
+    if not len(validation.scores) and (config.keep == "best" or config.patience):
+        raise ValueError("early stopping needs a validation record")
+    run = _Run(gum, parameters.copy(), records, config, generator, pull)
+    best = parameters.copy()
+    errors = [_squared_error(gum, parameters, validation)]
+    kept = 0
+    while len(errors) <= config.epochs:
+        run.epoch()
+        errors.append(_squared_error(gum, run.parameters, validation))
+        epoch = len(errors) - 1
+        if config.keep == "last" or errors[-1] < errors[kept]:
+            kept = epoch
+            best[:] = run.parameters
+        if config.patience and epoch - int(np.nanargmin(errors)) >= config.patience:
+            break
+    return Trained(parameters=best, epochs=len(errors) - 1, kept=kept, errors=np.array(errors))
+
+
+class _Run:
+    """Parameters and optimiser state of a training run."""
+
+    def __init__(
+        self,
+        gum: GUM,
+        parameters: FloatArray,
+        records: Records,
+        config: GUMTraining,
+        generator: np.random.Generator,
+        pull: Pull | None,
+    ) -> None:
+        layout = gum.layout
+        nothing = np.empty(0)
+        self.parameters = parameters
+        self._gum = gum
+        self._parts = layout.parts(parameters)
+        self._records = records
+        self._config = config
+        self._generator = generator
+        self._pull = Pull(strengths=nothing, anchor=nothing) if pull is None else pull
+        self._gradient = np.zeros(layout.size)
+        self._slopes = layout.parts(self._gradient)
+        adam = config.optimizer == "adam"
+        self._moments = Moments(
+            first=np.zeros(layout.size if adam else 0),
+            second=np.zeros(layout.size if adam else 0),
+            moving=self._pulled_rows(),
+        )
+        self._steps = 0
+
+    def epoch(self) -> None:
+        """One pass over the records."""
+        config, size = self._config, len(self._records.scores)
+        self._steps = run_epoch(
+            self.parameters,
+            self._parts,
+            self._gum.items,
+            self._gum.link,
+            self._records,
+            self._generator.permutation(size),
+            self._gradient,
+            self._slopes,
+            self._moments,
+            self._pull,
+            config.optimizer == "adam",
+            float(config.learning_rate),
+            size if config.batch_size is None else config.batch_size,
+            self._steps,
+        )
+
+    def _pulled_rows(self) -> "np.ndarray":
+        """Embeddings that move without a record of theirs: those a proximal term pulls."""
+        layout = self._gum.layout
+        rows = layout.users + layout.items
+        if not len(self._pull.strengths):
+            return np.zeros(rows, dtype=np.bool_)
+        return np.asarray(
+            self._pull.strengths[: rows * layout.attributes].reshape(rows, -1).any(axis=1)
+        )
+
+
+def _squared_error(gum: GUM, parameters: FloatArray, records: Records) -> float:
+    if not len(records.scores):
+        return math.nan
+    found = gum.predict(parameters, records.users, records.items)
+    return float(np.mean((found - records.scores) ** 2))

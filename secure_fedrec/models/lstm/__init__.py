@@ -1,0 +1,1 @@
+"""A character LSTM: the model and its compiled loops."""

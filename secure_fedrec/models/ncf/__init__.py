@@ -1,0 +1,1 @@
+"""Neural collaborative filtering, whole and cut into private and federated parameters."""

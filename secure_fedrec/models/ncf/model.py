@@ -1,0 +1,98 @@
+"""NCF, neural collaborative filtering, for ratings: a product of factors beside a small network.
+
+Central training only; HPFL compares its user model with it. Both parts have embeddings of their
+own: the first multiplies them element by element, the second passes their concatenation through
+layers of halving width; one linear map joins the two. The map's result passes a sigmoid onto the
+range of the ratings.
+"""
+
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from secure_fedrec.core.arrays import FloatArray
+from secure_fedrec.errors import ConfigError
+
+__all__ = ["NCF", "NCFConfig"]
+
+_START = 0.05
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NCFConfig:
+    """Widths.
+
+    Args:
+        factors: length of every embedding. With as many factors as attributes, HPFL's ranking
+            measures can be computed, of factors that nothing ties to attributes.
+        hidden: units of the network's layers.
+        dropout: probability of a hidden value to be dropped in training.
+
+    Raises:
+        ConfigError: a field is out of range.
+    """
+
+    factors: int = 16
+    hidden: tuple[int, ...] = (32, 16)
+    dropout: float = 0.2
+
+    def __post_init__(self) -> None:
+        if self.factors < 1:
+            raise ConfigError("ncf.factors", self.factors, "must be at least 1")
+        if not self.hidden or min(self.hidden) < 1:
+            raise ConfigError("ncf.hidden", self.hidden, "needs layers of at least 1 unit")
+        if not 0 <= self.dropout < 1:
+            raise ConfigError("ncf.dropout", self.dropout, "must be at least 0 and below 1")
+
+
+class NCF(nn.Module):
+    """The model.
+
+    Args:
+        config: widths.
+        n_users: users.
+        n_items: items.
+        low: lowest rating.
+        high: highest rating.
+    """
+
+    def __init__(
+        self, config: NCFConfig, *, n_users: int, n_items: int, low: float, high: float
+    ) -> None:
+        super().__init__()
+        self._low, self._range = low, high - low
+        self.user_factors = nn.Embedding(n_users, config.factors)
+        self.item_factors = nn.Embedding(n_items, config.factors)
+        self.user_inputs = nn.Embedding(n_users, config.factors)
+        self.item_inputs = nn.Embedding(n_items, config.factors)
+        widths = (2 * config.factors, *config.hidden)
+        layers: list[nn.Module] = []
+        for inputs, outputs in pairwise(widths):
+            layers += [nn.Linear(inputs, outputs), nn.ReLU(), nn.Dropout(config.dropout)]
+        self.layers = nn.Sequential(*layers)
+        self.output = nn.Linear(config.factors + widths[-1], 1)
+        for table in (self.user_factors, self.item_factors, self.user_inputs, self.item_inputs):
+            nn.init.normal_(table.weight, std=_START)
+
+    def forward(self, users: Tensor, items: Tensor) -> Tensor:
+        """Predicted ratings.
+
+        Args:
+            users: int64[B].
+            items: int64[B].
+
+        Returns:
+            float[B], between the lowest and the highest rating.
+        """
+        product = self.user_factors(users) * self.item_factors(items)
+        joined = torch.cat([self.user_inputs(users), self.item_inputs(items)], dim=1)
+        score: Tensor = self.output(torch.cat([product, self.layers(joined)], dim=1))
+        return self._low + self._range * torch.sigmoid(score).squeeze(1)
+
+    @torch.no_grad()
+    def characteristics(self) -> FloatArray:
+        """Factors of every user: float64[U, factors]; they belong to no attribute."""
+        return np.asarray(self.user_factors.weight.numpy(), dtype=np.float64)

@@ -1,0 +1,335 @@
+"""What a deployment of masked sums costs: graph, thresholds, bytes and processor time.
+
+Parameters come from ``parameters``, bytes from ``message_sizes``, times from ``workload``: CPU
+seconds of one thread on this machine. The server's are given without dropouts and with as many as
+the round survives, each after its secrets were shared, which is the dearest moment: for each of
+them the server restores a secret and expands a mask per surviving neighbour.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+
+from secure_fedrec.errors import ConfigError
+from secure_fedrec.planning.calibration import Calibration
+from secure_fedrec.planning.workload import calibrate, client_seconds, server_seconds
+from secure_fedrec.protection.masking.agreed.config import KeyAgreement, MaskingConfig
+from secure_fedrec.protection.masking.agreed.parameters import (
+    COMPLETE_UP_TO,
+    Adversary,
+    MaskingParameters,
+    find_parameters,
+)
+from secure_fedrec.protection.masking.message_sizes import MessageSize, message_sizes
+
+__all__ = ["Figure", "Plan", "plan"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Figure:
+    """One line of a plan.
+
+    Args:
+        name: what is stated.
+        value: how much.
+        unit: of what.
+        source: the bound, count or measurement it comes from.
+    """
+
+    name: str
+    value: float | int
+    unit: str
+    source: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """Parameters and costs of one round.
+
+    Args:
+        roster: clients of the deployment.
+        beacon: whether the round needs public randomness that the server does not choose.
+        parameters: what ``find_parameters`` found.
+        config: the configuration of the round.
+        messages: what each client sends and receives.
+        calibration: what the times are made of.
+        figures: everything above as lines; privacy loss at the end, if an accountant was given.
+    """
+
+    roster: int
+    beacon: bool
+    parameters: MaskingParameters
+    config: MaskingConfig
+    messages: tuple[MessageSize, ...]
+    calibration: Calibration
+    figures: tuple[Figure, ...]
+
+    def as_json(self) -> dict[str, object]:
+        """The plan as JSON values; the logarithm of an impossible event is null."""
+        bounds = [
+            {**asdict(bound), "log2": _finite(bound.log2)} for bound in self.parameters.bounds
+        ]
+        figures = [{**asdict(figure), "value": _finite(figure.value)} for figure in self.figures]
+        return {
+            "adversary": self.parameters.adversary,
+            "clients": self.roster,
+            "beacon": self.beacon,
+            "parameters": {**asdict(self.parameters), "bounds": bounds},
+            "messages": [asdict(message) for message in self.messages],
+            "calibration": asdict(self.calibration),
+            "figures": figures,
+        }
+
+    def lines(self) -> list[str]:
+        """The plan as a plain table: name, value with unit, source."""
+        rows = [(figure.name, _quantity(figure), figure.source) for figure in self.figures]
+        widths = [max(len(row[column]) for row in rows) for column in (0, 1)]
+        return [
+            f"masked sum against {_ARTICLE[self.parameters.adversary]} server",
+            *(
+                f"  {name:<{widths[0]}}  {value:>{widths[1]}}  {source}"
+                for name, value, source in rows
+            ),
+        ]
+
+
+_ARTICLE = {"curious": "an honest-but-curious", "active": "an active"}
+
+
+def plan(
+    *,
+    clients: int,
+    cohort: int,
+    dropout: float,
+    corrupt: float,
+    dim: int,
+    adversary: Adversary,
+    bits: int = 32,
+    beacon: bool = True,
+    key_agreement: KeyAgreement = "x25519",
+    privacy_bits: int = 40,
+    correctness_bits: int = 20,
+    calibration: Calibration | None = None,
+    epsilon: Callable[[MaskingConfig], Sequence[Figure]] | None = None,
+) -> Plan:
+    """Parameters and costs of a deployment.
+
+    Args:
+        clients: clients of the roster.
+        cohort: clients of a round; if fewer than ``clients``, drawn at random from the roster, and
+            ``corrupt`` is a fraction of the roster.
+        dropout: largest fraction of dropouts that a round survives.
+        corrupt: largest fraction of corrupt clients.
+        dim: ring words of a client's vector, weights and counts included.
+        adversary: "curious" or "active".
+        bits: ring width, 1 to 64.
+        beacon: whether there is public randomness that the server does not choose.
+        key_agreement: "x25519" or "x25519+mlkem768".
+        privacy_bits: statistical security.
+        correctness_bits: of failures by dropouts.
+        calibration: costs of the operations; measured here if absent.
+        epsilon: what a DP accountant states about a round of this configuration.
+
+    Raises:
+        ConfigError: no parameters meet the bounds, the cohort is larger than the roster, or an
+            active server would draw the cohort or the graph because there is no beacon.
+    """
+    _require_feasible(clients, cohort, adversary, beacon)
+    parameters = find_parameters(
+        cohort,
+        corrupt=corrupt,
+        dropout=dropout,
+        adversary=adversary,
+        privacy_bits=privacy_bits,
+        correctness_bits=correctness_bits,
+        roster=clients,
+        complete_up_to=COMPLETE_UP_TO,
+    )
+    config = _config(parameters, dim=dim, bits=bits, key_agreement=key_agreement)
+    measured = calibrate(config) if calibration is None else calibration
+    figures = [
+        *_parameter_figures(parameters, clients, corrupt, dropout),
+        *_byte_figures(message_sizes(config)),
+        *_time_figures(config, parameters, measured),
+        *(() if epsilon is None else epsilon(config)),
+    ]
+    return _plan(clients, parameters, config, measured, figures)
+
+
+def _plan(
+    clients: int,
+    parameters: MaskingParameters,
+    config: MaskingConfig,
+    measured: Calibration,
+    figures: Sequence[Figure],
+) -> Plan:
+    drawn = clients > parameters.n
+    return Plan(
+        roster=clients,
+        beacon=parameters.adversary == "active" and (drawn or not parameters.complete),
+        parameters=parameters,
+        config=config,
+        messages=message_sizes(config),
+        calibration=measured,
+        figures=tuple(figures),
+    )
+
+
+def _require_feasible(clients: int, cohort: int, adversary: Adversary, beacon: bool) -> None:
+    """Without a beacon an active server chooses whatever is left to chance."""
+    if not 3 <= cohort <= clients:
+        raise ConfigError("plan.cohort", cohort, f"must be between 3 and the {clients} clients")
+    if adversary == "curious" or beacon:
+        return
+    if cohort < clients:
+        raise ConfigError(
+            "plan.beacon",
+            False,
+            f"an active server would choose the {cohort} of {clients} clients itself, the corrupt "
+            "ones first; use a beacon, or the whole roster as the cohort",
+            choices=(True,),
+        )
+    if cohort > COMPLETE_UP_TO:
+        raise ConfigError(
+            "plan.beacon",
+            False,
+            f"an active server would choose the graph of {cohort} clients; use a beacon, or at "
+            f"most {COMPLETE_UP_TO} clients on the complete graph",
+            choices=(True,),
+        )
+
+
+def _config(
+    parameters: MaskingParameters, *, dim: int, bits: int, key_agreement: KeyAgreement
+) -> MaskingConfig:
+    return MaskingConfig(
+        clients=parameters.n,
+        bits=bits,
+        length=dim,
+        layout_hash=bytes(32),
+        degree=None if parameters.complete else parameters.degree,
+        threshold=parameters.threshold,
+        min_survivors=parameters.min_survivors,
+        quorum=parameters.quorum,
+        corrupt_clients=parameters.corrupt_clients,
+        window_least=parameters.window_least,
+        adversary=parameters.adversary,
+        key_agreement=key_agreement,
+    )
+
+
+def _parameter_figures(
+    parameters: MaskingParameters, clients: int, corrupt: float, dropout: float
+) -> list[Figure]:
+    n, k, t = parameters.n, parameters.degree, parameters.threshold
+    drawn = f"floor({corrupt:g} n)"
+    if clients > n:
+        drawn = f"hypergeometric tail: {n} of {clients} drawn, fraction {corrupt:g} corrupt"
+    graph = f"smallest degree with all privacy events below 2^-{parameters.privacy_bits}"
+    if parameters.complete:
+        graph = f"complete graph (n <= {COMPLETE_UP_TO}, or no smaller degree suffices)"
+    least, most = parameters.threshold_least, parameters.threshold_most
+    shares = f"shares that restore a secret; {least} to {most} meet the bounds"
+    quorum = "a curious server names one set; nothing to agree on"
+    if parameters.adversary == "active":
+        quorum = "floor((n + c) / 2) + 1: no two survivor sets can both gather it"
+    figures = [
+        Figure(
+            name="corrupt clients", value=parameters.corrupt_clients, unit="clients", source=drawn
+        ),
+        Figure(name="graph degree", value=k, unit="neighbours", source=graph),
+        Figure(name="threshold", value=t, unit="shares", source=shares),
+        Figure(name="quorum", value=parameters.quorum, unit="signatures", source=quorum),
+        Figure(
+            name="survivors at least",
+            value=parameters.min_survivors,
+            unit="clients",
+            source=f"n - floor({dropout:g} n)",
+        ),
+    ]
+    if parameters.window_least is not None:
+        figures.append(
+            Figure(
+                name="window check",
+                value=parameters.window_least,
+                unit=f"of {k // 2} places",
+                source="survivors in every k/2 consecutive ring places, c_w + 1",
+            )
+        )
+    figures += [
+        Figure(
+            name=f"{bound.protects}: {bound.event}",
+            value=bound.log2,
+            unit="log2 probability",
+            source=bound.formula,
+        )
+        for bound in parameters.bounds
+    ]
+    private = [bound for bound in parameters.bounds if bound.protects == "privacy"]
+    chance = sum(2.0**bound.log2 for bound in private)
+    figures.append(
+        Figure(
+            name="privacy: all events",
+            value=math.log2(chance) if chance else -math.inf,
+            unit="log2 probability",
+            source=f"{', '.join(bound.event for bound in private)}: the sum, in each round",
+        )
+    )
+    return figures
+
+
+def _byte_figures(messages: Sequence[MessageSize]) -> list[Figure]:
+    figures = [
+        Figure(
+            name=f"{message.step} {message.kind} {message.direction}",
+            value=message.size,
+            unit="bytes",
+            source=message.contents,
+        )
+        for message in messages
+    ]
+    for direction, name in (("up", "client sends"), ("down", "client receives")):
+        size = sum(message.size for message in messages if message.direction == direction)
+        figures.append(
+            Figure(name=name, value=size, unit="bytes", source="sum of the messages above")
+        )
+    return figures
+
+
+def _time_figures(
+    config: MaskingConfig, parameters: MaskingParameters, calibration: Calibration
+) -> list[Figure]:
+    d = parameters.dropped_clients
+    rate = f"masks at {calibration.mask_gigabytes_per_second:.2f} GB/s, measured now"
+    timed = [
+        ("client time", client_seconds(config, calibration), f"operations and bookkeeping; {rate}"),
+        (
+            "server time, no dropouts",
+            server_seconds(config, calibration, dropped=0),
+            "n self masks and vectors, 3 n signatures",
+        ),
+        (
+            f"server time, {d} dropouts",
+            server_seconds(config, calibration, dropped=d),
+            "and for each dropout a secret and a mask per surviving neighbour",
+        ),
+    ]
+    return [
+        Figure(name=name, value=seconds, unit="CPU s", source=source)
+        for name, seconds, source in timed
+    ]
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None
+
+
+def _quantity(figure: Figure) -> str:
+    value = figure.value
+    if isinstance(value, int):
+        text = f"{value:,}"
+    elif math.isinf(value):
+        text = "-inf"
+    else:
+        text = f"{value:.4g}"
+    return f"{text} {figure.unit}"

@@ -1,0 +1,1 @@
+"""Losslessness: a protected run ends in the bits of plain sums."""

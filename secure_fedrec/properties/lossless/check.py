@@ -1,0 +1,394 @@
+"""Losslessness as a property: a protected run ends in the bits of plain sums.
+
+A stack is lossless if every round ends as if the invited clients had sent the algorithm's own
+uploads, nothing more and nothing less, to be added up: the same integer sums and counts at the
+server, the same bags, the same public state, the same private tables. On the exact ring that is an
+equality; there is no tolerance.
+
+What it is compared with is computed without the stack (``plain_run``): every client for itself,
+encoded by the package's own ring. ``compare_runs`` measures, ``assert_lossless`` turns it into a
+test for any algorithm and stack that follow the protocols of this package.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+import numpy as np
+
+from secure_fedrec.algorithms.base import Algorithm
+from secure_fedrec.core.arrays import BoolArray, IntArray
+from secure_fedrec.data import RatingTable
+from secure_fedrec.engines import CohortConfig, LocalEngine, Problem, vault_of
+from secure_fedrec.errors import ConfigError, LosslessnessError
+from secure_fedrec.properties.lossless.comparison import Comparison, Scope
+from secure_fedrec.properties.lossless.control import Settled, fault_of_algorithm
+from secure_fedrec.properties.lossless.differences import (
+    different_bits,
+    different_integers,
+    different_parts,
+)
+from secure_fedrec.properties.lossless.plain_run import Plain, PlainRun, Rows, own_ring
+from secure_fedrec.properties.lossless.watched import Given, watched
+from secure_fedrec.protection.stack import Stack
+from secure_fedrec.streams import Streams
+from secure_fedrec.uploads import Aggregate
+from secure_fedrec.wire import Fault, Meter, Wire
+
+__all__ = ["assert_lossless", "compare_runs"]
+
+
+def compare_runs(
+    *,
+    algorithm: Callable[[], Algorithm],
+    stack: Stack,
+    ratings: RatingTable | None = None,
+    problem: Callable[[], Problem] | None = None,
+    streams: Streams,
+    rounds: int,
+    cohort: CohortConfig | None = None,
+    faults: tuple[Fault, ...] = (),
+    scope: Scope | None = None,
+) -> Comparison:
+    """Run ``stack`` beside plain sums of everybody invited and compare every round.
+
+    The stack is run once, in one process, and asked for no round twice. Where the runs differ, the
+    plain run is repeated: as it was, and in the batches of the protected one. If it cannot repeat
+    itself, the difference is the algorithm's.
+
+    Args:
+        algorithm: makes a fresh algorithm; called once per run.
+        stack: the protected stack.
+        ratings: training ratings, for an algorithm that learns from such.
+        problem: what any other algorithm learns from, in place of ratings; called once per run.
+        streams: random streams shared by all runs.
+        rounds: how many rounds to compare, at least 1.
+        cohort: who is invited; all of them are due in the sum.
+        faults: put on the wire of the protected run.
+        scope: what the protocol leaves out by its own rules; None for nothing.
+
+    Raises:
+        ConfigError: there is no round to compare, there are both ratings and a problem or neither,
+            the scope names clients that were not invited, or the algorithm trains user vectors on
+            virtual ratings, which no protection can make lossless.
+        EncodingError: a row does not fit the ring, so there is no sum to compare.
+        ProtocolError: the stack refused a round.
+    """
+    if rounds < 1:
+        raise ConfigError("rounds", rounds, "must be at least 1; no round would be compared")
+    fresh, ring = _problems(ratings, problem), own_ring(stack.codec)
+
+    def start() -> PlainRun:
+        model = algorithm()
+        _refuse_training_on_virtual(model)
+        return PlainRun(model, fresh(), streams, ring)
+
+    # Plain first: if an algorithm's first call is another, the control shows it.
+    plain = start()
+    protected = _Protected(algorithm(), stack, fresh(), streams, cohort=cohort, faults=faults)
+    beside = _Beside(plain, protected, Scope() if scope is None else scope)
+    given = None if ratings is None else ratings.fingerprint()
+    for _ in range(rounds):
+        where = beside.round()
+        if ratings is not None and ratings.fingerprint() != given:
+            where = f"round {len(beside.settled)}, the ratings themselves were overwritten"
+            return beside.outcome(where, "the stack")
+        if where is not None:
+            reason = None
+            if not beside.somebody_else:
+                reason = fault_of_algorithm(start, beside.settled, covered=stack.cloak is not None)
+            if reason is not None:
+                where = f"{where}; {reason}"
+            return beside.outcome(where, "the stack" if reason is None else "the algorithm")
+    return beside.outcome(None, None)
+
+
+def assert_lossless(
+    *,
+    algorithm: Callable[[], Algorithm],
+    stack: Stack,
+    ratings: RatingTable | None = None,
+    problem: Callable[[], Problem] | None = None,
+    streams: Streams,
+    rounds: int,
+    cohort: CohortConfig | None = None,
+    faults: tuple[Fault, ...] = (),
+    scope: Scope | None = None,
+) -> Comparison:
+    """Fail unless the protected run equals plain sums in every bit of every round.
+
+    Takes the arguments of ``compare_runs``. With the strategies of
+    ``secure_fedrec.properties.strategies`` it is a property of all small federations at once:
+
+        @given(federation=federations(width=2))
+        def test_my_recommender_is_lossless(federation: Federation) -> None:
+            assert_lossless(algorithm=lambda: MyRecommender(rank=2), **federation.arguments())
+
+    Returns:
+        What was compared, and in ``verdict`` what the claim is relative to.
+
+    Raises:
+        LosslessnessError: the runs differ, and the first differing place; or nothing was compared,
+            because nobody took part or every upload was empty or zero.
+        ConfigError, EncodingError, ProtocolError: see ``compare_runs``.
+    """
+    outcome = compare_runs(
+        algorithm=algorithm,
+        stack=stack,
+        ratings=ratings,
+        problem=problem,
+        streams=streams,
+        rounds=rounds,
+        cohort=cohort,
+        faults=faults,
+        scope=scope,
+    )
+    if not outcome.holds:
+        raise LosslessnessError(str(outcome))
+    return outcome
+
+
+def _problems(
+    ratings: RatingTable | None, problem: Callable[[], Problem] | None
+) -> Callable[[], Problem]:
+    if ratings is None and problem is not None:
+        return problem
+    if ratings is None or problem is not None:
+        raise ConfigError("problem", None, "give ratings, or a problem in their place")
+    return lambda: Problem(vault=vault_of(ratings), n_rows=ratings.n_items)
+
+
+def _refuse_training_on_virtual(algorithm: Algorithm) -> None:
+    update = algorithm.public_knowledge().get("user_update")
+    if update == "rated+virtual":
+        raise ConfigError(
+            "algorithm.user_update",
+            update,
+            "user vectors trained on virtual ratings cannot be lossless under any protection",
+            ("rated",),
+        )
+
+
+class _Protected(LocalEngine):
+    """An engine that remembers what its clients gave and what its server got."""
+
+    def __init__(
+        self,
+        algorithm: Algorithm,
+        stack: Stack,
+        problem: Problem,
+        streams: Streams,
+        *,
+        cohort: CohortConfig | None,
+        faults: tuple[Fault, ...],
+    ) -> None:
+        self._watched = watched(stack.collector)
+        self._aggregate: Aggregate | None = None
+        self._invitations = CohortConfig() if cohort is None else cohort
+        super().__init__(
+            algorithm=algorithm,
+            stack=replace(stack, collector=self._watched),
+            vault=problem.vault,
+            n_rows=problem.n_rows,
+            streams=streams,
+            wire=Wire(meter=Meter(problem.vault.n_clients), faults=faults),
+            cohort=self._invitations,
+        )
+        # Several clients to a batch, however large they are: the plain run has one.
+        self._batch_rows = max(self._batch_rows, 3 * int(self._costs.max(initial=0)))
+
+    def _batches(self, order: IntArray) -> Iterator[IntArray]:
+        """Two batches a round at least, cut at another place every round, as in a large run.
+
+        Of three clients and more one batch holds several; two clients are one batch every other
+        round.
+        """
+        round_, places = self.public.round, max(1, len(order) - 1)
+        cut = 0 if len(order) == 2 and round_ % 2 else 1 + (len(order) // 2 + round_) % places
+        for part in (order[:cut], order[cut:]):
+            yield from super()._batches(part)
+
+    def invited(self) -> IntArray:
+        """Clients invited to the next round."""
+        round_, n_clients = self.public.round + 1, self.vault.n_clients
+        return self._invitations.draw(round_, n_clients, self._streams)
+
+    @property
+    def given(self) -> Given:
+        """What the clients gave in the last round."""
+        return self._watched.given
+
+    @property
+    def aggregate(self) -> Aggregate:
+        """What the server got in the last round."""
+        if self._aggregate is None:
+            raise RuntimeError("no round has been completed")
+        return self._aggregate
+
+    def _collect(self, round_: int, participants: IntArray) -> Aggregate:
+        aggregate = super()._collect(round_, participants)
+        due = (len(self.public.table), self.algorithm.width)
+        if aggregate.ring.shape != due:
+            raise ConfigError("collector", aggregate.ring.shape, f"a sum here has {due}")
+        # The server may work in the arrays that it is handed.
+        self._aggregate = replace(
+            aggregate,
+            ring=aggregate.ring.copy(),
+            counts=aggregate.counts.copy(),
+            bags={name: bag.copy() for name, bag in aggregate.bags.items()},
+        )
+        return aggregate
+
+
+class _Beside:
+    """A plain and a protected run, round by round."""
+
+    def __init__(self, plain: PlainRun, protected: _Protected, scope: Scope) -> None:
+        self._plain = plain
+        self._protected = protected
+        self._scope = scope
+        self.settled: list[Settled] = []
+        self.somebody_else = False
+        names = ("invited", "taken", "exempt", "rows", "unreported", "virtual_rows", "compared")
+        self._numbers = dict.fromkeys(names, 0)
+
+    def round(self) -> str | None:
+        """Run both and say where they differ."""
+        plain, protected = self._plain, self._protected
+        invited = protected.invited()
+        due = self._scope.due(invited)
+        one_by_one = np.split(due, np.arange(1, len(due)))[: len(due)]
+        plain.compute(one_by_one)
+        protected.run_round()
+        given, width = protected.given, protected.algorithm.width
+        real, fakes = given.real(width), given.fakes(width)
+        reported = np.isin(plain.rows.keys(plain.n_rows), real.keys(plain.n_rows))
+        rows = plain.rows
+        empty = {name: bag[:0] for name, bag in protected.aggregate.bags.items()}
+        sums = plain.finish(reported, empty)
+        self.settled.append(
+            Settled(
+                due=one_by_one,
+                batches=given.batches,
+                reported=reported,
+                empty=empty,
+                digest=plain.digest(),
+            )
+        )
+        self._count(len(invited), given, reported, len(fakes), sums.nonzero)
+        round_ = len(self.settled)
+        where = _others(given.clients, due, exempted=self._all_exempt(given))
+        self.somebody_else = where is not None
+        where = where or self._rows_differ(real, fakes, rows, reported)
+        where = where or self._ends_differ(sums)
+        return None if where is None else f"round {round_}, {where}"
+
+    def outcome(self, where: str | None, blames: str | None) -> Comparison:
+        """What is known so far."""
+        holds = where is None and self._numbers["compared"] > 0
+        return Comparison(
+            rounds=len(self.settled),
+            holds=holds,
+            first_difference=where,
+            blames=blames,
+            largest_difference=0.0 if where is None else self._gap(),
+            **self._numbers,
+        )
+
+    def _count(
+        self, invited: int, given: Given, reported: BoolArray, fakes: int, nonzero: int
+    ) -> None:
+        found = (
+            invited,
+            len(given.clients),
+            len(given.exempt),
+            len(reported),
+            int(np.count_nonzero(~reported)),
+            fakes,
+            nonzero,
+        )
+        for name, number in zip(self._numbers, found, strict=True):
+            self._numbers[name] += number
+
+    def _all_exempt(self, given: Given) -> bool:
+        covered = self._protected.stack.cloak is not None and len(given.clients) > 0
+        return covered and given.exempt.issuperset(given.clients.tolist())
+
+    def _rows_differ(self, real: Rows, fakes: Rows, plain: Rows, reported: BoolArray) -> str | None:
+        """Client by client, what is sent for real must be its plain upload."""
+        n_rows, exempt = self._plain.n_rows, self._protected.given.exempt
+        foreign = real.pick(~np.isin(real.keys(n_rows), plain.keys(n_rows)))
+        if len(foreign):
+            return f"{_place(foreign, 0)} is not in the plain upload, and not called virtual"
+        covered = fakes.pick(np.isin(fakes.clients, list(exempt)))
+        if len(covered):
+            return f"{_place(covered, 0)} is virtual, and the client exempt from the cloak"
+        silent = plain.pick(~reported)
+        called = silent.pick(np.isin(silent.keys(n_rows), fakes.keys(n_rows)))
+        if len(called):
+            return f"{_place(called, 0)} is called virtual, and is in the plain upload"
+        if len(silent) and not self._scope.drops_reports:
+            return f"{_place(silent, 0)} is not sent: lossless relative to what it reports at most"
+        silent = silent.pick(np.isin(silent.clients, list(exempt)))
+        if len(silent):
+            return f"{_place(silent, 0)} is not sent, and the client exempt from the cloak"
+        due = plain.pick(reported)
+        differs = _different_rows(real.values, due.values, due, ", factor {}", "ring units")
+        return differs or _different_rows(real.counts[:, None], due.counts[:, None], due, ": count")
+
+    def _ends_differ(self, plain: Plain) -> str | None:
+        """Sums first: they say by how many ring units, the tables only that something differs."""
+        aggregate, ring = self._protected.aggregate, own_ring(self._protected.stack.codec)
+        sums = ring.to_integers(aggregate.ring)
+        differs = different_integers("sum of item", sums, plain.sums, "ring units")
+        differs = differs or different_integers("count of item", aggregate.counts, plain.counts)
+        differs = differs or different_parts("bag {}, vector", aggregate.bags, plain.bags)
+        left, right = self._protected.public, self._plain.public
+        differs = differs or different_bits("public table, row", left.table, right.table)
+        differs = differs or different_parts("public {}, row", left.extras, right.extras)
+        # Private tables, segments of any length end to end.
+        private = [run.vault.snapshot() for run in (self._protected, self._plain)]
+        return differs or different_parts("{}, row", *private)
+
+    def _gap(self) -> float:
+        left, right = self._protected.public.table, self._plain.public.table
+        if left.shape != right.shape or not left.size:
+            return float("nan")
+        with np.errstate(invalid="ignore"):  # the difference of two infinities is NaN
+            return float(np.max(np.abs(left - right)))
+
+
+def _others(clients: IntArray, due: IntArray, *, exempted: bool) -> str | None:
+    """Whether others take part than must, or all of them are exempt from the cloak."""
+    absent = np.setdiff1d(due, clients)
+    if len(absent):
+        return (
+            f"{len(absent)} of {len(due)} clients that must take part do not, the first is client "
+            f"{int(absent[0])}"
+        )
+    strangers = np.setdiff1d(clients, due)
+    if len(strangers):
+        return f"client {int(strangers[0])} takes part, and must not"
+    if len(clients) != len(due):
+        return f"{len(clients)} uploads of {len(due)} clients"
+    if exempted:
+        return f"all {len(clients)} clients are exempt from the cloak: nothing of it is tested"
+    return None
+
+
+def _different_rows(
+    sent: IntArray, due: IntArray, rows: Rows, what: str, unit: str = ""
+) -> str | None:
+    if sent.shape != due.shape:
+        return f"rows of shape {sent.shape} instead of {due.shape}"
+    different = np.argwhere(sent != due)
+    if not len(different):
+        return None
+    row, column = different[0].tolist()
+    steps = f"{int(sent[row, column]) - int(due[row, column]):+d} {unit}".rstrip()
+    return (
+        f"{_place(rows, row)}{what.format(column)}: off by {steps} (plain: {int(due[row, column])})"
+    )
+
+
+def _place(rows: Rows, at: int) -> str:
+    return f"client {int(rows.clients[at])}'s row of item {int(rows.rows[at])}"

@@ -1,0 +1,222 @@
+"""The reference of losslessness: an algorithm's own uploads, summed plainly.
+
+No layer of the tested stack has a say in it. Every client is computed for itself, in a batch of
+one; its rows are encoded by the package's own ring and added up in integers; its vectors for bags
+are encoded and put in order. From the tested stack come the settings of the ring and nothing else.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from hashlib import sha256
+
+import numpy as np
+
+from secure_fedrec.algorithms.base import Algorithm, PublicState
+from secure_fedrec.core.arrays import BoolArray, FloatArray, IntArray
+from secure_fedrec.engines import Problem
+from secure_fedrec.fixedpoint import FixedPoint
+from secure_fedrec.protection.base import LocalModel
+from secure_fedrec.protection.stack import covers_ratings
+from secure_fedrec.streams import Streams
+from secure_fedrec.uploads import Aggregate, RowBlock, Upload
+from secure_fedrec.vault import Vault
+
+__all__ = ["Plain", "PlainRun", "Rows", "own_ring"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Rows:
+    """Encoded rows of many clients, ascending by client, then by row.
+
+    Args:
+        clients: int64[N].
+        rows: int64[N], row (item) numbers.
+        values: int64[N, d], in ring units around 0.
+        counts: int64[N], how many ratings stand behind each row.
+    """
+
+    clients: IntArray
+    rows: IntArray
+    values: IntArray
+    counts: IntArray
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def pick(self, keep: BoolArray | IntArray) -> "Rows":
+        """Some of the rows."""
+        return Rows(
+            clients=self.clients[keep],
+            rows=self.rows[keep],
+            values=self.values[keep],
+            counts=self.counts[keep],
+        )
+
+    def keys(self, n_rows: int) -> IntArray:
+        """int64[N], one number per client and row."""
+        return self.clients * n_rows + self.rows
+
+    @classmethod
+    def of(cls, clients: IntArray, block: RowBlock, ring: FixedPoint) -> "Rows":
+        """Copies of the encoded rows of a batch, in the order of the block."""
+        words = ring.encode(np.empty((0, 0))) if block.values is None else block.values
+        counts = np.ones(len(block.rows), np.int64) if block.counts is None else block.counts
+        return cls(
+            clients=np.repeat(clients, block.lengths),
+            rows=block.rows.astype(np.int64),
+            values=ring.to_integers(words).copy(),
+            counts=counts.copy(),
+        )
+
+    @classmethod
+    def joined(cls, parts: Sequence["Rows"], width: int) -> "Rows":
+        """All rows of some batches in one order."""
+        nothing = np.empty(0, dtype=np.int64)
+        parts = [part for part in parts if len(part)]
+        empty = cls(clients=nothing, rows=nothing, values=nothing.reshape(0, width), counts=nothing)
+        if not parts:
+            return empty
+        columns = ("clients", "rows", "values", "counts")
+        found = cls(**{c: np.concatenate([getattr(part, c) for part in parts]) for c in columns})
+        return found.pick(np.lexsort((found.rows, found.clients)))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Plain:
+    """What a round of plain uploads comes to.
+
+    Args:
+        sums: int64[m, d], in ring units around 0.
+        counts: int64[m].
+        bags: by name, float64[N, d], ascending.
+        nonzero: summed rows and vectors in bags that are not zero in the ring.
+    """
+
+    sums: IntArray
+    counts: IntArray
+    bags: Mapping[str, FloatArray]
+    nonzero: int
+
+
+def _asked_for(step: LocalModel) -> RowBlock:
+    """Rows of the rated items as a cloak without virtual ones asks for them."""
+    rated = step.rated
+    real, none = np.zeros(len(rated.rows), dtype=bool), np.empty(0)
+    values = step.rows(rated.indptr, rated.rows, real, none)
+    return RowBlock(indptr=rated.indptr, rows=rated.rows, values=values)
+
+
+def own_ring(codec: FixedPoint) -> FixedPoint:
+    """The package's ring of the same settings, whatever ``codec`` does with them."""
+    return FixedPoint(bits=codec.bits, fraction_bits=codec.fraction_bits, clip=codec.clip)
+
+
+class PlainRun:
+    """An algorithm trained on plain sums.
+
+    A round has two halves, so that what clients upload is settled before the tested stack has seen
+    the round: ``compute`` takes the clients' steps, ``finish`` the server's.
+
+    Args:
+        algorithm: a fresh one.
+        problem: what it learns from, its own.
+        streams: of the run.
+        ring: see ``own_ring``.
+    """
+
+    def __init__(
+        self, algorithm: Algorithm, problem: Problem, streams: Streams, ring: FixedPoint
+    ) -> None:
+        self._algorithm = algorithm
+        self._streams = streams
+        self._ring = ring
+        self.n_rows = problem.n_rows
+        self.vault: Vault = problem.vault
+        self.public: PublicState = algorithm.initial_public(problem.n_rows, streams)
+        algorithm.initialise(problem.vault, streams)
+        self.rows = Rows.joined((), algorithm.width)
+        self._vectors: dict[str, list[IntArray]] = {}
+
+    def compute(self, batches: Sequence[IntArray], *, as_covered: bool = False) -> None:
+        """The local work of some clients, batch by batch.
+
+        Args:
+            batches: clients of each batch.
+            as_covered: take the rows that a cloak would ask for, instead of those of the upload.
+
+        Raises:
+            EncodingError: a value does not fit the ring.
+        """
+        found, self._vectors = [], {}
+        for clients in batches:
+            step = self._algorithm.client_step(clients, self.public, self.vault, self._streams)
+            upload = step.upload
+            if as_covered and covers_ratings(step):
+                upload = replace(upload, block=_asked_for(step))
+            found.append(self._encoded(clients, upload))
+            step.commit(self.vault)
+        self.rows = Rows.joined(found, self._algorithm.width)
+
+    def finish(self, reported: BoolArray, empty: Mapping[str, FloatArray]) -> Plain:
+        """The server's work.
+
+        Args:
+            reported: bool[N], which of ``rows`` are summed.
+            empty: by name of the bag, an array of no vectors: what a bag is if nobody gives to it.
+        """
+        width = self._algorithm.width
+        rows, sums = self.rows.pick(reported), np.zeros((self.n_rows, width), dtype=np.uint64)
+        np.add.at(sums, rows.rows, rows.values.view(np.uint64))  # modulo 2^64, so modulo 2^b
+        counts = np.zeros(self.n_rows, dtype=np.int64)
+        np.add.at(counts, rows.rows, rows.counts)
+        words = self._ring.from_integers(sums.view(np.int64))
+        bags = dict(empty) | {name: self._bag(parts) for name, parts in self._vectors.items()}
+        found = Plain(
+            sums=self._ring.to_integers(words).copy(),
+            counts=counts.copy(),
+            bags={name: bag.copy() for name, bag in bags.items()},
+            nonzero=self._nonzero(rows),
+        )
+        aggregate = Aggregate(ring=words, counts=counts, codec=self._ring, bags=bags)
+        self.public = self._algorithm.server_step(self.public, aggregate)
+        return found
+
+    def _nonzero(self, rows: Rows) -> int:
+        told = [rows.values, *(part for parts in self._vectors.values() for part in parts)]
+        return sum(int(np.count_nonzero(part.any(axis=1))) for part in told)
+
+    def digest(self) -> bytes:
+        """Of all that a round left: uploads, public state, private tables."""
+        found = sha256()
+        rows = self.rows
+        uploads = {"clients": rows.clients, "rows": rows.rows, "counts": rows.counts}
+        state: dict[str, IntArray | FloatArray] = {**uploads, "values": rows.values}
+        state["table"] = self.public.table
+        bags = {f"bag {name}": self._bag(parts) for name, parts in self._vectors.items()}
+        parts: tuple[Mapping[str, IntArray | FloatArray], ...]
+        parts = (state, bags, self.public.extras, self.vault.snapshot())
+        for part in parts:
+            for name in sorted(part):
+                found.update(f"\n{name} {part[name].shape}\n".encode())
+                found.update(np.ascontiguousarray(part[name]).tobytes())
+        return found.digest()
+
+    def _encoded(self, clients: IntArray, upload: Upload) -> Rows:
+        for name, bag in upload.bags.items():
+            if bag.values is not None:
+                integers = self._ring.to_integers(self._ring.encode(bag.values))
+                self._vectors.setdefault(name, []).append(integers)
+        values = upload.block.values
+        block = RowBlock(
+            indptr=upload.block.indptr,
+            rows=upload.block.rows,
+            values=None if values is None else self._ring.encode(values),
+            counts=upload.block.counts,
+        )
+        return Rows.of(clients, block, self._ring)
+
+    def _bag(self, parts: Sequence[IntArray]) -> FloatArray:
+        """Decoded vectors, ascending by their first value, then their second, and so on."""
+        vectors = np.concatenate(parts)
+        order = np.lexsort(vectors.T[::-1]) if vectors.size else np.arange(len(vectors))
+        return self._ring.decode(self._ring.from_integers(vectors[order]))

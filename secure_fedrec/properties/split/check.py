@@ -1,0 +1,201 @@
+"""Does a personalised model allow its private parameters to stay home? FURL's theorem as a check.
+
+FURL (section 3) parts the parameters of a model into federated ones w_f and private ones w_p^i of
+every user i. Keeping w_p^i on the device changes no result if
+
+    (1) independent local training: the loss of user i does not depend on w_p^j, j != i;
+    (2) independent aggregation: the next w_f depends only on w_f, on the users' local values of it
+        and on summaries of their data;
+    (3) the next w_p^i depends only on w_p^i, on its local value and on summaries.
+
+``check_split_personalization`` tests all three on a user's own torch model, with random parameters
+and random data. A violation is a counterexample: it names the constraint, the parameter, the two
+users and the seed that shows it again. That none was found in so many trials is evidence, not a
+proof; what no trial could reach is reported as a gap and does not pass.
+"""
+
+from collections.abc import Iterator, Sequence
+
+import torch
+from torch import nn
+
+from secure_fedrec.errors import ConfigError, SplitPersonalizationError
+from secure_fedrec.properties.split.aggregation import (
+    AggregationInput,
+    Aggregator,
+    Averaging,
+    Summary,
+    federated_averaging,
+    keep_local,
+)
+from secure_fedrec.properties.split.evaluation import Anchored, Loss
+from secure_fedrec.properties.split.independent_aggregation import (
+    AggregationTrials,
+    Summaries,
+    example_counts,
+)
+from secure_fedrec.properties.split.independent_training import LocalTrials
+from secure_fedrec.properties.split.losses import FedProx
+from secure_fedrec.properties.split.model import SplitModel
+from secure_fedrec.properties.split.random import (
+    Batches,
+    Column,
+    generator_of,
+    integers,
+    normals,
+    random_batches,
+)
+from secure_fedrec.properties.split.report import (
+    Findings,
+    Gap,
+    SplitReport,
+    Violation,
+)
+from secure_fedrec.properties.split.scales import LOG_UNIFORM, MIXED, kinds_of
+from secure_fedrec.properties.split.trials import Trial
+from secure_fedrec.streams import Streams
+
+__all__ = [
+    "AggregationInput",
+    "Aggregator",
+    "Anchored",
+    "Averaging",
+    "Batches",
+    "Column",
+    "FedProx",
+    "Gap",
+    "Loss",
+    "SplitPersonalizationError",
+    "SplitReport",
+    "Summaries",
+    "Summary",
+    "Violation",
+    "assert_split_personalization",
+    "check_split_personalization",
+    "federated_averaging",
+    "integers",
+    "keep_local",
+    "normals",
+    "random_batches",
+]
+
+_FEW = 16  # users up to which every trial has all of them
+_OF_MANY = 8  # users of a trial where there are more
+_OF_ALL = (MIXED, LOG_UNIFORM)  # kinds of values in the trial of all of them
+
+
+def check_split_personalization(
+    model: nn.Module,
+    loss: Loss,
+    *,
+    private: Sequence[str],
+    batches: Batches,
+    aggregate: Aggregator = keep_local,
+    summaries: Summaries = example_counts,
+    trials: int = 9,
+    seed: int = 0,
+    scales: Sequence[float] = (0.1, 0.5, 2.0),
+) -> SplitReport:
+    """Test the three constraints of split personalization.
+
+    The model holds the parameters of all users, as it would on a server. It is tried in training
+    mode and left as it was.
+
+    Args:
+        model: any module, on the processor.
+        loss: (model, user, batch) -> scalar that the local training of that user minimises. What
+            it draws it must draw from torch's generator (as dropout does), which is seeded.
+        private: patterns of the names of private parameters (and buffers): ``"users.weight"`` for
+            a table with one row per user, ``"heads.{user}.*"`` for a module per user; ``*`` stands
+            for any part of a name. All other parameters are federated.
+        batches: draws a random batch, e.g. ``random_batches(8, item=integers(50))``.
+        aggregate: the server's step. The default is FURL's own.
+        summaries: draws what the server knows of a user's data; numbers of examples by default.
+        trials: how many; trial k is a function of ``seed + k`` alone.
+        seed: of the first trial.
+        scales: standard deviations of the random parameters, used in turn.
+
+    Returns:
+        What was found; ``report.require()`` raises unless all three hold.
+
+    Raises:
+        ConfigError: a pattern matches nothing, no parameter is private or none federated, the users
+            cannot be counted, the loss is no scalar that depends on a trainable parameter, the
+            aggregator returns other shapes, or there is nothing to try.
+    """
+    _require_trials(trials, scales)
+    split = SplitModel(model, private)
+    findings = Findings()
+    with split.preserved():
+        split.train()
+        local = LocalTrials(split, loss, batches, findings)
+        aggregation = AggregationTrials(split, aggregate, summaries, findings)
+        try:
+            local.find_ties(seed)
+            for trial in _trials(range(seed, seed + trials), scales, split.n_users):
+                local.run(trial)
+                aggregation.run(trial)
+        finally:
+            local.finish()
+    return SplitReport(
+        n_users=split.n_users,
+        trials=trials,
+        federated=split.federated,
+        private=tuple(slot.name for slot in (*split.slots, *split.counters)),
+        violations=findings.violations,
+        gaps=findings.gaps,
+        advice=findings.advice,
+    )
+
+
+def assert_split_personalization(
+    model: nn.Module,
+    loss: Loss,
+    *,
+    private: Sequence[str],
+    batches: Batches,
+    aggregate: Aggregator = keep_local,
+    summaries: Summaries = example_counts,
+    trials: int = 9,
+    seed: int = 0,
+    scales: Sequence[float] = (0.1, 0.5, 2.0),
+) -> None:
+    """Fail unless the three constraints hold; a test in one line.
+
+    Takes the arguments of ``check_split_personalization``.
+
+    Raises:
+        SplitPersonalizationError: names constraint, parameter, users, size and seed of every
+            violation, and what could not be tested.
+        ConfigError: see ``check_split_personalization``.
+    """
+    check_split_personalization(
+        model,
+        loss,
+        private=private,
+        batches=batches,
+        aggregate=aggregate,
+        summaries=summaries,
+        trials=trials,
+        seed=seed,
+        scales=scales,
+    ).require()
+
+
+def _require_trials(trials: int, scales: Sequence[float]) -> None:
+    if trials < 1:
+        raise ConfigError("trials", trials, "must be at least 1: nothing would be tested")
+    if not scales or min(scales) <= 0:
+        raise ConfigError("scales", tuple(scales), "must be positive, and at least one")
+
+
+def _trials(seeds: Sequence[int], scales: Sequence[float], n_users: int) -> Iterator[Trial]:
+    """One trial per seed, and first one of all users, where the others are of some of them."""
+    for seed in seeds:
+        scale = scales[seed % len(scales)]
+        if n_users > _FEW and seed == seeds[0]:
+            yield Trial(seed=seed, scale=scale, users=tuple(range(n_users)), kinds=_OF_ALL)
+        generator = generator_of(Streams.from_seed(seed), "split.users")
+        number = n_users if n_users <= _FEW else _OF_MANY
+        users = torch.randperm(n_users, generator=generator)[:number].tolist()
+        yield Trial(seed=seed, scale=scale, users=tuple(sorted(users)), kinds=kinds_of(seed))

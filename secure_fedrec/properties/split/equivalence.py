@@ -1,0 +1,354 @@
+"""FURL's theorem, run: keeping private parameters at home changes no bit of any round.
+
+``compare_split`` runs the same federated rounds twice, once with private parameters kept on their
+devices (``kept_home``) and once with the whole model shipped to the server and averaged there
+(``shipped``). After every round, federated parameters and every user's private ones must have
+the same bits; there is no tolerance.
+
+The shipped run is the reference, so it is compared with itself first: run again, with the users of
+every round training in the other order, it must end every round in the same bits. A model that
+counts its calls, draws outside torch's generator or remembers other users does not; then nothing
+is compared, and the comparison is open.
+
+That holds for one rule on both sides: ``federated_averaging`` (z_i = c_i / sum c, eq. 6), where
+both compute ``w + c_i (u_i - w) / sum c`` in the same order, or ``keep_local`` (z_i = 1, eq. 7),
+where both take local values as they are. It does not hold between the two. Rounding alone would
+part them, since w + (u - w) is not u in floating point.
+
+Optimisers belong to devices: with ``LocalTrainingConfig(keep_state=True)`` momentum and Adam
+moments stay there in both runs. There is no weight decay, which would shrink every user's private
+values on every device; a decay of federated parameters is a term of the loss.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from secure_fedrec.algorithms.local_training import LocalTrainingConfig
+from secure_fedrec.errors import ConfigError, SplitPersonalizationError
+from secure_fedrec.properties.split.aggregation import Aggregator, keep_local
+from secure_fedrec.properties.split.evaluation import Loss
+from secure_fedrec.properties.split.kept_home import KeptHome
+from secure_fedrec.properties.split.memory import Memory
+from secure_fedrec.properties.split.messages import SplitMessage
+from secure_fedrec.properties.split.model import SplitModel, Values
+from secure_fedrec.properties.split.random import is_exact
+from secure_fedrec.properties.split.shipped import Shipped
+from secure_fedrec.properties.split.training import Examples, LocalRuns
+from secure_fedrec.properties.split.trials import largest_change, same_bits
+from secure_fedrec.streams import Streams
+
+__all__ = ["SplitComparison", "assert_split_equals_unsplit", "compare_split"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SplitComparison:
+    """Outcome of the two runs.
+
+    Args:
+        rounds: rounds compared; the last one holds the first difference, if there is any.
+        trainings: local trainings in them.
+        first_difference: in words; None if all bits agree.
+        largest_difference: between parameters, absolute, after the last compared round.
+        messages: all that was sent while private parameters stayed home.
+        gap: why nothing could be compared, in words; None if it could.
+    """
+
+    rounds: int
+    trainings: int
+    first_difference: str | None
+    largest_difference: float
+    messages: tuple[SplitMessage, ...]
+    gap: str | None = None
+
+    @property
+    def holds(self) -> bool:
+        """Whether the runs were compared, and agree in every bit."""
+        return self.first_difference is None and self.gap is None
+
+    @property
+    def refuted(self) -> bool:
+        """Whether the runs differ; with a gap, the question is open."""
+        return self.first_difference is not None
+
+    def __str__(self) -> str:
+        verdict = "holds" if self.holds else "refuted" if self.refuted else "open"
+        why = self.first_difference or self.gap
+        run = f"{self.rounds} rounds, {self.trainings} local trainings"
+        return f"split equals unsplit: {verdict} ({run})" + (f": {why}" if why else "")
+
+
+def compare_split(
+    model: nn.Module,
+    loss: Loss,
+    *,
+    private: Sequence[str],
+    data: Sequence[Examples],
+    cohorts: Sequence[Sequence[int]],
+    training: LocalTrainingConfig | None = None,
+    aggregate: Aggregator = keep_local,
+    shipped: Aggregator | None = None,
+    seed: int = 0,
+) -> SplitComparison:
+    """Run federated rounds with private parameters at home, and shipped, and compare every round.
+
+    Args:
+        model: holds the parameters of all users; all runs start from its values. It is left as it
+            was, and so is what it and the loss remember.
+        loss: (model, user, batch) -> scalar; a batch holds some rows of the user's examples.
+        private: patterns of private parameters, as in ``check_split_personalization``.
+        data: the examples of every user, columns of equal length; a user without examples never
+            takes part.
+        cohorts: the users invited in every round.
+        training: settings of local training.
+        aggregate: the rule of both runs; FURL's, as in ``check_split_personalization``.
+        shipped: the rule of the shipped run, if another.
+        seed: of shuffling and dropout, which are the same in both runs.
+
+    Raises:
+        ConfigError: data do not fit the users, a cohort names a user twice or one there is not, or
+            nobody takes part; the model or the loss fails in the plain run, by no fault of the
+            split; or see ``check_split_personalization``.
+    """
+    split = SplitModel(model, private)
+    sizes = _sizes(data, split.n_users)
+    rounds = [_participants(cohort, sizes) for cohort in cohorts]
+    if not any(rounds):
+        raise ConfigError("cohorts", cohorts, "nobody takes part: nothing would be compared")
+    memory = Memory(model, loss, parameters=split.originals().values())
+    with split.preserved():
+        # -0.0 + 0.0 is 0.0: an average would turn the sign of a zero that a device leaves alone.
+        start = {
+            name: value if is_exact(value) else value + 0.0 for name, value in split.state().items()
+        }
+        streams = Streams.from_seed(seed)
+        local = LocalRuns(split, loss, data, training or LocalTrainingConfig(), streams)
+        runs = _Runs(local, start, rounds, memory)
+        try:
+            reference = runs.shipped(shipped or aggregate)
+            gap = runs.gap_in(reference, shipped or aggregate)
+            if gap is None:
+                outcome = runs.compare(reference, aggregate)
+                if outcome.holds:
+                    return outcome
+                # What is used up only now (an iterator, a quota) is no difference of the split.
+                gap = runs.gap_in(reference, shipped or aggregate)
+            return outcome if gap is None else _open(gap, reference)
+        finally:
+            memory.restore()
+
+
+def assert_split_equals_unsplit(
+    model: nn.Module,
+    loss: Loss,
+    *,
+    private: Sequence[str],
+    data: Sequence[Examples],
+    cohorts: Sequence[Sequence[int]],
+    training: LocalTrainingConfig | None = None,
+    aggregate: Aggregator = keep_local,
+    shipped: Aggregator | None = None,
+    seed: int = 0,
+) -> None:
+    """Fail unless both runs end every round in the same bits.
+
+    Takes the arguments of ``compare_split``.
+
+    Raises:
+        SplitPersonalizationError: names the first difference.
+        ConfigError: see ``compare_split``.
+    """
+    outcome = compare_split(
+        model,
+        loss,
+        private=private,
+        data=data,
+        cohorts=cohorts,
+        training=training,
+        aggregate=aggregate,
+        shipped=shipped,
+        seed=seed,
+    )
+    if outcome.gap is not None:
+        raise SplitPersonalizationError(f"nothing could be compared: {outcome.gap}")
+    if not outcome.holds:
+        raise SplitPersonalizationError(
+            f"private parameters cannot stay home: {outcome.first_difference}"
+        )
+
+
+def _sizes(data: Sequence[Examples], n_users: int) -> list[int]:
+    """Numbers of examples."""
+    if len(data) != n_users:
+        raise ConfigError("data", len(data), f"the model has {n_users} users")
+    lengths = [{len(column) for column in examples.values()} for examples in data]
+    for user, found in enumerate(lengths):
+        if len(found) != 1:
+            raise ConfigError("data", sorted(found), f"user {user}'s columns need one length")
+    return [found.pop() for found in lengths]
+
+
+def _participants(cohort: Sequence[int], sizes: list[int]) -> list[int]:
+    if len(set(cohort)) < len(cohort) or not all(0 <= user < len(sizes) for user in cohort):
+        raise ConfigError("cohorts", tuple(cohort), f"must name users below {len(sizes)} once each")
+    return sorted(user for user in cohort if sizes[user])
+
+
+class _Runs:
+    """The runs that are compared; each begins with what model and loss remembered at first."""
+
+    def __init__(
+        self, local: LocalRuns, start: Values, rounds: Sequence[Sequence[int]], memory: Memory
+    ) -> None:
+        self._local = local
+        self._split = local.split
+        self._start = start
+        self._rounds = rounds
+        self._memory = memory
+
+    def shipped(self, rule: Aggregator, *, backwards: bool = False) -> list[Values]:
+        """States of the server's model: before the first round, and after every one.
+
+        Raises:
+            ConfigError: the model or the loss fails, though nothing is split here.
+        """
+        self._memory.restore()
+        run = Shipped(self._local, self._start, rule)
+        states = [run.state]
+        for round_, participants in enumerate(self._rounds, start=1):
+            try:
+                if participants:
+                    run.run_round(round_, participants, backwards=backwards)
+            except ConfigError:
+                raise
+            except Exception as failure:
+                problem = (
+                    f"fails in round {round_} of the plain run, where nothing is split: "
+                    f"{type(failure).__name__}: {failure}"
+                )
+                raise ConfigError("model", type(self._split.model).__name__, problem) from failure
+            states.append(run.state)
+        return states
+
+    def gap_in(self, reference: Sequence[Values], rule: Aggregator) -> str | None:
+        """Why the plain run is no reference: it diverged, or is another one the next time."""
+        for round_, state in enumerate(reference):
+            for name in self._split.federated:
+                if not bool(state[name].isfinite().all()):
+                    return f"round {round_}, federated {name!r} is not finite"
+        try:
+            again = self.shipped(rule, backwards=True)
+        except ConfigError as failure:
+            return f"the plain run cannot be run twice: {failure}"
+        for round_, (one, other) in enumerate(zip(reference, again, strict=True)):
+            if not same_bits(one, other):
+                name, size = largest_change(one, other)
+                return (
+                    f"round {round_}, the plain run differs from itself when its users train in "
+                    f"another order ({name!r}, by {size:.3g}): the model or the rule counts its "
+                    "calls, remembers other users, or draws outside torch's generator"
+                )
+        return None
+
+    def compare(self, reference: Sequence[Values], rule: Aggregator) -> SplitComparison:
+        """Private parameters at home, round for round beside the reference."""
+        self._memory.restore()
+        kept = KeptHome(self._local, self._start, rule)
+        compared, trainings, found = 0, 0, None
+        while compared < len(self._rounds) and found is None:
+            participants = self._rounds[compared]
+            compared += 1
+            if not participants:
+                continue
+            found = self._one_round(kept, compared, participants, reference)
+            trainings += len(participants)
+        last = reference[compared]
+        pairs = [(kept.federated, last)]
+        everybody = range(self._split.n_users)
+        pairs += [(kept.private(user), self._split.parts(last, user)) for user in everybody]
+        return SplitComparison(
+            rounds=compared,
+            trainings=trainings,
+            first_difference=None if found is None else f"round {compared}, {found}",
+            largest_difference=float(np.max([largest_change(*pair)[1] for pair in pairs])),
+            messages=tuple(kept.messages),
+        )
+
+    def _one_round(
+        self,
+        kept: KeptHome,
+        round_: int,
+        participants: Sequence[int],
+        reference: Sequence[Values],
+    ) -> str | None:
+        """The first difference after one round."""
+        split = self._split
+        absent = sorted(set(range(split.n_users)).difference(participants))
+        before = {user: kept.private(user) for user in absent}
+        try:
+            kept.run_round(round_, participants)
+        except ConfigError:
+            raise
+        except Exception as failure:
+            return f"training at home fails: {type(failure).__name__}: {failure}"
+        found = _first_difference(split, kept, reference[round_], participants)
+        for user in absent:
+            sent = [
+                split.parts(state, user) for state in (reference[round_ - 1], reference[round_])
+            ]
+            found = found or _moved(user, (before[user], sent[0]), (kept.private(user), sent[1]))
+        return found
+
+
+def _open(gap: str, reference: Sequence[Values]) -> SplitComparison:
+    return SplitComparison(
+        rounds=len(reference) - 1,
+        trainings=0,
+        first_difference=None,
+        largest_difference=0.0,
+        messages=(),
+        gap=f"{gap}: nothing can be compared",
+    )
+
+
+def _first_difference(
+    split: SplitModel, kept: KeptHome, sent: Values, participants: Sequence[int]
+) -> str | None:
+    found = _different("federated", kept.federated, {name: sent[name] for name in kept.federated})
+    for user in range(split.n_users):
+        what = f"user {user}'s private"
+        found = found or _different(what, kept.private(user), split.parts(sent, user))
+    for user in participants:
+        buffers = kept.buffers(user)
+        shared = {name: sent[name] for name in buffers}
+        found = found or _different(f"as user {user} has it, the shared buffer", buffers, shared)
+    return found
+
+
+def _moved(user: int, before: tuple[Values, Values], after: tuple[Values, Values]) -> str | None:
+    """Who takes no part keeps its private values, in both runs."""
+    for old, new, where in zip(before, after, ("at home", "on the server"), strict=True):
+        if not same_bits(old, new):
+            return f"user {user} took no part, but its private values {where} moved"
+    return None
+
+
+def _different(what: str, kept: Values, sent: Values) -> str | None:
+    for name, value in kept.items():
+        other = sent[name]
+        if not same_bits({name: value}, {name: other}):
+            place = _first_place(value, other)
+            index = ", ".join(str(int(each)) for each in np.unravel_index(place, value.shape))
+            pair = value.reshape(-1)[place].item(), other.reshape(-1)[place].item()
+            return f"{what} {name!r} [{index}]: {pair[0]!r} kept at home, {pair[1]!r} shipped"
+    return None
+
+
+def _first_place(left: Tensor, right: Tensor) -> int:
+    """Position of the first element whose bits differ."""
+    bytes_of = [each.contiguous().reshape(-1).view(torch.uint8) for each in (left, right)]
+    first = int(torch.nonzero(bytes_of[0] != bytes_of[1])[0])
+    return first // left.element_size()

@@ -1,0 +1,356 @@
+"""Constraints (2) and (3), independent aggregation: an update uses no other user's private values.
+
+The aggregator gets random parameters, local values and summaries of random cohorts, three rounds in
+a row. Then the private values of some users change at its input, and nothing else: in no round may
+a bit of the federated update move (2), nor of another user's private update (3). Private updates
+must not move with federated values either (3). All rounds of a trial go to one copy of the rule:
+what it remembers of private values shows in a later answer.
+
+The users whose values change are everybody for (2). For (3) they are sets such that for every two
+users some set holds one and not the other; and of few users each alone. What they change to is
+drawn in several sizes (``scales``), so that it crosses the thresholds of rules that clip.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final, NamedTuple, TypeAlias
+
+import torch
+from torch import Tensor
+
+from secure_fedrec.errors import ConfigError
+from secure_fedrec.properties.split.aggregation import AggregationInput, Aggregator, Summary
+from secure_fedrec.properties.split.interference import separations
+from secure_fedrec.properties.split.model import SplitModel, Values
+from secure_fedrec.properties.split.random import noise_like
+from secure_fedrec.properties.split.report import Findings, Gap, Violation
+from secure_fedrec.properties.split.running import RunningRule, Updates
+from secure_fedrec.properties.split.scales import LOG_UNIFORM, MISSING, NORMAL, drawn
+from secure_fedrec.properties.split.trials import Trial, first_change, largest_change, same_bits
+
+__all__ = ["AggregationTrials", "Summaries", "example_counts"]
+
+Summaries: TypeAlias = Callable[[int, torch.Generator], Summary]
+"""Draws the summary of a user's data: (user, generator) -> numbers by name."""
+
+# The first round meets fresh state, the second what the rule learnt in it, and the third also what
+# it made of two rounds, such as the change between them.
+_ROUNDS = 3
+_FEW: Final = 16  # users up to which each is tried alone
+_NAMED: Final = 16  # readers of one change
+_PRIVATE: Final = ("private", "local_private")
+
+_WHICH = {
+    "private": "value before the round",
+    "local_private": "local value",
+    "federated": "value before the round",
+    "local_federated": "local value",
+}
+
+
+def example_counts(_user: int, generator: torch.Generator) -> Summary:
+    """Between 1 and 50 training examples."""
+    return {"examples": float(torch.randint(1, 51, (), generator=generator))}
+
+
+class _Change(NamedTuple):
+    """A value at the rule's input that is replaced.
+
+    Args:
+        round: counted from 0.
+        field: of the input.
+        user: whose; None for the server.
+        name: of the parameter.
+    """
+
+    round: int
+    field: str
+    user: int | None
+    name: str
+
+
+class AggregationTrials:
+    """Trials of constraints (2) and (3).
+
+    Args:
+        split: the model whose parameters are aggregated.
+        aggregate: under test.
+        summaries: draws summaries.
+        findings: where violations go.
+    """
+
+    def __init__(
+        self, split: SplitModel, aggregate: Aggregator, summaries: Summaries, findings: Findings
+    ) -> None:
+        self._split = split
+        self._aggregate = aggregate
+        self._summaries = summaries
+        self._findings = findings
+        self._first = True
+
+    def run(self, trial: Trial) -> None:
+        """Test the influence of every user of the trial."""
+        cohorts = self._draw_cohorts(trial)
+        given = self._draw(trial, "given", cohorts)
+        for place, kind in enumerate(trial.kinds):
+            other = self._draw(trial, f"other.{place}", cohorts)
+            other = self._resized(trial, kind, given, other)
+            probe = _Probe(self._aggregate, given=given, other=other)
+            if not place and not probe.is_reproducible():
+                problem = (
+                    "returns something else for equal inputs: it draws, or keeps state that is not "
+                    "copied with it"
+                )
+                gap = Gap(subject="aggregate", problem=problem, seed=trial.seed)
+                self._findings.leave_open(gap)
+                return
+            self._judge_values(trial, probe)
+            if not place:
+                self._judge_federated_values(trial, probe)
+        if self._first:
+            self._first = False
+            missing = self._resized(trial, MISSING, given, given)
+            self._advise(trial, _Probe(self._aggregate, given=given, other=missing))
+
+    def _judge_values(self, trial: Trial, probe: "_Probe") -> None:
+        """Private values of one, of some and of all move no federated update and no other one."""
+        few = self._split.n_users <= _FEW
+        alone = [(user,) for user in trial.users] if few else []
+        # Sets of a few of many users would take the time of sets of all, and all are in one trial.
+        whole = len(trial.users) == self._split.n_users
+        sets = separations(trial.users) if whole else ()
+        for owners in (*alone, *sets, trial.users):
+            self._judge_moves(trial, probe, owners, _PRIVATE)
+
+    def _judge_federated_values(self, trial: Trial, probe: "_Probe") -> None:
+        """No private update moves with federated values, local or the server's."""
+        few = self._split.n_users <= _FEW
+        for owners in [(user,) for user in trial.users] if few else [trial.users]:
+            self._judge_moves(trial, probe, owners, ("local_federated",))
+        self._judge_moves(trial, probe, (None,), ("federated",))
+
+    def _draw(
+        self, trial: Trial, purpose: str, cohorts: Sequence[Mapping[int, Summary]]
+    ) -> list[AggregationInput]:
+        """Random values everywhere, anew in every round.
+
+        In some trials local federated values are of all sizes: a rule that clips federated values
+        may look at private ones only where it clips.
+        """
+        generator = trial.generator(purpose)
+        federated = self._split.federated_values()
+        private = self._split.private_values(0)  # all users' have the same shapes
+        kind = LOG_UNIFORM if trial.seed // 2 % 2 else NORMAL
+        how = drawn(kind, self._split.n_users, generator)
+
+        def noise(like: Values) -> dict[str, Tensor]:
+            return {name: noise_like(value, trial.scale, generator) for name, value in like.items()}
+
+        return [
+            AggregationInput(
+                federated=noise(federated),
+                private={user: noise(private) for user in range(self._split.n_users)},
+                local_federated={
+                    user: how.resized(user, noise(federated), federated) for user in summaries
+                },
+                local_private={user: noise(private) for user in summaries},
+                summaries=summaries,
+            )
+            for summaries in cohorts
+        ]
+
+    def _resized(
+        self,
+        trial: Trial,
+        kind: str,
+        given: Sequence[AggregationInput],
+        other: Sequence[AggregationInput],
+    ) -> list[AggregationInput]:
+        """Private values of one kind. A user's that stay are those it had, and did not train."""
+        how = drawn(kind, self._split.n_users, trial.generator(f"aggregation.{kind}"))
+        return [
+            replace(
+                new,
+                private={
+                    user: how.resized(user, values, old.private[user])
+                    for user, values in new.private.items()
+                },
+                local_private={
+                    user: how.resized(user, values, old.private[user])
+                    for user, values in new.local_private.items()
+                },
+            )
+            for new, old in zip(other, given, strict=True)
+        ]
+
+    def _draw_cohorts(self, trial: Trial) -> list[dict[int, Summary]]:
+        """Every round's participants: at least two, in about half of the rounds not all."""
+        generator = trial.generator("cohort")
+        cohorts = []
+        for _ in range(_ROUNDS):
+            order = torch.randperm(len(trial.users), generator=generator).tolist()
+            size = int(torch.randint(2, 2 * len(trial.users), (), generator=generator))
+            users = sorted(trial.users[position] for position in order[:size])
+            cohorts.append(
+                {user: self._summaries(user, trial.generator("summary", user)) for user in users}
+            )
+        return cohorts
+
+    def _judge_moves(
+        self,
+        trial: Trial,
+        probe: "_Probe",
+        owners: Sequence[int | None],
+        fields: Sequence[str],
+    ) -> None:
+        """No update may move with these values, but the owners' private ones with their own."""
+        changes = probe.changes_of(owners, fields)
+        answers = probe(changes)
+        if fields is _PRIVATE and probe.moved(answers, None):
+            self._blame(trial, probe, changes, None)
+        # Of its own private values a user may use what it likes, of federated ones nothing.
+        allowed = set(owners) if fields is _PRIVATE else set()
+        named = 0
+        for reader in range(self._split.n_users):
+            if reader not in allowed and probe.moved(answers, reader) and named < _NAMED:
+                named += 1
+                self._blame(trial, probe, changes, reader)
+
+    def _advise(self, trial: Trial, probe: "_Probe") -> None:
+        """Whether a NaN among private values would get into the model."""
+        if self._findings.violations:
+            return
+        changes = probe.changes_of(trial.users, _PRIVATE)
+        try:
+            moved = probe.moved(probe(changes), None)
+        except ConfigError:  # a rule may well refuse it
+            return
+        if moved:
+            self._findings.advise(
+                "a NaN among private values would reach the federated update: 0 * NaN is NaN"
+            )
+
+    def _blame(
+        self, trial: Trial, probe: "_Probe", changes: Sequence[_Change], whose: int | None
+    ) -> None:
+        """Find the change that moves the federated update (2) or a reader's private one (3)."""
+        federated = whose is None
+
+        def moved(count: int) -> bool:
+            return bool(probe.moved(probe(changes[:count]), whose))
+
+        step = first_change(len(changes), moved)
+        owner = changes[step].user
+        reader = int(owner == 0) if whose is None else whose
+        answers = probe(changes[: step + 1])
+        round_ = probe.moved(answers, whose)[0]
+        update = _update_of(answers[round_], whose)
+        name, size = largest_change(update, _update_of(probe.base[round_], whose))
+        what = "the federated update of" if federated else "the update of its"
+        when = " in an earlier round" if changes[step].round < round_ else ""
+        self._findings.add(
+            Violation(
+                constraint=2 if federated else 3,
+                parameter=changes[step].name,
+                owner=owner,
+                reader=reader,
+                reaches=f"{what} {name!r} moves with its {_WHICH[changes[step].field]}{when}",
+                size=size,
+                seed=trial.seed,
+            )
+        )
+
+
+class _Probe:
+    """A rule at random inputs of a few rounds, some of which can be replaced.
+
+    Attributes:
+        base: its answers to the inputs as they are, by round.
+    """
+
+    def __init__(
+        self,
+        aggregate: Aggregator,
+        *,
+        given: Sequence[AggregationInput],
+        other: Sequence[AggregationInput],
+    ) -> None:
+        self._aggregate = aggregate
+        self._given = given
+        self._other = other
+        self.base = self(())
+
+    def __call__(self, changes: Sequence[_Change]) -> list[Updates]:
+        """The answers of a fresh copy after some values are replaced, of all users in every round.
+
+        Users whom the rule does not return keep their values.
+        """
+        rule = RunningRule(self._aggregate)
+        answers = []
+        for round_, (given, other) in enumerate(zip(self._given, self._other, strict=True)):
+            replaced = [change for change in changes if change.round == round_]
+            changed = _replaced(given, other, replaced)
+            federated, private = rule(changed)
+            kept = {user: dict(values) for user, values in changed.private.items()}
+            answers.append((federated, kept | private))
+        return answers
+
+    def changes_of(self, owners: Sequence[int | None], fields: Sequence[str]) -> list[_Change]:
+        """All that can be replaced of some users, or of the server, in some fields."""
+        return [
+            _Change(round_, field, user, name)
+            for user in owners
+            for round_, given in enumerate(self._given)
+            for field in fields
+            for name in _values_of(given, field, user)
+        ]
+
+    def moved(self, answers: Sequence[Updates], whose: int | None) -> list[int]:
+        """The rounds whose update has other bits than in ``base``.
+
+        Args:
+            answers: to changed inputs.
+            whose: the user whose private update it is; None for the federated one.
+        """
+        pairs = enumerate(zip(answers, self.base, strict=True))
+        return [
+            round_
+            for round_, (answer, base) in pairs
+            if not same_bits(_update_of(answer, whose), _update_of(base, whose))
+        ]
+
+    def is_reproducible(self) -> bool:
+        """Whether the same inputs have the same answers twice."""
+        again = self(())
+        return not any(self.moved(again, whose) for whose in (None, *again[0][1]))
+
+
+def _values_of(given: AggregationInput, field: str, user: int | None) -> Values:
+    """A user's values in a field, or the server's; who is absent has no local ones."""
+    values = getattr(given, field)
+    found: Values = values if user is None else values.get(user, {})
+    return found
+
+
+def _update_of(updates: Updates, whose: int | None) -> Values:
+    """The federated update, or a user's private one."""
+    return updates[0] if whose is None else updates[1][whose]
+
+
+def _replaced(
+    given: AggregationInput, other: AggregationInput, changes: Sequence[_Change]
+) -> AggregationInput:
+    """An input with some of its values from another."""
+    fields: dict[str, dict[Any, Any]] = {
+        "federated": dict(given.federated),
+        "private": {user: dict(values) for user, values in given.private.items()},
+        "local_federated": {user: dict(values) for user, values in given.local_federated.items()},
+        "local_private": {user: dict(values) for user, values in given.local_private.items()},
+    }
+    for _, field, user, name in changes:
+        source = getattr(other, field)
+        if user is None:
+            fields[field][name] = source[name]
+        else:
+            fields[field][user][name] = source[user][name]
+    return replace(given, **fields)

@@ -1,0 +1,257 @@
+"""Constraint (1), independent local training: a user's loss knows no other user's private values.
+
+FURL states it of the loss, and as a corollary of gradients: those on every other user's private
+parameters are zero (eq. 1). Neither says what training does meanwhile. So the constraint is tested
+as non-interference, too: user j trains with private values A, or with values B; all tensors are put
+back; then user i takes real steps, while other users' private values are A or B. Everything that i
+ends with must have the same bits. The same when j trained or did not. A value may cross in a loss
+without a gradient (``detach``), in a federated parameter or a row of the user's own that a layer
+writes, or in whatever else a model remembers from user to user, through which no aggregation goes
+that constraint (2) could speak of.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+import torch
+from torch import Tensor
+
+from secure_fedrec.properties.split.evaluation import LOSS, Loss
+from secure_fedrec.properties.split.interference import Interference
+from secure_fedrec.properties.split.memory import Memory
+from secure_fedrec.properties.split.model import SplitModel, Values
+from secure_fedrec.properties.split.random import Batches, is_exact, noise_like
+from secure_fedrec.properties.split.report import Findings, Gap, Violation
+from secure_fedrec.properties.split.scales import MISSING, NORMAL, drawn
+from secure_fedrec.properties.split.traces import Inspection, LocalTraces
+from secure_fedrec.properties.split.trials import Trial, largest_change
+
+__all__ = ["LocalTrials"]
+
+BASE: Final = "base"
+_PAIRS: Final = 64  # users up to which every pair is named
+
+
+class LocalTrials:
+    """Trials of constraint (1).
+
+    Args:
+        split: the model.
+        loss: of one user.
+        batches: draws a batch.
+        findings: where violations go.
+    """
+
+    def __init__(self, split: SplitModel, loss: Loss, batches: Batches, findings: Findings) -> None:
+        self._split = split
+        self._loss = loss
+        self._batches = batches
+        self._findings = findings
+        self._origin = split.state()
+        self._memory = Memory(split.model, loss, parameters=split.originals().values())
+        tensors = split.tensors()
+        self._trained = {name for name in split.federated if tensors[name].requires_grad}
+        self._trained_slots = tuple(
+            slot.name
+            for slot in split.slots
+            if any(tensors[source].requires_grad for source in slot.sources)
+        )
+        self._all_slots = (*split.slots, *split.counters)
+        self._first = True
+        self._disturbed: set[int] = set()  # they need not be found again
+        self._reached: set[str] = set()
+        # Of every trained slot: which users were tested, and whether their own loss reached it.
+        self._reached_own: dict[str, dict[int, bool]] = {name: {} for name in self._trained_slots}
+
+    def run(self, trial: Trial) -> None:
+        """Test the users of a trial on random parameters and random batches."""
+        start = self._draw(trial)
+        base = self._draw_others(trial, start, BASE, "others")
+        traces = LocalTraces(self._split, self._loss, self._batches, self._memory, trial, start)
+        inspection = Inspection()
+        fresh = traces.digests(base, readers=trial.users, inspection=inspection)
+        for user in sorted(inspection.failed):
+            traces.require_alone(base, user)
+        for leaf in self._memory.trained():
+            self._leave_leaf(leaf)
+        judged = {user for user in trial.users if self._judge(trial, user, inspection)}
+        sound = sorted(judged.difference(self._disturbed))
+        if sound:
+            changed = [
+                self._draw_others(trial, start, kind, f"others.{place}", earlier=True)
+                for place, kind in enumerate(trial.kinds)
+            ]
+            earlier = self._draw_others(trial, start, BASE, "others", earlier=True)
+            search = Interference(self._split, traces, self._findings, trial, base, earlier)
+            kept = dict(zip(trial.users, fresh, strict=True))
+            search.search(sound, [kept[user] for user in sound], changed)
+            self._disturbed |= search.broken
+        self._judge_writes(trial, traces)
+        if self._first and not self._findings.violations and not self._findings.gaps:
+            self._first = False
+            missing = self._draw_others(trial, start, MISSING, "missing")
+            self._advise(sound, traces, base, missing)
+
+    def find_ties(self, seed: int) -> None:
+        """Find federated parameters that lie in the memory of private ones."""
+        split = self._split
+        before = split.state()
+        for name in split.federated_names:
+            split.load({name: before[name] + 1})
+            for slot in self._all_slots:
+                for owner in self._owners_changed(slot.sources, before, slot.is_table):
+                    old, new = slot.part(before, owner), slot.part(split.tensors(), owner)
+                    reaches = f"the federated {name!r}, which everybody trains, is the same memory"
+                    size = largest_change({name: old}, {name: new})[1]
+                    self._violate(slot.name, (owner, int(owner == 0)), reaches, size, seed)
+            split.load(before)
+
+    def finish(self) -> None:
+        """Leave open what no loss has reached: a gradient that never was proves nothing."""
+        self._memory.restore()
+        for name in sorted(self._trained - self._reached):
+            self._findings.leave_open(Gap(subject=name, problem="is reached by no loss"))
+        for name, users in self._reached_own.items():
+            unreached = sorted(user for user, reached in users.items() if not reached)
+            if unreached:
+                problem = f"is not reached by the losses of its own users {unreached}"
+                self._findings.leave_open(Gap(subject=name, problem=problem))
+
+    def _owners_changed(self, sources: Sequence[str], before: Values, table: bool) -> list[int]:
+        """Whose part of a slot is no longer what it was."""
+        tensors = self._split.tensors()
+        if not table:
+            return [
+                owner
+                for owner, source in enumerate(sources)
+                if not torch.equal(tensors[source], before[source])
+            ]
+        changed = (tensors[sources[0]] != before[sources[0]]).reshape(self._split.n_users, -1)
+        found: list[int] = changed.any(1).nonzero().reshape(-1).tolist()
+        return found
+
+    def _draw(self, trial: Trial) -> dict[str, Tensor]:
+        """The model's state, with random values in all that is trained or private."""
+        generator = trial.generator("start")
+        names = [name for name in self._split.federated if name in self._trained]
+        names += [name for slot in self._all_slots if not slot.buffer for name in slot.sources]
+        # Through the model, so that tensors that share memory agree.
+        self._split.load(self._origin)
+        self._split.load(
+            {name: noise_like(self._origin[name], trial.scale, generator) for name in names}
+        )
+        return self._split.state()
+
+    def _draw_others(
+        self, trial: Trial, start: Values, kind: str, purpose: str, *, earlier: bool = False
+    ) -> dict[str, Tensor]:
+        """The same, with other private values of one kind, as everybody but a reader has them.
+
+        Integers of the base are the model's own: it may take them for indices.
+
+        Args:
+            trial: seeds.
+            start: what a reader trains on.
+            kind: how large the values are.
+            purpose: equal for states with equal private values.
+            earlier: whether federated values are others, too: those of another round.
+        """
+        generator = trial.generator(purpose)
+        # Of nine trials in a row three meet the variant of each kind.
+        variant = kind != BASE and trial.seed // 3 % 2 == 1
+        name = NORMAL if kind == BASE else kind
+        how = drawn(name, self._split.n_users, generator, variant=variant)
+        values = {
+            source: how.values(
+                self._origin[source], trial.scale, generator, None if slot.is_table else user
+            )
+            for slot in (self._split.slots if kind == BASE else self._all_slots)
+            for user, source in enumerate(slot.sources)
+        }
+        if earlier:
+            draw = trial.generator(f"{purpose}.federated")
+            names = [name for name in self._split.federated if name in self._trained]
+            values |= {name: noise_like(self._origin[name], trial.scale, draw) for name in names}
+        self._split.load(start)
+        # -0.0 + 0.0 is 0.0: a step that adds nothing would turn the sign of a zero.
+        self._split.load({n: v if is_exact(v) else v + 0.0 for n, v in values.items()})
+        return self._split.state()
+
+    def _judge(self, trial: Trial, user: int, inspection: Inspection) -> bool:
+        """Judge what a single training shows; whether it can be compared with others."""
+        if user in inspection.leaves:
+            self._leave_leaf(inspection.leaves[user])
+        if user in inspection.failed:  # it fails after others only
+            return True
+        broken = self._judge_gradients(trial, user, inspection.gradients[user])
+        if not inspection.finite[user]:
+            if not broken:
+                problem = f"of user {user}, a gradient of it, or what it writes, is not finite"
+                self._findings.leave_open(Gap(subject=LOSS, problem=problem, seed=trial.seed))
+            return False
+        self._reached |= inspection.reached[user]
+        for name in self._trained_slots:
+            before = self._reached_own[name].get(user, False)
+            self._reached_own[name][user] = before or name in inspection.reached[user]
+        return not broken
+
+    def _leave_leaf(self, leaf: Tensor) -> None:
+        subject = f"a tensor of shape {tuple(leaf.shape)}"
+        problem = (
+            "gets a gradient and is no parameter of the model: register it (nn.Parameter, "
+            "nn.ModuleList), or detach it"
+        )
+        self._findings.leave_open(Gap(subject=subject, problem=problem))
+
+    def _judge_gradients(self, trial: Trial, user: int, gradients: Values) -> bool:
+        """Eq. 1: whether another user's private parameters have a gradient, NaN included."""
+        broken = False
+        for name, sizes in gradients.items():
+            owners = [each for each in torch.nonzero(sizes != 0)[:, 0].tolist() if each != user]
+            if self._split.n_users > _PAIRS:
+                owners = owners[:1]
+            for owner in owners:
+                broken = True
+                reaches = "that user's loss has a gradient on it"
+                self._violate(name, (owner, user), reaches, float(sizes[owner]), trial.seed)
+        return broken
+
+    def _judge_writes(self, trial: Trial, traces: LocalTraces) -> None:
+        """Of what is no parameter of all, a user's training may write its own only."""
+        for user, name, owner, size in traces.overwritten:
+            if owner is None:
+                reaches = (
+                    "local training writes into this buffer, which every user's model holds: make "
+                    "it private, or keep its layer in eval() while the model is in train()"
+                )
+                self._violate(name, (user, int(user == 0)), reaches, size, trial.seed)
+            elif owner != user:
+                reaches = "that user's local training overwrites it"
+                self._violate(name, (owner, user), reaches, size, trial.seed)
+
+    def _advise(
+        self, readers: Sequence[int], traces: LocalTraces, base: Values, missing: Values
+    ) -> None:
+        """Whether a NaN of somebody else's would be met."""
+        pairs = [traces.digests(state, readers=readers) for state in (base, missing)]
+        met = [user for user, *found in zip(readers, *pairs, strict=True) if found[0] != found[1]]
+        if met:
+            self._findings.advise(
+                f"a NaN among other users' private values would reach the local training of user "
+                f"{met[0]}: 0 * NaN is NaN, so select by index instead of by a product"
+            )
+
+    def _violate(
+        self, name: str, users: tuple[int, int], reaches: str, size: float, seed: int
+    ) -> None:
+        self._findings.add(
+            Violation(
+                constraint=1,
+                parameter=name,
+                owner=users[0],
+                reader=users[1],
+                reaches=reaches,
+                size=size,
+                seed=seed,
+            )
+        )

@@ -1,0 +1,346 @@
+"""Who interferes with whose local training: a search in two steps.
+
+First all users of a trial train, and then all of them again, with the other users' values of one
+draw, and of others: a reader whose bits agree is disturbed by nobody. Others' values change between
+the two, since what was remembered of them may be compared with what they are, and so do federated
+values; who trains before, and in which order, varies, too. Those whose bits differ may still have
+met themselves only, since a device may remember what is its own. So they are asked again after
+trainings of others alone: each by itself, or where there are many, together, after sets of others
+such that for every two users some set holds one and not the other. A search by halves then names
+who it was.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from itertools import combinations, count, islice
+from math import comb
+from typing import Final
+
+import torch
+
+from secure_fedrec.properties.split.evaluation import LOSS, Part
+from secure_fedrec.properties.split.model import SplitModel, Values
+from secure_fedrec.properties.split.report import Findings, Gap, Violation
+from secure_fedrec.properties.split.traces import LocalTraces, Observed
+from secure_fedrec.properties.split.trials import Trial, first_change, largest_change, same_bits
+
+__all__ = ["TRAINING", "Interference", "separations"]
+
+TRAINING: Final = "local training"
+
+_ALONE: Final = 16  # suspects that are asked one by one
+_NAMED: Final = 16  # readers of a trial whose owner is searched for
+_NAMED_OF_MANY: Final = 2  # where the search takes trainings of many users
+_MANY: Final = 64
+_RESTLESS: Final = (
+    "of user {} differs between two calls with equal parameters, batch and random stream: it keeps "
+    "state, or draws outside torch's generator"
+)
+
+
+class Interference:
+    """The search in one trial.
+
+    Args:
+        split: the model.
+        traces: runs sequences of trainings.
+        findings: where violations go.
+        trial: whose users are searched.
+        base: state with other users' values of one draw.
+        earlier: the same with the federated values of an earlier round.
+
+    Attributes:
+        broken: readers that somebody disturbs.
+    """
+
+    def __init__(
+        self,
+        split: SplitModel,
+        traces: LocalTraces,
+        findings: Findings,
+        trial: Trial,
+        base: Values,
+        earlier: Values,
+    ) -> None:
+        self._traces = traces
+        self._findings = findings
+        self._trial = trial
+        self._base = base
+        self._earlier = earlier
+        self._federated = split.federated
+        self._draw = trial.generator("order")
+        self._slots = (*split.slots, *split.counters)
+        self._n_users = split.n_users
+        self.broken: set[int] = set()
+
+    def search(
+        self, readers: Sequence[int], fresh: Sequence[bytes], changed: Sequence[Values]
+    ) -> None:
+        """Look for values and trainings that reach the readers.
+
+        Args:
+            readers: users of the trial.
+            fresh: what they ended with when nobody had trained before but themselves.
+            changed: two states with other values of everybody.
+        """
+        users = self._trial.users
+        one, other = changed
+        # Of many users one arm only: a trial of all of them costs as much as all the others.
+        arms = [(users[::-1], one, self._now(other)), (self._some(users), other, self._now(one))]
+        arms = arms[: 1 if len(users) > _ALONE else 2]
+        after = self._after(readers)
+        moved = {
+            user
+            for history, before, then in arms
+            for user in _differing(
+                readers,
+                after,
+                self._traces.digests(before, history=history, then=then, readers=readers),
+            )
+        }
+        at_once = self._traces.digests(
+            self._earlier, then=self._base, readers=readers, rehearsed=True
+        )
+        present = {*_differing(readers, after, fresh), *_differing(readers, after, at_once)}
+        if not moved and not present:
+            return
+        restless = self._restless(readers, fresh, after)
+        for user in sorted(restless):
+            self._leave_open(_RESTLESS.format(user))
+        suspects = sorted(moved - restless)
+        for others in changed:
+            self._search_values(suspects, others)
+        for history, before, then in arms:
+            self._search_changes(suspects, history, before, then)
+        self._search_presence(sorted({*present, *moved} - restless))
+
+    def _after(self, readers: Sequence[int]) -> list[bytes]:
+        """What readers end with after everybody has trained on the base, in an earlier round."""
+        users = self._trial.users
+        return self._traces.digests(self._earlier, history=users, then=self._base, readers=readers)
+
+    def _now(self, state: Values) -> Values:
+        """A state with the federated values that readers train on."""
+        return {**state, **{name: self._base[name] for name in self._federated}}
+
+    def _some(self, users: Sequence[int]) -> tuple[int, ...]:
+        """Some of the users, one at least, in any order."""
+        number = int(torch.randint(len(users), (), generator=self._draw)) + 1
+        order = torch.randperm(len(users), generator=self._draw).tolist()
+        return tuple(users[place] for place in order[:number])
+
+    def _restless(
+        self, readers: Sequence[int], fresh: Sequence[bytes], after: Sequence[bytes]
+    ) -> set[int]:
+        """Whose training ends differently when the same sequence is run again."""
+        after_again = self._after(readers)
+        fresh_again = self._traces.digests(self._base, readers=readers)
+        return {
+            *_differing(readers, after, after_again),
+            *_differing(readers, fresh, fresh_again),
+        }
+
+    def _search_values(self, suspects: Sequence[int], others: Values) -> None:
+        """Whether they read other users' values, or what those have left."""
+        everybody = tuple(range(self._n_users))
+        for user in self._suspects_between(suspects, (), self._base, others):
+            self._blame_values(user, others, everybody, ())
+        for left, writers in self._apart(suspects):
+            parts = [(slot, user) for slot in self._slots for user in writers]
+            mixed = self._mixed(self._base, others, parts)
+            for user in self._suspects_between(left, writers, self._base, mixed):
+                self._blame_values(user, others, writers, writers)
+
+    def _search_changes(
+        self, suspects: Sequence[int], history: Sequence[int], before: Values, then: Values
+    ) -> None:
+        """Whether they notice that others' values are not what they were when all trained."""
+        left = [each for each in suspects if each not in self.broken]
+        if not left:
+            return
+        found = [
+            self._traces.digests(before, history=history, then=each, readers=left)
+            for each in (self._now(before), then)
+        ]
+        everybody = tuple(range(self._n_users))
+        for user in _differing(left, *found):
+            self._blame_values(user, then, everybody, history, before=before)
+
+    def _search_presence(self, suspects: Sequence[int]) -> None:
+        """Whether it matters to them that others have trained: ever, or since they have."""
+        for left, writers in self._apart(suspects):
+            for first in ((), tuple(left)):
+                alone, after = (
+                    self._traces.digests(
+                        self._earlier, history=history, then=self._base, readers=[*left, *left]
+                    )
+                    for history in (first, (*first, *writers))
+                )
+                for user in sorted(set(_differing([*left, *left], alone, after)) - self.broken):
+                    one, two = self._traces.digests(self._base, readers=[user, user])
+                    if one != two:
+                        self.broken.add(user)
+                        self._leave_open(_RESTLESS.format(user))
+                    else:
+                        self._blame_presence(user, first, writers)
+
+    def _apart(self, suspects: Sequence[int]) -> Iterator[tuple[list[int], tuple[int, ...]]]:
+        """Readers that are not broken yet, and users to train before them, no reader among them."""
+        users = self._trial.users
+        if len(suspects) > _ALONE:
+            for writers in separations(users):
+                left = [each for each in suspects if each not in {*self.broken, *writers}]
+                if left:
+                    yield left, writers
+            if len(users) > _MANY:
+                return
+        for each in [user for user in suspects if user not in self.broken][:_ALONE]:
+            others = tuple(user for user in users if user != each)
+            for writers in (others, self._some(others)[:1], self._some(others)):
+                if each not in self.broken:
+                    yield [each], writers
+
+    def _suspects_between(
+        self, readers: Sequence[int], history: Sequence[int], one: Values, other: Values
+    ) -> list[int]:
+        """Whose training, or the one after, differs between two draws of others' values."""
+        if not readers:
+            return []
+        twice = [*readers, *readers]
+        found = [
+            self._traces.digests(state, history=history, readers=twice) for state in (one, other)
+        ]
+        return sorted(set(_differing(twice, *found)))
+
+    def _blame_values(
+        self,
+        reader: int,
+        others: Values,
+        owners: Sequence[int],
+        history: Sequence[int],
+        *,
+        before: Values | None = None,
+    ) -> None:
+        """Find the one value that moves a training, by halves.
+
+        Args:
+            reader: whose training.
+            others: where values come from.
+            owners: whose values.
+            history: who trains before.
+            before: on which values, if those only change afterwards.
+        """
+        if self._has_named_enough(history):
+            self.broken.add(reader)
+            return
+        parts = [(slot, owner) for slot in self._slots for owner in owners if owner != reader]
+        base = self._base if before is None else self._now(before)
+
+        def at(number: int) -> Observed:
+            then = self._mixed(base, others, parts[:number])
+            first = then if before is None else before
+            return self._traces.observed(first, history=history, then=then, reader=reader)
+
+        step = self._first(len(parts), at)
+        if step is not None:
+            slot, owner = parts[step]
+            verb = "moves with it"
+            if history:
+                verb += ", after that user has trained" if before is None else ", after all trained"
+            self._violate(reader, slot.name, owner, at(step + 1), at(0), verb)
+
+    def _blame_presence(self, reader: int, first: Sequence[int], history: Sequence[int]) -> None:
+        """Find the one user whose training moves another's, by halves.
+
+        Args:
+            reader: whose training.
+            first: who has trained before all, itself among them; or nobody.
+            history: who has trained since.
+        """
+        if self._has_named_enough(history):
+            self.broken.add(reader)
+            return
+
+        def at(number: int) -> Observed:
+            before = (*first, *history[:number])
+            return self._traces.observed(
+                self._earlier, history=before, then=self._base, reader=reader
+            )
+
+        step = self._first(len(history), at)
+        if step is not None:
+            verb = "moves when that has been " + ("in between" if first else "before")
+            self._violate(reader, TRAINING, history[step], at(step + 1), at(0), verb)
+
+    def _first(self, steps: int, at: Callable[[int], Observed]) -> int | None:
+        """The step that changes what is observed; None if all of them together do not."""
+        expected = at(0)
+
+        def changed(number: int) -> bool:
+            return _first_difference(at(number), expected) is not None
+
+        return first_change(steps, changed) if changed(steps) else None
+
+    def _has_named_enough(self, history: Sequence[int]) -> bool:
+        return len(self.broken) >= (_NAMED_OF_MANY if len(history) > _MANY else _NAMED)
+
+    def _mixed(self, base: Values, others: Values, parts: Sequence[Part]) -> Values:
+        """A state, with some users' values from elsewhere."""
+        mixed = dict(base)
+        for name in {source for slot, _ in parts for source in slot.sources}:
+            mixed[name] = base[name].clone()
+        for slot, owner in parts:
+            slot.part(mixed, owner).copy_(slot.part(others, owner))
+        return mixed
+
+    def _violate(
+        self,
+        reader: int,
+        name: str,
+        owner: int,
+        found: Observed,
+        expected: Observed,
+        verb: str,
+    ) -> None:
+        self.broken.add(reader)
+        what, size = _first_difference(found, expected) or (TRAINING, float("nan"))
+        self._findings.add(
+            Violation(
+                constraint=1,
+                parameter=name,
+                owner=owner,
+                reader=reader,
+                reaches=f"that user's {what} {verb}",
+                size=size,
+                seed=self._trial.seed,
+            )
+        )
+
+    def _leave_open(self, problem: str) -> None:
+        self._findings.leave_open(Gap(subject=LOSS, problem=problem, seed=self._trial.seed))
+
+
+def separations(users: Sequence[int]) -> Iterator[tuple[int, ...]]:
+    """Sets of users such that any of them is in a set without any other one.
+
+    Every user gets its own half of the numbers of the sets, and no half lies in another. So about
+    log2 of the number of users are enough.
+    """
+    sets = next(size for size in count(2) if comb(size, size // 2) >= len(users))
+    halves = list(islice(combinations(range(sets), sets // 2), len(users)))
+    for number in range(sets):
+        yield tuple(user for user, half in zip(users, halves, strict=True) if number in half)
+
+
+def _differing(readers: Sequence[int], one: Sequence[bytes], other: Sequence[bytes]) -> list[int]:
+    return [user for user, *pair in zip(readers, one, other, strict=True) if pair[0] != pair[1]]
+
+
+def _first_difference(found: Observed, expected: Observed) -> tuple[str, float] | None:
+    """What differs first, in words, and by how much."""
+    for (what, left), (due, right) in zip(found, expected, strict=False):
+        if what != due:
+            return f"{TRAINING} fails ({what if not left else due}): it", float("nan")
+        if not same_bits(left, right):
+            name, size = largest_change(left, right) if left.keys() == right.keys() else ("", 0.0)
+            return what.format(repr(name)), size
+    return None if len(found) == len(expected) else (TRAINING, float("nan"))

@@ -1,0 +1,348 @@
+"""What a model and a loss remember beside their parameters, noted and put back in place.
+
+A dict, a list, a plain tensor, an attribute, a variable of a closure, a global: local training may
+leave something there, and another user's training may find it. ``Memory`` walks all that a model
+and a loss can reach, and puts the same objects back to what they held, so that whoever else refers
+to them sees it, too; what was not there at first is taken away, and caches of ``functools`` are
+emptied. What lies behind other C code (an iterator, the generators that NumPy and ``random``
+share), in a file or in another process is not reached: a model that draws or counts there differs
+between two equal runs, and what is filled there once is the same in all.
+"""
+
+import argparse
+import array
+import contextlib
+import dis
+import functools
+import importlib  # noqa: TID251  of modules that the code under test imports
+import random
+import sys
+import threading
+import types
+import weakref
+from collections import ChainMap, UserDict, UserList, deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from secure_fedrec.properties.split.trials import equal_bits
+
+__all__ = ["Memory"]
+
+# Of these packages only what users make of them is walked: modules, optimisers and containers.
+_FOREIGN: Final = frozenset(
+    {"torch", "numpy", "scipy", "sklearn", "numba", "llvmlite", "pydantic"}
+    | {"pytest", "_pytest", "hypothesis"}
+)
+_GLOBAL: Final = frozenset({"LOAD_GLOBAL", "STORE_GLOBAL", "LOAD_NAME"})
+_ATTRIBUTE: Final = frozenset({"LOAD_ATTR", "LOAD_METHOD", "STORE_ATTR", "IMPORT_FROM"})
+_IMPORT: Final = frozenset({"IMPORT_NAME"})
+_CONTAINERS: Final = (dict, list, set, deque, bytearray, array.array)
+# Of the standard library only what is made to hold other things by name.
+_HOLDERS: Final = (
+    types.SimpleNamespace,
+    argparse.Namespace,
+    threading.local,
+    weakref.WeakKeyDictionary,
+    weakref.WeakValueDictionary,
+    UserDict,
+    UserList,
+    ChainMap,
+)
+_HOOKS: Final = ("_backward_hooks", "_post_accumulate_grad_hooks")
+
+
+class Memory:
+    """The state of all objects that some roots can reach.
+
+    Args:
+        roots: a model, a loss.
+        parameters: tensors that somebody else puts back.
+
+    """
+
+    def __init__(self, *roots: object, parameters: Iterable[Tensor] = ()) -> None:
+        self._known = {id(each) for each in parameters}
+        self._seen: dict[int, object] = {}
+        self._restore: list[Callable[[], object]] = []
+        self._leaves: list[tuple[Tensor, Tensor | None]] = []
+        waiting: list[object] = list(roots)
+        while waiting:
+            each = waiting.pop()
+            if id(each) not in self._seen:
+                self._seen[id(each)] = each  # held, so that no other object gets its number
+                waiting += self._note(each)
+
+    def restore(self) -> None:
+        """Put everything back."""
+        for each in self._restore:
+            each()
+
+    def trained(self) -> list[Tensor]:
+        """Leaf tensors that are none of the parameters, and have got a gradient since."""
+        return [leaf for leaf, before in self._leaves if leaf.grad is not before]
+
+    def _note(self, found: object) -> Iterator[object]:
+        """Note what an object holds, and say what it refers to."""
+        if isinstance(found, Tensor):
+            self._note_tensor(found)
+            yield from self._note_hooks(found)
+            self._note_dict(found.__dict__)
+            yield from list(found.__dict__.values())
+        elif isinstance(found, np.ndarray):
+            yield from self._note_array(found)
+        elif (restore := _restored(found)) is not None:
+            self._restore.append(restore)
+        elif isinstance(found, functools._lru_cache_wrapper):
+            self._restore.append(found.cache_clear)
+            yield found.__wrapped__
+        elif isinstance(found, (tuple, frozenset, types.MappingProxyType)):
+            yield from found.values() if isinstance(found, types.MappingProxyType) else found
+        elif isinstance(found, types.MethodType):
+            yield from (found.__self__, found.__func__)
+        elif isinstance(found, partial):
+            yield from (found.func, found.args, found.keywords)
+        elif isinstance(found, types.FunctionType):
+            yield from self._note_function(found)
+        elif isinstance(found, type):
+            yield from self._note_class(found)
+        else:
+            if isinstance(found, _CONTAINERS):
+                yield from self._note_container(found)
+            if isinstance(found, _HOLDERS) or _is_walked(type(found)):
+                yield from self._note_object(found)
+
+    def _note_tensor(self, tensor: Tensor) -> None:
+        if id(tensor) in self._known or tensor.layout is not torch.strided:
+            return
+        saved, gradient = tensor.detach().clone(), tensor.grad if tensor.is_leaf else None
+        if tensor.requires_grad and tensor.is_leaf:
+            self._leaves.append((tensor, gradient))
+
+        def restore() -> None:
+            if not equal_bits(tensor, saved):
+                tensor.data = saved.clone() if tensor.shape != saved.shape else tensor.data
+                tensor.detach().copy_(saved)
+            if tensor.is_leaf:
+                tensor.grad = gradient
+
+        self._restore.append(restore)
+
+    def _note_hooks(self, tensor: Tensor) -> Iterator[object]:
+        """Functions that run when a gradient is there: a closure may be all that holds them."""
+        for name in _HOOKS:
+            hooks = getattr(tensor, name, None)
+            saved = dict(hooks or {})
+            yield from saved.values()
+
+            def restore(name: str = name, saved: dict[Any, Any] = saved) -> None:
+                now = getattr(tensor, name, None)
+                if now is not None and not _same_entries(now, saved):
+                    now.clear()
+                    now.update(saved)
+
+            self._restore.append(restore)
+
+    def _note_array(self, array: "np.ndarray[Any, Any]") -> Iterable[object]:
+        if not array.flags.writeable or isinstance(array, np.memmap):
+            return []
+        saved = array.copy()
+        self._restore.append(partial(np.copyto, array, saved))
+        return list(array.flat) if array.dtype.hasobject else []
+
+    def _note_container(self, found: Any) -> Iterable[object]:
+        if isinstance(found, dict):
+            self._note_dict(found)
+            return list(found.values())
+        numbers = isinstance(found, bytearray | array.array)
+        saved = found[:] if numbers else list(found)
+
+        def restore() -> None:
+            if numbers:
+                found[:] = saved
+            elif isinstance(found, set):
+                if found.symmetric_difference(saved):
+                    found.clear()
+                    found.update(saved)
+            elif len(found) != len(saved) or not all(map(_same, found, saved)):
+                found.clear()
+                found.extend(saved)
+
+        self._restore.append(restore)
+        return () if numbers else saved
+
+    def _note_dict(self, found: dict[Any, Any]) -> None:
+        saved = dict(found)
+
+        def restore() -> None:
+            if not _same_entries(found, saved):
+                found.clear()
+                found.update(saved)
+
+        self._restore.append(restore)
+
+    def _note_object(self, found: object) -> Iterator[object]:
+        """Attributes, and the class, whose attributes all instances share."""
+        attributes = getattr(found, "__dict__", None)
+        if isinstance(attributes, dict):
+            self._note_dict(attributes)
+            yield from list(attributes.values())
+        for name in _slots(type(found)):
+            if hasattr(found, name):
+                value = getattr(found, name)
+                self._restore.append(partial(object.__setattr__, found, name, value))
+                yield value
+            else:
+                self._restore.append(partial(_take_away, found, name))
+        yield type(found)
+
+    def _note_class(self, found: type) -> Iterator[object]:
+        for each in found.__mro__:
+            if _is_walked(each) and each.__module__.partition(".")[0] not in _FOREIGN:
+                self._restore.append(partial(_keep_names, each, frozenset(vars(each))))
+                for name, value in vars(each).items():
+                    if isinstance(value, (staticmethod, classmethod)):
+                        yield value.__func__
+                    elif isinstance(value, property):
+                        yield from (value.fget, value.fset)
+                    elif isinstance(value, types.FunctionType):
+                        yield value  # __call__ and its like, too
+                    elif not name.startswith("__") and not isinstance(value, type):
+                        yield value
+                        if not callable(value) and not hasattr(value, "__get__"):
+                            self._restore.append(partial(_set_back, each, name, value))
+
+    def _note_function(self, found: types.FunctionType) -> Iterator[object]:
+        if found.__module__ is not None and not _is_walked_module(found.__module__):
+            return
+        for cell in found.__closure__ or ():
+            try:
+                value = cell.cell_contents
+            except ValueError:  # not yet assigned
+                self._restore.append(partial(_take_away, cell, "cell_contents"))
+                continue
+            self._restore.append(partial(setattr, cell, "cell_contents", value))
+            yield value
+        names, attributes, imports = _names(found.__code__)
+        modules = [_imported(name) for name in imports]
+        for name in names:
+            value = found.__globals__.get(name)
+            if isinstance(value, types.ModuleType):
+                modules.append(value)
+            else:
+                yield from self._note_global(found.__globals__, name)
+        met = [each for each in modules if each is not None]
+        for module in met:  # grows by modules in modules
+            if _is_walked_module(module.__name__):
+                for attribute in attributes:
+                    value = vars(module).get(attribute)
+                    if not isinstance(value, types.ModuleType):
+                        yield from self._note_global(vars(module), attribute)
+                    elif value not in met:
+                        met.append(value)
+        self._note_dict(found.__dict__)
+        for name in ("__code__", "__defaults__", "__kwdefaults__"):
+            self._restore.append(partial(setattr, found, name, getattr(found, name)))
+        yield from (*found.__dict__.values(), found.__defaults__, found.__kwdefaults__)
+
+    def _note_global(self, names: dict[str, Any], name: str) -> Iterator[object]:
+        if name not in names:
+            self._restore.append(partial(names.pop, name, None))
+        elif not isinstance(names[name], (types.ModuleType, types.BuiltinFunctionType)):
+            self._restore.append(partial(names.__setitem__, name, names[name]))
+            yield names[name]
+
+
+def _restored(found: object) -> Callable[[], object] | None:
+    """What puts a generator back to where it is; None if it is none."""
+    if isinstance(found, torch.Generator):
+        return partial(found.set_state, found.get_state())
+    if isinstance(found, np.random.Generator):
+        return partial(setattr, found.bit_generator, "state", found.bit_generator.state)
+    if isinstance(found, random.Random):
+        return partial(found.setstate, found.getstate())
+    return None
+
+
+def _set_back(owner: type, name: str, value: object) -> None:
+    if vars(owner).get(name) is not value:
+        setattr(owner, name, value)
+
+
+def _take_away(owner: object, name: str) -> None:
+    if hasattr(owner, name):
+        delattr(owner, name)
+
+
+def _keep_names(owner: type, names: frozenset[str]) -> None:
+    for name in vars(owner).keys() - names:
+        if not name.startswith("__"):
+            delattr(owner, name)
+
+
+def _same(left: object, right: object) -> bool:
+    return left is right
+
+
+def _same_entries(left: Mapping[Any, Any], right: Mapping[Any, Any]) -> bool:
+    return (
+        len(left) == len(right)
+        and all(map(_same, left.values(), right.values()))
+        and all(map(_same, left, right))
+    )
+
+
+class _Names(NamedTuple):
+    """What a function, or one inside it, looks up: globals, attributes, and modules to import."""
+
+    globals: frozenset[str]
+    attributes: frozenset[str]
+    modules: frozenset[str]
+
+
+@functools.lru_cache(maxsize=4096)
+def _names(code: types.CodeType) -> _Names:
+    found = [(each.opname, each.argval) for each in dis.get_instructions(code)]
+    own = _Names(
+        *(
+            frozenset(name for operation, name in found if operation in operations)
+            for operations in (_GLOBAL, _ATTRIBUTE, _IMPORT)
+        )
+    )
+    inner = [_names(each) for each in code.co_consts if isinstance(each, types.CodeType)]
+    return _Names(*(frozenset().union(*parts) for parts in zip(own, *inner, strict=True)))
+
+
+def _imported(name: str) -> types.ModuleType | None:
+    """A module that a function imports when it is called, which may be the first time."""
+    if not name or not _is_walked_module(name):
+        return None
+    with contextlib.suppress(Exception):  # the function will meet it itself
+        return importlib.import_module(name)
+    return None
+
+
+def _is_walked(kind: type) -> bool:
+    return issubclass(kind, (nn.Module, torch.optim.Optimizer)) or _is_walked_module(
+        kind.__module__
+    )
+
+
+def _is_walked_module(name: str) -> bool:
+    root = name.partition(".")[0]
+    return root not in _FOREIGN and (root == "__main__" or root not in sys.stdlib_module_names)
+
+
+def _slots(kind: type) -> Iterator[str]:
+    for each in kind.__mro__:
+        declared = vars(each).get("__slots__", ())
+        names = (declared,) if isinstance(declared, str) else declared
+        for name in names:
+            if name.startswith("__") and not name.endswith("__"):
+                yield f"_{each.__name__.lstrip('_')}{name}"
+            elif name not in {"__dict__", "__weakref__"}:
+                yield name

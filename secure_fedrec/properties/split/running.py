@@ -1,0 +1,79 @@
+"""A rule of aggregation as one party runs it: its state lives from round to round.
+
+Server optimisers, adaptive clipping and multi-task rules remember earlier rounds. That counts as
+their input: FURL's constraints must hold of it, too. So every party of a run has a rule of its own,
+whose state knows what this party was told and no more.
+"""
+
+import copy
+from collections.abc import Mapping
+from typing import Any, TypeAlias
+
+from torch import Tensor
+
+from secure_fedrec.errors import ConfigError
+from secure_fedrec.properties.split.aggregation import AggregationInput, Aggregator
+from secure_fedrec.properties.split.model import Values
+
+__all__ = ["RunningRule", "Updates"]
+
+Updates: TypeAlias = tuple[dict[str, Tensor], dict[int, dict[str, Tensor]]]
+"""The next federated parameters, and the next private ones by user."""
+
+
+class RunningRule:
+    """One party's own copy of a rule, called once a round.
+
+    The copy is deep. State outside the rule object (a closure, a global) is not copied, and would
+    be shared by all parties.
+
+    Args:
+        aggregate: the rule; it is never called itself.
+
+    Attributes:
+        rule: the copy.
+    """
+
+    def __init__(self, aggregate: Aggregator) -> None:
+        self.rule: Aggregator = copy.deepcopy(aggregate)
+
+    def __call__(self, given: AggregationInput) -> Updates:
+        """The rule's answer of the next round, checked.
+
+        Raises:
+            ConfigError: it does not return the federated parameters and the private ones of every
+                participant, in their shapes.
+        """
+        # Copies on both sides: a rule may write into what it got, or into what it once returned.
+        federated, private = self.rule(
+            AggregationInput(
+                federated=_copied(given.federated),
+                private=_copied(given.private),
+                local_federated=_copied(given.local_federated),
+                local_private=_copied(given.local_private),
+                summaries={user: dict(summary) for user, summary in given.summaries.items()},
+            )
+        )
+        _require("federated", federated, given.federated)
+        missing = sorted(given.summaries.keys() - private.keys())
+        if missing:
+            raise ConfigError("aggregate", missing, "no private update for these participants")
+        for user, update in private.items():
+            if user not in given.private:
+                raise ConfigError("aggregate", user, "a private update for an unknown user")
+            _require(f"user {user}", update, given.private[user])
+        return _copied(federated), _copied(private)
+
+
+def _require(whose: str, update: Values, old: Values) -> None:
+    shapes = {name: tuple(value.shape) for name, value in old.items()}
+    returned = {name: tuple(value.shape) for name, value in update.items()}
+    if returned != shapes:
+        raise ConfigError("aggregate", returned, f"must return {shapes} ({whose})")
+
+
+def _copied(values: Mapping[Any, Any]) -> dict[Any, Any]:
+    return {
+        key: value.clone() if isinstance(value, Tensor) else _copied(value)
+        for key, value in values.items()
+    }

@@ -1,0 +1,115 @@
+"""How large other users' private values are drawn.
+
+What a model or a rule does past a threshold, no draw of one size finds: a norm that is clipped, a
+user without training, two users who are both large. So private values come in several kinds.
+"""
+
+import math
+from typing import Final, NamedTuple
+
+import torch
+from torch import Tensor
+
+from secure_fedrec.properties.split.model import Values
+from secure_fedrec.properties.split.random import is_exact, noise_like
+
+__all__ = ["KINDS", "LOG_UNIFORM", "MISSING", "MIXED", "NORMAL", "Drawn", "drawn", "kinds_of"]
+
+NORMAL: Final = "normal"
+UNCHANGED: Final = "unchanged"
+MIXED: Final = "mixed"
+LOG_UNIFORM: Final = "log-uniform"
+MISSING: Final = "missing"
+"""NaN."""
+
+KINDS: Final = (NORMAL, "thousandfold", "zero", UNCHANGED, MIXED, LOG_UNIFORM)
+"""Other normal values; a thousand times as large; zeros; those that were there; any of these, user
+by user; from a millionth to a million times as large, user by user."""
+
+_FACTORS: Final = torch.tensor([0.0, 1.0, 1000.0, float("nan")], dtype=torch.float64)
+_FACTOR: Final = {NORMAL: 1.0, "thousandfold": 1000.0, "zero": 0.0, MISSING: 1.0}
+_DECADES = 6
+
+
+class Drawn(NamedTuple):
+    """How large the values of every user are.
+
+    Args:
+        factors: float64[n_users], of the standard deviation; NaN for values that stay.
+        missing: whether values are NaN instead.
+        positive: whether values are absolute ones.
+    """
+
+    factors: Tensor
+    missing: bool = False
+    positive: bool = False
+
+    def resized(self, user: int, values: Values, old: Values) -> dict[str, Tensor]:
+        """One user's drawn values, made as large as this kind is."""
+        factor = float(self.factors[user])
+        if math.isnan(factor):
+            return dict(old)
+        if self.missing:
+            return {name: torch.full_like(value, float("nan")) for name, value in values.items()}
+        return {
+            name: _fitting(self._signed(value).to(_wide(value)) * factor, value.dtype)
+            for name, value in values.items()
+        }
+
+    def values(
+        self, old: Tensor, scale: float, generator: torch.Generator, user: int | None = None
+    ) -> Tensor:
+        """New values of a tensor: one user's, or a table of all users' (``user`` is None)."""
+        factors = self.factors if user is None else self.factors[user]
+        factors = factors.reshape(factors.shape + (1,) * (old.dim() - factors.dim()))
+        noise = self._signed(noise_like(old, scale, generator))
+        if is_exact(old):
+            noise = noise * (factors != 0).to(noise.dtype)
+        elif self.missing:
+            noise = torch.full_like(noise, float("nan"))
+        else:
+            noise = _fitting(noise.to(_wide(old)) * factors.nan_to_num(1.0), old.dtype)
+        return torch.where(factors.isnan(), old, noise)
+
+    def _signed(self, values: Tensor) -> Tensor:
+        return values.abs() if self.positive and not values.is_complex() else values
+
+
+def kinds_of(seed: int) -> tuple[str, str]:
+    """The two kinds of a trial. Nine trials in a row meet each kind three times, at every scale."""
+    first = 2 * (seed + seed // 3)
+    return KINDS[first % len(KINDS)], KINDS[(first + 1) % len(KINDS)]
+
+
+def drawn(kind: str, users: int, generator: torch.Generator, *, variant: bool = False) -> Drawn:
+    """How large the private values of all users are, of one kind.
+
+    Args:
+        kind: one of ``KINDS``.
+        users: how many.
+        generator: of what is drawn user by user.
+        variant: normal values are absolute ones, and of those that stay one user's does not.
+    """
+    if kind == MIXED:
+        return Drawn(_FACTORS[torch.randint(len(_FACTORS), (users,), generator=generator)])
+    if kind == LOG_UNIFORM:
+        uniform = torch.rand(users, generator=generator, dtype=torch.float64)
+        return Drawn(10 ** (_DECADES * (2 * uniform - 1)))
+    factor = _FACTOR.get(kind, float("nan"))
+    factors = torch.full((users,), factor, dtype=torch.float64)
+    if variant and kind == UNCHANGED:
+        factors[int(torch.randint(users, (), generator=generator))] = 1.0
+    positive = variant and kind == NORMAL
+    return Drawn(factors, missing=kind == MISSING, positive=positive)
+
+
+def _wide(tensor: Tensor) -> torch.dtype:
+    return torch.complex128 if tensor.is_complex() else torch.float64
+
+
+def _fitting(values: Tensor, dtype: torch.dtype) -> Tensor:
+    """Of a narrower type, far from where it overflows: float16 ends at 65504."""
+    if values.is_complex():
+        return values.to(dtype)
+    bound = torch.finfo(dtype).max / 16
+    return values.clamp(-bound, bound).to(dtype)

@@ -1,0 +1,423 @@
+"""Local trainings one after another on one model, and all that each of them ends with.
+
+Every training begins from the same federated values and buffers, and takes real steps: ``begin``,
+then a batch, a backward pass with its hooks and a step of SGD with momentum, and once more. Then
+all tensors are put back. What a model or a loss remembers beside them is put back only when a new
+sequence begins, so that a training can find what others before it have left.
+"""
+
+import hashlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple, TypeAlias
+
+import torch
+from torch import Tensor
+
+from secure_fedrec.algorithms.local_training import one_thread, seeded_torch
+from secure_fedrec.errors import ConfigError
+from secure_fedrec.properties.split.evaluation import LOSS, Loss, begin_training, require_scalar
+from secure_fedrec.properties.split.memory import Memory
+from secure_fedrec.properties.split.model import PrivateSlot, SplitModel, Values
+from secure_fedrec.properties.split.random import Batches, is_exact
+from secure_fedrec.properties.split.trials import (
+    Trial,
+    equal_bits,
+    raw_bytes,
+    same_numbers,
+)
+
+__all__ = ["Inspection", "LocalTraces", "Observed", "Overwritten"]
+
+STEPS: Final = 2
+"""Steps of every training. What the first one leaves, the second may find."""
+
+_RATE: Final = 0.01
+# So many tensors are compared with what they were after every training; of more, when all are done.
+_CLOSELY: Final = 64
+_WRITERS: Final = 64  # are named at most
+
+Observed: TypeAlias = list[tuple[str, Values]]
+"""What a training shows, stage by stage: what it is in words, and values by name."""
+
+Overwritten: TypeAlias = tuple[int, str, int | None, float]
+"""(who trained, name, whose values were overwritten or None for a shared buffer, change)."""
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Inspection:
+    """What else is seen of the trainings of a sequence.
+
+    Args:
+        gradients: by user: largest absolute gradients on all users' private values, by slot:
+            float64[n_users].
+        reached: by user: names of what its losses have a gradient on that is not 0.
+        finite: by user: whether losses, gradients and what was written can be compared.
+        leaves: by user: a leaf tensor of its loss's graph that is no parameter.
+        failed: whose training raised an error.
+    """
+
+    gradients: dict[int, Values] = field(default_factory=dict)
+    reached: dict[int, set[str]] = field(default_factory=dict)
+    finite: dict[int, bool] = field(default_factory=dict)
+    leaves: dict[int, Tensor] = field(default_factory=dict)
+    failed: set[int] = field(default_factory=set)
+
+
+class _Sequence(NamedTuple):
+    """Whose trainings come before those that are looked at; see ``LocalTraces.digests``."""
+
+    others: Values
+    history: tuple[int, ...]
+    then: Values
+    rehearsed: bool = False
+
+
+class LocalTraces:
+    """Sequences of local trainings of one trial.
+
+    Args:
+        split: the model; used in place.
+        loss: of one user.
+        batches: draws a batch.
+        memory: what model and loss remember, as it is before anybody trains.
+        trial: seeds of batches and dropout.
+        start: state with what every reader trains on: federated values, its own, buffers.
+
+    Attributes:
+        overwritten: values that were others' and were written into, as they are found.
+    """
+
+    def __init__(
+        self,
+        split: SplitModel,
+        loss: Loss,
+        batches: Batches,
+        memory: Memory,
+        trial: Trial,
+        start: Values,
+    ) -> None:
+        self._split = split
+        self._loss = loss
+        self._batches = batches
+        self._memory = memory
+        self._start = start
+        self._slots = (*split.slots, *split.counters)
+        everybody = range(split.n_users)
+        self._batch_seeds = trial.torch_seeds("batch", everybody)
+        self._layer_seeds = trial.torch_seeds("dropout", everybody)
+        self._weights = split.trainable_places()
+        trained = list({id(weight): weight for weight, *_ in self._weights}.values())
+        # Not Adam: what it divides by is 0 in float16.
+        self._optimizer = torch.optim.SGD(trained or [torch.zeros(1)], lr=_RATE, momentum=0.9)
+        self._common = (*split.federated, *split.shared_buffers)
+        self.overwritten: list[Overwritten] = []
+
+    def digests(
+        self,
+        others: Values,
+        *,
+        history: Sequence[int] = (),
+        then: Values | None = None,
+        readers: Sequence[int],
+        rehearsed: bool = False,
+        inspection: Inspection | None = None,
+    ) -> list[bytes]:
+        """What every reader's training ends with, in brief.
+
+        Args:
+            others: state with the private values of everybody who is not training, and with the
+                federated ones of that time.
+            history: who has trained before, on these values.
+            then: state with what others hold since; ``others`` if not given.
+            readers: who trains then, one after another, on the values of ``start``.
+            rehearsed: whether each of them trains right before as in the history.
+            inspection: where more is noted.
+        """
+        found: list[bytes] = []
+
+        def train(user: int) -> None:
+            digest = hashlib.blake2b(digest_size=16)
+
+            def note(what: str, values: Values) -> None:
+                for value in values.values():
+                    digest.update(raw_bytes(_numbers(what, value)).numpy().data)
+
+            failure = self._attempt(user, note, inspection)
+            found.append(digest.digest() if failure is None else repr(failure).encode())
+
+        sequence = _Sequence(others, tuple(history), others if then is None else then, rehearsed)
+        self._run(sequence, readers, train)
+        return found
+
+    def require_alone(self, others: Values, user: int) -> None:
+        """Train with nobody before, and raise what that raises: the model's own error."""
+        failures: list[Exception | None] = []
+        self._run(
+            _Sequence(others, (), others),
+            [user],
+            lambda each: failures.append(self._attempt(each, _unnoted, None)),
+        )
+        for failure in failures:
+            if failure is not None:
+                raise failure
+
+    def observed(
+        self, others: Values, *, history: Sequence[int], then: Values | None = None, reader: int
+    ) -> Observed:
+        """All that one reader's training shows, and another one after it; arguments as above."""
+        found: Observed = []
+
+        def train(user: int) -> None:
+            again = " (in a second training)" if found else ""
+
+            def note(what: str, values: Values) -> None:
+                copies = {name: _numbers(what, value).clone() for name, value in values.items()}
+                found.append((what + again, copies))
+
+            failure = self._attempt(user, note, None, closely=True)
+            if failure is not None:
+                found.append((f"{type(failure).__name__}: {failure}", {}))
+
+        sequence = _Sequence(others, tuple(history), others if then is None else then)
+        self._run(sequence, [reader, reader], train)
+        return found
+
+    def _run(
+        self, sequence: "_Sequence", readers: Sequence[int], train: Callable[[int], None]
+    ) -> None:
+        closely = sum(len(slot.sources) for slot in self._slots) <= _CLOSELY
+        written = self._replay(sequence, readers, train, closely=closely)
+        if written and not closely:  # the same again, with everything compared after each training
+            before = len(self.overwritten)
+            self._replay(
+                sequence, readers, self._train_unnoted, closely=True, until=before + _WRITERS
+            )
+
+    def _replay(
+        self,
+        sequence: "_Sequence",
+        readers: Sequence[int],
+        train: Callable[[int], None],
+        *,
+        closely: bool,
+        until: int | None = None,
+    ) -> bool:
+        """Run a sequence; whether anybody's values are not what they were put back to."""
+        others, history, then, rehearsed = sequence
+        self._memory.restore()
+        self._split.load(others)
+        previous = set(history)
+        for user in history:
+            self._attempt(user, _unnoted, None)
+            self._put_back(user, others, closely=closely)
+        written = not closely and self._is_written(others)
+        if then is not others:
+            self._split.load(then)
+        for place, user in enumerate(readers):
+            if rehearsed:
+                self._split.load({name: others[name] for name in self._common})
+                self._attempt(user, _unnoted, None)
+                self._put_back(user, then, closely=closely)
+            self._split.load_private(user, self._split.parts(self._start, user))
+            train(user)
+            self._put_back(user, then, closely=closely)
+            if history:  # what a reader has left must not hide what those before it had
+                again = user if user in previous else history[place % len(history)]
+                self._attempt(again, _unnoted, None)
+                self._put_back(again, then, closely=closely)
+            if until is not None and len(self.overwritten) >= until:
+                break
+        return written or (not closely and self._is_written(then))
+
+    def _is_written(self, others: Values) -> bool:
+        tensors = self._split.tensors()
+        sources = [name for slot in self._slots for name in slot.sources]
+        return not all(equal_bits(tensors[name], others[name]) for name in sources)
+
+    def _attempt(
+        self,
+        user: int,
+        note: "_Note",
+        inspection: Inspection | None,
+        *,
+        closely: bool = False,
+    ) -> Exception | None:
+        """Train; what the model raises is one of its answers."""
+        try:
+            self._train(user, note, inspection, closely=closely)
+        except ConfigError:
+            raise
+        except Exception as failure:
+            if inspection is not None:
+                inspection.failed.add(user)
+            return failure
+        return None
+
+    def _train_unnoted(self, user: int) -> None:
+        self._attempt(user, _unnoted, None)
+
+    def _train(
+        self, user: int, note: "_Note", inspection: Inspection | None, *, closely: bool
+    ) -> None:
+        model = self._split.model
+        begin_training(self._loss, model)
+        begun = self._own(user)
+        note("value of {} before training", begun)
+        if inspection is not None:
+            begun = {name: value.isfinite() for name, value in begun.items()}
+            inspection.finite[user] = True
+            inspection.reached[user] = set()
+        self._optimizer.state.clear()
+        draw = torch.Generator().manual_seed(self._batch_seeds[user])
+        with one_thread(), seeded_torch(self._layer_seeds[user]):
+            for step in range(STEPS):
+                self._optimizer.zero_grad()
+                value = self._loss(model, user, self._batches(user, draw))
+                require_scalar(value)
+                if inspection is not None and not step:
+                    self._inspect_graph(user, value, inspection)
+                value.backward()  # type: ignore[no-untyped-call]
+                later = f" in step {step + 1}" if step else ""
+                note("loss" + later, {LOSS: value.detach()})
+                gradients = self._own_gradients(user, inspection)
+                note("gradient of {}" + later, gradients)
+                if closely:
+                    note("value of {} after the loss" + later, self._own(user))
+                if inspection is not None:
+                    self._inspect_step(user, value, gradients, begun, inspection)
+                self._optimizer.step()
+        note("value of {} after local training", self._own(user))
+
+    def _own(self, user: int) -> dict[str, Tensor]:
+        """What a user takes out of local training: w_f, and all that is its own."""
+        tensors = self._split.tensors()
+        own = {name: tensors[name].detach() for name in self._split.federated}
+        for slot in self._slots:
+            own[slot.name] = slot.part(tensors, user).detach()
+        return own
+
+    def _own_gradients(self, user: int, inspection: Inspection | None) -> dict[str, Tensor]:
+        """Gradients on what a user trains. Of others' parts none is left: they are not there."""
+        sizes: dict[str, Tensor] = {}
+        own: dict[str, Tensor] = {}
+        for weight, rows, name, slot, owner in self._weights:
+            if weight.grad is None:
+                continue
+            if weight.grad.is_sparse:
+                weight.grad = weight.grad.to_dense()
+            gradient = weight.grad if rows is None else weight.grad[rows]
+            if slot is None:
+                own[name] = gradient
+                continue
+            if inspection is not None:
+                _add_sizes(sizes, slot, owner, gradient, self._split.n_users)
+            if owner is None:
+                row = gradient[user].clone()
+                gradient.zero_()
+                gradient[user] = row
+                own[slot.name] = row
+            elif owner == user:
+                own[slot.name] = gradient
+            else:
+                weight.grad = None
+        if inspection is not None:
+            before = inspection.gradients.get(user, {})
+            inspection.gradients[user] = {
+                **before,
+                **{n: torch.maximum(size, before.get(n, size)) for n, size in sizes.items()},
+            }
+        return own
+
+    def _inspect_graph(self, user: int, value: Tensor, inspection: Inspection) -> None:
+        parameters = {id(weight) for weight, *_ in self._weights}
+        for leaf in _leaves(value):
+            if id(leaf) not in parameters:
+                inspection.leaves[user] = leaf
+
+    def _inspect_step(
+        self, user: int, value: Tensor, gradients: Values, begun: Values, inspection: Inspection
+    ) -> None:
+        inspection.reached[user] |= {n for n, found in gradients.items() if bool(found.any())}
+        # A NaN stays a NaN, whatever it was made of: what is not finite could not be compared.
+        written = self._own(user)
+        inspection.finite[user] &= (
+            bool(value.isfinite().all())
+            and all(bool(each.isfinite().all()) for each in gradients.values())
+            and all(bool((written[n].isfinite() | ~begun[n]).all()) for n in written)
+        )
+
+    # --- putting back ---
+
+    def _put_back(self, user: int, others: Values, *, closely: bool) -> None:
+        """Undo a training, and note what it wrote that was not its own."""
+        split = self._split
+        tensors = split.tensors()
+        for name in split.shared_buffers:
+            if not same_numbers({name: tensors[name]}, {name: others[name]}):
+                self._note_overwritten(user, name, None, others[name], tensors[name])
+        split.load({name: others[name] for name in self._common})
+        split.load_private(user, self._split.parts(others, user))
+        for slot in self._slots if closely else self._tables():
+            self._compare_slot(slot, others, user)
+
+    def _tables(self) -> Iterator[PrivateSlot]:
+        return (slot for slot in self._slots if slot.is_table)
+
+    def _compare_slot(self, slot: PrivateSlot, others: Values, user: int) -> None:
+        tensors = self._split.tensors()
+        if slot.is_table and equal_bits(tensors[slot.name], others[slot.name]):
+            return
+        for owner in range(self._split.n_users):
+            old, new = slot.part(others, owner), slot.part(tensors, owner).detach()
+            if not equal_bits(old, new):
+                self._note_overwritten(user, slot.name, owner, old, new)
+                self._split.load_private(owner, {slot.name: old})
+
+    def _note_overwritten(
+        self, user: int, name: str, owner: int | None, old: Tensor, new: Tensor
+    ) -> None:
+        change = float("nan")
+        if old.shape == new.shape:
+            wide = torch.complex128 if not is_exact(old) and old.is_complex() else torch.float64
+            change = float((old.to(wide) - new.to(wide)).abs().max())
+        self.overwritten.append((user, name, owner, change))
+
+
+_Note: TypeAlias = Callable[[str, Mapping[str, Tensor]], None]
+
+
+def _numbers(what: str, value: Tensor) -> Tensor:
+    """Values bit for bit; losses and gradients as numbers, of which -0.0 is 0.0."""
+    return value.detach() if what.startswith("value") else value.detach() + 0.0
+
+
+def _unnoted(_what: str, _values: Values) -> None:
+    """Nobody looks at a training that is only there to be remembered."""
+
+
+def _add_sizes(
+    sizes: dict[str, Tensor], slot: PrivateSlot, owner: int | None, gradient: Tensor, users: int
+) -> None:
+    """Largest absolute gradient on every user's part of a slot; 0 where there is none."""
+    if not gradient.numel():
+        return
+    if owner is None:
+        sizes[slot.name] = gradient.abs().reshape(users, -1).amax(1).to(torch.float64)
+    else:
+        found = sizes.setdefault(slot.name, torch.zeros(users, dtype=torch.float64))
+        found[owner] = gradient.abs().max()
+
+
+def _leaves(value: Tensor) -> Iterator[Tensor]:
+    """The leaf tensors that a backward pass from here would reach."""
+    waiting: list[Any] = [value.grad_fn]
+    seen: set[Any] = set()
+    while waiting:
+        node = waiting.pop()
+        if node is None or node in seen:
+            continue
+        seen.add(node)
+        if hasattr(node, "variable"):
+            yield node.variable
+        waiting += [following for following, _ in node.next_functions]

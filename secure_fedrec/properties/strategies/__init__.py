@@ -1,0 +1,397 @@
+"""Hypothesis strategies for small federations, with the corners in which protocols break.
+
+Import this module by name; it needs Hypothesis. The shortest test of an own algorithm::
+
+    from hypothesis import given
+    from secure_fedrec.properties import assert_lossless
+    from secure_fedrec.properties.strategies import Federation, federations
+
+    @given(federation=federations(width=2))
+    def test_my_recommender_is_lossless(federation: Federation) -> None:
+        assert_lossless(algorithm=lambda: MyRecommender(rank=2), **federation.arguments())
+
+What a strategy drew is printed with the falsifying example, in words that can be typed into a
+regular test. Defaults keep a federation small enough for some milliseconds per example.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, fields, replace
+from typing import Any
+
+import numpy as np
+
+from secure_fedrec.algorithms.pmf import PMFConfig
+from secure_fedrec.core.arrays import FloatArray, IntArray
+from secure_fedrec.data import RatingScale, RatingTable
+from secure_fedrec.engines.local import CohortConfig
+from secure_fedrec.properties.lossless.comparison import Scope
+from secure_fedrec.properties.strategies.layers import (
+    CLOAKS,
+    codecs,
+    randomized_responses,
+    stacks,
+    virtual_ratings,
+)
+from secure_fedrec.properties.strike import Strike
+from secure_fedrec.protection import Denoisers, RandomizedResponse, Stack
+from secure_fedrec.protection.denoisers import Binding
+from secure_fedrec.streams import Streams
+from secure_fedrec.wire import Alter, Delay, Drop, Fault, Repeat, Step
+
+try:
+    from hypothesis import note
+    from hypothesis import strategies as st
+except ImportError as absent:
+    raise ImportError(
+        "secure_fedrec.properties.strategies needs Hypothesis: pip install "
+        "'secure-fedrec[properties]'"
+    ) from absent
+
+__all__ = [
+    "CLOAKS",
+    "SCALES",
+    "Federation",
+    "codecs",
+    "cohorts",
+    "faults",
+    "federations",
+    "latent_vectors",
+    "pmf_configs",
+    "randomized_responses",
+    "rating_tables",
+    "stacks",
+    "streams",
+    "virtual_ratings",
+    "whole_groups",
+]
+
+SCALES = (RatingScale(1.0, 5.0, 1.0), RatingScale(0.5, 5.0, 0.5))
+"""Whole stars (ML-100K, ML-1M) and half stars (ml-latest-small)."""
+
+_CORNERS = 32
+"""One example in so many is any federation at all."""
+
+
+def streams() -> st.SearchStrategy[Streams]:
+    """Random streams of any seed.
+
+    Example::
+
+        @given(streams=streams())
+        def test_my_draw_is_a_function_of_the_seed(streams: Streams) -> None: ...
+    """
+    return st.builds(Streams.from_seed, st.integers(0, 2**128 - 1))
+
+
+@st.composite
+def rating_tables(
+    draw: st.DrawFn,
+    *,
+    min_clients: int = 2,
+    max_clients: int = 8,
+    min_items: int = 1,
+    max_items: int = 12,
+) -> RatingTable:
+    """Any small rating set.
+
+    Clients may have rated nothing, one item, all items but one, or all; items may have no rating,
+    one, or one by everybody; stars are whole or half.
+
+    Args:
+        draw: given by Hypothesis.
+        min_clients: fewest clients.
+        max_clients: most clients.
+        min_items: fewest items, at least 1.
+        max_items: most items.
+
+    Example::
+
+        @given(table=rating_tables(max_clients=5))
+        def test_my_index_holds_every_rating(table: RatingTable) -> None: ...
+    """
+    n_clients = draw(st.integers(min_clients, max_clients))
+    n_items = draw(st.integers(min_items, max_items))
+    scale = draw(st.sampled_from(SCALES))
+    sets = st.lists(_rated_sets(n_items), min_size=n_clients, max_size=n_clients)
+    rated = np.array(draw(sets), dtype=bool).reshape(n_clients, n_items)
+    clients, items = np.nonzero(rated)
+    levels = st.sampled_from(scale.levels.tolist())
+    stars = draw(st.lists(levels, min_size=len(clients), max_size=len(clients)))
+    table = RatingTable(
+        name="drawn",
+        n_clients=n_clients,
+        n_items=n_items,
+        clients=clients.astype(np.int32),
+        items=items.astype(np.int32),
+        ratings=np.array(stars, dtype=np.float64),
+        scale=scale,
+        client_labels=np.arange(n_clients),
+        item_labels=np.arange(n_items),
+    )
+    _note(table)
+    return table
+
+
+def cohorts(n_clients: int) -> st.SearchStrategy[CohortConfig]:
+    """Invitations: everybody, or any number of clients per round.
+
+    With few clients per round some rounds have no participant, because a client and its denoiser
+    must both be invited.
+
+    Example::
+
+        @given(data=st.data())
+        def test_my_collector_sits_out_lonely_clients(data: st.DataObject) -> None:
+            cohort = data.draw(cohorts(n_clients=6))
+    """
+    sizes = st.none() | st.integers(1, n_clients)
+    return st.builds(CohortConfig, clients_per_round=sizes)
+
+
+def pmf_configs(
+    *,
+    max_rank: int = 3,
+    max_rounds: int = 6,
+    temperatures: st.SearchStrategy[float] | None = None,
+    biases: st.SearchStrategy[bool] | None = None,
+) -> st.SearchStrategy[PMFConfig]:
+    """Settings of PMF under which a handful of rounds stays inside the rings of ``codecs``.
+
+    Args:
+        max_rank: largest d.
+        max_rounds: most rounds.
+        temperatures: of the Langevin noise; None means 0.
+        biases: whether items have one; None means not. With them a row has a value more than the
+            rank, and there is no Langevin noise.
+
+    Example::
+
+        @given(config=pmf_configs(temperatures=st.floats(0.001, 0.1)))
+        def test_my_noise_has_the_right_scale(config: PMFConfig) -> None: ...
+    """
+    return st.builds(
+        PMFConfig,
+        rank=st.integers(1, max_rank),
+        rounds=st.integers(1, max_rounds),
+        # Larger steps can diverge from vectors of length 1, and a diverged row fits no ring.
+        learning_rate=st.floats(0.01, 0.1),
+        decay=st.floats(0.5, 1.0),
+        regularization=st.sampled_from((0.0, 0.001, 0.1)),
+        init_scale=st.sampled_from((0.005, 0.1, 0.5)),
+        temperature=st.just(0.0) if temperatures is None else temperatures,
+        biases=st.just(False) if biases is None else biases,
+        bias_shrinkage=st.sampled_from((0.0, 1.0, 4.0)),
+        slope_shrinkage=st.sampled_from((0.5, 5.0)),
+    )
+
+
+@st.composite
+def latent_vectors(draw: st.DrawFn, rows: int, width: int, *, limit: float = 1.0) -> FloatArray:
+    """Tables float64[rows, width] with entries up to ``limit``, some of them zeros, tiny or equal.
+
+    One in sixteen holds one value throughout, 0 included.
+
+    Example::
+
+        @given(items=latent_vectors(rows=12, width=2))
+        def test_from_any_state(items: FloatArray) -> None:
+            assert_lossless(algorithm=lambda: Started(mine(), public=items), ...)
+    """
+    entries = st.sampled_from((0.0, -0.0, limit, -limit, 5e-324)) | st.floats(-limit, limit)
+    table = np.random.default_rng(draw(st.integers(0, 2**32))).uniform(-limit, limit, (rows, width))
+    some = draw(st.dictionaries(st.integers(0, rows * width - 1), entries, max_size=4))
+    for place, value in some.items():
+        table.flat[place] = value
+    if draw(st.sampled_from(range(16))) == 1:
+        table[:] = draw(entries)
+    return table
+
+
+def faults(
+    *,
+    max_round: int = 6,
+    steps: tuple[Step, ...] = (Step.UPLOAD, Step.NOISE, Step.DENOISE),
+    kinds: tuple[str, ...] = ("drop", "repeat", "delay", "alter"),
+) -> st.SearchStrategy[Fault]:
+    """One message lost, delivered twice, delivered a round late, or changed by one bit.
+
+    Its ``chooser`` is a fresh ``Strike``; ``chooser.hits`` tells whether a message was there.
+
+    Example::
+
+        @given(federation=federations(width=2), fault=faults(kinds=("drop",)))
+        def test_my_collector_never_sums_without_a_client(federation, fault) -> None:
+            run = federation.arguments(faults=(fault,))
+            try:
+                assert_lossless(algorithm=mine, **run)  # the fault may find no message to lose
+            except ProtocolError:
+                assert fault.chooser.hits
+    """
+    makers: dict[str, Callable[..., Fault]] = {
+        "drop": Drop,
+        "repeat": Repeat,
+        "delay": Delay,
+        "alter": Alter,
+    }
+
+    def make(kind: str, step: Step, round_: int, place: int) -> Fault:
+        strike = Strike(round=round_, place=place, with_rows=kind == "alter")
+        return makers[kind](step=step, chooser=strike)
+
+    rounds, places = st.integers(1, max_round), st.integers(0, 7)
+    return st.builds(make, st.sampled_from(kinds), st.sampled_from(steps), rounds, places)
+
+
+def whole_groups(binding: Binding) -> Callable[[IntArray], IntArray]:
+    """Who of an invited cohort takes part under denoisers, for a ``Scope``.
+
+    A client needs its denoiser, and a denoiser one client at least.
+    """
+
+    def taking_part(invited: IntArray) -> IntArray:
+        here = set(invited.tolist())
+        denoiser_of = {client: int(binding.denoisers[binding.group[client]]) for client in here}
+        served = {c for c, denoiser in denoiser_of.items() if c != denoiser and denoiser in here}
+        working = served | {denoiser_of[client] for client in served}
+        return np.array(sorted(working), dtype=np.int64)
+
+    return taking_part
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Federation:
+    """All arguments of ``assert_lossless`` but the algorithm."""
+
+    ratings: RatingTable
+    streams: Streams
+    stack: Stack
+    rounds: int
+    cohort: CohortConfig
+    scope: Scope = field(default_factory=Scope)
+
+    def arguments(self, **changes: Any) -> dict[str, Any]:
+        """Keyword arguments for ``assert_lossless`` and ``compare_runs``."""
+        return {part.name: getattr(self, part.name) for part in fields(self)} | changes
+
+    def wire_arguments(self, **changes: Any) -> dict[str, Any]:
+        """Keyword arguments for ``wire_trace``."""
+        arguments = self.arguments(**changes)
+        del arguments["scope"]
+        return arguments
+
+    def taking_part(self, round_: int) -> IntArray:
+        """Clients that must take part in a round: int64[P], ascending."""
+        invited = self.cohort.draw(round_, self.ratings.n_clients, self.streams)
+        return self.scope.due(invited)
+
+
+@st.composite
+def federations(
+    draw: st.DrawFn,
+    *,
+    width: int,
+    cloaks: tuple[str, ...] = CLOAKS[:2],
+    max_clients: int = 8,
+    max_items: int = 12,
+    max_rounds: int = 6,
+    telling: bool | None = None,
+) -> Federation:
+    """A whole federation: ratings, seed, stack, cohort and number of rounds.
+
+    As a rule there is something for a mistake to be seen by: a group that is served, a denoiser
+    with ratings in it, a client with virtual rows, and a second round. One in thirty-two is any
+    federation at all, in which somebody uploads something.
+
+    Args:
+        draw: given by Hypothesis.
+        width: values per row that the algorithm uploads.
+        cloaks: see ``stacks``; "none" is for the one in thirty-two, if there are others.
+        max_clients: most clients, at least 2.
+        max_items: most items; below 4 virtual rows may be few.
+        max_rounds: most rounds.
+        telling: whether there is such a thing in all of them; None draws it.
+
+    Example: see the module docstring.
+    """
+    if telling is None:
+        telling = draw(st.sampled_from(range(_CORNERS))) > 0
+    fewest = min(5, max_items) if telling else 1
+    table = draw(rating_tables(max_clients=max_clients, min_items=fewest, max_items=max_items))
+    run_streams = draw(streams())
+    stack = draw(stacks(table, width=width, streams=run_streams, cloaks=cloaks, telling=telling))
+    assert isinstance(stack.collector, Denoisers)  # noqa: S101 - what ``stacks`` draws
+    federation = Federation(
+        ratings=table,
+        streams=run_streams,
+        stack=stack,
+        rounds=draw(st.integers(min(2, max_rounds) if telling else 1, max_rounds)),
+        cohort=draw(cohorts(table.n_clients)),
+        scope=Scope(
+            taking_part=whole_groups(stack.collector.binding),
+            drops_reports=isinstance(stack.cloak, RandomizedResponse),
+        ),
+    )
+    return _served(federation, stack.collector.binding, telling=telling)
+
+
+def _served(federation: Federation, binding: Binding, *, telling: bool) -> Federation:
+    """The federation with a group at work, whose denoiser and first client have ratings."""
+    rounds = range(1, federation.rounds + 1)
+    if not any(len(federation.taking_part(round_)) for round_ in rounds):
+        federation = replace(federation, cohort=CohortConfig())
+    present = next(found for found in map(federation.taking_part, rounds) if len(found))
+    denoiser = present[binding.is_denoiser[present]][0]
+    group = binding.group[present] == binding.group[denoiser]
+    client = present[group & (present != denoiser)][0]
+    table, n_items = federation.ratings, federation.ratings.n_items
+    rated = table.counts()
+    if telling:
+        most = max(1, n_items // 2)
+        changes = {denoiser: (1, n_items), client: (min(2, most), most)}
+    else:  # of an item nobody rated and a report nobody makes there is nothing to compare
+        somebody = federation.scope.drops_reports or not rated[present].any()
+        changes = {denoiser: (1, n_items)} if somebody else {}
+    for who, (least, most) in changes.items():
+        if not least <= rated[who] <= most:
+            table = _with_ratings(table, int(who), min(max(rated[who], least), most))
+    if table is not federation.ratings:
+        _note(table)
+    return replace(federation, ratings=table)
+
+
+def _with_ratings(table: RatingTable, client: int, number: int) -> RatingTable:
+    """The table with another number of ratings of a client, its first items' first."""
+    own = table.clients == client
+    had = dict(zip(table.items[own].tolist(), table.ratings[own].tolist(), strict=True))
+    others = [item for item in range(table.n_items) if item not in had]
+    items = [*had, *others][:number]
+    stars = [had.get(item, table.scale.high) for item in items]
+    return RatingTable.from_columns(
+        name=table.name,
+        n_clients=table.n_clients,
+        n_items=table.n_items,
+        clients=np.concatenate([table.clients[~own], np.full(number, client, dtype=np.int32)]),
+        items=np.concatenate([table.items[~own], np.array(items, dtype=np.int32)]),
+        ratings=np.concatenate([table.ratings[~own], np.array(stars, dtype=np.float64)]),
+        scale=table.scale,
+        client_labels=table.client_labels,
+        item_labels=table.item_labels,
+    )
+
+
+def _rated_sets(n_items: int) -> st.SearchStrategy[list[bool]]:
+    def bits(number: int) -> list[bool]:
+        return [bool(number >> item & 1) for item in range(n_items)]
+
+    every = 2**n_items - 1
+    one = st.integers(0, n_items - 1).map(lambda item: 1 << item)
+    corners = st.sampled_from((0, every)) | one | one.map(lambda item: every ^ item)
+    return (corners | st.integers(0, every)).map(bits)
+
+
+def _note(table: RatingTable) -> None:
+    found: dict[int, dict[int, float]] = {client: {} for client in range(table.n_clients)}
+    rows = zip(table.clients.tolist(), table.items.tolist(), table.ratings.tolist(), strict=True)
+    for client, item, rating in rows:
+        found[client][item] = rating
+    note({"items": table.n_items, "ratings": found})

@@ -1,0 +1,168 @@
+"""Hypothesis strategies for the layers of a stack; ``strategies`` hands them on.
+
+Import that module by name; both need Hypothesis.
+"""
+
+import numpy as np
+
+from secure_fedrec.data import RatingTable
+from secure_fedrec.errors import ConfigError
+from secure_fedrec.fixedpoint import FixedPoint
+from secure_fedrec.protection import (
+    Cloak,
+    Denoisers,
+    DenoisersConfig,
+    RandomizedResponse,
+    RandomizedResponseConfig,
+    Stack,
+    VirtualRatings,
+    VirtualRatingsConfig,
+)
+from secure_fedrec.protection.virtual_ratings import DRAWS, FILLINGS
+from secure_fedrec.streams import Streams
+
+try:
+    from hypothesis import note
+    from hypothesis import strategies as st
+except ImportError as absent:
+    raise ImportError(
+        "secure_fedrec.properties.strategies.layers needs Hypothesis: pip install "
+        "'secure-fedrec[properties]'"
+    ) from absent
+
+__all__ = ["CLOAKS", "codecs", "randomized_responses", "stacks", "virtual_ratings"]
+
+CLOAKS = ("virtual-ratings", "randomized-response", "none")
+"""Under denoisers: FedRec++, SDCF with denoisers, FedRec++ at rho = 0."""
+
+_CLIP = 256.0
+
+
+@st.composite
+def codecs(draw: st.DrawFn, n_clients: int) -> FixedPoint:
+    """Rings of 24 to 64 bits, often 32 or 64, that hold any sum of ``n_clients`` rows.
+
+    Values up to 256 fit; every second ring has as many fraction bits as its sum budget allows.
+
+    Example::
+
+        @given(codec=codecs(n_clients=3))
+        def test_my_sums_survive(codec: FixedPoint) -> None: ...
+    """
+    bits = draw(st.sampled_from((32, 64)) | st.integers(24, 64))
+    # n * clip * 2^f < 2^(bits - 1), and a float64 must keep the digits below clip.
+    most = bits - 1 - (int(_CLIP) * n_clients).bit_length()
+    most = min(most, 51 - int(_CLIP).bit_length() + 1)
+    digits = draw(st.just(most) | st.integers(min(most, 10), most))
+    return FixedPoint(bits=bits, fraction_bits=digits, clip=_CLIP)
+
+
+@st.composite
+def virtual_ratings(
+    draw: st.DrawFn, *, n_items: int, streams: Streams, least: float = 0.0
+) -> VirtualRatings:
+    """FedRec's cloak: rho 0, fractional, or so large that every client is capped; any draw.
+
+    Args:
+        draw: given by Hypothesis.
+        n_items: rows of the shared table.
+        streams: the run's random streams.
+        least: smallest rho, at most 1.
+
+    Example: see ``stacks``, which draws from it.
+    """
+    some = [rho for rho in (0.0, 0.3, 0.5, 1.0, 2.5, 3.0, float(n_items)) if rho >= least]
+    rhos = st.sampled_from(some) | st.floats(least, 4)
+    config = VirtualRatingsConfig(
+        rho=draw(rhos),
+        filling=draw(st.sampled_from(FILLINGS)),
+        predict_after=draw(st.integers(0, 3)),
+        local_steps=draw(st.integers(1, 4)),
+        sticky=draw(st.booleans()),
+        draw=draw(st.sampled_from(DRAWS)),
+    )
+    popularity = np.random.default_rng(draw(st.integers(0, 2**32))).integers(0, 40, n_items)
+    return VirtualRatings(config, n_items=n_items, streams=streams, popularity=popularity)
+
+
+@st.composite
+def randomized_responses(
+    draw: st.DrawFn, *, n_items: int, streams: Streams, least: float = 0.0
+) -> RandomizedResponse:
+    """SDCF's cloak: from truthful reports to noise, rated items dropped or not.
+
+    Args:
+        draw: given by Hypothesis.
+        n_items: rows of the shared table.
+        streams: the run's random streams.
+        least: smallest probability of a virtual row, below 0.49.
+
+    Example: see ``stacks``, which draws from it.
+    """
+    config = RandomizedResponseConfig(
+        permanent=draw(st.sampled_from((0.0, 0.1, 1.0)) | st.floats(0, 1)),
+        report_one=draw(st.just(1.0) | st.floats(0.5, 1)),
+        report_zero=draw(st.just(least) | st.floats(least, 0.49)),
+    )
+    return RandomizedResponse(config, n_items=n_items, streams=streams)
+
+
+@st.composite
+def stacks(
+    draw: st.DrawFn,
+    table: RatingTable,
+    *,
+    width: int,
+    streams: Streams,
+    cloaks: tuple[str, ...] = CLOAKS[:2],
+    telling: bool = False,
+) -> Stack:
+    """Stacks that claim to be lossless: a cloak, a ring, and 1 to n / 2 denoisers.
+
+    Args:
+        draw: given by Hypothesis.
+        table: training ratings; two clients or more.
+        width: values per uploaded row.
+        streams: the run's random streams.
+        cloaks: drawn from these names of ``CLOAKS``.
+        telling: draw only cloaks that add virtual rows as a rule, where ``cloaks`` names any.
+
+    Raises:
+        ConfigError: an unknown cloak.
+
+    Example::
+
+        @given(data=st.data(), table=rating_tables(), streams=streams())
+        def test_my_recommender(data: st.DataObject, table: RatingTable, streams: Streams) -> None:
+            stack = data.draw(stacks(table, width=4, streams=streams))
+            assert_lossless(algorithm=mine, stack=stack, ratings=table, streams=streams, rounds=3)
+    """
+    codec = draw(codecs(table.n_clients))
+    named = [name for name in cloaks if name != "none"] if telling else []
+    cloak = draw(_cloak(draw(st.sampled_from(named or cloaks)), table.n_items, streams, telling))
+    eta = draw(st.integers(1, table.n_clients // 2))
+    collector = Denoisers(
+        DenoisersConfig(count=eta),
+        n_clients=table.n_clients,
+        n_items=table.n_items,
+        width=width,
+        codec=codec,
+        streams=streams,
+    )
+    stack = Stack(codec=codec, cloak=cloak, collector=collector, n_clients=table.n_clients)
+    note({"codec": codec, **stack.describe()})
+    return stack
+
+
+def _cloak(
+    name: str, n_items: int, streams: Streams, telling: bool
+) -> st.SearchStrategy[Cloak | None]:
+    if name == "virtual-ratings":
+        rho = 0.5 if telling else 0.0
+        return virtual_ratings(n_items=n_items, streams=streams, least=rho)
+    if name == "randomized-response":
+        share = 0.4 if telling else 0.0
+        return randomized_responses(n_items=n_items, streams=streams, least=share)
+    if name == "none":
+        return st.none()
+    raise ConfigError("cloaks", name, "unknown cloak", CLOAKS)

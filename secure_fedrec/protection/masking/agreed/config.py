@@ -1,0 +1,251 @@
+"""The public configuration of a masked sum, which every message of its round is bound to.
+
+Layout on the wire, little-endian: u8 bits | u8 adversary | u8 key agreement | u32 clients
+| u32 degree (0: complete graph) | u32 threshold | u32 survivors | u32 quorum | u32 corrupt clients
+| u32 window (0: none) | u32 length | 32 layout hash | 32 hash of the public state.
+"""
+
+import struct
+from dataclasses import dataclass
+from typing import Literal, TypeAlias, get_args
+
+from secure_fedrec.errors import ConfigError, ProtocolError
+from secure_fedrec.protection.masking.agreed.formats import labelled_hash
+from secure_fedrec.protection.masking.agreed.parameters import Adversary, find_parameters
+from secure_fedrec.protection.masking.agreed.public_state import NO_STATE
+
+__all__ = ["KeyAgreement", "MaskingConfig"]
+
+KeyAgreement: TypeAlias = Literal["x25519", "x25519+mlkem768"]
+
+_LAYOUT = struct.Struct("<BBB8I32s32s")
+_ADVERSARIES = get_args(Adversary)
+_AGREEMENTS = get_args(KeyAgreement)
+_MOST = 2**24
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MaskingConfig:
+    """Settings of one masked sum; ``MaskingConfig.for_cohort`` finds safe ones.
+
+    Args:
+        clients: clients of the cohort, n.
+        bits: ring width b, 1 to 64.
+        length: ring words per vector, d.
+        layout_hash: what the words mean (``layouts``); 32 bytes.
+        degree: neighbours of each client, even; None for the complete graph.
+        threshold: shares that restore a secret, t.
+        min_survivors: fewest vectors that may be summed.
+        quorum: signatures on one survivor set that clients ask for before they reveal anything.
+        corrupt_clients: clients that may work with the server, c.
+        window_least: survivors in every degree/2 consecutive places of the ring of clients; set
+            exactly when the server is active and the graph is not complete.
+        adversary: the server that is withstood: "curious" follows the protocol, "active" deviates.
+        key_agreement: "x25519", or "x25519+mlkem768" against later quantum computers as well.
+        public_state: hash of what the vectors were computed from (``state_hash``). A plan can do
+            without; a round against an active server cannot.
+
+    Raises:
+        ConfigError: a setting is out of range, or they do not fit together.
+    """
+
+    clients: int
+    bits: int
+    length: int
+    layout_hash: bytes
+    degree: int | None = None
+    threshold: int
+    min_survivors: int
+    quorum: int
+    corrupt_clients: int
+    window_least: int | None = None
+    adversary: Adversary = "active"
+    key_agreement: KeyAgreement = "x25519"
+    public_state: bytes = NO_STATE
+
+    def __post_init__(self) -> None:
+        if self.adversary not in _ADVERSARIES:
+            raise _wrong("adversary", self.adversary, "is unknown", _ADVERSARIES)
+        if self.key_agreement not in _AGREEMENTS:
+            raise _wrong("key_agreement", self.key_agreement, "is unknown", _AGREEMENTS)
+        self._require_range("bits", 1, 64)
+        self._require_range("clients", 3, _MOST)
+        self._require_range("length", 1, 2**31 - 1)
+        for key in ("layout_hash", "public_state"):
+            if len(getattr(self, key)) != 32:
+                raise _wrong(key, getattr(self, key), "must have 32 bytes")
+        self._check_graph()
+        self._check_counts()
+
+    @classmethod
+    def for_cohort(
+        cls,
+        clients: int,
+        *,
+        bits: int,
+        length: int,
+        layout_hash: bytes,
+        corrupt: float = 0.1,
+        dropout: float = 0.1,
+        adversary: Adversary = "active",
+        roster: int | None = None,
+        key_agreement: KeyAgreement = "x25519",
+        public_state: bytes = NO_STATE,
+    ) -> "MaskingConfig":
+        """Settings from exact tail bounds (``find_parameters``): complete graph up to 128 clients.
+
+        Args:
+            clients: clients of the cohort, n.
+            bits: ring width.
+            length: ring words per vector.
+            layout_hash: what the words mean.
+            corrupt: largest fraction of corrupt clients, of the roster if one is given.
+            dropout: largest fraction of dropouts that a round survives.
+            adversary: the server that is withstood.
+            roster: clients from which the cohort is drawn; None if the roster is the cohort.
+            key_agreement: "x25519" or "x25519+mlkem768".
+            public_state: hash of what the vectors are computed from.
+
+        Raises:
+            ConfigError: no graph meets the bounds; the message says what to change.
+        """
+        found = find_parameters(
+            clients, corrupt=corrupt, dropout=dropout, adversary=adversary, roster=roster
+        )
+        return cls(
+            clients=clients,
+            bits=bits,
+            length=length,
+            layout_hash=layout_hash,
+            degree=None if found.complete else found.degree,
+            # On the complete graph every threshold between the two is safe; below 2 a single
+            # neighbour could restore a secret.
+            threshold=max(2, found.threshold),
+            min_survivors=found.min_survivors,
+            quorum=found.quorum,
+            corrupt_clients=found.corrupt_clients,
+            window_least=found.window_least,
+            adversary=adversary,
+            key_agreement=key_agreement,
+            public_state=public_state,
+        )
+
+    @property
+    def neighbours(self) -> int:
+        """Neighbours of each client, k."""
+        return self.clients - 1 if self.degree is None else self.degree
+
+    @property
+    def hybrid(self) -> bool:
+        """Whether keys are agreed with ML-KEM as well."""
+        return self.key_agreement != "x25519"
+
+    @property
+    def needs_beacon(self) -> bool:
+        """Whether the graph must come from randomness that the server does not choose."""
+        return self.adversary == "active" and self.degree is not None
+
+    @property
+    def lacks_state(self) -> bool:
+        """Whether no round may be run: the server is active, and no public state is named."""
+        return self.adversary == "active" and self.public_state == NO_STATE
+
+    @property
+    def hash(self) -> bytes:
+        """What every message is bound to."""
+        return labelled_hash("config", self.encode())
+
+    def encode(self) -> bytes:
+        """The fixed layout of the module's description."""
+        return _LAYOUT.pack(
+            self.bits,
+            _ADVERSARIES.index(self.adversary),
+            _AGREEMENTS.index(self.key_agreement),
+            self.clients,
+            self.degree or 0,
+            self.threshold,
+            self.min_survivors,
+            self.quorum,
+            self.corrupt_clients,
+            self.window_least or 0,
+            self.length,
+            self.layout_hash,
+            self.public_state,
+        )
+
+    @staticmethod
+    def encoded_size() -> int:
+        """Bytes of ``encode``."""
+        return _LAYOUT.size
+
+    @classmethod
+    def decode(cls, data: bytes) -> "MaskingConfig":
+        """Inverse of ``encode``.
+
+        Raises:
+            ProtocolError: no configuration has these bytes, or its settings do not fit together.
+        """
+        bits, adversary, agreement, *numbers, layout_hash, public_state = _LAYOUT.unpack(data)
+        clients, degree, threshold, survivors, quorum, corrupt, window, length = numbers
+        if adversary >= len(_ADVERSARIES) or agreement >= len(_AGREEMENTS):
+            raise ProtocolError("SETUP: unknown adversary or key agreement")
+        try:
+            return cls(
+                clients=clients,
+                bits=bits,
+                length=length,
+                layout_hash=layout_hash,
+                degree=degree or None,
+                threshold=threshold,
+                min_survivors=survivors,
+                quorum=quorum,
+                corrupt_clients=corrupt,
+                window_least=window or None,
+                adversary=_ADVERSARIES[adversary],
+                key_agreement=_AGREEMENTS[agreement],
+                public_state=public_state,
+            )
+        except ConfigError as error:
+            raise ProtocolError(f"SETUP: {error}") from None
+
+    def _check_graph(self) -> None:
+        if self.degree is not None and (
+            self.degree % 2 or not 2 <= self.degree <= self.clients - 2
+        ):
+            raise _wrong(
+                "degree",
+                self.degree,
+                f"must be even, from 2 to {self.clients - 2}; None is the complete graph",
+            )
+        if self.needs_beacon != (self.window_least is not None):
+            raise _wrong(
+                "window_least",
+                self.window_least,
+                "must be set exactly when the graph is sparse and the server active",
+            )
+        if self.window_least is not None:
+            self._require_range("window_least", 1, self.neighbours // 2)
+
+    def _check_counts(self) -> None:
+        self._require_range("corrupt_clients", 0, self.clients - 2)
+        least = 2 if self.degree is not None else max(2, self.corrupt_clients + 1)
+        self._require_range("threshold", least, self.neighbours)
+        # Each survivor needs t other survivors that hold its shares, and two honest ones at least
+        # must stand behind a sum.
+        least = max(self.threshold + 1, self.corrupt_clients + 2)
+        self._require_range("min_survivors", least, self.clients)
+        least = 1
+        if self.adversary == "active":
+            least = (self.clients + self.corrupt_clients) // 2 + 1
+        self._require_range("quorum", least, self.min_survivors)
+
+    def _require_range(self, key: str, low: int, high: int) -> None:
+        value = getattr(self, key)
+        if not low <= value <= high:
+            raise _wrong(key, value, f"must be between {low} and {high}")
+
+
+def _wrong(
+    key: str, value: object, problem: str, choices: tuple[str, ...] | None = None
+) -> ConfigError:
+    return ConfigError(f"masking.{key}", value, problem, choices)

@@ -1,0 +1,1 @@
+"""One round of a masked sum: both halves, their messages, secrets and recovery."""

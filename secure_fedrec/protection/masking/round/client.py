@@ -1,0 +1,288 @@
+"""The client half of a masked sum: takes and gives bytes, owns no socket, thread or clock.
+
+    SETUP -> ADVERTISE, KEYS -> SHARES, BOXES -> UPLOAD, SURVIVORS -> CONFIRM, QUORUM -> REVEAL,
+    RESULT
+
+A ``MaskingClient`` lives for one round. Its state is the kind of message that it awaits.
+
+- A message that is not the server's, or not awaited, is *refused*: ``ProtocolError``, and nothing
+  has changed. So is a SETUP that the client does not take part in, such as an old one that somebody
+  sends again: a client is in no round before its journal says so.
+- Any other message of the server that breaks a rule *aborts* the round: ``ProtocolError``, secrets
+  are released, and every later message is refused.
+
+Protocol: Bonawitz et al., "Practical Secure Aggregation for Privacy-Preserving Machine Learning",
+CCS 2017, with the sparse graph of Bell et al., CCS 2020, one set of survivors agreed by signatures
+before anything is unmasked, and a signature of each client over the sharers that it masked by.
+"""
+
+from enum import Enum
+from hashlib import sha256
+from hmac import compare_digest
+
+from secure_fedrec.core.arrays import IntArray, RingArray
+from secure_fedrec.errors import ConfigError, ProtocolError
+from secure_fedrec.protection.masking.agreed.config import MaskingConfig
+from secure_fedrec.protection.masking.agreed.formats import SERVER, Envelope, Kind
+from secure_fedrec.protection.masking.agreed.layouts import EncodedVector
+from secure_fedrec.protection.masking.agreed.policy import Expected, SitePolicy
+from secure_fedrec.protection.masking.agreed.public_state import NO_STATE
+from secure_fedrec.protection.masking.agreed.roster import Roster
+from secure_fedrec.protection.masking.round.client_steps import ClientRound
+from secure_fedrec.protection.masking.round.journal import Journal
+from secure_fedrec.protection.masking.round.keys import Identity
+from secure_fedrec.protection.masking.round.packing import unpack
+
+__all__ = ["ClientState", "MaskingClient"]
+
+
+class ClientState(Enum):
+    """What a client awaits; the value of a waiting state is the kind of message."""
+
+    SETUP = Kind.SETUP
+    KEYS = Kind.KEYS
+    BOXES = Kind.BOXES
+    SURVIVORS = Kind.SURVIVORS
+    QUORUM = Kind.QUORUM
+    RESULT = Kind.RESULT
+    DONE = "done"
+    ABORTED = "aborted"
+
+
+class MaskingClient:
+    """One client in one round.
+
+    Args:
+        identity: the client's signing key.
+        roster: read with the pinned operator key.
+        policy: conditions of this site.
+        journal: what the client has committed to in this and earlier rounds.
+        expected: what the round must be about.
+
+    Raises:
+        ConfigError: the roster lists another key for this client, or the site takes part against
+            an active server and ``expected`` names no public state.
+    """
+
+    _round_type = ClientRound
+
+    def __init__(
+        self,
+        *,
+        identity: Identity,
+        roster: Roster,
+        policy: SitePolicy,
+        journal: Journal,
+        expected: Expected,
+    ) -> None:
+        if roster.key_of(identity.number) != identity.public:
+            raise ConfigError("identity", identity.number, "the roster lists another key")
+        if policy.adversary == "active" and expected.public_state == NO_STATE:
+            raise ConfigError(
+                "expected.public_state",
+                "(none)",
+                "against an active server must be the hash of the state that the vector is "
+                "computed from (state_hash)",
+            )
+        self.number = identity.number
+        self.state = ClientState.SETUP
+        self.abort_reason: str | None = None
+        self._identity = identity
+        self._roster = roster
+        self._policy = policy
+        self._journal = journal
+        self._expected = expected
+        self._beacons: dict[int, bytes] = {}
+        self._vector: EncodedVector | None = None
+        self._round: ClientRound | None = None
+
+    def observe_beacon(self, epoch: int, value: bytes) -> None:
+        """Take note of public randomness, as soon as it is published.
+
+        Args:
+            epoch: at least 1.
+            value: 32 bytes, verified by the caller against the beacon's own signature.
+
+        Raises:
+            ProtocolError: malformed, or another value was observed for this epoch.
+        """
+        if epoch < 1 or len(value) != 32 or self._beacons.get(epoch, value) != value:
+            raise ProtocolError(f"the beacon of epoch {epoch} is malformed or contradicts itself")
+        self._beacons[epoch] = value
+
+    def load(self, vector: EncodedVector) -> None:
+        """Hand over the vector; it must be here before BOXES.
+
+        Raises:
+            ProtocolError: too late, or it is not of the expected layout.
+        """
+        if self.state not in (ClientState.SETUP, ClientState.KEYS, ClientState.BOXES):
+            raise ProtocolError(f"client {self.number} takes no vector in state {self.state.name}")
+        if vector.layout_hash != self._expected.layout_hash:
+            raise ProtocolError("the vector is not of the expected layout")
+        if self._round is not None:
+            self._round.require_fitting(vector)
+        self._vector = vector
+
+    def receive(self, data: bytes) -> list[bytes]:
+        """Handle one message of the server.
+
+        Returns:
+            Messages to the server.
+
+        Raises:
+            ProtocolError: the message is refused, or the round was aborted.
+            CheckpointError: the journal cannot be written; nothing is sent.
+        """
+        envelope = Envelope.decode(data)
+        stored = self._stored_reveal(envelope)
+        if stored is not None:
+            return [stored]
+        self._require_awaited(envelope)
+        envelope.verify(self._roster.server)
+        self._require_ready(envelope)
+        try:
+            messages = self._handle(envelope)
+        except Exception as error:
+            if self._round is not None:
+                self.abort(str(error))
+            raise
+        self.state = _AFTER[self.state]
+        return messages
+
+    def abort(self, reason: str) -> None:
+        """Leave the round and release its secrets."""
+        self.state = ClientState.ABORTED
+        self.abort_reason = reason
+        self._vector = None
+        if self._round is not None:
+            self._round.wipe()
+
+    def open_result(self, packed: bytes) -> RingArray:
+        """Check the packed sum, which the server publishes once for all, against its digest.
+
+        Returns:
+            Ring words of the sum.
+
+        Raises:
+            ProtocolError: there is no result yet, or this is not it.
+        """
+        finished = self._finished()
+        if not compare_digest(sha256(packed).digest(), finished.result.digest):
+            raise ProtocolError("this is not the sum that the server signed")
+        return unpack(packed, finished.config.length, finished.config.bits)
+
+    @property
+    def config(self) -> MaskingConfig:
+        """Configuration of the finished round."""
+        return self._finished().config
+
+    @property
+    def transcript_root(self) -> bytes:
+        """Root over the messages of the round; equal at all clients that were told the same."""
+        return self._finished().result.root
+
+    @property
+    def survivors(self) -> IntArray:
+        """int64[|S|], the clients in the sum that this client agreed to."""
+        finished = self._finished()
+        return finished.public.cohort[finished.survivors]
+
+    def _finished(self) -> ClientRound:
+        if self.state is not ClientState.DONE or self._round is None:
+            raise ProtocolError(f"client {self.number} has no result in state {self.state.name}")
+        return self._round
+
+    def _stored_reveal(self, envelope: Envelope) -> bytes | None:
+        """The stored REVEAL, if the server asks for it again: the same bytes, or nothing."""
+        if envelope.kind is not Kind.QUORUM or self.state is ClientState.QUORUM:
+            return None
+        stored = self._journal.revealed(envelope.context.round_id)
+        if stored is not None:
+            envelope.require_no_payload()
+            envelope.verify(self._roster.server)
+        return stored
+
+    def _require_awaited(self, envelope: Envelope) -> None:
+        name = envelope.kind.name
+        if envelope.sender != SERVER:
+            raise ProtocolError(f"{name}: not a message of the server")
+        if self.state is ClientState.ABORTED:
+            raise ProtocolError(f"{name}: client {self.number} aborted ({self.abort_reason})")
+        if self.state.value is not envelope.kind:
+            raise ProtocolError(f"{name}: client {self.number} is in state {self.state.name}")
+
+    def _require_ready(self, envelope: Envelope) -> None:
+        """What the host owes; the server is not to blame, so the message may come again."""
+        if self._round is None:
+            return
+        name, public = envelope.kind.name, self._round.public
+        if envelope.context.round_id != public.context.round_id:
+            raise ProtocolError(f"{name}: belongs to another round")
+        if envelope.kind is Kind.KEYS and public.beacon_due and public.epoch not in self._beacons:
+            raise ProtocolError(f"{name}: the beacon of epoch {public.epoch} was not observed")
+        if envelope.kind is Kind.BOXES and self._vector is None:
+            raise ProtocolError(f"{name}: no vector was loaded")
+
+    def _handle(self, envelope: Envelope) -> list[bytes]:
+        if self._round is None:
+            return [self._begin(envelope)]
+        current = self._round
+        if envelope.context != current.public.context:
+            raise ProtocolError(
+                f"{envelope.kind.name}: configuration, roster or cohort changed in mid-round"
+            )
+        match envelope.kind:
+            case Kind.KEYS:
+                message = current.share(envelope, self._beacons.get(current.public.epoch))
+                self._journal.see(envelope.context.round_id, current.peers())
+                return [message]
+            case Kind.BOXES:
+                vector, self._vector = self._vector, None
+                return [current.upload(envelope, vector)]
+            case Kind.SURVIVORS:
+                return [current.confirm(envelope)]
+            case Kind.QUORUM:
+                message = current.reveal(envelope)
+                self._journal.reveal(envelope.context.round_id, message)
+                current.wipe()
+                return [message]
+            case _:
+                current.finish(envelope)
+                return []
+
+    def _begin(self, envelope: Envelope) -> bytes:
+        current = self._round_type(
+            identity=self._identity,
+            roster=self._roster,
+            policy=self._policy,
+            expected=self._expected,
+            beacons=self._beacons,
+            setup=envelope,
+        )
+        try:
+            if self._vector is not None:
+                current.require_fitting(self._vector)
+            generation = self._journal.begin(
+                envelope.context.round_id,
+                roster_version=self._roster.version,
+                round_floor=self._roster.round_floor,
+                epoch=current.public.epoch,
+                sum_hash=self._expected.sum_hash,
+                owner=self.number,
+            )
+        except Exception:
+            current.wipe()
+            raise
+        self._round = current
+        return current.advertise(generation)
+
+
+_AFTER = {
+    ClientState.SETUP: ClientState.KEYS,
+    ClientState.KEYS: ClientState.BOXES,
+    ClientState.BOXES: ClientState.SURVIVORS,
+    ClientState.SURVIVORS: ClientState.QUORUM,
+    ClientState.QUORUM: ClientState.RESULT,
+    ClientState.RESULT: ClientState.DONE,
+}

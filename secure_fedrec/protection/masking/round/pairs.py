@@ -1,0 +1,279 @@
+"""One client's secrets of a round, and what it agrees on with each neighbour."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from hashlib import sha256
+from hmac import compare_digest
+
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+
+from secure_fedrec.errors import ProtocolError
+from secure_fedrec.protection.masking.agreed.formats import Context, Kind
+from secure_fedrec.protection.masking.round import hybrid
+from secure_fedrec.protection.masking.round.keys import (
+    channel_key,
+    exchange,
+    fresh_element,
+    fresh_key,
+    mask_private_key,
+    open_box,
+    pair_key,
+    seal_box,
+)
+from secure_fedrec.protection.masking.round.messages import Advertisement, ShareRecord, share_hash
+from secure_fedrec.protection.masking.round.rules import ShareKind
+from secure_fedrec.protection.masking.round.shamir import (
+    ELEMENT_BYTES,
+    decode_element,
+    encode_element,
+)
+
+__all__ = ["Neighbour", "RoundSecrets", "open_pair_seal", "pair_hash"]
+
+
+class RoundSecrets:
+    """What a client draws for one round; ``wipe`` forgets it.
+
+    Wiping is best effort: Python integers and the library's key objects cannot be overwritten, only
+    released, and the collector may have copied them.
+
+    Args:
+        context: the round.
+        owner: the client.
+        with_kem: whether keys are agreed with ML-KEM as well.
+    """
+
+    def __init__(self, context: Context, owner: int, *, with_kem: bool) -> None:
+        self.mask_element = fresh_element()
+        self.self_element = fresh_element()
+        self.mask_key = mask_private_key(self.mask_element, context, owner)
+        self.channel_key = X25519PrivateKey.from_private_bytes(fresh_key())
+        self.mask_kem: hybrid.KemKey | None = None
+        self.channel_kem: hybrid.KemKey | None = None
+        if with_kem:
+            seed = encode_element(self.mask_element)
+            self.mask_kem = hybrid.KemKey(seed, "mask-kem", context, owner)
+            self.channel_kem = hybrid.KemKey(fresh_key(), "channel-kem", context, owner)
+
+    def advertisement(self, epoch: int) -> Advertisement:
+        """The public halves; the journal's generation is not known yet."""
+        return Advertisement(
+            epoch=epoch,
+            generation=0,
+            mask_public=self.mask_key.public_key().public_bytes_raw(),
+            channel_public=self.channel_key.public_key().public_bytes_raw(),
+            mask_kem=b"" if self.mask_kem is None else self.mask_kem.public,
+            channel_kem=b"" if self.channel_kem is None else self.channel_kem.public,
+        )
+
+    def wipe(self) -> None:
+        """Release everything."""
+        self.__dict__.clear()
+
+
+@dataclass(slots=True, kw_only=True)
+class Neighbour:
+    """One client's side of an edge of the graph.
+
+    Args:
+        context: the round.
+        owner: this client.
+        number: the neighbour.
+        keys: what the neighbour advertised and signed.
+        shared: X25519 secret of the two channel keys.
+        own_public: this client's channel key.
+        shares: shares of the neighbour's mask seed and self-mask seed; None until they are here,
+            or if they did not open.
+    """
+
+    context: Context
+    owner: int
+    number: int
+    keys: Advertisement
+    shared: bytes = field(repr=False)
+    own_public: bytes
+    shares: tuple[bytes, bytes] | None = field(default=None, repr=False)
+
+    @classmethod
+    def agree(
+        cls, secrets: RoundSecrets, context: Context, owner: int, number: int, keys: Advertisement
+    ) -> "Neighbour":
+        """Agree on a channel.
+
+        Raises:
+            ProtocolError: a key of the neighbour has low order.
+        """
+        return cls(
+            context=context,
+            owner=owner,
+            number=number,
+            keys=keys,
+            shared=exchange(secrets.channel_key, keys.channel_public),
+            own_public=secrets.channel_key.public_key().public_bytes_raw(),
+        )
+
+    def seal_shares(self, mask_share: int, self_share: int, pair_seal: bytes) -> bytes:
+        """Encode the record that carries two shares to the neighbour.
+
+        Args:
+            mask_share: share of this client's mask seed.
+            self_share: share of its self-mask seed.
+            pair_seal: what ``seal_pair`` gave for the neighbour; empty where nothing is sealed.
+        """
+        shares = encode_element(mask_share), encode_element(self_share)
+        hashes = self._hashes(self.owner, self.number, *shares)
+        seal, shared = b"", self.shared
+        if self.keys.channel_kem:
+            secret = fresh_key()
+            info = self._seal_info("channel-seal", self.owner, self.number)
+            seal = hybrid.seal_to(self.keys.channel_kem, secret, info)
+            shared = shared + secret
+        key = channel_key(
+            shared,
+            self.context,
+            sender=self.owner,
+            receiver=self.number,
+            sender_public=self.own_public,
+            receiver_public=self.keys.channel_public,
+        )
+        header = self._header(self.owner, self.number, *hashes, pair_seal)
+        box = seal_box(key, b"".join(shares), header)
+        return ShareRecord(
+            channel_seal=seal, box=box, mask_hash=hashes[0], self_hash=hashes[1]
+        ).encode()
+
+    def open_shares(
+        self, secrets: RoundSecrets, record: ShareRecord, pair_seal: bytes
+    ) -> tuple[bytes, bytes]:
+        """Open the record that the neighbour sent, and so check who made its pair seal.
+
+        Args:
+            secrets: this client's secrets.
+            record: what arrived as the neighbour's record.
+            pair_seal: what arrived as the neighbour's pair seal; empty where nothing is sealed.
+
+        Returns:
+            Its shares of the neighbour's mask seed and self-mask seed.
+
+        Raises:
+            ProtocolError: the neighbour did not make record and pair seal as they are, or the
+                shares are not those of the hashes beside them.
+        """
+        shared = self.shared
+        if secrets.channel_kem is not None:
+            info = self._seal_info("channel-seal", self.number, self.owner)
+            shared = shared + secrets.channel_kem.open(record.channel_seal, info)
+        key = channel_key(
+            shared,
+            self.context,
+            sender=self.number,
+            receiver=self.owner,
+            sender_public=self.keys.channel_public,
+            receiver_public=self.own_public,
+        )
+        hashes = record.mask_hash, record.self_hash
+        header = self._header(self.number, self.owner, *hashes, pair_seal)
+        message = open_box(key, record.box, header)
+        shares = message[:ELEMENT_BYTES], message[ELEMENT_BYTES:]
+        for share in shares:
+            decode_element(share)
+        if self._hashes(self.number, self.owner, *shares) != hashes:
+            raise ProtocolError(f"client {self.number} sent shares that differ from its hashes")
+        return shares
+
+    def give_share(self, due: ShareKind | None) -> bytes | None:
+        """One of the two shares at most, once; what is not given is forgotten.
+
+        Args:
+            due: which one (``rules.share_due``).
+
+        Returns:
+            The share, or None if none is due, there was none, or it has been given.
+        """
+        shares, self.shares = self.shares, None
+        if shares is None or due is None:
+            return None
+        return shares[1 if due == "self" else 0]
+
+    def seal_pair(self, secrets: RoundSecrets) -> bytes:
+        """The lower number's contribution to a hybrid pair key, sealed to the higher; its hash."""
+        secret = hybrid.pair_secret(secrets.mask_element, self.context, self.number)
+        info = _seal_info(self.context, "pair-seal", self.owner, self.number)
+        seal = hybrid.seal_to(self.keys.mask_kem, secret, info)
+        return seal + pair_hash(self.context, self.owner, self.number, secret)
+
+    def mask_key(self, secrets: RoundSecrets, pair_seal: bytes) -> bytes:
+        """Key of the mask shared with the neighbour.
+
+        Args:
+            secrets: this client's secrets.
+            pair_seal: what the neighbour sealed, if the agreement is hybrid and its number is the
+                lower one; ``open_shares`` has taken it.
+
+        Raises:
+            ProtocolError: the seal does not open or hides another secret than that of its hash, or
+                the neighbour's key has low order.
+        """
+        shared = exchange(secrets.mask_key, self.keys.mask_public)
+        if secrets.mask_kem is not None:
+            if self.owner < self.number:
+                shared += hybrid.pair_secret(secrets.mask_element, self.context, self.number)
+            else:
+                kem = secrets.mask_kem
+                shared += open_pair_seal(kem.open, self.context, self.number, self.owner, pair_seal)
+        return pair_key(shared, self.context, self.owner, self.number)
+
+    def _hashes(
+        self, sender: int, receiver: int, mask_share: bytes, self_share: bytes
+    ) -> tuple[bytes, bytes]:
+        return (
+            share_hash(self.context, "mask", sender, receiver, mask_share),
+            share_hash(self.context, "self", sender, receiver, self_share),
+        )
+
+    def _header(
+        self, sender: int, receiver: int, mask_hash: bytes, self_hash: bytes, pair_seal: bytes
+    ) -> bytes:
+        head = receiver.to_bytes(4, "little") + mask_hash + self_hash
+        if pair_seal:
+            # Anybody can seal to a public KEM key. The channel key, which no third party has, is
+            # what tells the neighbour's seal from the server's.
+            head += sha256(pair_seal).digest()
+        return self.context.prefix(Kind.SHARES, sender, head)
+
+    def _seal_info(self, purpose: str, sender: int, receiver: int) -> bytes:
+        return _seal_info(self.context, purpose, sender, receiver)
+
+
+def pair_hash(context: Context, lower: int, higher: int, secret: bytes) -> bytes:
+    """Hash by which the lower of two clients is bound to the pair secret that it seals."""
+    return share_hash(context, "pair", lower, higher, secret)
+
+
+def open_pair_seal(
+    opens: Callable[[bytes, bytes], bytes], context: Context, lower: int, higher: int, seal: bytes
+) -> bytes:
+    """The pair secret that the lower of two clients sealed to the higher.
+
+    Args:
+        opens: the higher one's ``KemKey.open``.
+        context: the round.
+        lower: who sealed.
+        higher: to whom.
+        seal: what ``Neighbour.seal_pair`` gave.
+
+    Raises:
+        ProtocolError: it does not open, or is another secret than that of its hash.
+    """
+    sealed, bound = seal[: hybrid.SEALED_BYTES], seal[hybrid.SEALED_BYTES :]
+    secret = opens(sealed, _seal_info(context, "pair-seal", lower, higher))
+    if not compare_digest(pair_hash(context, lower, higher, secret), bound):
+        raise ProtocolError(f"client {lower} sealed another pair secret than that of its hash")
+    return secret
+
+
+def _seal_info(context: Context, purpose: str, sender: int, receiver: int) -> bytes:
+    ends = sender.to_bytes(4, "little") + receiver.to_bytes(4, "little")
+    return (
+        b"secure-fedrec|v1|masking|" + purpose.encode() + context.prefix(Kind.SHARES, sender, ends)
+    )

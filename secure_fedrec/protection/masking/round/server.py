@@ -1,0 +1,278 @@
+"""The server half of a masked sum: takes and gives bytes, owns no socket, thread or clock.
+
+``start`` gives the first messages; ``receive`` takes one message of a client at a time; when
+everybody has answered, or the host's patience is over, ``close_step`` goes on with those who have.
+A step that is left with too few clients aborts the round: there is no partial result.
+
+A message that does not belong is refused with ``ProtocolError``. What nobody can be shown to have
+sent changes nothing: an unknown layout, another round, a bad signature or MAC, bytes behind a
+signature that does not cover them, a client that is not awaited. So a third party cannot drop a
+client by sending in its name. But a message that proves its sender and breaks a rule costs that
+sender the round, as if it had gone silent, and no other client: it is named in ``dropped``.
+"""
+
+from collections.abc import Callable, Mapping
+from enum import Enum
+from types import MappingProxyType
+
+import numpy as np
+
+from secure_fedrec.core.arrays import IntArray, RingArray
+from secure_fedrec.errors import ConfigError, ProtocolError
+from secure_fedrec.protection.masking.agreed.config import MaskingConfig
+from secure_fedrec.protection.masking.agreed.formats import SERVER, Envelope, Kind
+from secure_fedrec.protection.masking.agreed.roster import Roster
+from secure_fedrec.protection.masking.round.keys import Identity
+from secure_fedrec.protection.masking.round.packing import pack
+from secure_fedrec.protection.masking.round.recovery import Fault
+from secure_fedrec.protection.masking.round.server_steps import Outgoing, ServerRound
+
+__all__ = ["MaskingServer", "ServerState"]
+
+
+class ServerState(Enum):
+    """What the server awaits; the value of a waiting state is the kind of message."""
+
+    CREATED = "created"
+    ADVERTISE = Kind.ADVERTISE
+    SHARES = Kind.SHARES
+    UPLOAD = Kind.UPLOAD
+    CONFIRM = Kind.CONFIRM
+    REVEAL = Kind.REVEAL
+    DONE = "done"
+    ABORTED = "aborted"
+
+
+class MaskingServer:
+    """The server of one round.
+
+    Args:
+        identity: the server's signing key, as the roster lists it.
+        roster: the roster.
+        config: the configuration.
+        cohort: int64[n], client numbers, ascending.
+        round_number: at least 1, and beyond that of every earlier round.
+        epoch: epoch of the beacon that seeds the graph or drew the cohort; 0 without one.
+        generations: highest generation of its journal that each signing key has advertised; the
+            host keeps it from round to round, and it is brought up to date in place. A client that
+            comes back with an old copy of its journal is dropped here, before its peers would have
+            to leave the round.
+
+    Raises:
+        ConfigError: an argument does not fit the others.
+    """
+
+    def __init__(
+        self,
+        *,
+        identity: Identity,
+        roster: Roster,
+        config: MaskingConfig,
+        cohort: IntArray,
+        round_number: int,
+        epoch: int = 0,
+        generations: dict[bytes, int] | None = None,
+    ) -> None:
+        _require_fitting(identity, roster, config, cohort, round_number, epoch)
+        self.state = ServerState.CREATED
+        self.abort_reason: str | None = None
+        self._round = ServerRound(
+            identity=identity,
+            roster=roster,
+            config=config,
+            cohort=cohort,
+            round_number=round_number,
+            epoch=epoch,
+            generations={} if generations is None else generations,
+        )
+        self._dropped: dict[int, str] = {}
+        self._awaiting: set[int] = set()
+
+    @property
+    def awaiting(self) -> frozenset[int]:
+        """Clients that may still answer this step."""
+        return frozenset(self._awaiting)
+
+    @property
+    def faults(self) -> tuple[Fault, ...]:
+        """Clients found at fault so far."""
+        return self._round.faults
+
+    @property
+    def dropped(self) -> Mapping[int, str]:
+        """Clients that sent a message against the rules, and which: out of the round since."""
+        return MappingProxyType(self._dropped)
+
+    @property
+    def survivors(self) -> IntArray:
+        """int64[|S|], the clients in the sum.
+
+        Raises:
+            ProtocolError: there is no result.
+        """
+        self._require_done()
+        return self._round.public.cohort[self._round.survivors]
+
+    @property
+    def result(self) -> RingArray:
+        """Ring words of the sum.
+
+        Raises:
+            ProtocolError: there is no result.
+        """
+        self._require_done()
+        return self._round.result
+
+    @property
+    def packed_result(self) -> bytes:
+        """The sum as bytes that clients can check (``MaskingClient.open_result``).
+
+        Raises:
+            ProtocolError: there is no result.
+        """
+        return bytes(pack(self.result, self._round.public.config.bits))
+
+    @property
+    def transcript_root(self) -> bytes:
+        """Merkle root over every message that the round rests on.
+
+        Raises:
+            ProtocolError: there is no result.
+        """
+        self._require_done()
+        return self._round.transcript_root
+
+    def start(self) -> list[Outgoing]:
+        """The SETUP messages.
+
+        Raises:
+            ProtocolError: the round has started already.
+        """
+        if self.state is not ServerState.CREATED:
+            raise ProtocolError(f"the round has started: state {self.state.name}")
+        outgoing = self._round.setup()
+        self._await(ServerState.ADVERTISE, outgoing)
+        return outgoing
+
+    def receive(self, data: bytes) -> None:
+        """Take one message of a client.
+
+        Raises:
+            ProtocolError: it is refused; if it proved its sender, that client is ``dropped``.
+        """
+        # Vectors wait to be added as views of their messages: a caller's buffer could change.
+        envelope = Envelope.decode(bytes(data))
+        name, current = envelope.kind.name, self._round
+        if self.state.value is not envelope.kind:
+            raise ProtocolError(f"{name}: the server is in state {self.state.name}")
+        if envelope.context != current.public.context:
+            raise ProtocolError(f"{name}: another round, configuration, roster or cohort")
+        if envelope.sender not in self._awaiting:
+            raise ProtocolError(f"{name}: client {envelope.sender} is not awaited")
+        if envelope.kind is not Kind.UPLOAD:
+            envelope.require_no_payload()
+        current.require_authentic(envelope)
+        self._awaiting.discard(envelope.sender)
+        try:
+            self._accept(envelope)
+        except ProtocolError as error:
+            # Nobody else can have made it: its sender is as good as gone.
+            self._dropped[envelope.sender] = str(error)
+            fault = Fault(kind="bad message", client=envelope.sender, about=envelope.sender)
+            current.blame(fault)
+            raise
+
+    def close_step(self, *, beacon: bytes | None = None) -> list[Outgoing]:
+        """Go on with the clients that have answered.
+
+        Args:
+            beacon: the epoch's public randomness, where it seeds the graph and advertisements are
+                being closed.
+
+        Returns:
+            Messages of the next step.
+
+        Raises:
+            ProtocolError: nothing is awaited, or a beacon is missing (the step stays open); or too
+                few clients are left and the round is aborted.
+        """
+        close: dict[ServerState, tuple[ServerState, Callable[[], list[Outgoing]]]] = {
+            ServerState.ADVERTISE: (ServerState.SHARES, lambda: self._round.close_keys(beacon)),
+            ServerState.SHARES: (ServerState.UPLOAD, self._round.close_shares),
+            ServerState.UPLOAD: (ServerState.CONFIRM, self._round.close_uploads),
+            ServerState.CONFIRM: (ServerState.REVEAL, self._round.close_confirmations),
+            ServerState.REVEAL: (ServerState.DONE, self._round.close_reveals),
+        }
+        if self.state not in close:
+            raise ProtocolError(f"nothing is awaited in state {self.state.name}")
+        if self.state is ServerState.ADVERTISE:
+            self._round.require_beacon(beacon)
+        after, step = close[self.state]
+        try:
+            outgoing = step()
+        except Exception as error:
+            self.abort(str(error))
+            raise
+        outgoing = [each for each in outgoing if each.receiver not in self._dropped]
+        self._await(after, outgoing)
+        return outgoing
+
+    def abort(self, reason: str) -> None:
+        """End the round without a result."""
+        self.state = ServerState.ABORTED
+        self.abort_reason = reason
+        self._awaiting.clear()
+        self._round.wipe()
+
+    def _accept(self, envelope: Envelope) -> None:
+        accept = {
+            Kind.ADVERTISE: self._round.accept_keys,
+            Kind.SHARES: self._round.accept_shares,
+            Kind.UPLOAD: self._round.accept_upload,
+            Kind.CONFIRM: self._round.accept_confirmation,
+            Kind.REVEAL: self._round.accept_reveal,
+        }
+        accept[envelope.kind](envelope)
+
+    def _await(self, state: ServerState, outgoing: list[Outgoing]) -> None:
+        self.state = state
+        done = state is ServerState.DONE
+        self._awaiting = set() if done else {message.receiver for message in outgoing}
+
+    def _require_done(self) -> None:
+        if self.state is not ServerState.DONE:
+            raise ProtocolError(f"there is no result in state {self.state.name}")
+
+
+def _require_fitting(
+    identity: Identity,
+    roster: Roster,
+    config: MaskingConfig,
+    cohort: IntArray,
+    round_number: int,
+    epoch: int,
+) -> None:
+    if identity.number != SERVER or identity.public != roster.server:
+        raise ConfigError("server.identity", identity.number, "is not the server of the roster")
+    if len(cohort) != config.clients or np.any(np.diff(cohort) <= 0):
+        raise ConfigError(
+            "server.cohort", len(cohort), f"must be {config.clients} ascending client numbers"
+        )
+    strangers = cohort[~np.isin(cohort, roster.numbers)]
+    if len(strangers):
+        raise ConfigError("server.cohort", strangers[:3].tolist(), "is not on the roster")
+    if config.lacks_state:
+        raise ConfigError(
+            "masking.public_state",
+            "(none)",
+            "against an active server must be the hash of the state that vectors are computed from",
+        )
+    for key, value, low in (("round_number", round_number, 1), ("epoch", epoch, 0)):
+        if not low <= value < 2**64:
+            raise ConfigError(f"server.{key}", value, f"must be between {low} and 2^64 - 1")
+    if config.needs_beacon and not epoch:
+        raise ConfigError(
+            "server.epoch",
+            epoch,
+            "a sparse graph against an active server needs the epoch of a beacon",
+        )

@@ -1,0 +1,59 @@
+"""Who shared their secrets, as each client was told: its hash, and the client's signature over it.
+
+A client puts on a mask for each neighbour that it was told had shared. A server that tells clients
+of different sharers decides with whom each of them masks, so a client signs the set that it masked
+by (UPLOAD), its neighbours get that signature (SURVIVORS), and they help to take off its self mask
+only if it is over their own set (``rules.share_due``).
+
+Signed: a label of its own | header of the client's UPLOAD with a head of 32 bytes | the hash.
+"""
+
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
+from secure_fedrec.core.arrays import BoolArray
+from secure_fedrec.protection.masking.agreed.formats import (
+    Context,
+    Kind,
+    encode_marks,
+    labelled_hash,
+)
+from secure_fedrec.protection.masking.round.keys import Identity
+
+__all__ = ["hash_of_sharers", "sign_sharers", "signed_sharers"]
+
+_LABEL = b"secure-fedrec|v1|masking|sharers|"
+
+
+def hash_of_sharers(shared: BoolArray) -> bytes:
+    """Hash of the clients of a cohort that shared (bool[n]): all of them, not neighbours alone."""
+    return labelled_hash("shared", encode_marks(shared))
+
+
+def sign_sharers(identity: Identity, context: Context, shared_hash: bytes) -> bytes:
+    """A client's signature (64 bytes) over the sharers that it masked by in this round."""
+    return identity.key.sign(_signed(context, identity.number, shared_hash))
+
+
+def signed_sharers(
+    public_key: bytes, context: Context, client: int, shared_hash: bytes, signature: bytes
+) -> bool:
+    """Whether a client signed in this round that it masked by these sharers.
+
+    Args:
+        public_key: the client's key on the roster.
+        context: the round.
+        client: its number.
+        shared_hash: the sharers asked about.
+        signature: what is said to be its signature.
+    """
+    try:
+        key = Ed25519PublicKey.from_public_bytes(public_key)
+        key.verify(signature, _signed(context, client, shared_hash))
+    except (InvalidSignature, ValueError):
+        return False
+    return True
+
+
+def _signed(context: Context, client: int, shared_hash: bytes) -> bytes:
+    return _LABEL + context.prefix(Kind.UPLOAD, client, shared_hash)

@@ -1,0 +1,223 @@
+"""Whole rounds in one process: for simulations, examples and tests.
+
+Every byte passes through the two halves exactly as it would over a network. Clients drop out where
+a drop pattern says, as a crash there would look to the server.
+"""
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+
+import numpy as np
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from secure_fedrec.core.arrays import IntArray, RingArray
+from secure_fedrec.errors import ConfigError, ProtocolError
+from secure_fedrec.protection.masking.agreed.config import MaskingConfig
+from secure_fedrec.protection.masking.agreed.formats import SERVER, Kind
+from secure_fedrec.protection.masking.agreed.layouts import EncodedVector
+from secure_fedrec.protection.masking.agreed.policy import Expected, SitePolicy
+from secure_fedrec.protection.masking.agreed.roster import Roster
+from secure_fedrec.protection.masking.round.client import MaskingClient
+from secure_fedrec.protection.masking.round.journal import Journal, MemoryJournal
+from secure_fedrec.protection.masking.round.keys import Identity, fresh_key
+from secure_fedrec.protection.masking.round.recovery import Fault
+from secure_fedrec.protection.masking.round.server import MaskingServer, ServerState
+
+__all__ = ["Federation", "RoundOutcome", "run_round"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class RoundOutcome:
+    """A round that came to its end.
+
+    Args:
+        words: ring words of the sum.
+        survivors: int64[|S|], the clients in it.
+        faults: clients found at fault.
+        aborted: why clients left the round, by number.
+        dropped: why the server dropped clients, by number.
+        transcript_root: Merkle root over the round's signed messages.
+        sent: bytes from clients to the server.
+        received: bytes from the server to clients.
+    """
+
+    words: RingArray
+    survivors: IntArray
+    faults: tuple[Fault, ...]
+    aborted: Mapping[int, str]
+    dropped: Mapping[int, str]
+    transcript_root: bytes
+    sent: int
+    received: int
+
+
+class Federation:
+    """Identities, roster and journals of simulated clients, kept from round to round.
+
+    Args:
+        clients: client numbers.
+        policy: the conditions of every site.
+
+    Raises:
+        ConfigError: a number is out of range or repeats.
+    """
+
+    def __init__(self, clients: Sequence[int], *, policy: SitePolicy | None = None) -> None:
+        if len(set(clients)) != len(clients):
+            raise ConfigError("federation.clients", list(clients)[:3], "must be distinct")
+        self.policy = SitePolicy() if policy is None else policy
+        self.server = Identity.generate(SERVER)
+        self.identities = {number: Identity.generate(number) for number in sorted(clients)}
+        self.roster = Roster.sign(
+            Ed25519PrivateKey.generate(),
+            version=1,
+            server=self.server.public,
+            clients={number: identity.public for number, identity in self.identities.items()},
+        )
+        self.journals: dict[int, Journal] = {number: MemoryJournal() for number in self.identities}
+        self.generations: dict[bytes, int] = {}
+        self.rounds = 0
+        self.beacons: dict[int, bytes] = {}
+
+    def sum(
+        self,
+        config: MaskingConfig,
+        vectors: Mapping[int, EncodedVector],
+        *,
+        drops: Mapping[int, Kind] | None = None,
+    ) -> RoundOutcome:
+        """Sum the vectors of a cohort; a sparse graph gets the next beacon (``run_round``)."""
+        epoch = max(self.beacons, default=0) + 1 if config.needs_beacon else 0
+        cohort = np.array(sorted(vectors), dtype=np.int64)
+        server = self.open_server(config, cohort, epoch=epoch)
+        expected = Expected(layout_hash=config.layout_hash, public_state=config.public_state)
+        clients = {number: self.open_client(number, expected) for number in vectors}
+        beacon = None
+        if epoch:
+            beacon = self.beacons[epoch] = fresh_key()
+        return run_round(server, clients, vectors, drops=drops, epoch=epoch, beacon=beacon)
+
+    def open_server(
+        self, config: MaskingConfig, cohort: IntArray, *, epoch: int = 0
+    ) -> MaskingServer:
+        """The server half of the next round."""
+        self.rounds += 1
+        return MaskingServer(
+            identity=self.server,
+            roster=self.roster,
+            config=config,
+            cohort=cohort,
+            round_number=self.rounds,
+            epoch=epoch,
+            generations=self.generations,
+        )
+
+    def open_client(self, number: int, expected: Expected) -> MaskingClient:
+        """The client half of a round; it has observed every beacon so far."""
+        client = MaskingClient(
+            identity=self.identities[number],
+            roster=self.roster,
+            policy=self.policy,
+            journal=self.journals[number],
+            expected=expected,
+        )
+        for epoch, value in self.beacons.items():
+            client.observe_beacon(epoch, value)
+        return client
+
+
+def run_round(
+    server: MaskingServer,
+    clients: Mapping[int, MaskingClient],
+    vectors: Mapping[int, EncodedVector],
+    *,
+    drops: Mapping[int, Kind] | None = None,
+    epoch: int = 0,
+    beacon: bytes | None = None,
+) -> RoundOutcome:
+    """Drive a round to its end.
+
+    Args:
+        server: the server half, not started.
+        clients: the client halves by number.
+        vectors: what each client uploads.
+        drops: the message that a client is the first not to send (ADVERTISE, SHARES, UPLOAD,
+            CONFIRM or REVEAL); it stays silent from then on.
+        epoch: epoch of the beacon, 0 without one.
+        beacon: public randomness of that epoch, published once advertisements are closed.
+
+    Raises:
+        ProtocolError: the round aborted; there is no partial result.
+    """
+    for number, client in clients.items():
+        client.load(vectors[number])
+    post = _Post(server, clients, drops or {})
+    outgoing = server.start()
+    while outgoing:
+        post.deliver(outgoing)
+        if server.state is ServerState.DONE:
+            break
+        due = beacon if server.state is ServerState.ADVERTISE else None
+        if due is not None:
+            for client in clients.values():
+                client.observe_beacon(epoch, due)
+        try:
+            outgoing = server.close_step(beacon=due)
+        except ProtocolError as error:
+            gone = post.aborted | dict(server.dropped)
+            why = "".join(f"; client {number}: {reason}" for number, reason in gone.items())
+            raise ProtocolError(f"{error}{why}") from None
+    return RoundOutcome(
+        words=server.result,
+        survivors=server.survivors,
+        faults=server.faults,
+        aborted=post.aborted,
+        dropped=server.dropped,
+        transcript_root=server.transcript_root,
+        sent=post.sent,
+        received=post.received,
+    )
+
+
+class _Post:
+    """Carries messages from the server to the clients, and their replies back.
+
+    Args:
+        server: the server half.
+        clients: the client halves by number.
+        drops: the message that a client is the first not to send.
+    """
+
+    def __init__(
+        self,
+        server: MaskingServer,
+        clients: Mapping[int, MaskingClient],
+        drops: Mapping[int, Kind],
+    ) -> None:
+        self._server = server
+        self._clients = clients
+        self._drops = drops
+        self._silent: set[int] = set()
+        self.aborted: dict[int, str] = {}
+        self.sent = self.received = 0
+
+    def deliver(self, outgoing: Sequence[tuple[int, bytes]]) -> None:
+        """One step's messages; a client that aborts, or drops, is silent from then on."""
+        for number, message in outgoing:
+            if number in self._silent:
+                continue
+            self.received += len(message)
+            try:
+                replies = self._clients[number].receive(message)
+            except ProtocolError as error:
+                self.aborted[number] = str(error)
+                self._silent.add(number)
+                continue
+            for reply in replies:
+                if self._drops.get(number) is Kind(reply[1]):
+                    self._silent.add(number)
+                else:
+                    self.sent += len(reply)
+                    with suppress(ProtocolError):  # it costs its sender, not the round
+                        self._server.receive(reply)

@@ -1,0 +1,1 @@
+"""FURL's studies: four configurations on texts, and how alike independent user spaces are."""

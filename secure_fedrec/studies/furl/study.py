@@ -1,0 +1,287 @@
+"""FURL's experiment: one configuration, one seed, from first epoch to last.
+
+An epoch is as much training as uses every example once (section 4.1): on a server one pass over the
+pooled texts, in the federation ceil(users / cohort) rounds. The user numbers of a cohort are drawn
+anew in every round, so within a federated epoch some users take part twice and others not at all.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from time import process_time
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from secure_fedrec.algorithms.base import PublicState
+from secure_fedrec.algorithms.furl.configurations import configuration
+from secure_fedrec.algorithms.furl.system import FURL, FURLConfig
+from secure_fedrec.algorithms.local_training import (
+    LocalOptimizer,
+    LocalTrainingConfig,
+    TrainingDraws,
+    seeded_torch,
+    train_locally,
+)
+from secure_fedrec.core.arrays import FloatArray
+from secure_fedrec.data.user_texts import CODES, UserTexts
+from secure_fedrec.engines.local import CohortConfig, LocalEngine
+from secure_fedrec.engines.problem import Problem
+from secure_fedrec.errors import ConfigError
+from secure_fedrec.fixedpoint import FixedPoint
+from secure_fedrec.models.document import PRIVATE, DocumentConfig, DocumentModel, document_loss
+from secure_fedrec.models.split import ParameterSplit
+from secure_fedrec.protection.plain import DirectSum
+from secure_fedrec.protection.stack import Stack
+from secure_fedrec.streams import Streams
+from secure_fedrec.studies.furl.quality import DocumentQuality, quality_of_users
+from secure_fedrec.vault import Vault
+from secure_fedrec.wire import Meter, Wire
+
+__all__ = ["FURLStudyConfig", "StudyResult", "furl_algorithm", "furl_problem", "run_furl_study"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FURLStudyConfig:
+    """Settings of a study; the paper names cohort and epochs only.
+
+    Args:
+        configuration: name of one of ``CONFIGURATIONS``.
+        epochs: number of epochs.
+        clients_per_round: cohort of a federated round.
+        user_dim: length of the user embedding.
+        character_dim: length of a character's embedding.
+        hidden: units of the LSTM in each direction.
+        mlp: units of the hidden layer.
+        pooling: how the LSTM's outputs become one vector.
+        dropout: probability of a pooled value to be dropped.
+        user_init: default user vector.
+        training: of a client in a round, or of the server in an epoch (one pass, whatever
+            ``epochs`` says there).
+        decay: factor on the learning rates after every epoch.
+        evaluate_every: epochs between two points of the learning curve; the last is always one.
+
+    Raises:
+        ConfigError: a field is out of range.
+    """
+
+    configuration: str
+    epochs: int = 30
+    clients_per_round: int = 10
+    user_dim: int = 32
+    character_dim: int = 32
+    hidden: int = 64
+    mlp: int = 128
+    pooling: str = "max"
+    dropout: float = 0.2
+    user_init: str = "zero"
+    training: LocalTrainingConfig = field(default_factory=LocalTrainingConfig)
+    decay: float = 1.0
+    evaluate_every: int = 1
+
+    def __post_init__(self) -> None:
+        for name in ("epochs", "clients_per_round", "evaluate_every"):
+            if getattr(self, name) < 1:
+                raise ConfigError(f"furl.{name}", getattr(self, name), "must be at least 1")
+        if not 0 < self.decay <= 1:
+            raise ConfigError("furl.decay", self.decay, "must be above 0 and at most 1")
+        configuration(self.configuration)
+
+    def model(self, classes: int, *, users: int) -> DocumentConfig:
+        """The document model with so many user vectors."""
+        base = DocumentConfig(
+            characters=CODES,
+            classes=classes,
+            user_dim=self.user_dim,
+            character_dim=self.character_dim,
+            hidden=self.hidden,
+            mlp=self.mlp,
+            pooling=self.pooling,
+            dropout=self.dropout,
+            user_init=self.user_init,
+        )
+        return configuration(self.configuration).model(base, users=users)
+
+
+class StudyResult(NamedTuple):
+    """What a study found.
+
+    Attributes:
+        summary: settings, learning curve and final metrics, as JSON values.
+        user_embeddings: float64[U, d], the trained user vectors; d is 0 in a global configuration.
+        federated: float64[n_federated], the trained shared parameters.
+    """
+
+    summary: dict[str, Any]
+    user_embeddings: FloatArray
+    federated: FloatArray
+
+
+class _Trained(NamedTuple):
+    federated: FloatArray
+    private: FloatArray
+
+
+def run_furl_study(
+    config: FURLStudyConfig,
+    data: UserTexts,
+    *,
+    seed: int,
+    report: Callable[[Mapping[str, float]], None] | None = None,
+) -> StudyResult:
+    """Train one configuration and measure it after every epoch.
+
+    Args:
+        config: settings.
+        data: texts; the model trains on the training part only.
+        seed: of initialisation, cohorts, shuffling and dropout.
+        report: told every point of the learning curve as it is measured.
+
+    Returns:
+        The result: a function of (config, data, seed) on one machine, apart from the seconds.
+    """
+    begun = process_time()
+    quality = DocumentQuality(config.model(len(data.classes), users=data.n_users), data)
+    train = _train_federation if configuration(config.configuration).federated else _train_server
+    curve: list[dict[str, float]] = []
+
+    def after_epoch(epoch: int, trained: _Trained) -> None:
+        if epoch % config.evaluate_every and epoch != config.epochs:
+            return
+        curve.append({"epoch": epoch, **quality.measure(*trained)})
+        curve[-1]["seconds"] = process_time() - begun
+        if report is not None:
+            report(curve[-1])
+
+    trained = train(config, data, Streams.from_seed(seed), after_epoch)
+    chosen = "validation_auc" if len(data.classes) == 2 else "validation_accuracy"
+    rows = data.rows("test")
+    majority = quality_of_users(data, rows)
+    summary = {
+        "configuration": config.configuration,
+        "seed": seed,
+        "users": data.n_users,
+        "texts": {part: len(data.rows(part)) for part in ("train", "validation", "test")},
+        "curve": curve,
+        "last": curve[-1],
+        "best": max(curve, key=lambda point: point.get(chosen, 0.0)),
+        "majority": {f"test_{name}": value for name, value in majority.items()},
+        "seconds": process_time() - begun,
+    }
+    return StudyResult(summary, trained.private, trained.federated)
+
+
+def furl_algorithm(config: FURLStudyConfig, *, classes: int, users: int) -> FURL:
+    """FURL, or Federated Averaging without personalization, with the rounds of all epochs."""
+    rounds = _rounds_per_epoch(config, users)
+    return FURL(
+        lambda: DocumentModel(config.model(classes, users=1)),
+        document_loss,
+        FURLConfig(
+            rounds=rounds * config.epochs,
+            local=config.training,
+            decay=config.decay ** (1 / rounds),
+        ),
+        private=PRIVATE if configuration(config.configuration).personal else None,
+    )
+
+
+def furl_problem(
+    algorithm: FURL, data: UserTexts, *, quality: DocumentQuality | None = None
+) -> Problem:
+    """Training texts in the vaults, held-out ones for the metrics of every round.
+
+    Args:
+        algorithm: what is trained.
+        data: the texts.
+        quality: measures a state after every round; None measures nothing.
+    """
+
+    def evaluate(public: PublicState, vault: Vault) -> Mapping[str, float] | None:
+        return None if quality is None else quality.measure(*_state(algorithm, public, vault))
+
+    return Problem(
+        vault=data.vault(),
+        n_rows=algorithm.rows,
+        evaluate=evaluate,
+        knowledge={"classes": list(data.classes), "text_length": data.text.shape[1]},
+    )
+
+
+def _train_federation(
+    config: FURLStudyConfig,
+    data: UserTexts,
+    streams: Streams,
+    after_epoch: Callable[[int, _Trained], None],
+) -> _Trained:
+    """Rounds of FURL on plain sums: every protection of the sum gives the same bits."""
+    algorithm = furl_algorithm(config, classes=len(data.classes), users=data.n_users)
+    codec = FixedPoint()
+    sums = DirectSum(
+        n_clients=data.n_users, n_items=algorithm.rows, width=algorithm.width, codec=codec
+    )
+    problem = furl_problem(algorithm, data)
+    engine = LocalEngine(
+        algorithm=algorithm,
+        stack=Stack(codec=codec, cloak=None, collector=sums, n_clients=data.n_users),
+        vault=problem.vault,
+        n_rows=problem.n_rows,
+        streams=streams,
+        wire=Wire(meter=Meter(data.n_users)),
+        cohort=CohortConfig(clients_per_round=min(config.clients_per_round, data.n_users)),
+    )
+    for epoch in range(1, config.epochs + 1):
+        for _ in range(_rounds_per_epoch(config, data.n_users)):
+            engine.run_round()
+        trained = _state(algorithm, engine.public, problem.vault)
+        after_epoch(epoch, trained)
+    return trained
+
+
+def _train_server(
+    config: FURLStudyConfig,
+    data: UserTexts,
+    streams: Streams,
+    after_epoch: Callable[[int, _Trained], None],
+) -> _Trained:
+    """Minibatch steps on the pooled texts, with a table of user embeddings."""
+    words = streams.stream("model-init").words_at(0, np.array([0]), np.array([0]), width=1)
+    with seeded_torch(int(words[0, 0])):
+        model = DocumentModel(config.model(len(data.classes), users=data.n_users))
+    personal = configuration(config.configuration).personal
+    split = (
+        ParameterSplit.of(model, private=PRIVATE)
+        if personal
+        else ParameterSplit.federated_only(model)
+    )
+    optimizer = LocalOptimizer(
+        model,
+        replace(config.training, epochs=1),
+        private=[segment.name for segment in split.private],
+    )
+    examples, stream = data.columns("train"), streams.stream("server-training")
+    moments = None
+    for epoch in range(1, config.epochs + 1):
+        train_locally(
+            model,
+            document_loss,
+            examples,
+            optimizer=optimizer,
+            draws=TrainingDraws.at(stream, epoch, 0),
+            state=moments,
+            rate_scale=config.decay ** (epoch - 1),
+        )
+        moments = optimizer.state()
+        private = split.read_private(model).reshape(data.n_users, -1)
+        trained = _Trained(split.read_federated(model), private)
+        after_epoch(epoch, trained)
+    return trained
+
+
+def _state(algorithm: FURL, public: PublicState, vault: Vault) -> _Trained:
+    """Shared values and those of every client."""
+    private = algorithm.private_values(public, vault, np.arange(vault.n_clients))
+    return _Trained(algorithm.federated_values(public).copy(), private)
+
+
+def _rounds_per_epoch(config: FURLStudyConfig, users: int) -> int:
+    return -(-users // min(config.clients_per_round, users))

@@ -1,0 +1,1 @@
+"""HPFL's studies: its methods, rivals and variants, with the paper's settings."""

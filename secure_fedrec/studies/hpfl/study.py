@@ -1,0 +1,243 @@
+"""One entry of HPFL's tables: a method on a data set, tuned on validation, reported on test.
+
+The study trains every setting of the method's grid, looks at the validation records after each
+round, and reports the test records at the round and the setting that were best on validation:
+smallest RMSE for ratings, largest AUC for answers. "distributed" is reported at its last round,
+because nobody who trains without stopping knows a better one. Test records choose nothing.
+"""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from time import perf_counter
+from typing import Any
+
+from secure_fedrec.data.organisations.tables import Organisations
+from secure_fedrec.errors import ConfigError, EncodingError
+from secure_fedrec.evaluation import ACCURACY_RULES, AccuracyRule
+from secure_fedrec.studies.hpfl.methods import RUNS
+from secure_fedrec.studies.hpfl.settings import (
+    FORMS,
+    GRIDS,
+    METHODS,
+    VARIANTS,
+    Setting,
+    gum_config,
+    settings_of,
+    starts_of,
+)
+from secure_fedrec.studies.hpfl.snapshots import Snapshot, ranking_metrics, score_metrics
+
+__all__ = ["STUDY_FORMAT", "Study", "StudyConfig", "merge_reports", "run_study"]
+
+STUDY_FORMAT = 2
+"""Of a study as JSON values; since 2 with the start."""
+
+_TO_THE_END = ("distributed",)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StudyConfig:
+    """What is studied.
+
+    Args:
+        method: one of ``METHODS`` or ``VARIANTS``.
+        seed: of the split, of start values and of all draws in training.
+        grid: one of ``GRIDS``.
+        start: of training, one of those that the method has, see ``starts_of``.
+        form: of the user model, one of ``FORMS``.
+        accuracy: how a prediction becomes a level.
+
+    Raises:
+        ConfigError: a name is unknown, or the seed negative.
+    """
+
+    method: str
+    seed: int
+    grid: str
+    start: str
+    form: str = "paper"
+    accuracy: AccuracyRule = "nearest"
+
+    def __post_init__(self) -> None:
+        choices: Mapping[str, Any] = {
+            "method": (*METHODS, *VARIANTS),
+            "grid": GRIDS,
+            "start": starts_of(self.method),
+            "form": FORMS,
+            "accuracy": ACCURACY_RULES,
+        }
+        for name, known in choices.items():
+            if getattr(self, name) not in known:
+                raise ConfigError(f"study.{name}", getattr(self, name), "unknown", known)
+        if self.seed < 0:
+            raise ConfigError("study.seed", self.seed, "must be at least 0")
+
+    @property
+    def settings(self) -> tuple[Setting, ...]:
+        """The method's grid."""
+        return settings_of(self.method, GRIDS[self.grid])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Study:
+    """The result.
+
+    Args:
+        report: everything measured, as JSON values; without a measure where nothing was reached.
+        snapshot: the models' state that is reported; None where the only setting that was to be
+            tried diverged in its first round.
+    """
+
+    report: dict[str, Any]
+    snapshot: Snapshot | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Trial:
+    """What came of one setting; without a snapshot it diverged in its first round."""
+
+    value: float
+    snapshot: Snapshot | None
+    report: dict[str, Any]
+
+
+def run_study(
+    organisations: Organisations,
+    config: StudyConfig,
+    *,
+    only: int | None = None,
+    on_round: Callable[[], object] | None = None,
+) -> Study:
+    """Tune one method and measure what was chosen.
+
+    Args:
+        organisations: the data; parted by the seed of ``config``.
+        config: what is studied.
+        only: place of the only setting to try. Studies of all places, each in a process of its own,
+            make the whole with :func:`merge_reports`; one that diverged has its trial to report,
+            and the value None.
+        on_round: called after every round of every setting, for a progress bar.
+
+    Raises:
+        ConfigError: the method is not for data of this kind, there is no such setting, or all of
+            them diverged.
+    """
+    _require_fit(organisations, config)
+    places = range(len(config.settings))
+    if only is not None and only not in places:
+        raise ConfigError("study.setting", only, "there is no such setting", places)
+    trials = [
+        _try(organisations, config, place, on_round)
+        for place in (places if only is None else [only])
+    ]
+    best = max(trials, key=lambda trial: trial.value)
+    if best.snapshot is None and only is None:
+        raise _all_diverged(config.grid, config.method)
+    report = {
+        "format": STUDY_FORMAT,
+        "data": organisations.name,
+        **asdict(config),
+        "criterion": "auc" if organisations.binary else "-rmse",
+        "settings": len(places),
+        "value": None if best.snapshot is None else best.value,  # JSON knows no infinity
+        "chosen": best.report["place"],
+        "round": best.report["round"],
+        **_measures(organisations, config, best.snapshot),
+        "seconds": sum(trial.report["seconds"] for trial in trials),
+        "trials": [trial.report for trial in trials],
+    }
+    return Study(report=report, snapshot=best.snapshot)
+
+
+def merge_reports(reports: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """The report of a study whose settings were tried apart.
+
+    Args:
+        reports: of the same study, together of every setting.
+
+    Raises:
+        ConfigError: they are of different studies, a setting is missing or was tried twice, or all
+            of them diverged.
+    """
+    first = reports[0]
+    for report in reports:
+        for key in ("data", "method", "seed", "grid", "start", "form", "accuracy", "settings"):
+            if report[key] != first[key]:
+                raise ConfigError(f"study.{key}", report[key], "differs within one study")
+    trials = sorted((trial for each in reports for trial in each["trials"]), key=_place)
+    if [_place(trial) for trial in trials] != list(range(first["settings"])):
+        tried = [_place(trial) for trial in trials]
+        raise ConfigError("study.settings", tried, f"are not 0 to {first['settings'] - 1}, once")
+    # The earlier setting wins a tie, as in a study in one piece.
+    best = max(sorted(reports, key=lambda report: report["chosen"]), key=_value)
+    if best["value"] is None:
+        raise _all_diverged(first["grid"], first["method"])
+    seconds = sum(trial["seconds"] for trial in trials)
+    return {**best, "seconds": seconds, "trials": trials}
+
+
+def _place(trial: Mapping[str, Any]) -> int:
+    return int(trial["place"])
+
+
+def _value(report: Mapping[str, Any]) -> float:
+    """What was reached on validation records; a study that reached nothing loses to all others."""
+    return -math.inf if report["value"] is None else float(report["value"])
+
+
+def _all_diverged(grid: str, method: str) -> ConfigError:
+    return ConfigError("study.grid", grid, f"every setting of {method} diverged")
+
+
+def _measures(
+    organisations: Organisations, config: StudyConfig, snapshot: Snapshot | None
+) -> dict[str, Any]:
+    """All measures of what is reported, as JSON values; none without a snapshot."""
+    if snapshot is None:
+        return {}
+    ranking = {
+        part: ranking_metrics(organisations, snapshot, getattr(organisations, part))
+        for part in ("test", "train")
+    }
+    return {**score_metrics(organisations, snapshot, rule=config.accuracy), "ranking": ranking}
+
+
+def _try(
+    organisations: Organisations,
+    config: StudyConfig,
+    place: int,
+    on_round: Callable[[], object] | None,
+) -> _Trial:
+    """All rounds of one setting, or those before it left the ring."""
+    setting = config.settings[place]
+    value, kept, snapshot = -math.inf, 0, None
+    rounds: list[dict[str, Any]] = []
+    report: dict[str, Any] = {"place": place, "setting": asdict(setting)}
+    gum = gum_config(organisations, form=config.form, start=config.start)
+    begun = perf_counter()
+    try:
+        for found in RUNS[config.method](organisations, setting, gum, config.seed):
+            metrics = score_metrics(organisations, found, rule=config.accuracy)
+            rounds.append(metrics)
+            reached = _criterion(organisations, metrics["validation"])
+            if reached > value or config.method in _TO_THE_END:
+                value, kept, snapshot = reached, len(rounds), found
+            if on_round is not None:
+                on_round()
+    except EncodingError as diverged:
+        report["diverged"] = str(diverged)
+    report |= {"seconds": perf_counter() - begun, "round": kept, "rounds": rounds}
+    return _Trial(value=value, snapshot=snapshot, report=report)
+
+
+def _criterion(organisations: Organisations, validation: Mapping[str, float]) -> float:
+    """What is made as large as possible."""
+    return validation["auc"] if organisations.binary else -validation["rmse"]
+
+
+def _require_fit(organisations: Organisations, config: StudyConfig) -> None:
+    kind = {"ncd": True, "ncf": False}.get(config.method)
+    if kind is not None and kind != organisations.binary:
+        wanted = "answers right or wrong" if kind else "ratings"
+        raise ConfigError("study.method", config.method, f"is for {wanted}")
