@@ -93,7 +93,7 @@ class Interference:
         users = self._trial.users
         one, other = changed
         # Of many users one arm only: a trial of all of them costs as much as all the others.
-        arms = [(users[::-1], one, self._now(other)), (self._some(users), other, self._now(one))]
+        arms = [(self._turned, one, self._now(other)), (self._some(users), other, self._now(one))]
         arms = arms[: 1 if len(users) > _ALONE else 2]
         after = self._after(readers)
         moved = {
