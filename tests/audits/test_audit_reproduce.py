@@ -25,6 +25,7 @@ from audits.reproduction.hpfl.tables import as_lines, compare_table, needed_stud
 from audits.reproduction.projection import embed
 from audits.systems.hpfl_organisations import organisation_rules
 from secure_fedrec.data import SyntheticOrganisationsConfig, generate_organisations
+from secure_fedrec.engines import hpfl_study
 from secure_fedrec.engines.hpfl_settings import METHODS
 from secure_fedrec.errors import ConfigError, DataError, DivergedError
 from secure_fedrec.evaluation import Rule
@@ -437,7 +438,7 @@ def test_paper_file_is_plain_numbers() -> None:
 def test_a_method_that_diverges_is_left_out_and_said_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    run = made.run_study
+    run = hpfl_study.run_study
 
     def diverges(organisations: Any, config: Any, **options: Any) -> Any:
         if config.method == "fedatt":
