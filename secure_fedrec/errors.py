@@ -2,7 +2,8 @@
 
 FedRecError
 ├── ConfigError             a setting is wrong: names key, value, problem and choices
-│   └── SumBudgetError      a sum of the cohort could leave the fixed-point ring
+│   ├── SumBudgetError      a sum of the cohort could leave the fixed-point ring
+│   └── DivergedError       training left the range of numbers with every setting that was tried
 ├── DataError               a file is missing, damaged or outside its rating scale
 ├── EncodingError           a value cannot be encoded: NaN, infinite or out of range
 ├── WireError               a message the wire must not carry, or a malformed block
@@ -25,6 +26,7 @@ __all__ = [
     "CheckpointError",
     "ConfigError",
     "DataError",
+    "DivergedError",
     "EncodingError",
     "FedRecError",
     "LosslessnessError",
@@ -66,6 +68,10 @@ class ConfigError(FedRecError, ValueError):
 
 class SumBudgetError(ConfigError):
     """A sum over the cohort could leave the fixed-point ring; the message names the fix."""
+
+
+class DivergedError(ConfigError):
+    """Training left the range of numbers with every setting that was tried."""
 
 
 class DataError(FedRecError, ValueError):

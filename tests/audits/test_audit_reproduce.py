@@ -25,9 +25,10 @@ from audits.reproduction.hpfl.tables import as_lines, compare_table, needed_stud
 from audits.reproduction.projection import embed
 from audits.systems.hpfl.organisations import organisation_rules
 from secure_fedrec.data import SyntheticOrganisationsConfig, generate_organisations
-from secure_fedrec.errors import ConfigError, DataError
+from secure_fedrec.errors import ConfigError, DataError, DivergedError
 from secure_fedrec.evaluation import Rule
 from secure_fedrec.models.gum.model import STARTS
+from secure_fedrec.studies.hpfl import study as hpfl_study
 from secure_fedrec.studies.hpfl.settings import METHODS
 
 TABLE = PaperTable(
@@ -432,3 +433,21 @@ def test_paper_file_is_plain_numbers() -> None:
     assert raw["seeds"] == [1, 2, 3, 4, 5]
     with pytest.raises(ConfigError, match="cannot be reproduced"):
         read_paper("nobody")
+
+
+def test_a_method_that_diverges_is_left_out_and_said_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = hpfl_study.run_study
+
+    def diverges(organisations: Any, config: Any, **options: Any) -> Any:
+        if config.method == "fedatt":
+            raise DivergedError("study.grid", config.grid, "every setting of fedatt diverged")
+        return run(organisations, config, **options)
+
+    monkeypatch.setattr(made, "run_study", diverges)
+    source = StudySource(folder=tmp_path, quick=True, progress=False)
+    needed = [needed_study("ml-100k-zip", name, 1, "xavier") for name in ("fedatt", "fedsgd")]
+    assert list(find_studies(needed, source)) == needed[1:]
+    told = "left out, fedatt on ml-100k-zip from xavier, seed 1: every setting of fedatt diverged"
+    assert told in capsys.readouterr().err

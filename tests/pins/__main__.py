@@ -108,15 +108,18 @@ def pinned(preset: str, changes: Mapping[str, Any]) -> dict[str, Any]:
         if ended.returncode not in {0, 1, 3}:
             raise SystemExit(f"{preset}: {ended.stderr}")
         report = json.loads((out / "report.json").read_text("utf-8"))
-        return {**dict(states(out)), **dict(sums(out)), **dict(figures(report))}
+        parts = [dict(states(out)), dict(sums(out)), dict(figures(report))]
+        if not all(parts):
+            raise SystemExit(f"{preset}: no table, no sum or no figure was found")
+        return {key: value for part in parts for key, value in part.items()}
 
 
 def states(out: Path) -> Iterator[tuple[str, str]]:
     """Digests of the public and private tables after the last round."""
     with np.load(out / "checkpoint.npz") as arrays:
         for name in sorted(arrays.files):
-            if name == "table" or name.startswith(("extras.", "vault.")):
-                yield f"state|{name}", digest(arrays[name])
+            if name == "state.table" or name.startswith(("state.extras.", "state.vault.")):
+                yield name.replace(".", "|", 1), digest(arrays[name])
 
 
 def sums(out: Path) -> Iterator[tuple[str, str]]:

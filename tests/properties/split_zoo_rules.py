@@ -164,6 +164,17 @@ class ServerAdam:
         return moved, private
 
 
+_first_norms: list[float] = []
+
+
+def first_norms(given: AggregationInput) -> Updates:
+    """The norms of the first round scale all steps."""
+    federated, private = keep_local(given)
+    if not _first_norms:
+        _first_norms.append(sum(norm(values) for values in given.local_private.values()))
+    return scaled(federated, 1 / (1 + _first_norms[0])), private
+
+
 RULES: dict[str, tuple[Aggregator, str]] = {
     "row norm above 20": (row_norm, "refuted"),
     "Frobenius cap at 60": (frobenius, "refuted"),
@@ -173,6 +184,7 @@ RULES: dict[str, tuple[Aggregator, str]] = {
     "two users above 50": (two_long, "refuted"),
     "vectors of zeros": (counts_zeros, "refuted"),
     "ratio of 10,000": (largest_ratio, "refuted"),
+    "global that is filled once": (first_norms, "refuted"),
     "trimmed mean": (trimmed, "holds"),
     "clipped by own norms": (clipped, "holds"),
     "absentees returned": (absentees_too, "holds"),

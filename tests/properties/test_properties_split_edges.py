@@ -1,5 +1,7 @@
 """What cannot be tested is reported, odd models are judged rightly, none is changed."""
 
+import itertools
+import random
 from collections.abc import Callable, Mapping
 
 import numpy as np
@@ -135,18 +137,21 @@ def test_a_vector_cached_from_the_last_user_is_a_violation() -> None:
 
 
 def test_a_rule_that_draws_is_reported() -> None:
-    generator = np.random.default_rng(1)
+    seeded = random.Random(1)
 
-    def noisy(given: AggregationInput) -> tuple[Values, Mapping[int, Values]]:
+    def noisy(
+        given: AggregationInput, draw: Callable[[], float] = random.random
+    ) -> tuple[Values, Mapping[int, Values]]:
         federated, private = keep_local(given)
-        return {name: value + generator.random() for name, value in federated.items()}, private
+        return {name: value + draw() for name, value in federated.items()}, private
 
+    assert check(aggregate=lambda given: noisy(given, seeded.random)).holds  # put back every time
     report = check(aggregate=noisy)
     assert not report.refuted
     assert [gap.subject for gap in report.gaps] == ["aggregate"] * len(report.gaps) != []
 
 
-def test_a_rule_whose_state_cannot_be_copied_is_reported() -> None:
+def test_the_state_that_a_rule_keeps_elsewhere_is_put_back() -> None:
     speed: dict[str, Tensor] = {}
 
     def momentum(given: AggregationInput) -> tuple[Values, Mapping[int, Values]]:
@@ -155,10 +160,22 @@ def test_a_rule_whose_state_cannot_be_copied_is_reported() -> None:
             speed[name] = value + 0.5 * speed.get(name, torch.zeros_like(value))
         return dict(speed), private
 
-    report = check(aggregate=momentum)
+    assert check(aggregate=momentum).holds
+    assert not speed
+
+
+def test_a_rule_whose_state_can_neither_be_copied_nor_put_back_is_reported() -> None:
+    calls = itertools.count()  # C keeps the number
+
+    def waning(given: AggregationInput) -> tuple[Values, Mapping[int, Values]]:
+        federated, private = keep_local(given)
+        late = next(calls)
+        return {name: value / (1 + late) for name, value in federated.items()}, private
+
+    report = check(aggregate=waning)
     assert not report.holds
     assert not report.refuted
-    assert all("state that is not copied with it" in gap.problem for gap in report.gaps)
+    assert all("can neither be copied with it nor put back" in gap.problem for gap in report.gaps)
 
 
 def test_a_user_whom_a_rule_does_not_return_keeps_its_values() -> None:

@@ -133,7 +133,7 @@ def returns(value: Any) -> Callable[[nn.Module, int, Batch], Any]:
     ids=["a vector", "a number", "no gradient"],
 )
 def test_a_loss_must_be_a_scalar_with_a_gradient(value: Any) -> None:
-    with pytest.raises(ConfigError, match="must return a scalar tensor"):
+    with pytest.raises(ConfigError, match="must return a real scalar tensor"):
         check(own_loss=returns(value))
 
 

@@ -1,10 +1,13 @@
 """The runs behind the tables: taken from a folder of results, or made and put there."""
 
+import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, NamedTuple
+
+from tqdm import tqdm
 
 from audits.reproduction.progress import run_each
 from secure_fedrec.data import (
@@ -13,7 +16,7 @@ from secure_fedrec.data import (
     generate_organisations,
     load_organisations,
 )
-from secure_fedrec.errors import ConfigError, DataError
+from secure_fedrec.errors import ConfigError, DataError, DivergedError
 from secure_fedrec.studies.hpfl.results import read_study, write_study
 from secure_fedrec.studies.hpfl.settings import grid_for, starts_of
 from secure_fedrec.studies.hpfl.study import StudyConfig, merge_reports, run_study
@@ -110,6 +113,7 @@ def find_studies(needed: Iterable[Needed], source: StudySource) -> dict[Needed, 
     """The studies that are needed, from the folder or, where it has none, run now.
 
     A study that was run is in the folder at once: an interrupted reproduction goes on where it was.
+    One that diverges with all of its settings is left out, and said so.
 
     Raises:
         ConfigError: results of one study do not fit together.
@@ -121,11 +125,15 @@ def find_studies(needed: Iterable[Needed], source: StudySource) -> dict[Needed, 
     ran = run_each(
         missing,
         lambda each, bar: _run(each, source, bar.refresh),
-        named=lambda each: f"{each.method} on {each.data} from {each.start}, seed {each.seed}",
+        named=_named,
         progress=source.progress,
     )
-    found.update(ran)
+    found.update((each, made) for each, made in ran if made is not None)
     return found
+
+
+def _named(each: Needed) -> str:
+    return f"{each.method} on {each.data} from {each.start}, seed {each.seed}"
 
 
 def _stored(wanted: Mapping[Needed, None], source: StudySource) -> dict[Needed, Found]:
@@ -159,8 +167,13 @@ def _kind(source: StudySource, report: Mapping[str, Any]) -> str:
     return "assist2009" if report["criterion"] == "auc" else "ml-100k-zip"
 
 
-def _run(each: Needed, source: StudySource, on_round: Callable[[], object]) -> Found:
-    study = run_study(source.data(each.data, each.seed), source.config(each), on_round=on_round)
+def _run(each: Needed, source: StudySource, on_round: Callable[[], object]) -> Found | None:
+    organisations, config = source.data(each.data, each.seed), source.config(each)
+    try:
+        study = run_study(organisations, config, on_round=on_round)
+    except DivergedError as diverged:
+        tqdm.write(f"left out, {_named(each)}: {diverged.problem}", file=sys.stderr)
+        return None
     named = [each.data, source.form, each.start, each.method, each.grid or "", str(each.seed)]
     path = source.folder / f"{'-'.join(filter(None, named))}.json"
     write_study(study, path)

@@ -61,6 +61,9 @@ Users it does not return keep theirs.
 
 
 def _examples(summary: Summary) -> float:
+    if "examples" not in summary:
+        problem = "have no 'examples', by which this rule weighs: draw them, or give it a weight"
+        raise ConfigError("summaries", sorted(summary), problem)
     return summary["examples"]
 
 

@@ -14,10 +14,12 @@ users and the seed that shows it again. That none was found in so many trials is
 proof; what no trial could reach is reported as a gap and does not pass.
 """
 
+import math
 from collections.abc import Iterator, Sequence
 
 import torch
 from torch import nn
+from tqdm import tqdm
 
 from secure_fedrec.errors import ConfigError, SplitPersonalizationError
 from secure_fedrec.properties.split.aggregation import (
@@ -28,7 +30,12 @@ from secure_fedrec.properties.split.aggregation import (
     federated_averaging,
     keep_local,
 )
-from secure_fedrec.properties.split.evaluation import Anchored, Loss
+from secure_fedrec.properties.split.evaluation import (
+    Anchored,
+    Loss,
+    require_callable,
+    with_gradients,
+)
 from secure_fedrec.properties.split.independent_aggregation import (
     AggregationTrials,
     Summaries,
@@ -123,19 +130,23 @@ def check_split_personalization(
             cannot be counted, the loss is no scalar that depends on a trainable parameter, the
             aggregator returns other shapes, or there is nothing to try.
     """
-    _require_trials(trials, scales)
+    _require_trials(trials, scales, seed)
+    called = {"loss": loss, "batches": batches, "aggregate": aggregate, "summaries": summaries}
+    require_callable(**called)
     split = SplitModel(model, private)
     findings = Findings()
-    with split.preserved():
+    with with_gradients(), split.preserved():
         split.train()
         local = LocalTrials(split, loss, batches, findings)
         aggregation = AggregationTrials(split, aggregate, summaries, findings)
         try:
             local.find_ties(seed)
-            for trial in _trials(range(seed, seed + trials), scales, split.n_users):
+            drawn = list(_trials(range(seed, seed + trials), scales, split.n_users))
+            for trial in tqdm(drawn, "trials", leave=False, disable=None):
                 local.run(trial)
                 aggregation.run(trial)
         finally:
+            aggregation.finish()
             local.finish()
     return SplitReport(
         n_users=split.n_users,
@@ -182,11 +193,13 @@ def assert_split_personalization(
     ).require()
 
 
-def _require_trials(trials: int, scales: Sequence[float]) -> None:
-    if trials < 1:
+def _require_trials(trials: int, scales: Sequence[float], seed: int) -> None:
+    if not isinstance(trials, int) or trials < 1:
         raise ConfigError("trials", trials, "must be at least 1: nothing would be tested")
-    if not scales or min(scales) <= 0:
-        raise ConfigError("scales", tuple(scales), "must be positive, and at least one")
+    if not isinstance(seed, int) or seed < 0:
+        raise ConfigError("seed", seed, "must be an integer of at least 0")
+    if not scales or not all(0 < scale < math.inf for scale in scales):
+        raise ConfigError("scales", tuple(scales), "must be positive, finite, and at least one")
 
 
 def _trials(seeds: Sequence[int], scales: Sequence[float], n_users: int) -> Iterator[Trial]:

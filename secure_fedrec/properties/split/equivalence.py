@@ -1,8 +1,8 @@
 """FURL's theorem, run: keeping private parameters at home changes no bit of any round.
 
 ``compare_split`` runs the same federated rounds twice, once with private parameters kept on their
-devices (``kept_home``) and once with the whole model shipped to the server and averaged there
-(``shipped``). After every round, federated parameters and every user's private ones must have
+devices (``split_kept_home``) and once with the whole model shipped to the server and averaged there
+(``split_shipped``). After every round, federated parameters and every user's private ones must have
 the same bits; there is no tolerance.
 
 The shipped run is the reference, so it is compared with itself first: run again, with the users of
@@ -30,7 +30,7 @@ from torch import Tensor, nn
 from secure_fedrec.algorithms.local_training import LocalTrainingConfig
 from secure_fedrec.errors import ConfigError, SplitPersonalizationError
 from secure_fedrec.properties.split.aggregation import Aggregator, keep_local
-from secure_fedrec.properties.split.evaluation import Loss
+from secure_fedrec.properties.split.evaluation import Loss, require_callable, with_gradients
 from secure_fedrec.properties.split.kept_home import KeptHome
 from secure_fedrec.properties.split.memory import Memory
 from secure_fedrec.properties.split.messages import SplitMessage
@@ -113,13 +113,14 @@ def compare_split(
             nobody takes part; the model or the loss fails in the plain run, by no fault of the
             split; or see ``check_split_personalization``.
     """
+    require_callable(loss=loss, aggregate=aggregate, shipped=shipped or aggregate)
     split = SplitModel(model, private)
     sizes = _sizes(data, split.n_users)
     rounds = [_participants(cohort, sizes) for cohort in cohorts]
     if not any(rounds):
         raise ConfigError("cohorts", cohorts, "nobody takes part: nothing would be compared")
     memory = Memory(model, loss, parameters=split.originals().values())
-    with split.preserved():
+    with with_gradients(), split.preserved():
         # -0.0 + 0.0 is 0.0: an average would turn the sign of a zero that a device leaves alone.
         start = {
             name: value if is_exact(value) else value + 0.0 for name, value in split.state().items()
@@ -184,6 +185,10 @@ def _sizes(data: Sequence[Examples], n_users: int) -> list[int]:
     """Numbers of examples."""
     if len(data) != n_users:
         raise ConfigError("data", len(data), f"the model has {n_users} users")
+    for examples in data:
+        for name, column in examples.items():
+            if not isinstance(column, np.ndarray):
+                raise ConfigError("data", name, "must be a NumPy array")
     lengths = [{len(column) for column in examples.values()} for examples in data]
     for user, found in enumerate(lengths):
         if len(found) != 1:
@@ -192,6 +197,8 @@ def _sizes(data: Sequence[Examples], n_users: int) -> list[int]:
 
 
 def _participants(cohort: Sequence[int], sizes: list[int]) -> list[int]:
+    if not isinstance(cohort, Sequence):
+        raise ConfigError("cohorts", cohort, "must be lists of users, one for every round")
     if len(set(cohort)) < len(cohort) or not all(0 <= user < len(sizes) for user in cohort):
         raise ConfigError("cohorts", tuple(cohort), f"must name users below {len(sizes)} once each")
     return sorted(user for user in cohort if sizes[user])

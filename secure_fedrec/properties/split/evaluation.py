@@ -1,15 +1,27 @@
 """What local training needs to know of a loss."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Final, Protocol, TypeAlias, runtime_checkable
 
+import torch
 from torch import Tensor, nn
 
 from secure_fedrec.algorithms.local_training import Batch
 from secure_fedrec.errors import ConfigError
 from secure_fedrec.properties.split.model import PrivateSlot
 
-__all__ = ["LOSS", "Anchored", "Loss", "Part", "begin_training", "require_scalar"]
+__all__ = [
+    "LOSS",
+    "Anchored",
+    "Loss",
+    "Part",
+    "begin_training",
+    "require_callable",
+    "require_columns",
+    "require_scalar",
+    "with_gradients",
+]
 
 LOSS: Final = "loss"
 
@@ -35,13 +47,44 @@ def begin_training(loss: object, model: nn.Module) -> None:
         loss.begin(model)
 
 
+def require_columns(batch: Batch) -> Batch:
+    """The batch, if it is one.
+
+    Raises:
+        ConfigError: it has no columns by name.
+    """
+    found: object = batch
+    if not isinstance(found, Mapping):
+        raise ConfigError("batches", type(found).__name__, "must return columns by name")
+    return batch
+
+
 def require_scalar(value: object) -> None:
     """Refuse what no gradient can be taken of.
 
     Raises:
         ConfigError: the loss is no scalar that depends on a trainable tensor.
     """
-    if not isinstance(value, Tensor) or value.numel() != 1 or not value.requires_grad:
+    usable = isinstance(value, Tensor) and value.numel() == 1 and value.requires_grad
+    if not usable or (isinstance(value, Tensor) and value.is_complex()):
         raise ConfigError(
-            "loss", value, "must return a scalar tensor that depends on a trainable parameter"
+            "loss", value, "must return a real scalar tensor that depends on a trainable parameter"
         )
+
+
+def require_callable(**given: object) -> None:
+    """Check arguments that are functions, by name.
+
+    Raises:
+        ConfigError: one cannot be called.
+    """
+    for name, function in given.items():
+        if not callable(function):
+            raise ConfigError(name, function, "must be a function")
+
+
+@contextmanager
+def with_gradients() -> Iterator[None]:
+    """Train, though the caller may have turned gradients off."""
+    with torch.inference_mode(mode=False), torch.enable_grad():
+        yield

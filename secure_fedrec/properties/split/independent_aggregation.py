@@ -8,7 +8,7 @@ what it remembers of private values shows in a later answer.
 
 The users whose values change are everybody for (2). For (3) they are sets such that for every two
 users some set holds one and not the other; and of few users each alone. What they change to is
-drawn in several sizes (``scales``), so that it crosses the thresholds of rules that clip.
+drawn in several sizes (``split_scales``), so that it crosses the thresholds of rules that clip.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -21,6 +21,7 @@ from torch import Tensor
 from secure_fedrec.errors import ConfigError
 from secure_fedrec.properties.split.aggregation import AggregationInput, Aggregator, Summary
 from secure_fedrec.properties.split.interference import separations
+from secure_fedrec.properties.split.memory import Memory
 from secure_fedrec.properties.split.model import SplitModel, Values
 from secure_fedrec.properties.split.random import noise_like
 from secure_fedrec.properties.split.report import Findings, Gap, Violation
@@ -87,6 +88,12 @@ class AggregationTrials:
         self._summaries = summaries
         self._findings = findings
         self._first = True
+        # What a rule keeps elsewhere (a closure, a global) is as it was when a copy of it begins.
+        self._memory = Memory(aggregate)
+
+    def finish(self) -> None:
+        """Leave the rule as it was."""
+        self._memory.restore()
 
     def run(self, trial: Trial) -> None:
         """Test the influence of every user of the trial."""
@@ -95,11 +102,11 @@ class AggregationTrials:
         for place, kind in enumerate(trial.kinds):
             other = self._draw(trial, f"other.{place}", cohorts)
             other = self._resized(trial, kind, given, other)
-            probe = _Probe(self._aggregate, given=given, other=other)
+            probe = self._probe(given, other)
             if not place and not probe.is_reproducible():
                 problem = (
-                    "returns something else for equal inputs: it draws, or keeps state that is not "
-                    "copied with it"
+                    "returns something else for equal inputs: it draws, or keeps state that can "
+                    "neither be copied with it nor put back"
                 )
                 gap = Gap(subject="aggregate", problem=problem, seed=trial.seed)
                 self._findings.leave_open(gap)
@@ -110,7 +117,16 @@ class AggregationTrials:
         if self._first:
             self._first = False
             missing = self._resized(trial, MISSING, given, given)
-            self._advise(trial, _Probe(self._aggregate, given=given, other=missing))
+            self._advise(trial, self._probe(given, missing))
+
+    def _probe(
+        self, given: Sequence[AggregationInput], other: Sequence[AggregationInput]
+    ) -> "_Probe":
+        def begin() -> RunningRule:
+            self._memory.restore()
+            return RunningRule(self._aggregate)
+
+        return _Probe(begin, given=given, other=other)
 
     def _judge_values(self, trial: Trial, probe: "_Probe") -> None:
         """Private values of one, of some and of all move no federated update and no other one."""
@@ -270,12 +286,12 @@ class _Probe:
 
     def __init__(
         self,
-        aggregate: Aggregator,
+        begin: Callable[[], RunningRule],
         *,
         given: Sequence[AggregationInput],
         other: Sequence[AggregationInput],
     ) -> None:
-        self._aggregate = aggregate
+        self._begin = begin
         self._given = given
         self._other = other
         self.base = self(())
@@ -285,7 +301,7 @@ class _Probe:
 
         Users whom the rule does not return keep their values.
         """
-        rule = RunningRule(self._aggregate)
+        rule = self._begin()
         answers = []
         for round_, (given, other) in enumerate(zip(self._given, self._other, strict=True)):
             replaced = [change for change in changes if change.round == round_]

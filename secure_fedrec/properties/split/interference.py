@@ -36,6 +36,10 @@ _RESTLESS: Final = (
     "state, or draws outside torch's generator"
 )
 
+_ORDER: Final = (
+    "of user {} differs with the order in which users train, and no other user by itself moves it"
+)
+
 
 class Interference:
     """The search in one trial.
@@ -68,6 +72,10 @@ class Interference:
         self._earlier = earlier
         self._federated = split.federated
         self._draw = trial.generator("order")
+        # Backwards, beginning with another user in every trial: so each trains before each other
+        # one, too, and each of a few before all.
+        backwards, first = trial.users[::-1], trial.seed % len(trial.users)
+        self._turned = (*backwards[first:], *backwards[:first])
         self._slots = (*split.slots, *split.counters)
         self._n_users = split.n_users
         self.broken: set[int] = set()
@@ -85,7 +93,7 @@ class Interference:
         users = self._trial.users
         one, other = changed
         # Of many users one arm only: a trial of all of them costs as much as all the others.
-        arms = [(users[::-1], one, self._now(other)), (self._some(users), other, self._now(one))]
+        arms = [(self._turned, one, self._now(other)), (self._some(users), other, self._now(one))]
         arms = arms[: 1 if len(users) > _ALONE else 2]
         after = self._after(readers)
         moved = {
@@ -100,7 +108,12 @@ class Interference:
         at_once = self._traces.digests(
             self._earlier, then=self._base, readers=readers, rehearsed=True
         )
+        turned = dict(
+            zip(self._turned, self._traces.digests(self._base, readers=self._turned), strict=True)
+        )
+        ordered = set(_differing(readers, fresh, [turned[user] for user in readers]))
         present = {*_differing(readers, after, fresh), *_differing(readers, after, at_once)}
+        present |= ordered
         if not moved and not present:
             return
         restless = self._restless(readers, fresh, after)
@@ -112,6 +125,9 @@ class Interference:
         for history, before, then in arms:
             self._search_changes(suspects, history, before, then)
         self._search_presence(sorted({*present, *moved} - restless))
+        unnamed = sorted(ordered - restless)
+        if unnamed and not self.broken:
+            self._leave_open(_ORDER.format(unnamed[0]))
 
     def _after(self, readers: Sequence[int]) -> list[bytes]:
         """What readers end with after everybody has trained on the base, in an earlier round."""
@@ -195,8 +211,9 @@ class Interference:
                 return
         for each in [user for user in suspects if user not in self.broken][:_ALONE]:
             others = tuple(user for user in users if user != each)
-            for writers in (others, self._some(others)[:1], self._some(others)):
-                if each not in self.broken:
+            before = self._turned[: self._turned.index(each)]
+            for writers in (others, self._some(others)[:1], self._some(others), before):
+                if writers and each not in self.broken:
                     yield [each], writers
 
     def _suspects_between(

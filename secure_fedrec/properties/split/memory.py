@@ -100,12 +100,8 @@ class Memory:
         elif isinstance(found, functools._lru_cache_wrapper):
             self._restore.append(found.cache_clear)
             yield found.__wrapped__
-        elif isinstance(found, (tuple, frozenset, types.MappingProxyType)):
-            yield from found.values() if isinstance(found, types.MappingProxyType) else found
-        elif isinstance(found, types.MethodType):
-            yield from (found.__self__, found.__func__)
-        elif isinstance(found, partial):
-            yield from (found.func, found.args, found.keywords)
+        elif (wrapped := _wrapped(found)) is not None:
+            yield from wrapped
         elif isinstance(found, types.FunctionType):
             yield from self._note_function(found)
         elif isinstance(found, type):
@@ -117,7 +113,10 @@ class Memory:
                 yield from self._note_object(found)
 
     def _note_tensor(self, tensor: Tensor) -> None:
-        if id(tensor) in self._known or tensor.layout is not torch.strided:
+        if id(tensor) in self._known or tensor.layout is torch._mkldnn:  # type: ignore[attr-defined]
+            return
+        if tensor.layout is not torch.strided:
+            self._note_sparse(tensor)
             return
         saved, gradient = tensor.detach().clone(), tensor.grad if tensor.is_leaf else None
         if tensor.requires_grad and tensor.is_leaf:
@@ -129,6 +128,15 @@ class Memory:
                 tensor.detach().copy_(saved)
             if tensor.is_leaf:
                 tensor.grad = gradient
+
+        self._restore.append(restore)
+
+    def _note_sparse(self, tensor: Tensor) -> None:
+        saved = tensor.detach().clone()
+
+        def restore() -> None:
+            with torch.no_grad():
+                tensor.copy_(saved)
 
         self._restore.append(restore)
 
@@ -152,12 +160,15 @@ class Memory:
             return []
         saved = array.copy()
         self._restore.append(partial(np.copyto, array, saved))
-        return list(array.flat) if array.dtype.hasobject else []
+        attributes = getattr(array, "__dict__", {})  # of a subclass
+        self._note_dict(attributes)
+        return [*attributes.values(), *(array.flat if array.dtype.hasobject else ())]
 
     def _note_container(self, found: Any) -> Iterable[object]:
         if isinstance(found, dict):
             self._note_dict(found)
-            return list(found.values())
+            keys = [key for key in found if not isinstance(key, (str, bytes, int, float))]
+            return [*keys, *found.values()]
         numbers = isinstance(found, bytearray | array.array)
         saved = found[:] if numbers else list(found)
 
@@ -211,10 +222,12 @@ class Memory:
                         yield from (value.fget, value.fset)
                     elif isinstance(value, types.FunctionType):
                         yield value  # __call__ and its like, too
-                    elif not name.startswith("__") and not isinstance(value, type):
+                    elif not name.startswith("__"):
                         yield value
-                        if not callable(value) and not hasattr(value, "__get__"):
+                        plain = not callable(value) and not hasattr(value, "__get__")
+                        if plain or isinstance(value, type):
                             self._restore.append(partial(_set_back, each, name, value))
+        yield type(found)
 
     def _note_function(self, found: types.FunctionType) -> Iterator[object]:
         if found.__module__ is not None and not _is_walked_module(found.__module__):
@@ -266,6 +279,21 @@ def _restored(found: object) -> Callable[[], object] | None:
     if isinstance(found, random.Random):
         return partial(found.setstate, found.getstate())
     return None
+
+
+def _wrapped(found: object) -> Iterable[object] | None:
+    """What an object refers to that keeps nothing else; None of any other."""
+    if isinstance(found, (tuple, frozenset)):
+        return found
+    if isinstance(found, types.MappingProxyType):
+        return list(found.values())
+    if isinstance(found, types.MethodType):
+        return found.__self__, found.__func__
+    if isinstance(found, weakref.ref):
+        return (found(),)
+    if isinstance(found, memoryview):
+        return (found.obj,)
+    return (found.func, found.args, found.keywords) if isinstance(found, partial) else None
 
 
 def _set_back(owner: type, name: str, value: object) -> None:

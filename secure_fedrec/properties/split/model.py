@@ -22,7 +22,7 @@ from torch import Tensor, nn
 
 from secure_fedrec.errors import ConfigError
 from secure_fedrec.properties.split.random import is_exact
-from secure_fedrec.properties.split.tensors import Tensors
+from secure_fedrec.properties.split.tensors import Tensors, require_usable
 
 __all__ = ["PrivateSlot", "SplitModel", "Values", "matches"]
 
@@ -77,8 +77,11 @@ class SplitModel:
     """
 
     def __init__(self, model: nn.Module, private: Sequence[str]) -> None:
-        self.model = model
         patterns = (private,) if isinstance(private, str) else tuple(private)
+        if not all(isinstance(pattern, str) for pattern in patterns):
+            raise ConfigError("private", patterns, "must be patterns of names")
+        require_usable(model)
+        self.model = model
         self._tensors = Tensors(model)
         for pattern in patterns:
             self._tensors.cut(pattern)

@@ -35,7 +35,11 @@ class RunningRule:
     """
 
     def __init__(self, aggregate: Aggregator) -> None:
-        self.rule: Aggregator = copy.deepcopy(aggregate)
+        try:
+            self.rule: Aggregator = copy.deepcopy(aggregate)
+        except Exception as failure:
+            problem = f"cannot be copied for every party: {type(failure).__name__}: {failure}"
+            raise ConfigError("aggregate", type(aggregate).__name__, problem) from failure
 
     def __call__(self, given: AggregationInput) -> Updates:
         """The rule's answer of the next round, checked.
@@ -45,7 +49,7 @@ class RunningRule:
                 participant, in their shapes.
         """
         # Copies on both sides: a rule may write into what it got, or into what it once returned.
-        federated, private = self.rule(
+        answer = self.rule(
             AggregationInput(
                 federated=_copied(given.federated),
                 private=_copied(given.private),
@@ -54,6 +58,7 @@ class RunningRule:
                 summaries={user: dict(summary) for user, summary in given.summaries.items()},
             )
         )
+        federated, private = _require_pair(answer)
         _require("federated", federated, given.federated)
         missing = sorted(given.summaries.keys() - private.keys())
         if missing:
@@ -65,7 +70,21 @@ class RunningRule:
         return _copied(federated), _copied(private)
 
 
-def _require(whose: str, update: Values, old: Values) -> None:
+def _require_pair(answer: object) -> tuple[Values, Mapping[int, Values]]:
+    if isinstance(answer, tuple) and len(answer) == 2:
+        federated, private = answer
+        if isinstance(federated, Mapping) and isinstance(private, Mapping):
+            return federated, private
+    raise ConfigError(
+        "aggregate",
+        type(answer).__name__,
+        "must return a pair: federated tensors by name, and private ones by user and name",
+    )
+
+
+def _require(whose: str, update: object, old: Values) -> None:
+    if not isinstance(update, Mapping) or not all(isinstance(v, Tensor) for v in update.values()):
+        raise ConfigError("aggregate", update, f"must return tensors by name ({whose})")
     shapes = {name: tuple(value.shape) for name, value in old.items()}
     returned = {name: tuple(value.shape) for name, value in update.items()}
     if returned != shapes:

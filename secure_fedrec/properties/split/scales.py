@@ -72,7 +72,8 @@ class Drawn(NamedTuple):
         return torch.where(factors.isnan(), old, noise)
 
     def _signed(self, values: Tensor) -> Tensor:
-        return values.abs() if self.positive and not values.is_complex() else values
+        signed = self.positive and values.is_floating_point()
+        return values.abs() if signed else values
 
 
 def kinds_of(seed: int) -> tuple[str, str]:

@@ -4,11 +4,13 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
+import torch
 from torch import Tensor, nn
+from torch.nn.parameter import UninitializedBuffer, UninitializedParameter
 
 from secure_fedrec.errors import ConfigError
 
-__all__ = ["Place", "Tensors"]
+__all__ = ["Place", "Tensors", "require_usable"]
 
 _ROWS: Final = re.compile(r"(?P<name>.*)\[(?P<start>\d*):(?P<stop>\d*)\]")
 
@@ -113,3 +115,32 @@ class Tensors(Mapping[str, Tensor]):
         if name in self.parameters:
             self.parameters.remove(name)
             self.parameters += found
+
+
+def require_usable(model: object) -> None:
+    """Check that all tensors of a model can be read, written and put back.
+
+    Raises:
+        ConfigError: it is no module, or compiled, or a tensor has no values of its own.
+    """
+    kind = type(model).__name__
+    if not isinstance(model, nn.Module) or isinstance(model, torch.jit.ScriptModule):
+        raise ConfigError("model", kind, "must be an nn.Module, not compiled")
+    for name, tensor in (*model.named_parameters(), *model.named_buffers()):
+        problem = None
+        if isinstance(tensor, UninitializedParameter | UninitializedBuffer):
+            problem = "is not initialised: call the model once on a batch"
+        elif tensor.is_meta:
+            problem = "lies on the device 'meta' and has no values"
+        elif tensor.is_floating_point() and tensor.element_size() < 2:
+            problem = f"is of {tensor.dtype}, which torch cannot add up"
+        elif tensor.layout is torch.strided and _overlaps(tensor):
+            problem = "is expanded: several of its values are one in memory; clone it"
+        if problem is not None:
+            raise ConfigError("model", name, problem)
+
+
+def _overlaps(tensor: Tensor) -> bool:
+    return any(
+        step == 0 and size > 1 for step, size in zip(tensor.stride(), tensor.shape, strict=True)
+    )

@@ -16,7 +16,13 @@ from torch import Tensor
 
 from secure_fedrec.algorithms.local_training import one_thread, seeded_torch
 from secure_fedrec.errors import ConfigError
-from secure_fedrec.properties.split.evaluation import LOSS, Loss, begin_training, require_scalar
+from secure_fedrec.properties.split.evaluation import (
+    LOSS,
+    Loss,
+    begin_training,
+    require_columns,
+    require_scalar,
+)
 from secure_fedrec.properties.split.memory import Memory
 from secure_fedrec.properties.split.model import PrivateSlot, SplitModel, Values
 from secure_fedrec.properties.split.random import Batches, is_exact
@@ -273,7 +279,7 @@ class LocalTraces:
         with one_thread(), seeded_torch(self._layer_seeds[user]):
             for step in range(STEPS):
                 self._optimizer.zero_grad()
-                value = self._loss(model, user, self._batches(user, draw))
+                value = self._loss(model, user, require_columns(self._batches(user, draw)))
                 require_scalar(value)
                 if inspection is not None and not step:
                     self._inspect_graph(user, value, inspection)

@@ -13,7 +13,7 @@ from time import perf_counter
 from typing import Any
 
 from secure_fedrec.data.organisations.tables import Organisations
-from secure_fedrec.errors import ConfigError, EncodingError
+from secure_fedrec.errors import ConfigError, DivergedError, EncodingError
 from secure_fedrec.evaluation import ACCURACY_RULES, AccuracyRule
 from secure_fedrec.studies.hpfl.methods import RUNS
 from secure_fedrec.studies.hpfl.settings import (
@@ -120,8 +120,8 @@ def run_study(
         on_round: called after every round of every setting, for a progress bar.
 
     Raises:
-        ConfigError: the method is not for data of this kind, there is no such setting, or all of
-            them diverged.
+        ConfigError: the method is not for data of this kind, or there is no such setting.
+        DivergedError: training diverged in the first round of every setting.
     """
     _require_fit(organisations, config)
     places = range(len(config.settings))
@@ -157,8 +157,8 @@ def merge_reports(reports: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         reports: of the same study, together of every setting.
 
     Raises:
-        ConfigError: they are of different studies, a setting is missing or was tried twice, or all
-            of them diverged.
+        ConfigError: they are of different studies, or a setting is missing or was tried twice.
+        DivergedError: all of them diverged.
     """
     first = reports[0]
     for report in reports:
@@ -186,8 +186,8 @@ def _value(report: Mapping[str, Any]) -> float:
     return -math.inf if report["value"] is None else float(report["value"])
 
 
-def _all_diverged(grid: str, method: str) -> ConfigError:
-    return ConfigError("study.grid", grid, f"every setting of {method} diverged")
+def _all_diverged(grid: str, method: str) -> DivergedError:
+    return DivergedError("study.grid", grid, f"every setting of {method} diverged")
 
 
 def _measures(
