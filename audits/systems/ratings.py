@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -21,6 +21,7 @@ from secure_fedrec.data import (
     locate,
 )
 from secure_fedrec.errors import ConfigError
+from secure_fedrec.settings import OneOf, Settings, Within
 
 __all__ = [
     "RatingData",
@@ -35,7 +36,7 @@ SPLITS = ("k-fold", "leave-one-out")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RatingData:
+class RatingData(Settings, section="data"):
     """Ratings to train on, and ratings to measure on.
 
     Args:
@@ -51,9 +52,9 @@ class RatingData:
         ConfigError: a field is out of range, or shapes a set that is not synthetic.
     """
 
-    name: str = "synthetic"
-    split: str = "k-fold"
-    folds: int = 5
+    name: Annotated[str, OneOf(DATASETS)] = "synthetic"
+    split: Annotated[str, OneOf(SPLITS)] = "k-fold"
+    folds: Annotated[int, Within(least=2)] = 5
     fold: int = 0
     utility_folds: int = 1
     clients: int | None = None
@@ -64,20 +65,12 @@ class RatingData:
     activity_sigma: float | None = None
     noise: float | None = None
 
-    def __post_init__(self) -> None:
-        if self.name not in DATASETS:
-            raise ConfigError("data.name", self.name, "unknown data set", DATASETS)
-        if self.split not in SPLITS:
-            raise ConfigError("data.split", self.split, "unknown split", SPLITS)
-        if self.folds < 2:
-            raise ConfigError("data.folds", self.folds, "must be at least 2")
+    def _agree(self) -> None:
         if not 0 <= self.fold < self.folds:
-            raise ConfigError("data.fold", self.fold, f"must be between 0 and {self.folds - 1}")
+            raise self.refusal("fold", f"must be between 0 and {self.folds - 1}")
         most = self.folds if self.split == "k-fold" else 1
         if not 1 <= self.utility_folds <= most:
-            raise ConfigError(
-                "data.utility_folds", self.utility_folds, f"must be between 1 and {most}"
-            )
+            raise self.refusal("utility_folds", f"must be between 1 and {most}")
         require_shapes_synthetic(self)
 
 

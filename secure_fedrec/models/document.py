@@ -17,12 +17,13 @@ which are ten times as slow on a processor).
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Annotated
 
 import torch
 from torch import Tensor, nn
 
-from secure_fedrec.errors import ConfigError
 from secure_fedrec.models.lstm.model import CharacterLSTM
+from secure_fedrec.settings import Count, Natural, OneOf, Settings, Share, Within
 
 __all__ = ["PRIVATE", "DocumentConfig", "DocumentModel", "document_loss"]
 
@@ -35,7 +36,7 @@ _PADDING = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DocumentConfig:
+class DocumentConfig(Settings, section="model"):
     """Widths and choices.
 
     Args:
@@ -57,32 +58,21 @@ class DocumentConfig:
         ConfigError: a field is out of range.
     """
 
-    characters: int
-    classes: int
+    characters: Annotated[int, Within(least=2)]
+    classes: Annotated[int, Within(least=2)]
     text: bool = True
-    user_dim: int = 32
-    users: int = 1
-    character_dim: int = 32
-    hidden: int = 64
-    mlp: int = 128
-    pooling: str = "max"
-    dropout: float = 0.2
-    user_init: str = "zero"
+    user_dim: Natural = 32
+    users: Count = 1
+    character_dim: Count = 32
+    hidden: Count = 64
+    mlp: Count = 128
+    pooling: Annotated[str, OneOf(_POOLINGS)] = "max"
+    dropout: Share = 0.2
+    user_init: Annotated[str, OneOf(_USER_INITS)] = "zero"
 
-    def __post_init__(self) -> None:
-        lowest = {"characters": 2, "classes": 2, "user_dim": 0}
-        for name in (*lowest, "users", "character_dim", "hidden", "mlp"):
-            value, low = getattr(self, name), lowest.get(name, 1)
-            if value < low:
-                raise ConfigError(f"model.{name}", value, f"must be at least {low}")
+    def _agree(self) -> None:
         if not self.text and not self.user_dim:
-            raise ConfigError("model.text", self.text, "a model without user needs the text")
-        if not 0 <= self.dropout < 1:
-            raise ConfigError("model.dropout", self.dropout, "must be at least 0 and below 1")
-        if self.pooling not in _POOLINGS:
-            raise ConfigError("model.pooling", self.pooling, "unknown pooling", _POOLINGS)
-        if self.user_init not in _USER_INITS:
-            raise ConfigError("model.user_init", self.user_init, "unknown default", _USER_INITS)
+            raise self.refusal("text", "a model without user needs the text")
 
 
 class DocumentModel(nn.Module):

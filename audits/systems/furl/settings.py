@@ -2,6 +2,7 @@
 
 import dataclasses
 from dataclasses import dataclass, field
+from typing import Annotated
 
 from audits.systems.ratings import require_shapes_synthetic
 from secure_fedrec.algorithms.furl.configurations import CONFIGURATIONS, configuration
@@ -11,9 +12,10 @@ from secure_fedrec.data import DATASETS
 from secure_fedrec.data.newsgroups import NewsgroupsConfig
 from secure_fedrec.data.stickers import StickersConfig
 from secure_fedrec.data.user_texts import CODES
-from secure_fedrec.errors import ConfigError
+from secure_fedrec.errors import renamed_keys
 from secure_fedrec.models.document import DocumentConfig
 from secure_fedrec.models.ncf.split import NCFSplitConfig
+from secure_fedrec.settings import Count, OneOf, Settings
 
 __all__ = [
     "DocumentSettings",
@@ -25,7 +27,7 @@ __all__ = [
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NewsgroupsData:
+class NewsgroupsData(Settings, section="data"):
     """Posts of frequent posters; see ``NewsgroupsConfig``.
 
     Args:
@@ -38,7 +40,7 @@ class NewsgroupsData:
     length: int = 256
     min_posts: int = 5
 
-    def __post_init__(self) -> None:
+    def _agree(self) -> None:
         _ = self.config(0)
 
     def config(self, seed: int) -> NewsgroupsConfig:
@@ -47,7 +49,7 @@ class NewsgroupsData:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StickersData:
+class StickersData(Settings, section="data"):
     """Synthetic messages and clicks; see ``StickersConfig``.
 
     Args:
@@ -65,7 +67,7 @@ class StickersData:
     base_rate: float | None = None
     length: int | None = None
 
-    def __post_init__(self) -> None:
+    def _agree(self) -> None:
         _ = self.config(0)
 
     def config(self, seed: int) -> StickersConfig:
@@ -79,7 +81,7 @@ class StickersData:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class InteractionData:
+class InteractionData(Settings, section="data"):
     """Ratings as implicit feedback, one item per client held out.
 
     Args:
@@ -92,8 +94,8 @@ class InteractionData:
         ConfigError: a field is out of range, or shapes a table that is not synthetic.
     """
 
-    name: str = "ml-100k"
-    negatives: int = 4
+    name: Annotated[str, OneOf(DATASETS)] = "ml-100k"
+    negatives: Count = 4
     clients: int | None = None
     items: int | None = None
     rank: int | None = None
@@ -102,16 +104,12 @@ class InteractionData:
     activity_sigma: float | None = None
     noise: float | None = None
 
-    def __post_init__(self) -> None:
-        if self.name not in DATASETS:
-            raise ConfigError("data.name", self.name, "unknown data set", DATASETS)
-        if self.negatives < 1:
-            raise ConfigError("data.negatives", self.negatives, "must be at least 1")
+    def _agree(self) -> None:
         require_shapes_synthetic(self)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DocumentSettings:
+class DocumentSettings(Settings, section="algorithm"):
     """FURL on the document model.
 
     Args:
@@ -140,13 +138,14 @@ class DocumentSettings:
     decay: float = 1.0
     row_width: int = 64
 
-    def __post_init__(self) -> None:
+    def _agree(self) -> None:
         federated = [each.name for each in CONFIGURATIONS.values() if each.federated]
         if self.configuration not in federated:
             known = self.configuration in CONFIGURATIONS
             problem = "trains on a server: nothing is sent" if known else "unknown configuration"
-            raise ConfigError("algorithm.configuration", self.configuration, problem, federated)
-        _ = self.furl, self.model(2, users=1)
+            raise self.refusal("configuration", problem, federated)
+        with renamed_keys({"model": self.section}):
+            _ = self.furl, self.model(2, users=1)
 
     @property
     def furl(self) -> FURLConfig:
@@ -187,7 +186,7 @@ class DocumentSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NCFSettings:
+class NCFSettings(Settings, section="algorithm"):
     """FURL on neural collaborative filtering.
 
     Args:
@@ -209,8 +208,9 @@ class NCFSettings:
     decay: float = 1.0
     row_width: int = 64
 
-    def __post_init__(self) -> None:
-        _ = self.furl, self.model(1)
+    def _agree(self) -> None:
+        with renamed_keys({"model": self.section}):
+            _ = self.furl, self.model(1)
 
     @property
     def furl(self) -> FURLConfig:

@@ -25,6 +25,7 @@ from secure_fedrec.engines import Problem
 from secure_fedrec.errors import ConfigError
 from secure_fedrec.evaluation import Pairs, Rule, score_quality, score_rules
 from secure_fedrec.protection.bags import BagShape
+from secure_fedrec.settings import Settings
 from secure_fedrec.vault import Vault
 
 __all__ = [
@@ -39,7 +40,7 @@ _NOUNS = Nouns(clients="organisations", items="items", examples="records")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OrganisationData:
+class OrganisationData(Settings, section="data"):
     """Records of organisations.
 
     Args:
@@ -55,7 +56,7 @@ class OrganisationData:
     test: float = 0.2
     validation: float = 0.1
 
-    def __post_init__(self) -> None:
+    def _agree(self) -> None:
         _ = self.shares
 
     @property
@@ -65,7 +66,7 @@ class OrganisationData:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SyntheticOrganisationData:
+class SyntheticOrganisationData(Settings, section="data"):
     """Made-up organisations; see ``SyntheticOrganisationsConfig``.
 
     Args:
@@ -90,7 +91,7 @@ class SyntheticOrganisationData:
     noise: float | None = None
     binary: bool | None = None
 
-    def __post_init__(self) -> None:
+    def _agree(self) -> None:
         _ = self.shares, self.config(0)
 
     @property

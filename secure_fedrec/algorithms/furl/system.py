@@ -29,7 +29,7 @@ clients are therefore trained one at a time, and a batch of clients gives the bi
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 from torch import nn
@@ -48,6 +48,7 @@ from secure_fedrec.core.arrays import FloatArray, IntArray
 from secure_fedrec.errors import ConfigError
 from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.models.split import ParameterSplit
+from secure_fedrec.settings import Count, OneOf, Rate, Settings
 from secure_fedrec.streams import Streams
 from secure_fedrec.uploads import Aggregate, RowBlock, Upload
 from secure_fedrec.vault import Vault
@@ -60,7 +61,7 @@ _PRIVATE, _OPTIMIZER, _PENDING = "private_parameters", "optimizer_state", "pendi
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FURLConfig:
+class FURLConfig(Settings, section="algorithm"):
     """Hyper-parameters.
 
     Args:
@@ -74,22 +75,11 @@ class FURLConfig:
         ConfigError: a field is out of range.
     """
 
-    rounds: int
+    rounds: Count
     local: LocalTrainingConfig = field(default_factory=LocalTrainingConfig)
-    decay: float = 1.0
-    private_rule: str = "keep"
-    row_width: int = 64
-
-    def __post_init__(self) -> None:
-        for name in ("rounds", "row_width"):
-            if getattr(self, name) < 1:
-                raise ConfigError(f"algorithm.{name}", getattr(self, name), "must be at least 1")
-        if not 0 < self.decay <= 1:
-            raise ConfigError("algorithm.decay", self.decay, "must be above 0 and at most 1")
-        if self.private_rule not in PRIVATE_RULES:
-            raise ConfigError(
-                "algorithm.private_rule", self.private_rule, "unknown rule", PRIVATE_RULES
-            )
+    decay: Rate = 1.0
+    private_rule: Annotated[str, OneOf(PRIVATE_RULES)] = "keep"
+    row_width: Count = 64
 
 
 class FURL:

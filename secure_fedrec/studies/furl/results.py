@@ -10,7 +10,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 import numpy as np
 
@@ -19,7 +19,8 @@ from secure_fedrec.core.npz import read_npz
 from secure_fedrec.data.newsgroups import NewsgroupsConfig, load_newsgroups
 from secure_fedrec.data.stickers import StickersConfig, generate_stickers
 from secure_fedrec.data.user_texts import UserTexts
-from secure_fedrec.errors import ConfigError, DataError
+from secure_fedrec.errors import DataError
+from secure_fedrec.settings import OneOf, Settings
 from secure_fedrec.studies.furl.study import FURLStudyConfig, StudyResult
 
 __all__ = [
@@ -55,7 +56,7 @@ _SUMMARY: Final[Mapping[str, type]] = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StudyTexts:
+class StudyTexts(Settings, section="furl"):
     """Which texts a study learns from.
 
     Args:
@@ -68,14 +69,10 @@ class StudyTexts:
         ConfigError: there is no such task.
     """
 
-    task: str = "newsgroups"
+    task: Annotated[str, OneOf(TASKS)] = "newsgroups"
     seed: int = 1
     length: int = NewsgroupsConfig().length
     users: int = StickersConfig().users
-
-    def __post_init__(self) -> None:
-        if self.task not in TASKS:
-            raise ConfigError("furl.task", self.task, "unknown task", TASKS)
 
     def load(self, data_dir: Path | None = None) -> UserTexts:
         """Read or draw the texts.

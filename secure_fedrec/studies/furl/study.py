@@ -26,12 +26,12 @@ from secure_fedrec.core.arrays import FloatArray
 from secure_fedrec.data.user_texts import CODES, UserTexts
 from secure_fedrec.engines.local import CohortConfig, LocalEngine
 from secure_fedrec.engines.problem import Problem
-from secure_fedrec.errors import ConfigError
 from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.models.document import PRIVATE, DocumentConfig, DocumentModel, document_loss
 from secure_fedrec.models.split import ParameterSplit
 from secure_fedrec.protection.plain import DirectSum
 from secure_fedrec.protection.stack import Stack
+from secure_fedrec.settings import Count, Rate, Settings
 from secure_fedrec.streams import Streams
 from secure_fedrec.studies.furl.quality import DocumentQuality, quality_of_users
 from secure_fedrec.vault import Vault
@@ -41,7 +41,7 @@ __all__ = ["FURLStudyConfig", "StudyResult", "furl_algorithm", "furl_problem", "
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FURLStudyConfig:
+class FURLStudyConfig(Settings, section="furl"):
     """Settings of a study; the paper names cohort and epochs only.
 
     Args:
@@ -65,8 +65,8 @@ class FURLStudyConfig:
     """
 
     configuration: str
-    epochs: int = 30
-    clients_per_round: int = 10
+    epochs: Count = 30
+    clients_per_round: Count = 10
     user_dim: int = 32
     character_dim: int = 32
     hidden: int = 64
@@ -75,15 +75,10 @@ class FURLStudyConfig:
     dropout: float = 0.2
     user_init: str = "zero"
     training: LocalTrainingConfig = field(default_factory=LocalTrainingConfig)
-    decay: float = 1.0
-    evaluate_every: int = 1
+    decay: Rate = 1.0
+    evaluate_every: Count = 1
 
-    def __post_init__(self) -> None:
-        for name in ("epochs", "clients_per_round", "evaluate_every"):
-            if getattr(self, name) < 1:
-                raise ConfigError(f"furl.{name}", getattr(self, name), "must be at least 1")
-        if not 0 < self.decay <= 1:
-            raise ConfigError("furl.decay", self.decay, "must be above 0 and at most 1")
+    def _agree(self) -> None:
         configuration(self.configuration)
 
     def model(self, classes: int, *, users: int) -> DocumentConfig:
