@@ -8,10 +8,9 @@
 
 ``SamplerConfig(rate=2)`` raises a ``ConfigError`` of ``sampler.rate`` that names value, problem
 and, where they can be listed, choices. A field is of a plain type (bool, int, float, str), of
-``Literal`` words, of a tuple or frozenset of these, None as well, or of any class; ``Annotated``
-adds rules.
-Types are strict: a bool is no number and a string no integer. Only an integer stands for a float,
-and a list for a tuple, as in a file of settings; numbers are finite.
+``Literal`` words, of a tuple, frozenset or table of these, None as well, or of any class;
+``Annotated`` adds rules. Types are strict: a bool is no number and a string no integer. Only an
+integer stands for a float, and a list for a tuple, as in a file of settings; numbers are finite.
 
 Nothing here knows files: who reads one renames the section to the table's key
 (``ConfigError.renamed``).
@@ -20,7 +19,7 @@ Nothing here knows files: who reads one renames the section to the table's key
 import dataclasses
 import math
 import types
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from numbers import Integral, Real
@@ -211,14 +210,9 @@ def _reader(kind: Any) -> Reader:
         return _ruled(_reader(parts[0]), parts[1:])
     if origin is Literal:
         return _ruled(_anything, [OneOf(parts)])
-    if origin in (Union, types.UnionType):
-        return _optional(parts)
-    if origin in (tuple, frozenset):
-        return _several(origin, parts)
-    if kind in _PLAIN:
-        return _PLAIN[kind]
-    made = origin or kind
-    return _instance(made) if isinstance(made, type) else _anything
+    if origin in _NESTED:
+        return _NESTED[origin](origin, parts)
+    return _PLAIN[kind] if kind in _PLAIN else _instance(origin or kind)
 
 
 def _ruled(read: Reader, rules: Iterable[Any]) -> Reader:
@@ -231,7 +225,7 @@ def _ruled(read: Reader, rules: Iterable[Any]) -> Reader:
     return ruled
 
 
-def _optional(parts: tuple[Any, ...]) -> Reader:
+def _optional(_kind: Any, parts: tuple[Any, ...]) -> Reader:
     """Of a union: None, or the one other type; of several other types any value passes."""
     others = [_reader(part) for part in parts if part is not types.NoneType]
     read = others[0] if len(others) == 1 else _anything
@@ -255,7 +249,21 @@ def _several(kind: type, parts: tuple[Any, ...]) -> Reader:
     return several
 
 
-def _instance(kind: type) -> Reader:
+def _mapping(_kind: Any, parts: tuple[Any, ...]) -> Reader:
+    read = _reader(parts[1])
+
+    def mapping(value: Any) -> Any:
+        if not isinstance(value, Mapping):
+            raise Refused(value, "should be a valid table")
+        return {key: read(each) for key, each in value.items()}
+
+    return mapping
+
+
+def _instance(kind: Any) -> Reader:
+    if not isinstance(kind, type):  # a name that is not resolved
+        return _anything
+
     def instance(value: Any) -> Any:
         if not isinstance(value, kind):
             raise Refused(value, f"should be a valid {kind.__name__}")
@@ -299,3 +307,10 @@ def _str(value: Any) -> str:
 
 
 _PLAIN: dict[Any, Reader] = {bool: _bool, int: _int, float: _float, str: _str, Any: _anything}
+_NESTED: dict[Any, Callable[[Any, tuple[Any, ...]], Reader]] = {
+    Union: _optional,
+    types.UnionType: _optional,
+    tuple: _several,
+    frozenset: _several,
+    Mapping: _mapping,
+}

@@ -20,15 +20,15 @@ from secure_fedrec.data import (
     load,
     locate,
 )
-from secure_fedrec.errors import ConfigError
 from secure_fedrec.settings import OneOf, Settings, Within
 
 __all__ = [
     "RatingData",
+    "TableData",
+    "given",
     "latest_items",
     "load_table",
     "rated_sets",
-    "require_shapes_synthetic",
     "split_table",
 ]
 
@@ -36,27 +36,19 @@ SPLITS = ("k-fold", "leave-one-out")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RatingData(Settings, section="data"):
-    """Ratings to train on, and ratings to measure on.
+class TableData(Settings, section="data"):
+    """A rating table, and the shape of the synthetic one.
 
     Args:
         name: data set.
-        split: "k-fold" (FedRec++'s five random parts) or "leave-one-out".
-        folds: parts of the k-fold split.
-        fold: the fold that is recorded and attacked, from 0.
-        utility_folds: how many folds, from the audited one on, the utility figures average over.
         clients, items, rank, mean_ratings, popularity_exponent, activity_sigma, noise: shape of
-            the synthetic set; see ``SyntheticConfig``.
+            the synthetic table; see ``SyntheticConfig``.
 
     Raises:
-        ConfigError: a field is out of range, or shapes a set that is not synthetic.
+        ConfigError: there is no such data set, or a field shapes one that is not synthetic.
     """
 
-    name: Annotated[str, OneOf(DATASETS)] = "synthetic"
-    split: Annotated[str, OneOf(SPLITS)] = "k-fold"
-    folds: Annotated[int, Within(least=2)] = 5
-    fold: int = 0
-    utility_folds: int = 1
+    name: Annotated[str, OneOf(DATASETS, "unknown data set")] = "synthetic"
     clients: int | None = None
     items: int | None = None
     rank: int | None = None
@@ -66,30 +58,55 @@ class RatingData(Settings, section="data"):
     noise: float | None = None
 
     def _agree(self) -> None:
+        if self.name != "synthetic":
+            for name in self.shape:
+                raise self.refusal(name, "shapes the synthetic data set only")
+
+    @property
+    def shape(self) -> dict[str, Any]:
+        """What is given of the synthetic table's shape."""
+        return given(self, SyntheticConfig)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RatingData(TableData):
+    """Ratings to train on, and ratings to measure on.
+
+    Args:
+        split: "k-fold" (FedRec++'s five random parts) or "leave-one-out".
+        folds: parts of the k-fold split.
+        fold: the fold that is recorded and attacked, from 0.
+        utility_folds: how many folds, from the audited one on, the utility figures average over.
+
+    Raises:
+        ConfigError: a field is out of range, or shapes a set that is not synthetic.
+    """
+
+    split: Annotated[str, OneOf(SPLITS, "unknown split")] = "k-fold"
+    folds: Annotated[int, Within(least=2)] = 5
+    fold: int = 0
+    utility_folds: int = 1
+
+    def _agree(self) -> None:
         if not 0 <= self.fold < self.folds:
             raise self.refusal("fold", f"must be between 0 and {self.folds - 1}")
         most = self.folds if self.split == "k-fold" else 1
         if not 1 <= self.utility_folds <= most:
             raise self.refusal("utility_folds", f"must be between 1 and {most}")
-        require_shapes_synthetic(self)
+        TableData._agree(self)
 
 
-def require_shapes_synthetic(data: Any) -> None:
-    """Refuse the shape of a synthetic table on a real data set.
-
-    Raises:
-        ConfigError: there is one.
-    """
-    if data.name != "synthetic":
-        for key, value in _shape(data).items():
-            raise ConfigError(f"data.{key}", value, "shapes the synthetic data set only")
+def given(settings: Any, kind: type) -> dict[str, Any]:
+    """The fields of another class that settings have too, without those that are None."""
+    values = {each.name: getattr(settings, each.name, None) for each in dataclasses.fields(kind)}
+    return {name: value for name, value in values.items() if value is not None}
 
 
-def load_table(data: Any, *, seed: int, data_dir: Path | None) -> RatingTable:
+def load_table(data: TableData, *, seed: int, data_dir: Path | None) -> RatingTable:
     """The rating table that settings name.
 
     Args:
-        data: settings with a ``name`` and the shape of a synthetic set, None where not given.
+        data: its settings.
         seed: of a synthetic set.
         data_dir: where data sets lie.
 
@@ -98,7 +115,7 @@ def load_table(data: Any, *, seed: int, data_dir: Path | None) -> RatingTable:
     """
     synthetic = None
     if data.name == "synthetic":
-        synthetic = SyntheticConfig(seed=seed, **_shape(data))
+        synthetic = SyntheticConfig(seed=seed, **data.shape)
     return load(data.name, data_dir, synthetic=synthetic)
 
 
@@ -127,8 +144,3 @@ def rated_sets(train: RatingTable) -> Mapping[str, npt.NDArray[Any]]:
         "n_items": np.array(train.n_items),
         "levels": train.scale.levels,
     }
-
-
-def _shape(data: Any) -> dict[str, Any]:
-    names = {field.name for field in dataclasses.fields(SyntheticConfig)} - {"seed"}
-    return {name: value for name in names if (value := getattr(data, name, None)) is not None}

@@ -25,7 +25,7 @@ from torch import Tensor, nn
 from secure_fedrec.models.lstm.model import CharacterLSTM
 from secure_fedrec.settings import Count, Natural, OneOf, Settings, Share, Within
 
-__all__ = ["PRIVATE", "DocumentConfig", "DocumentModel", "document_loss"]
+__all__ = ["PRIVATE", "DocumentConfig", "DocumentModel", "DocumentShape", "document_loss"]
 
 PRIVATE = ("user_embedding.*",)
 """The private parameters of the model, as a pattern of names."""
@@ -36,16 +36,12 @@ _PADDING = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DocumentConfig(Settings, section="model"):
-    """Widths and choices.
+class DocumentShape(Settings, section="model"):
+    """Widths and choices that do not depend on the data.
 
     Args:
-        characters: codes of the alphabet, padding (code 0) included.
-        classes: number of classes.
-        text: whether the model reads the text.
         user_dim: length of the user embedding; 0 is the global form. The paper's best are 4
             (Sticker) and 32 (Subreddit).
-        users: rows of the user embedding: 1 on a device, all users on a central server.
         character_dim: length of a character's embedding.
         hidden: units of the LSTM in each direction.
         mlp: units of the hidden layer.
@@ -58,17 +54,33 @@ class DocumentConfig(Settings, section="model"):
         ConfigError: a field is out of range.
     """
 
-    characters: Annotated[int, Within(least=2)]
-    classes: Annotated[int, Within(least=2)]
-    text: bool = True
     user_dim: Natural = 32
-    users: Count = 1
     character_dim: Count = 32
     hidden: Count = 64
     mlp: Count = 128
-    pooling: Annotated[str, OneOf(_POOLINGS)] = "max"
+    pooling: Annotated[str, OneOf(_POOLINGS, "unknown pooling")] = "max"
     dropout: Share = 0.2
     user_init: Annotated[str, OneOf(_USER_INITS)] = "zero"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DocumentConfig(DocumentShape):
+    """Settings of the model.
+
+    Args:
+        characters: codes of the alphabet, padding (code 0) included.
+        classes: number of classes.
+        text: whether the model reads the text.
+        users: rows of the user embedding: 1 on a device, all users on a central server.
+
+    Raises:
+        ConfigError: a field is out of range.
+    """
+
+    characters: Annotated[int, Within(least=2)]
+    classes: Annotated[int, Within(least=2)]
+    text: bool = True
+    users: Count = 1
 
     def _agree(self) -> None:
         if not self.text and not self.user_dim:

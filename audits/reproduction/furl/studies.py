@@ -129,7 +129,7 @@ def find_studies(needed: Sequence[Needed], source: StudySource) -> dict[Needed, 
 
 def pinned_settings(task: PaperTask, place: Needed) -> dict[str, Any]:
     """The settings that the paper's file pins for a place, by dotted name."""
-    return _settings(task.texts(place.seed), task.settings[place.configuration])
+    return _settings(task.texts_of(place.seed), task.settings[place.configuration])
 
 
 def differences(stored: Stored, task: PaperTask) -> dict[str, tuple[Any, Any]]:
@@ -182,7 +182,7 @@ def _only(studies: Sequence[Stored]) -> Stored:
 def _run(each: Needed, source: StudySource, tell: Callable[[str], object]) -> Stored:
     """Run one study under its pinned settings and put it into the folder."""
     task = source.paper.tasks[each.task]
-    texts, config = task.texts(each.seed), task.settings[each.configuration]
+    texts, config = task.texts_of(each.seed), task.settings[each.configuration]
     data = texts.load(source.data_dir)
 
     def report(point: Mapping[str, float]) -> None:

@@ -53,22 +53,21 @@ from secure_fedrec.streams import Streams
 from secure_fedrec.uploads import Aggregate, RowBlock, Upload
 from secure_fedrec.vault import Vault
 
-__all__ = ["FURL", "FURLConfig", "FURLStep"]
+__all__ = ["FURL", "FURLConfig", "FURLRounds", "FURLStep"]
 
 PRIVATE_RULES = ("keep", "weighted")
 _WEIGHT_SUMS = "weight_sums"
 _PRIVATE, _OPTIMIZER, _PENDING = "private_parameters", "optimizer_state", "pending_step"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FURLConfig(Settings, section="algorithm"):
-    """Hyper-parameters.
+@dataclass(frozen=True, kw_only=True)  # no slots: settings of models are mixed in
+class FURLRounds(Settings, section="algorithm"):
+    """Hyper-parameters of rounds.
 
     Args:
         rounds: T.
         local: settings of local training.
         decay: factor on the learning rates after every round.
-        private_rule: "keep" is z_i = 1 (eq. 7); "weighted" is z_i = c_i / sum c (eq. 6).
         row_width: values per row of the table that the parameter vector is cut into.
 
     Raises:
@@ -78,8 +77,21 @@ class FURLConfig(Settings, section="algorithm"):
     rounds: Count
     local: LocalTrainingConfig = field(default_factory=LocalTrainingConfig)
     decay: Rate = 1.0
-    private_rule: Annotated[str, OneOf(PRIVATE_RULES)] = "keep"
     row_width: Count = 64
+
+
+@dataclass(frozen=True, kw_only=True)
+class FURLConfig(FURLRounds):
+    """Hyper-parameters.
+
+    Args:
+        private_rule: "keep" is z_i = 1 (eq. 7); "weighted" is z_i = c_i / sum c (eq. 6).
+
+    Raises:
+        ConfigError: a field is out of range.
+    """
+
+    private_rule: Annotated[str, OneOf(PRIVATE_RULES)] = "keep"
 
 
 class FURL:

@@ -20,7 +20,15 @@ from torch.nn import functional
 
 from secure_fedrec.settings import Count, Filled, NonNegative, OneOf, Settings
 
-__all__ = ["ITEM_TABLE", "LOSSES", "PRIVATE", "NCFSplit", "NCFSplitConfig", "ncf_loss"]
+__all__ = [
+    "ITEM_TABLE",
+    "LOSSES",
+    "PRIVATE",
+    "NCFShape",
+    "NCFSplit",
+    "NCFSplitConfig",
+    "ncf_loss",
+]
 
 PRIVATE = ("user_embedding.*",)
 """The private parameters of the model, as a pattern of names."""
@@ -32,28 +40,40 @@ LOSSES = ("squared", "logistic")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NCFSplitConfig(Settings, section="model"):
-    """Widths and choices.
+class NCFShape(Settings, section="model"):
+    """Widths that do not depend on the data.
 
     Args:
-        items: m.
         dim: length of a user's and of an item's vector.
         hidden: units of the dense layers, from the vectors to the output.
-        loss: "squared" on ratings, "logistic" on implicit feedback (1 positive, 0 negative).
-        centre: what an output of 0 predicts, in stars: the middle of the rating scale. For
-            "logistic" it must be 0.
         deviation: standard deviation of the initial vectors; 0 starts all user vectors at zero.
 
     Raises:
         ConfigError: a field is out of range.
     """
 
-    items: Count
     dim: Count = 16
     hidden: Annotated[tuple[Count, ...], Filled("needs layers of at least 1 unit")] = (32, 16)
+    deviation: NonNegative = 0.1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NCFSplitConfig(NCFShape):
+    """Settings of the model.
+
+    Args:
+        items: m.
+        loss: "squared" on ratings, "logistic" on implicit feedback (1 positive, 0 negative).
+        centre: what an output of 0 predicts, in stars: the middle of the rating scale. For
+            "logistic" it must be 0.
+
+    Raises:
+        ConfigError: a field is out of range.
+    """
+
+    items: Count
     loss: Annotated[str, OneOf(LOSSES)] = "squared"
     centre: float = 0.0
-    deviation: NonNegative = 0.1
 
     def _agree(self) -> None:
         if self.loss == "logistic" and self.centre:

@@ -69,7 +69,7 @@ class StudyTexts(Settings, section="furl"):
         ConfigError: there is no such task.
     """
 
-    task: Annotated[str, OneOf(TASKS)] = "newsgroups"
+    task: Annotated[str, OneOf(TASKS, "unknown task")] = "newsgroups"
     seed: int = 1
     length: int = NewsgroupsConfig().length
     users: int = StickersConfig().users
