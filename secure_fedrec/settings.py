@@ -23,7 +23,17 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from numbers import Integral, Real
-from typing import Annotated, Any, ClassVar, Literal, TypeAlias, Union, get_args, get_origin
+from typing import (
+    Annotated,
+    Any,
+    ClassVar,
+    Literal,
+    TypeAlias,
+    Union,
+    cast,
+    get_args,
+    get_origin,
+)
 
 from secure_fedrec.errors import ConfigError
 
@@ -169,7 +179,7 @@ class Settings:
         Raises:
             ConfigError: a field breaks its rules, or they do not agree.
         """
-        for name, read in _readers(type(self)).items():
+        for name, read in _readers(cast(Any, type(self))).items():
             value = getattr(self, name)
             try:
                 kept = read(value)
@@ -236,10 +246,11 @@ def _optional(_kind: Any, parts: tuple[Any, ...]) -> Reader:
 
 def _several(kind: type, parts: tuple[Any, ...]) -> Reader:
     reads = [_reader(part) for part in parts if part is not Ellipsis]
+    accepted: Any = (kind, list, set)
     size = len(parts) if kind is tuple and Ellipsis not in parts else None
 
     def several(value: Any) -> Any:
-        if not isinstance(value, kind | list | set):
+        if not isinstance(value, accepted):
             raise Refused(value, "should be a valid list")
         if size is not None and len(value) != size:
             raise Refused(value, f"should have {size} entries")
@@ -291,8 +302,9 @@ def _int(value: Any) -> int:
 def _float(value: Any) -> float:
     if isinstance(value, bool) or not isinstance(value, Real):
         raise Refused(value, "should be a valid number")
+    given: Any = value
     try:
-        kept = value if isinstance(value, float) else float(value)
+        kept: float = given if isinstance(given, float) else float(given)
     except OverflowError:
         kept = math.inf
     if not math.isfinite(kept):

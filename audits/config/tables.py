@@ -47,7 +47,8 @@ def build(kind: type[T], section: str, table: Mapping[str, Any]) -> T:
 
 def as_table(settings: Any) -> dict[str, Any]:
     """The fields of a settings object as plain values, without those that are None."""
-    return _plain(dataclasses.asdict(settings))
+    table: dict[str, Any] = _plain(dataclasses.asdict(settings))
+    return table
 
 
 def require_table(key: str, value: object) -> Mapping[str, Any]:
