@@ -79,9 +79,7 @@ class Deployment(Settings, section=""):
 
     def _agree(self) -> None:
         for name, low in (("cohort", 3), ("min_honest", 2), ("tail_floor", 0)):
-            value = getattr(self, name)
-            if value is not None and not low <= value <= self.clients:
-                raise self.refusal(name, f"must be between {low} and {self.clients}")
+            self.require_between(name, low, self.clients)
         if self.tail_floor > 1:
             TailFloor.require_curious(self.adversary, key="--adversary")
         if self.noise_multiplier is not None and self.epsilon_per_round is not None:

@@ -18,7 +18,7 @@ import numpy.typing as npt
 from secure_fedrec.core.arrays import FloatArray, IntArray, RingArray
 from secure_fedrec.core.compiled import round_to_integers
 from secure_fedrec.errors import EncodingError, SumBudgetError
-from secure_fedrec.settings import Natural, Positive, Settings, Within
+from secure_fedrec.settings import Positive, Settings, Within
 
 __all__ = ["FixedPoint"]
 
@@ -46,12 +46,11 @@ class FixedPoint(Settings, section="ring"):
     """
 
     bits: Annotated[int, Within(8, 64)] = 64
-    fraction_bits: Natural = 32
+    fraction_bits: int = 32
     clip: Positive = 4096.0
 
     def _agree(self) -> None:
-        if self.fraction_bits >= self.bits:
-            raise self.refusal("fraction_bits", f"must be between 0 and {self.bits - 1}")
+        self.require_between("fraction_bits", 0, self.bits - 1)
         if self.clip * self.scale > 2.0**_EXACT_LIMIT_BITS:
             most = 2.0 ** (_EXACT_LIMIT_BITS - self.fraction_bits)
             exact = (

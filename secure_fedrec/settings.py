@@ -201,6 +201,16 @@ class Settings:
         """Dotted path of a field."""
         return f"{self.section}.{name}" if self.section else name
 
+    def require_between(self, name: str, low: float, high: float) -> None:
+        """Check a field, if it is set, against bounds that other fields decide.
+
+        Raises:
+            ConfigError: it is not from ``low`` to ``high``.
+        """
+        value = getattr(self, name)
+        if value is not None and not low <= value <= high:
+            raise self.refusal(name, f"must be between {low} and {high}")
+
     def refusal(
         self, name: str, problem: str, choices: Iterable[object] | None = None
     ) -> ConfigError:

@@ -88,11 +88,8 @@ class RatingData(TableData):
     utility_folds: int = 1
 
     def _agree(self) -> None:
-        if not 0 <= self.fold < self.folds:
-            raise self.refusal("fold", f"must be between 0 and {self.folds - 1}")
-        most = self.folds if self.split == "k-fold" else 1
-        if not 1 <= self.utility_folds <= most:
-            raise self.refusal("utility_folds", f"must be between 1 and {most}")
+        self.require_between("fold", 0, self.folds - 1)
+        self.require_between("utility_folds", 1, self.folds if self.split == "k-fold" else 1)
         TableData._agree(self)
 
 

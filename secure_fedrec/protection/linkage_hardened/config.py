@@ -49,8 +49,7 @@ class LinkageHardenedConfig(Settings, section="protection"):
 
     def _agree(self) -> None:
         most = (2**31 - 1) // least_batch(cells=1, denoisers=self.count)
-        if not 1 <= self.cells <= most:
-            raise self.refusal("cells", f"must be between 1 and {most}")
+        self.require_between("cells", 1, most)
         with renamed_keys({"routing": "protection"}):
             _ = self.routing
 

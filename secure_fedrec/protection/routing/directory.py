@@ -68,9 +68,7 @@ class RoutingConfig(Settings, section="routing"):
     ] = 64
 
     def _agree(self) -> None:
-        if self.cell_bytes > 2**24 or self.capacity < 1:
-            least = self.cell_bytes - self.capacity + 1
-            raise self.refusal("cell_bytes", f"must be between {least} and {2**24}")
+        self.require_between("cell_bytes", self.cell_bytes - self.capacity + 1, 2**24)
 
     @property
     def mechanism(self) -> Kem:
