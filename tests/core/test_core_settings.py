@@ -133,7 +133,13 @@ def test_of_several_values_the_one_to_blame_is_named(
 
 
 def test_what_a_file_can_hold_stands_for_what_it_cannot() -> None:
-    made = Everything(**{"positive": 2, "widths": [3, 1], "names": ["b", "a", "b"], "pair": [0, 0]})
+    given: dict[str, Any] = {
+        "positive": 2,
+        "widths": [3, 1],
+        "names": ["b", "a", "b"],
+        "pair": [0, 0],
+    }
+    made = Everything(**given)
     assert made.positive == 2.0 and type(made.positive) is float
     assert made.widths == (3, 1)
     assert made.names == frozenset("ab")
