@@ -6,7 +6,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from audits.reproduction.progress import run_each
+from audits.reproduction.progress import StudyFolder
 from secure_fedrec.data import (
     Organisations,
     SyntheticOrganisationsConfig,
@@ -61,25 +61,17 @@ def needed_study(data: str, method: str, seed: int, start: str) -> Needed:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StudySource:
+class StudySource(StudyFolder):
     """How studies are found or made.
 
     Args:
-        folder: of the results; made where it is missing.
-        data_dir: folder of the data sets, see ``secure_fedrec.data.locate``.
         form: of the user model.
         quick: small generated organisations and one setting per method instead of the real data and
             the whole grid.
-        run: whether to run studies that are missing; else they are left out.
-        progress: whether to draw a progress bar.
     """
 
-    folder: Path
-    data_dir: Path | None = None
     form: str = "paper"
     quick: bool = False
-    run: bool = True
-    progress: bool = True
 
     def config(self, needed: Needed) -> StudyConfig:
         """Settings of a study."""
@@ -116,16 +108,12 @@ def find_studies(needed: Iterable[Needed], source: StudySource) -> dict[Needed, 
         DataError: a result is damaged, or the data are missing.
     """
     wanted = dict.fromkeys(needed)
-    found = _stored(wanted, source)
-    missing = [each for each in wanted if each not in found] if source.run else []
-    ran = run_each(
-        missing,
+    return source.completed(
+        _stored(wanted, source),
+        wanted,
         lambda each, bar: _run(each, source, bar.refresh),
         named=lambda each: f"{each.method} on {each.data} from {each.start}, seed {each.seed}",
-        progress=source.progress,
     )
-    found.update(ran)
-    return found
 
 
 def _stored(wanted: Mapping[Needed, None], source: StudySource) -> dict[Needed, Found]:
