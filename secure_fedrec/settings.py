@@ -281,25 +281,19 @@ def _mapping(_kind: Any, parts: tuple[Any, ...]) -> Reader:
     return mapping
 
 
-def _instance(kind: Any) -> Reader:
+def _instance(kind: Any, name: str = "") -> Reader:
     if not isinstance(kind, type):  # a name that is not resolved
         return _anything
 
     def instance(value: Any) -> Any:
         if not isinstance(value, kind):
-            raise Refused(value, f"should be a valid {kind.__name__}")
+            raise Refused(value, f"should be a valid {name or kind.__name__}")
         return value
 
     return instance
 
 
 def _anything(value: Any) -> Any:
-    return value
-
-
-def _bool(value: Any) -> bool:
-    if not isinstance(value, bool):
-        raise Refused(value, "should be a valid boolean")
     return value
 
 
@@ -322,13 +316,13 @@ def _float(value: Any) -> float:
     return kept
 
 
-def _str(value: Any) -> str:
-    if not isinstance(value, str):
-        raise Refused(value, "should be a valid string")
-    return value
-
-
-_PLAIN: dict[Any, Reader] = {bool: _bool, int: _int, float: _float, str: _str, Any: _anything}
+_PLAIN: dict[Any, Reader] = {
+    bool: _instance(bool, "boolean"),
+    int: _int,
+    float: _float,
+    str: _instance(str, "string"),
+    Any: _anything,
+}
 _NESTED: dict[Any, Callable[[Any, tuple[Any, ...]], Reader]] = {
     Union: _optional,
     types.UnionType: _optional,

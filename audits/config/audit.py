@@ -61,14 +61,9 @@ class RunConfig(Settings, section="run"):
     evaluate_every: Count = 1
 
 
-def _default_data() -> Any:
+def _default() -> DataKind:
     system = system_named(_DEFAULT_SYSTEM)
-    return system.kinds[system.default_data].settings()
-
-
-def _default_algorithm() -> Any:
-    system = system_named(_DEFAULT_SYSTEM)
-    return system.kinds[system.default_data].algorithm()
+    return system.kinds[system.default_data]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,8 +87,8 @@ class AuditConfig(Settings):
     title: Annotated[str, Filled()] = "Federated recommender audit"
     seed: Annotated[int, Within(0, 2**63 - 1)] = 1
     system: str = _DEFAULT_SYSTEM
-    data: Any = field(default_factory=_default_data)
-    algorithm: Any = field(default_factory=_default_algorithm)
+    data: Any = field(default_factory=lambda: _default().settings())
+    algorithm: Any = field(default_factory=lambda: _default().algorithm())
     ring: FixedPoint = field(default_factory=FixedPoint)
     cohort: CohortConfig = field(default_factory=CohortConfig)
     recording: RecordingPolicy = field(default_factory=RecordingPolicy)
