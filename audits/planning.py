@@ -270,14 +270,10 @@ def _epsilon(reader: str, statement: "PrivacyStatement", condition: str) -> Figu
 
 
 _OPTIONS: Mapping[str, str] = {
-    "dp.clip": "clip",
-    "dp.delta": "delta",
-    "dp.fraction_bits": "fraction_bits",
+    **{f"dp.{name}": name for name in ("clip", "delta", "fraction_bits", "noise_multiplier")},
+    **{f"masking.{name}": name for name in ("corrupt", "dropout")},
     "dp.epsilon": "epsilon_per_round",
-    "dp.noise_multiplier": "noise_multiplier",
     "masking.clients": "cohort",
-    "masking.corrupt": "corrupt",
-    "masking.dropout": "dropout",
     "masking.length": "dim",
     "masking.roster": "clients",
     "plan.cohort": "cohort",

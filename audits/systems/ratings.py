@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import numpy as np
 import numpy.typing as npt
 
+from audits.systems.base import DataFacts
 from secure_fedrec.data import (
     DATASETS,
     RatingTable,
@@ -30,6 +31,7 @@ __all__ = [
     "load_table",
     "rated_sets",
     "split_table",
+    "table_facts",
 ]
 
 SPLITS = ("k-fold", "leave-one-out")
@@ -130,6 +132,27 @@ def split_table(
     if data.split == "k-fold":
         return k_fold(table, folds=data.folds, fold=fold, seed=seed)
     return leave_one_out(table, latest=latest_items(table, data_dir), seed=seed)
+
+
+def table_facts(table: RatingTable, *, train: RatingTable, test: int, **others: Any) -> DataFacts:
+    """A rating table in figures.
+
+    Args:
+        table: the whole data set.
+        train: its training ratings.
+        test: number of examples that the utility is measured on.
+        others: further fields of ``DataFacts``.
+    """
+    return DataFacts(
+        name=table.name,
+        fingerprint=table.fingerprint(),
+        clients=table.n_clients,
+        items=table.n_items,
+        examples=len(table),
+        train=len(train),
+        test=test,
+        **others,
+    )
 
 
 def rated_sets(train: RatingTable) -> Mapping[str, npt.NDArray[Any]]:
