@@ -124,8 +124,10 @@ def spaces_chart(
         plane = embed(spaces[name], seed=seed)
         for place, group in enumerate(groups):
             rest = place >= _LARGEST
+            across, up = plane[group.users].T
             axes.scatter(
-                *plane[group.users].T,
+                across,
+                up,
                 s=5,
                 color=RULE if rest else SERIES[place],
                 marker="." if rest else MARKERS[place],
