@@ -73,6 +73,9 @@ class Refused(Exception):  # noqa: N818 - becomes a ConfigError, which knows the
         self.value, self.problem, self.choices = value, problem, choices
 
 
+_FAR = 16
+
+
 @dataclass(frozen=True, slots=True)
 class Within:
     """Numbers of an interval.
@@ -101,7 +104,7 @@ class Within:
 
     def __str__(self) -> str:
         if self.least is not None and self.most is not None:
-            return f"between {self.least} and {self.most}"
+            return f"between {_shown(self.least)} and {_shown(self.most)}"
         if self.above == 0 and self.most is self.below is None:
             return "positive"
         ends = {
@@ -110,7 +113,18 @@ class Within:
             "at most": self.most,
             "below": self.below,
         }
-        return " and ".join(f"{word} {end}" for word, end in ends.items() if end is not None)
+        return " and ".join(
+            f"{word} {_shown(end)}" for word, end in ends.items() if end is not None
+        )
+
+
+def _shown(end: float) -> str:
+    """An end of an interval; far powers of two, and what lies one below, as such."""
+    for power, less in ((end, ""), (end + 1, " - 1")):
+        half, exponent = math.frexp(power)
+        if half == 0.5 and abs(exponent) > _FAR and (not less or isinstance(end, int)):
+            return f"2^{exponent - 1}{less}"
+    return str(end)
 
 
 @dataclass(frozen=True, slots=True, init=False)

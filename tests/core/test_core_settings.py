@@ -39,6 +39,8 @@ class Everything(Settings, section="all"):
     probability: Probability = 0.5
     rate: Rate = 0.5
     share: Share = 0.5
+    word_size: Annotated[int, Within(1, 2**31 - 1)] = 1
+    scale: Annotated[float, Within(2.0**-40, 2.0**40)] = 1.0
     span: Annotated[int, Within(8, 64, why="; a word")] = 8
     inside: Annotated[float, Within(above=0, below=1)] = 0.5
     beyond: Annotated[float, Within(above=2)] = 3.0
@@ -89,6 +91,8 @@ REFUSED: list[tuple[str, Any, str]] = [
     ("probability", 1.5, "must be between 0 and 1"),
     ("rate", 0.0, "must be above 0 and at most 1"),
     ("share", 1.0, "must be at least 0 and below 1"),
+    ("word_size", 2**31, "must be between 1 and 2^31 - 1"),
+    ("scale", 0.0, "must be between 2^-40 and 2^40"),
     ("span", 65, "must be between 8 and 64; a word"),
     ("inside", 1.0, "must be above 0 and below 1"),
     ("beyond", 2.0, "must be above 2"),
