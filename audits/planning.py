@@ -10,14 +10,14 @@ released tells who took part.
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
+from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias, get_args
 
-from secure_fedrec.errors import ConfigError, SumBudgetError
+from secure_fedrec.errors import ConfigError
 from secure_fedrec.planning.costs import Figure, Plan, plan
-from secure_fedrec.protection.configured import with_keys
 from secure_fedrec.protection.dp import BoundedEncoding, Contribution, Part, SkellamConfig
 from secure_fedrec.protection.masking import KeyAgreement, MaskingConfig, TailFloor
 from secure_fedrec.protection.masking.agreed.parameters import Adversary
+from secure_fedrec.settings import Positive, Settings, Share, Within
 
 if TYPE_CHECKING:
     from secure_fedrec.accounting import PrivacyStatement
@@ -30,7 +30,7 @@ ADVERSARIES: tuple[str, ...] = get_args(AdversaryChoice)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Deployment:
+class Deployment(Settings, section=""):
     """What is planned for; the fields are the options of the command.
 
     Args:
@@ -58,70 +58,38 @@ class Deployment:
         ConfigError: an option is out of range, or two contradict each other.
     """
 
-    clients: int
+    clients: Annotated[int, Within(3, 2**24)]
     cohort: int | None = None
-    dropout: float = 0.1
-    corrupt: float = 0.1
-    dim: int = 100_000
-    bits: int = 32
+    dropout: Share = 0.1
+    corrupt: Share = 0.1
+    dim: Annotated[int, Within(1, 2**31 - 1)] = 100_000
+    bits: Annotated[int, Within(1, 64)] = 32
     adversary: AdversaryChoice = "both"
     min_honest: int = 2
     tail_floor: int = 0
-    privacy_bits: int = 40
-    correctness_bits: int = 20
+    privacy_bits: Annotated[int, Within(1, 128)] = 40
+    correctness_bits: Annotated[int, Within(1, 128)] = 20
     beacon: bool = True
     key_agreement: KeyAgreement = "x25519"
-    noise_multiplier: float | None = None
-    epsilon_per_round: float | None = None
-    delta: float = 1e-5
-    clip: float | None = None
-    fraction_bits: int | None = None
+    noise_multiplier: Positive | None = None
+    epsilon_per_round: Positive | None = None
+    delta: Annotated[float, Within(above=0, below=1)] = 1e-5
+    clip: Positive | None = None
+    fraction_bits: Annotated[int, Within(0, 40)] | None = None
 
-    def __post_init__(self) -> None:
-        for name, choices in (
-            ("adversary", ADVERSARIES),
-            ("key_agreement", get_args(KeyAgreement)),
-        ):
-            if getattr(self, name) not in choices:
-                raise ConfigError(_option(name), getattr(self, name), "is unknown", choices)
-        for name, low, high in (
-            ("clients", 3, 2**24),
-            ("cohort", 3, self.clients),
-            ("dim", 1, 2**31 - 1),
-            ("bits", 1, 64),
-            ("min_honest", 2, self.clients),
-            ("tail_floor", 0, self.clients),
-            ("privacy_bits", 1, 128),
-            ("correctness_bits", 1, 128),
-            ("fraction_bits", 0, 40),
-        ):
-            value = getattr(self, name)
-            if value is not None and not low <= value <= high:
-                raise ConfigError(_option(name), value, f"must be between {low} and {high}")
+    def _agree(self) -> None:
+        for name, low in (("cohort", 3), ("min_honest", 2), ("tail_floor", 0)):
+            self.require_between(name, low, self.clients)
         if self.tail_floor > 1:
             TailFloor.require_curious(self.adversary, key="--adversary")
-        self._require_rates()
-
-    def _require_rates(self) -> None:
-        for name in ("dropout", "corrupt"):
-            if not 0 <= getattr(self, name) < 1:
-                raise ConfigError(
-                    _option(name), getattr(self, name), "must be at least 0 and below 1"
-                )
-        if not 0 < self.delta < 1:
-            raise ConfigError("--delta", self.delta, "must be between 0 and 1")
-        for name in ("noise_multiplier", "epsilon_per_round", "clip"):
-            value = getattr(self, name)
-            if value is not None and not (math.isfinite(value) and value > 0):
-                raise ConfigError(_option(name), value, "must be positive and finite")
         if self.noise_multiplier is not None and self.epsilon_per_round is not None:
-            raise ConfigError(
-                "--epsilon-per-round",
-                self.epsilon_per_round,
-                "give a noise multiplier or a budget, not both",
-            )
+            raise self.refusal("epsilon_per_round", "give a noise multiplier or a budget, not both")
         if self.clip is None and self.fraction_bits is not None:
-            raise ConfigError("--fraction-bits", self.fraction_bits, "needs --clip")
+            raise self.refusal("fraction_bits", "needs --clip")
+
+    def key(self, name: str) -> str:
+        """The option of the command."""
+        return _option(name)
 
     @property
     def drawn(self) -> int:
@@ -302,14 +270,10 @@ def _epsilon(reader: str, statement: "PrivacyStatement", condition: str) -> Figu
 
 
 _OPTIONS: Mapping[str, str] = {
-    "dp.clip": "clip",
-    "dp.delta": "delta",
-    "dp.fraction_bits": "fraction_bits",
+    **{f"dp.{name}": name for name in ("clip", "delta", "fraction_bits", "noise_multiplier")},
+    **{f"masking.{name}": name for name in ("corrupt", "dropout")},
     "dp.epsilon": "epsilon_per_round",
-    "dp.noise_multiplier": "noise_multiplier",
     "masking.clients": "cohort",
-    "masking.corrupt": "corrupt",
-    "masking.dropout": "dropout",
     "masking.length": "dim",
     "masking.roster": "clients",
     "plan.cohort": "cohort",
@@ -323,14 +287,12 @@ def _by_option(refused: ConfigError, deployment: Deployment, adversary: Adversar
     against = f"against {'an active' if adversary == 'active' else 'a curious'} server: "
     if refused.key == "plan.beacon":
         return ConfigError("--no-beacon", True, f"{against}{refused.problem}")
-    name = _OPTIONS.get(refused.key)
-    key, value = refused.key, refused.value
-    if name is not None:
-        given = getattr(deployment, name)
-        key, value = _option(name), value if given is None else given
-    kind = SumBudgetError if isinstance(refused, SumBudgetError) else ConfigError
-    problem = with_keys(refused.problem, {inner: _option(each) for inner, each in _OPTIONS.items()})
-    return kind(key, value, against + problem, refused.choices)
+    given = {_option(name): getattr(deployment, name) for name in _OPTIONS.values()}
+    return refused.renamed(
+        {inner: _option(name) for inner, name in _OPTIONS.items()},
+        values={option: value for option, value in given.items() if value is not None},
+        prefix=against,
+    )
 
 
 def _option(name: str) -> str:

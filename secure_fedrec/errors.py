@@ -19,8 +19,10 @@ The command line maps what the user can mend (``ConfigError``, ``DataError``, ``
 exit code 4.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
+from types import MappingProxyType
 
 __all__ = [
     "CheckpointError",
@@ -36,7 +38,10 @@ __all__ = [
     "SumBudgetError",
     "TranscriptError",
     "WireError",
+    "renamed_keys",
 ]
+
+_NONE: Mapping[str, str] = MappingProxyType({})
 
 
 class FedRecError(Exception):
@@ -46,24 +51,83 @@ class FedRecError(Exception):
 class ConfigError(FedRecError, ValueError):
     """A setting is wrong.
 
+    Packages that stand alone name their own settings (``dp.clip``, ``routing.kem``); where a user's
+    settings are handed to one, ``renamed`` gives its refusal the key that the user wrote.
+
     Args:
         key: dotted path of the offending key, e.g. ``"protection.rho"``.
         value: what was given.
         problem: what is wrong with it, as a clause ("must be at least 0").
         choices: the allowed values, where they can be listed.
+        related: keys of other settings that the clause mentions, by the name that it has in braces
+            for each: ``"must exceed {corrupt}"`` goes with ``{"corrupt": "dp.corrupt"}``. Without
+            any, braces mean nothing.
+
+    Attributes:
+        problem: the clause as it reads, with the related keys filled in.
     """
 
     def __init__(
-        self, key: str, value: object, problem: str, choices: Iterable[object] | None = None
+        self,
+        key: str,
+        value: object,
+        problem: str,
+        choices: Iterable[object] | None = None,
+        *,
+        related: Mapping[str, str] = _NONE,
     ) -> None:
         self.key = key
         self.value = value
-        self.problem = problem
+        self.problem = problem.format_map(related) if related else problem
         self.choices = None if choices is None else tuple(choices)
-        text = f"{key} = {value!r}: {problem}"
+        self.related = dict(related)
+        self._clause = problem
+        text = f"{key} = {value!r}: {self.problem}"
         if self.choices is not None:
             text += f" (choices: {', '.join(str(choice) for choice in self.choices)})"
         super().__init__(text)
+
+    def renamed(
+        self,
+        keys: Mapping[str, str],
+        *,
+        values: Mapping[str, object] = _NONE,
+        prefix: str = "",
+    ) -> "ConfigError":
+        """The same refusal, of the same class, under other keys.
+
+        Args:
+            keys: new path by old one, of a setting or of a table of them: ``{"gum": "model.gum"}``
+                renames ``gum.hidden``. The longest path that fits counts. It serves for the
+                refusal's own key and for the related ones.
+            values: by new key, what the user wrote where that is not the value that was refused.
+            prefix: put before the clause.
+        """
+        key = _renamed(self.key, keys)
+        related = {name: _renamed(each, keys) for name, each in self.related.items()}
+        value, clause = values.get(key, self.value), prefix + self._clause
+        return type(self)(key, value, clause, self.choices, related=related)
+
+
+@contextmanager
+def renamed_keys(keys: Mapping[str, str], values: Mapping[str, object] = _NONE) -> Iterator[None]:
+    """Raise what is refused inside under other keys; see ``ConfigError.renamed``.
+
+    Raises:
+        ConfigError: as the code inside does, of the same class.
+    """
+    try:
+        yield
+    except ConfigError as refused:
+        raise refused.renamed(keys, values=values) from None
+
+
+def _renamed(path: str, keys: Mapping[str, str]) -> str:
+    """A path whose longest known beginning, whole steps of it, is replaced."""
+    known = path
+    while known and known not in keys:
+        known = known.rpartition(".")[0]
+    return keys[known] + path[len(known) :] if known else path
 
 
 class SumBudgetError(ConfigError):

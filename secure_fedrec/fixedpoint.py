@@ -10,14 +10,15 @@ information. A negative real -x is represented by 2^b - encode(x) (two's complem
 """
 
 from dataclasses import dataclass
-from typing import NoReturn
+from typing import Annotated, NoReturn
 
 import numpy as np
 import numpy.typing as npt
 
 from secure_fedrec.core.arrays import FloatArray, IntArray, RingArray
 from secure_fedrec.core.compiled import round_to_integers
-from secure_fedrec.errors import ConfigError, EncodingError, SumBudgetError
+from secure_fedrec.errors import EncodingError, SumBudgetError
+from secure_fedrec.settings import Positive, Settings, Within
 
 __all__ = ["FixedPoint"]
 
@@ -27,7 +28,7 @@ _EXACT_LIMIT_BITS = 51
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FixedPoint:
+class FixedPoint(Settings, section="ring"):
     """Codec between float64 and the ring of integers modulo 2^bits.
 
     A real x with ``abs(x) <= clip`` becomes ``round_half_even(x * 2^fraction_bits) mod 2^bits``; a
@@ -44,32 +45,21 @@ class FixedPoint:
         SumBudgetError: not even one value of magnitude ``clip`` fits the ring.
     """
 
-    bits: int = 64
+    bits: Annotated[int, Within(8, 64)] = 64
     fraction_bits: int = 32
-    clip: float = 4096.0
+    clip: Positive = 4096.0
 
-    def __post_init__(self) -> None:
-        if not 8 <= self.bits <= 64:
-            raise ConfigError("ring.bits", self.bits, "must be between 8 and 64")
-        if not 0 <= self.fraction_bits < self.bits:
-            raise ConfigError(
-                "ring.fraction_bits", self.fraction_bits, f"must be between 0 and {self.bits - 1}"
-            )
-        if not (np.isfinite(self.clip) and self.clip > 0):
-            raise ConfigError("ring.clip", self.clip, "must be positive and finite")
+    def _agree(self) -> None:
+        self.require_between("fraction_bits", 0, self.bits - 1)
         if self.clip * self.scale > 2.0**_EXACT_LIMIT_BITS:
             most = 2.0 ** (_EXACT_LIMIT_BITS - self.fraction_bits)
-            raise ConfigError(
-                "ring.clip",
-                self.clip,
-                f"with fraction_bits = {self.fraction_bits} a float64 is exact only up to {most:g}",
+            exact = (
+                f"with fraction_bits = {self.fraction_bits} a float64 is exact only up to {most:g}"
             )
+            raise self.refusal("clip", exact)
         if self.largest < 1:
-            raise ConfigError(
-                "ring.clip",
-                self.clip,
-                f"every value encodes to 0 at fraction_bits = {self.fraction_bits}; raise either",
-            )
+            tiny = f"every value encodes to 0 at fraction_bits = {self.fraction_bits}; raise either"
+            raise self.refusal("clip", tiny)
         self.require_budget(1)
 
     @property

@@ -24,7 +24,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from attacks import SUITE, attack_named
 from audits.config.tables import as_table, build, require_table, require_tables
@@ -37,7 +37,7 @@ from secure_fedrec.engines import CohortConfig
 from secure_fedrec.errors import ConfigError, DataError
 from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.protection import BAG_LAYERS, LAYERS, Claim
-from secure_fedrec.protection.configured import in_table
+from secure_fedrec.settings import Count, Filled, Settings, Within
 from secure_fedrec.wire import Adversary, RecordingPolicy
 
 __all__ = ["AuditConfig", "RunConfig", "load_config", "parse_config"]
@@ -46,7 +46,7 @@ _DEFAULT_SYSTEM = "pmf"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RunConfig:
+class RunConfig(Settings, section="run"):
     """How the run is carried out; changes no result.
 
     Args:
@@ -56,35 +56,18 @@ class RunConfig:
             measured.
     """
 
-    checkpoint_every: int = 5
+    checkpoint_every: Count = 5
     check_lossless: bool = True
-    evaluate_every: int = 1
+    evaluate_every: Count = 1
 
-    def __post_init__(self) -> None:
-        for name in ("checkpoint_every", "evaluate_every"):
-            if getattr(self, name) < 1:
-                raise ConfigError(f"run.{name}", getattr(self, name), "must be at least 1")
+
+def _default() -> DataKind:
+    system = system_named(_DEFAULT_SYSTEM)
+    return system.kinds[system.default_data]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _AdversaryTable:
-    name: str
-    corrupt: tuple[str, ...] = ()
-    taps: tuple[str, ...] = ()
-
-
-def _default_data() -> Any:
-    system = system_named(_DEFAULT_SYSTEM)
-    return system.kinds[system.default_data].settings()
-
-
-def _default_algorithm() -> Any:
-    system = system_named(_DEFAULT_SYSTEM)
-    return system.kinds[system.default_data].algorithm()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AuditConfig:
+class AuditConfig(Settings):
     """A whole configuration; see the module docstring.
 
     Args:
@@ -101,11 +84,11 @@ class AuditConfig:
         gates: what must hold.
     """
 
-    title: str = "Federated recommender audit"
-    seed: int = 1
+    title: Annotated[str, Filled()] = "Federated recommender audit"
+    seed: Annotated[int, Within(0, 2**63 - 1)] = 1
     system: str = _DEFAULT_SYSTEM
-    data: Any = field(default_factory=_default_data)
-    algorithm: Any = field(default_factory=_default_algorithm)
+    data: Any = field(default_factory=lambda: _default().settings())
+    algorithm: Any = field(default_factory=lambda: _default().algorithm())
     ring: FixedPoint = field(default_factory=FixedPoint)
     cohort: CohortConfig = field(default_factory=CohortConfig)
     recording: RecordingPolicy = field(default_factory=RecordingPolicy)
@@ -116,11 +99,7 @@ class AuditConfig:
     attacks: tuple[str, ...] = tuple(SUITE)
     gates: tuple[GateConfig, ...] = ()
 
-    def __post_init__(self) -> None:
-        if not self.title.strip():
-            raise ConfigError("title", self.title, "must not be empty")
-        if not 0 <= self.seed < 2**63:
-            raise ConfigError("seed", self.seed, "must be between 0 and 2^63 - 1")
+    def _agree(self) -> None:
         _ = self.claim, self.bag_claim
         names = [adversary.name for adversary in self.adversaries]
         for name in names:
@@ -200,10 +179,7 @@ class AuditConfig:
                 {"layer": layer, **as_table(settings)}
                 for layer, settings in getattr(self, name).items()
             ]
-        plain["adversaries"] = [
-            {"name": a.name, "corrupt": sorted(a.corrupt), "taps": sorted(a.taps)}
-            for a in self.adversaries
-        ]
+        plain["adversaries"] = [as_table(adversary) for adversary in self.adversaries]
         plain["attacks"] = list(self.attacks)
         plain["gates"] = [as_table(gate) for gate in self.gates]
         normal: dict[str, Any] = json.loads(json.dumps(plain))
@@ -276,21 +252,16 @@ def parse_config(raw: Mapping[str, Any]) -> AuditConfig:
     for name, kind in _SECTIONS.items():
         if name in raw:
             settings[name] = build(kind, name, require_table(name, raw[name]))
-    top: dict[str, Any] = {key: raw[key] for key in ("title", "seed") if key in raw}
-    settings |= as_table(build(_Top, "", top)) if top else {}
+    settings |= {key: raw[key] for key in ("title", "seed") if key in raw}
     if "attacks" in raw:
         settings["attacks"] = _attack_names(raw["attacks"])
     for name, layers in _LAYERS.items():
         settings[name] = _layers(name, lists[name], layers)
-    settings["adversaries"] = tuple(_adversary(table) for table in lists["adversaries"])
+    settings["adversaries"] = tuple(
+        build(Adversary, "adversaries", table) for table in lists["adversaries"]
+    )
     settings["gates"] = tuple(build(GateConfig, "gates", table) for table in lists["gates"])
     return AuditConfig(**settings)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Top:
-    title: str | None = None
-    seed: int | None = None
 
 
 def _trained(raw: Mapping[str, Any]) -> dict[str, Any]:
@@ -327,14 +298,8 @@ def _layers(
         if name in layers:
             raise ConfigError(f"{section}.layer", name, "is stacked twice")
         rest = {key: value for key, value in table.items() if key != "layer"}
-        with in_table(section):  # a layer over bags may be one over sums as well
-            layers[name] = build(known[name], section, rest)
+        layers[name] = build(known[name], section, rest)
     return layers
-
-
-def _adversary(table: Mapping[str, Any]) -> Adversary:
-    read = build(_AdversaryTable, "adversaries", table)
-    return Adversary(name=read.name, corrupt=frozenset(read.corrupt), taps=frozenset(read.taps))
 
 
 def _attack_names(names: object) -> tuple[str, ...]:

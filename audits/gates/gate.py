@@ -10,13 +10,13 @@ figure reaches it, the gate and the audit leak as documented, which is no pass; 
 the documentation or the audit is wrong, and nothing is decided.
 """
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
 from attacks import Finding
 from secure_fedrec.errors import ConfigError
+from secure_fedrec.settings import Settings
 
 __all__ = ["GateConfig", "GateResult", "Outcome", "documents_leak", "judge"]
 
@@ -116,7 +116,7 @@ class Outcome(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GateConfig:
+class GateConfig(Settings, section="gates"):
     """One gate.
 
     Args:
@@ -151,7 +151,7 @@ class GateConfig:
     least: float | None = None
     reason: str | None = None
 
-    def __post_init__(self) -> None:
+    def _agree(self) -> None:
         self._require_whole_leak()
         if self.covers not in COVERED:
             raise ConfigError("gates.covers", self.covers, "is not sent", COVERED)
@@ -194,7 +194,7 @@ class GateConfig:
         if self.metric not in ATTACK_METRICS or self.metric in _ERRORS or not whole:
             problem = "a leak is a figure of an attack by an adversary, the higher the worse"
             raise ConfigError("gates.metric", self.metric, problem)
-        if self.least is None or not (math.isfinite(self.least) and self.least > 0):
+        if self.least is None or not self.least > 0:
             problem = "a documented leak says what its figure reaches at least, more than 0"
             raise ConfigError("gates.least", self.least, problem)
         if self.reason is None or not self.reason.strip():

@@ -22,6 +22,7 @@ __all__ = [
     "percent",
     "round_ranges",
     "signed",
+    "signed_span",
     "which_is_better",
 ]
 
@@ -57,6 +58,13 @@ def signed(value: float | None, digits: int = 3) -> str:
     if value is None:
         return NOT_MEASURED
     return f"{MINUS if value < 0 else '+'}{abs(value):.{digits}f}"
+
+
+def signed_span(found: Mapping[str, float | None], digits: int) -> str:
+    """Writes the interval of a difference behind it: `` [-0.1, +0.2]``, or nothing."""
+    if found["low"] is None:
+        return ""
+    return f" [{signed(found['low'], digits)}, {signed(found['high'], digits)}]"
 
 
 def interval(low: float | None, high: float | None, *, as_percent: bool = False) -> str:

@@ -1,39 +1,75 @@
-"""Running what is missing, one study after the other, with a progress bar."""
+"""Studies of a reproduction: taken from a folder of results, or run and put there."""
 
+import argparse
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, TypeVar
 
 from tqdm import tqdm
 
-__all__ = ["run_each"]
+from secure_fedrec.errors import DivergedError
+
+__all__ = ["StudyFolder"]
 
 Wanted = TypeVar("Wanted")
 Made = TypeVar("Made")
 
 
-def run_each(
-    missing: Sequence[Wanted],
-    run: Callable[[Wanted, "tqdm[Any]"], Made],
-    *,
-    named: Callable[[Wanted], str],
-    progress: bool,
-) -> Iterator[tuple[Wanted, Made]]:
-    """Run studies in order.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StudyFolder:
+    """Where studies are, and whether more are made.
 
     Args:
-        missing: the studies.
-        run: runs one of them; may refresh the bar and add to it.
-        named: what the bar calls a study.
-        progress: whether to draw a bar, where standard error is a terminal.
-
-    Yields:
-        Every study with its result, as soon as it is there.
+        folder: of the results; made where it is missing.
+        data_dir: folder of the data sets, see ``secure_fedrec.data.locate``.
+        run: whether to run studies that are missing; else they are left out.
+        progress: whether to draw a progress bar.
     """
-    with tqdm(
-        total=len(missing), unit="study", file=sys.stderr, disable=not progress or None
-    ) as bar:
-        for each in missing:
-            bar.set_description(named(each))
-            yield each, run(each, bar)
-            bar.update()
+
+    folder: Path
+    data_dir: Path | None = None
+    run: bool = True
+    progress: bool = True
+
+    @staticmethod
+    def options(arguments: argparse.Namespace) -> dict[str, Any]:
+        """The fields as the command line has them."""
+        beside = arguments.out / ("studies-quick" if arguments.quick else "studies")
+        return {
+            "folder": arguments.results or beside,
+            "data_dir": arguments.data_dir,
+            "run": not arguments.no_run,
+            "progress": not arguments.quiet,
+        }
+
+    def completed(
+        self,
+        found: dict[Wanted, Made],
+        needed: Iterable[Wanted],
+        make: Callable[[Wanted, "tqdm[Any]"], Made],
+        *,
+        named: Callable[[Wanted], str],
+    ) -> dict[Wanted, Made]:
+        """What was found and, where that is wanted, what is missing, run now and in order.
+
+        A study that diverges with all of its settings is left out, and said so.
+
+        Args:
+            found: studies that there are.
+            needed: all of them.
+            make: runs one of them; may refresh the bar and add to it.
+            named: what the bar calls a study, where standard error is a terminal.
+        """
+        missing = [each for each in needed if each not in found] if self.run else []
+        hidden = not self.progress or None
+        with tqdm(total=len(missing), unit="study", file=sys.stderr, disable=hidden) as bar:
+            for each in missing:
+                bar.set_description(named(each))
+                try:
+                    found[each] = make(each, bar)
+                except DivergedError as diverged:
+                    bar.write(f"left out, {named(each)}: {diverged.problem}", file=sys.stderr)
+                bar.update()
+        return found

@@ -6,10 +6,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from audits.config.audit import AuditConfig
 from audits.gates.gate import EVERYTHING
-from secure_fedrec.errors import ConfigError
+from secure_fedrec.errors import ConfigError, renamed_keys
 from secure_fedrec.protection import Sizes, Stack
 from secure_fedrec.protection.bags import BAG_NOISE_KEYS, LayeredBags
-from secure_fedrec.protection.configured import as_configured
 from secure_fedrec.protection.dp import rated_set_events
 from secure_fedrec.protection.dp.events import Adversary as Reader
 from secure_fedrec.protection.dp.events import Event
@@ -74,7 +73,7 @@ def with_noise_found(layers: Mapping[str, Any], *, rounds: int, sizes: Sizes) ->
     encoding = encoding_of(
         n_items=sizes.n_items, width=sizes.width, clip=layers["clip"], noise=noise
     )
-    with as_configured(DP_KEYS):
+    with renamed_keys(DP_KEYS):
         multiplier = find_noise_multiplier(
             lambda candidate: skellam_events(candidate, encoding, rounds=rounds),
             epsilon=noise.epsilon,
@@ -240,7 +239,7 @@ def _stated(stack: Stack, released: _Released, reader: Reader) -> "PrivacyStatem
     from secure_fedrec.accounting import claim  # noqa: PLC0415
 
     try:
-        with as_configured(BAG_NOISE_KEYS if released.part == "bags" else DP_KEYS):
+        with renamed_keys(BAG_NOISE_KEYS if released.part == "bags" else DP_KEYS):
             return claim(released.events, adversary=reader, delta=released.delta)
     except ConfigError:
         if draws_noise(stack):

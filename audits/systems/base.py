@@ -229,21 +229,6 @@ class Checker(Protocol):
         ...
 
 
-def _nothing_more(task: Task, algorithm: Any, *, rounds: int, seed: int) -> Sequence[Check]:
-    del task, algorithm, rounds, seed
-    return ()
-
-
-def _no_bags(algorithm: Any) -> bool:
-    del algorithm
-    return False
-
-
-def _lossless(algorithm: Any) -> bool:
-    del algorithm
-    return True
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class System:
     """One algorithm as audits see it.
@@ -269,12 +254,12 @@ class System:
     default_data: str
     claims: Mapping[tuple[str, ...], Claim]
     bag_claims: Mapping[tuple[str, ...], Claim] = field(default_factory=dict)
-    gives_to_bags: Callable[[Any], bool] = _no_bags
+    gives_to_bags: Callable[[Any], bool] = lambda algorithm: False
     attacks: tuple[str, ...]
     libraries: tuple[str, ...] = ("numba",)
     load: Loader
-    lossless: Callable[[Any], bool] = _lossless
-    check: Checker = _nothing_more
+    lossless: Callable[[Any], bool] = lambda algorithm: True
+    check: Checker = lambda task, algorithm, *, rounds, seed: ()
 
 
 def claim_of(

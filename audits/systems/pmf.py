@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import Any
 
 from audits.systems.base import DataFacts, DataKind, Fresh, Secrets, Statement, System
-from audits.systems.ratings import RatingData, load_table, rated_sets, split_table
+from audits.systems.ratings import RatingData, load_table, rated_sets, split_table, table_facts
 from secure_fedrec.algorithms import PMF, PMFConfig
 from secure_fedrec.core.arrays import FloatArray
 from secure_fedrec.data import DATASETS, RatingTable, Split
@@ -37,16 +37,8 @@ class RatingTask:
     @cached_property
     def facts(self) -> DataFacts:
         """The table in figures, and what trivial rules reach."""
-        return DataFacts(
-            name=self.table.name,
-            fingerprint=self.table.fingerprint(),
-            clients=self.table.n_clients,
-            items=self.table.n_items,
-            examples=len(self.table),
-            train=len(self.split.train),
-            test=len(self.split.test),
-            baselines=_rules(self.split),
-        )
+        train, test = self.split
+        return table_facts(self.table, train=train, test=len(test), baselines=_rules(self.split))
 
     def identity(self) -> str:
         """Digest of training and test ratings."""
@@ -63,6 +55,7 @@ class RatingTask:
         return {"ratings": rated_sets(self.split.train)}
 
 
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Ratings:
     """A rating table and the folds of its split.
 
@@ -74,33 +67,24 @@ class Ratings:
         data_dir: where data sets lie.
     """
 
-    def __init__(
-        self,
-        data: RatingData,
-        algorithm: PMFConfig,
-        *,
-        table: RatingTable,
-        seed: int,
-        data_dir: Path | None,
-    ) -> None:
-        self.table = table
-        self._data = data
-        self._algorithm = algorithm
-        self._seed = seed
-        self._data_dir = data_dir
+    data: RatingData
+    algorithm: PMFConfig
+    table: RatingTable
+    seed: int
+    data_dir: Path | None
 
     @property
     def folds(self) -> Sequence[int]:
         """The audited fold and those after it, as many as the utility averages over."""
-        steps = range(self._data.utility_folds)
-        return [(self._data.fold + step) % self._data.folds for step in steps]
+        steps = range(self.data.utility_folds)
+        return [(self.data.fold + step) % self.data.folds for step in steps]
 
     def task(self, fold: int) -> RatingTask:
         """One fold."""
         split = split_table(
-            self._data, self.table, seed=self._seed, fold=fold, data_dir=self._data_dir
+            self.data, self.table, seed=self.seed, fold=fold, data_dir=self.data_dir
         )
-        return RatingTask(settings=self._algorithm, table=self.table, split=split)
+        return RatingTask(settings=self.algorithm, table=self.table, split=split)
 
 
 def load_ratings(
@@ -112,7 +96,7 @@ def load_ratings(
         DataError: it is missing, damaged, or holds a rating outside its scale.
     """
     table = load_table(data, seed=seed, data_dir=data_dir)
-    return Ratings(data, algorithm, table=table, seed=seed, data_dir=data_dir)
+    return Ratings(data=data, algorithm=algorithm, table=table, seed=seed, data_dir=data_dir)
 
 
 def _rules(split: Split) -> dict[str, Rule]:

@@ -4,11 +4,12 @@ import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import numpy.typing as npt
 
+from audits.systems.base import DataFacts
 from secure_fedrec.data import (
     DATASETS,
     RatingTable,
@@ -20,42 +21,36 @@ from secure_fedrec.data import (
     load,
     locate,
 )
-from secure_fedrec.errors import ConfigError
+from secure_fedrec.settings import OneOf, Settings, Within
 
 __all__ = [
     "RatingData",
+    "TableData",
+    "given",
     "latest_items",
     "load_table",
     "rated_sets",
-    "require_shapes_synthetic",
     "split_table",
+    "table_facts",
 ]
 
 SPLITS = ("k-fold", "leave-one-out")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RatingData:
-    """Ratings to train on, and ratings to measure on.
+class TableData(Settings, section="data"):
+    """A rating table, and the shape of the synthetic one.
 
     Args:
         name: data set.
-        split: "k-fold" (FedRec++'s five random parts) or "leave-one-out".
-        folds: parts of the k-fold split.
-        fold: the fold that is recorded and attacked, from 0.
-        utility_folds: how many folds, from the audited one on, the utility figures average over.
         clients, items, rank, mean_ratings, popularity_exponent, activity_sigma, noise: shape of
-            the synthetic set; see ``SyntheticConfig``.
+            the synthetic table; see ``SyntheticConfig``.
 
     Raises:
-        ConfigError: a field is out of range, or shapes a set that is not synthetic.
+        ConfigError: there is no such data set, or a field shapes one that is not synthetic.
     """
 
-    name: str = "synthetic"
-    split: str = "k-fold"
-    folds: int = 5
-    fold: int = 0
-    utility_folds: int = 1
+    name: Annotated[str, OneOf(DATASETS, "unknown data set")] = "synthetic"
     clients: int | None = None
     items: int | None = None
     rank: int | None = None
@@ -64,39 +59,53 @@ class RatingData:
     activity_sigma: float | None = None
     noise: float | None = None
 
-    def __post_init__(self) -> None:
-        if self.name not in DATASETS:
-            raise ConfigError("data.name", self.name, "unknown data set", DATASETS)
-        if self.split not in SPLITS:
-            raise ConfigError("data.split", self.split, "unknown split", SPLITS)
-        if self.folds < 2:
-            raise ConfigError("data.folds", self.folds, "must be at least 2")
-        if not 0 <= self.fold < self.folds:
-            raise ConfigError("data.fold", self.fold, f"must be between 0 and {self.folds - 1}")
-        most = self.folds if self.split == "k-fold" else 1
-        if not 1 <= self.utility_folds <= most:
-            raise ConfigError(
-                "data.utility_folds", self.utility_folds, f"must be between 1 and {most}"
-            )
-        require_shapes_synthetic(self)
+    def _agree(self) -> None:
+        if self.name != "synthetic":
+            for name in self.shape:
+                raise self.refusal(name, "shapes the synthetic data set only")
+
+    @property
+    def shape(self) -> dict[str, Any]:
+        """What is given of the synthetic table's shape."""
+        return given(self, SyntheticConfig)
 
 
-def require_shapes_synthetic(data: Any) -> None:
-    """Refuse the shape of a synthetic table on a real data set.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RatingData(TableData):
+    """Ratings to train on, and ratings to measure on.
+
+    Args:
+        split: "k-fold" (FedRec++'s five random parts) or "leave-one-out".
+        folds: parts of the k-fold split.
+        fold: the fold that is recorded and attacked, from 0.
+        utility_folds: how many folds, from the audited one on, the utility figures average over.
 
     Raises:
-        ConfigError: there is one.
+        ConfigError: a field is out of range, or shapes a set that is not synthetic.
     """
-    if data.name != "synthetic":
-        for key, value in _shape(data).items():
-            raise ConfigError(f"data.{key}", value, "shapes the synthetic data set only")
+
+    split: Annotated[str, OneOf(SPLITS, "unknown split")] = "k-fold"
+    folds: Annotated[int, Within(least=2)] = 5
+    fold: int = 0
+    utility_folds: int = 1
+
+    def _agree(self) -> None:
+        self.require_between("fold", 0, self.folds - 1)
+        self.require_between("utility_folds", 1, self.folds if self.split == "k-fold" else 1)
+        TableData._agree(self)
 
 
-def load_table(data: Any, *, seed: int, data_dir: Path | None) -> RatingTable:
+def given(settings: Any, kind: type) -> dict[str, Any]:
+    """The fields of another class that settings have too, without those that are None."""
+    values = {each.name: getattr(settings, each.name, None) for each in dataclasses.fields(kind)}
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def load_table(data: TableData, *, seed: int, data_dir: Path | None) -> RatingTable:
     """The rating table that settings name.
 
     Args:
-        data: settings with a ``name`` and the shape of a synthetic set, None where not given.
+        data: its settings.
         seed: of a synthetic set.
         data_dir: where data sets lie.
 
@@ -105,7 +114,7 @@ def load_table(data: Any, *, seed: int, data_dir: Path | None) -> RatingTable:
     """
     synthetic = None
     if data.name == "synthetic":
-        synthetic = SyntheticConfig(seed=seed, **_shape(data))
+        synthetic = SyntheticConfig(seed=seed, **data.shape)
     return load(data.name, data_dir, synthetic=synthetic)
 
 
@@ -125,6 +134,27 @@ def split_table(
     return leave_one_out(table, latest=latest_items(table, data_dir), seed=seed)
 
 
+def table_facts(table: RatingTable, *, train: RatingTable, test: int, **others: Any) -> DataFacts:
+    """A rating table in figures.
+
+    Args:
+        table: the whole data set.
+        train: its training ratings.
+        test: number of examples that the utility is measured on.
+        others: further fields of ``DataFacts``.
+    """
+    return DataFacts(
+        name=table.name,
+        fingerprint=table.fingerprint(),
+        clients=table.n_clients,
+        items=table.n_items,
+        examples=len(table),
+        train=len(train),
+        test=test,
+        **others,
+    )
+
+
 def rated_sets(train: RatingTable) -> Mapping[str, npt.NDArray[Any]]:
     """Who rated what, as columns; ``audits.run.truth`` reads them back."""
     return {
@@ -134,8 +164,3 @@ def rated_sets(train: RatingTable) -> Mapping[str, npt.NDArray[Any]]:
         "n_items": np.array(train.n_items),
         "levels": train.scale.levels,
     }
-
-
-def _shape(data: Any) -> dict[str, Any]:
-    names = {field.name for field in dataclasses.fields(SyntheticConfig)} - {"seed"}
-    return {name: value for name in names if (value := getattr(data, name, None)) is not None}

@@ -23,10 +23,9 @@ The change is weighted before it is encoded, so ``ring.clip`` has to exceed the 
 the largest change of one parameter; ``weight_unit`` scales the weights of records.
 """
 
-import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any, Protocol
+from typing import Annotated, Any, Protocol
 
 import numpy as np
 
@@ -35,10 +34,10 @@ from secure_fedrec.algorithms.layer_table import LayerTable
 from secure_fedrec.algorithms.user_models import UserModels, split_records
 from secure_fedrec.core.arrays import FloatArray, IntArray
 from secure_fedrec.data.organisations.tables import Organisations
-from secure_fedrec.errors import ConfigError
 from secure_fedrec.models.gum.arrays import Pull
 from secure_fedrec.models.gum.model import GUM, GUMConfig
 from secure_fedrec.models.gum.training import GUMTraining, train
+from secure_fedrec.settings import Count, NonNegative, OneOf, Positive, Settings
 from secure_fedrec.streams import Streams
 from secure_fedrec.uploads import Aggregate, RowBlock, Upload
 from secure_fedrec.vault import Vault
@@ -67,7 +66,7 @@ class Release(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FederatedAveragingConfig:
+class FederatedAveragingConfig(Settings, section="algorithm"):
     """Hyper-parameters.
 
     Args:
@@ -84,29 +83,16 @@ class FederatedAveragingConfig:
         ConfigError: a field is out of range.
     """
 
-    rounds: int = 10
+    rounds: Count = 10
     gum: GUMConfig = field(default_factory=GUMConfig)
     training: GUMTraining = field(
         default_factory=lambda: GUMTraining(epochs=5, patience=0, keep="last")
     )
-    weighting: str = "records"
-    server_step: float = 1.0
-    proximal: float = 0.0
-    weight_unit: float = 1024.0
-    row_width: int = 32
-
-    def __post_init__(self) -> None:
-        for name in ("rounds", "row_width"):
-            if getattr(self, name) < 1:
-                raise ConfigError(f"algorithm.{name}", getattr(self, name), "must be at least 1")
-        for name in ("server_step", "weight_unit"):
-            value = getattr(self, name)
-            if not (math.isfinite(value) and value > 0):
-                raise ConfigError(f"algorithm.{name}", value, "must be positive and finite")
-        if not (math.isfinite(self.proximal) and self.proximal >= 0):
-            raise ConfigError("algorithm.proximal", self.proximal, "must be at least 0 and finite")
-        if self.weighting not in WEIGHTINGS:
-            raise ConfigError("algorithm.weighting", self.weighting, "unknown", WEIGHTINGS)
+    weighting: Annotated[str, OneOf(WEIGHTINGS)] = "records"
+    server_step: Positive = 1.0
+    proximal: NonNegative = 0.0
+    weight_unit: Positive = 1024.0
+    row_width: Count = 32
 
 
 class FederatedAveraging:

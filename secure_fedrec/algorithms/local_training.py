@@ -9,7 +9,7 @@ for every call with the same arguments.
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Final, TypeAlias
+from typing import Annotated, Any, Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from secure_fedrec.core.arrays import FloatArray
-from secure_fedrec.errors import ConfigError
+from secure_fedrec.settings import Count, NonNegative, OneOf, Positive, Settings, Share
 from secure_fedrec.streams import Stream
 
 __all__ = [
@@ -50,7 +50,7 @@ OPTIMIZERS: Final = tuple(_MOMENTS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LocalTrainingConfig:
+class LocalTrainingConfig(Settings, section="local"):
     """Settings of local training.
 
     Args:
@@ -73,36 +73,21 @@ class LocalTrainingConfig:
         ConfigError: a field is out of range.
     """
 
-    optimizer: str = "sgd"
-    learning_rate: float = 0.1
-    private_learning_rate: float | None = None
-    epochs: int = 1
-    batch_size: int | None = None
-    momentum: float = 0.9
-    betas: tuple[float, float] = (0.9, 0.999)
-    epsilon: float = 1e-8
-    proximal: float = 0.0
-    gradient_clip: float | None = None
+    optimizer: Annotated[str, OneOf(OPTIMIZERS)] = "sgd"
+    learning_rate: Positive = 0.1
+    private_learning_rate: Positive | None = None
+    epochs: Count = 1
+    batch_size: Count | None = None
+    momentum: Share = 0.9
+    betas: tuple[Share, Share] = (0.9, 0.999)
+    epsilon: Positive = 1e-8
+    proximal: NonNegative = 0.0
+    gradient_clip: Positive | None = None
     keep_state: bool = False
 
-    def __post_init__(self) -> None:
-        if self.optimizer not in OPTIMIZERS:
-            raise ConfigError("local.optimizer", self.optimizer, "unknown optimiser", OPTIMIZERS)
-        for name in ("learning_rate", "private_learning_rate", "epsilon", "gradient_clip"):
-            value = getattr(self, name)
-            if value is not None and not (np.isfinite(value) and value > 0):
-                raise ConfigError(f"local.{name}", value, "must be positive and finite")
-        for name in ("epochs", "batch_size"):
-            value = getattr(self, name)
-            if value is not None and value < 1:
-                raise ConfigError(f"local.{name}", value, "must be at least 1")
-        for name, value in (("momentum", self.momentum), *(("betas", beta) for beta in self.betas)):
-            if not 0 <= value < 1:
-                raise ConfigError(f"local.{name}", value, "must be at least 0 and below 1")
-        if not (np.isfinite(self.proximal) and self.proximal >= 0):
-            raise ConfigError("local.proximal", self.proximal, "must be at least 0 and finite")
+    def _agree(self) -> None:
         if self.keep_state and not _MOMENTS[self.optimizer]:
-            raise ConfigError("local.keep_state", True, f"{self.optimizer} has no state to keep")
+            raise self.refusal("keep_state", f"{self.optimizer} has no state to keep")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -21,7 +21,7 @@ N(0, gamma) at temperature 1. The literal temperature drowns d = 20 vectors; it 
 """
 
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 from scipy.special import ndtri
@@ -37,7 +37,7 @@ from secure_fedrec.core.kernels import (
     rank_one_rows,
     segment_sum,
 )
-from secure_fedrec.errors import ConfigError
+from secure_fedrec.settings import Count, Natural, NonNegative, OneOf, Positive, Rate, Settings
 from secure_fedrec.streams import Stream, Streams, uniform_reals
 from secure_fedrec.uploads import Aggregate, RowBlock, Upload
 from secure_fedrec.vault import Rated, Vault
@@ -49,7 +49,7 @@ _USER_VECTORS = "user_vectors"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PMFConfig:
+class PMFConfig(Settings, section="algorithm"):
     """Hyper-parameters.
 
     Args:
@@ -71,43 +71,24 @@ class PMFConfig:
         ConfigError: a field is out of range.
     """
 
-    rank: int = 20
-    rounds: int = 100
-    learning_rate: float = 0.8
-    decay: float = 0.9
-    regularization: float = 0.001
-    init_scale: float = 0.005
-    user_update: str = "rated"
-    temperature: float = 0.0
+    rank: Natural = 20
+    rounds: Count = 100
+    learning_rate: Positive = 0.8
+    decay: Rate = 0.9
+    regularization: NonNegative = 0.001
+    init_scale: Positive = 0.005
+    user_update: Annotated[str, OneOf(USER_UPDATES)] = "rated"
+    temperature: NonNegative = 0.0
     biases: bool = False
-    bias_shrinkage: float = 4.0
-    slope_shrinkage: float = 5.0
+    bias_shrinkage: NonNegative = 4.0
+    slope_shrinkage: NonNegative = 5.0
 
-    def __post_init__(self) -> None:
-        for name, least in (("rank", 0 if self.biases else 1), ("rounds", 1)):
-            value = getattr(self, name)
-            if value < least:
-                raise ConfigError(f"algorithm.{name}", value, f"must be at least {least}")
-        for name in ("learning_rate", "decay", "init_scale"):
-            value = getattr(self, name)
-            if not (np.isfinite(value) and value > 0):
-                raise ConfigError(f"algorithm.{name}", value, "must be positive and finite")
-        if self.decay > 1:
-            raise ConfigError("algorithm.decay", self.decay, "must not exceed 1")
-        for name in ("regularization", "temperature", "bias_shrinkage", "slope_shrinkage"):
-            value = getattr(self, name)
-            if not (np.isfinite(value) and value >= 0):
-                raise ConfigError(f"algorithm.{name}", value, "must be at least 0 and finite")
-        if self.user_update not in USER_UPDATES:
-            raise ConfigError(
-                "algorithm.user_update", self.user_update, "unknown update", USER_UPDATES
-            )
+    def _agree(self) -> None:
+        if not self.rank and not self.biases:
+            raise self.refusal("rank", "must be at least 1")
         if self.biases and self.temperature:
-            raise ConfigError(
-                "algorithm.temperature",
-                self.temperature,
-                "must be 0 with biases: Langevin noise belongs to gradient steps, theirs are none",
-            )
+            why = "Langevin noise belongs to gradient steps, theirs are none"
+            raise self.refusal("temperature", f"must be 0 with biases: {why}")
 
     def step_size(self, completed_rounds: int) -> float:
         """Gamma of the round after ``completed_rounds``."""

@@ -4,23 +4,21 @@ The archive and its files are written to a hidden folder beside the target, chec
 into place by one rename. Whatever fails on the way, the target is either absent or complete.
 """
 
-import http.client
 import shutil
 import sys
 import tempfile
-import urllib.request
 import zipfile
 import zlib
-from collections.abc import Callable
 from pathlib import Path, PurePosixPath, PureWindowsPath
-from typing import IO, Final, Protocol
+from typing import IO, Any, Final
+from urllib.parse import urljoin
 
 from tqdm import tqdm
 
 from secure_fedrec.data.registry import DatasetInfo, data_home, dataset_info, load
 from secure_fedrec.errors import ConfigError, DataError
 
-__all__ = ["Opener", "Response", "get", "open_https"]
+__all__ = ["get"]
 
 _TIMEOUT_SECONDS: Final = 30.0
 _CHUNK_BYTES: Final = 1 << 16
@@ -29,26 +27,23 @@ _ARCHIVE_LIMIT: Final = 64 << 20
 _MEMBER_LIMIT: Final = 256 << 20
 
 
-class Response(Protocol):
-    """The part of an HTTP response that a download uses."""
+class _Limited:
+    """A file that takes no more than the largest archive."""
 
-    def read(self, size: int, /) -> bytes:
-        """At most ``size`` bytes of the body; empty at its end."""
-        ...
+    def __init__(self, sink: IO[bytes], address: str) -> None:
+        self._sink, self._address, self._room = sink, address, _ARCHIVE_LIMIT
+        self.flush = sink.flush
 
-    def close(self) -> None:
-        """Releases the connection."""
-        ...
-
-
-Opener = Callable[[str], Response]
-"""Opens an address for reading; raises OSError where that fails."""
+    def write(self, chunk: bytes) -> None:
+        self._room -= len(chunk)
+        if self._room < 0:
+            raise DataError(self._address, f"the archive exceeds {_ARCHIVE_LIMIT >> 20} MiB")
+        self._sink.write(chunk)
 
 
 def get(
     name: str,
     target_dir: Path | None = None,
-    opener: Opener | None = None,
     *,
     progress: bool = True,
 ) -> Path:
@@ -57,7 +52,6 @@ def get(
     Args:
         name: one of ``DATASETS`` that has an origin.
         target_dir: folder of the data sets; the per-user cache by default.
-        opener: opens the origin's address; :func:`open_https` by default.
         progress: whether to draw a progress bar on standard error.
 
     Returns:
@@ -78,49 +72,13 @@ def get(
         folder.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=f".{name}-", dir=folder.parent) as hidden:
             archive, staged = Path(hidden, "archive.zip"), Path(hidden, name)
-            _fetch(info.origin, archive, opener or open_https, progress)
+            _fetch(info.origin, archive, progress)
             _extract(info, archive, staged)
             _verify(info, staged)
             staged.rename(folder)
     except OSError as error:
         raise DataError(folder, f"cannot be written ({error})") from error
     return folder
-
-
-def open_https(address: str) -> Response:
-    """Opens an https address; follows redirects to https only.
-
-    Args:
-        address: starts with ``https://``.
-
-    Returns:
-        The response; its attribute ``length`` is the size of the body in bytes, if announced.
-
-    Raises:
-        OSError: the address is not https, or the server cannot be reached or refuses.
-    """
-    if not address.startswith("https://"):
-        raise OSError("only https addresses are opened")
-    director = urllib.request.build_opener(_HttpsRedirects)
-    response: http.client.HTTPResponse = director.open(address, timeout=_TIMEOUT_SECONDS)
-    return response
-
-
-class _HttpsRedirects(urllib.request.HTTPRedirectHandler):
-    """Refuses a redirect that would leave https, after which anyone could alter the archive."""
-
-    def redirect_request(
-        self,
-        req: urllib.request.Request,
-        fp: IO[bytes],
-        code: int,
-        msg: str,
-        headers: http.client.HTTPMessage,
-        newurl: str,
-    ) -> urllib.request.Request | None:
-        if not newurl.startswith("https://"):
-            raise OSError(f"the server redirects to {newurl}, which is not https")
-        return super().redirect_request(req, fp, code, msg, headers, newurl)
 
 
 def _existing(info: DatasetInfo, folder: Path) -> Path:
@@ -133,40 +91,31 @@ def _existing(info: DatasetInfo, folder: Path) -> Path:
     return folder
 
 
-def _fetch(address: str, archive: Path, opener: Opener, progress: bool) -> None:
-    """Copies the body at an address into a file."""
+def _fetch(address: str, archive: Path, progress: bool) -> None:
+    """Copies the body at an address into a file; follows redirects to https only."""
+    from pooch import HTTPDownloader  # noqa: PLC0415 - only who downloads waits for it
+
+    name = address.rpartition("/")[2]
+    # The downloader sets the total; to tqdm a bar without one is neither true nor false.
+    bar = tqdm(total=1, unit="B", unit_scale=True, desc=name, file=sys.stderr, disable=not progress)
+    download: Any = HTTPDownloader(
+        progressbar=bar if progress else False,
+        chunk_size=_CHUNK_BYTES,
+        timeout=_TIMEOUT_SECONDS,
+        hooks={"response": _require_https},
+    )
     try:
-        response = opener(address)
-        try:
-            _copy(response, archive, address, progress)
-        finally:
-            response.close()
-    except (OSError, http.client.HTTPException) as error:
+        with bar, archive.open("wb") as sink:
+            download(address, _Limited(sink, address), None)
+    except OSError as error:
         raise DataError(address, f"the download failed ({error})") from error
 
 
-def _copy(response: Response, archive: Path, address: str, progress: bool) -> None:
-    """Copies a response into a file, up to the size limit and down to the announced length."""
-    length: int | None = getattr(response, "length", None)
-    received = 0
-    bar = tqdm(
-        total=length,
-        unit="B",
-        unit_scale=True,
-        desc=address.rpartition("/")[2],
-        file=sys.stderr,
-        disable=not progress,
-    )
-    with bar, archive.open("wb") as sink:
-        while chunk := response.read(_CHUNK_BYTES):
-            received += len(chunk)
-            if received > _ARCHIVE_LIMIT:
-                raise DataError(address, f"the archive exceeds {_ARCHIVE_LIMIT >> 20} MiB")
-            sink.write(chunk)
-            bar.update(len(chunk))
-    # A connection that breaks ends the body early without an error.
-    if length is not None and received != length:
-        raise DataError(address, f"the download ended after {received} of {length} bytes")
+def _require_https(response: Any, **_: Any) -> None:
+    """Refuses a redirect that would leave https, after which anyone could alter the archive."""
+    following = urljoin(response.url, response.headers.get("location", ""))
+    if not following.startswith("https://"):
+        raise OSError(f"the server redirects to {following}, which is not https")
 
 
 def _extract(info: DatasetInfo, archive: Path, staged: Path) -> None:

@@ -4,8 +4,10 @@ Clients and items are numbered from 0 in the order of their published ids. Ages 
 bands of ML-1M in every set that states them, so that an attribute means the same everywhere.
 """
 
-from collections.abc import Sequence
+import tomllib
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Final
 
 import numpy as np
@@ -17,6 +19,7 @@ from secure_fedrec.errors import DataError
 
 __all__ = [
     "AGE_BANDS",
+    "CODE_BOOKS",
     "GENDERS",
     "latest_ml_1m",
     "load_ml_1m",
@@ -24,38 +27,21 @@ __all__ = [
     "load_ml_latest_small",
 ]
 
-GENDERS: Final = ("F", "M")
+_FILE: Final = Path(__file__).with_suffix(".toml")
+CODE_BOOKS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
+    {name: tuple(book) for name, book in tomllib.loads(_FILE.read_text(encoding="utf-8")).items()}
+)
+"""What the files mean by a number or a flag, in the order of the codes."""
+
+GENDERS: Final = CODE_BOOKS["genders"]
 """Categories of the attribute ``gender``."""
 
-AGE_BANDS: Final = ("Under 18", "18-24", "25-34", "35-44", "45-49", "50-55", "56+")
+AGE_BANDS: Final = CODE_BOOKS["age_bands"]
 """Categories of the attribute ``age_band``, as ML-1M defines them."""
 
-_BAND_CODES: Final = ("1", "18", "25", "35", "45", "50", "56")
+_BAND_CODES: Final = CODE_BOOKS["band_codes"]
 _BAND_STARTS: Final = tuple(int(code) for code in _BAND_CODES[1:])
-
-_ML_1M_OCCUPATIONS: Final = (
-    "other",
-    "academic/educator",
-    "artist",
-    "clerical/admin",
-    "college/grad student",
-    "customer service",
-    "doctor/health care",
-    "executive/managerial",
-    "farmer",
-    "homemaker",
-    "K-12 student",
-    "lawyer",
-    "programmer",
-    "retired",
-    "sales/marketing",
-    "scientist",
-    "self-employed",
-    "technician/engineer",
-    "tradesman/craftsman",
-    "unemployed",
-    "writer",
-)
+_ML_1M_OCCUPATIONS: Final = CODE_BOOKS["occupations"]
 # Papers on ML-1M count its 3,952 movie ids as items, of which 3,883 are listed and 3,706 rated.
 _ML_1M_ITEMS: Final = 3952
 

@@ -16,13 +16,14 @@ import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Annotated, Final, NamedTuple
 
 import numpy as np
 
 from secure_fedrec.data.registry import check_files, dataset_info, locate
 from secure_fedrec.data.user_texts import UserTexts, encode_texts, split_by_user
-from secure_fedrec.errors import ConfigError, DataError
+from secure_fedrec.errors import DataError
+from secure_fedrec.settings import Count, Natural, Settings, Within
 
 __all__ = ["NewsgroupsConfig", "load_newsgroups"]
 
@@ -41,7 +42,7 @@ _POSTS: Final = 18_846
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class NewsgroupsConfig:
+class NewsgroupsConfig(Settings, section="data"):
     """What to take of the posts.
 
     Args:
@@ -53,14 +54,9 @@ class NewsgroupsConfig:
         ConfigError: a field is out of range.
     """
 
-    length: int = 256
-    min_posts: int = 5
-    seed: int = 1
-
-    def __post_init__(self) -> None:
-        for name, low in (("length", 1), ("min_posts", 2), ("seed", 0)):
-            if getattr(self, name) < low:
-                raise ConfigError(f"data.{name}", getattr(self, name), f"must be at least {low}")
+    length: Count = 256
+    min_posts: Annotated[int, Within(least=2)] = 5
+    seed: Natural = 1
 
 
 class _Post(NamedTuple):

@@ -1,7 +1,6 @@
 """The rating table: who rated what and how, in immutable columns, and the scale of the ratings."""
 
 import hashlib
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -13,6 +12,7 @@ import numpy.typing as npt
 
 from secure_fedrec.core.arrays import BoolArray, FloatArray, IndexArray, IntArray
 from secure_fedrec.errors import ConfigError, DataError
+from secure_fedrec.settings import Settings
 
 __all__ = ["RatingScale", "RatingTable", "StrArray"]
 
@@ -24,7 +24,7 @@ _LEVEL_TOLERANCE = 1e-9
 
 
 @dataclass(frozen=True, slots=True)
-class RatingScale:
+class RatingScale(Settings, section="data.scale"):
     """The levels a rating may take: ``low``, ``low + step``, ..., ``high``.
 
     Args:
@@ -40,9 +40,7 @@ class RatingScale:
     high: float
     step: float
 
-    def __post_init__(self) -> None:
-        if not all(math.isfinite(number) for number in (self.low, self.high, self.step)):
-            raise ConfigError("data.scale", str(self), "must be finite")
+    def _agree(self) -> None:
         if self.step <= 0 or self.high <= self.low:
             raise ConfigError("data.scale", str(self), "needs low < high and step > 0")
         steps = (self.high - self.low) / self.step

@@ -11,13 +11,13 @@ tell who clicks often and who likes what. Clicks are the minority, so the measur
 """
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Annotated, Final
 
 import numpy as np
 
 from secure_fedrec.core.arrays import FloatArray, IntArray
 from secure_fedrec.data.user_texts import UserTexts, encode_texts, split_by_user
-from secure_fedrec.errors import ConfigError
+from secure_fedrec.settings import Count, Natural, NonNegative, Settings, Within
 
 __all__ = ["StickersConfig", "generate_stickers"]
 
@@ -33,7 +33,7 @@ _CLASSES: Final = ("no click", "click")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class StickersConfig:
+class StickersConfig(Settings, section="data"):
     """Size and shape.
 
     Args:
@@ -51,24 +51,15 @@ class StickersConfig:
         ConfigError: a field is out of range.
     """
 
-    users: int = 300
-    messages: int = 40
-    topics: int = 8
-    rank: int = 3
-    tendency: float = 1.0
-    strength: float = 1.0
-    base_rate: float = 0.2
-    length: int = 48
-    seed: int = 1
-
-    def __post_init__(self) -> None:
-        lowest = {"users": 1, "messages": 10, "topics": 1, "rank": 1, "length": 1, "seed": 0}
-        for name, low in (*lowest.items(), ("tendency", 0), ("strength", 0)):
-            value = getattr(self, name)
-            if not (np.isfinite(value) and value >= low):
-                raise ConfigError(f"data.{name}", value, f"must be finite and at least {low}")
-        if not 0 < self.base_rate < 1:
-            raise ConfigError("data.base_rate", self.base_rate, "must be above 0 and below 1")
+    users: Count = 300
+    messages: Annotated[int, Within(least=10)] = 40
+    topics: Count = 8
+    rank: Count = 3
+    tendency: NonNegative = 1.0
+    strength: NonNegative = 1.0
+    base_rate: Annotated[float, Within(above=0, below=1)] = 0.2
+    length: Count = 48
+    seed: Natural = 1
 
 
 def generate_stickers(config: StickersConfig) -> UserTexts:

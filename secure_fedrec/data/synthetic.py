@@ -6,15 +6,15 @@ items it rates: an attribute can leak through the ratings and through the mere s
 """
 
 import math
-from dataclasses import dataclass, fields
-from typing import Final, NamedTuple
+from dataclasses import dataclass
+from typing import Annotated, Final, NamedTuple
 
 import numpy as np
 
 from secure_fedrec.core.arrays import FloatArray, IntArray
 from secure_fedrec.data.movielens import AGE_BANDS, GENDERS
 from secure_fedrec.data.ratings import RatingScale, RatingTable, StrArray
-from secure_fedrec.errors import ConfigError
+from secure_fedrec.settings import Count, Natural, NonNegative, Settings, Within
 
 __all__ = ["OCCUPATIONS", "SyntheticConfig", "generate"]
 
@@ -43,7 +43,7 @@ _BLOCK: Final = 512
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class SyntheticConfig:
+class SyntheticConfig(Settings, section="data"):
     """Size and shape of a synthetic set.
 
     Args:
@@ -61,28 +61,19 @@ class SyntheticConfig:
         ConfigError: a value is out of its range; the key is ``data.<field>``.
     """
 
-    clients: int = 200
-    items: int = 300
-    rank: int = 4
+    clients: Count = 200
+    items: Annotated[int, Within(least=_FEWEST_RATINGS + 1)] = 300
+    rank: Count = 4
     mean_ratings: float = 30.0
-    popularity_exponent: float = 0.9
-    activity_sigma: float = 0.8
-    noise: float = 0.6
-    seed: int
+    popularity_exponent: NonNegative = 0.9
+    activity_sigma: NonNegative = 0.8
+    noise: NonNegative = 0.6
+    seed: Natural
 
-    def __post_init__(self) -> None:
-        lowest = {"clients": 1, "items": _FEWEST_RATINGS + 1, "rank": 1}
-        for name in ("clients", "items", "rank", "seed"):
-            if not isinstance(getattr(self, name), int):
-                raise ConfigError(f"data.{name}", getattr(self, name), "must be an integer")
-        for name in (f.name for f in fields(self)):
-            value, low = getattr(self, name), lowest.get(name, 0)
-            # NaN fails every comparison, so it is refused here too.
-            if not low <= value < math.inf:
-                raise ConfigError(f"data.{name}", value, f"must be finite and at least {low}")
+    def _agree(self) -> None:
         if not _FEWEST_RATINGS <= self.mean_ratings <= self.items - 1:
             bounds = f"{_FEWEST_RATINGS} to items - 1 = {self.items - 1}"
-            raise ConfigError("data.mean_ratings", self.mean_ratings, f"must be {bounds}")
+            raise self.refusal("mean_ratings", f"must be {bounds}")
 
 
 class _World(NamedTuple):

@@ -14,6 +14,7 @@ from secure_fedrec.errors import ConfigError
 from secure_fedrec.protection.dp.events import Event, GaussianNoise, Sampling
 from secure_fedrec.protection.dp.sampler import secret_words
 from secure_fedrec.protection.dp.tables import NoiseTable
+from secure_fedrec.settings import Count, Positive, Rate, Settings
 
 __all__ = ["DpSgdConfig", "train_privately"]
 
@@ -21,7 +22,7 @@ _MARGIN = 1 - 2.0**-10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DpSgdConfig:
+class DpSgdConfig(Settings, section="dp_sgd"):
     """Settings of private local training; all are public.
 
     Args:
@@ -36,21 +37,11 @@ class DpSgdConfig:
         ConfigError: a field is out of range.
     """
 
-    steps: int
-    rate: float
-    clip: float
-    noise_multiplier: float
-    expected_batch: float
-
-    def __post_init__(self) -> None:
-        if self.steps < 1:
-            raise ConfigError("dp_sgd.steps", self.steps, "must be at least 1")
-        if not 0 < self.rate <= 1:
-            raise ConfigError("dp_sgd.rate", self.rate, "must be above 0 and at most 1")
-        for name in ("clip", "noise_multiplier", "expected_batch"):
-            value = getattr(self, name)
-            if not (math.isfinite(value) and value > 0):
-                raise ConfigError(f"dp_sgd.{name}", value, "must be positive and finite")
+    steps: Count
+    rate: Rate
+    clip: Positive
+    noise_multiplier: Positive
+    expected_batch: Positive
 
 
 def train_privately(

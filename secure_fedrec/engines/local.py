@@ -19,6 +19,7 @@ from secure_fedrec.engines.public_words import PublicWords
 from secure_fedrec.errors import ConfigError
 from secure_fedrec.protection.base import StateKeeper
 from secure_fedrec.protection.stack import Stack, refused_cloak
+from secure_fedrec.settings import Count, Round, Settings
 from secure_fedrec.streams import Streams
 from secure_fedrec.uploads import Aggregate, DenseBlock
 from secure_fedrec.vault import Vault
@@ -28,7 +29,7 @@ __all__ = ["CohortConfig", "LocalEngine", "RoundReport"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CohortConfig:
+class CohortConfig(Settings, section="cohort"):
     """Who is invited to a round.
 
     Args:
@@ -41,22 +42,12 @@ class CohortConfig:
         ConfigError: a number is below 1, or everybody is invited to every round as it is.
     """
 
-    clients_per_round: int | None = None
-    everybody_in: tuple[int, ...] = ()
+    clients_per_round: Count | None = None
+    everybody_in: tuple[Round, ...] = ()
 
-    def __post_init__(self) -> None:
-        if self.clients_per_round is not None and self.clients_per_round < 1:
-            raise ConfigError(
-                "cohort.clients_per_round", self.clients_per_round, "must be at least 1"
-            )
+    def _agree(self) -> None:
         if self.everybody_in and self.clients_per_round is None:
-            raise ConfigError(
-                "cohort.everybody_in",
-                self.everybody_in,
-                "has no effect without cohort.clients_per_round",
-            )
-        if any(round_ < 1 for round_ in self.everybody_in):
-            raise ConfigError("cohort.everybody_in", self.everybody_in, "rounds count from 1")
+            raise self.refusal("everybody_in", "has no effect without cohort.clients_per_round")
 
     def largest(self, n_clients: int) -> int:
         """Clients of the largest cohort."""

@@ -17,14 +17,15 @@ which are ten times as slow on a processor).
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Annotated
 
 import torch
 from torch import Tensor, nn
 
-from secure_fedrec.errors import ConfigError
 from secure_fedrec.models.lstm.model import CharacterLSTM
+from secure_fedrec.settings import Count, Natural, OneOf, Settings, Share, Within
 
-__all__ = ["PRIVATE", "DocumentConfig", "DocumentModel", "document_loss"]
+__all__ = ["PRIVATE", "DocumentConfig", "DocumentModel", "DocumentShape", "document_loss"]
 
 PRIVATE = ("user_embedding.*",)
 """The private parameters of the model, as a pattern of names."""
@@ -35,16 +36,12 @@ _PADDING = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DocumentConfig:
-    """Widths and choices.
+class DocumentShape(Settings, section="model"):
+    """Widths and choices that do not depend on the data.
 
     Args:
-        characters: codes of the alphabet, padding (code 0) included.
-        classes: number of classes.
-        text: whether the model reads the text.
         user_dim: length of the user embedding; 0 is the global form. The paper's best are 4
             (Sticker) and 32 (Subreddit).
-        users: rows of the user embedding: 1 on a device, all users on a central server.
         character_dim: length of a character's embedding.
         hidden: units of the LSTM in each direction.
         mlp: units of the hidden layer.
@@ -57,32 +54,37 @@ class DocumentConfig:
         ConfigError: a field is out of range.
     """
 
-    characters: int
-    classes: int
-    text: bool = True
-    user_dim: int = 32
-    users: int = 1
-    character_dim: int = 32
-    hidden: int = 64
-    mlp: int = 128
-    pooling: str = "max"
-    dropout: float = 0.2
-    user_init: str = "zero"
+    user_dim: Natural = 32
+    character_dim: Count = 32
+    hidden: Count = 64
+    mlp: Count = 128
+    pooling: Annotated[str, OneOf(_POOLINGS, "unknown pooling")] = "max"
+    dropout: Share = 0.2
+    user_init: Annotated[str, OneOf(_USER_INITS)] = "zero"
 
-    def __post_init__(self) -> None:
-        lowest = {"characters": 2, "classes": 2, "user_dim": 0}
-        for name in (*lowest, "users", "character_dim", "hidden", "mlp"):
-            value, low = getattr(self, name), lowest.get(name, 1)
-            if value < low:
-                raise ConfigError(f"model.{name}", value, f"must be at least {low}")
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DocumentConfig(DocumentShape):
+    """Settings of the model.
+
+    Args:
+        characters: codes of the alphabet, padding (code 0) included.
+        classes: number of classes.
+        text: whether the model reads the text.
+        users: rows of the user embedding: 1 on a device, all users on a central server.
+
+    Raises:
+        ConfigError: a field is out of range.
+    """
+
+    characters: Annotated[int, Within(least=2)]
+    classes: Annotated[int, Within(least=2)]
+    text: bool = True
+    users: Count = 1
+
+    def _agree(self) -> None:
         if not self.text and not self.user_dim:
-            raise ConfigError("model.text", self.text, "a model without user needs the text")
-        if not 0 <= self.dropout < 1:
-            raise ConfigError("model.dropout", self.dropout, "must be at least 0 and below 1")
-        if self.pooling not in _POOLINGS:
-            raise ConfigError("model.pooling", self.pooling, "unknown pooling", _POOLINGS)
-        if self.user_init not in _USER_INITS:
-            raise ConfigError("model.user_init", self.user_init, "unknown default", _USER_INITS)
+            raise self.refusal("text", "a model without user needs the text")
 
 
 class DocumentModel(nn.Module):

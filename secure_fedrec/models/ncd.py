@@ -12,13 +12,14 @@ proficiency: that is what lets proficiency be read as such.
 
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Annotated
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from secure_fedrec.core.arrays import BoolArray, FloatArray
-from secure_fedrec.errors import ConfigError
+from secure_fedrec.settings import Count, Filled, Settings, Share
 
 __all__ = ["NCD", "NCDConfig"]
 
@@ -27,7 +28,7 @@ _DISCRIMINATION = 10.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NCDConfig:
+class NCDConfig(Settings, section="ncd"):
     """Widths.
 
     Args:
@@ -38,14 +39,8 @@ class NCDConfig:
         ConfigError: a field is out of range.
     """
 
-    hidden: tuple[int, ...] = (256, 128)
-    dropout: float = 0.5
-
-    def __post_init__(self) -> None:
-        if not self.hidden or min(self.hidden) < 1:
-            raise ConfigError("ncd.hidden", self.hidden, "needs layers of at least 1 unit")
-        if not 0 <= self.dropout < 1:
-            raise ConfigError("ncd.dropout", self.dropout, "must be at least 0 and below 1")
+    hidden: Annotated[tuple[Count, ...], Filled("needs layers of at least 1 unit")] = (256, 128)
+    dropout: Share = 0.5
 
 
 class NonNegativeLinear(nn.Linear):

@@ -31,6 +31,7 @@ from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.protection.base import Withstood
 from secure_fedrec.protection.group_sums import GroupSums, pick, pick_segments
 from secure_fedrec.protection.plain import ServerSum, aggregate_note, upload_messages
+from secure_fedrec.settings import Settings
 from secure_fedrec.streams import Stream, Streams
 from secure_fedrec.uploads import Aggregate, RowBlock
 from secure_fedrec.wire import Messages, Parties, Step, Traffic, Wire, message_sizes
@@ -39,7 +40,7 @@ __all__ = ["Binding", "Denoisers", "DenoisersConfig", "DenoisingSession"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DenoisersConfig:
+class DenoisersConfig(Settings, section="protection"):
     """Settings of the layer.
 
     Args:

@@ -1,18 +1,17 @@
-"""How the cryptography of a layer is carried out in a run of the engine."""
+"""What settings of several layers have in common."""
 
-from secure_fedrec.errors import ConfigError
+from typing import Annotated, TypeAlias
 
-__all__ = ["EXECUTIONS", "require_execution"]
+from secure_fedrec.settings import OneOf, Within
+
+__all__ = ["EXECUTIONS", "Execution", "Survivors"]
 
 EXECUTIONS = ("simulated", "real")
 """Words that look like it to whoever holds no key, or the protocol itself; the same sums."""
 
+Execution: TypeAlias = Annotated[str, OneOf(EXECUTIONS)]
+"""How the cryptography of a layer is carried out in a run of the engine."""
 
-def require_execution(execution: str) -> None:
-    """Check the setting ``protection.execution``.
-
-    Raises:
-        ConfigError: it is neither.
-    """
-    if execution not in EXECUTIONS:
-        raise ConfigError("protection.execution", execution, "unknown execution", EXECUTIONS)
+_TWO = ": of two clients each knows the other's upload from the sum"
+Survivors: TypeAlias = Annotated[int, Within(least=3, why=_TWO)]
+"""Fewest clients whose sum may be opened."""

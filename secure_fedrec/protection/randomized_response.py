@@ -23,9 +23,9 @@ from secure_fedrec.core.arrays import (
     IntArray,
     WordArray,
 )
-from secure_fedrec.errors import ConfigError
 from secure_fedrec.protection.base import Cloaked, LocalModel
 from secure_fedrec.protection.virtual_ratings import merge_virtual
+from secure_fedrec.settings import Probability, Settings
 from secure_fedrec.streams import Streams, uniform_reals
 from secure_fedrec.uploads import RowBlock
 
@@ -33,7 +33,7 @@ __all__ = ["RandomizedResponse", "RandomizedResponseConfig"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RandomizedResponseConfig:
+class RandomizedResponseConfig(Settings, section="protection"):
     """Settings of the cloak.
 
     Args:
@@ -45,19 +45,13 @@ class RandomizedResponseConfig:
         ConfigError: not probabilities, or q does not exceed p.
     """
 
-    permanent: float = 0.1
-    report_one: float = 0.95
-    report_zero: float = 0.05
+    permanent: Probability = 0.1
+    report_one: Probability = 0.95
+    report_zero: Probability = 0.05
 
-    def __post_init__(self) -> None:
-        for name in ("permanent", "report_one", "report_zero"):
-            value = getattr(self, name)
-            if not 0 <= value <= 1:
-                raise ConfigError(f"protection.{name}", value, "must be a probability")
+    def _agree(self) -> None:
         if self.report_one <= self.report_zero:
-            raise ConfigError(
-                "protection.report_one", self.report_one, "must exceed protection.report_zero"
-            )
+            raise self.refusal("report_one", "must exceed protection.report_zero")
 
     @property
     def report_rated(self) -> float:

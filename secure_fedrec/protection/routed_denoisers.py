@@ -22,13 +22,11 @@ from typing import Any
 import numpy as np
 
 from secure_fedrec.core.arrays import IntArray
-from secure_fedrec.errors import LosslessnessError, ProtocolError
+from secure_fedrec.errors import LosslessnessError, ProtocolError, renamed_keys
 from secure_fedrec.fixedpoint import FixedPoint
-from secure_fedrec.protection.configured import as_configured
 from secure_fedrec.protection.denoisers import Denoisers, DenoisersConfig, DenoisingSession
-from secure_fedrec.protection.executions import require_execution
+from secure_fedrec.protection.executions import Execution
 from secure_fedrec.protection.line_receipts import LineReceipts, count_receipts
-from secure_fedrec.protection.linkage_hardened.config import ROUTING_KEYS
 from secure_fedrec.protection.linkage_hardened.real import MixNetwork
 from secure_fedrec.protection.routing import (
     LEAST_SENDERS,
@@ -38,6 +36,7 @@ from secure_fedrec.protection.routing import (
     cells_needed,
     send,
 )
+from secure_fedrec.settings import Settings
 from secure_fedrec.streams import Streams
 from secure_fedrec.uploads import Aggregate, RowBlock
 from secure_fedrec.wire import Messages, Step, Wire, encode_rows
@@ -46,7 +45,7 @@ __all__ = ["RoutedDenoisers", "RoutingLayerConfig"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RoutingLayerConfig:
+class RoutingLayerConfig(Settings, section="protection"):
     """Settings of the layer.
 
     Args:
@@ -62,11 +61,10 @@ class RoutingLayerConfig:
     layers: int = 3
     cell_bytes: int = 65536
     kem: str = "x25519"
-    execution: str = "simulated"
+    execution: Execution = "simulated"
 
-    def __post_init__(self) -> None:
-        require_execution(self.execution)
-        with as_configured(ROUTING_KEYS):
+    def _agree(self) -> None:
+        with renamed_keys({"routing": "protection"}):
             _ = self.routing
 
     @property

@@ -6,12 +6,11 @@ from types import MappingProxyType
 from typing import Any
 
 from secure_fedrec.core.arrays import IntArray
-from secure_fedrec.errors import ConfigError
+from secure_fedrec.errors import ConfigError, renamed_keys
 from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.protection.bags import BagShape, LayeredBags, LocalDPConfig
 from secure_fedrec.protection.base import Cloak, Collector
 from secure_fedrec.protection.compatibility import require_bags_compatible, require_compatible
-from secure_fedrec.protection.configured import in_table
 from secure_fedrec.protection.denoisers import Denoisers, DenoisersConfig
 from secure_fedrec.protection.hidden_sums import (
     ClipConfig,
@@ -120,7 +119,7 @@ def _bags(
         if layers:
             raise ConfigError("bag_protection", " + ".join(layers), "the algorithm gives to no bag")
         return None
-    with in_table("bag_protection"):
+    with renamed_keys({"protection": "bag_protection"}):
         return LayeredBags(
             bags=sizes.bags,
             n_clients=sizes.n_clients,

@@ -16,7 +16,7 @@ clients that rated it, plus one, which everybody is taken to know.
 
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 
@@ -30,6 +30,7 @@ from secure_fedrec.core.compiled import (
 )
 from secure_fedrec.errors import ConfigError
 from secure_fedrec.protection.base import Cloaked, LocalModel
+from secure_fedrec.settings import Count, Natural, NonNegative, OneOf, Settings
 from secure_fedrec.streams import Stream, Streams, uniform_ranks, uniform_reals
 from secure_fedrec.uploads import RowBlock, Upload
 
@@ -55,7 +56,7 @@ Fill = Callable[[IntArray, IndexArray], FloatArray]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class VirtualRatingsConfig:
+class VirtualRatingsConfig(Settings, section="protection"):
     """Settings of the cloak.
 
     Args:
@@ -71,24 +72,12 @@ class VirtualRatingsConfig:
         ConfigError: a field is out of range.
     """
 
-    rho: float = 1.0
-    filling: str = "hybrid"
-    predict_after: int = 10
-    local_steps: int = 10
+    rho: NonNegative = 1.0
+    filling: Annotated[str, OneOf(FILLINGS)] = "hybrid"
+    predict_after: Natural = 10
+    local_steps: Count = 10
     sticky: bool = False
-    draw: str = "uniform"
-
-    def __post_init__(self) -> None:
-        if not (np.isfinite(self.rho) and self.rho >= 0):
-            raise ConfigError("protection.rho", self.rho, "must be at least 0 and finite")
-        if self.filling not in FILLINGS:
-            raise ConfigError("protection.filling", self.filling, "unknown filling", FILLINGS)
-        if self.draw not in DRAWS:
-            raise ConfigError("protection.draw", self.draw, "unknown draw", DRAWS)
-        if self.predict_after < 0:
-            raise ConfigError("protection.predict_after", self.predict_after, "must be at least 0")
-        if self.local_steps < 1:
-            raise ConfigError("protection.local_steps", self.local_steps, "must be at least 1")
+    draw: Annotated[str, OneOf(DRAWS)] = "uniform"
 
 
 class VirtualRatings:

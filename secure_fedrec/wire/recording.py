@@ -26,6 +26,7 @@ import numpy as np
 from secure_fedrec.core.arrays import IntArray
 from secure_fedrec.core.npz import npz_names, read_npz, write_npz
 from secure_fedrec.errors import ConfigError, TranscriptError
+from secure_fedrec.settings import Natural, Positive, Round, Settings
 from secure_fedrec.streams import Stream, Streams
 from secure_fedrec.uploads import DenseBlock, RowBlock, SetBlock
 from secure_fedrec.wire.messages import Messages, Step
@@ -66,7 +67,7 @@ class Traffic:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RecordingPolicy:
+class RecordingPolicy(Settings, section="recording"):
     """What to keep.
 
     Args:
@@ -80,21 +81,12 @@ class RecordingPolicy:
         ConfigError: a round below 1, a negative sender, or a limit that is not positive.
     """
 
-    payload_rounds: tuple[int, ...] = (1, 20)
-    payload_senders: tuple[int, ...] | None = None
-    max_transcript_gb: float = 4.0
-
-    def __post_init__(self) -> None:
-        for round_ in self.payload_rounds:
-            if round_ < 1:
-                raise ConfigError("recording.payload_rounds", round_, "rounds count from 1")
-        for sender in self.payload_senders or ():
-            if sender < 0:
-                raise ConfigError("recording.payload_senders", sender, "must not be negative")
-        if not self.max_transcript_gb > 0:
-            raise ConfigError(
-                "recording.max_transcript_gb", self.max_transcript_gb, "must be positive"
-            )
+    payload_rounds: tuple[Round, ...] = (
+        1,
+        20,
+    )
+    payload_senders: tuple[Natural, ...] | None = None
+    max_transcript_gb: Positive = 4.0
 
     def projected_bytes(
         self,

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 
@@ -22,6 +22,7 @@ from secure_fedrec.core.arrays import FloatArray, IntArray, WordArray
 from secure_fedrec.core.files import read_json, replace_file
 from secure_fedrec.errors import ConfigError, TranscriptError
 from secure_fedrec.fixedpoint import FixedPoint
+from secure_fedrec.settings import OneOf, Settings
 from secure_fedrec.uploads import RowBlock, SetBlock
 from secure_fedrec.wire.messages import NOBODY, Messages, Parties, Step
 from secure_fedrec.wire.recording import (
@@ -53,7 +54,7 @@ _PARTY = re.compile(r"server|denoisers|(?:denoiser|client):\d+")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Adversary:
+class Adversary(Settings, section="adversaries"):
     """Who looks.
 
     Args:
@@ -68,18 +69,15 @@ class Adversary:
 
     name: str
     corrupt: frozenset[str] = frozenset()
-    taps: frozenset[str] = frozenset()
+    taps: frozenset[Annotated[str, OneOf(("network",), "unknown tap")]] = frozenset()
 
-    def __post_init__(self) -> None:
+    def _agree(self) -> None:
         for party in self.corrupt:
             if not _PARTY.fullmatch(party):
                 choices = ("server", "denoisers", "denoiser:K", "client:U")
-                raise ConfigError("adversaries.corrupt", party, "unknown party", choices)
-        for tap in self.taps:
-            if tap != "network":
-                raise ConfigError("adversaries.taps", tap, "unknown tap", ("network",))
+                raise ConfigError(self.key("corrupt"), party, "unknown party", choices)
         if not self.corrupt and not self.taps:
-            raise ConfigError("adversaries.corrupt", [], "an adversary corrupts or taps something")
+            raise ConfigError(self.key("corrupt"), [], "an adversary corrupts or taps something")
 
     def members(self, role: str) -> frozenset[int] | None:
         """Numbers of the corrupted parties of a role; None means all of them."""

@@ -192,7 +192,9 @@ def test_the_command_reads_json_values_and_bare_words(
 
 
 def test_a_growing_learning_rate_is_refused() -> None:
-    with pytest.raises(ConfigError, match=r"algorithm\.decay = 1\.5: must not exceed 1"):
+    with pytest.raises(
+        ConfigError, match=r"algorithm\.decay = 1\.5: must be above 0 and at most 1"
+    ):
         parse_config({"algorithm": {"decay": 1.5}})
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from audits.config.audit import parse_config
 from audits.run.privacy import prices, with_noise_found
-from secure_fedrec.errors import ConfigError
+from secure_fedrec.errors import ConfigError, renamed_keys
 from secure_fedrec.protection import (
     BAG_LAYERS,
     BAG_STACKS,
@@ -18,7 +18,6 @@ from secure_fedrec.protection import (
     Sizes,
     build_stack,
 )
-from secure_fedrec.protection.configured import as_configured, with_keys
 from secure_fedrec.streams import Streams
 
 CLIP = {"layer": "clip"}
@@ -181,21 +180,38 @@ def test_a_refusal_over_bags_repeats_what_was_written(setting: str, value: objec
         assert error.value == value
 
 
-def test_only_whole_keys_are_renamed() -> None:
+def test_only_whole_paths_are_renamed_the_longest_first() -> None:
     keys = {"dp.clip": "protection.norm", "dp.clip_more": "x", "dp": "y"}
-    assert with_keys("dp.clip, a.dp.clip, dp.clips; lower dp.clip.", keys) == (
-        "protection.norm, a.dp.clip, y.clips; lower protection.norm."
-    )
-    assert with_keys("dp.clip", {}) == "dp.clip"
-    assert with_keys("dp.clip_more", keys) == "x"
+    for key, new in {
+        "dp.clip": "protection.norm",
+        "dp.clip.rows": "protection.norm.rows",
+        "dp.clip_more": "x",
+        "dp.clips": "y.clips",
+        "dp": "y",
+        "a.dp.clip": "a.dp.clip",
+        "dpclip": "dpclip",
+    }.items():
+        assert ConfigError(key, 1, "is wrong").renamed(keys).key == new
+    assert ConfigError("dp.clip", 1, "is wrong").renamed({}).key == "dp.clip"
+
+
+def test_keys_in_the_words_of_a_refusal_are_renamed_with_it() -> None:
+    related = {"noise": "dp.noise", "clip": "dp.clip"}
+    error = ConfigError("dp.bits", 8, "lower {clip} or {noise}", related=related)
+    assert str(error) == "dp.bits = 8: lower dp.clip or dp.noise"
+    new = error.renamed({"dp": "protection"}, prefix="now: ").renamed({"protection.clip": "norm"})
+    assert str(new) == "protection.bits = 8: now: lower norm or protection.noise"
+    assert new.related == {"noise": "protection.noise", "clip": "norm"}
+    # Without related keys braces are text like any other, whatever a user wrote.
+    assert str(ConfigError("a", 1, "not in {b}").renamed({"a": "c"})) == "c = 1: not in {b}"
 
 
 def test_a_renamed_refusal_keeps_its_class_and_choices() -> None:
     class SpecialError(ConfigError):
         pass
 
-    with pytest.raises(SpecialError) as found, as_configured({"in.a": "out.a"}, {"out.a": "mine"}):
-        raise SpecialError("in.a", "theirs", "see in.a", ["one"])
+    with pytest.raises(SpecialError) as found, renamed_keys({"in.a": "out.a"}, {"out.a": "mine"}):
+        raise SpecialError("in.a", "theirs", "see {it}", ["one"], related={"it": "in.a"})
     error = found.value
     assert (error.key, error.value, error.problem, error.choices) == (
         "out.a",
@@ -203,5 +219,5 @@ def test_a_renamed_refusal_keeps_its_class_and_choices() -> None:
         "see out.a",
         ("one",),
     )
-    with pytest.raises(ValueError, match="passes"), as_configured({"in.a": "out.a"}):
+    with pytest.raises(ValueError, match="passes"), renamed_keys({"in.a": "out.a"}):
         raise ValueError("passes")

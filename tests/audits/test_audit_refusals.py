@@ -15,7 +15,7 @@ NAN, INF = float("nan"), float("inf")
 
 UNKNOWN_KEYS = [
     ("colour", "choices: title, seed, data, algorithm, ring, cohort, recording, run, attacks"),
-    ("data.colour", "choices: name, split, folds"),
+    ("data.colour", "choices: name, clients, items"),
     ("algorithm.colour", "choices: rank, rounds"),
     ("ring.colour", "choices: bits, fraction_bits, clip"),
     ("cohort.colour", "choices: clients_per_round, everybody_in"),

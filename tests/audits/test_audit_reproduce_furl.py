@@ -52,7 +52,7 @@ def write(
 ) -> Path:
     """A study of two epochs, the first of which is the better one, with its pinned settings."""
     config = replace(task.settings[configuration], **settings)
-    own = {**task.texts(seed).settings(), **(texts or {})}
+    own = {**task.texts_of(seed).settings(), **(texts or {})}
     first, last = point(1, accuracy), point(2, accuracy - 0.1)
     summary = {
         "task": task.name,
@@ -208,8 +208,8 @@ def test_pinned_settings() -> None:
     server = TASK.settings["personalized-server"]
     assert (server.epochs, server.training.optimizer) == (10, "adam")
     assert server.training.batch_size == 32
-    assert TASK.texts(3).seed == 3
-    assert PAPER.tasks["stickers"].texts(3).seed == 1
+    assert TASK.texts_of(3).seed == 3
+    assert PAPER.tasks["stickers"].texts_of(3).seed == 1
     assert set(PAPER.rows) == set(ACCURACY)
 
 

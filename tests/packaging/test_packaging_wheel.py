@@ -61,6 +61,7 @@ def test_every_file_of_the_packages_is_inside(wheel: zipfile.ZipFile) -> None:
     assert inside == expected
     assert inside >= {
         *(f"{package}/py.typed" for package in PACKAGES),
+        "secure_fedrec/data/catalogue.toml",
         "audits/configs/quickstart.toml",
         "audits/configs/fedrecpp-ml100k.toml",
         "audits/report/schema.json",

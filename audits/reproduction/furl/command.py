@@ -47,14 +47,7 @@ def reproduce_furl(arguments: argparse.Namespace) -> tuple[dict[str, Any], list[
     paper = load_paper(quick=arguments.quick)
     tasks = paper.select(tuple(arguments.task) if arguments.task else None)
     seeds = first_seeds(paper.seeds, arguments.seeds, default=paper.repetitions)
-    source = StudySource(
-        folder=arguments.results
-        or arguments.out / ("studies-quick" if arguments.quick else "studies"),
-        paper=paper,
-        data_dir=arguments.data_dir,
-        run=not arguments.no_run,
-        progress=not arguments.quiet,
-    )
+    source = StudySource(paper=paper, **StudySource.options(arguments))
     studies = find_studies(needed_studies(tasks, paper.rows, seeds), source)
     if not studies:
         raise DataError(source.folder, "holds no study of FURL that the table needs")

@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
-from audits.report.svg import INK, MUTED, RULE, SERIES, canvas, finish
+from audits.report.svg import MUTED, RULE, SERIES, canvas, finish
 from audits.report.text import measure as titled
-from audits.reproduction.projection import embed
+from audits.reproduction.projection import MARKERS, distinct, embed, panels_chart
 from secure_fedrec.core.arrays import BoolArray, FloatArray
 from secure_fedrec.studies.furl.results import UserVectors
 
@@ -17,10 +17,8 @@ if TYPE_CHECKING:
 __all__ = ["Group", "curves_chart", "groups_of", "spaces_chart"]
 
 _DASHES: Final[tuple[Any, ...]] = ("-", (0, (5, 1.6)), (0, (1.2, 1.4)), (0, (6, 1.5, 1.2, 1.5)))
-_MARKERS: Final = ("o", "s", "^", "D", "v")
 _LARGEST: Final = 5  # groups that get a colour, as in figure 5
 _QUARTERS: Final = ("lowest", "second", "third", "highest")
-_LEAST: Final = 3
 _PANEL, _LEGEND = 2.6, 2.1
 
 
@@ -121,52 +119,34 @@ def spaces_chart(
     Returns:
         One ``<svg>`` element.
     """
-    width, height = 0.2 + _PANEL * len(spaces) + _LEGEND, _PANEL + 0.6
-    with canvas(width, height) as figure:
-        for place, (name, vectors) in enumerate(spaces.items()):
-            box = (0.1 + place * _PANEL, 0.28, _PANEL - 0.1, _PANEL)
-            axes = figure.add_axes(
-                (box[0] / width, box[1] / height, box[2] / width, box[3] / height)
-            )
-            axes.set_title(name, fontsize=8.5, color=INK)
-            axes.set_xticks([])
-            axes.set_yticks([])
-            _panel(axes, vectors, groups, seed)
-        left = (0.15 + _PANEL * len(spaces)) / width
-        drawn = [axes for axes in figure.axes if axes.collections]
-        if drawn:
-            figure.legend(
-                *drawn[0].get_legend_handles_labels(),
-                loc="upper left",
-                bbox_to_anchor=(left, 0.92),
-                frameon=False,
-                markerscale=2,
-            )
-        figure.text(0.1 / width, 0.03, f"{task}: t-SNE of user vectors", color=MUTED)
-        told = f"Users of {task}, one point each, in {' and '.join(spaces)}: " + ", ".join(
-            f"{group.name} {int(group.users.sum())}" for group in groups
-        )
-        return finish(figure, "spaces", "User vectors by t-SNE", told)
 
+    def draw(axes: "Axes", name: str) -> None:
+        plane = embed(spaces[name], seed=seed)
+        for place, group in enumerate(groups):
+            rest = place >= _LARGEST
+            across, up = plane[group.users].T
+            axes.scatter(
+                across,
+                up,
+                s=5,
+                color=RULE if rest else SERIES[place],
+                marker="." if rest else MARKERS[place],
+                linewidths=0,
+                label=group.name,
+                zorder=1 if rest else 2,
+            )
 
-def _panel(axes: "Axes", vectors: FloatArray, groups: Sequence[Group], seed: int) -> None:
-    if len(vectors) < _LEAST or np.ptp(vectors, axis=0).max() == 0:
-        axes.text(0.5, 0.5, "nothing to tell apart", color=MUTED, ha="center", va="center")
-        return
-    plane = embed(vectors, seed=seed)
-    for place, group in enumerate(groups):
-        rest = place >= _LARGEST
-        across, up = plane[group.users].T
-        axes.scatter(
-            across,
-            up,
-            s=5,
-            color=RULE if rest else SERIES[place],
-            marker="." if rest else _MARKERS[place],
-            linewidths=0,
-            label=group.name,
-            zorder=1 if rest else 2,
-        )
+    told = f"Users of {task}, one point each, in {' and '.join(spaces)}: " + ", ".join(
+        f"{group.name} {int(group.users.sum())}" for group in groups
+    )
+    return panels_chart(
+        {name: distinct(vectors) for name, vectors in spaces.items()},
+        draw,
+        side=_PANEL,
+        legend=_LEGEND,
+        caption=f"{task}: t-SNE of user vectors",
+        named=("spaces", "User vectors by t-SNE", told),
+    )
 
 
 def _name(classes: Sequence[str], label: int) -> str:

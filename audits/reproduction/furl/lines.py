@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from audits.report.text import measure as titled
-from audits.report.text import signed
+from audits.report.text import signed, signed_span
 from audits.reproduction.furl.paper import PaperTask
 from audits.reproduction.furl.studies import Needed, Stored, differences
 from audits.reproduction.furl.tables import MIXED, POINTS
@@ -138,9 +138,4 @@ def _share(found: Mapping[str, Any] | None) -> str:
 
 
 def _points(found: Mapping[str, Any] | None) -> str:
-    if found is None:
-        return "-"
-    span = ""
-    if found["low"] is not None:
-        span = f" [{signed(found['low'], 2)}, {signed(found['high'], 2)}]"
-    return f"{signed(found['mean'], 2)}{span}"
+    return "-" if found is None else f"{signed(found['mean'], 2)}{signed_span(found, 2)}"

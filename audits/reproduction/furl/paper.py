@@ -2,12 +2,13 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 from audits.config.tables import build, require_table
 from audits.reproduction.files import read_paper
 from secure_fedrec.algorithms.furl.configurations import CONFIGURATIONS
 from secure_fedrec.errors import ConfigError
+from secure_fedrec.settings import Filled, Settings
 from secure_fedrec.studies.furl.results import TASKS, StudyTexts
 from secure_fedrec.studies.furl.study import FURLStudyConfig
 
@@ -20,7 +21,7 @@ _QUICK_DATA: Final = "NOT ITS DATA AND NOT ITS SIZE: a few made-up users, too fe
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PaperTask:
+class PaperTask(Settings, section="tasks"):
     """One task of the paper, and ours in its place.
 
     Args:
@@ -31,32 +32,32 @@ class PaperTask:
         paper: by configuration, the paper's number (a share, not a percentage).
         same_users: whether texts of every seed are by the same users.
         classes: names of the classes.
-        own: settings of the texts that do not follow the seed of training.
+        texts: settings of the texts that do not follow the seed of training.
         settings: of training, by configuration.
     """
 
     name: str
     paper_data: str
     our_data: str
-    measures: tuple[str, ...]
+    measures: Annotated[tuple[str, ...], Filled("must name a measure")]
     paper: Mapping[str, float]
-    same_users: bool
-    classes: tuple[str, ...]
-    own: Mapping[str, Any]
-    settings: Mapping[str, FURLStudyConfig]
+    same_users: bool = False
+    classes: tuple[str, ...] = ()
+    texts: Mapping[str, Any]
+    settings: Mapping[str, Any]
 
-    def texts(self, seed: int) -> StudyTexts:
+    def texts_of(self, seed: int) -> StudyTexts:
         """The texts of one repetition."""
-        return StudyTexts(**{"task": self.name, "seed": seed, **self.own})
+        return StudyTexts(**{"task": self.name, "seed": seed, **self.texts})
 
     @property
     def between_seeds(self) -> str:
         """What differs between two repetitions, and so is in their spread."""
-        return "training" if "seed" in self.own else "training and the split of the texts"
+        return "training" if "seed" in self.texts else "training and the split of the texts"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FURLPaper:
+class FURLPaper(Settings):
     """The paper.
 
     Args:
@@ -65,13 +66,21 @@ class FURLPaper:
         repetitions: how many of them there are by default.
         rows: name in the table by configuration.
         tasks: by name.
+        quick: how it is shrunk to one small task.
     """
 
     title: str
     seeds: tuple[int, ...]
     repetitions: int
     rows: Mapping[str, str]
-    tasks: Mapping[str, PaperTask]
+    tasks: Mapping[str, Any]
+    quick: Mapping[str, Any]
+
+    def _agree(self) -> None:
+        for name in self.rows:
+            if name not in CONFIGURATIONS:
+                raise ConfigError("rows", name, "unknown configuration", CONFIGURATIONS)
+        _require_seeds(self, "repetitions", self.repetitions)
 
     def select(self, names: tuple[str, ...] | None) -> tuple[PaperTask, ...]:
         """Some of the tasks; None for all.
@@ -86,29 +95,7 @@ class FURLPaper:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _PaperTable:
-    title: str
-    seeds: tuple[int, ...]
-    repetitions: int
-    rows: Mapping[str, str]
-    tasks: Mapping[str, Any]
-    quick: Mapping[str, Any]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _TaskTable:
-    paper_data: str
-    our_data: str
-    measures: tuple[str, ...]
-    paper: Mapping[str, float]
-    texts: Mapping[str, Any]
-    settings: Mapping[str, Any]
-    same_users: bool = False
-    classes: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _QuickTable:
+class _Quick(Settings, section="quick"):
     task: str
     repetitions: int
     texts: Mapping[str, Any] = field(default_factory=dict)
@@ -129,47 +116,26 @@ def load_paper(*, quick: bool = False) -> FURLPaper:
 
 def parse_paper(raw: Mapping[str, Any], *, quick: bool = False) -> FURLPaper:
     """The paper from the tables of its file; see ``load_paper``."""
-    table = build(_PaperTable, "", raw)
-    for name in table.rows:
-        if name not in CONFIGURATIONS:
-            raise ConfigError("rows", name, "unknown configuration", CONFIGURATIONS)
-    if not 1 <= table.repetitions <= len(table.seeds):
-        raise ConfigError("repetitions", table.repetitions, f"must be 1 to {len(table.seeds)}")
-    paper = FURLPaper(
-        title=table.title,
-        seeds=table.seeds,
-        repetitions=table.repetitions,
-        rows=table.rows,
-        tasks={name: _task(name, each, table.rows) for name, each in table.tasks.items()},
-    )
-    return _shrunk(paper, build(_QuickTable, "quick", table.quick), table) if quick else paper
+    paper = build(FURLPaper, "", raw)
+    tasks = {name: _task(name, each, paper.rows) for name, each in paper.tasks.items()}
+    whole = replace(paper, tasks=tasks)
+    return _shrunk(whole, build(_Quick, "quick", paper.quick), paper.tasks) if quick else whole
 
 
 def _task(name: str, raw: object, rows: Mapping[str, str]) -> PaperTask:
     section = f"tasks.{name}"
     if name not in TASKS:
         raise ConfigError("tasks", name, "unknown task", TASKS)
-    table = build(_TaskTable, section, require_table(section, raw))
-    if not table.measures:
-        raise ConfigError(f"{section}.measures", table.measures, "must name a measure")
-    build(StudyTexts, f"{section}.texts", table.texts)
-    missing = [each for each in rows if each not in table.settings]
+    task = build(PaperTask, section, {**require_table(section, raw), "name": name})
+    build(StudyTexts, f"{section}.texts", task.texts)
+    missing = [each for each in rows if each not in task.settings]
     if missing:
         raise ConfigError(f"{section}.settings", missing, "configurations without settings")
-    return PaperTask(
-        name=name,
-        paper_data=table.paper_data,
-        our_data=table.our_data,
-        measures=table.measures,
-        paper=table.paper,
-        same_users=table.same_users,
-        classes=table.classes,
-        own=table.texts,
-        settings={
-            each: _settings(f"{section}.settings.{each}", each, settings)
-            for each, settings in table.settings.items()
-        },
-    )
+    settings = {
+        each: _settings(f"{section}.settings.{each}", each, settings)
+        for each, settings in task.settings.items()
+    }
+    return replace(task, settings=settings)
 
 
 def _settings(section: str, configuration: str, raw: object) -> FURLStudyConfig:
@@ -177,20 +143,21 @@ def _settings(section: str, configuration: str, raw: object) -> FURLStudyConfig:
     return build(FURLStudyConfig, section, table)
 
 
-def _shrunk(paper: FURLPaper, quick: _QuickTable, table: _PaperTable) -> FURLPaper:
+def _require_seeds(paper: FURLPaper, key: str, repetitions: int) -> None:
+    if not 1 <= repetitions <= len(paper.seeds):
+        raise ConfigError(key, repetitions, f"must be 1 to {len(paper.seeds)}")
+
+
+def _shrunk(paper: FURLPaper, quick: _Quick, tables: Mapping[str, Any]) -> FURLPaper:
     """The paper with one task, made small."""
     if quick.task not in paper.tasks:
         raise ConfigError("quick.task", quick.task, "unknown task", paper.tasks)
-    if not 1 <= quick.repetitions <= len(paper.seeds):
-        raise ConfigError(
-            "quick.repetitions", quick.repetitions, f"must be 1 to {len(paper.seeds)}"
-        )
-    task = paper.tasks[quick.task]
-    raw = table.tasks[quick.task]["settings"]
+    _require_seeds(paper, "quick.repetitions", quick.repetitions)
+    task, raw = paper.tasks[quick.task], tables[quick.task]["settings"]
     settings = {
         each: _settings("quick.settings", each, {**raw[each], **quick.settings})
         for each in task.settings
     }
     build(StudyTexts, "quick.texts", quick.texts)
-    small = replace(task, our_data=_QUICK_DATA, own=quick.texts, settings=settings)
+    small = replace(task, our_data=_QUICK_DATA, texts=quick.texts, settings=settings)
     return replace(paper, repetitions=quick.repetitions, tasks={quick.task: small})

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from audits.config.tables import build
 from audits.report.text import flatten
 from audits.reproduction.furl.paper import FURLPaper, PaperTask
-from audits.reproduction.progress import run_each
+from audits.reproduction.progress import StudyFolder
 from secure_fedrec.errors import ConfigError, DataError
 from secure_fedrec.studies.furl.results import StudyTexts, read_study, write_study
 from secure_fedrec.studies.furl.study import FURLStudyConfig, run_furl_study
@@ -73,22 +73,14 @@ class Stored:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StudySource:
+class StudySource(StudyFolder):
     """How studies are found or made.
 
     Args:
-        folder: of the results; made where it is missing.
         paper: holds the pinned settings.
-        data_dir: folder of the data sets, see ``secure_fedrec.data.locate``.
-        run: whether studies that are missing are run; otherwise they are left out.
-        progress: whether to draw a progress bar.
     """
 
-    folder: Path
     paper: FURLPaper
-    data_dir: Path | None = None
-    run: bool = True
-    progress: bool = True
 
 
 def needed_studies(
@@ -114,22 +106,17 @@ def find_studies(needed: Sequence[Needed], source: StudySource) -> dict[Needed, 
             the data are missing.
         EncodingError: training left the ring.
     """
-    found = _in_folder(set(needed), source.folder)
-    missing = [each for each in needed if each not in found]
-    if source.run:
-        ran = run_each(
-            missing,
-            lambda each, bar: _run(each, source, bar.set_postfix_str),
-            named=str,
-            progress=source.progress,
-        )
-        found.update(ran)
-    return found
+    return source.completed(
+        _in_folder(set(needed), source.folder),
+        needed,
+        lambda each, bar: _run(each, source, bar.set_postfix_str),
+        named=str,
+    )
 
 
 def pinned_settings(task: PaperTask, place: Needed) -> dict[str, Any]:
     """The settings that the paper's file pins for a place, by dotted name."""
-    return _settings(task.texts(place.seed), task.settings[place.configuration])
+    return _settings(task.texts_of(place.seed), task.settings[place.configuration])
 
 
 def differences(stored: Stored, task: PaperTask) -> dict[str, tuple[Any, Any]]:
@@ -182,7 +169,7 @@ def _only(studies: Sequence[Stored]) -> Stored:
 def _run(each: Needed, source: StudySource, tell: Callable[[str], object]) -> Stored:
     """Run one study under its pinned settings and put it into the folder."""
     task = source.paper.tasks[each.task]
-    texts, config = task.texts(each.seed), task.settings[each.configuration]
+    texts, config = task.texts_of(each.seed), task.settings[each.configuration]
     data = texts.load(source.data_dir)
 
     def report(point: Mapping[str, float]) -> None:

@@ -107,15 +107,8 @@ def _variants(
 
 
 def _source(arguments: argparse.Namespace) -> StudySource:
-    return StudySource(
-        folder=arguments.results
-        or arguments.out / ("studies-quick" if arguments.quick else "studies"),
-        data_dir=arguments.data_dir,
-        form=_FORM if arguments.form is None else arguments.form,
-        quick=arguments.quick,
-        run=not arguments.no_run,
-        progress=not arguments.quiet,
-    )
+    form = _FORM if arguments.form is None else arguments.form
+    return StudySource(form=form, quick=arguments.quick, **StudySource.options(arguments))
 
 
 def _starts(asked: Sequence[str] | None) -> list[str]:

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from audits.report.svg import INK, MUTED, SERIES, canvas, finish
-from audits.reproduction.projection import embed
+from audits.report.svg import SERIES
+from audits.reproduction.projection import MARKERS, distinct, embed, panels_chart
 from secure_fedrec.core.arrays import FloatArray, IntArray
 
 __all__ = ["characteristics_chart"]
@@ -19,8 +19,6 @@ __all__ = ["characteristics_chart"]
 CLIENTS = 5
 _CENTRES = 0.1
 _PANEL = 2.0
-_LEAST = 3
-_MARKERS = ("o", "s", "^", "D", "v")
 
 
 def characteristics_chart(
@@ -36,44 +34,34 @@ def characteristics_chart(
     Returns:
         One ``<svg>`` element.
     """
-    width = 0.2 + _PANEL * len(panels)
-    with canvas(width, _PANEL + 0.6) as figure:
-        for place, (method, (hidden, clients)) in enumerate(panels.items()):
-            axes = figure.add_axes(
-                (
-                    (0.1 + place * _PANEL) / width,
-                    0.28 / (_PANEL + 0.6),
-                    (_PANEL - 0.1) / width,
-                    _PANEL / (_PANEL + 0.6),
-                )
-            )
-            axes.set_title(method, fontsize=8.5, color=INK)
-            axes.set_xticks([])
-            axes.set_yticks([])
-            _panel(axes, hidden, clients, seed)
-        figure.text(
-            0.5, 0.03, f"{data}: t-SNE of users, colour is client", color=MUTED, ha="center"
-        )
-        told = f"Users of {CLIENTS} clients on {data}, one point each, by method: " + ", ".join(
-            panels
-        )
-        return finish(figure, "characteristics", "User characteristics by t-SNE", told)
+    points = {method: _points(*panel, seed) for method, panel in panels.items()}
+
+    def draw(axes: Any, method: str) -> None:
+        own = points[method]
+        plane = embed(np.concatenate(own), seed=seed)
+        parts = np.split(plane, np.cumsum([len(part) for part in own])[:-1])
+        for place in range(len(own) // 2):
+            colour, marker = SERIES[place % len(SERIES)], MARKERS[place % len(MARKERS)]
+            axes.scatter(*parts[place].T, s=4, color=colour, marker=marker, linewidths=0)
+            crosses = parts[len(own) // 2 + place].T
+            axes.scatter(*crosses, s=14, color=colour, marker="x", linewidths=0.8)
+
+    told = f"Users of {CLIENTS} clients on {data}, one point each, by method: " + ", ".join(panels)
+    return panels_chart(
+        {method: distinct(np.concatenate(own)) for method, own in points.items()},
+        draw,
+        side=_PANEL,
+        caption=f"{data}: t-SNE of users, colour is client",
+        named=("characteristics", "User characteristics by t-SNE", told),
+    )
 
 
-def _panel(axes: Any, hidden: FloatArray, clients: IntArray, seed: int) -> None:
+def _points(hidden: FloatArray, clients: IntArray, seed: int) -> list[FloatArray]:
+    """Users of the largest clients, client by client, then centres likewise."""
     numbers, counts = np.unique(clients, return_counts=True)
     largest = numbers[np.argsort(-counts, kind="stable")][:CLIENTS]
-    centres = [_centres(hidden[clients == client], seed) for client in largest]
     users = [hidden[clients == client] for client in largest]
-    points = np.concatenate([*users, *centres])
-    if len(points) < _LEAST or np.ptp(points, axis=0).max() == 0:
-        axes.text(0.5, 0.5, "nothing to tell apart", color=MUTED, ha="center", va="center")
-        return
-    plane = np.split(embed(points, seed=seed), np.cumsum([len(p) for p in (*users, *centres)])[:-1])
-    for place in range(len(largest)):
-        colour, marker = SERIES[place % len(SERIES)], _MARKERS[place % len(_MARKERS)]
-        axes.scatter(*plane[place].T, s=4, color=colour, marker=marker, linewidths=0)
-        axes.scatter(*plane[len(largest) + place].T, s=14, color=colour, marker="x", linewidths=0.8)
+    return [*users, *(_centres(own, seed) for own in users)]
 
 
 def _centres(users: FloatArray, seed: int) -> FloatArray:

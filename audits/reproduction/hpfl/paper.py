@@ -2,9 +2,11 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from audits.reproduction.files import read_paper
 from secure_fedrec.errors import ConfigError
+from secure_fedrec.settings import Settings
 from secure_fedrec.studies.hpfl.settings import METHODS
 
 __all__ = ["Paper", "PaperTable", "Variants", "load_paper"]
@@ -13,7 +15,7 @@ _NOT_PRINTED = "-"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PaperTable:
+class PaperTable(Settings):
     """The part of a table that is about one data set.
 
     Args:
@@ -32,12 +34,19 @@ class PaperTable:
     data: str
     paper_name: str
     measures: tuple[str, ...]
-    rows: Mapping[str, tuple[float | None, ...]]
+    rows: Mapping[str, tuple[Any, ...]]
     ours: tuple[str, ...] = ()
+
+    def _agree(self) -> None:
+        printed = {
+            method: tuple(None if cell == _NOT_PRINTED else cell for cell in cells)
+            for method, cells in self.rows.items()
+        }
+        object.__setattr__(self, "rows", printed)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Variants:
+class Variants(Settings):
     """Variants of HPFL, one setting each, that no table of the paper has.
 
     Args:
@@ -52,7 +61,7 @@ class Variants:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Paper:
+class Paper(Settings):
     """A paper.
 
     Args:
@@ -111,29 +120,9 @@ def load_paper() -> Paper:
     """Read the paper's numbers."""
     raw = read_paper("hpfl")
     tables = [
-        PaperTable(
-            number=table["number"],
-            title=table["title"],
-            data=part["name"],
-            paper_name=part["paper_name"],
-            measures=tuple(part["measures"]),
-            rows={
-                method: tuple(None if cell == _NOT_PRINTED else cell for cell in cells)
-                for method, cells in part["rows"].items()
-            },
-            ours=tuple(part.get("ours", ())),
-        )
+        PaperTable(number=table["number"], title=table["title"], data=part.pop("name"), **part)
         for table in raw["tables"]
         for part in table["data"]
     ]
-    return Paper(
-        title=raw["title"],
-        seeds=tuple(raw["seeds"]),
-        figure_methods=tuple(raw["figure_methods"]),
-        tables=tuple(tables),
-        variants=Variants(
-            data=raw["variants"]["data"],
-            measure=raw["variants"]["measure"],
-            rows={name: tuple(row) for name, row in raw["variants"]["rows"].items()},
-        ),
-    )
+    variants = Variants(**raw["variants"])
+    return Paper(**{**raw, "tables": tables, "variants": variants})

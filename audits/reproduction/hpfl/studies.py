@@ -1,22 +1,19 @@
 """The runs behind the tables: taken from a folder of results, or made and put there."""
 
-import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tqdm import tqdm
-
-from audits.reproduction.progress import run_each
+from audits.reproduction.progress import StudyFolder
 from secure_fedrec.data import (
     Organisations,
     SyntheticOrganisationsConfig,
     generate_organisations,
     load_organisations,
 )
-from secure_fedrec.errors import ConfigError, DataError, DivergedError
+from secure_fedrec.errors import ConfigError, DataError
 from secure_fedrec.studies.hpfl.results import read_study, write_study
 from secure_fedrec.studies.hpfl.settings import grid_for, starts_of
 from secure_fedrec.studies.hpfl.study import StudyConfig, merge_reports, run_study
@@ -64,25 +61,17 @@ def needed_study(data: str, method: str, seed: int, start: str) -> Needed:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StudySource:
+class StudySource(StudyFolder):
     """How studies are found or made.
 
     Args:
-        folder: of the results; made where it is missing.
-        data_dir: folder of the data sets, see ``secure_fedrec.data.locate``.
         form: of the user model.
         quick: small generated organisations and one setting per method instead of the real data and
             the whole grid.
-        run: whether to run studies that are missing; else they are left out.
-        progress: whether to draw a progress bar.
     """
 
-    folder: Path
-    data_dir: Path | None = None
     form: str = "paper"
     quick: bool = False
-    run: bool = True
-    progress: bool = True
 
     def config(self, needed: Needed) -> StudyConfig:
         """Settings of a study."""
@@ -120,16 +109,12 @@ def find_studies(needed: Iterable[Needed], source: StudySource) -> dict[Needed, 
         DataError: a result is damaged, or the data are missing.
     """
     wanted = dict.fromkeys(needed)
-    found = _stored(wanted, source)
-    missing = [each for each in wanted if each not in found] if source.run else []
-    ran = run_each(
-        missing,
+    return source.completed(
+        _stored(wanted, source),
+        wanted,
         lambda each, bar: _run(each, source, bar.refresh),
         named=_named,
-        progress=source.progress,
     )
-    found.update((each, made) for each, made in ran if made is not None)
-    return found
 
 
 def _named(each: Needed) -> str:
@@ -167,13 +152,8 @@ def _kind(source: StudySource, report: Mapping[str, Any]) -> str:
     return "assist2009" if report["criterion"] == "auc" else "ml-100k-zip"
 
 
-def _run(each: Needed, source: StudySource, on_round: Callable[[], object]) -> Found | None:
-    organisations, config = source.data(each.data, each.seed), source.config(each)
-    try:
-        study = run_study(organisations, config, on_round=on_round)
-    except DivergedError as diverged:
-        tqdm.write(f"left out, {_named(each)}: {diverged.problem}", file=sys.stderr)
-        return None
+def _run(each: Needed, source: StudySource, on_round: Callable[[], object]) -> Found:
+    study = run_study(source.data(each.data, each.seed), source.config(each), on_round=on_round)
     named = [each.data, source.form, each.start, each.method, each.grid or "", str(each.seed)]
     path = source.folder / f"{'-'.join(filter(None, named))}.json"
     write_study(study, path)

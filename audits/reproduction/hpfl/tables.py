@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from audits.report.text import signed
+from audits.report.text import signed, signed_span
 from audits.reproduction.hpfl.paper import PaperTable
 from audits.reproduction.hpfl.studies import Found, Needed, needed_study
 from audits.reproduction.seeds import deviation, mean_interval
@@ -254,14 +254,9 @@ def _of(difference: Mapping[str, Any], seeds: int) -> str:
 
 def _spans(measures: Mapping[str, Mapping[str, Any]]) -> str:
     return "; ".join(
-        f"{measure} {signed(found['mean'], 4)}{_span(found)}" for measure, found in measures.items()
+        f"{measure} {signed(found['mean'], 4)}{signed_span(found, 4)}"
+        for measure, found in measures.items()
     )
-
-
-def _span(found: Mapping[str, Any]) -> str:
-    if found["low"] is None:
-        return ""
-    return f" [{signed(found['low'], 4)}, {signed(found['high'], 4)}]"
 
 
 def _number(value: float | None) -> str:

@@ -1,6 +1,7 @@
 """FURL on implicit feedback: neural collaborative filtering whose user vectors stay home."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
@@ -11,7 +12,7 @@ from torch import Tensor, nn
 from audits.systems.base import DataFacts, Fresh, Nouns, Secrets, Undivided, digest_of
 from audits.systems.furl.checks import USERS, SplitCase
 from audits.systems.furl.settings import InteractionData, NCFSettings
-from audits.systems.ratings import latest_items, load_table, rated_sets
+from audits.systems.ratings import latest_items, load_table, rated_sets, table_facts
 from secure_fedrec.algorithms.base import PublicState
 from secure_fedrec.algorithms.furl.system import FURL
 from secure_fedrec.algorithms.local_training import Batch, one_thread
@@ -29,6 +30,7 @@ __all__ = ["InteractionTask", "load_feedback"]
 _NOUNS = Nouns(clients="clients", items="items", examples="interactions")
 
 
+@dataclass(frozen=True, kw_only=True, eq=False)
 class InteractionTask:
     """FURL on one split of a rating table.
 
@@ -39,36 +41,23 @@ class InteractionTask:
         negatives: how many were sampled per interaction.
     """
 
-    def __init__(
-        self,
-        settings: NCFSettings,
-        table: RatingTable,
-        interactions: Interactions,
-        *,
-        negatives: int,
-    ) -> None:
-        self.settings = settings
-        self.table = table
-        self.interactions = interactions
-        self._negatives = negatives
+    settings: NCFSettings
+    table: RatingTable
+    interactions: Interactions
+    negatives: int
 
     @cached_property
     def facts(self) -> DataFacts:
         """The table in figures, and how well item popularity alone ranks."""
         held = self.interactions.held_out
         popularity = self.interactions.positives.item_popularity().astype(np.float64)
-        return DataFacts(
-            name=self.table.name,
-            fingerprint=self.table.fingerprint(),
-            clients=self.table.n_clients,
-            items=self.table.n_items,
-            examples=len(self.table),
-            train=len(self.interactions.positives),
+        found = Rule(figures=self._quality(lambda client: popularity))
+        return table_facts(
+            self.table,
+            train=self.interactions.positives,
             test=int(np.count_nonzero(held >= 0)),
             nouns=_NOUNS,
-            baselines={
-                "items by popularity": Rule(figures=self._quality(lambda client: popularity))
-            },
+            baselines={"items by popularity": found},
         )
 
     def identity(self) -> str:
@@ -91,7 +80,7 @@ class InteractionTask:
             evaluate=evaluate,
             knowledge={
                 "item_table": ITEM_TABLE,
-                "negatives": self._negatives,
+                "negatives": self.negatives,
                 # The user vector enters first, which anybody knows who knows the model.
                 "private_input": {"layer": "hidden.0.weight", "first": 0},
             },
@@ -157,4 +146,7 @@ def load_feedback(
     table = load_table(data, seed=seed, data_dir=data_dir)
     split = leave_one_out(table, latest=latest_items(table, data_dir), seed=seed)
     interactions = sample_interactions(split, negatives=data.negatives, seed=seed)
-    return Undivided(InteractionTask(algorithm, table, interactions, negatives=data.negatives))
+    task = InteractionTask(
+        settings=algorithm, table=table, interactions=interactions, negatives=data.negatives
+    )
+    return Undivided(task)

@@ -1,7 +1,7 @@
 """HPFL on the records of organisations: settings of the data, and the task."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from audits.systems.base import DataFacts, Fresh, Nouns, Secrets, Undivided, digest_of
+from audits.systems.ratings import given
 from secure_fedrec.algorithms.base import PublicState
 from secure_fedrec.algorithms.hpfl.system import HPFL, HPFLConfig
 from secure_fedrec.core.arrays import FloatArray, IntArray
@@ -39,38 +40,25 @@ _NOUNS = Nouns(clients="organisations", items="items", examples="records")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OrganisationData:
-    """Records of organisations.
+class OrganisationData(SplitShares):
+    """Records of organisations, and the shares of every user's that are held out.
 
     Args:
         name: data set.
-        test: share of every user's records, for the utility.
-        validation: share of the others, which organisations judge their models by.
 
     Raises:
         ConfigError: a share is out of range.
     """
 
     name: str
-    test: float = 0.2
-    validation: float = 0.1
-
-    def __post_init__(self) -> None:
-        _ = self.shares
-
-    @property
-    def shares(self) -> SplitShares:
-        """Both shares."""
-        return SplitShares(test=self.test, validation=self.validation)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SyntheticOrganisationData:
+class SyntheticOrganisationData(OrganisationData):
     """Made-up organisations; see ``SyntheticOrganisationsConfig``.
 
     Args:
         name: data set.
-        test, validation: shares held out, as of real ones.
         clients, users, items, listed, attributes, mean_records, shift, noise, binary: their shape.
 
     Raises:
@@ -78,8 +66,6 @@ class SyntheticOrganisationData:
     """
 
     name: str = "synthetic"
-    test: float = 0.2
-    validation: float = 0.1
     clients: int | None = None
     users: int | None = None
     items: int | None = None
@@ -90,19 +76,13 @@ class SyntheticOrganisationData:
     noise: float | None = None
     binary: bool | None = None
 
-    def __post_init__(self) -> None:
-        _ = self.shares, self.config(0)
-
-    @property
-    def shares(self) -> SplitShares:
-        """Both shares."""
-        return SplitShares(test=self.test, validation=self.validation)
+    def _agree(self) -> None:
+        _ = self.config(0)
 
     def config(self, seed: int) -> SyntheticOrganisationsConfig:
         """The same as settings of the generator."""
-        names = {each.name for each in fields(SyntheticOrganisationsConfig)} - {"seed"}
-        given = {name: value for name in names if (value := getattr(self, name)) is not None}
-        return SyntheticOrganisationsConfig(seed=seed, **given)
+        shape = given(self, SyntheticOrganisationsConfig)
+        return SyntheticOrganisationsConfig(seed=seed, **shape)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -241,9 +221,9 @@ def load_records(
         ConfigError: the user model cannot reach the highest score.
     """
     if isinstance(data, SyntheticOrganisationData):
-        organisations = generate_organisations(data.config(seed), shares=data.shares)
+        organisations = generate_organisations(data.config(seed), shares=data)
     else:
-        organisations = load_organisations(data.name, data_dir, seed=seed, shares=data.shares)
+        organisations = load_organisations(data.name, data_dir, seed=seed, shares=data)
     groups = _groups(organisations, data_dir) if data.name == "ml-100k-zip" else {}
     return Undivided(
         OrganisationTask(settings=algorithm, organisations=organisations, groups=groups)

@@ -1,14 +1,15 @@
 """The four configurations of FURL's experiments (Table 2), and a user-only ablation."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from types import MappingProxyType
-from typing import Final
+from typing import Annotated, Final
 
-from secure_fedrec.errors import ConfigError
-from secure_fedrec.models.document import DocumentConfig
+from secure_fedrec.data.user_texts import CODES
+from secure_fedrec.models.document import DocumentConfig, DocumentShape
+from secure_fedrec.settings import OneOf
 
-__all__ = ["CONFIGURATIONS", "Configuration", "configuration"]
+__all__ = ["CONFIGURATIONS", "Configuration", "ConfiguredDocument"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,12 +58,31 @@ CONFIGURATIONS: Final[Mapping[str, Configuration]] = MappingProxyType(
 """All configurations by name."""
 
 
-def configuration(name: str) -> Configuration:
-    """Looks a configuration up.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConfiguredDocument(DocumentShape):
+    """Settings of the document model in one of the configurations.
+
+    Args:
+        configuration: name of one of ``CONFIGURATIONS``.
 
     Raises:
-        ConfigError: there is none of that name.
+        ConfigError: a field is out of range, or there is no configuration of that name.
     """
-    if name not in CONFIGURATIONS:
-        raise ConfigError("furl.configuration", name, "unknown configuration", CONFIGURATIONS)
-    return CONFIGURATIONS[name]
+
+    configuration: Annotated[str, OneOf(CONFIGURATIONS, "unknown configuration")]
+
+    @property
+    def configured(self) -> Configuration:
+        """The configuration of that name."""
+        return CONFIGURATIONS[self.configuration]
+
+    def model(self, classes: int, *, users: int) -> DocumentConfig:
+        """The model with so many user vectors.
+
+        Args:
+            classes: of the data.
+            users: 1 on a device, all of them on a server or to judge a federation.
+        """
+        shape = {each.name: getattr(self, each.name) for each in fields(DocumentShape)}
+        base = DocumentConfig(characters=CODES, classes=classes, **shape)
+        return self.configured.model(base, users=users)

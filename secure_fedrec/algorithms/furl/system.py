@@ -29,7 +29,7 @@ clients are therefore trained one at a time, and a batch of clients gives the bi
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 from torch import nn
@@ -48,48 +48,50 @@ from secure_fedrec.core.arrays import FloatArray, IntArray
 from secure_fedrec.errors import ConfigError
 from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.models.split import ParameterSplit
+from secure_fedrec.settings import Count, OneOf, Rate, Settings
 from secure_fedrec.streams import Streams
 from secure_fedrec.uploads import Aggregate, RowBlock, Upload
 from secure_fedrec.vault import Vault
 
-__all__ = ["FURL", "FURLConfig", "FURLStep"]
+__all__ = ["FURL", "FURLConfig", "FURLRounds", "FURLStep"]
 
 PRIVATE_RULES = ("keep", "weighted")
 _WEIGHT_SUMS = "weight_sums"
 _PRIVATE, _OPTIMIZER, _PENDING = "private_parameters", "optimizer_state", "pending_step"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FURLConfig:
-    """Hyper-parameters.
+@dataclass(frozen=True, kw_only=True)  # no slots: settings of models are mixed in
+class FURLRounds(Settings, section="algorithm"):
+    """Hyper-parameters of rounds.
 
     Args:
         rounds: T.
         local: settings of local training.
         decay: factor on the learning rates after every round.
-        private_rule: "keep" is z_i = 1 (eq. 7); "weighted" is z_i = c_i / sum c (eq. 6).
         row_width: values per row of the table that the parameter vector is cut into.
 
     Raises:
         ConfigError: a field is out of range.
     """
 
-    rounds: int
+    rounds: Count
     local: LocalTrainingConfig = field(default_factory=LocalTrainingConfig)
-    decay: float = 1.0
-    private_rule: str = "keep"
-    row_width: int = 64
+    decay: Rate = 1.0
+    row_width: Count = 64
 
-    def __post_init__(self) -> None:
-        for name in ("rounds", "row_width"):
-            if getattr(self, name) < 1:
-                raise ConfigError(f"algorithm.{name}", getattr(self, name), "must be at least 1")
-        if not 0 < self.decay <= 1:
-            raise ConfigError("algorithm.decay", self.decay, "must be above 0 and at most 1")
-        if self.private_rule not in PRIVATE_RULES:
-            raise ConfigError(
-                "algorithm.private_rule", self.private_rule, "unknown rule", PRIVATE_RULES
-            )
+
+@dataclass(frozen=True, kw_only=True)
+class FURLConfig(FURLRounds):
+    """Hyper-parameters.
+
+    Args:
+        private_rule: "keep" is z_i = 1 (eq. 7); "weighted" is z_i = c_i / sum c (eq. 6).
+
+    Raises:
+        ConfigError: a field is out of range.
+    """
+
+    private_rule: Annotated[str, OneOf(PRIVATE_RULES)] = "keep"
 
 
 class FURL:

@@ -1,15 +1,15 @@
 """Settings of HPFL, and which of them the paper leaves open."""
 
-import math
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Annotated, Final
 
 from secure_fedrec.algorithms.hpfl.drafts import SEEDINGS
 from secure_fedrec.algorithms.hpfl.update import CENTRE_WEIGHTS
 from secure_fedrec.errors import ConfigError
-from secure_fedrec.evaluation.scores import ACCURACY_RULES, AccuracyRule
+from secure_fedrec.evaluation.scores import AccuracyRule
 from secure_fedrec.models.gum.model import GUMConfig
 from secure_fedrec.models.gum.training import GUMTraining
+from secure_fedrec.settings import Count, OneOf, Positive, Rate, Settings, Share
 
 __all__ = ["HPFLConfig"]
 
@@ -19,7 +19,7 @@ _STARTS: Final = ("common", "independent")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HPFLConfig:
+class HPFLConfig(Settings, section="algorithm"):
     """Hyper-parameters.
 
     Args:
@@ -54,55 +54,30 @@ class HPFLConfig:
         ConfigError: a field is out of range.
     """
 
-    rounds: int = 10
-    components: str = "both"
+    rounds: Count = 10
+    components: Annotated[str, OneOf(_COMPONENTS)] = "both"
     gum: GUMConfig = field(default_factory=GUMConfig)
     training: GUMTraining = field(default_factory=GUMTraining)
-    start: str = "common"
-    user_drafts: float = 0.1
-    item_drafts: float = 0.1
-    centres: float = 0.1
-    seeding: str = "k-means++"
-    least_members: int = 1
-    centre_weights: str = "farther"
+    start: Annotated[str, OneOf(_STARTS)] = "common"
+    user_drafts: Rate = 0.1
+    item_drafts: Rate = 0.1
+    centres: Rate = 0.1
+    seeding: Annotated[str, OneOf(SEEDINGS)] = "k-means++"
+    least_members: Count = 1
+    centre_weights: Annotated[str, OneOf(CENTRE_WEIGHTS)] = "farther"
     accuracy: AccuracyRule = "nearest"
-    threshold: str = "quantile"
-    quantile: float = 0.1
-    buckets: int = 20
-    weight_unit: float = 1024.0
+    threshold: Annotated[str, OneOf(_THRESHOLDS)] = "quantile"
+    quantile: Share = 0.1
+    buckets: Count = 20
+    weight_unit: Positive = 1024.0
     share_hidden: bool = False
     shifted_accuracies: bool = False
 
-    def __post_init__(self) -> None:
-        for name in ("rounds", "least_members", "buckets"):
-            if getattr(self, name) < 1:
-                raise ConfigError(f"algorithm.{name}", getattr(self, name), "must be at least 1")
-        for name in ("user_drafts", "item_drafts", "centres"):
-            if not 0 < getattr(self, name) <= 1:
-                raise ConfigError(f"algorithm.{name}", getattr(self, name), "must be in (0, 1]")
-        if not 0 <= self.quantile < 1:
-            raise ConfigError("algorithm.quantile", self.quantile, "must be in [0, 1)")
-        if not (math.isfinite(self.weight_unit) and self.weight_unit > 0):
-            raise ConfigError(
-                "algorithm.weight_unit", self.weight_unit, "must be positive and finite"
-            )
-        choices = {
-            "components": _COMPONENTS,
-            "seeding": SEEDINGS,
-            "start": _STARTS,
-            "centre_weights": CENTRE_WEIGHTS,
-            "accuracy": ACCURACY_RULES,
-            "threshold": _THRESHOLDS,
-        }
-        for name, known in choices.items():
-            if getattr(self, name) not in known:
-                raise ConfigError(f"algorithm.{name}", getattr(self, name), "unknown", known)
+    def _agree(self) -> None:
         if self.training.keep != "best" and self.training.patience:
+            key, patience = self.key("training.patience"), self.training.patience
             raise ConfigError(
-                "algorithm.training.patience",
-                self.training.patience,
-                "stops by validation, but the last epoch is kept",
-                (0,),
+                key, patience, "stops by validation, but the last epoch is kept", (0,)
             )
 
     @property

@@ -12,7 +12,7 @@ from typing import Final
 import numpy as np
 
 from secure_fedrec.core.arrays import BoolArray, IntArray
-from secure_fedrec.data.movielens import load_ml_100k
+from secure_fedrec.data.movielens import CODE_BOOKS, load_ml_100k
 from secure_fedrec.data.organisations.split import SplitShares, draw_parts
 from secure_fedrec.data.organisations.tables import Organisations, organise
 from secure_fedrec.data.textfiles import read_records
@@ -20,27 +20,7 @@ from secure_fedrec.errors import DataError
 
 __all__ = ["GENRES", "ml_100k_by_zip"]
 
-GENRES: Final = (
-    "unknown",
-    "Action",
-    "Adventure",
-    "Animation",
-    "Children's",
-    "Comedy",
-    "Crime",
-    "Documentary",
-    "Drama",
-    "Fantasy",
-    "Film-Noir",
-    "Horror",
-    "Musical",
-    "Mystery",
-    "Romance",
-    "Sci-Fi",
-    "Thriller",
-    "War",
-    "Western",
-)
+GENRES: Final = CODE_BOOKS["genres"]
 """The 19 flags of ML-100K's films, in file order; the paper counts "unknown" as one of them."""
 
 _FOREIGN: Final = -1

@@ -12,6 +12,7 @@ import numpy as np
 
 from secure_fedrec.core.arrays import BoolArray, IntArray
 from secure_fedrec.errors import ConfigError
+from secure_fedrec.settings import Settings, Share
 
 __all__ = ["TEST", "TRAIN", "VALIDATION", "SplitShares", "draw_parts"]
 
@@ -25,7 +26,7 @@ _PURPOSE: Final = 3
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class SplitShares:
+class SplitShares(Settings, section="data"):
     """How much of every user's records is held out.
 
     Args:
@@ -36,13 +37,8 @@ class SplitShares:
         ConfigError: a share is out of range.
     """
 
-    test: float = 0.2
-    validation: float = 0.1
-
-    def __post_init__(self) -> None:
-        for name in ("test", "validation"):
-            if not 0 <= getattr(self, name) < 1:
-                raise ConfigError(f"data.{name}", getattr(self, name), "must be in [0, 1)")
+    test: Share = 0.2
+    validation: Share = 0.1
 
 
 def draw_parts(

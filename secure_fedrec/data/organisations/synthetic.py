@@ -5,15 +5,15 @@ item's attributes and with the item's quality, and the users of a client share a
 clients are not identically distributed, and what is common to them is the meaning of attributes.
 """
 
-from dataclasses import dataclass, fields
-from typing import Final
+from dataclasses import dataclass
+from typing import Annotated, Final
 
 import numpy as np
 
 from secure_fedrec.core.arrays import BoolArray, FloatArray, IntArray
 from secure_fedrec.data.organisations.split import SplitShares, draw_parts
 from secure_fedrec.data.organisations.tables import Organisations, organise
-from secure_fedrec.errors import ConfigError
+from secure_fedrec.settings import Count, Natural, NonNegative, Rate, Settings, Within
 
 __all__ = ["SyntheticOrganisationsConfig", "generate_organisations"]
 
@@ -27,7 +27,7 @@ _STEEPNESS: Final = 2.0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class SyntheticOrganisationsConfig:
+class SyntheticOrganisationsConfig(Settings, section="data"):
     """Size and shape of synthetic organisations.
 
     Args:
@@ -46,26 +46,16 @@ class SyntheticOrganisationsConfig:
         ConfigError: a value is out of its range; the key is ``data.<field>``.
     """
 
-    clients: int = 4
-    users: int = 30
-    items: int = 60
-    listed: float = 0.6
-    attributes: int = 6
-    mean_records: float = 20.0
-    shift: float = 1.0
-    noise: float = 0.4
+    clients: Count = 4
+    users: Count = 30
+    items: Annotated[int, Within(least=10)] = 60
+    listed: Rate = 0.6
+    attributes: Count = 6
+    mean_records: Annotated[float, Within(least=_FEWEST_RECORDS)] = 20.0
+    shift: NonNegative = 1.0
+    noise: NonNegative = 0.4
     binary: bool = False
-    seed: int
-
-    def __post_init__(self) -> None:
-        lowest = {"items": 10, "mean_records": _FEWEST_RECORDS}
-        lowest |= dict.fromkeys(("clients", "users", "attributes"), 1)
-        for name in (field.name for field in fields(self) if field.name != "binary"):
-            value, low = getattr(self, name), lowest.get(name, 0)
-            if not (np.isfinite(value) and value >= low):
-                raise ConfigError(f"data.{name}", value, f"must be at least {low} and finite")
-        if not 0 < self.listed <= 1:
-            raise ConfigError("data.listed", self.listed, "must be in (0, 1]")
+    seed: Natural
 
 
 def generate_organisations(

@@ -22,7 +22,7 @@ uploads are loops over numbers; ``GUM.parts`` names its pieces without copying t
 
 import math
 from dataclasses import dataclass
-from typing import Final
+from typing import Annotated, Final
 
 import numpy as np
 
@@ -30,6 +30,7 @@ from secure_fedrec.core.arrays import BoolArray, FloatArray, IntArray
 from secure_fedrec.errors import ConfigError
 from secure_fedrec.models.gum.arrays import ItemAttributes, Link, Parts
 from secure_fedrec.models.gum.loops import predict_pairs
+from secure_fedrec.settings import Count, OneOf, Positive, Settings
 
 __all__ = ["GUM", "STARTS", "GUMConfig", "GUMLayout"]
 
@@ -41,7 +42,7 @@ STARTS: Final = ("xavier", "identity")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GUMConfig:
+class GUMConfig(Settings, section="gum"):
     """Form of the model.
 
     Args:
@@ -59,24 +60,16 @@ class GUMConfig:
         ConfigError: a field is out of range.
     """
 
-    hidden: int = 5
-    link: str = "sigmoid"
-    scale: float = 1.0
-    activation: str = "identity"
+    hidden: Count = 5
+    link: Annotated[str, OneOf(_LINKS)] = "sigmoid"
+    scale: Positive = 1.0
+    activation: Annotated[str, OneOf(_ACTIVATIONS)] = "identity"
     slip_and_guess: bool = False
-    start: str = "xavier"
+    start: Annotated[str, OneOf(STARTS)] = "xavier"
 
-    def __post_init__(self) -> None:
-        if self.hidden < 1:
-            raise ConfigError("gum.hidden", self.hidden, "must be at least 1")
-        if not (math.isfinite(self.scale) and self.scale > 0):
-            raise ConfigError("gum.scale", self.scale, "must be positive and finite")
-        choices = {"link": _LINKS, "activation": _ACTIVATIONS, "start": STARTS}
-        for name, known in choices.items():
-            if getattr(self, name) not in known:
-                raise ConfigError(f"gum.{name}", getattr(self, name), "unknown", known)
+    def _agree(self) -> None:
         if self.link == "identity" and self.scale != 1:
-            raise ConfigError("gum.scale", self.scale, "the identity link has none", (1.0,))
+            raise self.refusal("scale", "the identity link has none", (1.0,))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

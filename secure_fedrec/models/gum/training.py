@@ -9,14 +9,15 @@ on it.
 
 import math
 from dataclasses import dataclass
+from typing import Annotated
 
 import numpy as np
 
 from secure_fedrec.core.arrays import FloatArray
-from secure_fedrec.errors import ConfigError
 from secure_fedrec.models.gum.arrays import Moments, Pull, Records
 from secure_fedrec.models.gum.loops import run_epoch
 from secure_fedrec.models.gum.model import GUM
+from secure_fedrec.settings import Count, Natural, OneOf, Positive, Settings
 
 __all__ = ["GUMTraining", "Trained", "train"]
 
@@ -25,7 +26,7 @@ _KEEP = ("best", "last")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GUMTraining:
+class GUMTraining(Settings, section="training"):
     """How an organisation trains.
 
     Args:
@@ -41,28 +42,12 @@ class GUMTraining:
         ConfigError: a field is out of range.
     """
 
-    optimizer: str = "adam"
-    learning_rate: float = 1e-3
-    batch_size: int | None = 32
-    epochs: int = 5
-    patience: int = 5
-    keep: str = "best"
-
-    def __post_init__(self) -> None:
-        if self.optimizer not in _OPTIMIZERS:
-            raise ConfigError("training.optimizer", self.optimizer, "unknown", _OPTIMIZERS)
-        if self.keep not in _KEEP:
-            raise ConfigError("training.keep", self.keep, "unknown", _KEEP)
-        if not (math.isfinite(self.learning_rate) and self.learning_rate > 0):
-            raise ConfigError(
-                "training.learning_rate", self.learning_rate, "must be positive and finite"
-            )
-        if self.batch_size is not None and self.batch_size < 1:
-            raise ConfigError("training.batch_size", self.batch_size, "must be at least 1")
-        if self.epochs < 1:
-            raise ConfigError("training.epochs", self.epochs, "must be at least 1")
-        if self.patience < 0:
-            raise ConfigError("training.patience", self.patience, "must be at least 0")
+    optimizer: Annotated[str, OneOf(_OPTIMIZERS)] = "adam"
+    learning_rate: Positive = 1e-3
+    batch_size: Count | None = 32
+    epochs: Count = 5
+    patience: Natural = 5
+    keep: Annotated[str, OneOf(_KEEP)] = "best"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -8,13 +8,14 @@ range of the ratings.
 
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Annotated
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from secure_fedrec.core.arrays import FloatArray
-from secure_fedrec.errors import ConfigError
+from secure_fedrec.settings import Count, Filled, Settings, Share
 
 __all__ = ["NCF", "NCFConfig"]
 
@@ -22,7 +23,7 @@ _START = 0.05
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NCFConfig:
+class NCFConfig(Settings, section="ncf"):
     """Widths.
 
     Args:
@@ -35,17 +36,9 @@ class NCFConfig:
         ConfigError: a field is out of range.
     """
 
-    factors: int = 16
-    hidden: tuple[int, ...] = (32, 16)
-    dropout: float = 0.2
-
-    def __post_init__(self) -> None:
-        if self.factors < 1:
-            raise ConfigError("ncf.factors", self.factors, "must be at least 1")
-        if not self.hidden or min(self.hidden) < 1:
-            raise ConfigError("ncf.hidden", self.hidden, "needs layers of at least 1 unit")
-        if not 0 <= self.dropout < 1:
-            raise ConfigError("ncf.dropout", self.dropout, "must be at least 0 and below 1")
+    factors: Count = 16
+    hidden: Annotated[tuple[Count, ...], Filled("needs layers of at least 1 unit")] = (32, 16)
+    dropout: Share = 0.2
 
 
 class NCF(nn.Module):

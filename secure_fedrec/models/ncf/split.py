@@ -12,15 +12,23 @@ feedback is implicit.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Annotated
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from secure_fedrec.errors import ConfigError
+from secure_fedrec.settings import Count, Filled, NonNegative, OneOf, Settings
 
-__all__ = ["ITEM_TABLE", "LOSSES", "PRIVATE", "NCFSplit", "NCFSplitConfig", "ncf_loss"]
+__all__ = [
+    "ITEM_TABLE",
+    "LOSSES",
+    "PRIVATE",
+    "NCFShape",
+    "NCFSplit",
+    "NCFSplitConfig",
+    "ncf_loss",
+]
 
 PRIVATE = ("user_embedding.*",)
 """The private parameters of the model, as a pattern of names."""
@@ -32,41 +40,44 @@ LOSSES = ("squared", "logistic")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NCFSplitConfig:
-    """Widths and choices.
+class NCFShape(Settings, section="model"):
+    """Widths that do not depend on the data.
 
     Args:
-        items: m.
         dim: length of a user's and of an item's vector.
         hidden: units of the dense layers, from the vectors to the output.
-        loss: "squared" on ratings, "logistic" on implicit feedback (1 positive, 0 negative).
-        centre: what an output of 0 predicts, in stars: the middle of the rating scale. For
-            "logistic" it must be 0.
         deviation: standard deviation of the initial vectors; 0 starts all user vectors at zero.
 
     Raises:
         ConfigError: a field is out of range.
     """
 
-    items: int
-    dim: int = 16
-    hidden: tuple[int, ...] = (32, 16)
-    loss: str = "squared"
-    centre: float = 0.0
-    deviation: float = 0.1
+    dim: Count = 16
+    hidden: Annotated[tuple[Count, ...], Filled("needs layers of at least 1 unit")] = (32, 16)
+    deviation: NonNegative = 0.1
 
-    def __post_init__(self) -> None:
-        for name in ("items", "dim"):
-            if getattr(self, name) < 1:
-                raise ConfigError(f"model.{name}", getattr(self, name), "must be at least 1")
-        if not self.hidden or min(self.hidden) < 1:
-            raise ConfigError("model.hidden", self.hidden, "needs layers of at least 1 unit")
-        if self.loss not in LOSSES:
-            raise ConfigError("model.loss", self.loss, "unknown loss", LOSSES)
-        if not np.isfinite(self.centre) or (self.loss == "logistic" and self.centre):
-            raise ConfigError("model.centre", self.centre, "must be finite, and 0 for log-odds")
-        if not (np.isfinite(self.deviation) and self.deviation >= 0):
-            raise ConfigError("model.deviation", self.deviation, "must be finite and at least 0")
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NCFSplitConfig(NCFShape):
+    """Settings of the model.
+
+    Args:
+        items: m.
+        loss: "squared" on ratings, "logistic" on implicit feedback (1 positive, 0 negative).
+        centre: what an output of 0 predicts, in stars: the middle of the rating scale. For
+            "logistic" it must be 0.
+
+    Raises:
+        ConfigError: a field is out of range.
+    """
+
+    items: Count
+    loss: Annotated[str, OneOf(LOSSES)] = "squared"
+    centre: float = 0.0
+
+    def _agree(self) -> None:
+        if self.loss == "logistic" and self.centre:
+            raise self.refusal("centre", "must be 0 for log-odds")
 
 
 class NCFSplit(nn.Module):

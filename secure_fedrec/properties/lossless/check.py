@@ -20,6 +20,7 @@ from secure_fedrec.core.arrays import BoolArray, IntArray
 from secure_fedrec.data import RatingTable
 from secure_fedrec.engines import CohortConfig, LocalEngine, Problem, vault_of
 from secure_fedrec.errors import ConfigError, LosslessnessError
+from secure_fedrec.properties.asserting import asserting
 from secure_fedrec.properties.lossless.comparison import Comparison, Scope
 from secure_fedrec.properties.lossless.control import Settled, fault_of_algorithm
 from secure_fedrec.properties.lossless.differences import (
@@ -102,18 +103,8 @@ def compare_runs(
     return beside.outcome(None, None)
 
 
-def assert_lossless(
-    *,
-    algorithm: Callable[[], Algorithm],
-    stack: Stack,
-    ratings: RatingTable | None = None,
-    problem: Callable[[], Problem] | None = None,
-    streams: Streams,
-    rounds: int,
-    cohort: CohortConfig | None = None,
-    faults: tuple[Fault, ...] = (),
-    scope: Scope | None = None,
-) -> Comparison:
+@asserting(compare_runs)
+def assert_lossless(outcome: Comparison) -> Comparison:
     """Fail unless the protected run equals plain sums in every bit of every round.
 
     Takes the arguments of ``compare_runs``. With the strategies of
@@ -131,17 +122,6 @@ def assert_lossless(
             because nobody took part or every upload was empty or zero.
         ConfigError, EncodingError, ProtocolError: see ``compare_runs``.
     """
-    outcome = compare_runs(
-        algorithm=algorithm,
-        stack=stack,
-        ratings=ratings,
-        problem=problem,
-        streams=streams,
-        rounds=rounds,
-        cohort=cohort,
-        faults=faults,
-        scope=scope,
-    )
     if not outcome.holds:
         raise LosslessnessError(str(outcome))
     return outcome

@@ -22,6 +22,7 @@ from torch import nn
 from tqdm import tqdm
 
 from secure_fedrec.errors import ConfigError, SplitPersonalizationError
+from secure_fedrec.properties.asserting import asserting
 from secure_fedrec.properties.split.aggregation import (
     AggregationInput,
     Aggregator,
@@ -159,18 +160,8 @@ def check_split_personalization(
     )
 
 
-def assert_split_personalization(
-    model: nn.Module,
-    loss: Loss,
-    *,
-    private: Sequence[str],
-    batches: Batches,
-    aggregate: Aggregator = keep_local,
-    summaries: Summaries = example_counts,
-    trials: int = 9,
-    seed: int = 0,
-    scales: Sequence[float] = (0.1, 0.5, 2.0),
-) -> None:
+@asserting(check_split_personalization)
+def assert_split_personalization(report: SplitReport) -> None:
     """Fail unless the three constraints hold; a test in one line.
 
     Takes the arguments of ``check_split_personalization``.
@@ -180,17 +171,7 @@ def assert_split_personalization(
             violation, and what could not be tested.
         ConfigError: see ``check_split_personalization``.
     """
-    check_split_personalization(
-        model,
-        loss,
-        private=private,
-        batches=batches,
-        aggregate=aggregate,
-        summaries=summaries,
-        trials=trials,
-        seed=seed,
-        scales=scales,
-    ).require()
+    report.require()
 
 
 def _require_trials(trials: int, scales: Sequence[float], seed: int) -> None:

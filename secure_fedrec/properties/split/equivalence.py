@@ -29,6 +29,7 @@ from torch import Tensor, nn
 
 from secure_fedrec.algorithms.local_training import LocalTrainingConfig
 from secure_fedrec.errors import ConfigError, SplitPersonalizationError
+from secure_fedrec.properties.asserting import asserting
 from secure_fedrec.properties.split.aggregation import Aggregator, keep_local
 from secure_fedrec.properties.split.evaluation import Loss, require_callable, with_gradients
 from secure_fedrec.properties.split.kept_home import KeptHome
@@ -142,18 +143,8 @@ def compare_split(
             memory.restore()
 
 
-def assert_split_equals_unsplit(
-    model: nn.Module,
-    loss: Loss,
-    *,
-    private: Sequence[str],
-    data: Sequence[Examples],
-    cohorts: Sequence[Sequence[int]],
-    training: LocalTrainingConfig | None = None,
-    aggregate: Aggregator = keep_local,
-    shipped: Aggregator | None = None,
-    seed: int = 0,
-) -> None:
+@asserting(compare_split)
+def assert_split_equals_unsplit(outcome: SplitComparison) -> None:
     """Fail unless both runs end every round in the same bits.
 
     Takes the arguments of ``compare_split``.
@@ -162,17 +153,6 @@ def assert_split_equals_unsplit(
         SplitPersonalizationError: names the first difference.
         ConfigError: see ``compare_split``.
     """
-    outcome = compare_split(
-        model,
-        loss,
-        private=private,
-        data=data,
-        cohorts=cohorts,
-        training=training,
-        aggregate=aggregate,
-        shipped=shipped,
-        seed=seed,
-    )
     if outcome.gap is not None:
         raise SplitPersonalizationError(f"nothing could be compared: {outcome.gap}")
     if not outcome.holds:

@@ -13,15 +13,14 @@ import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from types import MappingProxyType
-from typing import Final, Literal
+from typing import Annotated, Final, Literal
 
 import numpy as np
 
 from secure_fedrec.core.arrays import FloatArray, RingArray
-from secure_fedrec.errors import ConfigError
+from secure_fedrec.errors import ConfigError, renamed_keys
 from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.protection.bags.shapes import BagShape
-from secure_fedrec.protection.configured import as_configured
 from secure_fedrec.protection.dp import (
     BoundedEncoding,
     Contribution,
@@ -32,17 +31,14 @@ from secure_fedrec.protection.dp import (
     LocalNoise,
     Part,
 )
+from secure_fedrec.settings import Positive, Settings, Within
 
 __all__ = ["BAG_NOISE_KEYS", "LocalDPConfig", "NoisyVectors"]
 
 BAG_NOISE_KEYS: Final[Mapping[str, str]] = MappingProxyType(
     {
-        "dp.adjacency": "bag_protection.adjacency",
-        "dp.clip": "bag_protection.clip",
+        "dp": "bag_protection",
         "dp.delta": "bag_protection.noise_multiplier",  # the delta itself is not a setting here
-        "dp.fraction_bits": "bag_protection.fraction_bits",
-        "dp.noise": "bag_protection.noise",
-        "dp.noise_multiplier": "bag_protection.noise_multiplier",
         "dp.scale": "bag_protection.noise_multiplier",
     }
 )
@@ -54,7 +50,7 @@ _VECTOR = "vector"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LocalDPConfig:
+class LocalDPConfig(Settings, section="bag_protection"):
     """Settings of the layer.
 
     Args:
@@ -70,26 +66,11 @@ class LocalDPConfig:
         ConfigError: a field is out of range.
     """
 
-    clip: float = 1.0
+    clip: Positive = 1.0
     noise: Literal["rounded-gaussian", "discrete-gaussian", "discrete-laplace"] = "rounded-gaussian"
-    noise_multiplier: float = 1.0
-    fraction_bits: int = 8
+    noise_multiplier: Positive = 1.0
+    fraction_bits: Annotated[int, Within(0, 40)] = 8
     adjacency: Literal["replace", "zero-out"] = "replace"
-
-    def __post_init__(self) -> None:
-        for name in ("clip", "noise_multiplier"):
-            value = getattr(self, name)
-            if not (math.isfinite(value) and value > 0):
-                raise ConfigError(f"bag_protection.{name}", value, "must be positive and finite")
-        if not 0 <= self.fraction_bits <= 40:
-            raise ConfigError(
-                "bag_protection.fraction_bits", self.fraction_bits, "must be from 0 to 40"
-            )
-        for name, choices in (("noise", _NOISES), ("adjacency", _ADJACENCIES)):
-            if getattr(self, name) not in choices:
-                raise ConfigError(
-                    f"bag_protection.{name}", getattr(self, name), "is unknown", choices
-                )
 
     @property
     def _written(self) -> dict[str, object]:
@@ -103,7 +84,7 @@ class LocalDPConfig:
             ConfigError: a setting is out of range, or the noise needs too long a table.
             SumBudgetError: a noisy value could leave the ring.
         """
-        with as_configured(BAG_NOISE_KEYS, self._written):
+        with renamed_keys(BAG_NOISE_KEYS, self._written):
             encoding = BoundedEncoding(
                 contribution=Contribution(parts=(Part(name=_VECTOR, size=width),)),
                 clip=self.clip,

@@ -2,12 +2,14 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Annotated
 
 import numpy as np
 
 from secure_fedrec.core.arrays import RingArray
-from secure_fedrec.errors import ConfigError, WireError
+from secure_fedrec.errors import WireError
 from secure_fedrec.fixedpoint import FixedPoint
+from secure_fedrec.settings import Settings, Within
 from secure_fedrec.uploads import SetBlock
 
 __all__ = ["BagShape", "canonical_order", "require_bags"]
@@ -16,7 +18,7 @@ _MOST_VECTORS = 2**20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BagShape:
+class BagShape(Settings, section="bags"):
     """Public sizes of one bag.
 
     Args:
@@ -28,14 +30,8 @@ class BagShape:
         ConfigError: a field is out of range.
     """
 
-    width: int
-    most: int
-
-    def __post_init__(self) -> None:
-        if not 1 <= self.width < 2**16:
-            raise ConfigError("bags.width", self.width, "must be between 1 and 65535")
-        if not 1 <= self.most <= _MOST_VECTORS:
-            raise ConfigError("bags.most", self.most, f"must be between 1 and {_MOST_VECTORS}")
+    width: Annotated[int, Within(1, 2**16 - 1)]
+    most: Annotated[int, Within(1, _MOST_VECTORS)]
 
 
 def canonical_order(words: RingArray, codec: FixedPoint) -> RingArray:

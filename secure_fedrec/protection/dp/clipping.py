@@ -18,6 +18,7 @@ import numpy as np
 
 from secure_fedrec.core.arrays import FloatArray
 from secure_fedrec.errors import ConfigError, EncodingError
+from secure_fedrec.settings import Count, Positive, Settings
 
 __all__ = ["Contribution", "Part", "Release", "clip_to_norm"]
 
@@ -67,7 +68,7 @@ def _norm(values: FloatArray, order: Literal[1, 2]) -> float:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Part:
+class Part(Settings, section="dp.parts"):
     """One part of a contribution.
 
     Args:
@@ -83,23 +84,17 @@ class Part:
     """
 
     name: str
-    size: int
-    scale: float = 1.0
+    size: Count
+    scale: Positive = 1.0
     release: Release = "noised"
 
-    def __post_init__(self) -> None:
-        if self.size < 1:
-            raise ConfigError(f"dp.parts.{self.name}.size", self.size, "must be at least 1")
-        if not (math.isfinite(self.scale) and self.scale > 0):
-            raise ConfigError(f"dp.parts.{self.name}.scale", self.scale, "must be positive")
-        if self.release not in ("noised", "exact"):
-            raise ConfigError(
-                f"dp.parts.{self.name}.release", self.release, "unknown", ["noised", "exact"]
-            )
+    def key(self, name: str) -> str:
+        """Under the name of the part."""
+        return f"{self.section}.{self.name}.{name}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Contribution:
+class Contribution(Settings, section="dp"):
     """The layout of what one client adds to a round.
 
     Args:
@@ -111,7 +106,7 @@ class Contribution:
 
     parts: tuple[Part, ...]
 
-    def __post_init__(self) -> None:
+    def _agree(self) -> None:
         names = [part.name for part in self.parts]
         if len(set(names)) != len(names):
             raise ConfigError("dp.parts", names, "a name occurs twice")

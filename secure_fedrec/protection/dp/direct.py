@@ -22,7 +22,7 @@ from typing import Literal
 from secure_fedrec.core.arrays import FloatArray, RingArray
 from secure_fedrec.errors import ConfigError, ProtocolError, SumBudgetError
 from secure_fedrec.fixedpoint import FixedPoint
-from secure_fedrec.protection.dp.encoding import BoundedEncoding
+from secure_fedrec.protection.dp.encoding import BoundedEncoding, require_ring_bits
 from secure_fedrec.protection.dp.events import (
     Event,
     GaussianNoise,
@@ -35,6 +35,7 @@ from secure_fedrec.protection.dp.events import (
 from secure_fedrec.protection.dp.ring import require_ring_words
 from secure_fedrec.protection.dp.sampler import draw_noise
 from secure_fedrec.protection.dp.tables import NoiseTable, noise_table
+from secure_fedrec.settings import Count, Positive, Settings
 
 __all__ = ["CentralNoise", "DirectNoiseConfig", "LocalNoise"]
 
@@ -42,7 +43,7 @@ _ORDERS = {"discrete-gaussian": 2, "rounded-gaussian": 2, "discrete-laplace": 1}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DirectNoiseConfig:
+class DirectNoiseConfig(Settings, section="dp"):
     """Settings of local or central noise.
 
     Args:
@@ -65,35 +66,24 @@ class DirectNoiseConfig:
 
     encoding: BoundedEncoding
     noise: Literal["discrete-gaussian", "discrete-laplace", "rounded-gaussian"]
-    noise_multiplier: float
+    noise_multiplier: Positive
     place: Literal["local", "central"]
     ring_bits: int
-    cohort: int
+    cohort: Count
     adjacency: Literal["zero-out", "replace"] = "zero-out"
 
-    def __post_init__(self) -> None:
-        if self.noise not in _ORDERS:
-            raise ConfigError("dp.noise", self.noise, "is not such a noise", sorted(_ORDERS))
+    def _agree(self) -> None:
         if self.encoding.order != _ORDERS[self.noise]:
-            raise ConfigError(
-                "dp.order", self.encoding.order, f"{self.noise} needs {_ORDERS[self.noise]}"
-            )
-        if not (math.isfinite(self.noise_multiplier) and self.noise_multiplier > 0):
-            raise ConfigError("dp.noise_multiplier", self.noise_multiplier, "must be positive")
-        if self.place not in ("local", "central"):
-            raise ConfigError("dp.place", self.place, "is nowhere", ["local", "central"])
-        if self.adjacency not in ("zero-out", "replace"):
-            raise ConfigError("dp.adjacency", self.adjacency, "unknown", ["zero-out", "replace"])
-        if not 8 <= self.ring_bits <= 64:
-            raise ConfigError("ring.bits", self.ring_bits, "must be between 8 and 64")
-        if self.cohort < 1:
-            raise ConfigError("dp.cohort", self.cohort, "must be at least 1")
+            problem = f"{self.noise} needs {_ORDERS[self.noise]}"
+            raise ConfigError("dp.order", self.encoding.order, problem)
+        require_ring_bits(self.ring_bits)
         if self._largest_sum > 2 ** (self.ring_bits - 1) - 1:
             raise SumBudgetError(
                 "ring.bits",
                 self.ring_bits,
                 f"sums reach {self._largest_sum}; at least {self._largest_sum.bit_length() + 1} "
-                "bits are needed, or fewer dp.fraction_bits",
+                "bits are needed, or fewer {digits}",
+                related={"digits": "dp.fraction_bits"},
             )
 
     @property

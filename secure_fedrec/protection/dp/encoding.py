@@ -3,19 +3,20 @@
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated, Literal
 
 from secure_fedrec.core.arrays import FloatArray, IntArray
 from secure_fedrec.errors import ConfigError
 from secure_fedrec.protection.dp.clipping import Contribution, clip_to_norm
 from secure_fedrec.protection.dp.rotation import Rotation
 from secure_fedrec.protection.dp.rounding import MOST_NORM, NormBound, norm_bound, round_within
+from secure_fedrec.settings import Positive, Settings, Within
 
-__all__ = ["BoundedEncoding"]
+__all__ = ["BoundedEncoding", "require_ring_bits"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BoundedEncoding:
+class BoundedEncoding(Settings, section="dp"):
     """How a contribution becomes integers.
 
     Args:
@@ -30,27 +31,20 @@ class BoundedEncoding:
     """
 
     contribution: Contribution
-    clip: float
-    fraction_bits: int
-    rejection: float = 2.0**-40
+    clip: Positive
+    fraction_bits: Annotated[int, Within(0, 40)]
+    rejection: Annotated[float, Within(above=0, below=1)] = 2.0**-40
     order: Literal[1, 2] = 2
 
-    def __post_init__(self) -> None:
-        if not (math.isfinite(self.clip) and self.clip > 0):
-            raise ConfigError("dp.clip", self.clip, "must be positive and finite")
-        if not 0 <= self.fraction_bits <= 40:
-            raise ConfigError("dp.fraction_bits", self.fraction_bits, "must be from 0 to 40")
-        if not 0 < self.rejection < 1:
-            raise ConfigError("dp.rejection", self.rejection, "must be between 0 and 1")
-        if self.order not in (1, 2):
-            raise ConfigError("dp.order", self.order, "is not a norm", [1, 2])
+    def _agree(self) -> None:
         longest = self.clip * self.scale + math.sqrt(self.contribution.size)
         if longest > MOST_NORM:
             raise ConfigError(
                 "dp.fraction_bits",
                 self.fraction_bits,
-                f"a vector of norm dp.clip = {self.clip:g} could have {longest:g} ring units, "
+                f"a vector of norm {{clip}} = {self.clip:g} could have {longest:g} ring units, "
                 "above 2^30; lower it (noise makes digits far below its own size worthless)",
+                related={"clip": "dp.clip"},
             )
 
     @property
@@ -94,3 +88,13 @@ class BoundedEncoding:
         if rotation is not None:
             vector = rotation.invert(vector)
         return self.contribution.split(vector)
+
+
+def require_ring_bits(bits: int) -> None:
+    """Check the width of the ring that noise is added in.
+
+    Raises:
+        ConfigError: it is none of 8 to 64 bits.
+    """
+    if not 8 <= bits <= 64:
+        raise ConfigError("ring.bits", bits, "must be between 8 and 64")

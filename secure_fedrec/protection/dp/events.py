@@ -8,10 +8,10 @@ events; nothing here computes an epsilon.
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from operator import index
 from typing import Literal, TypeAlias
 
 from secure_fedrec.errors import ConfigError
+from secure_fedrec.settings import Count, NonNegative, Positive, Probability, Rate, Settings
 
 __all__ = [
     "Adjacency",
@@ -44,7 +44,7 @@ SamplingScheme: TypeAlias = Literal["poisson", "fixed-size"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GaussianNoise:
+class GaussianNoise(Settings, section="dp"):
     """Gaussian noise, ``multiplier`` = standard deviation over L2 sensitivity.
 
     Args:
@@ -55,25 +55,19 @@ class GaussianNoise:
             other properties of the Gaussian are not claimed for it.
     """
 
-    multiplier: float
+    multiplier: Positive
     form: Literal["rounded", "discrete"]
 
-    def __post_init__(self) -> None:
-        _require_positive("multiplier", self.multiplier)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LaplaceNoise:
+class LaplaceNoise(Settings, section="dp"):
     """Discrete Laplace noise on integers: pure epsilon = L1 sensitivity over scale."""
 
-    epsilon: float
-
-    def __post_init__(self) -> None:
-        _require_positive("epsilon", self.epsilon)
+    epsilon: Positive
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SkellamNoise:
+class SkellamNoise(Settings, section="dp"):
     """Skellam noise on integers.
 
     Args:
@@ -82,24 +76,16 @@ class SkellamNoise:
         variance: variance of the noise per coordinate, at least.
     """
 
-    l2_square: int
-    l1: float
-    variance: float
-
-    def __post_init__(self) -> None:
-        for name in ("l2_square", "l1", "variance"):
-            _require_positive(name, getattr(self, name))
+    l2_square: Count
+    l1: Positive
+    variance: Positive
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RandomAnswer:
+class RandomAnswer(Settings, section="dp"):
     """Randomized response: pure epsilon for one changed bit (0: the answers say nothing)."""
 
-    epsilon: float
-
-    def __post_init__(self) -> None:
-        if not 0 <= self.epsilon < math.inf:
-            raise ConfigError("dp.epsilon", self.epsilon, "must be at least 0 and finite")
+    epsilon: NonNegative
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,7 +99,7 @@ Mechanism: TypeAlias = GaussianNoise | LaplaceNoise | SkellamNoise | RandomAnswe
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sampling:
+class Sampling(Settings, section="dp.sampling"):
     """Sampling of what is protected, and from whom the outcome is secret.
 
     Args:
@@ -128,17 +114,13 @@ class Sampling:
         ConfigError: no probability, or a rate below 1 that is secret from nobody.
     """
 
-    rate: float = 1.0
+    rate: Rate = 1.0
     secret_from: tuple[Adversary, ...] = ()
     scheme: SamplingScheme = "poisson"
 
-    def __post_init__(self) -> None:
-        if not 0 < self.rate <= 1:
-            raise ConfigError("dp.sampling.rate", self.rate, "must be above 0 and at most 1")
+    def _agree(self) -> None:
         if self.rate < 1 and not self.secret_from:
-            raise ConfigError(
-                "dp.sampling.rate", self.rate, "a sample that everybody sees amplifies nothing"
-            )
+            raise self.refusal("rate", "a sample that everybody sees amplifies nothing")
 
     def against(self, adversary: Adversary) -> float:
         """The rate that counts against an adversary: 1 for one who sees the sample."""
@@ -146,7 +128,7 @@ class Sampling:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Event:
+class Event(Settings, section="dp"):
     """One kind of release, repeated over rounds.
 
     Args:
@@ -176,28 +158,22 @@ class Event:
     covers: str
     adjacency: Adjacency
     noised_against: tuple[Adversary, ...]
-    rounds: int = 1
+    rounds: Count = 1
     sampling: Sampling = field(default_factory=Sampling)
     participation: Participation = "shows"
-    distance: float = 0.0
-    wrap: float = 0.0
+    distance: Probability = 0.0
+    wrap: Probability = 0.0
     assumes: tuple[str, ...] = ()
     serves: int | None = None
 
-    def __post_init__(self) -> None:
-        try:
-            rounds = index(self.rounds)
-        except TypeError:  # of a part of a round, or of NaN, an accountant may make anything
-            rounds = 0
-        if rounds < 1:
-            raise ConfigError("dp.rounds", self.rounds, "must be a whole number, at least 1")
+    def _agree(self) -> None:
         if self.serves is not None and self.serves < self.rounds:
             raise ConfigError(
-                "dp.serves", self.serves, f"must be at least dp.rounds = {self.rounds}"
+                "dp.serves",
+                self.serves,
+                f"must be at least {{rounds}} = {self.rounds}",
+                related={"rounds": "dp.rounds"},
             )
-        for name in ("distance", "wrap"):
-            if not 0 <= getattr(self, name) <= 1:
-                raise ConfigError(f"dp.{name}", getattr(self, name), "must be a probability")
 
 
 def exact_events(names: Iterable[str], rounds: int) -> tuple[Event, ...]:

@@ -18,11 +18,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
+from typing import Annotated
 
 from secure_fedrec.core.arrays import FloatArray, RingArray
 from secure_fedrec.errors import ConfigError, ProtocolError, SumBudgetError
 from secure_fedrec.fixedpoint import FixedPoint
-from secure_fedrec.protection.dp.encoding import BoundedEncoding
+from secure_fedrec.protection.dp.encoding import BoundedEncoding, require_ring_bits
 from secure_fedrec.protection.dp.events import (
     Event,
     SkellamNoise,
@@ -33,6 +34,7 @@ from secure_fedrec.protection.dp.rotation import Rotation, window_of
 from secure_fedrec.protection.dp.sampler import draw_noise
 from secure_fedrec.protection.dp.tables import NoiseTable, noise_table
 from secure_fedrec.protection.dp.weights import log_skellam_tail
+from secure_fedrec.settings import Natural, Settings, Within
 
 __all__ = [
     "MOST_NOISE",
@@ -53,7 +55,7 @@ _ROTATION_DOUBT = MOST_WRAP / 2  # share of the bound given to an unlucky rotati
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SkellamConfig:
+class SkellamConfig(Settings, section="dp"):
     """Settings of a round with distributed noise; public, and equal for all parties.
 
     Args:
@@ -70,29 +72,23 @@ class SkellamConfig:
     """
 
     encoding: BoundedEncoding
-    noise_multiplier: float
+    noise_multiplier: Annotated[float, Within(1 / MOST_NOISE, MOST_NOISE)]
     ring_bits: int
     cohort: int
     min_survivors: int
-    corrupt: int
+    corrupt: Natural
 
-    def __post_init__(self) -> None:
+    def _agree(self) -> None:
         if self.encoding.order != 2:
             raise ConfigError("dp.order", self.encoding.order, "Skellam noise clips L2", [2])
-        if not 1 / MOST_NOISE <= self.noise_multiplier <= MOST_NOISE:
-            raise ConfigError(
-                "dp.noise_multiplier", self.noise_multiplier, "must be between 2^-40 and 2^40"
-            )
-        if not 8 <= self.ring_bits <= 64:
-            raise ConfigError("ring.bits", self.ring_bits, "must be between 8 and 64")
-        if self.corrupt < 0:
-            raise ConfigError("dp.corrupt", self.corrupt, "must be at least 0")
+        require_ring_bits(self.ring_bits)
         if not self.corrupt < self.min_survivors <= self.cohort:
             raise ConfigError(
                 "dp.min_survivors",
                 self.min_survivors,
-                f"must exceed dp.corrupt = {self.corrupt} (their noise protects nobody) and be at "
-                f"most dp.cohort = {self.cohort}",
+                f"must exceed {{corrupt}} = {self.corrupt} (their noise protects nobody) and be at "
+                f"most {{cohort}} = {self.cohort}",
+                related={"corrupt": "dp.corrupt", "cohort": "dp.cohort"},
             )
         if self.wrap_probability > MOST_WRAP:
             self._refuse()
@@ -181,7 +177,8 @@ class SkellamConfig:
             self.ring_bits,
             f"a sum of {self.cohort} clients can leave the ring: contributions reach {signal:.3g} "
             f"and the noise has a standard deviation of {noise:.3g} ring units; raise ring.bits, "
-            "lower dp.fraction_bits, or lower dp.clip",
+            "lower {digits}, or lower {clip}",
+            related={"digits": "dp.fraction_bits", "clip": "dp.clip"},
         )
 
 

@@ -16,14 +16,13 @@ is no more readable. Sizes are those of the whole messages.
 """
 
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Annotated, Any
 
 from secure_fedrec.core.arrays import IntArray
-from secure_fedrec.errors import ConfigError, ProtocolError
+from secure_fedrec.errors import ProtocolError, renamed_keys
 from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.protection.base import PublicStep, Withstood
-from secure_fedrec.protection.configured import as_configured
-from secure_fedrec.protection.executions import require_execution
+from secure_fedrec.protection.executions import Execution, Survivors
 from secure_fedrec.protection.hidden_sums.dense import HiddenSession, HiddenSum
 from secure_fedrec.protection.hidden_sums.encrypted_rounds import (
     AuthorityCiphertexts,
@@ -50,18 +49,18 @@ from secure_fedrec.protection.paillier.message_sizes import (
 )
 from secure_fedrec.protection.paillier.rounds import AuthorityFederation
 from secure_fedrec.protection.plain import aggregate_note
+from secure_fedrec.settings import OneOf, Settings
 from secure_fedrec.streams import Streams
 from secure_fedrec.uploads import Aggregate
 from secure_fedrec.wire import Step, Wire
 
 __all__ = ["EncryptedSum", "EncryptionLayerConfig"]
 
-_LEAST_CLIENTS = 3
 _ELSEWHERE = (Kind.UPLOAD, Kind.TABLE)  # counted as the round's uploads and its broadcast
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EncryptionLayerConfig:
+class EncryptionLayerConfig(Settings, section="protection"):
     """Settings of the layer.
 
     Args:
@@ -74,25 +73,13 @@ class EncryptionLayerConfig:
         ConfigError: a field is out of range.
     """
 
-    execution: str = "simulated"
-    holder: str = "authority"
+    execution: Execution = "simulated"
+    holder: Annotated[str, OneOf(("authority", "clients"), "holds no key")] = "authority"
     key_bits: int = DEFAULT_BITS
-    min_survivors: int = _LEAST_CLIENTS
+    min_survivors: Survivors = 3
 
-    def __post_init__(self) -> None:
-        require_execution(self.execution)
-        if self.holder not in ("authority", "clients"):
-            raise ConfigError(
-                "protection.holder", self.holder, "holds no key", ("authority", "clients")
-            )
+    def _agree(self) -> None:
         require_key_bits(self.key_bits, key="protection.key_bits")
-        if self.min_survivors < _LEAST_CLIENTS:
-            raise ConfigError(
-                "protection.min_survivors",
-                self.min_survivors,
-                f"must be at least {_LEAST_CLIENTS}: of two clients each knows the other's upload "
-                "from the sum",
-            )
 
 
 class EncryptedSum(HiddenSum):
@@ -129,7 +116,7 @@ class EncryptedSum(HiddenSum):
             self.model_hidden_from = ("server",)  # it keeps the state encrypted
         self.stand_ins = streams.stream("ciphertexts")
         self.slots = SlotLayout(codec=codec, length=self.layout.length, budget=n_clients)
-        with as_configured({"paillier.bits": "protection.key_bits"}):
+        with renamed_keys({"paillier.bits": "protection.key_bits"}):
             self.slots.slots(config.key_bits)  # refuses a key without room for one word
         self._step: PublicStep | None = None
         self._authority: AuthorityFederation | None = None

@@ -23,11 +23,10 @@ from typing import Any
 import numpy as np
 
 from secure_fedrec.core.arrays import IndexArray, IntArray, RingArray
-from secure_fedrec.errors import ConfigError
+from secure_fedrec.errors import renamed_keys
 from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.protection.base import Withstood
-from secure_fedrec.protection.configured import as_configured
-from secure_fedrec.protection.executions import require_execution
+from secure_fedrec.protection.executions import Execution, Survivors
 from secure_fedrec.protection.hidden_sums.beside import foreseen, upload_bytes
 from secure_fedrec.protection.hidden_sums.dense import (
     DenseLayout,
@@ -54,13 +53,13 @@ from secure_fedrec.protection.masking.agreed.parameters import Adversary, find_p
 from secure_fedrec.protection.masking.agreed.public_state import NO_STATE
 from secure_fedrec.protection.masking.round.prg import MaskExpander
 from secure_fedrec.protection.plain import aggregate_note
+from secure_fedrec.settings import Natural, Settings, Share
 from secure_fedrec.streams import Streams
 from secure_fedrec.uploads import Aggregate
 from secure_fedrec.wire import Step, Wire
 
 __all__ = ["MaskedSum", "MaskingLayerConfig"]
 
-_LEAST_CLIENTS = 3
 _KEYS = {
     "masking.clients": "cohort.clients_per_round",
     "masking.corrupt": "protection.corrupt",
@@ -69,7 +68,7 @@ _KEYS = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MaskingLayerConfig:
+class MaskingLayerConfig(Settings, section="protection"):
     """Settings of the layer.
 
     Args:
@@ -85,29 +84,13 @@ class MaskingLayerConfig:
         ConfigError: a field is out of range.
     """
 
-    execution: str = "simulated"
-    min_survivors: int = _LEAST_CLIENTS
-    tail_floor: int = 0
-    corrupt: float = 0.1
+    execution: Execution = "simulated"
+    min_survivors: Survivors = 3
+    tail_floor: Natural = 0
+    corrupt: Share = 0.1
     adversary: Adversary = "curious"
 
-    def __post_init__(self) -> None:
-        require_execution(self.execution)
-        if self.min_survivors < _LEAST_CLIENTS:
-            raise ConfigError(
-                "protection.min_survivors",
-                self.min_survivors,
-                f"must be at least {_LEAST_CLIENTS}: of two clients each knows the other's upload "
-                "from the sum",
-            )
-        if self.tail_floor < 0:
-            raise ConfigError("protection.tail_floor", self.tail_floor, "must be at least 0")
-        if not 0 <= self.corrupt < 1:
-            raise ConfigError("protection.corrupt", self.corrupt, "must be in [0, 1)")
-        if self.adversary not in ("curious", "active"):
-            raise ConfigError(
-                "protection.adversary", self.adversary, "is unknown", ("curious", "active")
-            )
+    def _agree(self) -> None:
         if self.floor is not None:
             TailFloor.require_curious(self.adversary, key="protection.adversary")
 
@@ -129,7 +112,7 @@ class MaskingLayerConfig:
         Raises:
             ConfigError: it has none that meet its bounds.
         """
-        with as_configured(_KEYS, {"protection.corrupt": self.corrupt}):
+        with renamed_keys(_KEYS, {"protection.corrupt": self.corrupt}):
             find_parameters(
                 cohort,
                 corrupt=self.corrupt,

@@ -13,15 +13,14 @@ configuration differ in it.
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from types import MappingProxyType
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 
 from secure_fedrec.core.arrays import FloatArray, IntArray
-from secure_fedrec.errors import ConfigError, EncodingError
+from secure_fedrec.errors import ConfigError, EncodingError, renamed_keys
 from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.protection.base import Withstood
-from secure_fedrec.protection.configured import as_configured
 from secure_fedrec.protection.dp import (
     BoundedEncoding,
     Contribution,
@@ -37,6 +36,7 @@ from secure_fedrec.protection.hidden_sums.masked import (
     MaskingLayerConfig,
 )
 from secure_fedrec.protection.plain import aggregate_note
+from secure_fedrec.settings import Count, Natural, Positive, Settings, Within
 from secure_fedrec.streams import Streams
 from secure_fedrec.uploads import Aggregate
 from secure_fedrec.wire import Step, Wire
@@ -52,14 +52,9 @@ __all__ = [
 
 DP_KEYS: Mapping[str, str] = MappingProxyType(
     {
+        "dp": "protection",
         "dp.clip": "protection.norm",
         "dp.cohort": "cohort.clients_per_round",
-        "dp.corrupt": "protection.corrupt",
-        "dp.delta": "protection.delta",
-        "dp.epsilon": "protection.epsilon",
-        "dp.fraction_bits": "protection.fraction_bits",
-        "dp.min_survivors": "protection.min_survivors",
-        "dp.noise_multiplier": "protection.noise_multiplier",
         "dp.variance": "protection.fraction_bits",
     }
 )
@@ -67,7 +62,7 @@ DP_KEYS: Mapping[str, str] = MappingProxyType(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ClipConfig:
+class ClipConfig(Settings, section="protection"):
     """Settings of the layer "clip".
 
     Args:
@@ -78,18 +73,12 @@ class ClipConfig:
         ConfigError: a field is not positive and finite.
     """
 
-    norm: float = 1.0
-    count_scale: float = 0.1
-
-    def __post_init__(self) -> None:
-        for name in ("norm", "count_scale"):
-            value = getattr(self, name)
-            if not (np.isfinite(value) and value > 0):
-                raise ConfigError(f"protection.{name}", value, "must be positive and finite")
+    norm: Positive = 1.0
+    count_scale: Positive = 0.1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SkellamLayerConfig:
+class SkellamLayerConfig(Settings, section="protection"):
     """Settings of the layer "skellam"; give either the noise or the budget it is found from.
 
     Args:
@@ -105,30 +94,17 @@ class SkellamLayerConfig:
         ConfigError: a field is out of range, or both or neither of noise and budget are given.
     """
 
-    noise_multiplier: float | None = None
-    epsilon: float | None = None
-    delta: float = 1e-5
+    noise_multiplier: Positive | None = None
+    epsilon: Positive | None = None
+    delta: Annotated[float, Within(above=0, below=1)] = 1e-5
     fraction_bits: int = 12
-    corrupt: int | None = None
-    least_count: int = 1
+    corrupt: Natural | None = None
+    least_count: Count = 1
 
-    def __post_init__(self) -> None:
+    def _agree(self) -> None:
         if (self.noise_multiplier is None) == (self.epsilon is None):
-            raise ConfigError(
-                "protection.noise_multiplier",
-                self.noise_multiplier,
-                "give either protection.noise_multiplier or protection.epsilon",
-            )
-        if self.least_count < 1:
-            raise ConfigError("protection.least_count", self.least_count, "must be at least 1")
-        for name in ("noise_multiplier", "epsilon"):
-            value = getattr(self, name)
-            if value is not None and not (np.isfinite(value) and value > 0):
-                raise ConfigError(f"protection.{name}", value, "must be positive and finite")
-        if not 0 < self.delta < 1:
-            raise ConfigError("protection.delta", self.delta, "must be between 0 and 1")
-        if self.corrupt is not None and self.corrupt < 0:
-            raise ConfigError("protection.corrupt", self.corrupt, "must be at least 0")
+            either = "give either protection.noise_multiplier or protection.epsilon"
+            raise self.refusal("noise_multiplier", either)
 
 
 def contribution_of(*, n_items: int, width: int, clip: ClipConfig) -> Contribution:
@@ -149,7 +125,7 @@ def encoding_of(
     Raises:
         ConfigError: a clipped contribution has too many ring units, or there are too few digits.
     """
-    with as_configured(DP_KEYS):
+    with renamed_keys(DP_KEYS):
         return BoundedEncoding(
             contribution=contribution_of(n_items=n_items, width=width, clip=clip),
             clip=clip.norm,
@@ -236,7 +212,7 @@ class NoisedSum(MaskedSum):
         self.clip = clip
         self.noise = replace(noise, corrupt=corrupt)
         self.rotation = streams.stream("rotation")
-        with as_configured(DP_KEYS, {"protection.fraction_bits": noise.fraction_bits}):
+        with renamed_keys(DP_KEYS, {"protection.fraction_bits": noise.fraction_bits}):
             self.skellam = SkellamConfig(
                 encoding=encoding_of(n_items=n_items, width=width, clip=clip, noise=noise),
                 noise_multiplier=noise.noise_multiplier,

@@ -1,22 +1,16 @@
 """Settings of linkage-hardened denoisers."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from types import MappingProxyType
+from typing import Annotated
 
-from secure_fedrec.errors import ConfigError
+from secure_fedrec.errors import ConfigError, renamed_keys
 from secure_fedrec.fixedpoint import FixedPoint
-from secure_fedrec.protection.configured import as_configured
-from secure_fedrec.protection.executions import require_execution
+from secure_fedrec.protection.executions import Execution
 from secure_fedrec.protection.linkage_hardened.rows import row_bytes
 from secure_fedrec.protection.routing import LEAST_SENDERS, RoutingConfig
+from secure_fedrec.settings import Settings, Within
 
-__all__ = ["ROUTING_KEYS", "LinkageHardenedConfig", "least_batch"]
-
-ROUTING_KEYS: Mapping[str, str] = MappingProxyType(
-    {f"routing.{name}": f"protection.{name}" for name in ("layers", "cell_bytes", "kem")}
-)
-"""Keys of a configuration by keys of the package ``routing``."""
+__all__ = ["LinkageHardenedConfig", "least_batch"]
 
 
 def least_batch(*, cells: int, denoisers: int) -> int:
@@ -30,7 +24,7 @@ def least_batch(*, cells: int, denoisers: int) -> int:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LinkageHardenedConfig:
+class LinkageHardenedConfig(Settings, section="protection"):
     """Settings of the layer.
 
     Args:
@@ -46,25 +40,17 @@ class LinkageHardenedConfig:
         ConfigError: a field is out of range.
     """
 
-    count: int = 2
+    count: Annotated[int, Within(2, 2**16 - 1, why="; one would see the fakes")] = 2
     cells: int = 1024
     layers: int = 3
     cell_bytes: int = 1024
     kem: str = "x25519"
-    execution: str = "simulated"
+    execution: Execution = "simulated"
 
-    def __post_init__(self) -> None:
-        require_execution(self.execution)
-        if not 2 <= self.count < 2**16:
-            raise ConfigError(
-                "protection.count",
-                self.count,
-                "must be between 2 and 65535; one would see the fakes",
-            )
+    def _agree(self) -> None:
         most = (2**31 - 1) // least_batch(cells=1, denoisers=self.count)
-        if not 1 <= self.cells <= most:
-            raise ConfigError("protection.cells", self.cells, f"must be between 1 and {most}")
-        with as_configured(ROUTING_KEYS):
+        self.require_between("cells", 1, most)
+        with renamed_keys({"routing": "protection"}):
             _ = self.routing
 
     @property

@@ -15,6 +15,7 @@ holds against a curious server and against all who see the published sums.
 """
 
 from dataclasses import dataclass
+from typing import Annotated
 
 import numpy as np
 
@@ -26,6 +27,7 @@ from secure_fedrec.protection.masking.agreed.formats import encode_ids, labelled
 from secure_fedrec.protection.masking.agreed.layouts import EncodedVector, SumLayout, TableLayout
 from secure_fedrec.protection.masking.agreed.policy import Expected
 from secure_fedrec.protection.masking.round.client import MaskingClient
+from secure_fedrec.settings import Natural, Settings, Within
 from secure_fedrec.uploads import RowBlock
 
 __all__ = ["SecondRound", "TailFloor"]
@@ -78,7 +80,7 @@ class SecondRound:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TailFloor:
+class TailFloor(Settings, section="tail_floor"):
     """Settings of the two rounds.
 
     Whoever knows the rows of c of the clients behind an item takes them off its sum, and is left
@@ -93,8 +95,8 @@ class TailFloor:
         ConfigError: a floor below 2, or a negative slack.
     """
 
-    floor: int
-    slack: int = 0
+    floor: Annotated[int, Within(least=2)]
+    slack: Natural = 0
 
     @staticmethod
     def require_curious(adversary: str, *, key: str = "tail_floor.adversary") -> None:
@@ -115,12 +117,6 @@ class TailFloor:
                 "and is sent the rows below the floor",
                 ("curious",),
             )
-
-    def __post_init__(self) -> None:
-        if self.floor < 2:
-            raise ConfigError("tail_floor.floor", self.floor, "must be at least 2")
-        if self.slack < 0:
-            raise ConfigError("tail_floor.slack", self.slack, "must be at least 0")
 
     @staticmethod
     def presence_layout(rows: int, *, clients: int, bits: int = 32) -> SumLayout:

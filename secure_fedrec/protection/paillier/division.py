@@ -7,6 +7,7 @@ import numpy as np
 from secure_fedrec.core.arrays import IntArray, RingArray
 from secure_fedrec.errors import ConfigError, EncodingError, ProtocolError
 from secure_fedrec.fixedpoint import FixedPoint
+from secure_fedrec.settings import Count, Settings
 
 __all__ = ["AverageStep", "rounded_quotients"]
 
@@ -29,7 +30,7 @@ def rounded_quotients(sums: IntArray, counts: IntArray) -> IntArray:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AverageStep:
+class AverageStep(Settings, section=""):
     """``V_{t+1} = V_t - sum / count`` for each row of the item table; rows nobody rated stay.
 
     Clients multiply their gradients by the step size before they encode them, so table and sums
@@ -43,13 +44,11 @@ class AverageStep:
 
     codec: FixedPoint
     counts: FixedPoint
-    width: int
+    width: Count
 
-    def __post_init__(self) -> None:
+    def _agree(self) -> None:
         if self.counts.fraction_bits:
             raise ConfigError("counts.fraction_bits", self.counts.fraction_bits, "must be 0")
-        if self.width < 1:
-            raise ConfigError("width", self.width, "must be at least 1")
 
     def __call__(self, table: RingArray, sums: tuple[RingArray, ...]) -> RingArray:
         """The next table.

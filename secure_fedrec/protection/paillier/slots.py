@@ -24,6 +24,7 @@ a plain sum, a masked sum, or any other order of summation.
 import struct
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from typing import Annotated
 
 import numpy as np
 import numpy.typing as npt
@@ -31,6 +32,7 @@ import numpy.typing as npt
 from secure_fedrec.core.arrays import RingArray, WordArray
 from secure_fedrec.errors import ConfigError, EncodingError, ProtocolError
 from secure_fedrec.fixedpoint import FixedPoint
+from secure_fedrec.settings import Settings, Within
 
 __all__ = ["SlotLayout"]
 
@@ -42,7 +44,7 @@ _BATCH_VALUES = 2**16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SlotLayout:
+class SlotLayout(Settings, section="paillier"):
     """How one vector of ring words is cut into plaintexts.
 
     Args:
@@ -57,15 +59,11 @@ class SlotLayout:
     """
 
     codec: FixedPoint
-    length: int
-    budget: int
+    length: Annotated[int, Within(1, _LENGTH_LIMIT - 1)]
+    budget: Annotated[int, Within(1, _BUDGET_LIMIT - 1)]
     whole_ring: bool = False
 
-    def __post_init__(self) -> None:
-        if not 1 <= self.length < _LENGTH_LIMIT:
-            raise ConfigError("paillier.length", self.length, "must be between 1 and 2^40 - 1")
-        if not 1 <= self.budget < _BUDGET_LIMIT:
-            raise ConfigError("paillier.budget", self.budget, "must be between 1 and 2^31 - 1")
+    def _agree(self) -> None:
         self.codec.require_budget(self.budget)
 
     @property

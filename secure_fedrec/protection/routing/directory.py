@@ -17,10 +17,12 @@ import struct
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
+from typing import Annotated, TypeAlias
 
 from secure_fedrec.errors import ConfigError, WireError
 from secure_fedrec.protection.routing.fragments import FRAGMENT_HEADER_BYTES
-from secure_fedrec.protection.routing.sealing import KEMS, Kem, SealingKey, labelled, require_kem
+from secure_fedrec.protection.routing.sealing import KEMS, Kem, SealingKey, labelled
+from secure_fedrec.settings import OneOf, Settings, Within
 
 __all__ = ["CELL_HEADER", "LEAST_SENDERS", "NEXT_HOP", "Directory", "RoutingConfig"]
 
@@ -37,8 +39,13 @@ _COUNT = struct.Struct("<H")
 _DOMAIN = b"secure-fedrec|routing|v1"
 
 
+_Batch: TypeAlias = Annotated[
+    int, Within(LEAST_SENDERS, 2**31 - 1, why="; a batch of one mixes none")
+]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RoutingConfig:
+class RoutingConfig(Settings, section="routing"):
     """Settings of a mix network.
 
     Args:
@@ -53,26 +60,15 @@ class RoutingConfig:
         ConfigError: a field is out of range, or no payload fits the cell.
     """
 
-    layers: int = 3
+    layers: Annotated[int, Within(1, 16)] = 3
     cell_bytes: int = 65536
-    kem: str = "x25519"
-    min_batch: int = 64
+    kem: Annotated[str, OneOf(KEMS, "unknown key encapsulation")] = "x25519"
+    min_batch: Annotated[
+        int, Within(LEAST_SENDERS, 2**31 - 1, why="; a batch of one mixes none")
+    ] = 64
 
-    def __post_init__(self) -> None:
-        require_kem("routing.kem", self.kem)
-        if not 1 <= self.layers <= 16:
-            raise ConfigError("routing.layers", self.layers, "must be between 1 and 16")
-        if not LEAST_SENDERS <= self.min_batch < 2**31:
-            raise ConfigError(
-                "routing.min_batch",
-                self.min_batch,
-                f"must be between {LEAST_SENDERS} and 2^31 - 1; a batch of one mixes none",
-            )
-        if self.cell_bytes > 2**24 or self.capacity < 1:
-            least = self.cell_bytes - self.capacity + 1
-            raise ConfigError(
-                "routing.cell_bytes", self.cell_bytes, f"must be between {least} and {2**24}"
-            )
+    def _agree(self) -> None:
+        self.require_between("cell_bytes", self.cell_bytes - self.capacity + 1, 2**24)
 
     @property
     def mechanism(self) -> Kem:

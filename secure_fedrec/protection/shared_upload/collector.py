@@ -10,16 +10,16 @@ Executed as ``"real"``, the halves of this package run beside it, and any differ
 import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 
 from secure_fedrec.core.arrays import BoolArray, IntArray, RingArray
 from secure_fedrec.errors import ConfigError, LosslessnessError, ProtocolError
 from secure_fedrec.fixedpoint import FixedPoint
-from secure_fedrec.protection.executions import require_execution
+from secure_fedrec.protection.executions import Execution
 from secure_fedrec.protection.plain import aggregate_note
-from secure_fedrec.protection.routing.sealing import require_kem
+from secure_fedrec.protection.routing.sealing import KEMS, require_kem
 from secure_fedrec.protection.shared_upload.client import with_counts
 from secure_fedrec.protection.shared_upload.context import LEAST_FLOOR
 from secure_fedrec.protection.shared_upload.messages import (
@@ -33,6 +33,7 @@ from secure_fedrec.protection.shared_upload.recruits import RecruitedDenoisers
 from secure_fedrec.protection.shared_upload.server import reveal
 from secure_fedrec.protection.shared_upload.tally import ShareTally, share_block
 from secure_fedrec.protection.shared_upload.words import Keystream
+from secure_fedrec.settings import Count, OneOf, Settings, Within
 from secure_fedrec.streams import Streams
 from secure_fedrec.uploads import Aggregate, RowBlock
 from secure_fedrec.wire import Messages, Parties, Step, Traffic, Wire
@@ -41,7 +42,7 @@ __all__ = ["SharedUpload", "SharedUploadConfig", "require_equal"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SharedUploadConfig:
+class SharedUploadConfig(Settings, section="protection"):
     """Settings of the layer.
 
     Args:
@@ -55,18 +56,10 @@ class SharedUploadConfig:
         ConfigError: a field is out of range.
     """
 
-    count: int = 1
-    floor: int = 16
-    kem: str = "x25519"
-    execution: str = "simulated"
-
-    def __post_init__(self) -> None:
-        require_execution(self.execution)
-        require_kem("protection.kem", self.kem)
-        if self.count < 1:
-            raise ConfigError("protection.count", self.count, "must be at least 1")
-        if self.floor < LEAST_FLOOR:
-            raise ConfigError("protection.floor", self.floor, f"must be at least {LEAST_FLOOR}")
+    count: Count = 1
+    floor: Annotated[int, Within(least=LEAST_FLOOR)] = 16
+    kem: Annotated[str, OneOf(KEMS, "unknown key encapsulation")] = "x25519"
+    execution: Execution = "simulated"
 
     def require_fits(self, n_clients: int) -> None:
         """Check the settings against the number of clients.

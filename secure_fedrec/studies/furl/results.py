@@ -5,21 +5,21 @@ seed; all three are in the summary. Files without a format number were written b
 in what is now format 1, except that their arrays lack ``label_counts``.
 """
 
-import json
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 import numpy as np
 
 from secure_fedrec.core.arrays import FloatArray, IntArray
-from secure_fedrec.core.npz import read_npz
 from secure_fedrec.data.newsgroups import NewsgroupsConfig, load_newsgroups
 from secure_fedrec.data.stickers import StickersConfig, generate_stickers
 from secure_fedrec.data.user_texts import UserTexts
-from secure_fedrec.errors import ConfigError, DataError
+from secure_fedrec.errors import DataError
+from secure_fedrec.settings import OneOf, Settings
+from secure_fedrec.studies.files import arrays_beside, read_arrays, read_report, write_files
 from secure_fedrec.studies.furl.study import FURLStudyConfig, StudyResult
 
 __all__ = [
@@ -38,7 +38,6 @@ STUDY_FORMAT: Final = 1
 TASKS: Final = ("newsgroups", "stickers")
 """What there is to learn: stand-ins for the paper's Subreddit and Sticker."""
 
-_ARRAYS: Final = ".npz"
 _SUMMARY: Final[Mapping[str, type]] = {
     "task": str,
     "data_seed": int,
@@ -55,7 +54,7 @@ _SUMMARY: Final[Mapping[str, type]] = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StudyTexts:
+class StudyTexts(Settings, section="furl"):
     """Which texts a study learns from.
 
     Args:
@@ -68,14 +67,10 @@ class StudyTexts:
         ConfigError: there is no such task.
     """
 
-    task: str = "newsgroups"
+    task: Annotated[str, OneOf(TASKS, "unknown task")] = "newsgroups"
     seed: int = 1
     length: int = NewsgroupsConfig().length
     users: int = StickersConfig().users
-
-    def __post_init__(self) -> None:
-        if self.task not in TASKS:
-            raise ConfigError("furl.task", self.task, "unknown task", TASKS)
 
     def load(self, data_dir: Path | None = None) -> UserTexts:
         """Read or draw the texts.
@@ -117,9 +112,7 @@ class UserVectors:
 def write_study(
     path: Path, *, texts: StudyTexts, data: UserTexts, config: FURLStudyConfig, result: StudyResult
 ) -> None:
-    """Write a study: ``path``, and an array file of the same stem.
-
-    The summary is written last and in one step: where it is, the study is complete.
+    """Write a study: ``path``, and an array file of the same stem; see ``write_files``.
 
     Args:
         path: of the summary.
@@ -139,22 +132,14 @@ def write_study(
         "config": asdict(config),
         **result.summary,
     }
-    hidden = path.with_name(f".{path.name}.part")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with path.with_suffix(_ARRAYS).open("wb") as stream:
-            np.savez(
-                stream,
-                user_embeddings=result.user_embeddings,
-                user_labels=data.user_labels,
-                majority_labels=data.majority_labels(),
-                label_counts=_label_counts(data),
-                federated=result.federated,
-            )
-        hidden.write_text(json.dumps(summary, indent=1) + "\n", encoding="utf-8")
-        hidden.replace(path)
-    except OSError as refused:
-        raise DataError(path, f"cannot be written ({refused.strerror or refused})") from refused
+    arrays = {
+        "user_embeddings": result.user_embeddings,
+        "user_labels": data.user_labels,
+        "majority_labels": data.majority_labels(),
+        "label_counts": _label_counts(data),
+        "federated": result.federated,
+    }
+    write_files(path, summary, arrays)
 
 
 def read_study(path: Path) -> dict[str, Any]:
@@ -163,17 +148,10 @@ def read_study(path: Path) -> dict[str, Any]:
     Raises:
         DataError: it is damaged, incomplete or of another version.
     """
-    try:
-        summary = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as damage:
-        raise DataError(path, f"is no study ({damage})") from damage
-    if not isinstance(summary, dict):
-        raise DataError(path, "is no study of FURL")
+    summary = read_report(path, STUDY_FORMAT, paper="FURL")
     for key, kind in _SUMMARY.items():
         if not isinstance(summary.get(key), kind):
             raise DataError(path, f"is no study of FURL: {key} is missing or of a wrong type")
-    if summary.get("format", STUDY_FORMAT) != STUDY_FORMAT:
-        raise DataError(path, f"is no study of format {STUDY_FORMAT}")
     points = [*summary["curve"], summary["last"], summary["best"]]
     if not summary["curve"] or not all(_is_point(point) for point in points):
         raise DataError(path, "is no study of FURL: its learning curve is damaged")
@@ -186,19 +164,17 @@ def read_vectors(path: Path) -> UserVectors:
     Raises:
         DataError: the array file is missing or damaged.
     """
-    beside = path.with_suffix(_ARRAYS)
-    try:
-        arrays = read_npz(beside)
-        found = UserVectors(
-            embeddings=arrays["user_embeddings"],
-            users=arrays["user_labels"],
-            majority=arrays["majority_labels"],
-            label_counts=arrays.get("label_counts"),
-        )
-    except (OSError, ValueError, KeyError) as damage:
-        raise DataError(beside, f"is no array file of a study ({damage})") from damage
+    arrays: Mapping[str, Any] = read_arrays(
+        path, "user_embeddings", "user_labels", "majority_labels"
+    )
+    found = UserVectors(
+        embeddings=arrays["user_embeddings"],
+        users=arrays["user_labels"],
+        majority=arrays["majority_labels"],
+        label_counts=arrays.get("label_counts"),
+    )
     if found.embeddings.ndim != 2 or len(found.embeddings) != len(found.users):
-        raise DataError(beside, "must have one user vector per user")
+        raise DataError(arrays_beside(path), "must have one user vector per user")
     return found
 
 

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from secure_fedrec.algorithms.base import PublicState
-from secure_fedrec.algorithms.furl.configurations import configuration
+from secure_fedrec.algorithms.furl.configurations import ConfiguredDocument
 from secure_fedrec.algorithms.furl.system import FURL, FURLConfig
 from secure_fedrec.algorithms.local_training import (
     LocalOptimizer,
@@ -23,15 +23,15 @@ from secure_fedrec.algorithms.local_training import (
     train_locally,
 )
 from secure_fedrec.core.arrays import FloatArray
-from secure_fedrec.data.user_texts import CODES, UserTexts
+from secure_fedrec.data.user_texts import UserTexts
 from secure_fedrec.engines.local import CohortConfig, LocalEngine
 from secure_fedrec.engines.problem import Problem
-from secure_fedrec.errors import ConfigError
 from secure_fedrec.fixedpoint import FixedPoint
-from secure_fedrec.models.document import PRIVATE, DocumentConfig, DocumentModel, document_loss
+from secure_fedrec.models.document import PRIVATE, DocumentModel, document_loss
 from secure_fedrec.models.split import ParameterSplit
 from secure_fedrec.protection.plain import DirectSum
 from secure_fedrec.protection.stack import Stack
+from secure_fedrec.settings import Count, Rate
 from secure_fedrec.streams import Streams
 from secure_fedrec.studies.furl.quality import DocumentQuality, quality_of_users
 from secure_fedrec.vault import Vault
@@ -41,20 +41,12 @@ __all__ = ["FURLStudyConfig", "StudyResult", "furl_algorithm", "furl_problem", "
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FURLStudyConfig:
-    """Settings of a study; the paper names cohort and epochs only.
+class FURLStudyConfig(ConfiguredDocument, section="furl"):
+    """Settings of a study, and of its model; the paper names cohort and epochs only.
 
     Args:
-        configuration: name of one of ``CONFIGURATIONS``.
         epochs: number of epochs.
         clients_per_round: cohort of a federated round.
-        user_dim: length of the user embedding.
-        character_dim: length of a character's embedding.
-        hidden: units of the LSTM in each direction.
-        mlp: units of the hidden layer.
-        pooling: how the LSTM's outputs become one vector.
-        dropout: probability of a pooled value to be dropped.
-        user_init: default user vector.
         training: of a client in a round, or of the server in an epoch (one pass, whatever
             ``epochs`` says there).
         decay: factor on the learning rates after every epoch.
@@ -64,42 +56,11 @@ class FURLStudyConfig:
         ConfigError: a field is out of range.
     """
 
-    configuration: str
-    epochs: int = 30
-    clients_per_round: int = 10
-    user_dim: int = 32
-    character_dim: int = 32
-    hidden: int = 64
-    mlp: int = 128
-    pooling: str = "max"
-    dropout: float = 0.2
-    user_init: str = "zero"
+    epochs: Count = 30
+    clients_per_round: Count = 10
     training: LocalTrainingConfig = field(default_factory=LocalTrainingConfig)
-    decay: float = 1.0
-    evaluate_every: int = 1
-
-    def __post_init__(self) -> None:
-        for name in ("epochs", "clients_per_round", "evaluate_every"):
-            if getattr(self, name) < 1:
-                raise ConfigError(f"furl.{name}", getattr(self, name), "must be at least 1")
-        if not 0 < self.decay <= 1:
-            raise ConfigError("furl.decay", self.decay, "must be above 0 and at most 1")
-        configuration(self.configuration)
-
-    def model(self, classes: int, *, users: int) -> DocumentConfig:
-        """The document model with so many user vectors."""
-        base = DocumentConfig(
-            characters=CODES,
-            classes=classes,
-            user_dim=self.user_dim,
-            character_dim=self.character_dim,
-            hidden=self.hidden,
-            mlp=self.mlp,
-            pooling=self.pooling,
-            dropout=self.dropout,
-            user_init=self.user_init,
-        )
-        return configuration(self.configuration).model(base, users=users)
+    decay: Rate = 1.0
+    evaluate_every: Count = 1
 
 
 class StudyResult(NamedTuple):
@@ -141,7 +102,7 @@ def run_furl_study(
     """
     begun = process_time()
     quality = DocumentQuality(config.model(len(data.classes), users=data.n_users), data)
-    train = _train_federation if configuration(config.configuration).federated else _train_server
+    train = _train_federation if config.configured.federated else _train_server
     curve: list[dict[str, float]] = []
 
     def after_epoch(epoch: int, trained: _Trained) -> None:
@@ -181,7 +142,7 @@ def furl_algorithm(config: FURLStudyConfig, *, classes: int, users: int) -> FURL
             local=config.training,
             decay=config.decay ** (1 / rounds),
         ),
-        private=PRIVATE if configuration(config.configuration).personal else None,
+        private=PRIVATE if config.configured.personal else None,
     )
 
 
@@ -247,7 +208,7 @@ def _train_server(
     words = streams.stream("model-init").words_at(0, np.array([0]), np.array([0]), width=1)
     with seeded_torch(int(words[0, 0])):
         model = DocumentModel(config.model(len(data.classes), users=data.n_users))
-    personal = configuration(config.configuration).personal
+    personal = config.configured.personal
     split = (
         ParameterSplit.of(model, private=PRIVATE)
         if personal

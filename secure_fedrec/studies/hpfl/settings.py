@@ -6,10 +6,12 @@ tuned, anew under every start; the form and the start of the user model and the 
 are the same for all methods on it, but for FedSGD, whose rounds are single steps.
 """
 
+import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import cycle
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -17,6 +19,7 @@ from secure_fedrec.data.organisations.tables import Organisations
 from secure_fedrec.errors import ConfigError
 from secure_fedrec.models.gum.model import STARTS, GUMConfig
 from secure_fedrec.models.gum.training import GUMTraining
+from secure_fedrec.settings import Count, NonNegative, Positive, Settings
 
 __all__ = [
     "FORMS",
@@ -107,7 +110,7 @@ class Setting:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Grid:
+class Grid(Settings, section="study.grid"):
     """How widely to tune.
 
     Args:
@@ -120,57 +123,17 @@ class Grid:
         rounds: of federated training.
     """
 
-    learning_rates: tuple[float, ...]
-    full_batch_rates: tuple[float, ...]
-    epochs: tuple[int, ...]
-    proximal: tuple[float, ...]
-    batch_size: int
-    rounds: int
+    learning_rates: tuple[Positive, ...]
+    full_batch_rates: tuple[Positive, ...]
+    epochs: tuple[Count, ...]
+    proximal: tuple[NonNegative, ...]
+    batch_size: Count
+    rounds: Count
 
 
-_ONE_SETTING: Final = Grid(
-    learning_rates=(1e-2,),
-    full_batch_rates=(30.0,),
-    epochs=(2,),
-    proximal=(0.001,),
-    batch_size=256,
-    rounds=5,
-)
-
+_FILE: Final = Path(__file__).with_name("grids.toml")
 GRIDS: Final[Mapping[str, Grid]] = MappingProxyType(
-    {
-        "ml-100k-zip": Grid(
-            learning_rates=(1e-3, 2e-3, 5e-3),
-            full_batch_rates=(0.1, 0.2, 0.5, 1.0, 2.0, 4.0),
-            epochs=(2, 5),
-            proximal=(0.001, 0.01, 0.1),
-            batch_size=128,
-            rounds=12,
-        ),
-        "assist2009": Grid(
-            # Many more values to train: two settings each, of one rate. How 3e-3 and 3e-2 do in
-            # its place, ``reproduce hpfl --variants`` tells.
-            learning_rates=(1e-2,),
-            full_batch_rates=(30.0, 100.0),
-            epochs=(2, 5),
-            proximal=(0.001, 0.01),
-            batch_size=256,
-            rounds=8,
-        ),
-        # One setting each, in which variants of HPFL are compared.
-        "variants": _ONE_SETTING,
-        "variants-one-epoch": replace(_ONE_SETTING, epochs=(1,)),
-        "variants-slow": replace(_ONE_SETTING, learning_rates=(3e-3,)),
-        "variants-fast": replace(_ONE_SETTING, learning_rates=(3e-2,)),
-        "quick": Grid(
-            learning_rates=(3e-3,),
-            full_batch_rates=(1.0,),
-            epochs=(2,),
-            proximal=(0.01,),
-            batch_size=64,
-            rounds=3,
-        ),
-    }
+    {name: Grid(**grid) for name, grid in tomllib.loads(_FILE.read_text(encoding="utf-8")).items()}
 )
 """Grids by name; the first two are named after the data they were laid out for."""
 

@@ -10,11 +10,12 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from time import perf_counter
-from typing import Any
+from typing import Annotated, Any
 
 from secure_fedrec.data.organisations.tables import Organisations
 from secure_fedrec.errors import ConfigError, DivergedError, EncodingError
-from secure_fedrec.evaluation import ACCURACY_RULES, AccuracyRule
+from secure_fedrec.evaluation import AccuracyRule
+from secure_fedrec.settings import Natural, OneOf, Settings
 from secure_fedrec.studies.hpfl.methods import RUNS
 from secure_fedrec.studies.hpfl.settings import (
     FORMS,
@@ -37,7 +38,7 @@ _TO_THE_END = ("distributed",)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StudyConfig:
+class StudyConfig(Settings, section="study"):
     """What is studied.
 
     Args:
@@ -52,26 +53,16 @@ class StudyConfig:
         ConfigError: a name is unknown, or the seed negative.
     """
 
-    method: str
-    seed: int
-    grid: str
+    method: Annotated[str, OneOf((*METHODS, *VARIANTS))]
+    seed: Natural
+    grid: Annotated[str, OneOf(GRIDS)]
     start: str
-    form: str = "paper"
+    form: Annotated[str, OneOf(FORMS)] = "paper"
     accuracy: AccuracyRule = "nearest"
 
-    def __post_init__(self) -> None:
-        choices: Mapping[str, Any] = {
-            "method": (*METHODS, *VARIANTS),
-            "grid": GRIDS,
-            "start": starts_of(self.method),
-            "form": FORMS,
-            "accuracy": ACCURACY_RULES,
-        }
-        for name, known in choices.items():
-            if getattr(self, name) not in known:
-                raise ConfigError(f"study.{name}", getattr(self, name), "unknown", known)
-        if self.seed < 0:
-            raise ConfigError("study.seed", self.seed, "must be at least 0")
+    def _agree(self) -> None:
+        if self.start not in starts_of(self.method):
+            raise self.refusal("start", "unknown", starts_of(self.method))
 
     @property
     def settings(self) -> tuple[Setting, ...]:

@@ -7,12 +7,13 @@ Layout on the wire, little-endian: u8 bits | u8 adversary | u8 key agreement | u
 
 import struct
 from dataclasses import dataclass
-from typing import Literal, TypeAlias, get_args
+from typing import Annotated, Literal, TypeAlias, get_args
 
 from secure_fedrec.errors import ConfigError, ProtocolError
 from secure_fedrec.protection.masking.agreed.formats import labelled_hash
 from secure_fedrec.protection.masking.agreed.parameters import Adversary, find_parameters
 from secure_fedrec.protection.masking.agreed.public_state import NO_STATE
+from secure_fedrec.settings import Settings, Within
 
 __all__ = ["KeyAgreement", "MaskingConfig"]
 
@@ -25,7 +26,7 @@ _MOST = 2**24
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MaskingConfig:
+class MaskingConfig(Settings, section="masking"):
     """Settings of one masked sum; ``MaskingConfig.for_cohort`` finds safe ones.
 
     Args:
@@ -49,9 +50,9 @@ class MaskingConfig:
         ConfigError: a setting is out of range, or they do not fit together.
     """
 
-    clients: int
-    bits: int
-    length: int
+    clients: Annotated[int, Within(3, _MOST)]
+    bits: Annotated[int, Within(1, 64)]
+    length: Annotated[int, Within(1, 2**31 - 1)]
     layout_hash: bytes
     degree: int | None = None
     threshold: int
@@ -63,17 +64,10 @@ class MaskingConfig:
     key_agreement: KeyAgreement = "x25519"
     public_state: bytes = NO_STATE
 
-    def __post_init__(self) -> None:
-        if self.adversary not in _ADVERSARIES:
-            raise _wrong("adversary", self.adversary, "is unknown", _ADVERSARIES)
-        if self.key_agreement not in _AGREEMENTS:
-            raise _wrong("key_agreement", self.key_agreement, "is unknown", _AGREEMENTS)
-        self._require_range("bits", 1, 64)
-        self._require_range("clients", 3, _MOST)
-        self._require_range("length", 1, 2**31 - 1)
+    def _agree(self) -> None:
         for key in ("layout_hash", "public_state"):
             if len(getattr(self, key)) != 32:
-                raise _wrong(key, getattr(self, key), "must have 32 bytes")
+                raise self.refusal(key, "must have 32 bytes")
         self._check_graph()
         self._check_counts()
 
@@ -212,40 +206,23 @@ class MaskingConfig:
         if self.degree is not None and (
             self.degree % 2 or not 2 <= self.degree <= self.clients - 2
         ):
-            raise _wrong(
-                "degree",
-                self.degree,
-                f"must be even, from 2 to {self.clients - 2}; None is the complete graph",
-            )
+            even = f"must be even, from 2 to {self.clients - 2}; None is the complete graph"
+            raise self.refusal("degree", even)
         if self.needs_beacon != (self.window_least is not None):
-            raise _wrong(
-                "window_least",
-                self.window_least,
-                "must be set exactly when the graph is sparse and the server active",
-            )
+            exactly = "must be set exactly when the graph is sparse and the server active"
+            raise self.refusal("window_least", exactly)
         if self.window_least is not None:
-            self._require_range("window_least", 1, self.neighbours // 2)
+            self.require_between("window_least", 1, self.neighbours // 2)
 
     def _check_counts(self) -> None:
-        self._require_range("corrupt_clients", 0, self.clients - 2)
+        self.require_between("corrupt_clients", 0, self.clients - 2)
         least = 2 if self.degree is not None else max(2, self.corrupt_clients + 1)
-        self._require_range("threshold", least, self.neighbours)
+        self.require_between("threshold", least, self.neighbours)
         # Each survivor needs t other survivors that hold its shares, and two honest ones at least
         # must stand behind a sum.
         least = max(self.threshold + 1, self.corrupt_clients + 2)
-        self._require_range("min_survivors", least, self.clients)
+        self.require_between("min_survivors", least, self.clients)
         least = 1
         if self.adversary == "active":
             least = (self.clients + self.corrupt_clients) // 2 + 1
-        self._require_range("quorum", least, self.min_survivors)
-
-    def _require_range(self, key: str, low: int, high: int) -> None:
-        value = getattr(self, key)
-        if not low <= value <= high:
-            raise _wrong(key, value, f"must be between {low} and {high}")
-
-
-def _wrong(
-    key: str, value: object, problem: str, choices: tuple[str, ...] | None = None
-) -> ConfigError:
-    return ConfigError(f"masking.{key}", value, problem, choices)
+        self.require_between("quorum", least, self.min_survivors)

@@ -14,7 +14,7 @@ meet in one sum.
 
 import struct
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -24,6 +24,7 @@ from secure_fedrec.errors import ConfigError, EncodingError, ProtocolError, SumB
 from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.protection.masking.agreed.formats import labelled_hash
 from secure_fedrec.protection.masking.round.packing import word_type
+from secure_fedrec.settings import Settings, Within
 from secure_fedrec.uploads import Aggregate, RowBlock
 
 __all__ = ["EncodedVector", "MeanLayout", "SumLayout", "TableLayout", "WeightedMean"]
@@ -58,8 +59,11 @@ class EncodedVector:
             raise EncodingError(f"a word is no element of the ring of {self.bits} bits")
 
 
+_Size: TypeAlias = Annotated[int, Within(1, 2**63 - 1)]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SumLayout:
+class SumLayout(Settings, section="layout"):
     """Integers, summed as they are.
 
     Args:
@@ -75,12 +79,11 @@ class SumLayout:
     kind: ClassVar[str] = "sum"
 
     bits: int
-    length: int
-    clients: int
-    largest: int
+    length: _Size
+    clients: _Size
+    largest: _Size
 
-    def __post_init__(self) -> None:
-        _require_positive("layout", length=self.length, clients=self.clients, largest=self.largest)
+    def _agree(self) -> None:
         _require_budget(self.bits, self.clients, self.largest, "largest")
 
     @property
@@ -168,7 +171,7 @@ class WeightedMean:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MeanLayout:
+class MeanLayout(Settings, section="layout"):
     """A weighted mean: [w, w x] per client.
 
     Args:
@@ -184,14 +187,11 @@ class MeanLayout:
     kind: ClassVar[str] = "mean"
 
     codec: FixedPoint
-    length: int
-    clients: int
-    max_weight: int = 1
+    length: _Size
+    clients: _Size
+    max_weight: _Size = 1
 
-    def __post_init__(self) -> None:
-        _require_positive(
-            "layout", length=self.length, clients=self.clients, max_weight=self.max_weight
-        )
+    def _agree(self) -> None:
         largest = self.max_weight * max(self.codec.largest, 1)
         _require_budget(self.codec.bits, self.clients, largest, "max_weight times the clip")
 
@@ -238,7 +238,7 @@ class MeanLayout:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class TableLayout:
+class TableLayout(Settings, section="layout"):
     """Rows of a shared table: a count per row, then the rows.
 
     Args:
@@ -256,14 +256,11 @@ class TableLayout:
 
     codec: FixedPoint
     rows: IntArray
-    width: int
-    clients: int
-    max_count: int = 1
+    width: _Size
+    clients: _Size
+    max_count: _Size = 1
 
-    def __post_init__(self) -> None:
-        _require_positive(
-            "layout", width=self.width, clients=self.clients, max_count=self.max_count
-        )
+    def _agree(self) -> None:
         rows = self.rows
         if rows.ndim != 1 or not len(rows) or np.any(np.diff(rows) <= 0) or rows[0] < 0:
             raise ConfigError("layout.rows", rows.shape, "must be ascending row numbers")
@@ -321,12 +318,6 @@ def _ring(bits: int) -> FixedPoint:
 
 def _codec_bytes(codec: FixedPoint) -> bytes:
     return struct.pack("<BBd", codec.bits, codec.fraction_bits, codec.clip)
-
-
-def _require_positive(prefix: str, **numbers: int) -> None:
-    for key, value in numbers.items():
-        if not 1 <= value < 2**63:
-            raise ConfigError(f"{prefix}.{key}", value, "must be between 1 and 2^63 - 1")
 
 
 def _require_budget(bits: int, clients: int, largest: int, factor: str) -> None:

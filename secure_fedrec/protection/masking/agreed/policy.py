@@ -7,7 +7,7 @@ of trusting the proposed ones.
 
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Literal, TypeAlias, get_args
+from typing import Annotated, Literal, TypeAlias
 
 import numpy as np
 
@@ -25,6 +25,7 @@ from secure_fedrec.protection.masking.agreed.parameters import (
 )
 from secure_fedrec.protection.masking.agreed.public_state import NO_STATE, sum_hash
 from secure_fedrec.protection.masking.agreed.roster import Roster
+from secure_fedrec.settings import Settings, Share, Within
 
 __all__ = ["CohortRule", "Expected", "SitePolicy", "draw_cohort"]
 
@@ -32,7 +33,7 @@ CohortRule: TypeAlias = Literal["roster", "beacon", "server"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SitePolicy:
+class SitePolicy(Settings, section="policy"):
     """Conditions of a client.
 
     Args:
@@ -54,34 +55,19 @@ class SitePolicy:
     """
 
     adversary: Adversary = "active"
-    corrupt: float = 0.1
-    dropout: float = 0.1
-    min_survivors: int = 3
+    corrupt: Share = 0.1
+    dropout: Share = 0.1
+    min_survivors: Annotated[int, Within(least=2)] = 3
     cohort: CohortRule = "roster"
-    cohort_clients: int | None = None
+    cohort_clients: Annotated[int, Within(least=3)] | None = None
     key_agreement: KeyAgreement = "x25519"
 
-    def __post_init__(self) -> None:
-        for key, choices in (
-            ("adversary", get_args(Adversary)),
-            ("cohort", get_args(CohortRule)),
-            ("key_agreement", get_args(KeyAgreement)),
-        ):
-            if getattr(self, key) not in choices:
-                raise ConfigError(f"policy.{key}", getattr(self, key), "is unknown", choices)
-        for key in ("corrupt", "dropout"):
-            if not 0 <= getattr(self, key) < 1:
-                raise ConfigError(f"policy.{key}", getattr(self, key), "must be in [0, 1)")
-        if self.min_survivors < 2:
-            raise ConfigError("policy.min_survivors", self.min_survivors, "must be at least 2")
+    def _agree(self) -> None:
         if self.adversary == "active" and self.cohort == "server":
-            raise ConfigError(
-                "policy.cohort",
-                self.cohort,
-                "lets an active server choose its victims",
-                choices=("roster", "beacon"),
-            )
-        self._check_cohort_clients()
+            problem = "lets an active server choose its victims"
+            raise self.refusal("cohort", problem, ("roster", "beacon"))
+        if (self.cohort == "beacon") != (self.cohort_clients is not None):
+            raise self.refusal("cohort_clients", 'must be set exactly with the rule "beacon"')
 
     def for_round(
         self, expected: "Expected", config: MaskingConfig, roster: Roster
@@ -170,15 +156,6 @@ class SitePolicy:
             expected = draw_cohort(beacon, roster, size)
         if not np.array_equal(cohort, expected):
             raise ProtocolError(f"SETUP: not the cohort of the rule {self.cohort!r}")
-
-    def _check_cohort_clients(self) -> None:
-        size = self.cohort_clients
-        if (self.cohort == "beacon") != (size is not None):
-            raise ConfigError(
-                "policy.cohort_clients", size, 'must be set exactly with the rule "beacon"'
-            )
-        if size is not None and size < 3:
-            raise ConfigError("policy.cohort_clients", size, "must be at least 3")
 
     def _parameters(self, config: MaskingConfig, roster: Roster) -> MaskingParameters:
         drawn = self.cohort == "beacon"

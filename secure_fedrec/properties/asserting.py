@@ -1,0 +1,31 @@
+"""From a function that measures to one that fails: the same arguments, and a judgement."""
+
+import inspect
+from collections.abc import Callable
+from functools import wraps
+from typing import Any, ParamSpec, TypeVar
+
+__all__ = ["asserting"]
+
+_Arguments = ParamSpec("_Arguments")
+_Found = TypeVar("_Found")
+_Judged = TypeVar("_Judged")
+
+
+def asserting(
+    measure: Callable[_Arguments, _Found],
+) -> Callable[[Callable[[_Found], _Judged]], Callable[_Arguments, _Judged]]:
+    """Make a function of what ``measure`` returns one of the arguments of ``measure``."""
+
+    def decorate(judge: Callable[[_Found], _Judged]) -> Callable[_Arguments, _Judged]:
+        @wraps(judge)
+        def judged(*args: _Arguments.args, **kwargs: _Arguments.kwargs) -> _Judged:
+            return judge(measure(*args, **kwargs))
+
+        documented: Any = judged
+        documented.__signature__ = inspect.signature(measure).replace(
+            return_annotation=inspect.signature(judge).return_annotation
+        )
+        return judged
+
+    return decorate

@@ -1,0 +1,346 @@
+"""Settings: dataclasses whose fields say what they may hold, checked once, when one is made.
+
+    @dataclass(frozen=True, slots=True, kw_only=True)
+    class SamplerConfig(Settings, section="sampler"):
+        rounds: Count = 10
+        rate: Annotated[float, Within(above=0, most=1)] = 0.5
+        order: Annotated[str, OneOf(ORDERS)] = "random"
+
+``SamplerConfig(rate=2)`` raises a ``ConfigError`` of ``sampler.rate`` that names value, problem
+and, where they can be listed, choices. A field is of a plain type (bool, int, float, str), of
+``Literal`` words, of a tuple, frozenset or table of these, None as well, or of any class;
+``Annotated`` adds rules. Types are strict: a bool is no number and a string no integer. Only an
+integer stands for a float, and a list for a tuple, as in a file of settings; numbers are finite.
+
+Nothing here knows files: who reads one renames the section to the table's key
+(``ConfigError.renamed``).
+"""
+
+import dataclasses
+import math
+import types
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from numbers import Integral, Real
+from typing import (
+    Annotated,
+    Any,
+    ClassVar,
+    Literal,
+    TypeAlias,
+    Union,
+    cast,
+    get_args,
+    get_origin,
+)
+
+from secure_fedrec.errors import ConfigError
+
+__all__ = [
+    "Count",
+    "Filled",
+    "Natural",
+    "NonNegative",
+    "OneOf",
+    "Positive",
+    "Probability",
+    "Rate",
+    "Refused",
+    "Round",
+    "Settings",
+    "Share",
+    "Within",
+]
+
+Reader: TypeAlias = Callable[[Any], Any]
+"""From what was given to what is kept; raises ``Refused``."""
+
+
+class Refused(Exception):  # noqa: N818 - becomes a ConfigError, which knows the key
+    """A value breaks a rule.
+
+    Args:
+        value: the value, or the part of it that is to blame.
+        problem: what is wrong with it, as a clause.
+        choices: the allowed values, where they can be listed.
+    """
+
+    def __init__(
+        self, value: object, problem: str, choices: Iterable[object] | None = None
+    ) -> None:
+        super().__init__(problem)
+        self.value, self.problem, self.choices = value, problem, choices
+
+
+_FAR = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Within:
+    """Numbers of an interval.
+
+    Args:
+        least, most: closed ends; None where there is none.
+        above, below: open ends, likewise.
+        why: put behind the refusal.
+    """
+
+    least: float | None = None
+    most: float | None = None
+    above: float | None = None
+    below: float | None = None
+    why: str = ""
+
+    def check(self, value: Any) -> None:
+        """Refuse a number outside."""
+        if not (
+            (self.least is None or value >= self.least)
+            and (self.above is None or value > self.above)
+            and (self.most is None or value <= self.most)
+            and (self.below is None or value < self.below)
+        ):
+            raise Refused(value, f"must be {self}{self.why}")
+
+    def __str__(self) -> str:
+        if self.least is not None and self.most is not None:
+            return f"between {_shown(self.least)} and {_shown(self.most)}"
+        if self.above == 0 and self.most is self.below is None:
+            return "positive"
+        ends = {
+            "at least": self.least,
+            "above": self.above,
+            "at most": self.most,
+            "below": self.below,
+        }
+        return " and ".join(
+            f"{word} {_shown(end)}" for word, end in ends.items() if end is not None
+        )
+
+
+def _shown(end: float) -> str:
+    """An end of an interval; far powers of two, and what lies one below, as such."""
+    for power, less in ((end, ""), (end + 1, " - 1")):
+        half, exponent = math.frexp(power)
+        if half == 0.5 and abs(exponent) > _FAR and (not less or isinstance(end, int)):
+            return f"2^{exponent - 1}{less}"
+    return str(end)
+
+
+@dataclass(frozen=True, slots=True, init=False)
+class OneOf:
+    """Known words, or other values.
+
+    Args:
+        choices: all of them; of a mapping, its keys.
+        problem: what is wrong with any other, as a clause.
+    """
+
+    choices: tuple[object, ...]
+    problem: str
+
+    def __init__(self, choices: Iterable[object], problem: str = "unknown") -> None:
+        object.__setattr__(self, "choices", tuple(choices))
+        object.__setattr__(self, "problem", problem)
+
+    def check(self, value: Any) -> None:
+        """Refuse a value that is none of them."""
+        if value not in self.choices:
+            raise Refused(value, self.problem, self.choices)
+
+
+@dataclass(frozen=True, slots=True)
+class Filled:
+    """Text or a tuple that is not empty."""
+
+    problem: str = "must not be empty"
+
+    def check(self, value: Any) -> None:
+        """Refuse nothing at all, and blank text."""
+        if not (value.strip() if isinstance(value, str) else value):
+            raise Refused(value, self.problem)
+
+
+Count: TypeAlias = Annotated[int, Within(least=1)]
+Natural: TypeAlias = Annotated[int, Within(least=0)]
+Positive: TypeAlias = Annotated[float, Within(above=0)]
+NonNegative: TypeAlias = Annotated[float, Within(least=0)]
+Probability: TypeAlias = Annotated[float, Within(least=0, most=1)]
+Rate: TypeAlias = Annotated[float, Within(above=0, most=1)]
+Round: TypeAlias = Annotated[int, Within(least=1, why=": rounds count from 1")]
+Share: TypeAlias = Annotated[float, Within(least=0, below=1)]
+
+
+class Settings:
+    """Base of dataclasses of settings; see the module docstring.
+
+    Args:
+        section: of every subclass, path of the table that its keys belong to; "" for none. A
+            subclass that names none has its parent's.
+    """
+
+    __slots__ = ()
+    section: ClassVar[str] = ""
+
+    def __init_subclass__(cls, *, section: str | None = None) -> None:
+        super().__init_subclass__()
+        if section is not None:  # a class with slots is made twice, the second time without it
+            cls.section = section
+
+    def __post_init__(self) -> None:
+        """Check every field, then what they are together.
+
+        Raises:
+            ConfigError: a field breaks its rules, or they do not agree.
+        """
+        for name, read in _readers(cast(Any, type(self))).items():
+            value = getattr(self, name)
+            try:
+                kept = read(value)
+            except Refused as refused:
+                key = self.key(name)
+                raise ConfigError(key, refused.value, refused.problem, refused.choices) from None
+            if kept is not value:
+                object.__setattr__(self, name, kept)
+        self._agree()
+
+    def _agree(self) -> None:
+        """Refuse fields that do not agree with each other; subclasses say which.
+
+        Raises:
+            ConfigError: they do not.
+        """
+
+    def key(self, name: str) -> str:
+        """Dotted path of a field."""
+        return f"{self.section}.{name}" if self.section else name
+
+    def require_between(self, name: str, low: float, high: float) -> None:
+        """Check a field, if it is set, against bounds that other fields decide.
+
+        Raises:
+            ConfigError: it is not from ``low`` to ``high``.
+        """
+        value = getattr(self, name)
+        if value is not None and not low <= value <= high:
+            raise self.refusal(name, f"must be between {low} and {high}")
+
+    def refusal(
+        self, name: str, problem: str, choices: Iterable[object] | None = None
+    ) -> ConfigError:
+        """The refusal of a field's value, to be raised."""
+        return ConfigError(self.key(name), getattr(self, name), problem, choices)
+
+
+@cache
+def _readers(kind: Any) -> dict[str, Reader]:
+    return {each.name: _reader(each.type) for each in dataclasses.fields(kind) if each.init}
+
+
+def _reader(kind: Any) -> Reader:
+    """What checks a value of an annotation, and makes of it what is kept."""
+    origin, parts = get_origin(kind), get_args(kind)
+    if origin is Annotated:
+        return _ruled(_reader(parts[0]), parts[1:])
+    if origin is Literal:
+        return _ruled(_anything, [OneOf(parts)])
+    if origin in _NESTED:
+        return _NESTED[origin](origin, parts)
+    return _PLAIN[kind] if kind in _PLAIN else _instance(origin or kind)
+
+
+def _ruled(read: Reader, rules: Iterable[Any]) -> Reader:
+    def ruled(value: Any) -> Any:
+        kept = read(value)
+        for rule in rules:
+            rule.check(kept)
+        return kept
+
+    return ruled
+
+
+def _optional(_kind: Any, parts: tuple[Any, ...]) -> Reader:
+    """Of a union: None, or the one other type; of several other types any value passes."""
+    others = [_reader(part) for part in parts if part is not types.NoneType]
+    read = others[0] if len(others) == 1 else _anything
+    if len(others) == len(parts):
+        return read
+    return lambda value: None if value is None else read(value)
+
+
+def _several(kind: type, parts: tuple[Any, ...]) -> Reader:
+    reads = [_reader(part) for part in parts if part is not Ellipsis]
+    accepted: Any = (kind, list, set)
+    size = len(parts) if kind is tuple and Ellipsis not in parts else None
+
+    def several(value: Any) -> Any:
+        if not isinstance(value, accepted):
+            raise Refused(value, "should be a valid list")
+        if size is not None and len(value) != size:
+            raise Refused(value, f"should have {size} entries")
+        each = reads if size is not None else reads * len(value)
+        return kind(read(entry) for read, entry in zip(each, value, strict=True))
+
+    return several
+
+
+def _mapping(_kind: Any, parts: tuple[Any, ...]) -> Reader:
+    read = _reader(parts[1])
+
+    def mapping(value: Any) -> Any:
+        if not isinstance(value, Mapping):
+            raise Refused(value, "should be a valid table")
+        return {key: read(each) for key, each in value.items()}
+
+    return mapping
+
+
+def _instance(kind: Any, name: str = "") -> Reader:
+    if not isinstance(kind, type):  # a name that is not resolved
+        return _anything
+
+    def instance(value: Any) -> Any:
+        if not isinstance(value, kind):
+            raise Refused(value, f"should be a valid {name or kind.__name__}")
+        return value
+
+    return instance
+
+
+def _anything(value: Any) -> Any:
+    return value
+
+
+def _int(value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, Integral):
+        raise Refused(value, "should be a valid integer")
+    return int(value)
+
+
+def _float(value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, Real):
+        raise Refused(value, "should be a valid number")
+    given: Any = value
+    try:
+        kept: float = given if isinstance(given, float) else float(given)
+    except OverflowError:
+        kept = math.inf
+    if not math.isfinite(kept):
+        raise Refused(value, "must be finite")
+    return kept
+
+
+_PLAIN: dict[Any, Reader] = {
+    bool: _instance(bool, "boolean"),
+    int: _int,
+    float: _float,
+    str: _instance(str, "string"),
+    Any: _anything,
+}
+_NESTED: dict[Any, Callable[[Any, tuple[Any, ...]], Reader]] = {
+    Union: _optional,
+    types.UnionType: _optional,
+    tuple: _several,
+    frozenset: _several,
+    Mapping: _mapping,
+}

@@ -1,0 +1,84 @@
+"""Studies as files: a report as JSON, and arrays beside it in a file of the same stem."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from secure_fedrec.core.files import read_json, replace_file
+from secure_fedrec.core.npz import read_npz, write_npz
+from secure_fedrec.errors import DataError
+
+__all__ = ["arrays_beside", "read_arrays", "read_report", "write_files"]
+
+
+def arrays_beside(path: Path) -> Path:
+    """The array file of a report."""
+    return path.with_suffix(".npz")
+
+
+def write_files(
+    path: Path, report: Mapping[str, Any], arrays: Mapping[str, npt.NDArray[Any]]
+) -> None:
+    """Write a study; without arrays, one of an earlier study of this name is removed.
+
+    The report is written last and in one step: where it is, the study is complete.
+
+    Raises:
+        DataError: a file cannot be written.
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if arrays:
+            write_npz(arrays_beside(path), arrays)
+        else:
+            arrays_beside(path).unlink(missing_ok=True)
+        replace_file(path, (json.dumps(report, indent=1) + "\n").encode())
+    except OSError as refused:
+        raise DataError(path, f"cannot be written ({refused.strerror or refused})") from refused
+
+
+def read_report(path: Path, version: int, *, paper: str) -> dict[str, Any]:
+    """Read a report.
+
+    Args:
+        path: of the report.
+        version: of the files; a report that names none is taken for it.
+        paper: what it is a study of, for the message.
+
+    Raises:
+        DataError: it is damaged, or of another version.
+    """
+    try:
+        report = read_json(path)
+    except (OSError, ValueError) as damage:
+        raise DataError(path, f"is no study ({damage})") from damage
+    if not isinstance(report, dict):
+        raise DataError(path, f"is no study of {paper}")
+    if report.get("format", version) != version:
+        raise DataError(path, f"is no study of format {version}")
+    return report
+
+
+def read_arrays(path: Path, *names: str) -> dict[str, npt.NDArray[np.generic]]:
+    """The arrays of the study at ``path``.
+
+    Args:
+        path: of the report.
+        names: of arrays that must be there.
+
+    Raises:
+        DataError: the array file is missing or damaged.
+    """
+    beside = arrays_beside(path)
+    try:
+        arrays = read_npz(beside)
+    except (OSError, ValueError) as damage:
+        raise DataError(beside, f"is no array file of a study ({damage})") from damage
+    missing = [name for name in names if name not in arrays]
+    if missing:
+        raise DataError(beside, f"is no array file of a study (it lacks {', '.join(missing)})")
+    return arrays

@@ -1,0 +1,173 @@
+"""Settings say what they hold, and refuse everything else under their own keys."""
+
+import math
+from dataclasses import dataclass, field, replace
+from typing import Annotated, Any, Literal
+
+import numpy as np
+import pytest
+
+from secure_fedrec.errors import ConfigError
+from secure_fedrec.settings import (
+    Count,
+    Filled,
+    Natural,
+    NonNegative,
+    OneOf,
+    Positive,
+    Probability,
+    Rate,
+    Round,
+    Settings,
+    Share,
+    Within,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Inner(Settings, section="inner"):
+    size: Count = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Everything(Settings, section="all"):
+    flag: bool = True
+    count: Count = 1
+    natural: Natural = 0
+    positive: Positive = 1.0
+    non_negative: NonNegative = 0.0
+    probability: Probability = 0.5
+    rate: Rate = 0.5
+    share: Share = 0.5
+    word_size: Annotated[int, Within(1, 2**31 - 1)] = 1
+    scale: Annotated[float, Within(2.0**-40, 2.0**40)] = 1.0
+    span: Annotated[int, Within(8, 64, why="; a word")] = 8
+    inside: Annotated[float, Within(above=0, below=1)] = 0.5
+    beyond: Annotated[float, Within(above=2)] = 3.0
+    word: Annotated[str, OneOf({"a": 1, "b": 2}, "no such word")] = "a"
+    other: Annotated[str, OneOf("xy")] = "x"
+    literal: Literal["p", "q"] = "p"
+    title: Annotated[str, Filled()] = "t"
+    widths: Annotated[tuple[Count, ...], Filled("needs some")] = (4, 2)
+    pair: tuple[Share, Share] = (0.5, 0.5)
+    rounds: tuple[Round, ...] | None = None
+    names: frozenset[str] = frozenset()
+    maybe: Positive | None = None
+    inner: Inner = field(default_factory=Inner)
+    free: Any = None
+    computed: int = field(init=False, default=0)
+
+    def _agree(self) -> None:
+        if self.flag and self.count > 5:
+            raise self.refusal("count", "is too many with {flag}", range(1, 6))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Child(Everything):
+    more: Count = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Renamed(Everything, section="there.it"):
+    def key(self, name: str) -> str:
+        return f"--{name}"
+
+
+REFUSED: list[tuple[str, Any, str]] = [
+    ("flag", 1, "should be a valid boolean"),
+    ("count", 0, "must be at least 1"),
+    ("count", True, "should be a valid integer"),
+    ("count", 2.0, "should be a valid integer"),
+    ("count", "2", "should be a valid integer"),
+    ("count", None, "should be a valid integer"),
+    ("natural", -1, "must be at least 0"),
+    ("positive", 0.0, "must be positive"),
+    ("positive", math.nan, "must be finite"),
+    ("positive", math.inf, "must be finite"),
+    ("positive", 10**400, "must be finite"),
+    ("positive", True, "should be a valid number"),
+    ("positive", "1", "should be a valid number"),
+    ("non_negative", -1e-9, "must be at least 0"),
+    ("probability", 1.5, "must be between 0 and 1"),
+    ("rate", 0.0, "must be above 0 and at most 1"),
+    ("share", 1.0, "must be at least 0 and below 1"),
+    ("word_size", 2**31, "must be between 1 and 2^31 - 1"),
+    ("scale", 0.0, "must be between 2^-40 and 2^40"),
+    ("span", 65, "must be between 8 and 64; a word"),
+    ("inside", 1.0, "must be above 0 and below 1"),
+    ("beyond", 2.0, "must be above 2"),
+    ("word", "c", "no such word (choices: a, b)"),
+    ("word", 3, "should be a valid string"),
+    ("other", "z", "unknown (choices: x, y)"),
+    ("literal", "r", "unknown (choices: p, q)"),
+    ("title", " \t", "must not be empty"),
+    ("widths", (), "needs some"),
+    ("widths", 3, "should be a valid list"),
+    ("pair", (0.5,), "should have 2 entries"),
+    ("names", "abc", "should be a valid list"),
+    ("maybe", -1.0, "must be positive"),
+    ("inner", {"size": 1}, "should be a valid Inner"),
+]
+
+
+@pytest.mark.parametrize(("name", "value", "problem"), REFUSED)
+def test_a_value_that_breaks_its_rules_is_named(name: str, value: Any, problem: str) -> None:
+    for kind, key in ((Everything, f"all.{name}"), (Child, f"all.{name}"), (Renamed, f"--{name}")):
+        with pytest.raises(ConfigError) as found:
+            kind(**{name: value})
+        assert str(found.value) == f"{key} = {value!r}: {problem}"
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "part", "problem"),
+    [
+        ("widths", (4, 0), 0, "must be at least 1"),
+        ("widths", [4, "x"], "x", "should be a valid integer"),
+        ("pair", (0.5, 1.5), 1.5, "must be at least 0 and below 1"),
+        ("rounds", (3, 0), 0, "must be at least 1: rounds count from 1"),
+        ("names", ["a", 1], 1, "should be a valid string"),
+    ],
+)
+def test_of_several_values_the_one_to_blame_is_named(
+    name: str, value: Any, part: Any, problem: str
+) -> None:
+    with pytest.raises(ConfigError) as found:
+        Everything(**{name: value})
+    assert str(found.value) == f"all.{name} = {part!r}: {problem}"
+
+
+def test_what_a_file_can_hold_stands_for_what_it_cannot() -> None:
+    given: dict[str, Any] = {
+        "positive": 2,
+        "widths": [3, 1],
+        "names": ["b", "a", "b"],
+        "pair": [0, 0],
+    }
+    made = Everything(**given)
+    assert made.positive == 2.0 and type(made.positive) is float
+    assert made.widths == (3, 1)
+    assert made.names == frozenset("ab")
+    assert made.pair == (0.0, 0.0) and type(made.pair[0]) is float
+    assert made == replace(made) and hash(made) == hash(replace(made))
+    assert Everything(count=np.int64(3)) == Everything(count=3)  # type: ignore[arg-type]
+    assert type(Everything(count=np.int64(3)).count) is int  # type: ignore[arg-type]
+
+
+def test_fields_are_checked_before_what_they_are_together() -> None:
+    with pytest.raises(
+        ConfigError, match=r"all\.count = 6: is too many with \{flag\} \(choices: 1"
+    ):
+        Everything(count=6)
+    assert Everything(count=6, flag=False).count == 6
+    with pytest.raises(ConfigError, match=r"all\.share = 2\.0: must"):
+        Everything(count=6, share=2)
+    with pytest.raises(ConfigError, match=r"inner\.size = 0"):
+        Inner(size=0)
+    with pytest.raises(ConfigError, match=r"all\.more = 0"):
+        Child(more=0)
+
+
+def test_a_class_keeps_the_section_it_names() -> None:
+    assert (Settings.section, Everything.section, Child.section) == ("", "all", "all")
+    assert Renamed.section == "there.it"
+    assert Settings().key("seed") == "seed"
