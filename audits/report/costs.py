@@ -6,14 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from audits.report.claims import executions_of
+from audits.report.claims import executions_of, record_of
 from secure_fedrec.core.arrays import BoolArray
 from secure_fedrec.engines import RecordedRun
 from secure_fedrec.wire import Meter
 
 __all__ = ["cost_json"]
-
-_MIXED = ("routing", "linkage-hardened")
 
 
 def cost_json(
@@ -120,8 +118,8 @@ def _protocol(meter: Meter, layers: Mapping[str, Any]) -> dict[str, Any]:
         statement = f"The protocol was simulated: the sizes of its messages {sizes}"
     else:
         basis, statement = None, "No layer sends anything beside uploads and the public table."
-    if set(layers) & set(_MIXED):
-        statement += " What mixes pass on to one another and their keys are not counted."
+    uncounted = dict.fromkeys(record_of(name).uncounted for name in layers)
+    statement = " ".join([statement, *filter(None, uncounted)])
     return {
         "basis": basis,
         "messages": meter.beside("messages"),

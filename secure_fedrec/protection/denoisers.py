@@ -19,7 +19,7 @@ does not know who is bound to whom, and nobody deviates from the protocol. The a
 what is left of the claim under them.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -30,12 +30,14 @@ from secure_fedrec.errors import ConfigError, ProtocolError
 from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.protection.base import Withstood
 from secure_fedrec.protection.group_sums import GroupSums, pick, pick_segments
+from secure_fedrec.protection.layer import Claim, Layer
 from secure_fedrec.protection.plain import ServerSum, aggregate_note, upload_messages
 from secure_fedrec.streams import Stream, Streams
+from secure_fedrec.traits import Traits
 from secure_fedrec.uploads import Aggregate, RowBlock
 from secure_fedrec.wire import Messages, Parties, Step, Traffic, Wire, message_sizes
 
-__all__ = ["Binding", "Denoisers", "DenoisersConfig", "DenoisingSession"]
+__all__ = ["DENOISERS", "Binding", "Denoisers", "DenoisersConfig", "DenoisingSession"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -167,10 +169,51 @@ class Denoisers:
             ),
         )
 
+    @property
+    def traits(self) -> Traits:
+        """Sums over groups, and who the denoisers are."""
+        return replace(DENOISERS.traits, denoisers=tuple(self.binding.denoisers.tolist()))
+
     def describe(self) -> tuple[str, dict[str, Any]]:
         """Number and identities of the denoisers, whom the server selects (Algorithm 1, line 1)."""
         clients = self.binding.denoisers.tolist()
-        return "denoisers", {"count": self.config.count, "clients": clients}
+        return DENOISERS.name, {"count": self.config.count, "clients": clients}
+
+
+DENOISERS = Layer(
+    name="denoisers",
+    role="collector",
+    settings=DenoisersConfig,
+    build=lambda own, place: Denoisers(own, **place.table),
+    traits=Traits(
+        virtual_rows="taken-out", reports=None, uploads="rows", noise=None, denoising="groups"
+    ),
+    claim=Claim(
+        system="FedRec++ at rho = 0",
+        hides="the rows of the denoisers from the server, inside sums",
+        assumes="nothing is hidden for ordinary clients",
+        lossless=True,
+        found="as federated PMF; denoisers send their own rows alone",
+    ),
+    published={
+        ("virtual-ratings", "denoisers"): Claim(
+            system="FedRec++",
+            hides="the rated set, from the server, even if it colludes with denoisers",
+            assumes="as FedRec, and an anonymous channel to the denoisers",
+            lossless=True,
+            found="broken like FedRec; collusion links every message by value, and many denoisers "
+            "expose virtual rows, and themselves, to the server alone",
+        ),
+        ("randomized-response", "denoisers"): Claim(
+            system="SDCF with denoisers",
+            hides="as SDCF",
+            assumes="as SDCF, and an anonymous channel to the denoisers",
+            lossless=True,
+            drops_reports=True,
+            found="as SDCF and FedRec++",
+        ),
+    },
+)
 
 
 class DenoisingSession:

@@ -7,6 +7,7 @@ from secure_fedrec.core.kernels import scatter_add
 from secure_fedrec.errors import ProtocolError
 from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.protection.base import Withstood
+from secure_fedrec.traits import AS_BEFORE, Traits
 from secure_fedrec.uploads import Aggregate, RowBlock
 from secure_fedrec.wire import Messages, Parties, Step, Traffic, Wire, message_sizes
 
@@ -135,6 +136,7 @@ class DirectSum:
     """
 
     model_hidden_from: tuple[str, ...] = ()
+    traits: Traits = AS_BEFORE
 
     def __init__(self, *, n_clients: int, n_items: int, width: int, codec: FixedPoint) -> None:
         self.n_clients = n_clients

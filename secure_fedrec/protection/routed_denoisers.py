@@ -27,6 +27,7 @@ from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.protection.configured import as_configured
 from secure_fedrec.protection.denoisers import Denoisers, DenoisersConfig, DenoisingSession
 from secure_fedrec.protection.executions import require_execution
+from secure_fedrec.protection.layer import Claim, Layer
 from secure_fedrec.protection.line_receipts import LineReceipts, count_receipts
 from secure_fedrec.protection.linkage_hardened.config import ROUTING_KEYS
 from secure_fedrec.protection.linkage_hardened.real import MixNetwork
@@ -39,10 +40,11 @@ from secure_fedrec.protection.routing import (
     send,
 )
 from secure_fedrec.streams import Streams
+from secure_fedrec.traits import AS_BEFORE
 from secure_fedrec.uploads import Aggregate, RowBlock
 from secure_fedrec.wire import Messages, Step, Wire, encode_rows
 
-__all__ = ["RoutedDenoisers", "RoutingLayerConfig"]
+__all__ = ["ROUTING", "RoutedDenoisers", "RoutingLayerConfig"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,6 +144,28 @@ class RoutedDenoisers(Denoisers):
         """Denoisers and mixes are public."""
         name, settings = super().describe()
         return name, {**settings, "routing": asdict(self.routing)}
+
+
+ROUTING = Layer(
+    name="routing",
+    role="channel",
+    settings=RoutingLayerConfig,
+    build=lambda own, place: RoutedDenoisers(place.layers["denoisers"], routing=own, **place.table),
+    traits=AS_BEFORE,  # the denoisers' messages have no senders either way
+    requires=("virtual-ratings", "denoisers"),
+    claim=Claim(
+        system="FedRec++ over a mix cascade",
+        hides="as FedRec++; who sent what to a denoiser, from everybody on the way",
+        assumes="as FedRec; one honest mix per path; mixes that replace no cells, or clients "
+        "that look for theirs in the denoisers' receipts",
+        lossless=True,
+        found="as FedRec++: the channel was not the weak place, the repeated rows are; cells "
+        "have no authentic sender, and what a mix puts in besides is not detected",
+    ),
+    simulated="messages lost their senders without being sealed or mixed; run with "
+    "execution = real for the cryptography itself",
+    uncounted="What mixes pass on to one another and their keys are not counted.",
+)
 
 
 class RoutedSession(DenoisingSession):

@@ -1,41 +1,16 @@
 """What a bag is: how wide its vectors are, how many a client may give, in which order they lie."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import numpy as np
 
 from secure_fedrec.core.arrays import RingArray
-from secure_fedrec.errors import ConfigError, WireError
+from secure_fedrec.errors import WireError
 from secure_fedrec.fixedpoint import FixedPoint
+from secure_fedrec.protection.base import BagShape
 from secure_fedrec.uploads import SetBlock
 
 __all__ = ["BagShape", "canonical_order", "require_bags"]
-
-_MOST_VECTORS = 2**20
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BagShape:
-    """Public sizes of one bag.
-
-    Args:
-        width: values per vector.
-        most: most vectors that a client may give in a round. It is public: clients behind mixes
-            hand in so many cells each, and the price of noise is stated for so many vectors.
-
-    Raises:
-        ConfigError: a field is out of range.
-    """
-
-    width: int
-    most: int
-
-    def __post_init__(self) -> None:
-        if not 1 <= self.width < 2**16:
-            raise ConfigError("bags.width", self.width, "must be between 1 and 65535")
-        if not 1 <= self.most <= _MOST_VECTORS:
-            raise ConfigError("bags.most", self.most, f"must be between 1 and {_MOST_VECTORS}")
 
 
 def canonical_order(words: RingArray, codec: FixedPoint) -> RingArray:

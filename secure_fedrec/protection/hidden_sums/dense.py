@@ -15,10 +15,12 @@ import numpy as np
 from secure_fedrec.core.arrays import BoolArray, IndexArray, IntArray, RingArray
 from secure_fedrec.errors import ConfigError, ProtocolError
 from secure_fedrec.fixedpoint import FixedPoint
+from secure_fedrec.traits import Traits
 from secure_fedrec.uploads import RowBlock
 from secure_fedrec.wire import Messages, Parties, Step, Traffic, Wire
 
 __all__ = [
+    "HIDDEN",
     "DenseLayout",
     "DenseSum",
     "DenseWords",
@@ -29,6 +31,9 @@ __all__ = [
 ]
 
 _CHUNK_BYTES = 32 * 2**20
+
+HIDDEN = Traits(virtual_rows=None, reports=None, uploads="dense", noise=None, denoising="none")
+"""Of hidden uploads."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -285,6 +290,7 @@ class HiddenSum:
     """
 
     model_hidden_from: tuple[str, ...] = ()
+    traits: Traits = HIDDEN
 
     def __init__(
         self, *, min_survivors: int, n_clients: int, n_items: int, width: int, codec: FixedPoint

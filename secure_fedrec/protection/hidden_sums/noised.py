@@ -20,7 +20,7 @@ import numpy as np
 from secure_fedrec.core.arrays import FloatArray, IntArray
 from secure_fedrec.errors import ConfigError, EncodingError
 from secure_fedrec.fixedpoint import FixedPoint
-from secure_fedrec.protection.base import Withstood
+from secure_fedrec.protection.base import Released, Withstood
 from secure_fedrec.protection.configured import as_configured
 from secure_fedrec.protection.dp import (
     BoundedEncoding,
@@ -29,8 +29,9 @@ from secure_fedrec.protection.dp import (
     SkellamClient,
     SkellamConfig,
     SkellamServer,
+    explained,
 )
-from secure_fedrec.protection.hidden_sums.dense import DenseLayout, DenseWords
+from secure_fedrec.protection.hidden_sums.dense import HIDDEN, DenseLayout, DenseWords
 from secure_fedrec.protection.hidden_sums.masked import (
     MaskedSession,
     MaskedSum,
@@ -43,6 +44,7 @@ from secure_fedrec.wire import Step, Wire
 
 __all__ = [
     "DP_KEYS",
+    "NOISED",
     "ClipConfig",
     "NoisedSum",
     "SkellamLayerConfig",
@@ -178,6 +180,10 @@ def _corrupt(
     return noise.corrupt
 
 
+NOISED = replace(HIDDEN, noise="added")
+"""Traits of noised uploads under masks."""
+
+
 class NoisedSum(MaskedSum):
     """Collector of clipped, noised and masked uploads.
 
@@ -196,6 +202,8 @@ class NoisedSum(MaskedSum):
         ConfigError: a setting is out of range, or the multiplier has not been found yet.
         SumBudgetError: the ring is too small for contributions and noise.
     """
+
+    traits = NOISED
 
     def __init__(
         self,
@@ -265,13 +273,15 @@ class NoisedSum(MaskedSum):
         """
         return NoisedSession(self, round_, participants, wire)
 
+    def released(self, *, rounds: int, repeated: int = 0) -> Released:
+        """Noised sums."""
+        events = explained(self.skellam.events(rounds=rounds + repeated), repeated)
+        return Released(part="sums", events=events, delta=self.noise.delta, keys=DP_KEYS)
+
     def describe(self) -> tuple[str, dict[str, Any]]:
         """All settings are public."""
-        return "masking", {
-            **asdict(self.config),
-            "clip": asdict(self.clip),
-            "skellam": asdict(self.noise),
-        }
+        name, masks = super().describe()
+        return name, {**masks, "clip": asdict(self.clip), "skellam": asdict(self.noise)}
 
 
 class NoisedSession(MaskedSession):

@@ -9,7 +9,7 @@ Executed as ``"real"``, the halves of this package run beside it, and any differ
 
 import secrets
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,7 @@ from secure_fedrec.core.arrays import BoolArray, IntArray, RingArray
 from secure_fedrec.errors import ConfigError, LosslessnessError, ProtocolError
 from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.protection.executions import require_execution
+from secure_fedrec.protection.layer import Claim, Layer, Place, Stand
 from secure_fedrec.protection.plain import aggregate_note
 from secure_fedrec.protection.routing.sealing import require_kem
 from secure_fedrec.protection.shared_upload.client import with_counts
@@ -34,10 +35,11 @@ from secure_fedrec.protection.shared_upload.server import reveal
 from secure_fedrec.protection.shared_upload.tally import ShareTally, share_block
 from secure_fedrec.protection.shared_upload.words import Keystream
 from secure_fedrec.streams import Streams
+from secure_fedrec.traits import Traits
 from secure_fedrec.uploads import Aggregate, RowBlock
 from secure_fedrec.wire import Messages, Parties, Step, Traffic, Wire
 
-__all__ = ["SharedUpload", "SharedUploadConfig", "require_equal"]
+__all__ = ["SHARED_UPLOAD", "SharedUpload", "SharedUploadConfig", "require_equal"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,13 +149,56 @@ class SharedUpload(RecruitedDenoisers):
 
     def describe(self) -> tuple[str, dict[str, Any]]:
         """All settings and the denoisers are public."""
-        config = self.config
-        settings = {"count": config.count, "floor": config.floor, "kem": config.kem}
-        return "shared-upload", {
-            **settings,
-            "execution": config.execution,
-            "clients": self.denoisers.tolist(),
-        }
+        return SHARED_UPLOAD.name, {**asdict(self.config), "clients": self.denoisers.tolist()}
+
+    @property
+    def traits(self) -> Traits:
+        """Uploads and sums in shares, and who the denoisers are."""
+        return replace(SHARED_UPLOAD.traits, denoisers=tuple(self.denoisers.tolist()))
+
+
+def _fits(place: Place) -> None:
+    """Refuse fresh virtual items under visible item numbers, and floors that no round reaches."""
+    if not place.layers["virtual-ratings"].sticky:
+        raise ConfigError(
+            "protection.sticky",
+            False,
+            "item numbers of shared uploads stay visible: fresh virtual items would be intersected",
+            (True,),
+        )
+    floor, cohort = place.layers[SHARED_UPLOAD.name].floor, place.sizes.cohort
+    if floor > cohort:
+        raise ConfigError("protection.floor", floor, f"only {cohort} clients take part in a round")
+
+
+SHARED_UPLOAD = Layer(
+    name="shared-upload",
+    role="collector",
+    settings=SharedUploadConfig,
+    build=lambda own, place: SharedUpload(own, **place.table),
+    fits=_fits,
+    traits=Traits(
+        virtual_rows="taken-out", reports=None, uploads="shares", noise=None, denoising="shares"
+    ),
+    requires=("virtual-ratings",),
+    stands=(
+        Stand(corrupt=("server",), hides="values"),
+        Stand(corrupt=("denoisers",), hides="values"),
+        Stand(corrupt=("server", "denoiser:0"), hides="values"),  # with two denoisers or more
+    ),
+    claim=Claim(
+        system="FedRec++ with additively shared uploads",
+        hides="values and which named rows are real, from any proper subset of the server and "
+        "the denoisers, which learn the items named and sums and counts over all clients",
+        assumes="honest-but-curious parties, one of server and denoisers honest; sticky "
+        "virtual items, because fresh ones let the named items be intersected over rounds",
+        lossless=True,
+        found="one upload tells no more than its item numbers; counts of rare items and the "
+        "sums of changing cohorts stay what they are",
+    ),
+    simulated="shares were drawn from one keystream per denoiser; run with execution = real for "
+    "the cryptography itself",
+)
 
 
 class SharedUploadSession:
