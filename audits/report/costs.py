@@ -1,7 +1,7 @@
 """What a run cost each party, as the report states it."""
 
 import resource
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -35,9 +35,10 @@ def cost_json(
     is_denoiser[list(denoisers)] = True
     groups = (("ordinary client", ~is_denoiser), ("denoiser", is_denoiser))
     roles = [_clients(meter, role, who, rounds) for role, who in groups if who.any()]
-    roles.append(_server(meter, rounds))
+    received = meter.server("vectors_received")
+    roles.append(_party("server", meter.server, rounds, vectors=received))
     if meter.authority("messages_sent"):
-        roles.append(_authority(meter, rounds))
+        roles.append(_party("authority", meter.authority, rounds, vectors=0))
     totals = {
         quantity: int(meter.clients(f"{quantity}_sent").sum())
         + meter.server(f"{quantity}_sent")
@@ -73,26 +74,15 @@ def _clients(meter: Meter, role: str, members: BoolArray, rounds: int) -> dict[s
     }
 
 
-def _server(meter: Meter, rounds: int) -> dict[str, Any]:
+def _party(role: str, meter: Callable[[str], int], rounds: int, *, vectors: int) -> dict[str, Any]:
     """Up is what it receives: all directions are seen from the clients."""
     return {
-        "role": "server",
+        "role": role,
         "parties": 1,
-        "messages_per_round": meter.server("messages_sent") / rounds,
-        "vectors_per_round": meter.server("vectors_received") / rounds,
-        "bytes_up_per_round": meter.server("bytes_received") / rounds,
-        "bytes_down_per_round": meter.server("bytes_sent") / rounds,
-    }
-
-
-def _authority(meter: Meter, rounds: int) -> dict[str, Any]:
-    return {
-        "role": "authority",
-        "parties": 1,
-        "messages_per_round": meter.authority("messages_sent") / rounds,
-        "vectors_per_round": 0.0,
-        "bytes_up_per_round": meter.authority("bytes_sent") / rounds,
-        "bytes_down_per_round": meter.authority("bytes_received") / rounds,
+        "messages_per_round": meter("messages_sent") / rounds,
+        "vectors_per_round": vectors / rounds,
+        "bytes_up_per_round": meter("bytes_received") / rounds,
+        "bytes_down_per_round": meter("bytes_sent") / rounds,
     }
 
 

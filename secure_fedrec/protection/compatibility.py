@@ -28,6 +28,7 @@ __all__ = [
     "LAYERS",
     "RECORDS",
     "STACKS",
+    "claim_of",
     "claims_about",
     "require_bags_compatible",
     "require_compatible",
@@ -191,7 +192,7 @@ def require_compatible(layers: tuple[str, ...]) -> Claim:
     Raises:
         ConfigError: the layers do not stack in this order.
     """
-    return _claim_of(layers, STACKS, "protection", "these layers do not stack")
+    return claim_of(layers, STACKS, "protection", "these layers do not stack")
 
 
 def require_bags_compatible(layers: tuple[str, ...]) -> Claim:
@@ -203,11 +204,22 @@ def require_bags_compatible(layers: tuple[str, ...]) -> Claim:
     problem = "these layers do not stack over bags"
     if any(name in RECORDS and RECORDS[name].traits.uploads == "dense" for name in layers):
         problem = "hides what is summed, and nothing in a bag is"
-    return _claim_of(layers, BAG_STACKS, "bag_protection", problem)
+    return claim_of(layers, BAG_STACKS, "bag_protection", problem)
 
 
-def _claim_of(layers: tuple[str, ...], table: Claims, key: str, problem: str) -> Claim:
+def claim_of(layers: tuple[str, ...], table: Claims, key: str, problem: str) -> Claim:
+    """The claim of a stack in a table.
+
+    Args:
+        layers: the stack.
+        table: claims by stack.
+        key: table of a configuration that names the layers.
+        problem: what is wrong with a stack that is not in it.
+
+    Raises:
+        ConfigError: it is not; the choices are the stacks that are.
+    """
     if layers not in table:
-        choices = [" + ".join(stack) if stack else "none" for stack in table]
-        raise ConfigError(key, " + ".join(layers), problem, choices)
+        choices = [" + ".join(stack) or "none" for stack in table]
+        raise ConfigError(key, " + ".join(layers) or "none", problem, choices)
     return table[layers]

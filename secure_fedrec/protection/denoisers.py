@@ -20,18 +20,22 @@ what is left of the claim under them.
 """
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 
 from secure_fedrec.core.arrays import BoolArray, IntArray, WordArray
 from secure_fedrec.core.kernels import scatter_add
 from secure_fedrec.errors import ConfigError, ProtocolError
-from secure_fedrec.fixedpoint import FixedPoint
-from secure_fedrec.protection.base import Withstood
 from secure_fedrec.protection.group_sums import GroupSums, pick, pick_segments
 from secure_fedrec.protection.layer import Claim, Layer
-from secure_fedrec.protection.plain import ServerSum, aggregate_note, upload_messages
+from secure_fedrec.protection.plain import (
+    ServerSum,
+    TableCollector,
+    TableSizes,
+    aggregate_note,
+    upload_messages,
+)
 from secure_fedrec.streams import Stream, Streams
 from secure_fedrec.traits import Traits
 from secure_fedrec.uploads import Aggregate, RowBlock
@@ -94,37 +98,22 @@ class Binding:
         return cls(denoisers=denoisers, group=group, is_denoiser=is_denoiser)
 
 
-class Denoisers:
+class Denoisers(TableCollector):
     """Collector with denoising clients.
 
     Args:
         config: settings.
-        n_clients: clients of the federation.
-        n_items: rows of the shared table.
-        width: values per row.
-        codec: the ring.
         streams: the run's random streams; uses "denoisers" and "arrival".
+        table: sizes and ring, see ``TableCollector``.
     """
 
-    model_hidden_from: tuple[str, ...] = ()
-
     def __init__(
-        self,
-        config: DenoisersConfig,
-        *,
-        n_clients: int,
-        n_items: int,
-        width: int,
-        codec: FixedPoint,
-        streams: Streams,
+        self, config: DenoisersConfig, *, streams: Streams, **table: Unpack[TableSizes]
     ) -> None:
-        config.require_fits(n_clients)
+        super().__init__(**table)
+        config.require_fits(self.n_clients)
         self.config = config
-        self.n_clients = n_clients
-        self.n_items = n_items
-        self.width = width
-        self.codec = codec
-        self.binding = Binding.draw(n_clients, config.count, streams.stream("denoisers"))
+        self.binding = Binding.draw(self.n_clients, config.count, streams.stream("denoisers"))
         self.arrival = streams.stream("arrival")
 
     def participants(self, cohort: IntArray) -> IntArray:
@@ -149,11 +138,6 @@ class Denoisers:
     def noise_sizes(self, block: RowBlock) -> IntArray:
         """Bytes of each client's message to its denoiser: int64[B]."""
         return message_sizes(block, width=self.width, codec=self.codec)
-
-    def withstands(self, cohort: int) -> Withstood:
-        """Any coalition: what denoisers and clients tell the server is attacked."""
-        del cohort
-        return Withstood()
 
     def traffic(self, rows: IntArray, virtual: IntArray) -> tuple[Traffic, ...]:
         """Uploads and noise of the ordinary clients, sums of the denoisers."""

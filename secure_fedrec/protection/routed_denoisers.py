@@ -17,13 +17,12 @@ what comes out is what went in.
 
 from collections import Counter
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 
 from secure_fedrec.core.arrays import IntArray
 from secure_fedrec.errors import LosslessnessError, ProtocolError
-from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.protection.configured import as_configured
 from secure_fedrec.protection.denoisers import Denoisers, DenoisersConfig, DenoisingSession
 from secure_fedrec.protection.executions import require_execution
@@ -31,6 +30,7 @@ from secure_fedrec.protection.layer import Claim, Layer
 from secure_fedrec.protection.line_receipts import LineReceipts, count_receipts
 from secure_fedrec.protection.linkage_hardened.config import ROUTING_KEYS
 from secure_fedrec.protection.linkage_hardened.real import MixNetwork
+from secure_fedrec.protection.plain import TableSizes
 from secure_fedrec.protection.routing import (
     LEAST_SENDERS,
     RoutingConfig,
@@ -92,11 +92,8 @@ class RoutedDenoisers(Denoisers):
     Args:
         config: settings of the denoisers.
         routing: settings of the mixes.
-        n_clients: clients of the federation.
-        n_items: rows of the shared table.
-        width: values per row.
-        codec: the ring.
         streams: the run's random streams.
+        table: sizes and ring, see ``TableCollector``.
     """
 
     def __init__(
@@ -104,20 +101,10 @@ class RoutedDenoisers(Denoisers):
         config: DenoisersConfig,
         *,
         routing: RoutingLayerConfig,
-        n_clients: int,
-        n_items: int,
-        width: int,
-        codec: FixedPoint,
         streams: Streams,
+        **table: Unpack[TableSizes],
     ) -> None:
-        super().__init__(
-            config,
-            n_clients=n_clients,
-            n_items=n_items,
-            width=width,
-            codec=codec,
-            streams=streams,
-        )
+        super().__init__(config, streams=streams, **table)
         self.routing = routing
 
     def open(self, *, round_: int, participants: IntArray, wire: Wire) -> "RoutedSession":

@@ -91,12 +91,12 @@ class DenoiserSums:
         statistic="A sum with one term equals an uploaded row: that row is virtual and its sender "
         "is bound to that denoiser. With the group known, every other sum is a small subset-sum "
         "over the group's rows; the denoiser's own row is recognised by its direction. Shares of "
-        "linkage-hardened denoisers are added up first: one sum over all clients.",
+        "denoisers that send shares of one sum are added up first: it is over all clients.",
         reference="Small-group aggregates; more denoisers are cheaper and leak more. Subset sums "
         "by halves, Horowitz and Sahni 1974.",
         limits="With one denoiser for all clients, sums have many terms and nothing is found "
-        f"(linkage-hardened: of items that more than {MOST_ROWS} clients upload); with rows of few "
-        "bits (low rank, coarse ring) nothing would be proven.",
+        f"(in shares: of items that more than {MOST_ROWS} clients upload); with rows of few bits "
+        "(low rank, coarse ring) nothing would be proven.",
     )
 
     def run(self, view: View) -> Claims | NotApplicable:

@@ -13,13 +13,12 @@ configuration differ in it.
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 
 from secure_fedrec.core.arrays import FloatArray, IntArray
 from secure_fedrec.errors import ConfigError, EncodingError
-from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.protection.base import Released, Withstood
 from secure_fedrec.protection.configured import as_configured
 from secure_fedrec.protection.dp import (
@@ -37,7 +36,7 @@ from secure_fedrec.protection.hidden_sums.masked import (
     MaskedSum,
     MaskingLayerConfig,
 )
-from secure_fedrec.protection.plain import aggregate_note
+from secure_fedrec.protection.plain import TableSizes, aggregate_note
 from secure_fedrec.streams import Streams
 from secure_fedrec.uploads import Aggregate
 from secure_fedrec.wire import Step, Wire
@@ -192,11 +191,8 @@ class NoisedSum(MaskedSum):
         clip: settings of the clip.
         noise: settings of the noise, with its multiplier.
         cohort: most clients in a round.
-        n_clients: clients of the federation.
-        n_items: rows of the shared table.
-        width: values per row.
-        codec: the ring.
         streams: the run's random streams.
+        table: sizes and ring, see ``TableCollector``.
 
     Raises:
         ConfigError: a setting is out of range, or the multiplier has not been found yet.
@@ -212,20 +208,10 @@ class NoisedSum(MaskedSum):
         clip: ClipConfig,
         noise: SkellamLayerConfig,
         cohort: int,
-        n_clients: int,
-        n_items: int,
-        width: int,
-        codec: FixedPoint,
         streams: Streams,
+        **table: Unpack[TableSizes],
     ) -> None:
-        super().__init__(
-            config,
-            n_clients=n_clients,
-            n_items=n_items,
-            width=width,
-            codec=codec,
-            streams=streams,
-        )
+        super().__init__(config, streams=streams, **table)
         if noise.noise_multiplier is None:
             raise ConfigError(
                 "protection.noise_multiplier", None, "must be found from the budget first"
@@ -234,7 +220,7 @@ class NoisedSum(MaskedSum):
             raise ConfigError(
                 "protection.tail_floor", config.tail_floor, "exact counts would leave beside noise"
             )
-        corrupt = _corrupt(config, noise, cohort=cohort, n_clients=n_clients)
+        corrupt = _corrupt(config, noise, cohort=cohort, n_clients=self.n_clients)
         if corrupt >= config.min_survivors:
             raise ConfigError(
                 "protection.min_survivors",
@@ -246,9 +232,11 @@ class NoisedSum(MaskedSum):
         self.rotation = streams.stream("rotation")
         with as_configured(DP_KEYS, {"protection.fraction_bits": noise.fraction_bits}):
             self.skellam = SkellamConfig(
-                encoding=encoding_of(n_items=n_items, width=width, clip=clip, noise=noise),
+                encoding=encoding_of(
+                    n_items=self.n_items, width=self.width, clip=clip, noise=noise
+                ),
                 noise_multiplier=noise.noise_multiplier,
-                ring_bits=codec.bits,
+                ring_bits=self.codec.bits,
                 cohort=cohort,
                 min_survivors=config.min_survivors,
                 corrupt=corrupt,

@@ -11,19 +11,23 @@ a mix cascade run beside it, and any difference is an error.
 import secrets
 from collections.abc import Mapping
 from dataclasses import asdict, replace
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 
 from secure_fedrec.core.arrays import BoolArray, IndexArray, IntArray, RingArray, WordArray
 from secure_fedrec.core.kernels import scatter_add
 from secure_fedrec.errors import ConfigError, ProtocolError
-from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.protection.layer import Claim, Layer, Stand
 from secure_fedrec.protection.line_receipts import LineReceipts, count_receipts
 from secure_fedrec.protection.linkage_hardened.config import LinkageHardenedConfig
 from secure_fedrec.protection.linkage_hardened.real import MixNetwork, RealRound
-from secure_fedrec.protection.plain import ServerSum, aggregate_note, upload_messages
+from secure_fedrec.protection.plain import (
+    ServerSum,
+    TableSizes,
+    aggregate_note,
+    upload_messages,
+)
 from secure_fedrec.protection.shared_upload.collector import require_equal
 from secure_fedrec.protection.shared_upload.context import LEAST_FLOOR
 from secure_fedrec.protection.shared_upload.messages import ENVELOPE_BYTES, Kind, rows_message_bytes
@@ -46,11 +50,8 @@ class LinkageHardened(RecruitedDenoisers):
 
     Args:
         config: settings.
-        n_clients: clients of the federation.
-        n_items: rows of the shared table.
-        width: values per row.
-        codec: the ring.
         streams: the run's random streams.
+        table: sizes and ring, see ``TableCollector``.
 
     Raises:
         ConfigError: the settings do not fit the federation.
@@ -58,25 +59,10 @@ class LinkageHardened(RecruitedDenoisers):
     """
 
     def __init__(
-        self,
-        config: LinkageHardenedConfig,
-        *,
-        n_clients: int,
-        n_items: int,
-        width: int,
-        codec: FixedPoint,
-        streams: Streams,
+        self, config: LinkageHardenedConfig, *, streams: Streams, **table: Unpack[TableSizes]
     ) -> None:
-        config.require_fits(n_clients, width=width, codec=codec)
-        super().__init__(
-            config,
-            floor=LEAST_FLOOR,
-            n_clients=n_clients,
-            n_items=n_items,
-            width=width,
-            codec=codec,
-            streams=streams,
-        )
+        config.require_fits(table["n_clients"], width=table["width"], codec=table["codec"])
+        super().__init__(config, floor=LEAST_FLOOR, streams=streams, **table)
         self.config = config
 
     def open(self, *, round_: int, participants: IntArray, wire: Wire) -> "LinkageSession":

@@ -10,16 +10,15 @@ Executed as ``"real"``, the halves of this package run beside it, and any differ
 import secrets
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 
 from secure_fedrec.core.arrays import BoolArray, IntArray, RingArray
 from secure_fedrec.errors import ConfigError, LosslessnessError, ProtocolError
-from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.protection.executions import require_execution
 from secure_fedrec.protection.layer import Claim, Layer, Place, Stand
-from secure_fedrec.protection.plain import aggregate_note
+from secure_fedrec.protection.plain import TableSizes, aggregate_note
 from secure_fedrec.protection.routing.sealing import require_kem
 from secure_fedrec.protection.shared_upload.client import with_counts
 from secure_fedrec.protection.shared_upload.context import LEAST_FLOOR
@@ -86,11 +85,8 @@ class SharedUpload(RecruitedDenoisers):
 
     Args:
         config: settings.
-        n_clients: clients of the federation.
-        n_items: rows of the shared table.
-        width: values per row.
-        codec: the ring.
         streams: the run's random streams.
+        table: sizes and ring, see ``TableCollector``.
 
     Raises:
         ConfigError: the settings do not fit the federation.
@@ -98,25 +94,10 @@ class SharedUpload(RecruitedDenoisers):
     """
 
     def __init__(
-        self,
-        config: SharedUploadConfig,
-        *,
-        n_clients: int,
-        n_items: int,
-        width: int,
-        codec: FixedPoint,
-        streams: Streams,
+        self, config: SharedUploadConfig, *, streams: Streams, **table: Unpack[TableSizes]
     ) -> None:
-        config.require_fits(n_clients)
-        super().__init__(
-            config,
-            floor=config.floor,
-            n_clients=n_clients,
-            n_items=n_items,
-            width=width,
-            codec=codec,
-            streams=streams,
-        )
+        config.require_fits(table["n_clients"])
+        super().__init__(config, floor=config.floor, streams=streams, **table)
         self.config = config
 
     def open(self, *, round_: int, participants: IntArray, wire: Wire) -> "SharedUploadSession":
