@@ -10,6 +10,7 @@ from typing import Any
 
 from attacks import SUITE, GroundTruth, attack_named
 from attacks.planted.controls import positive_controls
+from attacks.view.knowledge import Knowledge
 from audits.config.audit import AuditConfig, load_config, parse_config
 from audits.gates.gate import Outcome
 from audits.gates.verdict import undecided
@@ -264,17 +265,11 @@ def _recorded_truth(folder: Path, transcript: Transcript) -> tuple[AuditConfig, 
     config = parse_config(read_own_config(folder))
     require_complete(folder, config.algorithm.rounds)
     secrets = read_secrets(folder, config.kind.secrets)
-    protection = transcript.public["protection"]
-    denoisers = tuple(
-        client
-        for layer in ("denoisers", "linkage-hardened", "shared-upload")
-        for client in protection.get(layer, {}).get("clients", ())
-    )
     truth = ground_truth(
         secrets,
         Truth(BlockStore(folder / "truth")),
         name=config.data.name,
-        denoisers=denoisers,
+        denoisers=Knowledge.of(transcript).denoisers,
     )
     return config, truth
 

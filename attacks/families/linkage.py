@@ -1,7 +1,5 @@
 """Linkage: who sent an anonymous message, and which rows stand behind a denoiser's sums."""
 
-from collections.abc import Mapping
-
 import numpy as np
 from scipy import sparse
 
@@ -13,6 +11,7 @@ from attacks.base import (
     RatedSetClaim,
     client_grid,
 )
+from attacks.view.knowledge import Knowledge
 from secure_fedrec.core.arrays import BoolArray, IndexArray, IntArray, RingArray, WordArray
 from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.uploads import RowBlock
@@ -122,12 +121,12 @@ def _incidence(block: RowBlock, n_items: int) -> sparse.csr_array:
 
 def _size_fit(view: View, sent: RowBlock, heard: RowBlock, fits: BoolArray) -> BoolArray:
     """bool[K, B]: of the uploads in ``fits``, those whose size goes with that of the message."""
-    cloak: Mapping[str, object] = view.public["protection"].get("virtual-ratings", {})
+    ratio = Knowledge.of(view).ratio
     rated = sent.lengths[None, :] - heard.lengths[:, None]
     possible = fits & (rated > 0)
-    if "rho" not in cloak:  # the sizes of randomized responses follow no rule
+    if ratio is None:  # the sizes of randomized responses follow no rule
         return possible
-    asked = np.floor(float(str(cloak["rho"])) * np.maximum(rated, 0))
+    asked = np.floor(ratio * np.maximum(rated, 0))
     room = int(view.public["n_items"]) - rated
     size = heard.lengths[:, None]
     exact = possible & (asked <= room) & (asked == size)

@@ -7,6 +7,7 @@ import numpy.typing as npt
 
 from attacks.base import AttackCard, Claims, NotApplicable, RatedSetClaim
 from attacks.view.coalition import rows_of
+from attacks.view.knowledge import Knowledge
 from attacks.view.named import named_rounds, named_rows, sees_named_rows
 from secure_fedrec.core.arrays import FloatArray, IntArray
 from secure_fedrec.wire import Step, View
@@ -74,6 +75,8 @@ class Intersection:
         rounds = _upload_rounds(view)
         if isinstance(rounds, NotApplicable):
             return rounds
+        # Where an algorithm sends a part of its rows, an item that is missing once says little.
+        every_row = Knowledge.of(view).every_row
         rounds = rounds[: self._max_rounds]
         clients, counts, history = _count_touches(view, rounds, keep=_HISTORY)
         uploads = np.maximum(counts.max(axis=1, keepdims=True), 1)
@@ -81,7 +84,7 @@ class Intersection:
             clients=clients,
             scores=counts / uploads,
             visible=counts > 0,
-            predicted=counts == uploads,
+            predicted=counts == uploads if every_row else None,
             history=history,
         )
         return Claims(rounds=rounds, rated=claim)

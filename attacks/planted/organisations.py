@@ -7,6 +7,7 @@ vector per attribute, weighted by records times an accuracy. Layouts are those o
 """
 
 from collections.abc import Mapping
+from dataclasses import asdict
 from typing import Any, Final
 
 import numpy as np
@@ -15,6 +16,7 @@ from secure_fedrec.algorithms.base import PublicState
 from secure_fedrec.algorithms.hpfl.aggregation import HPFLTable
 from secure_fedrec.core.arrays import FloatArray, IntArray
 from secure_fedrec.streams import Streams
+from secure_fedrec.traits import OTHER_ROWS
 from secure_fedrec.uploads import Aggregate, RowBlock, SetBlock, Upload
 from secure_fedrec.vault import Vault
 
@@ -112,7 +114,8 @@ class PlantedOrganisations:
     def public_knowledge(self) -> dict[str, Any]:
         """Where things lie in a row."""
         table = {"attributes": self.table.attributes, "hidden": self.table.hidden}
-        return {"name": "planted-organisations", "table": table}
+        traits = asdict(OTHER_ROWS)
+        return {"name": "planted-organisations", "table": table, "traits": traits}
 
 
 class PlantedOrganisationStep:

@@ -1,17 +1,13 @@
 """A planted federation on ratings: FedRec++ with denoisers, where every attack on it applies."""
 
+from typing import Any
+
 from attacks.scoring.truth import GroundTruth
 from secure_fedrec.algorithms import PMF, PMFConfig
 from secure_fedrec.data import SyntheticConfig, generate, k_fold
 from secure_fedrec.engines import RecordedRun, rating_problem
 from secure_fedrec.fixedpoint import FixedPoint
-from secure_fedrec.protection import (
-    Denoisers,
-    DenoisersConfig,
-    Stack,
-    VirtualRatings,
-    VirtualRatingsConfig,
-)
+from secure_fedrec.protection import LAYERS, Sizes, build_stack
 from secure_fedrec.streams import Streams
 from secure_fedrec.wire import RecordingPolicy
 
@@ -35,26 +31,25 @@ def plant_ratings(
     train, test = k_fold(generate(data), folds=5, fold=0, seed=1)
     streams = Streams.from_seed(7)
     algorithm = PMF(PMFConfig(rank=6, rounds=ROUNDS))
-    codec = FixedPoint()
-    collector = Denoisers(
-        DenoisersConfig(count=denoisers),
+    sizes = Sizes(
         n_clients=train.n_clients,
         n_items=train.n_items,
         width=algorithm.width,
-        codec=codec,
-        streams=streams,
+        cohort=train.n_clients,
     )
-    cloak = VirtualRatings(
-        VirtualRatingsConfig(rho=1.0, sticky=sticky), n_items=train.n_items, streams=streams
-    )
+    settings: dict[str, dict[str, Any]] = {
+        "virtual-ratings": {"rho": 1.0, "sticky": sticky},
+        "denoisers": {"count": denoisers},
+    }
+    layers = {name: LAYERS[name](**each) for name, each in settings.items()}
+    stack = build_stack(layers, sizes=sizes, codec=FixedPoint(), streams=streams)
     run = RecordedRun(
         algorithm=algorithm,
-        stack=Stack(codec=codec, cloak=cloak, collector=collector, n_clients=train.n_clients),
+        stack=stack,
         problem=rating_problem(algorithm, train, test),
         streams=streams,
         policy=RecordingPolicy(payload_rounds=payload_rounds),
     )
     for _ in range(ROUNDS):
         run.run_round()
-    bound = tuple(collector.binding.denoisers.tolist())
-    return run, GroundTruth(train=train, recorded=run.truth, denoiser_clients=bound)
+    return run, GroundTruth(train=train, recorded=run.truth, denoiser_clients=stack.denoisers)

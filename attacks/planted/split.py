@@ -11,7 +11,7 @@ so the control does not rest on the code under audit.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 import numpy as np
@@ -20,6 +20,7 @@ from secure_fedrec.algorithms.base import PublicState
 from secure_fedrec.algorithms.vector_table import VectorTable
 from secure_fedrec.core.arrays import FloatArray, IntArray
 from secure_fedrec.streams import Streams
+from secure_fedrec.traits import OTHER_ROWS
 from secure_fedrec.uploads import Aggregate, RowBlock, Upload
 from secure_fedrec.vault import Vault
 
@@ -153,6 +154,7 @@ class PlantedSplit:
             "federated": federated,
             "private": private,
             "weight_position": ends[-1],
+            "traits": asdict(OTHER_ROWS),
         }
 
     def _gradients(

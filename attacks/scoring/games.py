@@ -30,6 +30,7 @@ from attacks.scoring.scored import Figures, Scored, is_honest
 from attacks.scoring.sets import score_rated_sets, score_sets, unmasked_figures
 from attacks.scoring.truth import GroundTruth
 from attacks.scoring.vectors import score_vectors
+from attacks.view.knowledge import Knowledge, UnknownTraitError
 from secure_fedrec.core.arrays import IntArray
 from secure_fedrec.wire import Adversary, OwnUploads, Step, Transcript, View
 
@@ -162,9 +163,7 @@ def _strength(finding: Finding) -> float:
 def _score(attack: Attack, view: View, server: View, truth: GroundTruth, level: Level) -> Finding:
     adversary = view.adversary
     blank = Finding(attack=attack.name, adversary=adversary.name, game=attack.card.game)
-    if getattr(attack, "reads_item_rows", True) and "n_items" not in view.public:
-        return replace(blank, reason="the rows of the shared table are not items")
-    claims = attack.run(view)
+    claims = _asked(attack, view)
     if isinstance(claims, NotApplicable):
         return replace(blank, reason=claims.reason)
     corrupted = truth.corrupted_clients(adversary)
@@ -190,6 +189,18 @@ def _score(attack: Attack, view: View, server: View, truth: GroundTruth, level: 
         null_control=nulls[0] if nulls else None,
         roc=scored[0].roc,
     )
+
+
+def _asked(attack: Attack, view: View) -> Claims | NotApplicable:
+    """What an attack claims; none applies that needs to know what nobody stated."""
+    try:
+        if getattr(attack, "reads_item_rows", True) and not (
+            "n_items" in view.public and Knowledge.of(view).item_rows
+        ):
+            return NotApplicable(reason="the rows of the shared table are not items")
+        return attack.run(view)
+    except UnknownTraitError as unknown:
+        return NotApplicable(reason=str(unknown))
 
 
 def _judge(

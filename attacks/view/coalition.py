@@ -6,7 +6,7 @@ the rows of the adversary's own clients, and with those clients left out of the 
 
 import numpy as np
 
-from attacks.view.knowledge import Protocol
+from attacks.view.knowledge import Knowledge
 from secure_fedrec.uploads import RowBlock
 from secure_fedrec.wire import Messages, Step, View
 
@@ -84,6 +84,6 @@ def others_sum(view: View, round_: int, *, payload: bool = False) -> RowBlock:
 
 def _known(view: View, round_: int) -> Messages | None:
     """What the coalition knows of the terms of a round's sum; None if nothing."""
-    if view.own is None or not Protocol.of(view).sums_are_real:
+    if view.own is None or not Knowledge.of(view).sums_are_real:
         return None  # with virtual rows inside, the sum has terms that are not recorded
     return view.own.uploads(round_)

@@ -1,77 +1,120 @@
-"""What the public settings of a protocol say about its uploads and its sums.
+"""What everybody knows of uploads and sums: the traits of the stack and of the algorithm.
 
 Attacks on sums need to know what was added up: whether virtual rows are still inside, whether the
-uploads can be read beside the sum, whether the counts are exact. All of it is public.
+uploads can be read beside the sum, whether the counts are exact. All of it is public, in the words
+of ``secure_fedrec.traits``; no layer is known by name. What was not stated is asked for in vain.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from secure_fedrec.wire import View
+from secure_fedrec.errors import TranscriptError
+from secure_fedrec.traits import TRAITS
+from secure_fedrec.wire import Transcript, View
 
-__all__ = ["Protocol"]
+__all__ = ["Knowledge", "UnknownTraitError"]
 
-_CLOAKS = frozenset({"virtual-ratings", "randomized-response"})
-_TAKE_OUT = frozenset({"denoisers", "linkage-hardened", "shared-upload"})
-_DENSE = frozenset({"masking", "paillier"})
-_HIDING = _DENSE | {"shared-upload"}
-_NOISE = frozenset({"skellam", "gaussian", "laplace", "local-dp"})
+
+class UnknownTraitError(TranscriptError):
+    """A transcript does not state a trait, or states it in words that nobody knows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Protocol:
-    """A protocol as everybody knows it.
+class Knowledge:
+    """Stated traits; every property raises ``UnknownTraitError`` where one that it needs is not.
 
     Args:
-        virtual_rows: clients send virtual rows among the real ones.
-        sums_are_real: no virtual row is left in the aggregate.
-        hidden: uploads cannot be read; nothing equals a row of the aggregate.
-        dense: every client sends the same public rows, so row numbers tell nothing about it.
-        exact: counts are the true numbers of ratings, no noise is added to them.
-        constant: a client that takes part uploads each of its rated items, every time.
-        denoisers: client number of each denoiser.
-        summed_in_shares: what the denoisers send are additive shares of one sum over all clients,
-            and no row of their own is in it.
+        stack: of the stack, by name; see ``Traits``.
+        rows: of the rows that the algorithm's clients send; see ``RowTraits``.
     """
 
-    virtual_rows: bool
-    sums_are_real: bool
-    hidden: bool
-    dense: bool
-    exact: bool
-    constant: bool
-    denoisers: tuple[int, ...]
-    summed_in_shares: bool = False
+    stack: Mapping[str, Any]
+    rows: Mapping[str, Any]
 
     @classmethod
-    def of(cls, view: View) -> "Protocol":
-        """Read the public settings."""
-        settings: Mapping[str, Any] = view.public["protection"]
-        layers = _names(settings)
+    def of(cls, view: View | Transcript) -> "Knowledge":
+        """Read public knowledge."""
         return cls(
-            virtual_rows=bool(layers & _CLOAKS),
-            sums_are_real=not layers & _CLOAKS or bool(layers & _TAKE_OUT),
-            hidden=bool(layers & _HIDING),
-            dense=bool(layers & _DENSE),
-            exact=not layers & _NOISE,
-            constant="randomized-response" not in layers,
-            denoisers=tuple(
-                client
-                for layer in settings.values()
-                if isinstance(layer, Mapping)
-                for client in layer.get("clients", ())
-            ),
-            summed_in_shares="linkage-hardened" in layers,
+            stack=view.public.get("protection", {}).get("traits") or {},
+            rows=view.public.get("algorithm", {}).get("traits") or {},
         )
 
+    @property
+    def virtual_rows(self) -> bool:
+        """Clients send virtual rows among the real ones."""
+        return self._stack("virtual_rows") != "none"
 
-def _names(settings: Mapping[str, Any]) -> frozenset[str]:
-    """Names of all layers, those described inside the settings of another one included."""
-    names = set(settings.get("layers", ()))
-    queue = [value for value in settings.values() if isinstance(value, Mapping)]
-    for one in queue:  # grows while it is walked
-        inner = {key: value for key, value in one.items() if isinstance(value, Mapping)}
-        names |= inner.keys()
-        queue.extend(inner.values())
-    return frozenset(names)
+    @property
+    def sums_are_real(self) -> bool:
+        """No virtual row is left in the aggregate."""
+        return self._stack("virtual_rows") != "summed"
+
+    @property
+    def hidden(self) -> bool:
+        """Uploads cannot be read; nothing equals a row of the aggregate."""
+        return self._stack("uploads") != "rows"
+
+    @property
+    def dense(self) -> bool:
+        """Every client sends the same public rows, so row numbers tell nothing about it."""
+        return self._stack("uploads") == "dense"
+
+    @property
+    def exact(self) -> bool:
+        """Counts are the true numbers of ratings, no noise is added to them."""
+        return self._stack("noise") == "none"
+
+    @property
+    def every_row(self) -> bool:
+        """The algorithm has a row for each rated item of a client and no other, every time."""
+        return self._rows("row_sets") == "rated"
+
+    @property
+    def constant(self) -> bool:
+        """A client that takes part uploads each of its rated items, every time."""
+        return self._stack("reports") == "all" and self.every_row
+
+    @property
+    def rated_only(self) -> bool:
+        """A row that is not virtual is of an item that its client rated."""
+        return self._rows("row_sets") != "others"
+
+    @property
+    def item_rows(self) -> bool:
+        """Rows of the shared table are items."""
+        return self._rows("rows") == "items"
+
+    @property
+    def denoisers(self) -> tuple[int, ...]:
+        """Client number of each denoiser."""
+        numbers = self.stack.get("denoisers")
+        if numbers is None:
+            raise UnknownTraitError("the protection does not state its trait 'denoisers'")
+        return tuple(numbers)
+
+    @property
+    def summed_in_shares(self) -> bool:
+        """What the denoisers send adds up to one sum over all, and no row of their own is in it."""
+        return self._stack("denoising") == "shares" and not self.hidden
+
+    @property
+    def ratio(self) -> float | None:
+        """Virtual rows per rated item; None where their number follows no known rule."""
+        ratio = self.stack.get("ratio")
+        return None if ratio is None else float(ratio)
+
+    def _stack(self, name: str) -> str:
+        return _stated("protection", self.stack, name)
+
+    def _rows(self, name: str) -> str:
+        return _stated("algorithm", self.rows, name)
+
+
+def _stated(whose: str, traits: Mapping[str, Any], name: str) -> str:
+    value = traits.get(name)
+    if value is None:
+        raise UnknownTraitError(f"the {whose} does not state its trait {name!r}")
+    if value not in TRAITS[name]:
+        raise UnknownTraitError(f"the {whose} states a trait that is not known: {name} = {value!r}")
+    return str(value)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from attacks.view.coalition import others_sum, others_uploads
-from attacks.view.knowledge import Protocol
+from attacks.view.knowledge import Knowledge
 from secure_fedrec.core.arrays import BoolArray, FloatArray, IntArray
 from secure_fedrec.wire import View
 
@@ -35,7 +35,7 @@ class Presence:
     possible: BoolArray
 
     @classmethod
-    def read(cls, view: View, protocol: Protocol, rounds: Sequence[int]) -> "Presence":
+    def read(cls, view: View, knowledge: Knowledge, rounds: Sequence[int]) -> "Presence":
         """Read rounds with both uploads and an aggregate, the adversary's own clients left out."""
         n_clients, n_items = int(view.public["n_clients"]), int(view.public["n_items"])
         seen = np.zeros((n_clients, n_items), dtype=np.uint32)
@@ -45,7 +45,7 @@ class Presence:
             uploads, block = others_uploads(view, round_)
             senders = uploads.senders.ids
             present[position, senders] = True
-            if not protocol.dense:
+            if not knowledge.dense:
                 seen[np.repeat(senders, block.lengths), block.rows] += 1
             total = others_sum(view, round_)
             if total.counts is not None:
@@ -53,7 +53,7 @@ class Presence:
         clients = np.flatnonzero(present.any(axis=0))
         seen, uploads_of = seen[clients], present[:, clients].sum(axis=0)
         everything = np.ones(seen.shape, dtype=bool)
-        visible = everything if protocol.dense else seen > 0
+        visible = everything if knowledge.dense else seen > 0
         every_time = seen == uploads_of[:, None]
         return cls(
             rounds=tuple(rounds),
@@ -61,7 +61,7 @@ class Presence:
             present=present[:, clients],
             counts=counts,
             visible=visible,
-            possible=visible if protocol.dense or not protocol.constant else every_time,
+            possible=visible if knowledge.dense or not knowledge.constant else every_time,
         )
 
     def cohorts(self) -> tuple[FloatArray, FloatArray]:

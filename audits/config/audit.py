@@ -31,12 +31,12 @@ from audits.config.tables import as_table, build, require_table, require_tables
 from audits.gates.gate import GateConfig
 from audits.run.folder import CONFIG_DIGEST
 from audits.systems import system_named
-from audits.systems.base import DataKind, Statement, System, claim_of
+from audits.systems.base import DataKind, Statement, System
 from secure_fedrec.core.files import read_json
 from secure_fedrec.engines import CohortConfig
 from secure_fedrec.errors import ConfigError, DataError
 from secure_fedrec.fixedpoint import FixedPoint
-from secure_fedrec.protection import BAG_LAYERS, LAYERS, Claim
+from secure_fedrec.protection import BAG_LAYERS, LAYERS, Claim, claim_of
 from secure_fedrec.settings import Count, Filled, Settings, Within
 from secure_fedrec.wire import Adversary, RecordingPolicy
 
@@ -143,9 +143,8 @@ class AuditConfig(Settings):
         Raises:
             ConfigError: they do not stack.
         """
-        audited = self.audited
-        layers = tuple(self.protection)
-        return claim_of(layers, audited.claims, key="protection", system=audited.name)
+        audited, problem = self.audited, f"these layers do not stack over {self.system}"
+        return claim_of(tuple(self.protection), audited.claims, "protection", problem)
 
     @property
     def bag_claim(self) -> Claim | None:
@@ -160,7 +159,8 @@ class AuditConfig(Settings):
                 problem = f"{audited.name} so set collects nothing in bags"
                 raise ConfigError("bag_protection", " + ".join(layers), problem)
             return None
-        return claim_of(layers, audited.bag_claims, key="bag_protection", system=audited.name)
+        problem = f"these layers do not stack over {audited.name}"
+        return claim_of(layers, audited.bag_claims, "bag_protection", problem)
 
     @property
     def claims_lossless(self) -> bool:

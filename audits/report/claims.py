@@ -1,36 +1,23 @@
 """What a report says about the protection: layers, claim, how it was carried out, privacy."""
 
 from collections.abc import Mapping, Sequence
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from secure_fedrec.protection import Claim, require_compatible
+from secure_fedrec.protection import BAG_RECORDS, RECORDS, Claim, Layer, require_compatible
 
 if TYPE_CHECKING:
     from secure_fedrec.accounting import PrivacyStatement
 
-__all__ = ["Execution", "execution_of", "executions_of", "protection_json"]
+__all__ = ["Execution", "execution_of", "executions_of", "protection_json", "record_of"]
 
 Execution: TypeAlias = Literal["simulated", "real"]
 
-_SIMULATED: Mapping[str, str] = MappingProxyType(
-    {
-        "masking": "uploads were hidden by pads with the protocol's distribution; run with "
-        "execution = real for the cryptography itself",
-        "paillier": "uploads were random words in the place of ciphertexts; run with execution = "
-        "real for the cryptography itself",
-        "shared-upload": "shares were drawn from one keystream per denoiser; run with execution = "
-        "real for the cryptography itself",
-        "linkage-hardened": "shares were drawn from one keystream, no cell was sealed or mixed; "
-        "run with execution = real for the cryptography itself",
-        "routing": "messages lost their senders without being sealed or mixed; run with "
-        "execution = real for the cryptography itself",
-    }
-)
-"""What stood in for the cryptography, by layer."""
-
 _REAL = "the protocol itself was carried out, with keys made for this run"
-_REAL_TABLE = "; the server kept the public table encrypted, and two clients in turn took its steps"
+
+
+def record_of(name: str) -> Layer:
+    """The record of a layer over rows or bags; over both it is carried out alike."""
+    return RECORDS[name] if name in RECORDS else BAG_RECORDS[name]
 
 
 def protection_json(
@@ -52,11 +39,7 @@ def protection_json(
     claim = claim or require_compatible(tuple(layers))
     every = {**layers, **(bags[0] if bags else {})}
     return {
-        "layers": list(layers),
-        "system": claim.system,
-        "hides": claim.hides,
-        "assumes": claim.assumes,
-        "found": claim.found,
+        **_claimed(layers, claim),
         "execution": execution_of(every),
         "execution_note": _note(every),
         "privacy": [
@@ -69,12 +52,12 @@ def protection_json(
             }
             for each in statements
         ],
-        "bags": None if bags is None else _bags(*bags),
+        "bags": None if bags is None else _claimed(*bags),
     }
 
 
-def _bags(layers: Mapping[str, Any], claim: Claim) -> dict[str, Any]:
-    """What is said of vectors that are collected without order or owner."""
+def _claimed(layers: Mapping[str, Any], claim: Claim) -> dict[str, Any]:
+    """What is said of a stack."""
     return {
         "layers": list(layers),
         "system": claim.system,
@@ -108,8 +91,7 @@ def _note(layers: Mapping[str, Any]) -> str | None:
     executions = executions_of(layers)
     simulated = [name for name, execution in executions.items() if execution == "simulated"]
     if simulated:
-        return "; ".join(_SIMULATED[name] for name in simulated)
+        return "; ".join(record_of(name).simulated for name in simulated)
     if "real" not in executions.values():
         return None
-    held_by_clients = "paillier" in layers and layers["paillier"].holder == "clients"
-    return _REAL + (_REAL_TABLE if held_by_clients else "")
+    return _REAL + "".join(record_of(name).real(each) for name, each in layers.items())

@@ -1,19 +1,17 @@
 """What a run cost each party, as the report states it."""
 
 import resource
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from audits.report.claims import executions_of
+from audits.report.claims import executions_of, record_of
 from secure_fedrec.core.arrays import BoolArray
 from secure_fedrec.engines import RecordedRun
 from secure_fedrec.wire import Meter
 
 __all__ = ["cost_json"]
-
-_MIXED = ("routing", "linkage-hardened")
 
 
 def cost_json(
@@ -37,9 +35,10 @@ def cost_json(
     is_denoiser[list(denoisers)] = True
     groups = (("ordinary client", ~is_denoiser), ("denoiser", is_denoiser))
     roles = [_clients(meter, role, who, rounds) for role, who in groups if who.any()]
-    roles.append(_server(meter, rounds))
+    received = meter.server("vectors_received")
+    roles.append(_party("server", meter.server, rounds, vectors=received))
     if meter.authority("messages_sent"):
-        roles.append(_authority(meter, rounds))
+        roles.append(_party("authority", meter.authority, rounds, vectors=0))
     totals = {
         quantity: int(meter.clients(f"{quantity}_sent").sum())
         + meter.server(f"{quantity}_sent")
@@ -75,26 +74,15 @@ def _clients(meter: Meter, role: str, members: BoolArray, rounds: int) -> dict[s
     }
 
 
-def _server(meter: Meter, rounds: int) -> dict[str, Any]:
+def _party(role: str, meter: Callable[[str], int], rounds: int, *, vectors: int) -> dict[str, Any]:
     """Up is what it receives: all directions are seen from the clients."""
     return {
-        "role": "server",
+        "role": role,
         "parties": 1,
-        "messages_per_round": meter.server("messages_sent") / rounds,
-        "vectors_per_round": meter.server("vectors_received") / rounds,
-        "bytes_up_per_round": meter.server("bytes_received") / rounds,
-        "bytes_down_per_round": meter.server("bytes_sent") / rounds,
-    }
-
-
-def _authority(meter: Meter, rounds: int) -> dict[str, Any]:
-    return {
-        "role": "authority",
-        "parties": 1,
-        "messages_per_round": meter.authority("messages_sent") / rounds,
-        "vectors_per_round": 0.0,
-        "bytes_up_per_round": meter.authority("bytes_sent") / rounds,
-        "bytes_down_per_round": meter.authority("bytes_received") / rounds,
+        "messages_per_round": meter("messages_sent") / rounds,
+        "vectors_per_round": vectors / rounds,
+        "bytes_up_per_round": meter("bytes_received") / rounds,
+        "bytes_down_per_round": meter("bytes_sent") / rounds,
     }
 
 
@@ -120,8 +108,8 @@ def _protocol(meter: Meter, layers: Mapping[str, Any]) -> dict[str, Any]:
         statement = f"The protocol was simulated: the sizes of its messages {sizes}"
     else:
         basis, statement = None, "No layer sends anything beside uploads and the public table."
-    if set(layers) & set(_MIXED):
-        statement += " What mixes pass on to one another and their keys are not counted."
+    uncounted = dict.fromkeys(record_of(name).uncounted for name in layers)
+    statement = " ".join([statement, *filter(None, uncounted)])
     return {
         "basis": basis,
         "messages": meter.beside("messages"),

@@ -12,9 +12,7 @@ from audits.systems.base import Dataset, Fresh, Task
 from secure_fedrec.algorithms.base import Algorithm, PublicState
 from secure_fedrec.engines import Evaluate
 from secure_fedrec.errors import ConfigError
-from secure_fedrec.protection import Denoisers, Sizes, Stack, build_stack
-from secure_fedrec.protection.linkage_hardened import LinkageHardened
-from secure_fedrec.protection.shared_upload import SharedUpload
+from secure_fedrec.protection import Sizes, Stack, build_stack
 from secure_fedrec.streams import Streams
 from secure_fedrec.vault import Vault
 from secure_fedrec.wire import Adversary
@@ -56,12 +54,7 @@ class Federation(Generic[TaskT_co]):
     @property
     def denoiser_clients(self) -> tuple[int, ...]:
         """Client number of each denoiser; empty without denoisers."""
-        collector = self.stack.collector
-        if isinstance(collector, Denoisers):
-            return tuple(collector.binding.denoisers.tolist())
-        if isinstance(collector, SharedUpload | LinkageHardened):
-            return tuple(collector.denoisers.tolist())
-        return ()
+        return self.stack.denoisers
 
 
 def load_dataset(config: AuditConfig, data_dir: Path | None) -> Dataset:
@@ -102,12 +95,6 @@ def build_federation(config: AuditConfig, task: TaskT, *, priced: bool = True) -
         bags=bags,
         popularity=problem.popularity,
     )
-    counts = [
-        config.protection[layer].count
-        for layer in ("denoisers", "linkage-hardened", "shared-upload")
-        if layer in config.protection
-    ]
-    require_parties(config.adversaries, n_clients=n_clients, denoisers=sum(counts))
     for sender in config.recording.payload_senders or ():
         if sender >= n_clients:
             raise ConfigError(
@@ -120,9 +107,10 @@ def build_federation(config: AuditConfig, task: TaskT, *, priced: bool = True) -
         streams=streams,
         bag_layers=config.bag_protection,
     )
+    require_parties(config.adversaries, n_clients=n_clients, denoisers=len(stack.denoisers))
     require_withstood(config.adversaries, stack.withstands(sizes.cohort), n_clients=sizes.n_clients)
     if priced:
-        require_priced(config, stack)
+        require_priced(config, stack, sizes)
     return Federation(config=config, task=task, stack=stack, streams=streams)
 
 

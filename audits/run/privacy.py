@@ -1,22 +1,16 @@
 """Differential privacy in an audit: noise found from a budget, and what the run cost in words."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 from audits.config.audit import AuditConfig
 from audits.gates.gate import EVERYTHING
 from secure_fedrec.errors import ConfigError, renamed_keys
-from secure_fedrec.protection import Sizes, Stack
-from secure_fedrec.protection.bags import BAG_NOISE_KEYS, LayeredBags
-from secure_fedrec.protection.dp import rated_set_events
+from secure_fedrec.protection import RECORDS, Released, Sizes, Stack
 from secure_fedrec.protection.dp.events import Adversary as Reader
-from secure_fedrec.protection.dp.events import Event
-from secure_fedrec.protection.hidden_sums import DP_KEYS, NoisedSum, encoding_of
-from secure_fedrec.protection.randomized_response import (
-    RandomizedResponse,
-    RandomizedResponseConfig,
-)
 from secure_fedrec.wire import Adversary
 
 if TYPE_CHECKING:
@@ -32,17 +26,6 @@ __all__ = [
     "require_priced",
     "with_noise_found",
 ]
-
-_DELTA = 1e-5
-"""Of layers that have no delta of their own."""
-
-
-class _Released(NamedTuple):
-    """What one noised part releases, and its delta."""
-
-    part: str
-    events: Sequence[Event]
-    delta: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,28 +47,26 @@ def with_noise_found(layers: Mapping[str, Any], *, rounds: int, sizes: Sizes) ->
     Raises:
         ConfigError: no noise meets the budget.
     """
-    noise = layers.get("skellam")
-    if noise is None or noise.epsilon is None or "clip" not in layers:
-        return layers
-    # The accountants bring PyTorch along; commands that need none of it should not wait for it.
-    from secure_fedrec.accounting import find_noise_multiplier, skellam_events  # noqa: PLC0415
+    found = dict(layers)
+    for name in layers:
+        budget = RECORDS[name].budget(layers, sizes)
+        if budget is None:
+            continue
+        # The accountants bring PyTorch along; commands that need none should not wait for it.
+        from secure_fedrec.accounting import find_noise_multiplier  # noqa: PLC0415
 
-    encoding = encoding_of(
-        n_items=sizes.n_items, width=sizes.width, clip=layers["clip"], noise=noise
-    )
-    with renamed_keys(DP_KEYS):
-        multiplier = find_noise_multiplier(
-            lambda candidate: skellam_events(candidate, encoding, rounds=rounds),
-            epsilon=noise.epsilon,
-            delta=noise.delta,
-            adversary="server",
-        )
-    return {**layers, "skellam": replace(noise, noise_multiplier=multiplier, epsilon=None)}
+        released = partial(budget.events, rounds=rounds)
+        with renamed_keys(budget.keys):
+            multiplier = find_noise_multiplier(
+                released, epsilon=budget.epsilon, delta=budget.delta, adversary="server"
+            )
+        found[name] = budget.settings(multiplier)
+    return found
 
 
 def draws_noise(stack: Stack) -> bool:
     """Whether a round that is repeated draws noise afresh, and so releases once more."""
-    return isinstance(stack.collector, NoisedSum) or _noised_bags(stack) is not None
+    return any(released.fresh for released in stack.released(rounds=1))
 
 
 def prices(
@@ -111,7 +92,7 @@ def prices(
     return tuple(
         Price(part=released.part, statement=statement)
         for reader in readers
-        for released in _released(stack, rounds, repeated)
+        for released in stack.released(rounds=rounds, repeated=repeated)
         if (statement := _stated(stack, released, reader)) is not None
     )
 
@@ -149,11 +130,11 @@ def epsilons(
 
 def _parts(stack: Stack) -> list[str]:
     """All that clients send, noised or not."""
-    reports = ["reports"] if isinstance(stack.cloak, RandomizedResponse) else []
-    return ["sums", *reports, *([] if stack.bags is None else ["bags"])]
+    noised = [released.part for released in stack.released(rounds=1)]
+    return list(dict.fromkeys(["sums", *noised, *([] if stack.bags is None else ["bags"])]))
 
 
-def require_priced(config: AuditConfig, stack: Stack) -> None:
+def require_priced(config: AuditConfig, stack: Stack, sizes: Sizes) -> None:
     """Check that a run has the prices that its budget and its gates ask for.
 
     The search for noise prices the named distribution; the claim adds the distance of the one that
@@ -163,23 +144,21 @@ def require_priced(config: AuditConfig, stack: Stack) -> None:
         ConfigError: the claim would exceed the budget or cannot be made, or a gate asks for the
             epsilon of an adversary against whom none is claimed.
     """
-    noise = config.protection.get("skellam")
-    budget = None if noise is None else noise.epsilon
-    rounds = config.algorithm.rounds
+    layers, rounds = config.protection, config.algorithm.rounds
+    found = [RECORDS[name].budget(layers, sizes) for name in layers]
+    budgets = {budget.part: budget.epsilon for budget in found if budget is not None}
     try:
         priced = prices(stack, rounds=rounds, readers=("server", "release"))
     except ConfigError as refused:
-        if budget is None:
-            raise
-        raise ConfigError(
-            "protection.epsilon", budget, f"cannot be claimed ({refused}); {_ADVICE}"
-        ) from None
-    if isinstance(stack.collector, NoisedSum) and budget is not None:
-        spent = priced[0].statement.epsilon
-        if spent > budget:
-            raise ConfigError(
-                "protection.epsilon", budget, f"the run would cost {spent:.4g}; {_ADVICE}"
-            )
+        for most in budgets.values():
+            problem = f"cannot be claimed ({refused}); {_ADVICE}"
+            raise ConfigError("protection.epsilon", most, problem) from None
+        raise
+    for price in priced:
+        spent, most = price.statement.epsilon, budgets.get(price.part, math.inf)
+        if price.statement.adversary == "server" and spent > most:
+            problem = f"the run would cost {spent:.4g}; {_ADVICE}"
+            raise ConfigError("protection.epsilon", most, problem)
     known = epsilons(config.adversaries, stack, priced)
     for gate in config.gates:
         if gate.metric != "epsilon" or (gate.adversary, gate.covers) in known:
@@ -207,28 +186,7 @@ _ADVICE = (
 )
 
 
-def _released(stack: Stack, rounds: int, repeated: int) -> Iterator[_Released]:
-    """What each noised part releases."""
-    collector, cloak, noised = stack.collector, stack.cloak, _noised_bags(stack)
-    if isinstance(collector, NoisedSum):
-        events = collector.skellam.events(rounds=rounds + repeated)
-        yield _Released("sums", _explained(events, repeated), collector.noise.delta)
-    if isinstance(cloak, RandomizedResponse):
-        # A repeated round throws the same coins: its report says nothing new.
-        yield _Released("reports", _reports(cloak.config, rounds), _DELTA)
-    if noised is not None:
-        events = noised.client_events(rounds=rounds + repeated)
-        yield _Released("bags", _explained(events, repeated), _DELTA)
-
-
-def _reports(config: RandomizedResponseConfig, rounds: int) -> Sequence[Event]:
-    try:
-        return rated_set_events(config, rounds=rounds)
-    except ConfigError:  # no report is ever in doubt
-        return ()
-
-
-def _stated(stack: Stack, released: _Released, reader: Reader) -> "PrivacyStatement | None":
+def _stated(stack: Stack, released: Released, reader: Reader) -> "PrivacyStatement | None":
     """A statement, or None for a published system that costs too much to have a price.
 
     Raises:
@@ -239,24 +197,9 @@ def _stated(stack: Stack, released: _Released, reader: Reader) -> "PrivacyStatem
     from secure_fedrec.accounting import claim  # noqa: PLC0415
 
     try:
-        with renamed_keys(BAG_NOISE_KEYS if released.part == "bags" else DP_KEYS):
+        with renamed_keys(released.keys):
             return claim(released.events, adversary=reader, delta=released.delta)
     except ConfigError:
         if draws_noise(stack):
             raise
         return None
-
-
-def _noised_bags(stack: Stack) -> Any:
-    return stack.bags.noise if isinstance(stack.bags, LayeredBags) else None
-
-
-def _explained(events: Sequence[Event], repeated: int) -> Sequence[Event]:
-    """Events that say which of their rounds were repeated."""
-    if not repeated:
-        return events
-    clause = (
-        f"{repeated} of the rounds repeat others after an interruption, with noise drawn afresh; "
-        "they count like any round"
-    )
-    return [replace(event, assumes=(*event.assumes, clause)) for event in events]

@@ -17,7 +17,6 @@ import numpy.typing as npt
 
 from secure_fedrec.algorithms.base import Algorithm
 from secure_fedrec.engines import Problem
-from secure_fedrec.errors import ConfigError
 from secure_fedrec.evaluation import Rule
 from secure_fedrec.protection import Claim
 from secure_fedrec.protection.bags import BagShape
@@ -34,7 +33,6 @@ __all__ = [
     "System",
     "Task",
     "Undivided",
-    "claim_of",
     "digest_of",
 ]
 
@@ -260,21 +258,6 @@ class System:
     load: Loader
     lossless: Callable[[Any], bool] = lambda algorithm: True
     check: Checker = lambda task, algorithm, *, rounds, seed: ()
-
-
-def claim_of(
-    layers: tuple[str, ...], claims: Mapping[tuple[str, ...], Claim], *, key: str, system: str
-) -> Claim:
-    """What a stack promises over a system.
-
-    Raises:
-        ConfigError: the layers do not stack, or not over this system; names the stacks that do.
-    """
-    if layers not in claims:
-        choices = [" + ".join(stack) if stack else "none" for stack in claims]
-        problem = f"these layers do not stack over {system}"
-        raise ConfigError(key, " + ".join(layers) or "none", problem, choices)
-    return claims[layers]
 
 
 def digest_of(columns: Mapping[str, npt.NDArray[Any]]) -> str:

@@ -7,13 +7,10 @@ not.
 """
 
 from secure_fedrec.accounting.accountants import Accountant, Spent, spend
-from secure_fedrec.accounting.calibrate import (
-    find_noise_multiplier,
-    gaussian_events,
-    skellam_events,
-)
+from secure_fedrec.accounting.calibrate import find_noise_multiplier, gaussian_events
 from secure_fedrec.accounting.curves import renyi_curve
 from secure_fedrec.accounting.statement import PrivacyStatement, claim
+from secure_fedrec.protection.dp import skellam_events
 
 __all__ = [
     "Accountant",

@@ -4,15 +4,9 @@ from collections.abc import Callable, Sequence
 
 from secure_fedrec.accounting.accountants import Accountant, spend
 from secure_fedrec.errors import ConfigError
-from secure_fedrec.protection.dp.encoding import BoundedEncoding
-from secure_fedrec.protection.dp.events import (
-    Adversary,
-    Event,
-    GaussianNoise,
-    SkellamNoise,
-)
+from secure_fedrec.protection.dp.events import Adversary, Event, GaussianNoise
 
-__all__ = ["find_noise_multiplier", "gaussian_events", "skellam_events"]
+__all__ = ["find_noise_multiplier", "gaussian_events"]
 
 _LARGEST = 2.0**20
 _FINEST = 1e-12
@@ -96,29 +90,6 @@ def gaussian_events(multiplier: float, *, rounds: int) -> tuple[Event, ...]:
     return (
         Event(
             mechanism=GaussianNoise(multiplier=multiplier, form="rounded"),
-            covers="one client's whole contribution to a round",
-            adjacency="zero-out",
-            noised_against=("server", "release"),
-            rounds=rounds,
-        ),
-    )
-
-
-def skellam_events(
-    multiplier: float, encoding: BoundedEncoding, *, rounds: int
-) -> tuple[Event, ...]:
-    """Skellam noise on an encoded contribution, for planning: no table is built.
-
-    The noise's distance and the ring are those of ``SkellamConfig.events`` and are not in here.
-    """
-    bound = encoding.bound
-    return (
-        Event(
-            mechanism=SkellamNoise(
-                l2_square=bound.l2_square,
-                l1=bound.l1,
-                variance=multiplier**2 * bound.l2_square,
-            ),
             covers="one client's whole contribution to a round",
             adjacency="zero-out",
             noised_against=("server", "release"),

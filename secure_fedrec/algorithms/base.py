@@ -128,7 +128,10 @@ class Algorithm(Protocol):
         ...
 
     def public_knowledge(self) -> dict[str, Any]:
-        """Hyper-parameters everybody knows, as JSON values."""
+        """Hyper-parameters everybody knows, as JSON values; ``traits`` holds a ``RowTraits``.
+
+        Of an algorithm that states no traits, attacks that need them conclude nothing.
+        """
         ...
 
 

@@ -39,6 +39,7 @@ from secure_fedrec.models.gum.model import GUM, GUMConfig
 from secure_fedrec.models.gum.training import GUMTraining, train
 from secure_fedrec.settings import Count, NonNegative, OneOf, Positive, Settings
 from secure_fedrec.streams import Streams
+from secure_fedrec.traits import OTHER_ROWS
 from secure_fedrec.uploads import Aggregate, RowBlock, Upload
 from secure_fedrec.vault import Vault
 
@@ -217,7 +218,8 @@ class FederatedAveraging:
     def public_knowledge(self) -> dict[str, Any]:
         """All hyper-parameters, and where the layers lie in the table."""
         layers = {"sizes": dict(self.layers.sizes), "row_width": self.layers.row_width}
-        return {"name": "federated-averaging", **asdict(self.config), "layers": layers}
+        known = {"name": "federated-averaging", **asdict(self.config), "layers": layers}
+        return {**known, "traits": asdict(OTHER_ROWS)}
 
     def _train(
         self, client: int, public: PublicState, vault: Vault, streams: Streams

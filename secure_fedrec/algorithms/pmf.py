@@ -39,6 +39,7 @@ from secure_fedrec.core.kernels import (
 )
 from secure_fedrec.settings import Count, Natural, NonNegative, OneOf, Positive, Rate, Settings
 from secure_fedrec.streams import Stream, Streams, uniform_reals
+from secure_fedrec.traits import RowTraits
 from secure_fedrec.uploads import Aggregate, RowBlock, Upload
 from secure_fedrec.vault import Rated, Vault
 
@@ -46,6 +47,7 @@ __all__ = ["PMF", "PMFConfig"]
 
 USER_UPDATES = ("rated", "rated+virtual")
 _USER_VECTORS = "user_vectors"
+_ROWS = RowTraits(rows="items", row_sets="rated")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -165,7 +167,7 @@ class PMF:
 
     def public_knowledge(self) -> dict[str, Any]:
         """All hyper-parameters."""
-        return {"name": "pmf", **asdict(self.config)}
+        return {"name": "pmf", **asdict(self.config), "traits": asdict(_ROWS)}
 
     def _lines(self, public: PublicState, rated: Rated) -> Lines | None:
         if not self.config.biases:

@@ -15,28 +15,39 @@ and the vectors that an upload gives to bags take a way of their own through a `
 No layer knows the algorithm. Where a cloak needs the model it asks for a ``LocalModel``.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Annotated, Any, Protocol, runtime_checkable
 
 from secure_fedrec.core.arrays import BoolArray, FloatArray, IndexArray, IntArray, WordArray
 from secure_fedrec.fixedpoint import FixedPoint
+from secure_fedrec.settings import Settings, Within
+from secure_fedrec.traits import Traits
 from secure_fedrec.uploads import Aggregate, RowBlock, SetBlock, Upload
 from secure_fedrec.wire import Traffic, Wire
+
+if TYPE_CHECKING:
+    from secure_fedrec.protection.dp.events import Event
 
 __all__ = [
     "BagChannel",
     "BagRound",
+    "BagShape",
     "Cloak",
     "Cloaked",
     "Collector",
     "LocalModel",
     "LocalUpload",
+    "Noised",
     "PublicStep",
+    "Released",
     "RoundSession",
     "StateKeeper",
+    "Stated",
     "Withstood",
 ]
+
+_MOST_VECTORS = 2**20
 
 
 class LocalUpload(Protocol):
@@ -234,6 +245,61 @@ class Collector(Protocol):
     def describe(self) -> tuple[str, dict[str, Any]] | None:
         """Layer name and public settings, as JSON values; None if it is no protection."""
         ...
+
+
+@runtime_checkable
+class Stated(Protocol):
+    """Capability of a part of a stack: it states its traits. Of others nothing is known."""
+
+    @property
+    def traits(self) -> Traits:
+        """How the part leaves uploads and sums."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Released:
+    """What a noised part of what clients send releases over a run.
+
+    Args:
+        part: "sums", "reports" (of the rated set) or "bags".
+        events: what is released.
+        delta: its delta.
+        keys: key of a configuration by key of the package ``dp``.
+        fresh: whether a repeated round draws its noise afresh, and so releases once more.
+    """
+
+    part: str
+    events: "Sequence[Event]"
+    delta: float
+    keys: Mapping[str, str]
+    fresh: bool = True
+
+
+@runtime_checkable
+class Noised(Protocol):
+    """Capability of a part of a stack: it may add noise, which has a price."""
+
+    def released(self, *, rounds: int, repeated: int = 0) -> Released | None:
+        """What so many rounds release, and those begun once more; None where no noise is added."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BagShape(Settings, section="bags"):
+    """Public sizes of one bag.
+
+    Args:
+        width: values per vector.
+        most: most vectors that a client may give in a round. It is public: clients behind mixes
+            hand in so many cells each, and the price of noise is stated for so many vectors.
+
+    Raises:
+        ConfigError: a field is out of range.
+    """
+
+    width: Annotated[int, Within(1, 2**16 - 1)]
+    most: Annotated[int, Within(1, _MOST_VECTORS)]
 
 
 class BagRound(Protocol):

@@ -19,24 +19,30 @@ does not know who is bound to whom, and nobody deviates from the protocol. The a
 what is left of the claim under them.
 """
 
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, Unpack
 
 import numpy as np
 
 from secure_fedrec.core.arrays import BoolArray, IntArray, WordArray
 from secure_fedrec.core.kernels import scatter_add
 from secure_fedrec.errors import ConfigError, ProtocolError
-from secure_fedrec.fixedpoint import FixedPoint
-from secure_fedrec.protection.base import Withstood
 from secure_fedrec.protection.group_sums import GroupSums, pick, pick_segments
-from secure_fedrec.protection.plain import ServerSum, aggregate_note, upload_messages
+from secure_fedrec.protection.layer import Claim, Layer
+from secure_fedrec.protection.plain import (
+    ServerSum,
+    TableCollector,
+    TableSizes,
+    aggregate_note,
+    upload_messages,
+)
 from secure_fedrec.settings import Settings
 from secure_fedrec.streams import Stream, Streams
+from secure_fedrec.traits import Traits
 from secure_fedrec.uploads import Aggregate, RowBlock
 from secure_fedrec.wire import Messages, Parties, Step, Traffic, Wire, message_sizes
 
-__all__ = ["Binding", "Denoisers", "DenoisersConfig", "DenoisingSession"]
+__all__ = ["DENOISERS", "Binding", "Denoisers", "DenoisersConfig", "DenoisingSession"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,37 +99,22 @@ class Binding:
         return cls(denoisers=denoisers, group=group, is_denoiser=is_denoiser)
 
 
-class Denoisers:
+class Denoisers(TableCollector):
     """Collector with denoising clients.
 
     Args:
         config: settings.
-        n_clients: clients of the federation.
-        n_items: rows of the shared table.
-        width: values per row.
-        codec: the ring.
         streams: the run's random streams; uses "denoisers" and "arrival".
+        table: sizes and ring, see ``TableCollector``.
     """
 
-    model_hidden_from: tuple[str, ...] = ()
-
     def __init__(
-        self,
-        config: DenoisersConfig,
-        *,
-        n_clients: int,
-        n_items: int,
-        width: int,
-        codec: FixedPoint,
-        streams: Streams,
+        self, config: DenoisersConfig, *, streams: Streams, **table: Unpack[TableSizes]
     ) -> None:
-        config.require_fits(n_clients)
+        super().__init__(**table)
+        config.require_fits(self.n_clients)
         self.config = config
-        self.n_clients = n_clients
-        self.n_items = n_items
-        self.width = width
-        self.codec = codec
-        self.binding = Binding.draw(n_clients, config.count, streams.stream("denoisers"))
+        self.binding = Binding.draw(self.n_clients, config.count, streams.stream("denoisers"))
         self.arrival = streams.stream("arrival")
 
     def participants(self, cohort: IntArray) -> IntArray:
@@ -149,11 +140,6 @@ class Denoisers:
         """Bytes of each client's message to its denoiser: int64[B]."""
         return message_sizes(block, width=self.width, codec=self.codec)
 
-    def withstands(self, cohort: int) -> Withstood:
-        """Any coalition: what denoisers and clients tell the server is attacked."""
-        del cohort
-        return Withstood()
-
     def traffic(self, rows: IntArray, virtual: IntArray) -> tuple[Traffic, ...]:
         """Uploads and noise of the ordinary clients, sums of the denoisers."""
         ordinary = ~self.binding.is_denoiser
@@ -168,10 +154,51 @@ class Denoisers:
             ),
         )
 
+    @property
+    def traits(self) -> Traits:
+        """Sums over groups, and who the denoisers are."""
+        return replace(DENOISERS.traits, denoisers=tuple(self.binding.denoisers.tolist()))
+
     def describe(self) -> tuple[str, dict[str, Any]]:
         """Number and identities of the denoisers, whom the server selects (Algorithm 1, line 1)."""
         clients = self.binding.denoisers.tolist()
-        return "denoisers", {"count": self.config.count, "clients": clients}
+        return DENOISERS.name, {"count": self.config.count, "clients": clients}
+
+
+DENOISERS = Layer(
+    name="denoisers",
+    role="collector",
+    settings=DenoisersConfig,
+    build=lambda own, place: Denoisers(own, **place.table),
+    traits=Traits(
+        virtual_rows="taken-out", reports=None, uploads="rows", noise=None, denoising="groups"
+    ),
+    claim=Claim(
+        system="FedRec++ at rho = 0",
+        hides="the rows of the denoisers from the server, inside sums",
+        assumes="nothing is hidden for ordinary clients",
+        lossless=True,
+        found="as federated PMF; denoisers send their own rows alone",
+    ),
+    published={
+        ("virtual-ratings", "denoisers"): Claim(
+            system="FedRec++",
+            hides="the rated set, from the server, even if it colludes with denoisers",
+            assumes="as FedRec, and an anonymous channel to the denoisers",
+            lossless=True,
+            found="broken like FedRec; collusion links every message by value, and many denoisers "
+            "expose virtual rows, and themselves, to the server alone",
+        ),
+        ("randomized-response", "denoisers"): Claim(
+            system="SDCF with denoisers",
+            hides="as SDCF",
+            assumes="as SDCF, and an anonymous channel to the denoisers",
+            lossless=True,
+            drops_reports=True,
+            found="as SDCF and FedRec++",
+        ),
+    },
+)
 
 
 class DenoisingSession:

@@ -1,5 +1,7 @@
 """No routing: every client sends its rows to the server under its name, the server adds them up."""
 
+from typing import TypedDict, Unpack
+
 import numpy as np
 
 from secure_fedrec.core.arrays import BoolArray, IntArray
@@ -7,10 +9,18 @@ from secure_fedrec.core.kernels import scatter_add
 from secure_fedrec.errors import ProtocolError
 from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.protection.base import Withstood
+from secure_fedrec.traits import AS_BEFORE, Traits
 from secure_fedrec.uploads import Aggregate, RowBlock
 from secure_fedrec.wire import Messages, Parties, Step, Traffic, Wire, message_sizes
 
-__all__ = ["DirectSum", "ServerSum", "aggregate_note", "upload_messages"]
+__all__ = [
+    "DirectSum",
+    "ServerSum",
+    "TableCollector",
+    "TableSizes",
+    "aggregate_note",
+    "upload_messages",
+]
 
 
 class ServerSum:
@@ -124,36 +134,49 @@ def aggregate_note(round_: int, aggregate: Aggregate) -> Messages:
     )
 
 
-class DirectSum:
-    """Collector of identified uploads.
+class TableSizes(TypedDict):
+    """What every collector is given beside its settings."""
+
+    n_clients: int
+    n_items: int
+    width: int
+    codec: FixedPoint
+
+
+class TableCollector:
+    """What collectors of the rows of a table have in common.
 
     Args:
-        n_clients: clients of the federation.
-        n_items: rows of the shared table.
-        width: values per row.
-        codec: the ring.
+        table: ``n_clients`` of the federation, ``n_items`` rows of the shared table, ``width``
+            values per row, ``codec``, the ring.
     """
 
     model_hidden_from: tuple[str, ...] = ()
 
-    def __init__(self, *, n_clients: int, n_items: int, width: int, codec: FixedPoint) -> None:
-        self.n_clients = n_clients
-        self.n_items = n_items
-        self.width = width
-        self.codec = codec
+    def __init__(self, **table: Unpack[TableSizes]) -> None:
+        self.n_clients = table["n_clients"]
+        self.n_items = table["n_items"]
+        self.width = table["width"]
+        self.codec = table["codec"]
 
     def participants(self, cohort: IntArray) -> IntArray:
         """Everybody in the cohort takes part."""
         return np.sort(cohort)
 
+    def withstands(self, cohort: int) -> Withstood:
+        """Any coalition: what the parties tell one another is attacked."""
+        del cohort
+        return Withstood()
+
+
+class DirectSum(TableCollector):
+    """Collector of identified uploads, which nothing hides."""
+
+    traits: Traits = AS_BEFORE
+
     def open(self, *, round_: int, participants: IntArray, wire: Wire) -> "DirectSession":
         """Begin a round."""
         return DirectSession(self, round_, participants, wire)
-
-    def withstands(self, cohort: int) -> Withstood:
-        """Any coalition: nothing is hidden by the sum."""
-        del cohort
-        return Withstood()
 
     def traffic(self, rows: IntArray, virtual: IntArray) -> tuple[Traffic, ...]:
         """One upload per client."""

@@ -23,13 +23,19 @@ from secure_fedrec.core.arrays import (
     IntArray,
     WordArray,
 )
-from secure_fedrec.protection.base import Cloaked, LocalModel
+from secure_fedrec.errors import ConfigError
+from secure_fedrec.protection.base import Cloaked, LocalModel, Released
+from secure_fedrec.protection.layer import Claim, Layer
 from secure_fedrec.protection.virtual_ratings import merge_virtual
 from secure_fedrec.settings import Probability, Settings
 from secure_fedrec.streams import Streams, uniform_reals
+from secure_fedrec.traits import Traits
 from secure_fedrec.uploads import RowBlock
 
-__all__ = ["RandomizedResponse", "RandomizedResponseConfig"]
+__all__ = ["RANDOMIZED_RESPONSE", "RandomizedResponse", "RandomizedResponseConfig"]
+
+_DELTA = 1e-5
+"""Of a claim without a delta of its own."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,9 +139,25 @@ class RandomizedResponse:
             self.config, n_items=self._n_items, streams=self._streams, virtual=False
         )
 
+    @property
+    def traits(self) -> Traits:
+        """Reports of some rows, and virtual rows whose number follows no rule."""
+        return RANDOMIZED_RESPONSE.traits
+
+    def released(self, *, rounds: int, repeated: int = 0) -> Released:
+        """Reports; a repeated round throws the same coins, and says nothing new."""
+        from secure_fedrec.protection.dp.rated_set import rated_set_events  # noqa: PLC0415
+
+        del repeated
+        try:
+            events = rated_set_events(self.config, rounds=rounds)
+        except ConfigError:  # no report is ever in doubt
+            events = ()
+        return Released(part="reports", events=events, delta=_DELTA, keys={}, fresh=False)
+
     def describe(self) -> tuple[str, dict[str, Any]]:
         """All settings are public."""
-        return "randomized-response", asdict(self.config)
+        return RANDOMIZED_RESPONSE.name, asdict(self.config)
 
     def _report(self, rated: BoolArray, clients: IntArray, round_: int) -> BoolArray:
         lanes = np.repeat(clients, self._n_items)
@@ -150,6 +172,25 @@ class RandomizedResponse:
         owners, items = fakes // self._n_items, fakes % self._n_items
         words: WordArray = self._residuals.words_at(round_, clients[owners], items, width=1)[:, 0]
         return (words >> np.uint64(22)).view(np.int64)
+
+
+RANDOMIZED_RESPONSE = Layer(
+    name="randomized-response",
+    role="cloak",
+    settings=RandomizedResponseConfig,
+    build=lambda own, place: RandomizedResponse(
+        own, n_items=place.sizes.n_items, streams=place.streams
+    ),
+    traits=Traits(virtual_rows="summed", reports="some", uploads=None, noise=None, denoising=None),
+    claim=Claim(
+        system="SDCF",
+        hides="the rated set, from the server, as local randomized response of each round",
+        assumes="an honest-but-curious server",
+        lossless=False,
+        drops_reports=True,
+        found="fresh reports add up over rounds",
+    ),
+)
 
 
 def _keep_rows(block: RowBlock, keep: BoolArray) -> RowBlock:

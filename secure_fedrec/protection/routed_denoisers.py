@@ -17,17 +17,18 @@ what comes out is what went in.
 
 from collections import Counter
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 
 from secure_fedrec.core.arrays import IntArray
 from secure_fedrec.errors import LosslessnessError, ProtocolError, renamed_keys
-from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.protection.denoisers import Denoisers, DenoisersConfig, DenoisingSession
 from secure_fedrec.protection.executions import Execution
+from secure_fedrec.protection.layer import Claim, Layer
 from secure_fedrec.protection.line_receipts import LineReceipts, count_receipts
 from secure_fedrec.protection.linkage_hardened.real import MixNetwork
+from secure_fedrec.protection.plain import TableSizes
 from secure_fedrec.protection.routing import (
     LEAST_SENDERS,
     RoutingConfig,
@@ -38,10 +39,11 @@ from secure_fedrec.protection.routing import (
 )
 from secure_fedrec.settings import Settings
 from secure_fedrec.streams import Streams
+from secure_fedrec.traits import AS_BEFORE
 from secure_fedrec.uploads import Aggregate, RowBlock
 from secure_fedrec.wire import Messages, Step, Wire, encode_rows
 
-__all__ = ["RoutedDenoisers", "RoutingLayerConfig"]
+__all__ = ["ROUTING", "RoutedDenoisers", "RoutingLayerConfig"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,11 +90,8 @@ class RoutedDenoisers(Denoisers):
     Args:
         config: settings of the denoisers.
         routing: settings of the mixes.
-        n_clients: clients of the federation.
-        n_items: rows of the shared table.
-        width: values per row.
-        codec: the ring.
         streams: the run's random streams.
+        table: sizes and ring, see ``TableCollector``.
     """
 
     def __init__(
@@ -100,20 +99,10 @@ class RoutedDenoisers(Denoisers):
         config: DenoisersConfig,
         *,
         routing: RoutingLayerConfig,
-        n_clients: int,
-        n_items: int,
-        width: int,
-        codec: FixedPoint,
         streams: Streams,
+        **table: Unpack[TableSizes],
     ) -> None:
-        super().__init__(
-            config,
-            n_clients=n_clients,
-            n_items=n_items,
-            width=width,
-            codec=codec,
-            streams=streams,
-        )
+        super().__init__(config, streams=streams, **table)
         self.routing = routing
 
     def open(self, *, round_: int, participants: IntArray, wire: Wire) -> "RoutedSession":
@@ -140,6 +129,28 @@ class RoutedDenoisers(Denoisers):
         """Denoisers and mixes are public."""
         name, settings = super().describe()
         return name, {**settings, "routing": asdict(self.routing)}
+
+
+ROUTING = Layer(
+    name="routing",
+    role="channel",
+    settings=RoutingLayerConfig,
+    build=lambda own, place: RoutedDenoisers(place.layers["denoisers"], routing=own, **place.table),
+    traits=AS_BEFORE,  # the denoisers' messages have no senders either way
+    requires=("virtual-ratings", "denoisers"),
+    claim=Claim(
+        system="FedRec++ over a mix cascade",
+        hides="as FedRec++; who sent what to a denoiser, from everybody on the way",
+        assumes="as FedRec; one honest mix per path; mixes that replace no cells, or clients "
+        "that look for theirs in the denoisers' receipts",
+        lossless=True,
+        found="as FedRec++: the channel was not the weak place, the repeated rows are; cells "
+        "have no authentic sender, and what a mix puts in besides is not detected",
+    ),
+    simulated="messages lost their senders without being sealed or mixed; run with "
+    "execution = real for the cryptography itself",
+    uncounted="What mixes pass on to one another and their keys are not counted.",
+)
 
 
 class RoutedSession(DenoisingSession):

@@ -1,6 +1,6 @@
 """The layers of a configuration put together: one round's way from upload to aggregate."""
 
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any, TypeGuard
 
 import numpy as np
@@ -16,9 +16,13 @@ from secure_fedrec.protection.base import (
     Collector,
     LocalModel,
     LocalUpload,
+    Noised,
+    Released,
     RoundSession,
+    Stated,
     Withstood,
 )
+from secure_fedrec.traits import BARE, Traits
 from secure_fedrec.uploads import Aggregate, RowBlock
 from secure_fedrec.wire import Traffic, Wire
 
@@ -85,15 +89,43 @@ class Stack:
         beside = () if self.bags is None else self.bags.traffic()
         return (*self.collector.traffic(rows, virtual), *beside)
 
+    @property
+    def traits(self) -> Traits | None:
+        """What everybody knows of uploads and sums; None where a part does not state it."""
+        known = BARE
+        for part in (self.cloak, self.collector):
+            if part is not None:
+                if not isinstance(part, Stated):
+                    return None
+                known = part.traits.over(known)
+        return known
+
+    @property
+    def denoisers(self) -> tuple[int, ...]:
+        """Client number of each denoiser, as far as the parts tell."""
+        known = self.traits
+        return () if known is None else known.denoisers or ()
+
+    def released(self, *, rounds: int, repeated: int = 0) -> tuple[Released, ...]:
+        """What the noised parts release in so many rounds and those begun once more."""
+        parts: tuple[object, ...] = (self.collector, self.cloak, self.bags)
+        found = (
+            part.released(rounds=rounds, repeated=repeated)
+            for part in parts
+            if isinstance(part, Noised)
+        )
+        return tuple(each for each in found if each is not None)
+
     def capped(self, rated: IntArray) -> IntArray:
         """Clients whose virtual rows are capped by the number of items they have not rated."""
         return np.empty(0, dtype=np.int64) if self.cloak is None else self.cloak.capped(rated)
 
     def describe(self) -> dict[str, Any]:
-        """Public knowledge about the layers: their names in order, and the settings of each."""
+        """Public knowledge: names of the layers in order, the settings of each, and traits."""
         found = [None if self.cloak is None else self.cloak.describe(), self.collector.describe()]
         layers = [layer for layer in found if layer is not None]
         known: dict[str, Any] = {"layers": [name for name, _ in layers], **dict(layers)}
+        known["traits"] = None if self.traits is None else asdict(self.traits)
         return known if self.bags is None else {**known, "bags": self.bags.describe()}
 
     def _require_bags_fit(self, bags: BagChannel) -> None:

@@ -30,13 +30,16 @@ from secure_fedrec.core.compiled import (
 )
 from secure_fedrec.errors import ConfigError
 from secure_fedrec.protection.base import Cloaked, LocalModel
+from secure_fedrec.protection.layer import Claim, Layer
 from secure_fedrec.settings import Count, Natural, NonNegative, OneOf, Settings
 from secure_fedrec.streams import Stream, Streams, uniform_ranks, uniform_reals
+from secure_fedrec.traits import Traits
 from secure_fedrec.uploads import RowBlock, Upload
 
 __all__ = [
     "DRAWS",
     "FILLINGS",
+    "VIRTUAL_RATINGS",
     "Fill",
     "VirtualRatings",
     "VirtualRatingsConfig",
@@ -141,9 +144,14 @@ class VirtualRatings:
             config, n_items=self._n_items, streams=self._streams, popularity=self._popularity
         )
 
+    @property
+    def traits(self) -> Traits:
+        """Virtual rows, and how many of them."""
+        return replace(VIRTUAL_RATINGS.traits, ratio=self.config.rho)
+
     def describe(self) -> tuple[str, dict[str, Any]]:
         """All settings are public."""
-        return "virtual-ratings", asdict(self.config)
+        return VIRTUAL_RATINGS.name, asdict(self.config)
 
     def _wanted(self, rated: IntArray) -> tuple[IntArray, BoolArray]:
         asked = np.floor(self.config.rho * rated)
@@ -173,6 +181,27 @@ class VirtualRatings:
         if self.config.filling != "hybrid":
             return self.config.filling
         return "average" if round_ - 1 <= self.config.predict_after else "predicted"
+
+
+VIRTUAL_RATINGS = Layer(
+    name="virtual-ratings",
+    role="cloak",
+    settings=VirtualRatingsConfig,
+    build=lambda own, place: VirtualRatings(
+        own,
+        n_items=place.sizes.n_items,
+        streams=place.streams,
+        popularity=place.sizes.popularity,
+    ),
+    traits=Traits(virtual_rows="summed", reports=None, uploads=None, noise=None, denoising=None),
+    claim=Claim(
+        system="FedRec",
+        hides="the rated set, from the server",
+        assumes="an honest-but-curious server that keeps no history and looks at item numbers only",
+        lossless=False,
+        found="broken by the lattice decode of one upload and by intersecting rounds",
+    ),
+)
 
 
 def draw_unrated(

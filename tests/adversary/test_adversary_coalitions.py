@@ -14,7 +14,7 @@ import pytest
 
 from attacks import Finding, GroundTruth
 from attacks.view.coalition import others_sum, others_vectors, rows_of
-from attacks.view.knowledge import Protocol
+from attacks.view.knowledge import Knowledge
 from audits.config.audit import parse_config
 from audits.run.audit import attack_all
 from audits.run.build import Federation, build_federation, load_dataset
@@ -147,7 +147,7 @@ def test_what_is_left_of_a_sum_is_the_sum_of_the_others(stack: tuple[str, ...], 
     _, released = rows_of(view.messages(Step.AGGREGATE, 1, payload=True))
     left = others_sum(view, 1, payload=True)
     assert left.values is not None and left.counts is not None and released.values is not None
-    if honest is None or not Protocol.of(view).sums_are_real:
+    if honest is None or not Knowledge.of(view).sums_are_real:
         # Without a layer nothing is recorded twice; with virtual rows inside nothing is taken out.
         assert not {"denoisers", "shared-upload", "masking", "paillier"} & {*stack}
         assert np.array_equal(left.values, released.values)

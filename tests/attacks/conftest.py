@@ -1,6 +1,7 @@
 """Small recorded federations, trained once a session, and doctored copies of their transcripts."""
 
 from collections.abc import Callable
+from dataclasses import asdict, replace
 from functools import cache
 from typing import Any
 
@@ -14,6 +15,7 @@ from secure_fedrec.engines import RecordedRun, rating_problem
 from secure_fedrec.engines.local import CohortConfig
 from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.protection import (
+    RECORDS,
     Denoisers,
     DenoisersConfig,
     DirectSum,
@@ -24,6 +26,7 @@ from secure_fedrec.protection import (
     VirtualRatingsConfig,
 )
 from secure_fedrec.streams import Streams
+from secure_fedrec.traits import BARE
 from secure_fedrec.wire import Adversary, BlockStore, RecordingPolicy, Transcript
 from secure_fedrec.wire.recording import Columns, concatenate_columns
 
@@ -137,13 +140,16 @@ def hide(transcript: Transcript, layer: str, *, seed: int = 0) -> Transcript:
     return relabel(rewrite(transcript, randomise), layer)
 
 
-def relabel(transcript: Transcript, *layers: str, **settings: Any) -> Transcript:
-    """The same recording under other public settings; a cloak stays."""
+def relabel(transcript: Transcript, *layers: str, **stated: Any) -> Transcript:
+    """The same recording under the traits of other layers; a cloak stays where it can."""
     old = transcript.public["protection"]
-    cloaks = [name for name in old["layers"] if name in ("virtual-ratings", "randomized-response")]
-    if layers and set(layers) <= {"masking", "paillier"}:
+    cloaks = [name for name in old["layers"] if RECORDS[name].role == "cloak"]
+    if any("cloak" in RECORDS[name].excludes for name in layers):
         cloaks = []
-    protection = {"layers": [*cloaks, *layers], **{name: old[name] for name in cloaks}, **settings}
+    traits = replace(BARE, ratio=old["traits"]["ratio"] if cloaks else None)
+    for name in (*cloaks, *layers):
+        traits = RECORDS[name].traits.over(traits)
+    protection = {**old, "traits": {**asdict(traits), **stated}}
     return Transcript(transcript._store, {**transcript.public, "protection": protection})
 
 

@@ -140,7 +140,7 @@ def test_noised_sums_and_counts_prove_nothing(
     noisy = noised(hidden(run.transcript, "masking"), rewritten, deviation)
     for public in (
         relabelled(noisy, "clip", "skellam", "masking"),
-        relabelled(noisy, "masking", masking={"skellam": {"noise_multiplier": 1.0}}),
+        relabelled(noisy, "masking", noise="added"),
     ):
         finding = evaluate(TailItems(), SERVER, public, truth, seed=0)
         assert finding.details["counts_exact"] is False
@@ -318,7 +318,7 @@ def test_shares_of_denoisers_expose_no_row_of_their_own(
     federate: Federate, relabelled: Hidden
 ) -> None:
     run, _ = federate(cloak=VirtualRatingsConfig(rho=1.0), denoisers=10)
-    shared = relabelled(run.transcript, "shared-upload", **{"shared-upload": {"clients": [1, 2]}})
+    shared = relabelled(run.transcript, "shared-upload", denoisers=[1, 2])
     claims = DenoiserExposure().run(shared.view(SERVER))
     assert isinstance(claims, NotApplicable)
     assert "shares" in claims.reason

@@ -1,6 +1,7 @@
 """Deductions from counts against every possible world, and figures of row claims by hand."""
 
 import itertools
+from dataclasses import asdict, replace
 
 import numpy as np
 import pytest
@@ -10,10 +11,11 @@ from hypothesis import strategies as st
 from attacks.base import AnonymousRowClaim
 from attacks.families.sums.participation import Verdicts, deduce
 from attacks.scoring.ratings import row_figures
-from attacks.view.knowledge import Protocol
+from attacks.view.knowledge import Knowledge
 from attacks.view.presence import Presence
 from secure_fedrec.core.arrays import BoolArray, IntArray
 from secure_fedrec.data import RatingScale, RatingTable
+from secure_fedrec.traits import BARE
 from secure_fedrec.wire import BlockStore, Truth
 
 # --- deductions by brute force --------------------------------------------------------------------
@@ -30,14 +32,8 @@ def presence_of(present: BoolArray, bits: BoolArray, possible: BoolArray) -> Pre
     )
 
 
-EXACT = Protocol(
-    virtual_rows=False,
-    sums_are_real=True,
-    hidden=True,
-    dense=True,
-    exact=True,
-    constant=True,
-    denoisers=(),
+EXACT = Knowledge(
+    stack=asdict(replace(BARE, uploads="dense")), rows={"rows": "items", "row_sets": "rated"}
 )
 
 

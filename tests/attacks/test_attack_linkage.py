@@ -145,7 +145,7 @@ def test_the_size_rule_follows_rho(federate: Federate, coalition: Adversary) -> 
     expected = senders_of(truth.recorded, 1, link.tags)
     assert np.mean(link.guesses["set_and_size"] == expected) >= 0.98
     protection = dict(run.transcript.public["protection"])
-    protection["virtual-ratings"] = {**protection["virtual-ratings"], "rho": 2.5}
+    protection["traits"] = {**protection["traits"], "ratio": 2.5}
     believed = Transcript(
         run.transcript._store, {**run.transcript.public, "protection": protection}
     )

@@ -329,18 +329,22 @@ def test_a_protocol_without_equations_is_not_applicable(
 
 
 @pytest.mark.parametrize(
-    ("layers", "match"),
+    ("layer", "stated", "match"),
     [
-        (("shared-upload",), "hidden"),
-        (("masking",), "hidden"),
-        (("denoisers", "gaussian"), "carries noise"),
+        ("shared-upload", {}, "hidden"),
+        ("masking", {}, "hidden"),
+        ("denoisers", {"noise": "added"}, "carries noise"),
     ],
 )
 def test_public_settings_decide_whether_there_are_equations(
-    federate: Federate, relabelled: Callable[..., Transcript], layers: tuple[str, ...], match: str
+    federate: Federate,
+    relabelled: Callable[..., Transcript],
+    layer: str,
+    stated: dict[str, str],
+    match: str,
 ) -> None:
     run, _ = federate(cloak=STICKY, denoisers=1)
-    claims = SubsetRegression().run(relabelled(run.transcript, *layers).view(SERVER))
+    claims = SubsetRegression().run(relabelled(run.transcript, layer, **stated).view(SERVER))
     assert isinstance(claims, NotApplicable)
     assert match in claims.reason
 

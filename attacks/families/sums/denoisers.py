@@ -17,7 +17,7 @@ import numpy as np
 from attacks.base import AttackCard, Claims, NotApplicable, RatedSetClaim, client_grid
 from attacks.families.linkage import fingerprints
 from attacks.families.sums.subsets import MOST_ROWS, MOST_SUBSETS, find_subset
-from attacks.view.knowledge import Protocol
+from attacks.view.knowledge import Knowledge
 from secure_fedrec.core.arrays import FloatArray, IntArray
 from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.uploads import RowBlock
@@ -53,14 +53,16 @@ class DenoiserExposure:
         rounds = view.rounds(Step.DENOISE)
         if not rounds:
             return NotApplicable(reason="no denoisers' sums were recorded")
-        protocol = Protocol.of(view)
-        if protocol.hidden or protocol.summed_in_shares:
+        knowledge = Knowledge.of(view)
+        if knowledge.hidden or knowledge.summed_in_shares:
             return NotApplicable(reason="the denoisers' sums are shares, with no row of their own")
+        if not knowledge.rated_only:
+            return NotApplicable(reason="clients send rows of items that they have not rated")
         messages = view.messages(Step.DENOISE, rounds[0])
         block = messages.payload
         if not isinstance(block, RowBlock) or block.counts is None:
             raise TypeError("denoisers send rows with counts")
-        identities = np.asarray(Protocol.of(view).denoisers, dtype=np.int64)
+        identities = np.asarray(knowledge.denoisers, dtype=np.int64)
         owners = np.repeat(identities[messages.senders.ids], block.lengths)
         clients = np.unique(owners)
         flat, visible = client_grid(
@@ -89,12 +91,12 @@ class DenoiserSums:
         statistic="A sum with one term equals an uploaded row: that row is virtual and its sender "
         "is bound to that denoiser. With the group known, every other sum is a small subset-sum "
         "over the group's rows; the denoiser's own row is recognised by its direction. Shares of "
-        "linkage-hardened denoisers are added up first: one sum over all clients.",
+        "denoisers that send shares of one sum are added up first: it is over all clients.",
         reference="Small-group aggregates; more denoisers are cheaper and leak more. Subset sums "
         "by halves, Horowitz and Sahni 1974.",
         limits="With one denoiser for all clients, sums have many terms and nothing is found "
-        f"(linkage-hardened: of items that more than {MOST_ROWS} clients upload); with rows of few "
-        "bits (low rank, coarse ring) nothing would be proven.",
+        f"(in shares: of items that more than {MOST_ROWS} clients upload); with rows of few bits "
+        "(low rank, coarse ring) nothing would be proven.",
     )
 
     def run(self, view: View) -> Claims | NotApplicable:
@@ -107,10 +109,12 @@ class DenoiserSums:
         )
         if not rounds:
             return NotApplicable(reason="no round has payloads of uploads and sums")
+        if not Knowledge.of(view).rated_only:
+            return NotApplicable(reason="clients send rows of items that they have not rated")
         puzzle = _read(view, rounds[0])
         if puzzle.bits_per_row(view.codec) < _FEWEST_BITS:
             return NotApplicable(reason="rows hold too few bits to be told apart in sums")
-        whole = Protocol.of(view).summed_in_shares
+        whole = Knowledge.of(view).summed_in_shares
         if whole:
             puzzle.group_of = dict.fromkeys(range(len(puzzle.senders)), _EVERYBODY)
         else:
@@ -282,7 +286,7 @@ def _read(view: View, round_: int) -> _Puzzle:
     sent, told, denoisers = uploads.payload, sums.payload, sums.senders.ids
     if not isinstance(sent, RowBlock) or not isinstance(told, RowBlock):
         raise TypeError("uploads and sums carry rows")
-    if Protocol.of(view).summed_in_shares:
+    if Knowledge.of(view).summed_in_shares:
         told, denoisers = _added_up(told, view.codec), np.array([_EVERYBODY])
     if sent.values is None or told.values is None:
         raise ValueError("payloads were asked for")

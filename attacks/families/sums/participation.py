@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from attacks.families.sums.equations import fit_bits
-from attacks.view.knowledge import Protocol
+from attacks.view.knowledge import Knowledge
 from attacks.view.presence import Presence
 from secure_fedrec.core.arrays import BoolArray, FloatArray, IntArray
 
@@ -40,12 +40,12 @@ class Verdicts:
     possible: BoolArray
     consistent: bool
 
-    def scores(self, presence: Presence, protocol: Protocol) -> FloatArray:
+    def scores(self, presence: Presence, knowledge: Knowledge) -> FloatArray:
         """Rank all pairs: proven rated, what is in question, proven unrated, never seen.
 
         What is in question is ranked by an estimate of its bit.
         """
-        exact = self.consistent and protocol.exact and protocol.constant
+        exact = self.consistent and knowledge.exact and knowledge.constant
         estimates = _estimate(*presence.cohorts(), self.rated, self.possible, exact=exact)
         between = 1.0 + (np.clip(estimates, -1.0, 2.0) + 1.0) / 3.0
         visible = presence.visible
@@ -60,17 +60,17 @@ class Verdicts:
         )
 
 
-def deduce(presence: Presence, protocol: Protocol, rated: BoolArray | None = None) -> Verdicts:
+def deduce(presence: Presence, knowledge: Knowledge, rated: BoolArray | None = None) -> Verdicts:
     """Draw all conclusions from counts.
 
     Args:
         presence: rounds with their cohorts and counts.
-        protocol: whether the counts are exact and the bits constant; if not, nothing is proven.
+        knowledge: whether the counts are exact and the bits constant; if not, nothing is proven.
         rated: bool[B, m], pairs known to be rated from elsewhere.
     """
     cohorts, counts = presence.cohorts()
     nothing = np.zeros(presence.visible.shape, dtype=bool)
-    exact = protocol.exact and protocol.constant
+    exact = knowledge.exact and knowledge.constant
     known = nothing.copy() if rated is None else rated.copy()
     possible = presence.possible.copy()
     consistent = exact and _prove(presence, cohorts, counts, known, possible)

@@ -18,7 +18,7 @@ import numpy.typing as npt
 from attacks.base import AttackCard, Claims, NotApplicable, RatedSetClaim
 from attacks.families.sums.equations import fit_bits
 from attacks.view.coalition import others_sum, others_uploads
-from attacks.view.knowledge import Protocol
+from attacks.view.knowledge import Knowledge
 from attacks.view.presence import Presence
 from secure_fedrec.core.arrays import BoolArray, FloatArray, IntArray
 from secure_fedrec.fixedpoint import FixedPoint
@@ -82,7 +82,7 @@ class SubsetRegression:
         for step, what in ((Step.UPLOAD, "uploads"), (Step.AGGREGATE, "aggregate")):
             if not view.sees(step):
                 return NotApplicable(reason=f"the view holds no {what}")
-        reason = _no_equations(Protocol.of(view))
+        reason = _no_equations(Knowledge.of(view))
         both = set(view.payload_rounds(Step.AGGREGATE)) & set(view.payload_rounds(Step.UPLOAD))
         whole = tuple(sorted(r for r in both if _all_kept(view, r)))
         if reason is None and not whole:
@@ -90,15 +90,19 @@ class SubsetRegression:
         return whole if reason is None else NotApplicable(reason=reason)
 
 
-def _no_equations(protocol: Protocol) -> str | None:
+def _no_equations(knowledge: Knowledge) -> str | None:
     """Why rows and sums of this protocol are no equations in constant bits; None if they are."""
-    if protocol.hidden:
+    if knowledge.hidden:
         return "uploads are hidden: there are no identified rows to put into equations"
-    if not protocol.sums_are_real:
+    if not knowledge.sums_are_real:
         return "the aggregate still contains the virtual rows"
-    if not protocol.constant:
+    if not knowledge.rated_only:
+        return "clients send rows of items that they have not rated: a bit is not a rating"
+    if not knowledge.every_row:
+        return "clients send rows of some of their rated items: no bit stays the same"
+    if not knowledge.constant:
         return "uploads of rated items are drawn afresh every round: no bit stays the same"
-    return None if protocol.exact else "the aggregate carries noise: its sums are no equations"
+    return None if knowledge.exact else "the aggregate carries noise: its sums are no equations"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -171,14 +175,14 @@ def _solve(view: View, rounds: Sequence[int]) -> _Fit:
     """Solve every item from the payloads of some rounds and the counts of all up to the last."""
     counted = set(view.rounds(Step.UPLOAD)) & set(view.rounds(Step.AGGREGATE))
     known = sorted(r for r in counted if r <= rounds[-1])
-    protocol = Protocol.of(view)
-    presence = Presence.read(view, protocol, known)
+    knowledge = Knowledge.of(view)
+    presence = Presence.read(view, knowledge, known)
     cohorts, counts = presence.cohorts()
     scores = np.where(presence.visible, 0.5, 0.0)  # seen, and missing once: virtual
     real = np.zeros(scores.shape, dtype=bool)
     virtual = presence.visible & ~presence.possible
     own = frozenset() if view.own is None else view.own.clients
-    unseen = len(set(protocol.denoisers) - set(presence.clients.tolist()) - own)
+    unseen = len(set(knowledge.denoisers) - set(presence.clients.tolist()) - own)
     proven = 0
     for item, members, rows, sums in _systems(view, presence, rounds):
         system = _Item(rows=rows, sums=sums, present=cohorts[:, members], counts=counts[:, item])

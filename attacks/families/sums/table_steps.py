@@ -13,7 +13,7 @@ import numpy as np
 from attacks.base import AnonymousRowClaim, AttackCard, Claims, NotApplicable, RatedSetClaim
 from attacks.families.sums.tail_rows import CHANCE, RowGroups, group_rows
 from attacks.view.coalition import rows_of
-from attacks.view.knowledge import Protocol
+from attacks.view.knowledge import Knowledge
 from secure_fedrec.algorithms import PMF, PMFConfig, PublicState
 from secure_fedrec.algorithms.biases import BIAS_COUNTS
 from secure_fedrec.core.arrays import BoolArray, FloatArray, IntArray
@@ -55,8 +55,8 @@ class TableSteps:
             return NotApplicable(reason="the steps of this algorithm are not read")
         if not view.sees(Step.MODEL):
             return NotApplicable(reason="the view holds no public table")
-        protocol = Protocol.of(view)
-        if not protocol.sums_are_real or not protocol.exact:
+        knowledge = Knowledge.of(view)
+        if not knowledge.sums_are_real or not knowledge.exact:
             return NotApplicable(reason="the table moved by virtual rows or by noise as well")
         steps = [_Step.read(view, round_) for round_ in view.payload_rounds(Step.MODEL)]
         known = [step for step in steps if step is not None]
@@ -91,7 +91,8 @@ class _Step:
         own = _own_sum(view, round_)
         if own is None:
             return None
-        settings = {key: value for key, value in view.public["algorithm"].items() if key != "name"}
+        told = view.public["algorithm"].items()
+        settings = {key: value for key, value in told if key not in ("name", "traits")}
         algorithm = PMF(PMFConfig(**settings))
         state = PublicState(round=round_ - 1, table=before, extras=view.extras(round_))
         counted = view.extras(round_, after=True).get(BIAS_COUNTS)

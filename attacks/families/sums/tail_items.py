@@ -17,7 +17,7 @@ from attacks.base import (
 from attacks.families.sums.participation import Verdicts, deduce
 from attacks.families.sums.tail_rows import RowGroups, group_rows
 from attacks.view.coalition import others_sum, others_uploads, rows_of
-from attacks.view.knowledge import Protocol
+from attacks.view.knowledge import Knowledge
 from attacks.view.presence import Presence
 from secure_fedrec.core.arrays import BoolArray, FloatArray, IntArray
 from secure_fedrec.uploads import RowBlock
@@ -55,28 +55,29 @@ class TailItems:
         for step, what in ((Step.AGGREGATE, "aggregate"), (Step.UPLOAD, "uploads")):
             if not view.sees(step):
                 return NotApplicable(reason=f"the view holds no {what}")
-        protocol = Protocol.of(view)
-        if not protocol.sums_are_real:
+        knowledge = Knowledge.of(view)
+        if not knowledge.sums_are_real or not knowledge.rated_only:
+            rows = "the virtual rows" if knowledge.rated_only else "rows of items nobody rated"
             return NotApplicable(
-                reason="the aggregate still contains the virtual rows, its counts prove nothing"
+                reason=f"the aggregate still contains {rows}, its counts prove nothing"
             )
-        if protocol.hidden:
+        if knowledge.hidden:
             counted = tuple(sorted(set(view.rounds(Step.UPLOAD)) & set(_counted(view))))
             if not counted:
                 return NotApplicable(reason="no round has both uploads and an aggregate")
-            return _Hidden(view, protocol, Presence.read(view, protocol, counted)).claims()
+            return _Hidden(view, knowledge, Presence.read(view, knowledge, counted)).claims()
         rounds = tuple(
             sorted(set(view.payload_rounds(Step.AGGREGATE)) & set(view.payload_rounds(Step.UPLOAD)))
         )
         if not rounds:
             return NotApplicable(reason="no round has payloads of both uploads and aggregate")
-        return _identified(view, protocol, rounds)
+        return _identified(view, knowledge, rounds)
 
 
 # --- readable uploads -----------------------------------------------------------------------------
 
 
-def _identified(view: View, protocol: Protocol, rounds: Sequence[int]) -> Claims:
+def _identified(view: View, knowledge: Knowledge, rounds: Sequence[int]) -> Claims:
     """Compare the uploads of every round with its sums; a proof in one round stands for all."""
     n_items = int(view.public["n_items"])
     senders = [others_uploads(view, r, payload=True)[0].senders.ids for r in rounds]
@@ -93,7 +94,7 @@ def _identified(view: View, protocol: Protocol, rounds: Sequence[int]) -> Claims
         proven, disproven = _compare(block, total, counts)
         visible |= seen
         real.reshape(-1)[flat[proven]] = True
-        if protocol.exact:
+        if knowledge.exact:
             fake.reshape(-1)[flat[disproven]] = True
         tail |= counts == 1
         recovered += int(proven.sum())
@@ -144,23 +145,23 @@ class _Tail:
 class _Hidden:
     """The server's data where uploads cannot be read: who was there, sums and counts."""
 
-    def __init__(self, view: View, protocol: Protocol, presence: Presence) -> None:
+    def __init__(self, view: View, knowledge: Knowledge, presence: Presence) -> None:
         self._view = view
-        self._protocol = protocol
+        self._knowledge = knowledge
         self._presence = presence
 
     def claims(self) -> Claims:
         """Rows without names, then verdicts on each client, then names where one is left."""
-        presence, protocol = self._presence, self._protocol
+        presence, knowledge = self._presence, self._knowledge
         values = set(self._view.payload_rounds(Step.AGGREGATE))
         read = [self._tail(r) for r in presence.rounds if r in values]
         tails = [tail for tail, _ in read]
-        verdicts = deduce(presence, protocol)
+        verdicts = deduce(presence, knowledge)
         owners = [self._owners(tail, verdicts) for tail in tails]
         # A name settles the items of its group, which may settle other counts, and so on.
-        while protocol.exact and verdicts.consistent:
+        while knowledge.exact and verdicts.consistent:
             rated = self._with_owners(tails, owners, verdicts.rated)
-            further = deduce(presence, protocol, rated)
+            further = deduce(presence, knowledge, rated)
             if not further.consistent or further.settles_as(verdicts):
                 break
             verdicts = further
@@ -168,7 +169,7 @@ class _Hidden:
         excluded = presence.visible & ~verdicts.possible
         claim = RatedSetClaim(
             clients=presence.clients,
-            scores=verdicts.scores(presence, protocol),
+            scores=verdicts.scores(presence, knowledge),
             visible=presence.visible,
             predicted=verdicts.rated,
         )
@@ -177,7 +178,7 @@ class _Hidden:
             rounds=presence.rounds,
             rated=claim,
             rows=rows,
-            unmasked=excluded if protocol.virtual_rows else None,
+            unmasked=excluded if knowledge.virtual_rows else None,
             details=self._details(rows, [hidden for _, hidden in read], verdicts, excluded),
         )
 
@@ -193,7 +194,7 @@ class _Hidden:
         items = total.rows[kept].astype(np.int64)
         groups = self._grouped(round_, items, view.codec.decode(total.values[kept]))
         tail = _Tail(round=round_, items=items, groups=groups)
-        if not self._protocol.exact:  # a count of 1 is an estimate: keep what the rows confirm
+        if not self._knowledge.exact:  # a count of 1 is an estimate: keep what the rows confirm
             tail = _Tail(round=round_, items=items[groups.named], groups=groups.keep(groups.named))
         return tail, int(single.sum()) - len(kept)
 
@@ -215,7 +216,7 @@ class _Hidden:
         presence = self._presence
         there = presence.present[presence.rounds.index(tail.round)]
         owners = np.full(len(tail.groups.solved), -1, dtype=np.int64)
-        if not self._protocol.exact or not verdicts.consistent:
+        if not self._knowledge.exact or not verdicts.consistent:
             return owners
         for group in range(len(owners)):
             items = tail.items[tail.groups.groups == group]
@@ -253,7 +254,7 @@ class _Hidden:
             "pairs_proven_real": int(verdicts.rated.sum()),
             "pairs_excluded": int(excluded.sum()),
             "cohorts": len(np.unique(self._presence.present, axis=0)),
-            "counts_exact": self._protocol.exact,
+            "counts_exact": self._knowledge.exact,
             "counts_consistent": verdicts.consistent,
         }
 

@@ -17,7 +17,7 @@ from audits.systems.furl.settings import (
 )
 from audits.systems.furl.texts import TextTask, load_texts
 from secure_fedrec.data import DATASETS
-from secure_fedrec.protection import STACKS, Claim
+from secure_fedrec.protection import Claim, Subject, claims_about
 
 __all__ = ["FURL_SYSTEM"]
 
@@ -48,35 +48,21 @@ _KINDS: Mapping[str, DataKind] = MappingProxyType(
     }
 )
 
-_CLAIMS: Mapping[tuple[str, ...], Claim] = MappingProxyType(
-    {
-        (): Claim(
-            system="FURL as published (Bui et al. 2019)",
-            hides="nothing of what is sent; private parameters are not sent",
-            assumes="nothing",
-            lossless=True,
-            found="from one upload the server computes the private vector (first dense layer), the "
-            "most frequent label (output bias) and what was read (touched embedding rows)",
-        ),
-        ("masking",): Claim(
-            system="FURL under secure aggregation (Bonawitz et al. 2017)",
-            hides="every upload and every number of examples, from the server, which learns the "
-            "sums of a cohort",
-            assumes=STACKS["masking",].assumes,
-            lossless=True,
-            found="one upload tells nothing; the mean change of a small cohort is that of few "
-            "clients, and sums of different cohorts can be subtracted",
-        ),
-        ("paillier",): Claim(
-            system="FURL with encrypted uploads (Chai et al. 2021)",
-            hides="every upload and every number of examples, from the server; the sums as well, "
-            "where the clients hold the key",
-            assumes=STACKS["paillier",].assumes,
-            lossless=True,
-            found="one upload tells nothing; where an authority opens the sums, the mean change of "
-            "a small cohort is that of few clients",
-        ),
-    }
+_CLAIMS = claims_about(
+    Subject(
+        name="FURL",
+        uploads="every upload and every number of examples",
+        sums="the sums of a cohort",
+        few="the mean change of a small cohort is that of few clients",
+    ),
+    Claim(
+        system="FURL as published (Bui et al. 2019)",
+        hides="nothing of what is sent; private parameters are not sent",
+        assumes="nothing",
+        lossless=True,
+        found="from one upload the server computes the private vector (first dense layer), the "
+        "most frequent label (output bias) and what was read (touched embedding rows)",
+    ),
 )
 
 

@@ -1,7 +1,6 @@
 """HPFL (Wu et al. 2021) among organisations: attribute vectors in sums, drafts in bags."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 from types import MappingProxyType
 
 from audits.systems.base import DataKind, Statement, System
@@ -12,7 +11,7 @@ from audits.systems.hpfl.organisations import (
 )
 from secure_fedrec.algorithms.hpfl.system import HPFLConfig
 from secure_fedrec.data import ORGANISATIONS
-from secure_fedrec.protection import BAG_STACKS, STACKS, Claim
+from secure_fedrec.protection import BAG_STACKS, Claim, Subject, claims_about
 
 __all__ = ["HPFL_SYSTEM"]
 
@@ -30,47 +29,26 @@ _KINDS: Mapping[str, DataKind] = MappingProxyType(
     }
 )
 
-_CLAIMS: Mapping[tuple[str, ...], Claim] = MappingProxyType(
-    {
-        (): Claim(
-            system="HPFL's attribute vectors as published (Wu et al. 2021)",
-            hides="nothing of what is sent; embeddings of users and items are sent as drafts only",
-            assumes="nothing",
-            lossless=True,
-            found="the weight of an attribute is its number of records times epochs and accuracy: "
-            "the server reads what an organisation's records are about",
-        ),
-        ("masking",): Claim(
-            system="HPFL with attribute vectors under secure aggregation (Bonawitz et al. 2017)",
-            hides="every organisation's weighted attribute vectors, from the server, which learns "
-            "their sums",
-            assumes=STACKS["masking",].assumes,
-            lossless=True,
-            found="sums of few organisations tell about each; drafts are not summed, and masks do "
-            "not hide them",
-        ),
-        ("paillier",): Claim(
-            system="HPFL with encrypted attribute vectors (Chai et al. 2021)",
-            hides="every organisation's weighted attribute vectors, from the server; the sums as "
-            "well, where the organisations hold the key",
-            assumes=STACKS["paillier",].assumes,
-            lossless=True,
-            found="where an authority opens the sums, those of few organisations tell about each; "
-            "drafts are not summed, and ciphertexts do not hide them",
-        ),
-    }
+_CLAIMS = claims_about(
+    Subject(
+        name="HPFL",
+        of=" with attribute vectors",
+        things="attribute vectors",
+        uploads="every organisation's weighted attribute vectors",
+        sums="their sums",
+        clients="organisations",
+        few="sums of few organisations tell about each",
+        beside="; drafts are not summed, and not hidden with the sums",
+    ),
+    Claim(
+        system="HPFL's attribute vectors as published (Wu et al. 2021)",
+        hides="nothing of what is sent; embeddings of users and items are sent as drafts only",
+        assumes="nothing",
+        lossless=True,
+        found="the weight of an attribute is its number of records times epochs and accuracy: "
+        "the server reads what an organisation's records are about",
+    ),
 )
-
-
-def _bag_claims() -> Mapping[tuple[str, ...], Claim]:
-    """Those of the layers, the claim of both together written out."""
-    noise, mixes = BAG_STACKS["local-dp",], BAG_STACKS["routing",]
-    both = replace(
-        BAG_STACKS["local-dp", "routing"],
-        hides=f"{noise.hides}; {mixes.hides}; no smaller epsilon is claimed for the shuffling",
-        assumes=f"for a vector: {noise.assumes}; for its owner: {mixes.assumes}",
-    )
-    return MappingProxyType({**BAG_STACKS, ("local-dp", "routing"): both})
 
 
 def _statement(algorithm: HPFLConfig) -> Statement:
@@ -105,7 +83,7 @@ HPFL_SYSTEM = System(
     kinds=_KINDS,
     default_data="synthetic",
     claims=_CLAIMS,
-    bag_claims=_bag_claims(),
+    bag_claims=BAG_STACKS,
     gives_to_bags=_gives_to_bags,
     attacks=("attribute-counts", "drafts"),
     libraries=("numba", "scikit-learn"),

@@ -50,6 +50,7 @@ from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.models.split import ParameterSplit
 from secure_fedrec.settings import Count, OneOf, Rate, Settings
 from secure_fedrec.streams import Streams
+from secure_fedrec.traits import OTHER_ROWS
 from secure_fedrec.uploads import Aggregate, RowBlock, Upload
 from secure_fedrec.vault import Vault
 
@@ -275,6 +276,7 @@ class FURL:
             "federated": [asdict(segment) for segment in self.split.federated],
             "private": [asdict(segment) for segment in self.split.private],
             "weight_position": self.split.n_federated,
+            "traits": asdict(OTHER_ROWS),
         }
 
     def _initial_values(self, streams: Streams) -> tuple[FloatArray, FloatArray]:

@@ -51,6 +51,7 @@ from secure_fedrec.data.organisations.tables import Organisations
 from secure_fedrec.models.gum.model import GUM
 from secure_fedrec.models.gum.training import Trained, train
 from secure_fedrec.streams import Streams, uniform_reals
+from secure_fedrec.traits import OTHER_ROWS
 from secure_fedrec.uploads import Aggregate, Upload
 from secure_fedrec.vault import Vault
 
@@ -215,7 +216,8 @@ class HPFL:
 
     def public_knowledge(self) -> dict[str, Any]:
         """All hyper-parameters, and where things lie in the table."""
-        return {"name": "hpfl", **asdict(self.config), "table": asdict(self.table)}
+        known = {"name": "hpfl", **asdict(self.config), "table": asdict(self.table)}
+        return {**known, "traits": asdict(OTHER_ROWS)}
 
     def _work(
         self, client: int, public: PublicState, vault: Vault, streams: Streams

@@ -11,11 +11,19 @@ homomorphic encryption can hide one. What can be hidden is whose it is, and, by 
 """
 
 from secure_fedrec.protection.bags.channel import BagSession, LayeredBags
-from secure_fedrec.protection.bags.local_noise import BAG_NOISE_KEYS, LocalDPConfig, NoisyVectors
+from secure_fedrec.protection.bags.local_noise import (
+    BAG_NOISE_KEYS,
+    LOCAL_DP,
+    LocalDPConfig,
+    NoisyVectors,
+)
+from secure_fedrec.protection.bags.mixed import BAG_ROUTING
 from secure_fedrec.protection.bags.shapes import BagShape, canonical_order
 
 __all__ = [
     "BAG_NOISE_KEYS",
+    "BAG_ROUTING",
+    "LOCAL_DP",
     "BagSession",
     "BagShape",
     "LayeredBags",

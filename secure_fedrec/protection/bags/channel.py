@@ -13,19 +13,28 @@ from secure_fedrec.core.arrays import FloatArray, IntArray
 from secure_fedrec.errors import ConfigError
 from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.protection.bags.arrivals import Arrivals
-from secure_fedrec.protection.bags.local_noise import LocalDPConfig, NoisyVectors
-from secure_fedrec.protection.bags.mixed import Mixes
+from secure_fedrec.protection.bags.local_noise import (
+    BAG_NOISE_KEYS,
+    LOCAL_DP,
+    LocalDPConfig,
+    NoisyVectors,
+)
+from secure_fedrec.protection.bags.mixed import BAG_ROUTING, Mixes
 from secure_fedrec.protection.bags.named import Line, NamedLine
 from secure_fedrec.protection.bags.shapes import BagShape, require_bags
-from secure_fedrec.protection.base import Withstood
+from secure_fedrec.protection.base import Released, Withstood
+from secure_fedrec.protection.dp import explained
 from secure_fedrec.protection.routed_denoisers import RoutingLayerConfig
 from secure_fedrec.streams import Streams
+from secure_fedrec.traits import BARE, Traits
 from secure_fedrec.uploads import SetBlock, require_names
 from secure_fedrec.wire import Step, Traffic, Wire
 
 __all__ = ["BagSession", "LayeredBags"]
 
 _MOST_BAGS = 256
+_DELTA = 1e-5
+"""Of a claim without a delta of its own."""
 
 
 class LayeredBags:
@@ -113,15 +122,29 @@ class LayeredBags:
             for shape in each
         )
 
+    @property
+    def traits(self) -> Traits:
+        """Whether vectors are noised, and whether they have owners."""
+        noised = BARE if self.noise is None else LOCAL_DP.traits.over(BARE)
+        return noised if self.mixes is None else BAG_ROUTING.traits.over(noised)
+
+    def released(self, *, rounds: int, repeated: int = 0) -> Released | None:
+        """All vectors of a client."""
+        if self.noise is None:
+            return None
+        events = explained(self.noise.client_events(rounds=rounds + repeated), repeated)
+        return Released(part="bags", events=events, delta=_DELTA, keys=BAG_NOISE_KEYS)
+
     def describe(self) -> dict[str, Any]:
         """Sizes, names of the layers in order, and all their settings are public."""
         settings: dict[str, Any] = {}
         if self.noise is not None:
-            settings["local-dp"] = asdict(self.noise.config)
+            settings[LOCAL_DP.name] = asdict(self.noise.config)
         if self.mixes is not None:
-            settings["routing"] = asdict(self.mixes.config)
+            settings[BAG_ROUTING.name] = asdict(self.mixes.config)
         sizes = {name: asdict(shape) for name, shape in self.bags.items()}
-        return {"layers": list(settings), "sizes": sizes, **settings}
+        traits = asdict(self.traits)
+        return {"layers": list(settings), "sizes": sizes, "traits": traits, **settings}
 
 
 class BagSession:

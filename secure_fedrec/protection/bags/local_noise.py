@@ -31,9 +31,11 @@ from secure_fedrec.protection.dp import (
     LocalNoise,
     Part,
 )
+from secure_fedrec.protection.layer import Claim, Layer, Stand
 from secure_fedrec.settings import Positive, Settings, Within
+from secure_fedrec.traits import Traits
 
-__all__ = ["BAG_NOISE_KEYS", "LocalDPConfig", "NoisyVectors"]
+__all__ = ["BAG_NOISE_KEYS", "LOCAL_DP", "LocalDPConfig", "NoisyVectors"]
 
 BAG_NOISE_KEYS: Final[Mapping[str, str]] = MappingProxyType(
     {
@@ -100,6 +102,25 @@ class LocalDPConfig(Settings, section="bag_protection"):
                 cohort=1,
                 adjacency=self.adjacency,
             )
+
+
+LOCAL_DP = Layer(
+    name="local-dp",
+    role="noise",
+    settings=LocalDPConfig,
+    build=None,
+    traits=Traits(virtual_rows=None, reports=None, uploads=None, noise="added", denoising=None),
+    stands=(Stand(corrupt=("server",), hides="contribution"),),
+    claim=Claim(
+        system="drafts with local differential privacy",
+        hides="every vector, from everybody, up to the stated epsilon and delta of one vector, "
+        "and of all vectors of a client",
+        assumes="nothing of the others; the client's own generator",
+        lossless=False,
+        found="the server knows whose noisy vector is whose: averages over rounds take the "
+        "noise off, which is what the price over all rounds says",
+    ),
+)
 
 
 class NoisyVectors:

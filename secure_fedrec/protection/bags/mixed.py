@@ -18,19 +18,60 @@ import numpy as np
 from secure_fedrec.core.arrays import IntArray, RingArray
 from secure_fedrec.errors import ConfigError, LosslessnessError, ProtocolError
 from secure_fedrec.fixedpoint import FixedPoint
+from secure_fedrec.protection.bags.local_noise import LOCAL_DP
 from secure_fedrec.protection.bags.named import Sending
 from secure_fedrec.protection.bags.shapes import BagShape, canonical_order
+from secure_fedrec.protection.layer import Claim, Stand
 from secure_fedrec.protection.line_receipts import count_receipts
 from secure_fedrec.protection.linkage_hardened.real import MixNetwork
-from secure_fedrec.protection.routed_denoisers import RoutingLayerConfig
+from secure_fedrec.protection.routed_denoisers import ROUTING, RoutingLayerConfig
 from secure_fedrec.protection.routing import LEAST_SENDERS, RoutingConfig, SentCells, send
 from secure_fedrec.streams import Stream, Streams
+from secure_fedrec.traits import Traits
 from secure_fedrec.uploads import SetBlock
 from secure_fedrec.wire import Messages, Meter, Parties, Step, decode_set, encode_set, set_sizes
 
-__all__ = ["MixedLine", "Mixes"]
+__all__ = ["BAG_ROUTING", "MixedLine", "Mixes"]
 
 _SERVER = 0
+_MIXED = Claim(
+    system="drafts over a mix cascade",
+    hides="whose a vector is, which vectors are of one client, and how many a client "
+    "gives, from the server and from whoever watches the lines",
+    assumes="one honest mix per path; clients that do not all but one work together, and "
+    "look for their cells in the server's receipts, since a mix can replace them",
+    lossless=True,
+    found="values stay: a vector close to one of an earlier round, or one that only a "
+    "certain client could give, names its owner; cells have no authentic sender",
+)
+_NOISED = LOCAL_DP.claim or _MIXED
+
+BAG_ROUTING = replace(
+    ROUTING,
+    build=None,
+    traits=Traits(
+        virtual_rows=None,
+        reports=None,
+        uploads=None,
+        senders="anonymous",
+        noise=None,
+        denoising=None,
+    ),
+    requires=(),
+    stands=(Stand(corrupt=("server",), hides="owners"),),
+    claim=_MIXED,
+    published={
+        ("local-dp", "routing"): Claim(
+            system="noisy drafts over a mix cascade",
+            hides=f"{_NOISED.hides}; {_MIXED.hides}; no smaller epsilon is claimed for the "
+            "shuffling",
+            assumes=f"for a vector: {_NOISED.assumes}; for its owner: {_MIXED.assumes}",
+            lossless=False,
+            found="noise covers the closeness of vectors over rounds up to its price",
+        )
+    },
+)
+"""The mixes of ``routed_denoisers``, before a bag."""
 
 
 class Mixes:

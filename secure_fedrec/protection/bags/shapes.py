@@ -1,37 +1,16 @@
 """What a bag is: how wide its vectors are, how many a client may give, in which order they lie."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Annotated
 
 import numpy as np
 
 from secure_fedrec.core.arrays import RingArray
 from secure_fedrec.errors import WireError
 from secure_fedrec.fixedpoint import FixedPoint
-from secure_fedrec.settings import Settings, Within
+from secure_fedrec.protection.base import BagShape
 from secure_fedrec.uploads import SetBlock
 
 __all__ = ["BagShape", "canonical_order", "require_bags"]
-
-_MOST_VECTORS = 2**20
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BagShape(Settings, section="bags"):
-    """Public sizes of one bag.
-
-    Args:
-        width: values per vector.
-        most: most vectors that a client may give in a round. It is public: clients behind mixes
-            hand in so many cells each, and the price of noise is stated for so many vectors.
-
-    Raises:
-        ConfigError: a field is out of range.
-    """
-
-    width: Annotated[int, Within(1, 2**16 - 1)]
-    most: Annotated[int, Within(1, _MOST_VECTORS)]
 
 
 def canonical_order(words: RingArray, codec: FixedPoint) -> RingArray:

@@ -18,6 +18,7 @@ from secure_fedrec.protection.dp.events import (
     RandomAnswer,
     Sampling,
     SkellamNoise,
+    explained,
 )
 from secure_fedrec.protection.dp.rated_set import (
     permanent_epsilon,
@@ -27,7 +28,12 @@ from secure_fedrec.protection.dp.rated_set import (
 )
 from secure_fedrec.protection.dp.rotation import Rotation
 from secure_fedrec.protection.dp.sampler import draw_noise
-from secure_fedrec.protection.dp.skellam import SkellamClient, SkellamConfig, SkellamServer
+from secure_fedrec.protection.dp.skellam import (
+    SkellamClient,
+    SkellamConfig,
+    SkellamServer,
+    skellam_events,
+)
 from secure_fedrec.protection.dp.tables import NoiseTable, noise_table
 
 __all__ = [
@@ -51,9 +57,11 @@ __all__ = [
     "SkellamServer",
     "clip_to_norm",
     "draw_noise",
+    "explained",
     "noise_table",
     "permanent_epsilon",
     "rated_set_events",
     "report_epsilon",
     "response_for_epsilon",
+    "skellam_events",
 ]

@@ -6,8 +6,8 @@ events; nothing here computes an epsilon.
 """
 
 import math
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Literal, TypeAlias
 
 from secure_fedrec.errors import ConfigError
@@ -27,6 +27,7 @@ __all__ = [
     "SamplingScheme",
     "SkellamNoise",
     "exact_events",
+    "explained",
     "require_public_to_server",
 ]
 
@@ -211,3 +212,14 @@ def require_public_to_server(sampling: Sampling | None) -> Sampling:
 def _require_positive(name: str, value: float) -> None:
     if not (math.isfinite(value) and value > 0):
         raise ConfigError(f"dp.{name}", value, "must be positive and finite")
+
+
+def explained(events: Sequence[Event], repeated: int) -> Sequence[Event]:
+    """Events that say how many of their rounds were repeated, their noise drawn afresh."""
+    if not repeated:
+        return events
+    clause = (
+        f"{repeated} of the rounds repeat others after an interruption, with noise drawn afresh; "
+        "they count like any round"
+    )
+    return [replace(event, assumes=(*event.assumes, clause)) for event in events]

@@ -197,6 +197,29 @@ def _rotation(size: int, seed: bytes) -> Rotation:
     return Rotation(size, seed)
 
 
+def skellam_events(
+    multiplier: float, encoding: BoundedEncoding, *, rounds: int
+) -> tuple[Event, ...]:
+    """Skellam noise on an encoded contribution, for planning: no table is built.
+
+    The noise's distance and the ring are those of ``SkellamConfig.events`` and are not in here.
+    """
+    bound = encoding.bound
+    return (
+        Event(
+            mechanism=SkellamNoise(
+                l2_square=bound.l2_square,
+                l1=bound.l1,
+                variance=multiplier**2 * bound.l2_square,
+            ),
+            covers="one client's whole contribution to a round",
+            adjacency="zero-out",
+            noised_against=("server", "release"),
+            rounds=rounds,
+        ),
+    )
+
+
 class SkellamClient:
     """The client's half of one round.
 

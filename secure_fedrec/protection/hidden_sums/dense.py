@@ -8,17 +8,20 @@ is what masking and encryption differ in; what they have in common is here.
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Protocol
+from typing import Protocol, Unpack
 
 import numpy as np
 
 from secure_fedrec.core.arrays import BoolArray, IndexArray, IntArray, RingArray
 from secure_fedrec.errors import ConfigError, ProtocolError
 from secure_fedrec.fixedpoint import FixedPoint
+from secure_fedrec.protection.plain import TableCollector, TableSizes
+from secure_fedrec.traits import Traits
 from secure_fedrec.uploads import RowBlock
 from secure_fedrec.wire import Messages, Parties, Step, Traffic, Wire
 
 __all__ = [
+    "HIDDEN",
     "DenseLayout",
     "DenseSum",
     "DenseWords",
@@ -29,6 +32,9 @@ __all__ = [
 ]
 
 _CHUNK_BYTES = 32 * 2**20
+
+HIDDEN = Traits(virtual_rows=None, reports=None, uploads="dense", noise=None, denoising="none")
+"""Of hidden uploads."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -270,43 +276,30 @@ class DenseSum:
             )
 
 
-class HiddenSum:
+class HiddenSum(TableCollector):
     """What collectors of hidden uploads have in common.
 
     Args:
         min_survivors: fewest clients whose sum may be formed.
-        n_clients: clients of the federation.
-        n_items: rows of the shared table.
-        width: values per row.
-        codec: the ring.
+        table: sizes and ring, see ``TableCollector``.
 
     Raises:
         ConfigError: fewer clients than the smallest sum.
     """
 
-    model_hidden_from: tuple[str, ...] = ()
+    traits: Traits = HIDDEN
 
-    def __init__(
-        self, *, min_survivors: int, n_clients: int, n_items: int, width: int, codec: FixedPoint
-    ) -> None:
-        if min_survivors > n_clients:
-            raise ConfigError(
-                "protection.min_survivors", min_survivors, f"there are only {n_clients} clients"
-            )
+    def __init__(self, *, min_survivors: int, **table: Unpack[TableSizes]) -> None:
+        super().__init__(**table)
+        if min_survivors > self.n_clients:
+            problem = f"there are only {self.n_clients} clients"
+            raise ConfigError("protection.min_survivors", min_survivors, problem)
         self.min_survivors = min_survivors
-        self.n_clients = n_clients
-        self.n_items = n_items
-        self.width = width
-        self.codec = codec
 
     @property
     def layout(self) -> DenseLayout:
         """All rows of the table."""
         return DenseLayout(items=np.arange(self.n_items, dtype=np.int32), width=self.width)
-
-    def participants(self, cohort: IntArray) -> IntArray:
-        """Everybody in the cohort takes part."""
-        return np.sort(cohort)
 
     def require_enough(self, round_: int, participants: IntArray) -> None:
         """Check that the round's sum hides somebody.

@@ -16,11 +16,10 @@ is no more readable. Sizes are those of the whole messages.
 """
 
 from dataclasses import asdict, dataclass
-from typing import Annotated, Any
+from typing import Annotated, Any, Unpack
 
 from secure_fedrec.core.arrays import IntArray
 from secure_fedrec.errors import ProtocolError, renamed_keys
-from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.protection.base import PublicStep, Withstood
 from secure_fedrec.protection.executions import Execution, Survivors
 from secure_fedrec.protection.hidden_sums.dense import HiddenSession, HiddenSum
@@ -48,7 +47,7 @@ from secure_fedrec.protection.paillier.message_sizes import (
     upload_bytes,
 )
 from secure_fedrec.protection.paillier.rounds import AuthorityFederation
-from secure_fedrec.protection.plain import aggregate_note
+from secure_fedrec.protection.plain import TableSizes, aggregate_note
 from secure_fedrec.settings import OneOf, Settings
 from secure_fedrec.streams import Streams
 from secure_fedrec.uploads import Aggregate
@@ -87,35 +86,19 @@ class EncryptedSum(HiddenSum):
 
     Args:
         config: settings.
-        n_clients: clients of the federation.
-        n_items: rows of the shared table.
-        width: values per row.
-        codec: the ring.
         streams: the run's random streams; a simulation uses the one named "ciphertexts".
+        table: sizes and ring, see ``TableCollector``.
     """
 
     def __init__(
-        self,
-        config: EncryptionLayerConfig,
-        *,
-        n_clients: int,
-        n_items: int,
-        width: int,
-        codec: FixedPoint,
-        streams: Streams,
+        self, config: EncryptionLayerConfig, *, streams: Streams, **table: Unpack[TableSizes]
     ) -> None:
-        super().__init__(
-            min_survivors=config.min_survivors,
-            n_clients=n_clients,
-            n_items=n_items,
-            width=width,
-            codec=codec,
-        )
+        super().__init__(min_survivors=config.min_survivors, **table)
         self.config = config
         if self.held_by_clients:
             self.model_hidden_from = ("server",)  # it keeps the state encrypted
         self.stand_ins = streams.stream("ciphertexts")
-        self.slots = SlotLayout(codec=codec, length=self.layout.length, budget=n_clients)
+        self.slots = SlotLayout(codec=self.codec, length=self.layout.length, budget=self.n_clients)
         with renamed_keys({"paillier.bits": "protection.key_bits"}):
             self.slots.slots(config.key_bits)  # refuses a key without room for one word
         self._step: PublicStep | None = None

@@ -18,13 +18,12 @@ and run in the real one. Against an active server a floor is refused: it would l
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from fractions import Fraction
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 
 from secure_fedrec.core.arrays import IndexArray, IntArray, RingArray
 from secure_fedrec.errors import renamed_keys
-from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.protection.base import Withstood
 from secure_fedrec.protection.executions import Execution, Survivors
 from secure_fedrec.protection.hidden_sums.beside import foreseen, upload_bytes
@@ -52,7 +51,7 @@ from secure_fedrec.protection.masking.agreed.hypergeometric import least_within
 from secure_fedrec.protection.masking.agreed.parameters import Adversary, find_parameters
 from secure_fedrec.protection.masking.agreed.public_state import NO_STATE
 from secure_fedrec.protection.masking.round.prg import MaskExpander
-from secure_fedrec.protection.plain import aggregate_note
+from secure_fedrec.protection.plain import TableSizes, aggregate_note
 from secure_fedrec.settings import Natural, Settings, Share
 from secure_fedrec.streams import Streams
 from secure_fedrec.uploads import Aggregate
@@ -138,30 +137,14 @@ class MaskedSum(HiddenSum):
 
     Args:
         config: settings.
-        n_clients: clients of the federation.
-        n_items: rows of the shared table.
-        width: values per row.
-        codec: the ring.
         streams: the run's random streams; a simulation uses the one named "pads".
+        table: sizes and ring, see ``TableCollector``.
     """
 
     def __init__(
-        self,
-        config: MaskingLayerConfig,
-        *,
-        n_clients: int,
-        n_items: int,
-        width: int,
-        codec: FixedPoint,
-        streams: Streams,
+        self, config: MaskingLayerConfig, *, streams: Streams, **table: Unpack[TableSizes]
     ) -> None:
-        super().__init__(
-            min_survivors=config.min_survivors,
-            n_clients=n_clients,
-            n_items=n_items,
-            width=width,
-            codec=codec,
-        )
+        super().__init__(min_survivors=config.min_survivors, **table)
         self.config = config
         self.pads = streams.stream("pads")
 

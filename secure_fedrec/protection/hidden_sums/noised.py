@@ -13,14 +13,13 @@ configuration differ in it.
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from types import MappingProxyType
-from typing import Annotated, Any
+from typing import Annotated, Any, Unpack
 
 import numpy as np
 
 from secure_fedrec.core.arrays import FloatArray, IntArray
 from secure_fedrec.errors import ConfigError, EncodingError, renamed_keys
-from secure_fedrec.fixedpoint import FixedPoint
-from secure_fedrec.protection.base import Withstood
+from secure_fedrec.protection.base import Released, Withstood
 from secure_fedrec.protection.dp import (
     BoundedEncoding,
     Contribution,
@@ -28,14 +27,15 @@ from secure_fedrec.protection.dp import (
     SkellamClient,
     SkellamConfig,
     SkellamServer,
+    explained,
 )
-from secure_fedrec.protection.hidden_sums.dense import DenseLayout, DenseWords
+from secure_fedrec.protection.hidden_sums.dense import HIDDEN, DenseLayout, DenseWords
 from secure_fedrec.protection.hidden_sums.masked import (
     MaskedSession,
     MaskedSum,
     MaskingLayerConfig,
 )
-from secure_fedrec.protection.plain import aggregate_note
+from secure_fedrec.protection.plain import TableSizes, aggregate_note
 from secure_fedrec.settings import Count, Natural, Positive, Settings, Within
 from secure_fedrec.streams import Streams
 from secure_fedrec.uploads import Aggregate
@@ -43,6 +43,7 @@ from secure_fedrec.wire import Step, Wire
 
 __all__ = [
     "DP_KEYS",
+    "NOISED",
     "ClipConfig",
     "NoisedSum",
     "SkellamLayerConfig",
@@ -154,6 +155,10 @@ def _corrupt(
     return noise.corrupt
 
 
+NOISED = replace(HIDDEN, noise="added")
+"""Traits of noised uploads under masks."""
+
+
 class NoisedSum(MaskedSum):
     """Collector of clipped, noised and masked uploads.
 
@@ -162,16 +167,15 @@ class NoisedSum(MaskedSum):
         clip: settings of the clip.
         noise: settings of the noise, with its multiplier.
         cohort: most clients in a round.
-        n_clients: clients of the federation.
-        n_items: rows of the shared table.
-        width: values per row.
-        codec: the ring.
         streams: the run's random streams.
+        table: sizes and ring, see ``TableCollector``.
 
     Raises:
         ConfigError: a setting is out of range, or the multiplier has not been found yet.
         SumBudgetError: the ring is too small for contributions and noise.
     """
+
+    traits = NOISED
 
     def __init__(
         self,
@@ -180,20 +184,10 @@ class NoisedSum(MaskedSum):
         clip: ClipConfig,
         noise: SkellamLayerConfig,
         cohort: int,
-        n_clients: int,
-        n_items: int,
-        width: int,
-        codec: FixedPoint,
         streams: Streams,
+        **table: Unpack[TableSizes],
     ) -> None:
-        super().__init__(
-            config,
-            n_clients=n_clients,
-            n_items=n_items,
-            width=width,
-            codec=codec,
-            streams=streams,
-        )
+        super().__init__(config, streams=streams, **table)
         if noise.noise_multiplier is None:
             raise ConfigError(
                 "protection.noise_multiplier", None, "must be found from the budget first"
@@ -202,7 +196,7 @@ class NoisedSum(MaskedSum):
             raise ConfigError(
                 "protection.tail_floor", config.tail_floor, "exact counts would leave beside noise"
             )
-        corrupt = _corrupt(config, noise, cohort=cohort, n_clients=n_clients)
+        corrupt = _corrupt(config, noise, cohort=cohort, n_clients=self.n_clients)
         if corrupt >= config.min_survivors:
             raise ConfigError(
                 "protection.min_survivors",
@@ -214,9 +208,11 @@ class NoisedSum(MaskedSum):
         self.rotation = streams.stream("rotation")
         with renamed_keys(DP_KEYS, {"protection.fraction_bits": noise.fraction_bits}):
             self.skellam = SkellamConfig(
-                encoding=encoding_of(n_items=n_items, width=width, clip=clip, noise=noise),
+                encoding=encoding_of(
+                    n_items=self.n_items, width=self.width, clip=clip, noise=noise
+                ),
                 noise_multiplier=noise.noise_multiplier,
-                ring_bits=codec.bits,
+                ring_bits=self.codec.bits,
                 cohort=cohort,
                 min_survivors=config.min_survivors,
                 corrupt=corrupt,
@@ -241,13 +237,15 @@ class NoisedSum(MaskedSum):
         """
         return NoisedSession(self, round_, participants, wire)
 
+    def released(self, *, rounds: int, repeated: int = 0) -> Released:
+        """Noised sums."""
+        events = explained(self.skellam.events(rounds=rounds + repeated), repeated)
+        return Released(part="sums", events=events, delta=self.noise.delta, keys=DP_KEYS)
+
     def describe(self) -> tuple[str, dict[str, Any]]:
         """All settings are public."""
-        return "masking", {
-            **asdict(self.config),
-            "clip": asdict(self.clip),
-            "skellam": asdict(self.noise),
-        }
+        name, masks = super().describe()
+        return name, {**masks, "clip": asdict(self.clip), "skellam": asdict(self.noise)}
 
 
 class NoisedSession(MaskedSession):

@@ -25,12 +25,13 @@ ends the round; a cell too many is found by counting.
 """
 
 from secure_fedrec.protection.linkage_hardened.client import LinkageClient, Sent
-from secure_fedrec.protection.linkage_hardened.collector import LinkageHardened
+from secure_fedrec.protection.linkage_hardened.collector import LINKAGE_HARDENED, LinkageHardened
 from secure_fedrec.protection.linkage_hardened.config import LinkageHardenedConfig
 from secure_fedrec.protection.linkage_hardened.denoiser import LinkageDenoiser
 from secure_fedrec.protection.linkage_hardened.server import LinkageServer
 
 __all__ = [
+    "LINKAGE_HARDENED",
     "LinkageClient",
     "LinkageDenoiser",
     "LinkageHardened",

@@ -10,19 +10,24 @@ a mix cascade run beside it, and any difference is an error.
 
 import secrets
 from collections.abc import Mapping
-from dataclasses import replace
-from typing import Any
+from dataclasses import asdict, replace
+from typing import Any, Unpack
 
 import numpy as np
 
 from secure_fedrec.core.arrays import BoolArray, IndexArray, IntArray, RingArray, WordArray
 from secure_fedrec.core.kernels import scatter_add
 from secure_fedrec.errors import ConfigError, ProtocolError
-from secure_fedrec.fixedpoint import FixedPoint
+from secure_fedrec.protection.layer import Claim, Layer, Stand
 from secure_fedrec.protection.line_receipts import LineReceipts, count_receipts
 from secure_fedrec.protection.linkage_hardened.config import LinkageHardenedConfig
 from secure_fedrec.protection.linkage_hardened.real import MixNetwork, RealRound
-from secure_fedrec.protection.plain import ServerSum, aggregate_note, upload_messages
+from secure_fedrec.protection.plain import (
+    ServerSum,
+    TableSizes,
+    aggregate_note,
+    upload_messages,
+)
 from secure_fedrec.protection.shared_upload.collector import require_equal
 from secure_fedrec.protection.shared_upload.context import LEAST_FLOOR
 from secure_fedrec.protection.shared_upload.messages import ENVELOPE_BYTES, Kind, rows_message_bytes
@@ -31,10 +36,11 @@ from secure_fedrec.protection.shared_upload.server import reveal
 from secure_fedrec.protection.shared_upload.tally import require_genuine
 from secure_fedrec.protection.shared_upload.words import Keystream
 from secure_fedrec.streams import Streams
+from secure_fedrec.traits import Traits
 from secure_fedrec.uploads import Aggregate, RowBlock
 from secure_fedrec.wire import Messages, Parties, Step, Traffic, Wire
 
-__all__ = ["LinkageHardened"]
+__all__ = ["LINKAGE_HARDENED", "LinkageHardened"]
 
 _ROW_SET_BYTES = ENVELOPE_BYTES + 40
 
@@ -44,11 +50,8 @@ class LinkageHardened(RecruitedDenoisers):
 
     Args:
         config: settings.
-        n_clients: clients of the federation.
-        n_items: rows of the shared table.
-        width: values per row.
-        codec: the ring.
         streams: the run's random streams.
+        table: sizes and ring, see ``TableCollector``.
 
     Raises:
         ConfigError: the settings do not fit the federation.
@@ -56,25 +59,10 @@ class LinkageHardened(RecruitedDenoisers):
     """
 
     def __init__(
-        self,
-        config: LinkageHardenedConfig,
-        *,
-        n_clients: int,
-        n_items: int,
-        width: int,
-        codec: FixedPoint,
-        streams: Streams,
+        self, config: LinkageHardenedConfig, *, streams: Streams, **table: Unpack[TableSizes]
     ) -> None:
-        config.require_fits(n_clients, width=width, codec=codec)
-        super().__init__(
-            config,
-            floor=LEAST_FLOOR,
-            n_clients=n_clients,
-            n_items=n_items,
-            width=width,
-            codec=codec,
-            streams=streams,
-        )
+        config.require_fits(table["n_clients"], width=table["width"], codec=table["codec"])
+        super().__init__(config, floor=LEAST_FLOOR, streams=streams, **table)
         self.config = config
 
     def open(self, *, round_: int, participants: IntArray, wire: Wire) -> "LinkageSession":
@@ -126,16 +114,41 @@ class LinkageHardened(RecruitedDenoisers):
 
     def describe(self) -> tuple[str, dict[str, Any]]:
         """All settings and the denoisers are public."""
-        config = self.config
-        return "linkage-hardened", {
-            "count": config.count,
-            "cells": config.cells,
-            "layers": config.layers,
-            "cell_bytes": config.cell_bytes,
-            "kem": config.kem,
-            "execution": config.execution,
-            "clients": self.denoisers.tolist(),
-        }
+        settings = {**asdict(self.config), "clients": self.denoisers.tolist()}
+        return LINKAGE_HARDENED.name, settings
+
+    @property
+    def traits(self) -> Traits:
+        """Sums in shares, and who the denoisers are."""
+        return replace(LINKAGE_HARDENED.traits, denoisers=tuple(self.denoisers.tolist()))
+
+
+LINKAGE_HARDENED = Layer(
+    name="linkage-hardened",
+    role="collector",
+    settings=LinkageHardenedConfig,
+    build=lambda own, place: LinkageHardened(own, **place.table),
+    traits=Traits(
+        virtual_rows="taken-out", reports=None, uploads="rows", noise=None, denoising="shares"
+    ),
+    requires=("virtual-ratings",),
+    stands=(Stand(corrupt=("denoiser:0",), hides="values"),),
+    claim=Claim(
+        system="FedRec++ with linkage-hardened denoisers",
+        hides="which client sent a virtual row to the denoisers, and its values, from all but "
+        "one of the denoisers; who sent a cell, from the mixes but one of each path and from "
+        "whoever watches the lines; from the server, nothing",
+        assumes="honest-but-curious parties, one honest mix per path, one honest denoiser; a "
+        "server that tells nobody what it reads; clients that look for their cells in the "
+        "denoisers' receipts, since a mix can replace them",
+        lossless=True,
+        found="the server needs no link: the sums and counts of the virtual rows of an item, "
+        "beside all rows under their senders' names, name the virtual ones",
+    ),
+    simulated="shares were drawn from one keystream, no cell was sealed or mixed; run with "
+    "execution = real for the cryptography itself",
+    uncounted="What mixes pass on to one another and their keys are not counted.",
+)
 
 
 class LinkageSession:

@@ -16,12 +16,17 @@ in the same bits; full participation, the floor or noise bound what they give.
 """
 
 from secure_fedrec.protection.shared_upload.client import Shared, SharingClient
-from secure_fedrec.protection.shared_upload.collector import SharedUpload, SharedUploadConfig
+from secure_fedrec.protection.shared_upload.collector import (
+    SHARED_UPLOAD,
+    SharedUpload,
+    SharedUploadConfig,
+)
 from secure_fedrec.protection.shared_upload.context import Roster, RoundContext
 from secure_fedrec.protection.shared_upload.denoiser import SharingDenoiser
 from secure_fedrec.protection.shared_upload.server import SharingServer
 
 __all__ = [
+    "SHARED_UPLOAD",
     "Roster",
     "RoundContext",
     "Shared",

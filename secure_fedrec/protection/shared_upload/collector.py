@@ -9,16 +9,16 @@ Executed as ``"real"``, the halves of this package run beside it, and any differ
 
 import secrets
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Annotated, Any
+from dataclasses import asdict, dataclass, replace
+from typing import Annotated, Any, Unpack
 
 import numpy as np
 
 from secure_fedrec.core.arrays import BoolArray, IntArray, RingArray
 from secure_fedrec.errors import ConfigError, LosslessnessError, ProtocolError
-from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.protection.executions import Execution
-from secure_fedrec.protection.plain import aggregate_note
+from secure_fedrec.protection.layer import Claim, Layer, Place, Stand
+from secure_fedrec.protection.plain import TableSizes, aggregate_note
 from secure_fedrec.protection.routing.sealing import KEMS, require_kem
 from secure_fedrec.protection.shared_upload.client import with_counts
 from secure_fedrec.protection.shared_upload.context import LEAST_FLOOR
@@ -35,10 +35,11 @@ from secure_fedrec.protection.shared_upload.tally import ShareTally, share_block
 from secure_fedrec.protection.shared_upload.words import Keystream
 from secure_fedrec.settings import Count, OneOf, Settings, Within
 from secure_fedrec.streams import Streams
+from secure_fedrec.traits import Traits
 from secure_fedrec.uploads import Aggregate, RowBlock
 from secure_fedrec.wire import Messages, Parties, Step, Traffic, Wire
 
-__all__ = ["SharedUpload", "SharedUploadConfig", "require_equal"]
+__all__ = ["SHARED_UPLOAD", "SharedUpload", "SharedUploadConfig", "require_equal"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,11 +78,8 @@ class SharedUpload(RecruitedDenoisers):
 
     Args:
         config: settings.
-        n_clients: clients of the federation.
-        n_items: rows of the shared table.
-        width: values per row.
-        codec: the ring.
         streams: the run's random streams.
+        table: sizes and ring, see ``TableCollector``.
 
     Raises:
         ConfigError: the settings do not fit the federation.
@@ -89,25 +87,10 @@ class SharedUpload(RecruitedDenoisers):
     """
 
     def __init__(
-        self,
-        config: SharedUploadConfig,
-        *,
-        n_clients: int,
-        n_items: int,
-        width: int,
-        codec: FixedPoint,
-        streams: Streams,
+        self, config: SharedUploadConfig, *, streams: Streams, **table: Unpack[TableSizes]
     ) -> None:
-        config.require_fits(n_clients)
-        super().__init__(
-            config,
-            floor=config.floor,
-            n_clients=n_clients,
-            n_items=n_items,
-            width=width,
-            codec=codec,
-            streams=streams,
-        )
+        config.require_fits(table["n_clients"])
+        super().__init__(config, floor=config.floor, streams=streams, **table)
         self.config = config
 
     def open(self, *, round_: int, participants: IntArray, wire: Wire) -> "SharedUploadSession":
@@ -140,13 +123,56 @@ class SharedUpload(RecruitedDenoisers):
 
     def describe(self) -> tuple[str, dict[str, Any]]:
         """All settings and the denoisers are public."""
-        config = self.config
-        settings = {"count": config.count, "floor": config.floor, "kem": config.kem}
-        return "shared-upload", {
-            **settings,
-            "execution": config.execution,
-            "clients": self.denoisers.tolist(),
-        }
+        return SHARED_UPLOAD.name, {**asdict(self.config), "clients": self.denoisers.tolist()}
+
+    @property
+    def traits(self) -> Traits:
+        """Uploads and sums in shares, and who the denoisers are."""
+        return replace(SHARED_UPLOAD.traits, denoisers=tuple(self.denoisers.tolist()))
+
+
+def _fits(place: Place) -> None:
+    """Refuse fresh virtual items under visible item numbers, and floors that no round reaches."""
+    if not place.layers["virtual-ratings"].sticky:
+        raise ConfigError(
+            "protection.sticky",
+            False,
+            "item numbers of shared uploads stay visible: fresh virtual items would be intersected",
+            (True,),
+        )
+    floor, cohort = place.layers[SHARED_UPLOAD.name].floor, place.sizes.cohort
+    if floor > cohort:
+        raise ConfigError("protection.floor", floor, f"only {cohort} clients take part in a round")
+
+
+SHARED_UPLOAD = Layer(
+    name="shared-upload",
+    role="collector",
+    settings=SharedUploadConfig,
+    build=lambda own, place: SharedUpload(own, **place.table),
+    fits=_fits,
+    traits=Traits(
+        virtual_rows="taken-out", reports=None, uploads="shares", noise=None, denoising="shares"
+    ),
+    requires=("virtual-ratings",),
+    stands=(
+        Stand(corrupt=("server",), hides="values"),
+        Stand(corrupt=("denoisers",), hides="values"),
+        Stand(corrupt=("server", "denoiser:0"), hides="values"),  # with two denoisers or more
+    ),
+    claim=Claim(
+        system="FedRec++ with additively shared uploads",
+        hides="values and which named rows are real, from any proper subset of the server and "
+        "the denoisers, which learn the items named and sums and counts over all clients",
+        assumes="honest-but-curious parties, one of server and denoisers honest; sticky "
+        "virtual items, because fresh ones let the named items be intersected over rounds",
+        lossless=True,
+        found="one upload tells no more than its item numbers; counts of rare items and the "
+        "sums of changing cohorts stay what they are",
+    ),
+    simulated="shares were drawn from one keystream per denoiser; run with execution = real for "
+    "the cryptography itself",
+)
 
 
 class SharedUploadSession:

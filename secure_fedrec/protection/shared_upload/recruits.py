@@ -1,14 +1,13 @@
 """What collectors share whose denoisers hold a part of every upload: who they are, keys, floors."""
 
 import secrets
-from typing import Protocol
+from typing import Protocol, Unpack
 
 import numpy as np
 
 from secure_fedrec.core.arrays import IntArray
 from secure_fedrec.errors import ConfigError, ProtocolError
-from secure_fedrec.fixedpoint import FixedPoint
-from secure_fedrec.protection.base import Withstood
+from secure_fedrec.protection.plain import TableCollector, TableSizes
 from secure_fedrec.protection.shared_upload.context import RoundContext
 from secure_fedrec.protection.shared_upload.real import Identities
 from secure_fedrec.streams import Streams
@@ -30,18 +29,15 @@ class _Settings(Protocol):
     def execution(self) -> str: ...
 
 
-class RecruitedDenoisers:
+class RecruitedDenoisers(TableCollector):
     """Base of a collector whose denoisers are clients drawn once.
 
     Args:
         settings: of the layer.
         floor: fewest clients of a round.
-        n_clients: clients of the federation.
-        n_items: rows of the shared table.
-        width: values per row.
-        codec: the ring.
         streams: the run's random streams; "denoisers" draws who they are. Shares and keys come
             from the operating system.
+        table: sizes and ring, see ``TableCollector``.
 
     Attributes:
         denoisers: int64[count], client number of each denoiser.
@@ -50,38 +46,23 @@ class RecruitedDenoisers:
         SumBudgetError: the ring is too small for a sum over all clients.
     """
 
-    model_hidden_from: tuple[str, ...] = ()
-
     def __init__(
         self,
         settings: _Settings,
         *,
         floor: int,
-        n_clients: int,
-        n_items: int,
-        width: int,
-        codec: FixedPoint,
         streams: Streams,
+        **table: Unpack[TableSizes],
     ) -> None:
-        codec.require_budget(n_clients)
+        super().__init__(**table)
+        self.codec.require_budget(self.n_clients)
         self._settings = settings
         self._floor = floor
-        self.n_clients = n_clients
-        self.n_items = n_items
-        self.width = width
-        self.codec = codec
         draw = streams.stream("denoisers").generator()
-        self.denoisers: IntArray = draw.permutation(n_clients)[: settings.count].astype(np.int64)
+        self.denoisers: IntArray = draw.permutation(self.n_clients)[: settings.count].astype(
+            np.int64
+        )
         self._identities: Identities | None = None
-
-    def participants(self, cohort: IntArray) -> IntArray:
-        """Everybody in the cohort takes part; denoisers serve whether they do or not."""
-        return np.sort(cohort)
-
-    def withstands(self, cohort: int) -> Withstood:
-        """Any coalition: what is known of the sums is taken out of them by attacks."""
-        del cohort
-        return Withstood()
 
     def require_round(self, round_: int, participants: IntArray) -> None:
         """Check that a round of these clients can begin.

@@ -1,0 +1,306 @@
+"""Two worlds, a coin, a coalition: a stack's claim played as a game by the generic adversary.
+
+The planted algorithm sends a client's ratings as they are, a row per rated item or all of them as
+one vector for a bag, and its next public table is their sum; what an algorithm might blur is not
+blurred. A trial draws two worlds that differ in what is said to be hidden, runs one of them, and
+asks the coalition which. Where a claim holds it is right every other time.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+from scipy.stats import binomtest
+
+from attacks.generic import Worlds, weigh_view
+from attacks.scoring.truth import GroundTruth
+from secure_fedrec.algorithms.base import PublicState
+from secure_fedrec.core.arrays import BoolArray, FloatArray, IndexArray, IntArray
+from secure_fedrec.engines import Problem, RecordedRun
+from secure_fedrec.engines.local import CohortConfig
+from secure_fedrec.errors import ConfigError
+from secure_fedrec.fixedpoint import FixedPoint
+from secure_fedrec.protection import BagShape, Sizes, Stack
+from secure_fedrec.streams import Streams
+from secure_fedrec.traits import RowTraits
+from secure_fedrec.uploads import Aggregate, RowBlock, SetBlock, Upload
+from secure_fedrec.vault import Vault
+from secure_fedrec.wire import Adversary, BlockStore, OwnUploads, RecordingPolicy, Truth
+
+__all__ = ["Outcome", "PlantedRatings", "play"]
+
+_ODDS = 1e-6
+"""Of a verdict against a claim that holds."""
+
+_BAG = "all"
+
+Build = Callable[[Sizes, FixedPoint, Streams], Stack]
+"""Makes a stack for a federation."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """How often a coalition was right.
+
+    Args:
+        wins: trials in which it named the world.
+        trials: of how many.
+    """
+
+    wins: int
+    trials: int
+
+    def beats(self, odds: float = 0.5) -> bool:
+        """Whether it was right more often than by such odds, but for luck of one in a million."""
+        return float(binomtest(self.wins, self.trials, odds, alternative="greater").pvalue) < _ODDS
+
+
+def play(
+    build: Build,
+    *,
+    corrupt: tuple[str, ...],
+    hides: str,
+    seed: int,
+    trials: int = 48,
+    clients: int = 10,
+    items: int = 16,
+    rounds: int = 2,
+    cohort: int | None = None,
+    in_bag: bool = False,
+) -> Outcome:
+    """Play a coalition against what a stack is said to hide from it.
+
+    Args:
+        build: makes the stack, anew for every trial.
+        corrupt: parties of the coalition; as many clients join it as the stack says that its claim
+            covers, and leave the two that the worlds differ in.
+        hides: "values", "owners" or "contribution", see ``Stand``.
+        seed: of worlds, coins and streams; what a layer takes from the system differs each time.
+        trials: how often.
+        clients: of a trial.
+        items: rows of its table.
+        rounds: of its run.
+        cohort: clients of a round; all, if None.
+        in_bag: whether clients give their ratings to a bag instead of a sum.
+
+    Raises:
+        ConfigError: ``hides`` is no game, or the coalition leaves nobody to attack.
+        UnknownTraitError: the stack does not state its traits.
+    """
+    sizes = Sizes(
+        n_clients=clients,
+        n_items=items,
+        width=1,
+        cohort=cohort or clients,
+        bags={_BAG: BagShape(width=items, most=1)} if in_bag else {},
+        popularity=np.ones(items, dtype=np.int64),
+    )
+    wins = 0
+    for rng in np.random.default_rng(seed).spawn(trials):
+        streams = Streams.from_seed(int(rng.integers(2**62)))
+        stack = build(sizes, FixedPoint(), streams)
+        them, known = _coalition(stack, corrupt, sizes)
+        worlds = _worlds(rng, hides, stack, known, sizes)
+        second = bool(rng.integers(2))
+        ratings = worlds.second if second else worlds.first
+        run = _run(stack, ratings, rounds=rounds, cohort=cohort, streams=streams)
+        view = run.transcript.view(them, own=OwnUploads(run.truth, known))
+        evidence = weigh_view(view, worlds)
+        guess = evidence > 0.0 if evidence else bool(rng.integers(2))
+        wins += guess == second
+    return Outcome(wins=wins, trials=trials)
+
+
+def _coalition(
+    stack: Stack, corrupt: tuple[str, ...], sizes: Sizes
+) -> tuple[Adversary, frozenset[int]]:
+    """The adversary with all clients that may join it, and their numbers, denoisers included."""
+    them = Adversary(name="them", corrupt=frozenset(corrupt))
+    named = GroundTruth(recorded=Truth(BlockStore(None)), denoiser_clients=stack.denoisers)
+    known = named.corrupted_clients(them)
+    claims = stack.withstands(sizes.cohort)
+    limits = [claim.with_server if them.has("server") else claim.alone for claim in claims]
+    most = min([sizes.n_clients - 2, *(limit for limit in limits if limit is not None)])
+    ready = [c for c in range(sizes.n_clients - 1, -1, -1) if c not in {*known, *stack.denoisers}]
+    joined = ready[: max(0, min(most - len(known), len(ready) - 2))]
+    parties = them.corrupt | {f"client:{client}" for client in joined}
+    return Adversary(name="them", corrupt=parties), known | frozenset(joined)
+
+
+def _worlds(
+    rng: np.random.Generator, hides: str, stack: Stack, known: frozenset[int], sizes: Sizes
+) -> Worlds:
+    """Ratings that differ in two clients outside the coalition, or in one of them.
+
+    Raises:
+        ConfigError: no such game, or nobody is left outside.
+    """
+    left = [c for c in range(sizes.n_clients) if c not in {*known, *stack.denoisers}]
+    if len(left) < 2:
+        raise ConfigError("corrupt", sorted(known), "leaves nobody to attack")
+    one, other = left[:2]
+    first = np.stack([_ratings(rng, sizes.n_items) for _ in range(sizes.n_clients)])
+    if hides == "values":
+        first[other] = rng.uniform(0.5, 1.0, sizes.n_items) * np.sign(first[one])
+    second = first.copy()
+    if hides in ("values", "owners"):
+        second[[one, other]] = first[[other, one]]
+    elif hides == "contribution":
+        second[one] = _ratings(rng, sizes.n_items)
+    else:
+        raise ConfigError("hides", hides, "is no game", ("values", "owners", "contribution"))
+    return Worlds(first=first, second=second)
+
+
+def _run(
+    stack: Stack, ratings: FloatArray, *, rounds: int, cohort: int | None, streams: Streams
+) -> RecordedRun:
+    """A recorded run of one world."""
+    clients, items = np.nonzero(ratings)
+    n_clients, n_items = ratings.shape
+    vault = Vault(
+        indptr=np.searchsorted(clients, np.arange(n_clients + 1)),
+        items=items.astype(np.int32),
+        ratings=ratings[clients, items],
+    )
+    run = RecordedRun(
+        algorithm=PlantedRatings(n_items, rounds=rounds, in_bag=stack.bags is not None),
+        stack=stack,
+        problem=Problem(vault=vault, n_rows=n_items, knowledge={"n_items": n_items}),
+        streams=streams,
+        policy=RecordingPolicy(payload_rounds=tuple(range(1, rounds + 1))),
+        cohort=CohortConfig(clients_per_round=cohort),
+    )
+    for _ in range(rounds):
+        run.run_round()
+    return run
+
+
+class PlantedRatings:
+    """The algorithm; see the module docstring.
+
+    Args:
+        items: rows of the table.
+        rounds: of a run.
+        in_bag: whether clients give all ratings to a bag, and an empty row to the sum.
+    """
+
+    width = 1
+
+    def __init__(self, items: int, *, rounds: int, in_bag: bool) -> None:
+        self.rounds = rounds
+        self._items = items
+        self._in_bag = in_bag
+
+    def initial_public(self, n_rows: int, streams: Streams) -> PublicState:
+        """A table of zeros."""
+        del streams
+        return PublicState(round=0, table=np.zeros((n_rows, 1)))
+
+    def initialise(self, vault: Vault, streams: Streams) -> None:
+        """No private tables."""
+
+    def client_step(
+        self, clients: IntArray, public: PublicState, vault: Vault, streams: Streams
+    ) -> "PlantedRatingStep":
+        """The clients' ratings."""
+        del public, streams
+        grid = np.zeros((len(clients), self._items))
+        rated = vault.rated(clients)
+        grid[np.repeat(np.arange(len(clients)), rated.counts), rated.items] = rated.ratings
+        return PlantedRatingStep(clients, grid, in_bag=self._in_bag)
+
+    def server_step(self, public: PublicState, aggregate: Aggregate) -> PublicState:
+        """The sum."""
+        return PublicState(round=public.round + 1, table=aggregate.values)
+
+    def predict(
+        self, public: PublicState, vault: Vault, clients: IntArray, items: IndexArray
+    ) -> FloatArray:
+        """Nothing is predicted."""
+        del public, vault, clients
+        return np.zeros(len(items))
+
+    def upload_vectors(self, vault: Vault) -> Mapping[str, IntArray]:
+        """One vector."""
+        return {_BAG: np.ones(vault.n_clients, dtype=np.int64)} if self._in_bag else {}
+
+    def upload_rows(self, vault: Vault, n_rows: int) -> IntArray:
+        """A row per rating."""
+        del n_rows
+        return np.ones_like(vault.example_counts()) if self._in_bag else vault.example_counts()
+
+    def public_knowledge(self) -> dict[str, Any]:
+        """Rows are items, and their ratings."""
+        traits = RowTraits(rows="items", row_sets="rated")
+        return {"name": "planted-ratings", "traits": asdict(traits)}
+
+
+class PlantedRatingStep:
+    """Ratings of some clients, as they are.
+
+    Args:
+        clients: int64[B].
+        grid: float64[B, m], 0 where there is none.
+        in_bag: whether they go to a bag.
+    """
+
+    def __init__(self, clients: IntArray, grid: FloatArray, *, in_bag: bool) -> None:
+        self.clients = clients
+        self._grid = grid
+        self._in_bag = in_bag
+
+    @property
+    def rated(self) -> RowBlock:
+        """Rated items."""
+        owners, items = np.nonzero(self._grid)
+        ends = np.searchsorted(owners, np.arange(len(self._grid) + 1))
+        return RowBlock(indptr=ends, rows=items.astype(np.int32), values=None)
+
+    @property
+    def upload(self) -> Upload:
+        """A row per rating, or all of them as one vector."""
+        ends = np.arange(len(self._grid) + 1)
+        if self._in_bag:
+            rows = np.zeros(len(self._grid), dtype=np.int32)
+            nothing = RowBlock(indptr=ends, rows=rows, values=np.zeros((len(rows), 1)))
+            vectors = SetBlock(indptr=ends, values=self._grid)
+            return Upload(clients=self.clients, block=nothing, bags={_BAG: vectors})
+        rated, values = self.rated, self._grid[self._grid != 0.0]
+        block = RowBlock(indptr=rated.indptr, rows=rated.rows, values=values[:, None])
+        return Upload(clients=self.clients, block=block)
+
+    def impute(
+        self, indptr: IntArray, items: IndexArray, *, method: str, local_steps: int
+    ) -> FloatArray:
+        """A client's mean rating."""
+        del items, method, local_steps
+        counts = np.maximum((self._grid != 0.0).sum(axis=1), 1)
+        return np.repeat(self._grid.sum(axis=1) / counts, np.diff(indptr))
+
+    def resample_residuals(
+        self, indptr: IntArray, items: IndexArray, *, draws: IntArray
+    ) -> FloatArray:
+        """One of a client's ratings."""
+        del items
+        own = [row[row != 0.0] for row in self._grid]
+        of = np.repeat(np.arange(len(own)), np.diff(indptr))
+        return np.array([own[c][d % len(own[c])] for c, d in zip(of, draws, strict=True)])
+
+    def rows(
+        self, indptr: IntArray, items: IndexArray, virtual: BoolArray, ratings: FloatArray
+    ) -> FloatArray:
+        """Ratings, virtual ones where they are."""
+        values = self._grid[np.repeat(np.arange(len(self._grid)), np.diff(indptr)), items]
+        values[virtual] = ratings
+        return values[:, None]
+
+    def commit(self, vault: Vault) -> None:
+        """Nothing is kept."""
+
+
+def _ratings(rng: np.random.Generator, items: int) -> FloatArray:
+    """Ratings of a third of the items, from a half to one, of either sign."""
+    rated = rng.permutation(items) < items // 3
+    return np.where(rated, rng.uniform(0.5, 1.0, items) * rng.choice((-1.0, 1.0), items), 0.0)

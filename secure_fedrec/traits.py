@@ -1,0 +1,119 @@
+"""Traits: what everybody knows of uploads and sums, whatever layers and algorithm made them.
+
+Every layer states how it changes them, every algorithm what its rows are, and both travel in the
+public knowledge of a transcript. Attacks reason from traits alone: the name of a layer tells them
+nothing. A trait that is not stated is unknown, and nothing is concluded from it: neither that an
+upload can be read nor that it cannot.
+"""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from types import MappingProxyType
+from typing import Any
+
+from secure_fedrec.errors import ConfigError
+
+__all__ = ["AS_BEFORE", "BARE", "OTHER_ROWS", "TRAITS", "RowTraits", "Traits"]
+
+TRAITS: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {
+        "virtual_rows": ("none", "summed", "taken-out"),
+        "reports": ("all", "some"),
+        "uploads": ("rows", "shares", "dense"),
+        "senders": ("named", "anonymous"),
+        "noise": ("none", "added"),
+        "denoising": ("none", "groups", "shares"),
+        "rows": ("items", "other"),
+        "row_sets": ("rated", "some", "others"),
+    }
+)
+"""Values of the traits that are one of a few, by name."""
+
+
+def _require_known(stated: Any) -> None:
+    for each in fields(stated):
+        value, allowed = getattr(stated, each.name), TRAITS.get(each.name)
+        if allowed is not None and value is not None and value not in allowed:
+            raise ConfigError(f"traits.{each.name}", value, "is no such trait", allowed)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Traits:
+    """How a layer leaves uploads and sums; None where they are as before it.
+
+    Args:
+        virtual_rows: whether clients send rows of items that they have not rated: "none", "summed"
+            with the others, or "taken-out" of the sum again.
+        reports: whether a client sends "all" of its rows each time, or "some" as its coins fall.
+        uploads: what their receivers read: "rows", "shares" (row numbers, and words that are
+            uniform but for whoever holds all shares) or "dense" (the same public row numbers from
+            everybody, and hidden words).
+        senders: whether receivers know whose a message is, "named" or "anonymous".
+        noise: whether any is "added" to sums and counts, or "none".
+        denoising: what denoisers send the server: "none", sums over "groups" of clients less their
+            own rows, or additive "shares" of one sum over all clients.
+        denoisers: client number of each denoiser.
+        ratio: virtual rows per rated item, rounded down and capped by the unrated items; None, if
+            rows have been added, where their number follows no rule.
+
+    Raises:
+        ConfigError: a value that no trait has.
+    """
+
+    virtual_rows: str | None
+    reports: str | None
+    uploads: str | None
+    noise: str | None
+    denoising: str | None
+    senders: str | None = None
+    denoisers: tuple[int, ...] | None = None
+    ratio: float | None = None
+
+    def __post_init__(self) -> None:
+        _require_known(self)
+
+    def over(self, before: "Traits") -> "Traits":
+        """The traits after this layer, given those before it."""
+        later = {name: value for name, value in asdict(self).items() if value is not None}
+        if before.virtual_rows == "none" and self.virtual_rows == "taken-out":
+            del later["virtual_rows"]  # there are none to take out
+        return Traits(**{**asdict(before), **later})
+
+
+AS_BEFORE = Traits(virtual_rows=None, reports=None, uploads=None, noise=None, denoising=None)
+"""Of what changes nothing."""
+
+BARE = Traits(
+    virtual_rows="none",
+    reports="all",
+    uploads="rows",
+    senders="named",
+    noise="none",
+    denoising="none",
+    denoisers=(),
+)
+"""Of uploads that are sent to the server as they are."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowTraits:
+    """What everybody knows of the rows that an algorithm's clients send.
+
+    Args:
+        rows: what the rows of the shared table stand for, "items" or anything "other".
+        row_sets: of which items a client sends rows in a round it takes part in: of exactly its
+            "rated" ones, every time; of "some" of them; or of "others" as well.
+
+    Raises:
+        ConfigError: a value that no trait has.
+    """
+
+    rows: str
+    row_sets: str
+
+    def __post_init__(self) -> None:
+        _require_known(self)
+
+
+OTHER_ROWS = RowTraits(rows="other", row_sets="others")
+"""Of an algorithm whose rows are parameters, or are of attributes."""
