@@ -6,13 +6,17 @@ in direction more than in length. Where several clients have equal vectors (all 
 first training), the adversary guesses among them, and the odds count.
 """
 
+from collections.abc import Iterator
+from dataclasses import dataclass
+
 import numpy as np
 
-from attacks.base import NotApplicable, VectorClaim
 from attacks.scoring.gains import Gain, Gains
 from attacks.scoring.intervals import mean_interval
+from attacks.scoring.measures import CORRELATION, SHARE, Behind, Context, Measure, Prior, gain
 from attacks.scoring.scored import (
     Figures,
+    NotApplicable,
     Scored,
     hit_interval,
     hit_null,
@@ -20,15 +24,85 @@ from attacks.scoring.scored import (
     is_honest,
     require_finite,
 )
+from attacks.scoring.truth import Case
 from secure_fedrec.core.arrays import FloatArray, IntArray
 from secure_fedrec.wire import Truth
 
-__all__ = ["VECTOR_ERROR", "score_vectors"]
+__all__ = ["VECTOR_ERROR", "VectorClaim", "score_vectors"]
 
 VECTOR_ERROR = 1e-3
 """A vector counts as recovered to a relative error below this."""
 
 _TIE = 1e-12  # cosines of equal vectors differ by rounding
+
+_NO_VECTOR = "a vector of zeros: right in no direction"
+
+MEASURES = (
+    Measure(
+        key="user_vector_share",
+        name="Client vectors recovered",
+        about="Share of clients whose private vector is recovered to a relative error of 1e-3.",
+        unit=SHARE,
+        chance="none",
+        abstention=_NO_VECTOR,
+        severity=Context("the direction names the client already: reidentified_lift"),
+        floor=0.99,
+    ),
+    Measure(
+        key="reidentified_share",
+        name="Vectors named",
+        about="Share of private vectors whose client is named, among all clients.",
+        words="computes private vectors (mean cosine {vector_cosine:.2f} with the true ones) and "
+        "names the client behind {reidentified_share:%} of them"
+        "[ (by chance: {reidentified_chance:%})]",
+        unit=SHARE,
+        chance=Prior("reidentified_chance", "by chance"),
+        abstention=_NO_VECTOR,
+        severity=Behind(("reidentified_lift",), critical=0.9),
+        floor=1.0,
+        leads=True,
+        by_round=True,
+    ),
+    gain("reidentified_lift", "Vectors named beyond chance", 0.9, chooses="other secrets"),
+    Measure(
+        key="vector_cosine",
+        name="Cosine with the private vector",
+        about="Mean cosine of what is computed with the client's true private vector.",
+        unit=CORRELATION,
+        chance=Prior("vector_cosine_chance", "with another client's"),
+        abstention=_NO_VECTOR,
+        severity=Behind(("vector_cosine_lift",)),
+        floor=0.95,
+        by_round=True,
+    ),
+    gain(
+        "vector_cosine_lift",
+        "Cosine beyond that with other clients' vectors",
+        0.9,
+        chooses="other secrets",
+    ),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class VectorClaim:
+    """Private vectors of clients at the start of a round.
+
+    Args:
+        round: which round.
+        clients: int64[B].
+        vectors: float64[B, d].
+        table: name of the private table whose rows they are.
+    """
+
+    round: int
+    clients: IntArray
+    vectors: FloatArray
+    table: str = "user_vectors"
+
+    def scored(self, case: Case) -> Iterator[Scored | NotApplicable]:
+        """Judge it by the private vectors that were recorded."""
+        yield score_vectors(self, case.truth.recorded, case.corrupted, case.seed)
 
 
 def score_vectors(

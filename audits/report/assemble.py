@@ -1,4 +1,4 @@
-"""The report as data: everything measured, in the shape of ``report/schema.json``."""
+"""The report as data: everything measured, in the shape of ``report_schema``."""
 
 import platform
 import shlex

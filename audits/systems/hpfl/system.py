@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from types import MappingProxyType
 
+from attacks.suite import FAMILIES
 from audits.systems.base import DataKind, Statement, System
 from audits.systems.hpfl.organisations import (
     OrganisationData,
@@ -107,7 +108,7 @@ HPFL_SYSTEM = System(
     claims=_CLAIMS,
     bag_claims=_bag_claims(),
     gives_to_bags=_gives_to_bags,
-    attacks=("attribute-counts", "drafts"),
+    attacks=FAMILIES["hierarchical"],
     libraries=("numba", "scikit-learn"),
     load=load_records,
 )
