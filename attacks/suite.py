@@ -58,25 +58,25 @@ _SCORERS = (
 """In the order in which sentences and pages speak of figures."""
 
 
-def catalogue(measures: Iterable[Measure]) -> Mapping[str, Measure]:
-    """Measures by key.
+def catalogue(scorers: Iterable[Mapping[str, Measure]]) -> Mapping[str, Measure]:
+    """The measures of all scorers by key.
 
     Raises:
         ValueError: two have one key, or one is judged by a gain that nothing measures.
     """
     known: dict[str, Measure] = {}
-    for each in measures:
-        if each.key in known:
-            raise ValueError(f"two figures have the key {each.key}")
-        known[each.key] = each
-    for each in known.values():
-        for name in each.severity.gains if isinstance(each.severity, Behind) else ():
+    for measures in scorers:
+        if both := known.keys() & measures:
+            raise ValueError(f"two figures have the key {min(both)}")
+        known |= measures
+    for key, rule in ((key, each.severity) for key, each in known.items()):
+        for name in rule.gains if isinstance(rule, Behind) else ():
             if name not in known or not isinstance(known[name].severity, Gained):
-                raise ValueError(f"{each.key} is judged by {name}, which is no gain")
+                raise ValueError(f"{key} is judged by {name}, which is no gain")
     return MappingProxyType(known)
 
 
-MEASURES = catalogue(each for scorer in _SCORERS for each in scorer.MEASURES)
+MEASURES = catalogue(scorer.MEASURES for scorer in _SCORERS)
 """Every figure by key: what gates may ask, what findings may say."""
 
 KINDS = tuple(scorer.KIND for scorer in _SCORERS if hasattr(scorer, "KIND"))

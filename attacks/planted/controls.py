@@ -76,7 +76,7 @@ def positive_controls() -> Mapping[str, ControlResult]:
 
 def _result(attack: Controlled) -> ControlResult:
     control = attack.control
-    own = MEASURES[control.measure].floor if control.floor is None else control.floor
+    own = MEASURES[control.measure].severity.floor if control.floor is None else control.floor
     return ControlResult(
         metric=control.measure,
         value=planted_finding(attack).figures.get(control.measure),

@@ -14,7 +14,17 @@ import numpy as np
 from attacks.scoring.classifier import cross_validated_scores, one_against_rest_auc
 from attacks.scoring.gains import Estimate
 from attacks.scoring.intervals import Interval, percentile_interval, resampled
-from attacks.scoring.measures import AREA, Behind, Figures, Measure, Prior, gain
+from attacks.scoring.measures import (
+    AREA,
+    LEADS,
+    Behind,
+    Figures,
+    Measure,
+    Prior,
+    Scale,
+    gain,
+    records,
+)
 from attacks.scoring.ratings import rated_grid
 from attacks.scoring.scored import (
     NotApplicable,
@@ -55,22 +65,18 @@ def _words(figures: Figures, details: Mapping[str, Any]) -> str:
     return f"tells the {name} of persons with AUC {figures['attribute_auc']:.3f}"
 
 
-MEASURES = (
-    Measure(
-        key="attribute_auc",
-        name="AUC of the attribute",
-        about="Macro AUC of an attribute of persons, told from what was recovered.",
+MEASURES = records(
+    attribute_auc=Measure(
+        "AUC of the attribute",
+        "Macro AUC of an attribute of persons, told from what was recovered.",
+        Scale(
+            AREA, Prior("attribute_ceiling_auc", "from the true training data"), "ranks by chance"
+        ),
+        Behind(("attribute_lift",), 0.95),
+        LEADS._replace(units="persons"),
         words=_words,
-        unit=AREA,
-        chance=Prior("attribute_ceiling_auc", "from the true training data"),
-        abstention="features that tell nothing rank by chance, 0.5",
-        severity=Behind(("attribute_lift",)),
-        floor=0.95,
-        units="persons",
-        leads=True,
-        by_round=True,
     ),
-    gain("attribute_lift", "AUC of the attribute above 0.5", 0.4, chooses="other secrets"),
+    attribute_lift=gain(0.4, chooses="other secrets"),
 )
 
 

@@ -17,13 +17,13 @@ def measures_of(figures: Figures) -> list[Measure]:
 
 def leading(figures: Figures) -> Measure | None:
     """The one that stands for a finding; None if it has none with a key of its own."""
-    listed = [each for each in measures_of(figures) if each.listed]
-    return min(listed, key=lambda each: not each.leads, default=None)
+    listed = [each for each in measures_of(figures) if each.page.listed]
+    return min(listed, key=lambda each: not each.page.leads, default=None)
 
 
 def listed_keys() -> tuple[str, ...]:
     """Keys of ``report.json`` that figures have: their own, of intervals, of comparisons."""
-    listed = (each for each in MEASURES.values() if each.listed)
+    listed = (each for each in MEASURES.values() if each.page.listed)
     keys = dict.fromkeys(key for each in listed for key in each.keys)
     return tuple(key for key in keys if key not in _IN_DETAILS)
 

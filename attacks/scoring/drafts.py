@@ -15,7 +15,20 @@ import numpy as np
 from attacks.scoring.attributes import KIND, People, score_attributes
 from attacks.scoring.gains import Gain, Gains
 from attacks.scoring.intervals import mean_interval
-from attacks.scoring.measures import AREA, SHARE, Behind, Context, Measure, Observed, Prior, gain
+from attacks.scoring.measures import (
+    AREA,
+    LEADS,
+    SHARE,
+    Behind,
+    Context,
+    Measure,
+    Observed,
+    Page,
+    Prior,
+    Scale,
+    gain,
+    records,
+)
 from attacks.scoring.scored import (
     Figures,
     NotApplicable,
@@ -37,77 +50,48 @@ _EQUAL = 1e-6
 
 _BLOCK = 1 << 22
 
-_AS_PUBLISHED = "a draft is taken as it stands"
-_PEOPLE_ONLY = "items of an organisation are nobody's person: the users are judged"
+_VERY = Scale(SHARE, "none: the very vector is no guess", "a draft is taken as it stands")
+_NOBODY = "without a sender nothing is measured"
+_PEOPLE = "items of an organisation are nobody's person: the users are judged"
 
-MEASURES = (
-    Measure(
-        key="disclosed_share",
-        name="Users disclosed",
-        about="Share of users whose own vector was sent as a draft.",
+MEASURES = records(
+    disclosed_share=Measure(
+        "Users disclosed",
+        "Share of users whose own vector was sent as a draft.",
+        _VERY,
+        Observed(0.01, floor=0.16),  # one member of six is alone in its group
+        Page(by_round=True, chooses="other secrets", units="users"),
         words="holds the very vector of {disclosed_share:%} of the users",
-        unit=SHARE,
-        chance="none: the very vector is no guess",
-        abstention=_AS_PUBLISHED,
-        severity=Observed(medium=0.01),
-        floor=0.16,  # one member of six is alone in its group
-        units="users",
-        by_round=True,
-        chooses="other secrets",
     ),
-    Measure(
-        key="holder_accuracy",
-        name="Holders named",
-        about="Share of users whose organisation is named.",
+    holder_accuracy=Measure(
+        "Holders named",
+        "Share of users whose organisation is named.",
+        Scale(SHARE, Prior("holder_chance", "by chance"), _NOBODY),
+        Behind(("holder_lift",), 0.5),
+        LEADS._replace(units="users"),
         words="could name the client that {holder_accuracy:%} of known users belong to"
         "[ (by chance: {holder_chance:%})]",
-        unit=SHARE,
-        chance=Prior("holder_chance", "by chance"),
-        abstention="a draft without a sender names nobody, and nothing is measured",
-        severity=Behind(("holder_lift",)),
-        floor=0.5,
-        units="users",
-        leads=True,
-        by_round=True,
     ),
-    gain("holder_lift", "Holders named beyond chance", 0.5, chooses="other secrets"),
-    Measure(
-        key="item_holder_accuracy",
-        name="Holders of items named",
-        about="Share of items of organisations whose organisation is named.",
-        unit=SHARE,
-        chance=Prior("item_holder_chance", "by chance"),
-        abstention="a draft without a sender names nobody, and nothing is measured",
-        severity=Context(_PEOPLE_ONLY),
-        floor=0.5,
-        leads=True,
+    holder_lift=gain(0.5, chooses="other secrets"),
+    item_holder_accuracy=Measure(
+        "Holders of items named",
+        "Share of items of organisations whose organisation is named.",
+        Scale(SHARE, Prior("item_holder_chance", "by chance"), _NOBODY),
+        Context(_PEOPLE, floor=0.5),
+        Page(leads=True),
     ),
-    gain(
-        "item_holder_lift",
-        "Holders of items named beyond chance",
-        0.5,
-        severity=Context(_PEOPLE_ONLY),
+    item_holder_lift=replace(gain(0.5), severity=Context(_PEOPLE, floor=0.5)),
+    item_disclosed_share=Measure(
+        "Items disclosed",
+        "Share of items whose own vector was sent as a draft.",
+        _VERY,
+        Context(_PEOPLE, floor=0.16),
     ),
-    Measure(
-        key="item_disclosed_share",
-        name="Items disclosed",
-        about="Share of items whose own vector was sent as a draft.",
-        unit=SHARE,
-        chance="none: the very vector is no guess",
-        abstention=_AS_PUBLISHED,
-        severity=Context(_PEOPLE_ONLY),
-        floor=0.16,
-    ),
-    Measure(
-        key="disclosed_attribute_auc",
-        name="AUC of the attribute, of the disclosed",
-        about="The same from and for the users whose vector was disclosed; null where they are too "
-        "few.",
-        unit=AREA,
-        chance="0.5",
-        abstention="who is not disclosed is not asked",
-        severity=Context("who is disclosed is lost already: disclosed_share"),
-        floor=0.95,
+    disclosed_attribute_auc=Measure(
+        "AUC of the attribute, of the disclosed",
+        "The same from and for the users whose vector was disclosed; null where they are too few.",
+        Scale(AREA, "0.5", "who is not disclosed is not asked"),
+        Context("who is disclosed is lost already: disclosed_share", floor=0.95),
     ),
 )
 

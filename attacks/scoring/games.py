@@ -19,7 +19,7 @@ from secure_fedrec.wire import Adversary, OwnUploads, Step, Transcript, View
 
 __all__ = ["Finding", "GroundTruth", "evaluate"]
 
-_BY_ROUND = tuple(each.key for each in MEASURES.values() if each.by_round)
+_BY_ROUND = tuple(each.key for each in MEASURES.values() if each.page.by_round)
 
 _SERVER = Adversary(name="server", corrupt=frozenset({"server"}))
 _PAYLOADS = (Step.UPLOAD, Step.SHARE, Step.DENOISE, Step.NOISE, Step.BAG)
@@ -113,7 +113,7 @@ def _payload_rounds(view: View) -> tuple[int, ...]:
 def _strength(finding: Finding) -> float:
     """Of two rounds, the one in which the attack tells more apart is the one that counts."""
     of = "other secrets" if finding.figures.get("auc") is None else "rated sets"
-    strengths = (each.key for each in MEASURES.values() if each.chooses == of)
+    strengths = (each.key for each in MEASURES.values() if each.page.chooses == of)
     return sum(finding.figures.get(key) or 0.0 for key in strengths)
 
 

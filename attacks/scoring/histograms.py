@@ -1,13 +1,24 @@
 """Secret counts of each client: the claim, its figures, and how it is judged."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from attacks.scoring.gains import Gain, Gains
 from attacks.scoring.intervals import mean_interval
-from attacks.scoring.measures import CORRELATION, SHARE, Behind, Context, Measure, Prior, gain
+from attacks.scoring.measures import (
+    CORRELATION,
+    LEADS,
+    SHARE,
+    Behind,
+    Context,
+    Measure,
+    Prior,
+    Scale,
+    gain,
+    records,
+)
 from attacks.scoring.scored import (
     NOBODY,
     Figures,
@@ -27,57 +38,34 @@ __all__ = ["KIND", "HistogramClaim", "score_histograms"]
 KIND = "histograms"
 """Kind of secret: counts of every client, float64[n, K]."""
 
-_EVEN = "even shares"
 _ANOTHER = "another client's histogram"
 
-MEASURES = (
-    Measure(
-        key="histogram_correlation",
-        name="Rank correlation of the histogram",
-        about="Mean rank correlation of claimed and true shares.",
-        unit=CORRELATION,
-        chance=Prior("histogram_correlation_chance", _ANOTHER),
-        abstention=_EVEN,
-        severity=Behind(("histogram_correlation_lift",)),
-        floor=0.9,
-        leads=True,
-        by_round=True,
+MEASURES = records(
+    histogram_correlation=Measure(
+        "Rank correlation of the histogram",
+        "Mean rank correlation of claimed and true shares.",
+        Scale(CORRELATION, Prior("histogram_correlation_chance", _ANOTHER), "even shares"),
+        Behind(("histogram_correlation_lift",), 0.9),
+        LEADS,
     ),
-    gain(
-        "histogram_correlation_lift",
-        "Rank correlation beyond that with another's histogram",
-        0.9,
-        chooses="other secrets",
-    ),
-    Measure(
-        key="histogram_error",
-        name="Records misplaced in the histogram",
-        about="Mean share of a client's records that claimed and true shares place differently "
-        "(half their L1 distance); 0 is exact.",
+    histogram_correlation_lift=gain(0.9, chooses="other secrets"),
+    histogram_error=Measure(
+        "Records misplaced in the histogram",
+        "Mean share of a client's records that claimed and true shares place differently (half "
+        "their L1 distance); 0 is exact.",
+        Scale(SHARE, Prior("histogram_error_chance", _ANOTHER), "even shares", lower_is_worse=True),
+        Behind(("histogram_correlation_lift",), 0.1),
         words="reads which attributes a client's records have, off by {histogram_error:%} of the "
         "records (any other client's: {histogram_error_chance:%})",
-        unit=SHARE,
-        chance=Prior("histogram_error_chance", _ANOTHER),
-        abstention=_EVEN,
-        severity=Behind(("histogram_correlation_lift",)),
-        floor=0.1,
-        lower_is_worse=True,
     ),
-    gain(
-        "histogram_error_lift",
-        "Records placed beyond another's histogram",
-        0.5,
-        severity=Context("the order of the bins is judged: histogram_correlation_lift"),
+    histogram_error_lift=replace(
+        gain(0.5), severity=Context("the order is judged: histogram_correlation_lift", floor=0.5)
     ),
-    Measure(
-        key="activity_correlation",
-        name="Rank correlation of activity",
-        about="Rank correlation of claimed and true numbers of records.",
-        unit=CORRELATION,
-        chance="0",
-        abstention="clients that tie share their ranks",
-        severity=Context("how many records, not which; sizes of messages tell it as well"),
-        floor=0.9,
+    activity_correlation=Measure(
+        "Rank correlation of activity",
+        "Rank correlation of claimed and true numbers of records.",
+        Scale(CORRELATION, "0", "ties share their ranks"),
+        Context("how many records, not which; sizes of messages tell it as well", floor=0.9),
     ),
 )
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from attacks.scoring.gains import Gain
-from attacks.scoring.measures import SHARE, Behind, Measure, Prior, gain
+from attacks.scoring.measures import LEADS, SHARE, Behind, Measure, Prior, Scale, gain, records
 from attacks.scoring.scored import (
     NOBODY,
     Figures,
@@ -26,22 +26,17 @@ __all__ = ["KIND", "LabelClaim", "score_labels"]
 KIND = "labels"
 """Kind of secret: a class of every client, int64[n], -1 where it has none."""
 
-MEASURES = (
-    Measure(
-        key="label_accuracy",
-        name="Labels named",
-        about="Share of clients whose label is named.",
+MEASURES = records(
+    label_accuracy=Measure(
+        "Labels named",
+        "Share of clients whose label is named.",
+        Scale(SHARE, Prior("label_base_rate", "always the commonest"), "ties share the guess"),
+        Behind(("label_lift",), 0.9, critical=0.9),
+        LEADS,
         words="names the most frequent answer of {label_accuracy:%} of the clients"
         "[ (always naming the commonest: {label_base_rate:%})]",
-        unit=SHARE,
-        chance=Prior("label_base_rate", "always the commonest"),
-        abstention="classes that tie share the guess",
-        severity=Behind(("label_lift",), critical=0.9),
-        floor=0.9,
-        leads=True,
-        by_round=True,
     ),
-    gain("label_lift", "Labels named beyond the commonest", 0.5, chooses="other secrets"),
+    label_lift=gain(0.5, chooses="other secrets"),
 )
 
 

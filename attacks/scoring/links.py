@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from attacks.scoring.measures import SHARE, Context, Measure
+from attacks.scoring.measures import SHARE, Context, Measure, Scale, records
 from attacks.scoring.scored import Figures, Scored, is_honest
 from attacks.scoring.truth import Case
 from secure_fedrec.core.arrays import BoolArray, IntArray, WordArray
@@ -13,17 +13,13 @@ from secure_fedrec.wire import Truth
 
 __all__ = ["LinkClaim", "link_figures"]
 
-MEASURES = (
-    Measure(
-        key="linked_share",
-        name="Messages linked to their sender",
-        about="Share of messages joined to the right sender.",
+MEASURES = records(
+    linked_share=Measure(
+        "Messages linked to their sender",
+        "Share of messages joined to the right sender.",
+        Scale(SHARE, "one over the senders", "no fit is a miss, several count by the odds"),
+        Context("a name by itself; what it tells of the rated set is judged there", floor=0.99),
         words="names the sender of {linked_share:%} of the anonymous messages",
-        unit=SHARE,
-        chance="one over the senders",
-        abstention="a message that fits nobody counts as a miss, one that fits several by the odds",
-        severity=Context("a name by itself; what it tells of the rated set is judged there"),
-        floor=0.99,
     ),
 )
 

@@ -16,12 +16,16 @@ from attacks.scoring.gains import Estimate, Gain, Gains, headroom
 from attacks.scoring.measures import (
     AREA,
     HEADROOM,
+    LEADS,
     SHARE,
     Behind,
     Context,
     Measure,
+    Page,
     Prior,
+    Scale,
     gain,
+    records,
 )
 from attacks.scoring.posterior import combined_scores
 from attacks.scoring.ranking import PublicRanking, precision_at_size, public_ranking
@@ -63,174 +67,115 @@ _CHANCE = 0.5
 _WIDTH_95 = 2 * 1.96
 """Deviations that a 95 % interval is wide."""
 
-_TIED = "items that are not told apart tie, and count by half"
-_NOT_GUESSED = "a client without a guessed set is left out; None where nobody has one"
+_HALF = "ties count by half"
 _ALONE = "popularity alone"
 _RANKED = ("precision_gain", "headroom_lift", "exact_set_gain")
-_PRIOR = Prior(
-    "prior_auc",
-    _ALONE,
-    "AUC of public knowledge alone, without the view: the true popularity, the client itself left "
-    "out.",
-    "Prior AUC",
+_GUESSED = Scale(SHARE, "that of any guess of its size", "a client without a guess is left out")
+_AREA = Scale(
+    AREA,
+    Prior(
+        "prior_auc",
+        _ALONE,
+        "AUC of public knowledge alone, without the view: the true popularity, the client itself "
+        "left out.",
+    ),
+    _HALF,
 )
+_AT_K = Prior("prior_precision_at_k", _ALONE, "precision_at_k of popularity alone, without a view.")
+_RATE = Prior("prior_tpr_at_1pct_fpr", _ALONE, "tpr_at_1pct_fpr of popularity alone.")
 
-MEASURES = (
-    Measure(
-        key="precision_at_k",
-        name="Precision at the size of the set",
-        about="Share of rated items among the k ranked first by view and popularity together, k "
-        "the size of the client's set; ties at the cut count as expected hits.",
+MEASURES = records(
+    precision_at_k=Measure(
+        "Precision at the size of the set",
+        "Share of rated items among the k ranked first by view and popularity together, k the size "
+        "of the client's set; ties at the cut count as expected hits.",
+        Scale(SHARE, _AT_K, "ties at the cut are drawn at random"),
+        Behind(_RANKED, 0.99, critical=0.9),
+        LEADS._replace(chooses="rated sets"),
         words="names as many items as a client rated with {precision_at_k:%} precision, knowing "
         "item popularity (which alone gives {prior_precision_at_k:%})",
-        unit=SHARE,
-        chance=Prior(
-            "prior_precision_at_k",
-            _ALONE,
-            "precision_at_k of popularity alone, without a view.",
-            "Prior precision",
-        ),
-        abstention="items that tie at the cut are drawn at random",
-        severity=Behind(_RANKED, critical=0.9),
-        floor=0.99,
-        leads=True,
-        by_round=True,
-        chooses="rated sets",
     ),
-    gain(
-        "precision_gain",
-        "Precision gained over popularity",
+    precision_gain=gain(
         0.5,
-        about="precision_at_k minus prior_precision_at_k: what the view adds for an adversary that "
-        "knows popularity.",
+        "Precision gained over popularity",
+        "precision_at_k minus prior_precision_at_k: what the view adds for an adversary that knows "
+        "popularity.",
         listed=True,
     ),
-    Measure(
-        key="combined_auc",
-        name="AUC with popularity",
-        about="AUC of view and public popularity together, over the whole catalogue.",
-        unit=AREA,
-        chance=_PRIOR,
-        abstention=_TIED,
-        severity=Behind(("headroom_lift",)),
-        floor=0.99,
-        axis="AUC",
-        chooses="rated sets",
+    combined_auc=Measure(
+        "AUC with popularity",
+        "AUC of view and public popularity together, over the whole catalogue.",
+        _AREA,
+        Behind(("headroom_lift",), 0.99),
+        Page(axis="AUC", chooses="rated sets"),
     ),
-    gain(
-        "headroom_lift",
-        "Share of the headroom gained",
+    headroom_lift=gain(
         0.9,
-        about="(combined_auc - prior_auc) / (1 - prior_auc); null where (1 - prior_auc) times the "
+        "Share of the headroom gained",
+        "(combined_auc - prior_auc) / (1 - prior_auc); null where (1 - prior_auc) times the "
         "clients is below 30.",
         unit=HEADROOM,
         listed=True,
     ),
-    Measure(
-        key="auc",
-        name="AUC",
-        about="Area under the ROC curve over the whole catalogue, of the attack alone.",
-        unit=AREA,
-        chance=_PRIOR,
-        abstention=_TIED,
-        severity=Behind(("lift_over_prior",)),
-        floor=0.99,
-        leads=True,
-        axis="AUC",
-        by_round=True,
+    auc=Measure(
+        "AUC",
+        "Area under the ROC curve over the whole catalogue, of the attack alone.",
+        _AREA,
+        Behind(("lift_over_prior",), 0.99),
+        LEADS._replace(axis="AUC"),
     ),
-    gain("lift_over_prior", "Lift over prior", 0.3, about="auc minus prior_auc.", listed=True),
-    Measure(
-        key="support_auc",
-        name="AUC within the upload",
-        about="The same within the items a client uploaded: real against decoy.",
-        unit=AREA,
-        chance="popularity alone, within the upload",
-        abstention=_TIED,
-        severity=Behind(("support_lift_over_prior", "support_headroom_lift")),
-        floor=0.95,
-        by_round=True,
-        chooses="rated sets",
+    lift_over_prior=gain(0.3, "Lift over prior", "auc minus prior_auc.", listed=True),
+    support_auc=Measure(
+        "AUC within the upload",
+        "The same within the items a client uploaded: real against decoy.",
+        Scale(AREA, "popularity alone, within the upload", _HALF),
+        Behind(("support_lift_over_prior", "support_headroom_lift"), 0.95),
+        Page(by_round=True, chooses="rated sets"),
     ),
-    gain("support_lift_over_prior", "Lift over prior within the upload", 0.3),
-    gain(
-        "support_headroom_lift",
-        "Share of the headroom gained within the upload",
-        0.9,
-        unit=HEADROOM,
+    support_lift_over_prior=gain(0.3),
+    support_headroom_lift=gain(
+        0.9, "Share of the headroom gained within the upload", unit=HEADROOM
     ),
-    Measure(
-        key="tpr_at_1pct_fpr",
-        name="TPR at 1% FPR",
-        about="True-positive rate at 1 % false positives.",
-        unit=SHARE,
-        chance=Prior(
-            "prior_tpr_at_1pct_fpr",
-            _ALONE,
-            "tpr_at_1pct_fpr of popularity alone.",
-            "Prior TPR at 1% FPR",
-        ),
-        abstention="a tie is accused as a whole or not at all",
-        severity=Behind(("tpr_gain",)),
-        floor=0.9,
-        rate=0.01,
+    tpr_at_1pct_fpr=Measure(
+        "TPR at 1% FPR",
+        "True-positive rate at 1 % false positives.",
+        Scale(SHARE, _RATE, "a tie is accused as a whole or not at all"),
+        Behind(("tpr_gain",), 0.9),
+        Page(rate=0.01),
     ),
-    gain("tpr_gain", "TPR at 1% FPR beyond popularity and activity", 0.9),
-    Measure(
-        key="tpr_at_01pct_fpr",
-        name="TPR at 0.1% FPR",
-        about="True-positive rate at 0.1 % false positives; null below 10 000 negatives.",
-        unit=SHARE,
-        chance="the rate itself",
-        abstention="a tie is accused as a whole or not at all",
-        severity=Behind(("tpr_gain",)),
-        floor="no planted federation has the 10,000 negatives that it takes",
-        rate=0.001,
+    tpr_gain=gain(0.9),
+    tpr_at_01pct_fpr=Measure(
+        "TPR at 0.1% FPR",
+        "True-positive rate at 0.1 % false positives; null below 10 000 negatives.",
+        Scale(SHARE, "the rate itself", "a tie is accused as a whole or not at all"),
+        Behind(("tpr_gain",), "no planted federation has the 10,000 negatives that it takes"),
+        Page(rate=0.001),
     ),
-    Measure(
-        key="advantage",
-        name="Advantage",
-        about="Largest TPR minus FPR.",
-        unit=AREA,
-        chance="above 0 even of noise, as the threshold is chosen where it is measured",
-        abstention=_TIED,
-        severity=Context("of noise it is above 0, and popularity has one: lift_over_prior"),
-        floor=0.9,
+    advantage=Measure(
+        "Advantage",
+        "Largest TPR minus FPR.",
+        Scale(AREA, "above 0 even of noise: the threshold is chosen where it is measured", _HALF),
+        Context("of noise it is above 0, and popularity has one: lift_over_prior", floor=0.9),
     ),
-    Measure(
-        key="exact_set_share",
-        name="Clients with the exact set",
-        about="Share of clients whose whole set is recovered without an error.",
-        unit=SHARE,
-        chance="none to speak of",
-        abstention="a client without a guessed set is a miss",
-        severity=Behind(("exact_set_gain",)),
-        floor=1.0,
-        by_round=True,
+    exact_set_share=Measure(
+        "Clients with the exact set",
+        "Share of clients whose whole set is recovered without an error.",
+        _GUESSED._replace(abstention="a miss"),
+        Behind(("exact_set_gain",), 1.0),
+        Page(by_round=True),
     ),
-    gain("exact_set_gain", "Clients with the exact set beyond popularity", 0.9),
-    Measure(
-        key="precision",
-        name="Precision",
-        about="Share of the set the attack names that is right.",
+    exact_set_gain=gain(0.9),
+    precision=Measure(
+        "Precision",
+        "Share of the set the attack names that is right.",
+        _GUESSED,
+        Behind(_RANKED, 1.0, critical=0.9, beside={"recall": 0.5}),
+        Page(by_round=True),
         words="guesses sets outright with {precision:%} precision and {recall:%} recall",
         said=(0.0, math.inf),
-        unit=SHARE,
-        chance="the share of items that are rated",
-        abstention=_NOT_GUESSED,
-        severity=Behind(_RANKED, critical=0.9, beside={"recall": 0.5}),
-        floor=1.0,
-        by_round=True,
     ),
-    Measure(
-        key="recall",
-        name="Recall",
-        about="Share of the true set the attack names.",
-        unit=SHARE,
-        chance="the share of items that are named",
-        abstention=_NOT_GUESSED,
-        severity=Behind(_RANKED),
-        floor=0.99,
+    recall=Measure(
+        "Recall", "Share of the true set the attack names.", _GUESSED, Behind(_RANKED, 0.99)
     ),
 )
 

@@ -7,7 +7,18 @@ from dataclasses import dataclass
 import numpy as np
 
 from attacks.scoring.gains import Gain, Gains, headroom
-from attacks.scoring.measures import HEADROOM, SHARE, Behind, Context, Measure, Prior, gain
+from attacks.scoring.measures import (
+    HEADROOM,
+    SHARE,
+    Behind,
+    Context,
+    Measure,
+    Page,
+    Prior,
+    Scale,
+    gain,
+    records,
+)
 from attacks.scoring.scored import Figures, Scored, is_honest
 from attacks.scoring.truth import Case
 from secure_fedrec.core.arrays import BoolArray, FloatArray, IntArray
@@ -15,53 +26,34 @@ from secure_fedrec.data import RatingTable
 
 __all__ = ["RatingClaim", "best_constant", "rated_grid", "rating_figures"]
 
-_CONSTANT = "the best constant is said"
+_SAYS = "the best constant is said"
+_CONSTANT = Prior(
+    "rating_mode_accuracy",
+    "the best constant",
+    "Share of ratings named by the best constant public knowledge allows, overall or per item.",
+)
 
-MEASURES = (
-    Measure(
-        key="rating_accuracy",
-        name="Ratings named exactly",
-        about="Share of all ratings of the clients named exactly; where the attack abstains, the "
-        "best constant is said.",
+MEASURES = records(
+    rating_accuracy=Measure(
+        "Ratings named exactly",
+        "Share of all ratings of the clients named exactly; where the attack abstains, the best "
+        "constant is said.",
+        Scale(SHARE, _CONSTANT, _SAYS),
+        Behind(("rating_lift", "rating_headroom_lift"), 0.99, critical=0.9),
+        Page(by_round=True),
         words="names {rating_accuracy:%} of the ratings exactly"
         "[ (the best constant: {rating_mode_accuracy:%})]",
-        unit=SHARE,
-        chance=Prior(
-            "rating_mode_accuracy",
-            "the best constant",
-            "Share of ratings named by the best constant public knowledge allows, overall or per "
-            "item.",
-            "Ratings the best constant names",
-        ),
-        abstention=_CONSTANT,
-        severity=Behind(("rating_lift", "rating_headroom_lift"), critical=0.9),
-        floor=0.99,
-        by_round=True,
     ),
-    Measure(
-        key="coverage",
-        name="Ratings the attack speaks of",
-        about="Share of ratings the attack says anything of; of the others it says that constant.",
+    coverage=Measure(
+        "Ratings the attack speaks of",
+        "Share of ratings the attack says anything of; of the others it says that constant.",
+        Scale(SHARE, "none: speaking is not being right", _SAYS),
+        Context("speaking is not being right: rating_lift", floor=0.99),
         words="saying something of {coverage:%} and that constant of the rest",
         said=(-math.inf, 1.0),
-        unit=SHARE,
-        chance="no part of what is right",
-        abstention=_CONSTANT,
-        severity=Context("speaking is not being right: rating_lift"),
-        floor=0.99,
     ),
-    gain(
-        "rating_lift",
-        "Ratings named beyond the best constant",
-        0.5,
-        chooses="rated sets",
-    ),
-    gain(
-        "rating_headroom_lift",
-        "Share of what the best constant leaves",
-        "clients beside the denoisers are too few to leave room in the planted federation",
-        unit=HEADROOM,
-    ),
+    rating_lift=gain(0.5, "Ratings named beyond the best constant", chooses="rated sets"),
+    rating_headroom_lift=gain("the planted ratings leave too little room", unit=HEADROOM),
 )
 
 

@@ -11,7 +11,17 @@ from dataclasses import dataclass
 import numpy as np
 
 from attacks.scoring.gains import Gain
-from attacks.scoring.measures import AREA, SHARE, Behind, Measure, Prior, gain
+from attacks.scoring.measures import (
+    AREA,
+    LEADS,
+    SHARE,
+    Behind,
+    Measure,
+    Prior,
+    Scale,
+    gain,
+    records,
+)
 from attacks.scoring.ranking import public_ranking
 from attacks.scoring.scored import (
     Figures,
@@ -53,56 +63,36 @@ KIND = "sets"
 ALL_CORRUPTED = "every client the claims are about is the adversary's own"
 NO_CONTRAST = "there is nothing to tell apart in the truth"
 
-_TIED = "elements that are not told apart tie, and count by half"
-_NOT_GUESSED = "a client without a guessed set is left out; None where nobody has one"
-_JUDGED = Behind(("set_lift",))
+_GUESSED = Scale(SHARE, "that of any guess of its size", "a client without a guess is left out")
 
-MEASURES = (
-    Measure(
-        key="set_auc",
-        name="AUC of the set",
-        about="Mean AUC of what a client's examples hold (classes, used rows) above what they do "
-        "not.",
+MEASURES = records(
+    set_auc=Measure(
+        "AUC of the set",
+        "Mean AUC of what a client's examples hold (classes, used rows) above what they do not.",
+        Scale(AREA, Prior("set_prior_auc", "popularity alone"), "ties count by half"),
+        Behind(("set_lift",), 0.99),
+        LEADS,
         words="tells what a client's examples hold from what they do not with AUC {set_auc:.3f}"
         "[ (popularity alone: {set_prior_auc:.3f})]",
-        unit=AREA,
-        chance=Prior("set_prior_auc", "popularity alone"),
-        abstention=_TIED,
-        severity=_JUDGED,
-        floor=0.99,
-        leads=True,
-        by_round=True,
     ),
-    gain("set_lift", "AUC of the set beyond popularity", 0.4, chooses="other secrets"),
-    Measure(
-        key="set_precision",
-        name="Precision of the set",
-        about="Share of the set the attack names that is right.",
-        unit=SHARE,
-        chance="the share of elements in the set",
-        abstention=_NOT_GUESSED,
-        severity=_JUDGED,
-        floor=0.99,
+    set_lift=gain(0.4, chooses="other secrets"),
+    set_precision=Measure(
+        "Precision of the set",
+        "Share of the set the attack names that is right.",
+        _GUESSED,
+        Behind(("set_lift",), 0.99),
     ),
-    Measure(
-        key="set_recall",
-        name="Recall of the set",
-        about="Share of the true set the attack names.",
-        unit=SHARE,
-        chance="the share of elements that are named",
-        abstention=_NOT_GUESSED,
-        severity=_JUDGED,
-        floor=0.99,
+    set_recall=Measure(
+        "Recall of the set",
+        "Share of the true set the attack names.",
+        _GUESSED,
+        Behind(("set_lift",), 0.99),
     ),
-    Measure(
-        key="set_exact_share",
-        name="Clients with the exact set",
-        about="Share of clients whose whole set is recovered without an error.",
-        unit=SHARE,
-        chance="none to speak of",
-        abstention="a client without a guessed set is a miss",
-        severity=_JUDGED,
-        floor=0.99,
+    set_exact_share=Measure(
+        "Clients with the exact set",
+        "Share of clients whose whole set is recovered without an error.",
+        _GUESSED._replace(abstention="a miss"),
+        Behind(("set_lift",), 0.99),
     ),
 )
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from attacks.scoring.gains import Gain, Gains
-from attacks.scoring.measures import SHARE, Behind, Context, Measure, gain
+from attacks.scoring.measures import SHARE, Behind, Context, Measure, Page, Scale, gain, records
 from attacks.scoring.ratings import best_constant
 from attacks.scoring.scored import Figures, Scored
 from attacks.scoring.truth import Case
@@ -18,37 +18,27 @@ from secure_fedrec.wire import Step, Truth, View
 
 __all__ = ["AnonymousRowClaim", "SingleRowsClaim", "row_figures"]
 
-_POOLED = "claims of all rounds are pooled"
+_TAIL = Scale(SHARE, "what the best constant names", "a miss", "claims of all rounds are pooled")
 
-MEASURES = (
-    Measure(
-        key="tail_rating_share",
-        name="Ratings without company read off sums",
-        about="Share of the items with one rater in a round whose rating is named, and right.",
+MEASURES = records(
+    tail_rating_share=Measure(
+        "Ratings without company read off sums",
+        "Share of the items with one rater in a round whose rating is named, and right.",
+        _TAIL,
+        Behind(("tail_rating_lift",), 0.9),
+        Page(listed=False),
         words="reads {tail_rating_share:%} of the ratings that no other client's hide in a sum, "
         "without their clients' names",
         said=(0.0, math.inf),
-        unit=SHARE,
-        chance="what the best constant names",
-        abstention="a rating that is not named is not read",
-        rounds=_POOLED,
-        severity=Behind(("tail_rating_lift",)),
-        floor=0.9,
-        listed=False,
     ),
-    Measure(
-        key="tail_rating_accuracy",
-        name="Ratings named right of those read off sums",
-        about="Share of the ratings named that are right.",
-        unit=SHARE,
-        chance="what the best constant names",
-        abstention="left out",
-        rounds=_POOLED,
-        severity=Context("of the ratings named only; tail_rating_lift counts the others"),
-        floor=0.9,
-        listed=False,
+    tail_rating_accuracy=Measure(
+        "Ratings named right of those read off sums",
+        "Share of the ratings named that are right.",
+        _TAIL._replace(abstention="left out"),
+        Context("of the ratings named only; tail_rating_lift counts the others", floor=0.9),
+        Page(listed=False),
     ),
-    gain("tail_rating_lift", "Ratings read off sums beyond the best constant", 0.1),
+    tail_rating_lift=gain(0.1),
 )
 
 

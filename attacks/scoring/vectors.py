@@ -13,7 +13,19 @@ import numpy as np
 
 from attacks.scoring.gains import Gain, Gains
 from attacks.scoring.intervals import mean_interval
-from attacks.scoring.measures import CORRELATION, SHARE, Behind, Context, Measure, Prior, gain
+from attacks.scoring.measures import (
+    CORRELATION,
+    LEADS,
+    SHARE,
+    Behind,
+    Context,
+    Measure,
+    Page,
+    Prior,
+    Scale,
+    gain,
+    records,
+)
 from attacks.scoring.scored import (
     Figures,
     NotApplicable,
@@ -37,50 +49,32 @@ _TIE = 1e-12  # cosines of equal vectors differ by rounding
 
 _NO_VECTOR = "a vector of zeros: right in no direction"
 
-MEASURES = (
-    Measure(
-        key="user_vector_share",
-        name="Client vectors recovered",
-        about="Share of clients whose private vector is recovered to a relative error of 1e-3.",
-        unit=SHARE,
-        chance="none",
-        abstention=_NO_VECTOR,
-        severity=Context("the direction names the client already: reidentified_lift"),
-        floor=0.99,
+MEASURES = records(
+    user_vector_share=Measure(
+        "Client vectors recovered",
+        "Share of clients whose private vector is recovered to a relative error of 1e-3.",
+        Scale(SHARE, "none", _NO_VECTOR),
+        Context("the direction names the client already: reidentified_lift", floor=0.99),
     ),
-    Measure(
-        key="reidentified_share",
-        name="Vectors named",
-        about="Share of private vectors whose client is named, among all clients.",
+    reidentified_share=Measure(
+        "Vectors named",
+        "Share of private vectors whose client is named, among all clients.",
+        Scale(SHARE, Prior("reidentified_chance", "by chance"), _NO_VECTOR),
+        Behind(("reidentified_lift",), 1.0, critical=0.9),
+        LEADS,
         words="computes private vectors (mean cosine {vector_cosine:.2f} with the true ones) and "
         "names the client behind {reidentified_share:%} of them"
         "[ (by chance: {reidentified_chance:%})]",
-        unit=SHARE,
-        chance=Prior("reidentified_chance", "by chance"),
-        abstention=_NO_VECTOR,
-        severity=Behind(("reidentified_lift",), critical=0.9),
-        floor=1.0,
-        leads=True,
-        by_round=True,
     ),
-    gain("reidentified_lift", "Vectors named beyond chance", 0.9, chooses="other secrets"),
-    Measure(
-        key="vector_cosine",
-        name="Cosine with the private vector",
-        about="Mean cosine of what is computed with the client's true private vector.",
-        unit=CORRELATION,
-        chance=Prior("vector_cosine_chance", "with another client's"),
-        abstention=_NO_VECTOR,
-        severity=Behind(("vector_cosine_lift",)),
-        floor=0.95,
-        by_round=True,
+    reidentified_lift=gain(0.9, chooses="other secrets"),
+    vector_cosine=Measure(
+        "Cosine with the private vector",
+        "Mean cosine of what is computed with the client's true private vector.",
+        Scale(CORRELATION, Prior("vector_cosine_chance", "with another client's"), _NO_VECTOR),
+        Behind(("vector_cosine_lift",), 0.95),
+        Page(by_round=True),
     ),
-    gain(
-        "vector_cosine_lift",
-        "Cosine beyond that with other clients' vectors",
-        0.9,
-        chooses="other secrets",
-    ),
+    vector_cosine_lift=gain(0.9, chooses="other secrets"),
 )
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from attacks.scoring.gains import Gain, Gains
-from attacks.scoring.measures import SHARE, Behind, Measure, gain
+from attacks.scoring.measures import SHARE, Behind, Measure, Page, Scale, gain, records
 from attacks.scoring.ratings import rated_grid
 from attacks.scoring.scored import Figures, Scored, is_honest
 from attacks.scoring.truth import Case
@@ -15,21 +15,17 @@ from secure_fedrec.core.arrays import BoolArray, IntArray
 
 __all__ = ["UnmaskedClaim", "unmasked_figures"]
 
-MEASURES = (
-    Measure(
-        key="unmasked_share",
-        name="Virtual rows proven virtual",
-        about="Share of the virtual rows that are proven to be virtual.",
+MEASURES = records(
+    unmasked_share=Measure(
+        "Virtual rows proven virtual",
+        "Share of the virtual rows that are proven to be virtual.",
+        Scale(SHARE, "the share of rated rows that are 'proven' virtual", "stays hidden"),
+        Behind(("unmasked_lift",), 0.9),
+        Page(listed=False),
         words="proves {unmasked_share:%} of the virtual rows to be virtual",
         said=(0.0, math.inf),
-        unit=SHARE,
-        chance="the share of rated rows that are 'proven' virtual",
-        abstention="a row that is not proven counts as hidden",
-        severity=Behind(("unmasked_lift",)),
-        floor=0.9,
-        listed=False,
     ),
-    gain("unmasked_lift", "Virtual rows proven beyond rated ones", 0.9),
+    unmasked_lift=gain(0.9),
 )
 
 

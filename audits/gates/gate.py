@@ -132,7 +132,7 @@ class GateConfig:
                 problem = "stands beside expect = 'leak', which says 'least' instead"
                 raise ConfigError(f"gates.{name}", getattr(self, name), problem)
         whole = self.attack is not None and self.adversary is not None
-        if not whole or self.metric not in MEASURES or MEASURES[self.metric].lower_is_worse:
+        if not whole or self.metric not in MEASURES or MEASURES[self.metric].scale.lower_is_worse:
             problem = "a leak is a figure of an attack by an adversary, the higher the worse"
             raise ConfigError("gates.metric", self.metric, problem)
         if self.least is None or not (math.isfinite(self.least) and self.least > 0):
@@ -197,7 +197,7 @@ def documents_leak(*, bound: str, attack: str | None, metric: str) -> bool:
 
     That is one at least, or a minimum of an attack's figure; of an error it is the maximum.
     """
-    low = metric in MEASURES and MEASURES[metric].lower_is_worse
+    low = metric in MEASURES and MEASURES[metric].scale.lower_is_worse
     leaking = "max" if low else "min"
     return bound == "least" or (bound == leaking and attack is not None)
 

@@ -20,13 +20,13 @@ class Point(NamedTuple):
 
 def leakage_point(finding: Mapping[str, Any]) -> Point | None:
     """A figure that names the axis, else the one that stands for the finding, with its prior."""
-    on_axis = (each for each in measures_of(finding) if each.axis)
+    on_axis = (each for each in measures_of(finding) if each.page.axis)
     measure = next(on_axis, leading(finding))
     if measure is None:
         return None
     low, high = (finding.get(end) for end in measure.ends)
     prior = None if measure.prior is None else finding.get(measure.prior.key)
-    return Point(measure.axis or measure.name, finding[measure.key], low, high, prior)
+    return Point(measure.page.axis or measure.name, finding[measure.key], low, high, prior)
 
 
 def leakage_label(finding: Mapping[str, Any]) -> str:

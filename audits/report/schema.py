@@ -17,12 +17,12 @@ def report_schema() -> dict[str, Any]:
     schema: dict[str, Any] = json.loads(_FRAME.read_text(encoding="utf-8"))
     finding = schema["$defs"]["finding"]["properties"]
     for each in MEASURES.values():
-        if not each.listed:
+        if not each.page.listed:
             continue
-        shape = _shape(each.unit)
+        shape = _shape(each.scale.unit)
         finding[each.key] = {**shape, "description": each.about}
         # A ratio is below 1, the ends of its interval may not be.
-        ends = shape if each.unit.low is not None else {"type": shape["type"]}
+        ends = shape if each.scale.unit.low is not None else {"type": shape["type"]}
         finding |= dict.fromkeys(each.ends, ends)
         if each.prior is not None:
             about = each.prior.about or f"For comparison: {each.prior.words}."

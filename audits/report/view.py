@@ -48,7 +48,7 @@ def headline(finding: Mapping[str, Any]) -> str:
     measure = leading(finding)
     if measure is None:
         return NOT_MEASURED
-    write = _WRITTEN[measure.unit.write]
+    write = _WRITTEN[measure.scale.unit.write]
     prior = None if measure.prior is None else finding.get(measure.prior.key)
     if measure.prior is not None and prior is not None:
         beside = f", {measure.prior.words} {write(prior)}"
@@ -60,7 +60,7 @@ def headline(finding: Mapping[str, Any]) -> str:
 
 def _span(finding: Mapping[str, Any], measure: Measure) -> str:
     low, high = (finding.get(end) for end in measure.ends)
-    return interval(low, high, as_percent=measure.unit.write == "percent")
+    return interval(low, high, as_percent=measure.scale.unit.write == "percent")
 
 
 def _severity_rank(finding: Mapping[str, Any]) -> int:
@@ -193,23 +193,23 @@ def finding_card(finding: Mapping[str, Any], card: Mapping[str, Any] | None) -> 
 
 def _units_of(finding: Mapping[str, Any]) -> str:
     measure = leading(finding)
-    return "clients" if measure is None else measure.units
+    return "clients" if measure is None else measure.page.units
 
 
 def _numbers(finding: Mapping[str, Any]) -> list[tuple[str, str, str]]:
     """Lists a finding's measures as name, value and interval or remark."""
     rows = []
     for each in MEASURES.values():
-        if each.listed and each.told(finding):
+        if each.page.listed and each.told(finding):
             rows.append(_measure_row(finding, each))
-        elif each.rate is not None and finding.get("auc") is not None:
-            rows.append((each.name, NOT_MEASURED, _too_few(finding, each.rate)))
+        elif each.page.rate is not None and finding.get("auc") is not None:
+            rows.append((each.name, NOT_MEASURED, _too_few(finding, each.page.rate)))
     return rows or [(metric_name("auc"), NOT_MEASURED, "")]
 
 
 def _measure_row(finding: Mapping[str, Any], measure: Measure) -> tuple[str, str, str]:
     """One measure as name, value and interval, with what anybody could have said."""
-    write = _WRITTEN[measure.unit.write]
+    write = _WRITTEN[measure.scale.unit.write]
     remark = _span(finding, measure)
     beside = None if measure.prior is None else finding.get(measure.prior.key)
     if measure.prior is not None and beside is not None:

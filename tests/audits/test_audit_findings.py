@@ -74,7 +74,7 @@ def test_rated_sets_stand_beside_popularity() -> None:
 def test_every_reported_figure_has_its_place_in_the_schema() -> None:
     schema = report_schema()
     assert set(listed_keys()) <= set(schema["$defs"]["finding"]["properties"])
-    assert {each.key for each in MEASURES.values() if each.listed} <= set(listed_keys())
+    assert {each.key for each in MEASURES.values() if each.page.listed} <= set(listed_keys())
 
 
 def test_a_report_shows_precision_beside_that_of_popularity() -> None:

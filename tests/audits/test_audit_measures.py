@@ -15,7 +15,9 @@ from attacks.scoring.measures import (
     Gained,
     Measure,
     Observed,
+    Scale,
     gain,
+    records,
 )
 from attacks.suite import MEASURES, catalogue
 from audits.gates.gate import GateConfig
@@ -120,7 +122,7 @@ def test_an_attribute_is_called_by_its_name() -> None:
     assert sentence(finding(figures)).endswith("tells the attribute of persons with AUC 0.700.")
 
 
-LISTED = tuple(each for each in MEASURES.values() if each.listed)
+LISTED = tuple(each for each in MEASURES.values() if each.page.listed)
 
 
 def test_every_measure_has_its_place_in_the_schema() -> None:
@@ -142,15 +144,15 @@ def test_every_measure_is_shown_with_its_interval_and_comparison(measure: Measur
     assert spoken is measure
     rows = finding_card(found, None)["numbers"]
     (row,) = [row for row in rows if row[0] == measure.name]
-    percent = measure.unit.write == "percent"
+    percent = measure.scale.unit.write == "percent"
     value, low, beside = ("62.0%", "51.0%", "11.0%") if percent else ("0.62", "0.51", "0.11")
     assert value in row[1]
     assert low in row[2]
     assert (beside in row[2]) == (measure.prior is not None)
     assert headline(found).startswith(f"{measure.name} ")
     drawn = leakage_chart([found])
-    assert f"dense-layer by server: {measure.axis or measure.name} 0.620" in drawn
-    assert measure.units in finding_card(found, None)["units"]
+    assert f"dense-layer by server: {measure.page.axis or measure.name} 0.620" in drawn
+    assert measure.page.units in finding_card(found, None)["units"]
 
 
 # --- records --------------------------------------------------------------------------------------
@@ -164,7 +166,7 @@ def worst(measure: Measure) -> dict[str, float | None]:
     return {
         **dict.fromkeys(beside, 1.0),
         **{name: 1.0 for gain in gains for name in (gain, f"{gain}_certain")},
-        measure.key: 0.0 if measure.lower_is_worse else 1.0,
+        measure.key: 0.0 if measure.scale.lower_is_worse else 1.0,
     }
 
 
@@ -183,7 +185,7 @@ def test_at_its_worst_a_figure_is_a_finding_or_says_why_not(measure: Measure) ->
 def test_nothing_is_bad_where_nothing_was_gained() -> None:
     """Every figure at its worst, but no gain: what anybody reaches is no finding."""
     figures = {
-        each.key: 0.0 if each.lower_is_worse or isinstance(each.severity, Gained) else 1.0
+        each.key: 0.0 if each.scale.lower_is_worse or isinstance(each.severity, Gained) else 1.0
         for each in MEASURES.values()
         if not isinstance(each.severity, Observed)
     }
@@ -191,18 +193,14 @@ def test_nothing_is_bad_where_nothing_was_gained() -> None:
 
 
 GOOD: Mapping[str, Any] = {
-    "key": "hair_accuracy",
     "name": "Hair colours named",
     "about": "Share of clients whose hair colour is named.",
-    "unit": SHARE,
-    "severity": Behind(("hair_lift",)),
-    "floor": 0.9,
-    "chance": "the commonest colour",
-    "abstention": "a miss",
+    "scale": Scale(SHARE, "the commonest colour", "a miss"),
+    "severity": Behind(("hair_lift",), floor=0.9),
 }
 
 
-@pytest.mark.parametrize("lacking", ["severity", "floor", "chance", "abstention", "unit", "about"])
+@pytest.mark.parametrize("lacking", GOOD)
 def test_a_record_that_leaves_something_out_is_refused(lacking: str) -> None:
     Measure(**GOOD)
     with pytest.raises(TypeError, match=lacking):
@@ -210,23 +208,28 @@ def test_a_record_that_leaves_something_out_is_refused(lacking: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "change", [{"severity": None}, {"severity": "high"}, {"floor": None}, {"floor": ""}]
+    "severity",
+    [None, "high", Gained(None), Observed(0.1, ""), Behind(("hair_lift",), None), Context("", 0.9)],  # type: ignore[arg-type]
+    ids=str,
 )
-def test_a_record_without_a_rule_or_a_floor_is_refused(change: Mapping[str, Any]) -> None:
-    with pytest.raises(ValueError, match="hair_accuracy: a figure says"):
-        Measure(**{**GOOD, **change})
-    with pytest.raises(ValueError, match="says why"):
-        Context("")
+def test_a_record_without_a_rule_or_a_floor_is_refused(severity: Any) -> None:
+    with pytest.raises(ValueError, match="Hair colours named: a figure says"):
+        Measure(**{**GOOD, "severity": severity})
+
+
+@pytest.mark.parametrize("rule", [Gained, Behind, Observed, Context])
+def test_no_rule_goes_without_a_floor(rule: Any) -> None:
+    with pytest.raises(TypeError, match="floor"):
+        rule(*range(len(rule._fields) - len(rule._field_defaults) - 1))
 
 
 def test_a_figure_is_judged_by_a_gain_that_is_measured() -> None:
-    alone = Measure(**GOOD)
+    alone = records(hair_accuracy=Measure(**GOOD))
     with pytest.raises(ValueError, match="hair_lift, which is no gain"):
         catalogue([alone])
     with pytest.raises(ValueError, match="two figures have the key hair_accuracy"):
         catalogue([alone, alone])
-    lift = gain("hair_lift", "Hair colours named beyond the commonest", 0.5)
-    assert list(catalogue([alone, lift])) == ["hair_accuracy", "hair_lift"]
+    assert list(catalogue([alone, records(hair_lift=gain(0.5))])) == ["hair_accuracy", "hair_lift"]
 
 
 def test_every_figure_reaches_its_floor_where_it_is_planted() -> None:
@@ -234,19 +237,20 @@ def test_every_figure_reaches_its_floor_where_it_is_planted() -> None:
     found = [planted_finding(attack).figures for attack in SUITE.values()]
     for key, measure in MEASURES.items():
         values = [value for each in found if (value := each.get(key)) is not None]
-        if isinstance(measure.floor, str):
-            assert len(measure.floor.split()) > 3, key
+        floor = measure.severity.floor
+        if isinstance(floor, str):
+            assert len(floor.split()) > 3, key
             assert not values, key
-        elif measure.lower_is_worse:
-            assert min(values) <= measure.floor, key
+        elif measure.scale.lower_is_worse:
+            assert min(values) <= floor, key
         else:
-            assert max(values) >= measure.floor, key
+            assert max(values) > floor - 1e-9, key
 
 
 @pytest.mark.parametrize("key", MEASURES)
 def test_gates_take_every_figure_and_no_prior(key: str) -> None:
     gate = GateConfig(metric=key, attack="direct", adversary="server", max=0.5)
-    assert gate.documents_leak == MEASURES[key].lower_is_worse
+    assert gate.documents_leak == MEASURES[key].scale.lower_is_worse
     prior = MEASURES[key].prior
     if prior is not None:
         with pytest.raises(ConfigError, match="unknown metric"):
