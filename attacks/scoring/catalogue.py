@@ -5,10 +5,6 @@ from attacks.suite import MEASURES
 
 __all__ = ["leading", "listed_keys", "measures_of", "severity_of"]
 
-_IN_DETAILS = tuple(
-    end for key in ("exact_set_share", "lift_over_prior") for end in MEASURES[key].ends
-)
-
 
 def measures_of(figures: Figures) -> list[Measure]:
     """The measures that a finding has, in the order of reports."""
@@ -24,8 +20,7 @@ def leading(figures: Figures) -> Measure | None:
 def listed_keys() -> tuple[str, ...]:
     """Keys of ``report.json`` that figures have: their own, of intervals, of comparisons."""
     listed = (each for each in MEASURES.values() if each.page.listed)
-    keys = dict.fromkeys(key for each in listed for key in each.keys)
-    return tuple(key for key in keys if key not in _IN_DETAILS)
+    return tuple(dict.fromkeys(key for each in listed for key in each.keys))
 
 
 def severity_of(figures: Figures) -> str:
