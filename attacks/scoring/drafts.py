@@ -52,7 +52,6 @@ _BLOCK = 1 << 22
 
 _VERY = Scale(SHARE, "none: the very vector is no guess", "a draft is taken as it stands")
 _NOBODY = "without a sender nothing is measured"
-_PEOPLE = "items of an organisation are nobody's person: the users are judged"
 
 MEASURES = records(
     disclosed_share=Measure(
@@ -77,15 +76,15 @@ MEASURES = records(
         "Holders of items named",
         "Share of items of organisations whose organisation is named.",
         Scale(SHARE, Prior("item_holder_chance", "by chance"), _NOBODY),
-        Context(_PEOPLE, floor=0.5),
+        Behind(("item_holder_lift",), 0.5),
         Page(leads=True),
     ),
-    item_holder_lift=replace(gain(0.5), severity=Context(_PEOPLE, floor=0.5)),
+    item_holder_lift=gain(0.5),
     item_disclosed_share=Measure(
         "Items disclosed",
         "Share of items whose own vector was sent as a draft.",
         _VERY,
-        Context(_PEOPLE, floor=0.16),
+        Context("an item is nobody's person: the users are judged", floor=0.16),
     ),
     disclosed_attribute_auc=Measure(
         "AUC of the attribute, of the disclosed",

@@ -1,7 +1,7 @@
 """Secret counts of each client: the claim, its figures, and how it is judged."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -54,13 +54,11 @@ MEASURES = records(
         "Mean share of a client's records that claimed and true shares place differently (half "
         "their L1 distance); 0 is exact.",
         Scale(SHARE, Prior("histogram_error_chance", _ANOTHER), "even shares", lower_is_worse=True),
-        Behind(("histogram_correlation_lift",), 0.1),
+        Behind(("histogram_error_lift",), 0.1),
         words="reads which attributes a client's records have, off by {histogram_error:%} of the "
         "records (any other client's: {histogram_error_chance:%})",
     ),
-    histogram_error_lift=replace(
-        gain(0.5), severity=Context("the order is judged: histogram_correlation_lift", floor=0.5)
-    ),
+    histogram_error_lift=gain(0.5),
     activity_correlation=Measure(
         "Rank correlation of activity",
         "Rank correlation of claimed and true numbers of records.",

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from attacks.scoring.measures import SHARE, Context, Measure, Scale, records
+from attacks.scoring.gains import Gain, Gains
+from attacks.scoring.measures import SHARE, Behind, Measure, Scale, gain, records
 from attacks.scoring.scored import Figures, Scored, is_honest
 from attacks.scoring.truth import Case
 from secure_fedrec.core.arrays import BoolArray, IntArray, WordArray
@@ -18,9 +19,10 @@ MEASURES = records(
         "Messages linked to their sender",
         "Share of messages joined to the right sender.",
         Scale(SHARE, "one over the senders", "no fit is a miss, several count by the odds"),
-        Context("a name by itself; what it tells of the rated set is judged there", floor=0.99),
+        Behind(("linked_lift",), 0.99),
         words="names the sender of {linked_share:%} of the anonymous messages",
     ),
+    linked_lift=gain(0.9),
 )
 
 
@@ -55,34 +57,41 @@ class LinkClaim:
 
     def scored(self, case: Case) -> Iterator[Scored]:
         """Judge it by who sent what."""
-        figures = link_figures(self, case.truth.recorded, case.corrupted)
-        yield Scored(figures=figures, units={})
+        figures, gains = link_figures(self, case.truth.recorded, case.corrupted)
+        yield Scored(figures=figures, gains=gains, units={})
 
 
-def link_figures(claim: LinkClaim, recorded: Truth, corrupted: frozenset[int]) -> Figures:
+def link_figures(
+    claim: LinkClaim, recorded: Truth, corrupted: frozenset[int]
+) -> tuple[Figures, Gains]:
     """Share of messages linked to their sender, by each kind of evidence.
 
     Where several clients fit a message, the adversary guesses among them: the message counts by the
     odds of naming its sender, the expected top-1 accuracy with ties broken at random.
+
+    - ``linked_share``: by the evidence that names most; ``linked_lift``: beyond one over the
+      senders.
     """
+    nothing: Figures = {"linked_share": None}
     columns = recorded.columns(claim.round, "noise-origins")
     if columns is None:
-        return {"linked_share": None}
+        return nothing, {}
     order = np.argsort(columns["tags"])
     found = order[np.searchsorted(columns["tags"][order], claim.tags)]
     sender = columns["clients"][found]
     honest = is_honest(sender, corrupted)
     if not honest.any():
-        return {"linked_share": None}
+        return nothing, {}
     figures: Figures = {}
+    best = np.zeros(np.count_nonzero(honest))
     place = np.searchsorted(claim.senders, sender).clip(max=len(claim.senders) - 1)
     known = claim.senders[place] == sender
     for kind, candidates in claim.candidates.items():
         fits = known & claim.fits[kind][np.arange(len(sender)), place]
-        odds = np.where(fits, 1.0 / np.maximum(candidates, 1), 0.0)
-        figures[f"linked_by_{kind}_share"] = float(np.mean(odds[honest]))
+        odds = np.where(fits, 1.0 / np.maximum(candidates, 1), 0.0)[honest]
+        figures[f"linked_by_{kind}_share"] = float(np.mean(odds))
         figures[f"candidates_by_{kind}_median"] = float(np.median(candidates[honest]))
-    figures["linked_share"] = max(
-        value for name, value in figures.items() if name.startswith("linked_") and value is not None
-    )
-    return figures
+        best = max(best, odds, key=np.mean)
+    chance = 1.0 / max(1, int(np.count_nonzero(is_honest(claim.senders, corrupted))))
+    figures["linked_share"] = float(np.mean(best))
+    return figures, {"linked_lift": Gain(best - chance, guesses=True)}

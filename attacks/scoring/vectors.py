@@ -18,8 +18,8 @@ from attacks.scoring.measures import (
     LEADS,
     SHARE,
     Behind,
-    Context,
     Measure,
+    Observed,
     Page,
     Prior,
     Scale,
@@ -53,8 +53,8 @@ MEASURES = records(
     user_vector_share=Measure(
         "Client vectors recovered",
         "Share of clients whose private vector is recovered to a relative error of 1e-3.",
-        Scale(SHARE, "none", _NO_VECTOR),
-        Context("the direction names the client already: reidentified_lift", floor=0.99),
+        Scale(SHARE, "none: the very vector is no guess", _NO_VECTOR),
+        Observed(0.01, floor=0.99),
     ),
     reidentified_share=Measure(
         "Vectors named",

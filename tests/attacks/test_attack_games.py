@@ -262,6 +262,7 @@ def test_links_are_scored_by_tag_and_without_the_adversary_himself() -> None:
     # A wrong client alone, one in four, one in seven.
     assert figures["linked_by_set_share"] == pytest.approx((0 + 1 / 4 + 1 / 7) / 3)
     assert figures["linked_share"] == pytest.approx(2 / 3)
+    assert figures["linked_lift"] == pytest.approx(2 / 3 - 1 / 7)
     assert figures["candidates_by_value_median"] == 1.0
     assert figures["candidates_by_set_median"] == 4.0
     own = Adversary(name="own", corrupt=frozenset({"server", "client:0"}))
