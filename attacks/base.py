@@ -1,31 +1,32 @@
 """What an attack is: a reader of one adversary's view that makes claims about clients.
 
 An attack never sees the truth. It states what it claims (which items a client rated, with what
-ratings, what the client's vector is, who sent an anonymous message, and what ``claims`` lists
-beside these); the harness in ``games`` opens the truth and scores the claims. Where a view lacks
-what an attack needs, it answers ``NotApplicable`` with the reason, never a silent coin flip.
+ratings, what the client's vector is, who sent an anonymous message): a claim of every kind stands
+in ``scoring`` beside its scorer, which judges it once ``games`` has opened the truth. Where a view
+lacks what an attack needs, it answers ``NotApplicable`` with the reason, never a silent coin flip.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias, TypeVar
 
 import numpy as np
+import numpy.typing as npt
 
-from attacks.claims import DraftClaim, FeatureClaim, HistogramClaim, LabelClaim, SetClaim
-from secure_fedrec.core.arrays import BoolArray, FloatArray, IntArray, WordArray
+from attacks.scoring.scored import NotApplicable, Scored
+from attacks.scoring.truth import Case
+from secure_fedrec.core.arrays import BoolArray, IntArray
 from secure_fedrec.wire import View
 
 __all__ = [
-    "AnonymousRowClaim",
     "Attack",
     "AttackCard",
+    "Claim",
     "Claims",
-    "LinkClaim",
+    "Control",
+    "Controlled",
     "NotApplicable",
-    "RatedSetClaim",
-    "RatingClaim",
-    "VectorClaim",
+    "client_grid",
 ]
 
 
@@ -50,127 +51,38 @@ class AttackCard:
     limits: str
 
 
+Planted: TypeAlias = Mapping[str, npt.NDArray[Any]]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NotApplicable:
-    """The view lacks what the attack needs.
+class Control:
+    """Where an attack has to find what is planted, so that its silence means something.
 
     Args:
-        reason: what is missing.
+        measure: key of the figure that has to reach its floor.
+        on: the federation planted to leak, by its name in ``planted.controls``.
+        who: who attacks, by its name there.
+        floor: of this attack, where what it reads allows less than the figure's own floor.
+        secrets: what it claims there, told from what is planted: a secret of every client (see
+            ``GroundTruth.secrets``) by its key, from arrays of the federation by name.
     """
 
-    reason: str
+    measure: str
+    on: str
+    who: str = "server"
+    floor: float | None = None
+    secrets: Mapping[str, Callable[[Planted], npt.NDArray[Any]]] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class RatedSetClaim:
-    """How likely each item is to be in a client's rated set.
+class Claim(Protocol):
+    """A claim of some kind; it owns its scorer."""
 
-    Args:
-        clients: int64[B], whom the claim is about.
-        scores: float64[B, m], higher means more likely rated.
-        visible: bool[B, m], items the adversary saw in any message of that client.
-        predicted: bool[B, m], the rated set as guessed outright; None if the attack only ranks.
-        history: round count -> float[B, m], scores had the adversary stopped after so many rounds.
-    """
-
-    clients: IntArray
-    scores: FloatArray
-    visible: BoolArray
-    predicted: BoolArray | None = None
-    history: Mapping[int, FloatArray] = field(default_factory=dict)
-
-    @classmethod
-    def about_nobody(cls) -> "RatedSetClaim":
-        """No claim: about no client."""
-        grid = np.zeros((0, 0))
-        return cls(clients=np.zeros(0, dtype=np.int64), scores=grid, visible=grid > 0)
+    def scored(self, case: Case) -> Iterator[Scored | NotApplicable]:
+        """What the truth says of it; nothing where the truth holds nothing of the kind."""
+        ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class RatingClaim:
-    """Ratings of (client, item) pairs.
-
-    Args:
-        clients: int64[N].
-        items: int64[N].
-        ratings: float64[N].
-    """
-
-    clients: IntArray
-    items: IntArray
-    ratings: FloatArray
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class VectorClaim:
-    """Private vectors of clients at the start of a round.
-
-    Args:
-        round: which round.
-        clients: int64[B].
-        vectors: float64[B, d].
-        table: name of the private table whose rows they are.
-    """
-
-    round: int
-    clients: IntArray
-    vectors: FloatArray
-    table: str = "user_vectors"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class LinkClaim:
-    """Senders of the anonymous messages of a round, by several kinds of evidence.
-
-    Args:
-        round: which round.
-        tags: uint64[K], the messages.
-        senders: int64[B], the clients that could have sent them.
-        fits: evidence -> bool[K, B], which of them fit which message.
-    """
-
-    round: int
-    tags: WordArray
-    senders: IntArray
-    fits: Mapping[str, BoolArray]
-
-    @property
-    def candidates(self) -> dict[str, IntArray]:
-        """Evidence -> int64[K], how many clients fit."""
-        return {kind: fit.sum(axis=1) for kind, fit in self.fits.items()}
-
-    @property
-    def guesses(self) -> dict[str, IntArray]:
-        """Evidence -> int64[K], the one client that fits; -1 where none or several do."""
-        return {
-            kind: np.where(fit.sum(axis=1) == 1, self.senders[fit.argmax(axis=1)], -1)
-            for kind, fit in self.fits.items()
-        }
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class AnonymousRowClaim:
-    """Rows of single clients, read off the sum of a round without knowing whose they are.
-
-    Args:
-        round: which round.
-        items: int64[N], items that exactly one client of the round is said to have rated.
-        groups: int64[N], rows of one group are said to be of one client: numbers below G.
-        ratings: float64[N]; counts where ``named``.
-        named: bool[N], whether the rating is claimed.
-        vectors: float64[G, d], private vectors of the groups; count where ``solved``.
-        solved: bool[G], whether the vector is claimed.
-        owners: int64[G], the client of each group; -1 where none is named.
-    """
-
-    round: int
-    items: IntArray
-    groups: IntArray
-    ratings: FloatArray
-    named: BoolArray
-    vectors: FloatArray
-    solved: BoolArray
-    owners: IntArray
+Kind = TypeVar("Kind")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -179,33 +91,18 @@ class Claims:
 
     Args:
         rounds: rounds whose messages it used.
-        rated: rated sets; about no client where an attack claims none.
-        ratings: ratings.
-        vectors: private vectors, one claim per round.
-        links: senders, one claim per round.
-        rows: rows whose clients are not named, one claim per round.
-        unmasked: bool[B, m] aligned with ``rated``: visible items proven to be virtual.
-        labels: a secret class of each client.
-        sets: secret sets that are not rated sets.
-        histograms: secret counts of each client, as shares.
-        features: from which attributes of the clients may be told.
-        drafts: vectors of members of clients, one claim per kind.
+        made: the claims. The first gives units, null control and curve of the finding; of two of a
+            kind, the first gives the figures.
         details: what else is worth reporting, as JSON values.
     """
 
     rounds: tuple[int, ...]
-    rated: RatedSetClaim = field(default_factory=RatedSetClaim.about_nobody)
-    ratings: RatingClaim | None = None
-    vectors: tuple[VectorClaim, ...] = ()
-    links: tuple[LinkClaim, ...] = ()
-    rows: tuple[AnonymousRowClaim, ...] = ()
-    unmasked: BoolArray | None = None
-    labels: LabelClaim | None = None
-    sets: tuple[SetClaim, ...] = ()
-    histograms: HistogramClaim | None = None
-    features: FeatureClaim | None = None
-    drafts: tuple[DraftClaim, ...] = ()
+    made: tuple[Claim, ...] = ()
     details: Mapping[str, Any] = field(default_factory=dict)
+
+    def of(self, kind: type[Kind]) -> tuple[Kind, ...]:
+        """The claims of a kind."""
+        return tuple(each for each in self.made if isinstance(each, kind))
 
 
 class Attack(Protocol):
@@ -229,6 +126,15 @@ class Attack(Protocol):
 
     def run(self, view: View) -> Claims | NotApplicable:
         """Make claims from a view."""
+        ...
+
+
+class Controlled(Attack, Protocol):
+    """An attack of the suite, which proves with every audit that it works."""
+
+    @property
+    def control(self) -> Control:
+        """Where it has to find what is planted."""
         ...
 
 

@@ -1,9 +1,9 @@
-"""The list of attacks."""
+"""The list of attacks, by what they read, and of the scorers that judge their claims."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 
-from attacks.base import Attack
+from attacks.base import Controlled
 from attacks.families.hierarchical.attribute_counts import AttributeCounts
 from attacks.families.hierarchical.drafts import Drafts
 from attacks.families.linkage import CollusionLinkage
@@ -17,34 +17,83 @@ from attacks.families.sums.denoisers import DenoiserExposure, DenoiserSums
 from attacks.families.sums.regression import SubsetRegression
 from attacks.families.sums.table_steps import TableSteps
 from attacks.families.sums.tail_items import TailItems
+from attacks.scoring import (
+    attributes,
+    drafts,
+    histograms,
+    labels,
+    links,
+    rated_sets,
+    ratings,
+    sets,
+    single_rows,
+    vectors,
+    virtual_rows,
+)
+from attacks.scoring.measures import Behind, Gained, Measure
 from secure_fedrec.errors import ConfigError
 
-__all__ = ["SUITE", "attack_named"]
+__all__ = ["FAMILIES", "KINDS", "MEASURES", "SUITE", "attack_named", "catalogue"]
 
-_ATTACKS: tuple[Attack, ...] = (
-    Direct(),
-    Intersection(),
-    Lattice(),
-    CollusionLinkage(),
-    TailItems(),
-    SubsetRegression(),
-    DenoiserSums(),
-    DenoiserExposure(),
-    TableSteps(),
-    DenseLayerInputs(),
-    OutputBias(),
-    TouchedRows(),
-    SignedRows(),
-    AttributeInference(),
-    AttributeCounts(),
-    Drafts(),
+_ATTACKS: Mapping[str, tuple[Controlled, ...]] = {
+    "ratings": (
+        Direct(),
+        Intersection(),
+        Lattice(),
+        CollusionLinkage(),
+        TailItems(),
+        SubsetRegression(),
+        DenoiserSums(),
+        DenoiserExposure(),
+        TableSteps(),
+    ),
+    "split": (DenseLayerInputs(), OutputBias(), TouchedRows(), SignedRows(), AttributeInference()),
+    "hierarchical": (AttributeCounts(), Drafts()),
+}
+
+_SCORERS = (
+    *(links, rated_sets, ratings, single_rows, virtual_rows, vectors),
+    *(labels, sets, histograms, drafts, attributes),
 )
+"""In the order in which sentences and pages speak of figures."""
 
-SUITE: Mapping[str, Attack] = MappingProxyType({attack.name: attack for attack in _ATTACKS})
+
+def catalogue(scorers: Iterable[Mapping[str, Measure]]) -> Mapping[str, Measure]:
+    """The measures of all scorers by key.
+
+    Raises:
+        ValueError: two have one key, or one is judged by a gain that nothing measures.
+    """
+    known: dict[str, Measure] = {}
+    for measures in scorers:
+        if both := known.keys() & measures:
+            raise ValueError(f"two figures have the key {min(both)}")
+        known |= measures
+    for key, rule in ((key, each.severity) for key, each in known.items()):
+        for name in rule.gains if isinstance(rule, Behind) else ():
+            if name not in known or not isinstance(known[name].severity, Gained):
+                raise ValueError(f"{key} is judged by {name}, which is no gain")
+    return MappingProxyType(known)
+
+
+MEASURES = catalogue(scorer.MEASURES for scorer in _SCORERS)
+"""Every figure by key: what gates may ask, what findings may say."""
+
+KINDS = tuple(scorer.KIND for scorer in _SCORERS if hasattr(scorer, "KIND"))
+"""Kinds of secrets that claims are judged by (``GroundTruth.secrets``)."""
+
+SUITE: Mapping[str, Controlled] = MappingProxyType(
+    {attack.name: attack for attacks in _ATTACKS.values() for attack in attacks}
+)
 """Attack by name."""
 
+FAMILIES: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {family: tuple(attack.name for attack in attacks) for family, attacks in _ATTACKS.items()}
+)
+"""Names of attacks by what they read: uploads of ratings, of split or hierarchical models."""
 
-def attack_named(name: str, *, key: str = "attacks") -> Attack:
+
+def attack_named(name: str, *, key: str = "attacks") -> Controlled:
     """Look an attack up.
 
     Raises:

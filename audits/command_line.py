@@ -230,8 +230,13 @@ def _add_looks(words: Any) -> None:
     )
     init.add_argument("--out", type=Path, help="file to write; default: standard output")
 
-    explain = _command(words, "explain", commands.explain, "show the card of an attack")
-    explain.add_argument("name", nargs="?", metavar="ATTACK", help="attack; without one, lists all")
+    explain = _command(words, "explain", commands.explain, "show what an attack or a figure is")
+    explain.add_argument(
+        "name",
+        nargs="?",
+        metavar="NAME",
+        help="attack, figure, or report.json for its schema; without one, lists all attacks",
+    )
     _output_options(explain)
 
     again = _command(words, "reproduce", reproduce, "a paper's tables, its numbers beside ours")

@@ -10,11 +10,14 @@ from typing import Any
 
 from attacks import SUITE, GroundTruth, attack_named
 from attacks.planted.controls import positive_controls
+from attacks.scoring.measures import Gained
+from attacks.suite import MEASURES
 from attacks.view.knowledge import Knowledge
 from audits.config.audit import AuditConfig, load_config, parse_config
 from audits.gates.gate import Outcome
 from audits.gates.verdict import undecided
 from audits.planning import Deployment, plans
+from audits.report import report_schema
 from audits.report.findings import finding_json, sentence
 from audits.report.text import measure
 from audits.run import audit as runner
@@ -223,31 +226,32 @@ def init(arguments: argparse.Namespace) -> int:
 
 
 def explain(arguments: argparse.Namespace) -> int:
-    """``explain [ATTACK]``: an attack card, or the list."""
-    if arguments.name is None:
-        cards = {name: each.card.game for name, each in SUITE.items()}
-        if arguments.json:
-            _emit(cards)
-        else:
-            for name, game in cards.items():
-                print(f"{name:20} {game}")
+    """``explain [NAME]``: an attack card, the record of a figure, a schema, or all attacks."""
+    name = arguments.name
+    if name == _SCHEMA:
+        _emit(report_schema())
         return 0
-    card = attack_named(arguments.name, key="attack").card
-    fields = ("game", "adversary", "needs", "statistic", "reference", "limits")
-    if arguments.json:
-        _emit({"attack": arguments.name, **{field: getattr(card, field) for field in fields}})
+    if name is None:
+        card = {each: attack.card.game for each, attack in SUITE.items()}
+    elif name in MEASURES:
+        card = MEASURES[name].card()
     else:
-        print(arguments.name)
-        for field in fields:
-            print(f"  {field:10} {getattr(card, field)}")
-        print(f"  {'judged':10} {_JUDGED}")
+        card = dataclasses.asdict(attack_named(name, key="attack").card)
+    if arguments.json:
+        kind = {} if name is None else {"figure" if name in MEASURES else "attack": name}
+        _emit({**kind, **card})
+        return 0
+    if name in SUITE:
+        gains = [key for key, each in MEASURES.items() if isinstance(each.severity, Gained)]
+        card["judged"] = f"by what is gained over what is known without it ({', '.join(gains)})"
+    if name is not None:
+        print(name)
+    for field, text in card.items():
+        print(f"{field:20} {text}" if name is None else f"  {field:10} {text}")
     return 0
 
 
-_JUDGED = (
-    "alone, and for rated sets together with item popularity; what counts is the gain over what is "
-    "known without the view (precision_gain, headroom_lift, rating_lift, ..._lift)"
-)
+_SCHEMA = "report.json"
 
 
 def _federation(
@@ -333,7 +337,7 @@ def _print_audit(result: runner.AuditResult) -> None:
         for reason in result.verdict.reasons:
             print(f"  {result.verdict.outcome}: {reason}", file=sys.stderr)
     print(f"verdict: {result.verdict.outcome} (exit code {result.verdict.exit_code})")
-    print(f"report: {result.html_path}")
+    print(f"report: {result.files['html']}")
 
 
 def _emit(value: object) -> None:

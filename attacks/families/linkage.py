@@ -3,14 +3,10 @@
 import numpy as np
 from scipy import sparse
 
-from attacks.base import (
-    AttackCard,
-    Claims,
-    LinkClaim,
-    NotApplicable,
-    RatedSetClaim,
-    client_grid,
-)
+from attacks.base import AttackCard, Claims, Control, NotApplicable, client_grid
+from attacks.scoring.links import LinkClaim
+from attacks.scoring.rated_sets import RatedSetClaim
+from attacks.scoring.virtual_rows import UnmaskedClaim
 from attacks.view.knowledge import Knowledge
 from secure_fedrec.core.arrays import BoolArray, IndexArray, IntArray, RingArray, WordArray
 from secure_fedrec.fixedpoint import FixedPoint
@@ -25,6 +21,7 @@ class CollusionLinkage:
 
     name = "collusion-linkage"
     reads_one_round = True
+    control = Control(measure="linked_share", on="ratings", who="server+denoisers")
     card = AttackCard(
         game="Given the uploads under names and the denoisers' anonymous messages of one round, "
         "name the sender of each message; what is left of its upload is its rated set.",
@@ -98,14 +95,9 @@ def _claims(
     virtual[rows, heard.rows[linked >= 0]] = True
     known = np.isin(senders, guess)
     scores = np.where(visible & ~virtual, np.where(known, 2.0, 1.0)[:, None], 0.0)
-    return Claims(
-        rounds=(round_,),
-        rated=RatedSetClaim(
-            clients=senders, scores=scores, visible=visible, predicted=scores == 2.0
-        ),
-        links=(link,),
-        unmasked=visible & virtual,
-    )
+    rated = RatedSetClaim(clients=senders, scores=scores, visible=visible, predicted=scores == 2.0)
+    proven = UnmaskedClaim(clients=senders, visible=visible, proven=visible & virtual)
+    return Claims(rounds=(round_,), made=(rated, link, proven))
 
 
 def _containment(sent: RowBlock, heard: RowBlock, n_items: int) -> BoolArray:

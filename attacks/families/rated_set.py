@@ -5,7 +5,8 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from attacks.base import AttackCard, Claims, NotApplicable, RatedSetClaim
+from attacks.base import AttackCard, Claims, Control, NotApplicable
+from attacks.scoring.rated_sets import RatedSetClaim
 from attacks.view.coalition import rows_of
 from attacks.view.knowledge import Knowledge
 from attacks.view.named import named_rounds, named_rows, sees_named_rows
@@ -22,6 +23,7 @@ class Direct:
 
     name = "direct"
     reads_one_round = False
+    control = Control(measure="auc", on="ratings", floor=0.9)
     card = AttackCard(
         game="Given one upload of a client, tell its rated items from all others.",
         adversary="Honest-but-curious server.",
@@ -42,7 +44,7 @@ class Direct:
         claim = RatedSetClaim(
             clients=clients, scores=touched.astype(np.float64), visible=touched, predicted=touched
         )
-        return Claims(rounds=rounds[:1], rated=claim)
+        return Claims(rounds=rounds[:1], made=(claim,))
 
 
 class Intersection:
@@ -54,6 +56,7 @@ class Intersection:
 
     name = "intersection"
     reads_one_round = False
+    control = Control(measure="auc", on="ratings")
     card = AttackCard(
         game="Given a client's uploads of several rounds, tell its rated items from all others.",
         adversary="Honest-but-curious server.",
@@ -87,7 +90,7 @@ class Intersection:
             predicted=counts == uploads if every_row else None,
             history=history,
         )
-        return Claims(rounds=rounds, rated=claim)
+        return Claims(rounds=rounds, made=(claim,))
 
 
 def _upload_rounds(view: View) -> tuple[int, ...] | NotApplicable:

@@ -12,42 +12,21 @@ from dataclasses import dataclass
 from functools import lru_cache
 from types import MappingProxyType
 
+from attacks.base import Controlled
 from attacks.planted import plant_organisations, plant_ratings, plant_split
 from attacks.planted.ratings import CLIENTS, ROUNDS
-from attacks.scoring.games import GroundTruth, evaluate
-from attacks.suite import SUITE
+from attacks.scoring.games import Finding, GroundTruth, evaluate
+from attacks.suite import MEASURES, SUITE
 from secure_fedrec.engines import RecordedRun
 from secure_fedrec.wire import Adversary
 
-__all__ = ["FLOORS", "ControlResult", "positive_controls"]
+__all__ = ["ControlResult", "planted_finding", "positive_controls"]
 
 _Planted = tuple[RecordedRun, GroundTruth]
 
-FLOORS: Mapping[str, tuple[str, float]] = MappingProxyType(
-    {
-        "direct": ("auc", 0.9),
-        "intersection": ("auc", 0.99),
-        "lattice": ("rating_accuracy", 0.99),
-        "collusion-linkage": ("linked_share", 0.99),
-        "tail-items": ("precision", 1.0),
-        "denoiser-sums": ("unmasked_share", 0.9),
-        "denoiser-exposure": ("precision", 1.0),
-        "table-steps": ("precision", 1.0),
-        "subset-regression": ("support_auc", 0.95),
-        "dense-layer": ("reidentified_share", 1.0),
-        "output-bias": ("label_accuracy", 0.9),
-        "touched-rows": ("exact_set_share", 1.0),
-        "signed-rows": ("auc", 0.99),
-        "attribute-inference": ("attribute_auc", 0.95),
-        "attribute-counts": ("histogram_correlation", 0.9),
-        "drafts": ("disclosed_share", 0.16),  # one member of six is alone in its group
-    }
-)
-"""Per attack: the figure that must reach the floor on the planted federation."""
-
 _FEDERATIONS: Mapping[str, Callable[[], _Planted]] = MappingProxyType(
     {
-        "denoisers": lambda: plant_ratings(denoisers=20, sticky=False, payload_rounds=(1,)),
+        "ratings": lambda: plant_ratings(denoisers=20, sticky=False, payload_rounds=(1,)),
         "sticky": lambda: plant_ratings(
             denoisers=2, sticky=True, payload_rounds=tuple(range(1, ROUNDS + 1))
         ),
@@ -56,29 +35,17 @@ _FEDERATIONS: Mapping[str, Callable[[], _Planted]] = MappingProxyType(
         "organisations": plant_organisations,
     }
 )
-_PLACES: Mapping[str, str] = MappingProxyType(
-    {
-        "subset-regression": "sticky",
-        "dense-layer": "split",
-        "output-bias": "split",
-        "touched-rows": "split",
-        "signed-rows": "implicit",
-        "attribute-inference": "split",
-        "attribute-counts": "organisations",
-        "drafts": "organisations",
-    }
-)
-_SERVER = Adversary(name="planted-server", corrupt=frozenset({"server"}))
 _WHO: Mapping[str, Adversary] = MappingProxyType(
     {
-        "collusion-linkage": Adversary(name="planted", corrupt=frozenset({"server", "denoisers"})),
-        "table-steps": Adversary(
+        "server": Adversary(name="planted-server", corrupt=frozenset({"server"})),
+        "server+denoisers": Adversary(name="planted", corrupt=frozenset({"server", "denoisers"})),
+        "all clients but one": Adversary(
             name="planted-clients",
             corrupt=frozenset(f"client:{number}" for number in range(CLIENTS - 1)),
         ),
     }
 )
-"""Who attacks, where it is not the server alone."""
+"""Who attacks, by the name that controls use."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,13 +71,23 @@ class ControlResult:
 @lru_cache(maxsize=1)
 def positive_controls() -> Mapping[str, ControlResult]:
     """Run every attack on its planted federation; a few seconds, once per process."""
-    results: dict[str, ControlResult] = {}
-    for name, attack in SUITE.items():
-        metric, floor = FLOORS[name]
-        run, truth = _planted(_PLACES.get(name, "denoisers"))
-        finding = evaluate(attack, _WHO.get(name, _SERVER), run.transcript, truth, seed=0)
-        results[name] = ControlResult(metric=metric, value=finding.figures.get(metric), floor=floor)
-    return MappingProxyType(results)
+    return MappingProxyType({name: _result(attack) for name, attack in SUITE.items()})
+
+
+def _result(attack: Controlled) -> ControlResult:
+    control = attack.control
+    own = MEASURES[control.measure].severity.floor if control.floor is None else control.floor
+    return ControlResult(
+        metric=control.measure,
+        value=planted_finding(attack).figures.get(control.measure),
+        floor=float(own),
+    )
+
+
+def planted_finding(attack: Controlled) -> Finding:
+    """What an attack finds in the federation of its control."""
+    run, truth = _planted(attack.control.on)
+    return evaluate(attack, _WHO[attack.control.who], run.transcript, truth, seed=0)
 
 
 @lru_cache(maxsize=len(_FEDERATIONS))

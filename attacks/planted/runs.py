@@ -4,12 +4,13 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
-from attacks.families.hierarchical.attribute_counts import ATTRIBUTES
-from attacks.families.split.output_bias import CLASSES, MAJORITY
+from attacks.base import Planted
 from attacks.planted.organisations import BAGS, PlantedOrganisations
 from attacks.planted.split import ITEM_TABLE, PlantedSplit, PlantedSplitConfig
 from attacks.scoring.truth import GroundTruth
+from attacks.suite import SUITE
 from secure_fedrec.core.arrays import BoolArray, IntArray
 from secure_fedrec.data import RatingScale, RatingTable
 from secure_fedrec.engines import Problem, RecordedRun
@@ -69,9 +70,7 @@ def plant_split(
     truth = GroundTruth(
         recorded=run.truth,
         train=_table(rated),
-        labels={MAJORITY: counts.argmax(axis=1)},
-        sets={CLASSES: counts > 0},
-        attributes={"group": groups},
+        secrets=_secrets("split", {"classes": counts, "groups": groups}),
     )
     return run, truth
 
@@ -118,11 +117,20 @@ def plant_organisations(
         raise ValueError("the run was not recorded")
     truth = GroundTruth(
         recorded=run.truth,
-        sets={ATTRIBUTES: counts > 0},
-        histograms={ATTRIBUTES: counts.astype(np.float64)},
-        attributes={"sign": (members["values"][:, 0] > 0).astype(np.int64)},
+        secrets=_secrets("organisations", {"attributes": counts, "members": members["values"]}),
     )
     return run, truth
+
+
+def _secrets(on: str, planted: Planted) -> dict[str, npt.NDArray[Any]]:
+    """What the attacks with a control on a federation claim there."""
+    controls = (attack.control for attack in SUITE.values())
+    return {
+        key: told(planted)
+        for control in controls
+        if control.on == on
+        for key, told in control.secrets.items()
+    }
 
 
 def _record(

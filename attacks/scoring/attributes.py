@@ -5,19 +5,45 @@ classifier: trained on known people, scored on the others. Beside the AUC stands
 same classifier on the true data of these people.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from attacks.base import NotApplicable
 from attacks.scoring.classifier import cross_validated_scores, one_against_rest_auc
 from attacks.scoring.gains import Estimate
 from attacks.scoring.intervals import Interval, percentile_interval, resampled
-from attacks.scoring.scored import Scored, interval_figures, normal_null, require_finite
+from attacks.scoring.measures import (
+    AREA,
+    LEADS,
+    Behind,
+    Figures,
+    Measure,
+    Prior,
+    Scale,
+    gain,
+    records,
+)
+from attacks.scoring.ratings import rated_grid
+from attacks.scoring.scored import (
+    NotApplicable,
+    Scored,
+    interval_figures,
+    is_honest,
+    normal_null,
+    require_finite,
+)
+from attacks.scoring.truth import Case
 from secure_fedrec.core.arrays import FloatArray, IntArray
 
-__all__ = ["People", "score_attributes"]
+__all__ = ["KIND", "FeatureClaim", "People", "score_attributes"]
+
+KIND = "attributes"
+"""Kind of secret: a class of every person, int64[N], -1 where unknown.
+
+Persons are the clients or, where clients have members (HPFL), all members, client after client.
+"""
 
 _FEWEST = 10
 """People of a class, below which it is left out: two for each fold."""
@@ -33,6 +59,27 @@ _WIDTH_95 = 2 * 1.96
 """Deviations that a 95 % interval is wide."""
 
 
+def _words(figures: Figures, details: Mapping[str, Any]) -> str:
+    """The first attribute by its name."""
+    name = next(iter(details.get("attributes", ())), "attribute").replace("_", " ")
+    return f"tells the {name} of persons with AUC {figures['attribute_auc']:.3f}"
+
+
+MEASURES = records(
+    attribute_auc=Measure(
+        "AUC of the attribute",
+        "Macro AUC of an attribute of persons, told from what was recovered.",
+        Scale(
+            AREA, Prior("attribute_ceiling_auc", "from the true training data"), "ranks by chance"
+        ),
+        Behind(("attribute_lift",), 0.95),
+        LEADS._replace(units="persons"),
+        words=_words,
+    ),
+    attribute_lift=gain(0.4, chooses="other secrets"),
+)
+
+
 class People(NamedTuple):
     """What is known of some people, by the adversary and by the harness.
 
@@ -45,6 +92,39 @@ class People(NamedTuple):
     features: FloatArray
     attributes: Mapping[str, IntArray]
     ceiling: FloatArray | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class FeatureClaim:
+    """What was recovered of each client, to tell its attributes from.
+
+    The adversary knows the attributes of some clients and trains a classifier on their features;
+    the harness plays that part, as it has the labels.
+
+    Args:
+        clients: int64[B].
+        features: float64[B, F].
+    """
+
+    clients: IntArray
+    features: FloatArray
+
+    def scored(self, case: Case) -> Iterator[Scored | NotApplicable]:
+        """Judge it by the attributes of the clients, beside what their true rated sets tell."""
+        truth, attributes = case.truth, case.truth.of_kind(KIND)
+        if not attributes:
+            return
+        honest = is_honest(self.clients, case.corrupted)
+        clients = self.clients[honest]
+        ceiling = None
+        if truth.train is not None:
+            ceiling = rated_grid(truth.train)[clients].astype(np.float64)
+        people = People(
+            features=self.features[honest],
+            attributes={name: classes[clients] for name, classes in attributes.items()},
+            ceiling=ceiling,
+        )
+        yield score_attributes(people, known=truth.auxiliary, seed=case.seed)
 
 
 def score_attributes(people: People, *, known: int | None, seed: int) -> Scored | NotApplicable:

@@ -6,19 +6,32 @@ adversary would need the vector to look up a place: that figure is an upper boun
 tells of its member's attributes is asked of disclosed members only.
 """
 
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
 
-from attacks.base import NotApplicable
-from attacks.claims import DraftClaim
-from attacks.scoring.attributes import People, score_attributes
+from attacks.scoring.attributes import KIND, People, score_attributes
 from attacks.scoring.gains import Gain, Gains
 from attacks.scoring.intervals import mean_interval
+from attacks.scoring.measures import (
+    AREA,
+    LEADS,
+    SHARE,
+    Behind,
+    Context,
+    Measure,
+    Observed,
+    Page,
+    Prior,
+    Scale,
+    gain,
+    records,
+)
 from attacks.scoring.scored import (
     Figures,
+    NotApplicable,
     Scored,
     hit_interval,
     hit_null,
@@ -26,15 +39,98 @@ from attacks.scoring.scored import (
     is_honest,
     require_finite,
 )
+from attacks.scoring.truth import Case
 from secure_fedrec.core.arrays import BoolArray, FloatArray, IntArray
 from secure_fedrec.wire import Truth
 
-__all__ = ["Matches", "Members", "score_disclosed", "score_drafts"]
+__all__ = ["DraftClaim", "Matches", "Members", "score_disclosed", "score_drafts"]
 
 _EQUAL = 1e-6
 """Relative distance below which a draft is the member's vector."""
 
 _BLOCK = 1 << 22
+
+_VERY = Scale(SHARE, "none: the very vector is no guess", "a draft is taken as it stands")
+_NOBODY = "without a sender nothing is measured"
+
+MEASURES = records(
+    disclosed_share=Measure(
+        "Users disclosed",
+        "Share of users whose own vector was sent as a draft.",
+        _VERY,
+        Observed(0.01, floor=0.16),  # one member of six is alone in its group
+        Page(by_round=True, chooses="other secrets", units="users"),
+        words="holds the very vector of {disclosed_share:%} of the users",
+    ),
+    holder_accuracy=Measure(
+        "Holders named",
+        "Share of users whose organisation is named.",
+        Scale(SHARE, Prior("holder_chance", "by chance"), _NOBODY),
+        Behind(("holder_lift",), 0.5),
+        LEADS._replace(units="users"),
+        words="could name the client that {holder_accuracy:%} of known users belong to"
+        "[ (by chance: {holder_chance:%})]",
+    ),
+    holder_lift=gain(0.5, chooses="other secrets"),
+    item_holder_accuracy=Measure(
+        "Holders of items named",
+        "Share of items of organisations whose organisation is named.",
+        Scale(SHARE, Prior("item_holder_chance", "by chance"), _NOBODY),
+        Behind(("item_holder_lift",), 0.5),
+        Page(leads=True),
+    ),
+    item_holder_lift=gain(0.5),
+    item_disclosed_share=Measure(
+        "Items disclosed",
+        "Share of items whose own vector was sent as a draft.",
+        _VERY,
+        Context("an item is nobody's person: the users are judged", floor=0.16),
+    ),
+    disclosed_attribute_auc=Measure(
+        "AUC of the attribute, of the disclosed",
+        "The same from and for the users whose vector was disclosed; null where they are too few.",
+        Scale(AREA, "0.5", "who is not disclosed is not asked"),
+        Context("who is disclosed is lost already: disclosed_share", floor=0.95),
+    ),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class DraftClaim:
+    """Vectors that clients gave in the place of their members' own.
+
+    Args:
+        round: the round they were given in, after its local training.
+        table: private table of the members' vectors.
+        vectors: float64[N, d].
+        owners: int64[N], the client each came from; -1 where nobody is named.
+        prefix: put before the names of the figures.
+        tells_people: whether the members are the people whose attributes are known.
+    """
+
+    round: int
+    table: str
+    vectors: FloatArray
+    owners: IntArray
+    prefix: str = ""
+    tells_people: bool = False
+
+    def scored(self, case: Case) -> Iterator[Scored | NotApplicable]:
+        """Judge it by the members' vectors, and what disclosed ones tell of their attributes."""
+        members = Members.of(self, case.truth.recorded)
+        if members is None:
+            missing = f"the truth holds no {self.table} of round {self.round + 1}"
+            yield NotApplicable(reason=missing)
+            return
+        matches = Matches.of(self, members, case.corrupted)
+        if isinstance(matches, NotApplicable):
+            yield matches
+            return
+        yield score_drafts(matches, prefix=self.prefix, seed=case.seed)
+        attributes = case.truth.of_kind(KIND)
+        if self.tells_people and attributes:
+            known = case.truth.auxiliary
+            yield score_disclosed(matches, attributes, known=known, seed=case.seed)
 
 
 class Members(NamedTuple):

@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from attacks.base import RatedSetClaim
 from attacks.scoring.ranking import PublicRanking, halves, precision_at_size
 from secure_fedrec.core.arrays import BoolArray, FloatArray, IntArray
 
@@ -30,12 +29,13 @@ _Rule = Callable[[IntArray], FloatArray]
 
 
 def combined_scores(
-    rated: RatedSetClaim, labels: BoolArray, public: PublicRanking, seed: int
+    scores: FloatArray, visible: BoolArray, labels: BoolArray, public: PublicRanking, seed: int
 ) -> FloatArray:
     """Scores from the view and from popularity, each half of the clients by the other half's rule.
 
     Args:
-        rated: the attack's claim.
+        scores: float64[B, m], what the attack says of each item.
+        visible: bool[B, m], items the adversary saw in any message of that client.
         labels: bool[B, m], the truth about these clients.
         public: what is known of the items without the view; its halves are those of the seed.
         seed: of the halves.
@@ -43,7 +43,7 @@ def combined_scores(
     Returns:
         float64[B, m].
     """
-    table = _Levels(rated, public)
+    table = _Levels(scores, visible, public)
     if len(labels) < 2:  # nobody to learn from: the attack is taken at its word
         return np.asarray(table.score_first)
     parts = halves(len(labels), seed)
@@ -56,13 +56,13 @@ def combined_scores(
 class _Levels:
     """Every (client, item) pair's evidence and popularity."""
 
-    def __init__(self, rated: RatedSetClaim, public: PublicRanking) -> None:
-        _, dense = np.unique(rated.scores, return_inverse=True)
-        dense = dense.reshape(rated.scores.shape)
+    def __init__(self, scores: FloatArray, visible: BoolArray, public: PublicRanking) -> None:
+        _, dense = np.unique(scores, return_inverse=True)
+        dense = dense.reshape(scores.shape)
         values = int(dense.max()) + 1
-        seen = rated.visible.astype(np.int64)
+        seen = visible.astype(np.int64)
         if values > _FEW_VALUES:
-            level = np.minimum(_octave(rated.scores), _OCTAVES - 1) + _OCTAVES * seen
+            level = np.minimum(_octave(scores), _OCTAVES - 1) + _OCTAVES * seen
         else:
             level = dense + values * seen
         self.level = np.unique(level, return_inverse=True)[1].reshape(level.shape)

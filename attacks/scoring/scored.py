@@ -12,7 +12,9 @@ from attacks.scoring.intervals import Interval, mean_interval, share_interval
 from secure_fedrec.core.arrays import BoolArray, FloatArray, IntArray
 
 __all__ = [
+    "NOBODY",
     "Figures",
+    "NotApplicable",
     "Scored",
     "hit_interval",
     "hit_null",
@@ -22,11 +24,26 @@ __all__ = [
     "require_finite",
 ]
 
+NOBODY = "nobody but the adversary's own clients has a secret to tell"
+
 _NULL_DEVIATIONS = 4.0
 """Standard deviations chance may take a null control from its mean: 1 in 15,000 fails."""
 
 _NULL_TAIL = 1.0 / 30_000
 """Probability of each tail beyond them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NotApplicable:
+    """What an attack, or the judging of its claims, would have needed is not there.
+
+    Args:
+        reason: what is missing.
+        whole: whether nothing else of the finding is worth judging either.
+    """
+
+    reason: str
+    whole: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,12 +2,14 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
-from secure_fedrec.core.arrays import BoolArray, FloatArray, IntArray
+import numpy.typing as npt
+
 from secure_fedrec.data import RatingTable
-from secure_fedrec.wire import Adversary, Truth
+from secure_fedrec.wire import Adversary, Truth, View
 
-__all__ = ["GroundTruth"]
+__all__ = ["Case", "GroundTruth"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,11 +20,8 @@ class GroundTruth:
         recorded: what was recorded apart from the transcript.
         train: the training ratings.
         denoiser_clients: client number of each denoiser; empty without denoisers.
-        labels: by name, a secret class of every client: int64[n], -1 where it has none.
-        sets: by name, a secret set of every client: bool[n, C].
-        histograms: by name, secret counts of every client: float64[n, K].
-        attributes: by name, a class of every person: int64[N], -1 where unknown. Persons are the
-            clients or, where clients have members (HPFL), all members, client after client.
+        secrets: by kind and name, "labels.majority" say, a secret of every client, client after
+            client. What an array holds is the kind's, stated beside its scorer (``KIND``).
         auxiliary: how many persons' attributes the adversary knows; None for all but those it is
             judged on.
     """
@@ -30,10 +29,7 @@ class GroundTruth:
     recorded: Truth
     train: RatingTable | None = None
     denoiser_clients: tuple[int, ...] = ()
-    labels: Mapping[str, IntArray] = field(default_factory=dict)
-    sets: Mapping[str, BoolArray] = field(default_factory=dict)
-    histograms: Mapping[str, FloatArray] = field(default_factory=dict)
-    attributes: Mapping[str, IntArray] = field(default_factory=dict)
+    secrets: Mapping[str, npt.NDArray[Any]] = field(default_factory=dict)
     auxiliary: int | None = None
 
     @property
@@ -47,6 +43,11 @@ class GroundTruth:
             raise ValueError("the run was not on ratings")
         return self.train
 
+    def of_kind(self, kind: str) -> dict[str, npt.NDArray[Any]]:
+        """The secrets of a kind by name."""
+        split = {key: key.partition(".") for key in self.secrets}
+        return {name: self.secrets[key] for key, (of, _, name) in split.items() if of == kind}
+
     def corrupted_clients(self, adversary: Adversary) -> frozenset[int]:
         """Clients on the adversary's side; nobody attacks himself."""
         # Clients are corrupted one by one, by number: there is no word for all of them.
@@ -56,3 +57,20 @@ class GroundTruth:
             return clients | frozenset(self.denoiser_clients)
         indices = (index for index in denoisers if index < len(self.denoiser_clients))
         return clients | frozenset(self.denoiser_clients[index] for index in indices)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """What a claim is judged by, once it is made.
+
+    Args:
+        truth: about the run.
+        corrupted: the adversary's own clients; nobody attacks himself.
+        server: the server's view: who took part is a fact to judge by, whoever attacks.
+        seed: of bootstraps and null controls.
+    """
+
+    truth: GroundTruth
+    corrupted: frozenset[int]
+    server: View
+    seed: int

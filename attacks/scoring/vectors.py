@@ -6,13 +6,29 @@ in direction more than in length. Where several clients have equal vectors (all 
 first training), the adversary guesses among them, and the odds count.
 """
 
+from collections.abc import Iterator
+from dataclasses import dataclass
+
 import numpy as np
 
-from attacks.base import NotApplicable, VectorClaim
 from attacks.scoring.gains import Gain, Gains
 from attacks.scoring.intervals import mean_interval
+from attacks.scoring.measures import (
+    CORRELATION,
+    LEADS,
+    SHARE,
+    Behind,
+    Measure,
+    Observed,
+    Page,
+    Prior,
+    Scale,
+    gain,
+    records,
+)
 from attacks.scoring.scored import (
     Figures,
+    NotApplicable,
     Scored,
     hit_interval,
     hit_null,
@@ -20,15 +36,67 @@ from attacks.scoring.scored import (
     is_honest,
     require_finite,
 )
+from attacks.scoring.truth import Case
 from secure_fedrec.core.arrays import FloatArray, IntArray
 from secure_fedrec.wire import Truth
 
-__all__ = ["VECTOR_ERROR", "score_vectors"]
+__all__ = ["VECTOR_ERROR", "VectorClaim", "score_vectors"]
 
 VECTOR_ERROR = 1e-3
 """A vector counts as recovered to a relative error below this."""
 
 _TIE = 1e-12  # cosines of equal vectors differ by rounding
+
+_NO_VECTOR = "a vector of zeros: right in no direction"
+
+MEASURES = records(
+    user_vector_share=Measure(
+        "Client vectors recovered",
+        "Share of clients whose private vector is recovered to a relative error of 1e-3.",
+        Scale(SHARE, "none: the very vector is no guess", _NO_VECTOR),
+        Observed(0.01, floor=0.99),
+    ),
+    reidentified_share=Measure(
+        "Vectors named",
+        "Share of private vectors whose client is named, among all clients.",
+        Scale(SHARE, Prior("reidentified_chance", "by chance"), _NO_VECTOR),
+        Behind(("reidentified_lift",), 1.0, critical=0.9),
+        LEADS,
+        words="computes private vectors (mean cosine {vector_cosine:.2f} with the true ones) and "
+        "names the client behind {reidentified_share:%} of them"
+        "[ (by chance: {reidentified_chance:%})]",
+    ),
+    reidentified_lift=gain(0.9, chooses="other secrets"),
+    vector_cosine=Measure(
+        "Cosine with the private vector",
+        "Mean cosine of what is computed with the client's true private vector.",
+        Scale(CORRELATION, Prior("vector_cosine_chance", "with another client's"), _NO_VECTOR),
+        Behind(("vector_cosine_lift",), 0.95),
+        Page(by_round=True),
+    ),
+    vector_cosine_lift=gain(0.9, chooses="other secrets"),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class VectorClaim:
+    """Private vectors of clients at the start of a round.
+
+    Args:
+        round: which round.
+        clients: int64[B].
+        vectors: float64[B, d].
+        table: name of the private table whose rows they are.
+    """
+
+    round: int
+    clients: IntArray
+    vectors: FloatArray
+    table: str = "user_vectors"
+
+    def scored(self, case: Case) -> Iterator[Scored | NotApplicable]:
+        """Judge it by the private vectors that were recorded."""
+        yield score_vectors(self, case.truth.recorded, case.corrupted, case.seed)
 
 
 def score_vectors(

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from attacks import Finding
+from attacks.suite import MEASURES
 from secure_fedrec.errors import ConfigError
 from secure_fedrec.settings import Settings
 
@@ -43,67 +44,7 @@ UTILITY_METRICS = (
 )
 """Figures of utility; which of them are measured is the algorithm's and the data set's."""
 
-ATTACK_METRICS = (
-    "auc",
-    "support_auc",
-    "lift_over_prior",
-    "support_lift_over_prior",
-    "combined_auc",
-    "headroom_lift",
-    "support_headroom_lift",
-    "precision_at_k",
-    "precision_gain",
-    "exact_set_gain",
-    "tpr_at_1pct_fpr",
-    "tpr_at_01pct_fpr",
-    "tpr_gain",
-    "advantage",
-    "precision",
-    "recall",
-    "exact_set_share",
-    "rating_accuracy",
-    "rating_lift",
-    "rating_headroom_lift",
-    "coverage",
-    "user_vector_share",
-    "linked_share",
-    "unmasked_share",
-    "unmasked_lift",
-    "tail_rating_accuracy",
-    "tail_rating_share",
-    "tail_rating_lift",
-    "vector_cosine",
-    "vector_cosine_lift",
-    "reidentified_share",
-    "reidentified_lift",
-    "label_accuracy",
-    "label_lift",
-    "set_auc",
-    "set_lift",
-    "set_precision",
-    "set_recall",
-    "set_exact_share",
-    "histogram_error",
-    "histogram_error_lift",
-    "histogram_correlation",
-    "histogram_correlation_lift",
-    "activity_correlation",
-    "disclosed_share",
-    "item_disclosed_share",
-    "holder_accuracy",
-    "holder_lift",
-    "item_holder_accuracy",
-    "item_holder_lift",
-    "disclosed_attribute_auc",
-    "attribute_auc",
-    "attribute_lift",
-)
-
-
 _BOUNDS = ("max", "min", "equals", "least")
-
-_ERRORS = ("histogram_error",)
-"""Figures of attacks that are the lower, the more leaks."""
 
 
 class Outcome(StrEnum):
@@ -157,7 +98,7 @@ class GateConfig(Settings, section="gates"):
             raise ConfigError("gates.covers", self.covers, "is not sent", COVERED)
         if self.covers != EVERYTHING and self.metric != "epsilon":
             raise ConfigError("gates.covers", self.covers, "is for the metric epsilon only")
-        known = dict.fromkeys(("lossless", *UTILITY_METRICS, *ATTACK_METRICS, "epsilon"))
+        known = dict.fromkeys(("lossless", *UTILITY_METRICS, *MEASURES, "epsilon"))
         if self.metric not in known:
             raise ConfigError("gates.metric", self.metric, "unknown metric", known)
         bounds = [name for name in _BOUNDS if getattr(self, name) is not None]
@@ -171,9 +112,9 @@ class GateConfig(Settings, section="gates"):
             self._require_one_adversary()
             return
         names = (self.attack is not None) + (self.adversary is not None)
-        if self.metric in ATTACK_METRICS and names < 2 and not self.is_utility:
+        if self.metric in MEASURES and names < 2 and not self.is_utility:
             raise ConfigError("gates.metric", self.metric, "needs an attack and an adversary")
-        if self.metric not in ATTACK_METRICS and names:
+        if self.metric not in MEASURES and names:
             raise ConfigError("gates.metric", self.metric, "belongs to no attack")
 
     def _require_whole_leak(self) -> None:
@@ -191,7 +132,7 @@ class GateConfig(Settings, section="gates"):
                 problem = "stands beside expect = 'leak', which says 'least' instead"
                 raise ConfigError(f"gates.{name}", getattr(self, name), problem)
         whole = self.attack is not None and self.adversary is not None
-        if self.metric not in ATTACK_METRICS or self.metric in _ERRORS or not whole:
+        if not whole or self.metric not in MEASURES or MEASURES[self.metric].scale.lower_is_worse:
             problem = "a leak is a figure of an attack by an adversary, the higher the worse"
             raise ConfigError("gates.metric", self.metric, problem)
         if self.least is None or not self.least > 0:
@@ -222,7 +163,7 @@ class GateConfig(Settings, section="gates"):
         """
         if not self.is_utility or self.metric in (*utility, UTILITY_GAIN):
             return
-        if self.metric in ATTACK_METRICS:
+        if self.metric in MEASURES:
             raise ConfigError("gates.metric", self.metric, "needs an attack and an adversary")
         raise ConfigError("gates.metric", self.metric, "is not measured on this data", utility)
 
@@ -256,7 +197,8 @@ def documents_leak(*, bound: str, attack: str | None, metric: str) -> bool:
 
     That is one at least, or a minimum of an attack's figure; of an error it is the maximum.
     """
-    leaking = "max" if metric in _ERRORS else "min"
+    low = metric in MEASURES and MEASURES[metric].scale.lower_is_worse
+    leaking = "max" if low else "min"
     return bound == "least" or (bound == leaking and attack is not None)
 
 

@@ -1,46 +1,54 @@
-"""The audit report: ``report.json`` for machines, one self-contained ``report.html`` for people.
+"""The audit report in its formats: data for machines, one self-contained page for people.
 
-Both hold the same facts. ``schema.json`` in this package describes them; its version is
-:data:`SCHEMA_VERSION`.
+All hold the same facts. ``report_schema`` describes them; its version is :data:`SCHEMA_VERSION`. A
+format is a writer of its own module, entered in :data:`WRITERS`.
 """
 
 import json
 import os
 import secrets
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import MappingProxyType
+from typing import TypeAlias
 
 from audits.report.html import SCHEMA_VERSION, render_html
+from audits.report.schema import report_schema
 
-__all__ = ["HTML_NAME", "JSON_NAME", "SCHEMA_PATH", "SCHEMA_VERSION", "render_html", "write_report"]
+__all__ = ["SCHEMA_VERSION", "WRITERS", "render_html", "report_schema", "write_report"]
 
-JSON_NAME = "report.json"
-HTML_NAME = "report.html"
-SCHEMA_PATH = Path(__file__).with_name("schema.json")
+Writer: TypeAlias = Callable[[Mapping[str, object]], str]
 
 
-def write_report(report: Mapping[str, object], directory: Path) -> tuple[Path, Path]:
-    """Writes ``report.json`` and ``report.html`` into a directory, both or neither.
+def _json(report: Mapping[str, object]) -> str:
+    return json.dumps(report, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
-    Both files are rendered in memory and staged beside their targets before either target is
-    touched: an error while rendering, or a full disk, leaves an earlier report as it was.
+
+WRITERS: Mapping[str, Writer] = MappingProxyType({"json": _json, "html": render_html})
+"""What writes a report, by format; the file is ``report.FORMAT``."""
+
+
+def write_report(report: Mapping[str, object], directory: Path) -> Mapping[str, Path]:
+    """Writes a report in every format into a directory, all files or none.
+
+    All files are rendered in memory and staged beside their targets before a target is touched: an
+    error while rendering, or a full disk, leaves an earlier report as it was.
 
     Args:
-        report: a report as described by ``schema.json``.
+        report: a report as described by ``report_schema``.
         directory: where to write; made if missing.
 
     Returns:
-        The paths of the JSON file and of the page.
+        The paths of the files by format.
 
     Raises:
         DataError: the report follows another schema version.
         ValueError: the report holds a NaN or an infinity, which JSON cannot say.
     """
-    encoded = json.dumps(report, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
-    contents = {JSON_NAME: encoded, HTML_NAME: render_html(report)}
+    files = {name: directory / f"report.{name}" for name in WRITERS}
     payloads = {
-        directory / name: content.encode(errors="backslashreplace")
-        for name, content in contents.items()
+        files[name]: write(report).encode(errors="backslashreplace")
+        for name, write in WRITERS.items()
     }
     directory.mkdir(parents=True, exist_ok=True)
     staged: dict[Path, Path] = {}
@@ -53,7 +61,7 @@ def write_report(report: Mapping[str, object], directory: Path) -> tuple[Path, P
     finally:
         for temporary in staged.values():
             temporary.unlink(missing_ok=True)
-    return directory / JSON_NAME, directory / HTML_NAME
+    return files
 
 
 def _write_durably(path: Path, payload: bytes) -> None:

@@ -1,4 +1,4 @@
-"""The report as data: everything measured, in the shape of ``report/schema.json``."""
+"""The report as data: everything measured, in the shape of ``report_schema``."""
 
 import platform
 import shlex
@@ -106,7 +106,7 @@ def assemble(
         | {"algorithm": _algorithm(measured.config)},
         "data": _data(measured),
         "capped_clients": _capped(measured),
-        "attack_cards": {name: _card(name) for name in measured.config.attacks},
+        "attack_cards": {name: asdict(SUITE[name].card) for name in measured.config.attacks},
         "not_tested": _not_tested(measured),
         "manifest": _manifest(measured, command, started, seconds),
     }
@@ -242,18 +242,6 @@ def _capped(measured: Measured) -> dict[str, Any]:
             "ratings exceeds their unrated items; they send virtual rows for all of those."
         )
     return {"count": len(capped), "examples": digests, "statement": statement}
-
-
-def _card(name: str) -> dict[str, str]:
-    card = SUITE[name].card
-    return {
-        "game": card.game,
-        "adversary": card.adversary,
-        "needs": card.needs,
-        "statistic": card.statistic,
-        "reference": card.reference,
-        "limits": card.limits,
-    }
 
 
 def _not_tested(measured: Measured) -> list[str]:

@@ -132,7 +132,7 @@ def render_html(report: Mapping[str, object]) -> str:
     """Renders a report as one HTML page.
 
     Args:
-        report: a report as described by ``schema.json``.
+        report: a report as described by ``report_schema``.
 
     Returns:
         The page; the same report always gives the same text.

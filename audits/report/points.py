@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from audits.gates.measures import measure_of
+from attacks.scoring.catalogue import leading, measures_of
 
 __all__ = ["Point", "leakage_label", "leakage_point"]
 
@@ -19,19 +19,14 @@ class Point(NamedTuple):
 
 
 def leakage_point(finding: Mapping[str, Any]) -> Point | None:
-    """The AUC of a rated set with its prior, or the measure of another game with its chance."""
-    if finding.get("combined_auc") is not None:
-        ends = finding.get("combined_auc_low"), finding.get("combined_auc_high")
-        return Point("AUC", finding["combined_auc"], *ends, finding.get("prior_auc"))
-    if finding.get("auc") is not None:
-        ends = finding.get("auc_low"), finding.get("auc_high")
-        return Point("AUC", finding["auc"], *ends, finding.get("prior_auc"))
-    measure = measure_of(finding)
+    """A figure that names the axis, else the one that stands for the finding, with its prior."""
+    on_axis = (each for each in measures_of(finding) if each.page.axis)
+    measure = next(on_axis, leading(finding))
     if measure is None:
         return None
-    low, high = finding.get(f"{measure.key}_low"), finding.get(f"{measure.key}_high")
-    prior = None if measure.beside is None else finding.get(measure.beside)
-    return Point(measure.name, finding[measure.key], low, high, prior)
+    low, high = (finding.get(end) for end in measure.ends)
+    prior = None if measure.prior is None else finding.get(measure.prior.key)
+    return Point(measure.page.axis or measure.name, finding[measure.key], low, high, prior)
 
 
 def leakage_label(finding: Mapping[str, Any]) -> str:

@@ -8,8 +8,10 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from attacks.scoring.catalogue import leading
+from attacks.scoring.measures import SEVERITIES, Measure
+from attacks.suite import MEASURES
 from audits.gates.gate import documents_leak
-from audits.gates.measures import MEASURES, Measure, measure_of
 from audits.report.curves import FPR_FLOOR, negatives, resolution, tpr_reached
 from audits.report.text import (
     NOT_MEASURED,
@@ -23,52 +25,17 @@ from audits.report.text import (
 
 __all__ = ["adversary_rows", "by_severity", "finding_card", "gate_rows", "headline", "roc_rows"]
 
-_SEVERITIES = ("critical", "high", "medium", "low", "info")
 _LEAK = "leaks as documented"
 _OUTCOMES = ("fail", "inconclusive", _LEAK, "pass")
 _BOUNDS = {"max": "≤", "min": "≥", "equals": "=", "least": "≥"}
-_METRICS = {
-    "auc": "AUC",
-    "support_auc": "AUC within the upload",
-    "prior_auc": "Prior AUC",
-    "lift_over_prior": "Lift over prior",
-    "combined_auc": "AUC with popularity",
-    "headroom_lift": "Share of the headroom gained",
-    "support_headroom_lift": "Share of the headroom gained within the upload",
-    "precision_at_k": "Precision at the size of the set",
-    "prior_precision_at_k": "Prior precision",
-    "precision_gain": "Precision gained over popularity",
-    "prior_tpr_at_1pct_fpr": "Prior TPR at 1% FPR",
-    "rating_lift": "Ratings named beyond the best constant",
-    "rating_mode_accuracy": "Ratings the best constant names",
-    "coverage": "Ratings the attack speaks of",
-    "tpr_at_1pct_fpr": "TPR at 1% FPR",
-    "tpr_at_01pct_fpr": "TPR at 0.1% FPR",
-    "advantage": "Advantage",
-    "precision": "Precision",
-    "recall": "Recall",
-    "exact_set_share": "Clients with the exact set",
-    "rating_accuracy": "Ratings named exactly",
-    "user_vector_share": "Client vectors recovered",
-    "linked_share": "Messages linked to their sender",
-}
-_SHARES = (
-    "rating_accuracy",
-    "rating_mode_accuracy",
-    "coverage",
-    "linked_share",
-    "exact_set_share",
-    "precision",
-    "recall",
-    "user_vector_share",
-)
+_WRITTEN = {"percent": percent, "decimal": decimal, "signed": signed}
 _DETAIL_LIMIT = 240
 
 
 def metric_name(metric: str) -> str:
-    """Returns a metric's display name; an unknown one keeps its key."""
-    other = {each.key: each.name for each in MEASURES}
-    return _METRICS.get(metric) or other.get(metric, metric.replace("_", " "))
+    """Returns a metric's display name; one without a record keeps its key."""
+    known = MEASURES.get(metric)
+    return metric.replace("_", " ") if known is None else known.name
 
 
 def headline(finding: Mapping[str, Any]) -> str:
@@ -78,33 +45,27 @@ def headline(finding: Mapping[str, Any]) -> str:
     """
     if finding["status"] != "measured":
         return "not applicable"
+    measure = leading(finding)
+    if measure is None:
+        return NOT_MEASURED
+    write = _WRITTEN[measure.scale.unit.write]
+    prior = None if measure.prior is None else finding.get(measure.prior.key)
+    if measure.prior is not None and prior is not None:
+        beside = f", {measure.prior.words} {write(prior)}"
+    else:
+        beside = f" {_span(finding, measure)}".rstrip()
     caveat = " (a control failed)" if control_failed(finding) else ""
-    if finding.get("precision_at_k") is not None:
-        without = finding.get("prior_precision_at_k")
-        beside = "" if without is None else f", popularity alone {percent(without)}"
-        words = f"{metric_name('precision_at_k')} {percent(finding['precision_at_k'])}"
-        return words + beside + caveat
-    if finding.get("auc") is not None:
-        span = interval(finding.get("auc_low"), finding.get("auc_high"))
-        return f"AUC {decimal(finding['auc'])} {span}".rstrip() + caveat
-    measure = measure_of(finding)
-    if measure is not None:
-        return f"{measure.name} {_measured(finding, measure)}".rstrip() + caveat
-    for key in _SHARES:
-        if finding.get(key) is not None:
-            return f"{metric_name(key)} {percent(finding[key])}{caveat}"
-    return NOT_MEASURED
+    return f"{measure.name} {write(finding[measure.key])}{beside}{caveat}"
 
 
-def _measured(finding: Mapping[str, Any], measure: Measure) -> str:
-    write = percent if measure.as_percent else decimal
-    low, high = finding.get(f"{measure.key}_low"), finding.get(f"{measure.key}_high")
-    return f"{write(finding[measure.key])} {interval(low, high, as_percent=measure.as_percent)}"
+def _span(finding: Mapping[str, Any], measure: Measure) -> str:
+    low, high = (finding.get(end) for end in measure.ends)
+    return interval(low, high, as_percent=measure.scale.unit.write == "percent")
 
 
 def _severity_rank(finding: Mapping[str, Any]) -> int:
     severity = finding.get("severity")
-    return _SEVERITIES.index(severity) if severity in _SEVERITIES else len(_SEVERITIES)
+    return SEVERITIES.index(severity) if severity in SEVERITIES else len(SEVERITIES)
 
 
 def by_severity(findings: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
@@ -115,13 +76,10 @@ def by_severity(findings: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]
     """
 
     def key(finding: Mapping[str, Any]) -> tuple[bool, int, float, int, float]:
+        measure = leading(finding)
         learned = finding.get("precision_gain")
         if learned is None:
-            learned = finding.get("auc")
-        if learned is None:
-            measure = measure_of(finding)
-            keys = _SHARES if measure is None else (measure.key,)
-            learned = max((finding.get(key) or 0.0 for key in keys), default=0.0)
+            learned = 0.0 if measure is None else finding[measure.key]
         unmeasured, rank = finding["status"] != "measured", _severity_rank(finding)
         reached = int(finding.get("units", {}).get("clients", 0))
         return unmeasured, rank, -round(float(learned), 1), -reached, -float(learned)
@@ -234,68 +192,28 @@ def finding_card(finding: Mapping[str, Any], card: Mapping[str, Any] | None) -> 
 
 
 def _units_of(finding: Mapping[str, Any]) -> str:
-    measure = None if finding.get("auc") is not None else measure_of(finding)
-    return "clients" if measure is None else measure.units
+    measure = leading(finding)
+    return "clients" if measure is None else measure.page.units
 
 
 def _numbers(finding: Mapping[str, Any]) -> list[tuple[str, str, str]]:
     """Lists a finding's measures as name, value and interval or remark."""
     rows = []
-    rows += _combined_rows(finding)
-    for key in ("auc", "support_auc", "prior_auc"):
-        if finding.get(key) is not None:
-            span = interval(finding.get(f"{key}_low"), finding.get(f"{key}_high"))
-            rows.append((metric_name(key), decimal(finding[key]), span))
-    if finding.get("lift_over_prior") is not None:
-        rows.append((metric_name("lift_over_prior"), signed(finding["lift_over_prior"]), ""))
-    for key, rate in (("tpr_at_1pct_fpr", 0.01), ("tpr_at_01pct_fpr", 0.001)):
-        value = finding.get(key)
-        span = interval(finding.get(f"{key}_low"), finding.get(f"{key}_high"), as_percent=True)
-        if value is None and finding.get("auc") is not None:
-            span = _too_few(finding, rate)
-        if value is not None or finding.get("auc") is not None:
-            rows.append((metric_name(key), percent(value), span))
-    if finding.get("prior_tpr_at_1pct_fpr") is not None:
-        prior = percent(finding["prior_tpr_at_1pct_fpr"])
-        rows.append((metric_name("prior_tpr_at_1pct_fpr"), prior, "popularity alone"))
-    if finding.get("advantage") is not None:
-        rows.append((metric_name("advantage"), decimal(finding["advantage"]), "max TPR − FPR"))
-    rows.extend(
-        (metric_name(key), percent(finding[key]), "")
-        for key in _SHARES
-        if finding.get(key) is not None
-    )
-    rows.extend(
-        _measure_row(finding, each) for each in MEASURES if finding.get(each.key) is not None
-    )
+    for each in MEASURES.values():
+        if each.page.listed and each.told(finding):
+            rows.append(_measure_row(finding, each))
+        elif each.page.rate is not None and finding.get("auc") is not None:
+            rows.append((each.name, NOT_MEASURED, _too_few(finding, each.page.rate)))
     return rows or [(metric_name("auc"), NOT_MEASURED, "")]
-
-
-def _combined_rows(finding: Mapping[str, Any]) -> list[tuple[str, str, str]]:
-    """View and popularity together, and the gain over popularity alone."""
-    rows = []
-    for key, write, as_percent in (
-        ("precision_at_k", percent, True),
-        ("prior_precision_at_k", percent, True),
-        ("precision_gain", signed, False),
-        ("combined_auc", decimal, False),
-        ("headroom_lift", signed, False),
-    ):
-        if finding.get(key) is not None:
-            low, high = finding.get(f"{key}_low"), finding.get(f"{key}_high")
-            span = interval(low, high, as_percent=as_percent)
-            rows.append((metric_name(key), write(finding[key]), span))
-    return rows
 
 
 def _measure_row(finding: Mapping[str, Any], measure: Measure) -> tuple[str, str, str]:
     """One measure as name, value and interval, with what anybody could have said."""
-    write = percent if measure.as_percent else decimal
-    low, high = finding.get(f"{measure.key}_low"), finding.get(f"{measure.key}_high")
-    remark = interval(low, high, as_percent=measure.as_percent)
-    beside = None if measure.beside is None else finding.get(measure.beside)
-    if beside is not None:
-        comparison = f"{measure.without}: {write(beside)}"
+    write = _WRITTEN[measure.scale.unit.write]
+    remark = _span(finding, measure)
+    beside = None if measure.prior is None else finding.get(measure.prior.key)
+    if measure.prior is not None and beside is not None:
+        comparison = f"{measure.prior.words}: {write(beside)}"
         remark = f"{remark}; {comparison}" if remark else comparison
     return measure.name, write(finding[measure.key]), remark
 

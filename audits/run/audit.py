@@ -44,13 +44,12 @@ class AuditResult:
     Args:
         report: the content of ``report.json``.
         verdict: what it concludes.
-        json_path, html_path: the written files.
+        files: the written files by format.
     """
 
     report: Mapping[str, Any]
     verdict: Verdict
-    json_path: Path
-    html_path: Path
+    files: Mapping[str, Path]
 
 
 def audit(
@@ -124,8 +123,7 @@ def _judged(
         command=command,
         started=started,
     )
-    json_path, html_path = write_report(report, out)
-    return AuditResult(report=report, verdict=verdict, json_path=json_path, html_path=html_path)
+    return AuditResult(report=report, verdict=verdict, files=write_report(report, out))
 
 
 def _attacked(federation: Federation[Task], run: RecordedRun, *, progress: bool) -> list[Finding]:

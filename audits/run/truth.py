@@ -1,7 +1,7 @@
 """The truth of a run, in files beside what every party saw: written once, opened by the harness.
 
 A task names its secrets as columns: ``ratings`` (who rated what) and ``secrets`` (what else attacks
-are scored against, each column named after a field of ``GroundTruth`` and its key there). They are
+are scored against, each column named after its kind and its name, "labels.majority" say). They are
 kept as ``truth/ratings.npz`` and ``truth/secrets.npz``, and an audit reads them just as
 ``secure-fedrec attack`` does later on a recorded run.
 """
@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from attacks import GroundTruth
+from attacks.suite import KINDS
 from audits.systems.base import Secrets
 from secure_fedrec.core.npz import read_npz, write_npz
 from secure_fedrec.data import RatingScale, RatingTable
@@ -21,8 +22,6 @@ from secure_fedrec.errors import TranscriptError
 from secure_fedrec.wire import Truth
 
 __all__ = ["ground_truth", "read_secrets", "write_secrets"]
-
-_FIELDS = ("labels", "sets", "histograms", "attributes")
 
 Columns = Mapping[str, npt.NDArray[Any]]
 
@@ -68,21 +67,17 @@ def ground_truth(
     Raises:
         TranscriptError: a column belongs to nothing that can be scored.
     """
-    fields: dict[str, dict[str, npt.NDArray[Any]]] = {field: {} for field in _FIELDS}
-    for column, values in secrets.get("secrets", {}).items():
-        field, _, key = column.partition(".")
-        if field not in fields or not key:
+    columns = secrets.get("secrets", {})
+    for column in columns:
+        kind, _, key = column.partition(".")
+        if kind not in KINDS or not key:
             raise TranscriptError(f"truth/secrets.npz holds an unknown column {column!r}")
-        fields[field][key] = values
     ratings = secrets.get("ratings")
     return GroundTruth(
         train=None if ratings is None else _table(ratings, name),
         recorded=recorded,
         denoiser_clients=denoisers,
-        labels=fields["labels"],
-        sets=fields["sets"],
-        histograms=fields["histograms"],
-        attributes=fields["attributes"],
+        secrets=columns,
     )
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from attacks.suite import FAMILIES
 from audits.systems.base import DataFacts, DataKind, Fresh, Secrets, Statement, System
 from audits.systems.ratings import RatingData, load_table, rated_sets, split_table, table_facts
 from secure_fedrec.algorithms import PMF, PMFConfig
@@ -143,17 +144,7 @@ PMF_SYSTEM = System(
     ),
     default_data="synthetic",
     claims=STACKS,
-    attacks=(
-        "direct",
-        "intersection",
-        "lattice",
-        "collusion-linkage",
-        "tail-items",
-        "subset-regression",
-        "denoiser-sums",
-        "denoiser-exposure",
-        "table-steps",
-    ),
+    attacks=FAMILIES["ratings"],
     load=load_ratings,
     lossless=_lossless,
 )

@@ -21,6 +21,7 @@ from secure_fedrec.protection.linkage_hardened import LinkageHardenedConfig
 from secure_fedrec.streams import Streams
 from secure_fedrec.uploads import RowBlock
 from secure_fedrec.wire import Adversary, RecordingPolicy, Step
+from tests.attacks.made import predicted_of, proven_of, rated_of
 
 CLIENTS, ITEMS, RANK, DENOISERS = 24, 60, 6, 3
 SERVER = Adversary(name="server", corrupt=frozenset({"server"}))
@@ -63,11 +64,11 @@ def grid_of(ratings: RatingTable) -> Any:
 
 def require_all_linked(run: RecordedRun, ratings: RatingTable) -> int:
     claims = DenoiserSums().run(run.transcript.view(SERVER))
-    assert isinstance(claims, Claims) and claims.unmasked is not None
-    rated = grid_of(ratings)[claims.rated.clients]
-    np.testing.assert_array_equal(claims.unmasked, claims.rated.visible & ~rated)
-    np.testing.assert_array_equal(claims.rated.predicted, rated)
-    return int(claims.unmasked.sum())
+    assert isinstance(claims, Claims)
+    rated = grid_of(ratings)[rated_of(claims).clients]
+    np.testing.assert_array_equal(proven_of(claims), rated_of(claims).visible & ~rated)
+    np.testing.assert_array_equal(predicted_of(claims), rated)
+    return int(proven_of(claims).sum())
 
 
 def test_the_server_alone_links_every_virtual_row(
@@ -89,11 +90,10 @@ def test_real_keys_and_mixes_change_nothing_of_that() -> None:
 def test_more_uploads_of_an_item_than_can_be_searched_prove_nothing() -> None:
     run, ratings = recorded(clients=120)
     claims = DenoiserSums().run(run.transcript.view(SERVER))
-    assert isinstance(claims, Claims) and claims.unmasked is not None
-    rated = grid_of(ratings)[claims.rated.clients]
-    assert claims.rated.predicted is not None
-    assert not (claims.unmasked & rated).any()
-    assert not (claims.rated.predicted & ~rated).any()
+    assert isinstance(claims, Claims)
+    rated = grid_of(ratings)[rated_of(claims).clients]
+    assert not (proven_of(claims) & rated).any()
+    assert not (predicted_of(claims) & ~rated).any()
     assert claims.details["sums_explained"] < claims.details["sums"]
 
 

@@ -28,6 +28,7 @@ from tests.adversary.test_adversary_coalitions import (
     recorded,
     settings_of,
 )
+from tests.attacks.made import rated_of
 
 
 def them(*corrupt: str) -> Adversary:
@@ -95,7 +96,7 @@ def test_with_biases_the_items_of_the_others_are_named_and_no_others(
         claims = claims_of(view_of(run, clients(known)))
         assert claims.rounds == (1, 2, 3, 4)
         moved = (rated[:, known:].any(axis=1) & summed).sum(axis=0)
-        assert np.array_equal(4 * claims.rated.scores[0], moved)
+        assert np.array_equal(4 * rated_of(claims).scores[0], moved)
         named += int(moved.sum())
     kept_back = np.count_nonzero(rated.any(axis=1) & ~summed)
     assert named > 40

@@ -11,6 +11,7 @@ from attacks import Claims, GroundTruth, NotApplicable, evaluate
 from attacks.families.ratings.lattice import Lattice
 from attacks.families.sums.denoisers import DenoiserExposure
 from attacks.families.sums.tail_items import TailItems
+from attacks.scoring.single_rows import SingleRowsClaim
 from secure_fedrec.algorithms import PMFConfig
 from secure_fedrec.core.arrays import BoolArray
 from secure_fedrec.data import SyntheticConfig
@@ -19,6 +20,7 @@ from secure_fedrec.engines.local import CohortConfig
 from secure_fedrec.protection import RandomizedResponseConfig, VirtualRatingsConfig
 from secure_fedrec.wire import Adversary, Transcript
 from secure_fedrec.wire.recording import Columns
+from tests.attacks.made import predicted_of, proven_of, rated_of
 
 Federate = Callable[..., tuple[RecordedRun, GroundTruth]]
 Cleaned = Callable[[RecordedRun, GroundTruth], Transcript]
@@ -42,18 +44,17 @@ def claims_of(transcript: Transcript) -> Claims:
 def grid(claims: Claims, truth: GroundTruth) -> BoolArray:
     rated = np.zeros((truth.ratings.n_clients, truth.ratings.n_items), dtype=bool)
     rated[truth.ratings.clients, truth.ratings.items] = True
-    return np.asarray(rated[claims.rated.clients])
+    return np.asarray(rated[rated_of(claims).clients])
 
 
 def assert_true(claims: Claims, truth: GroundTruth) -> None:
     """No pair is called rated that is not, none excluded that is."""
     rated = grid(claims, truth)
-    assert claims.rated.predicted is not None
-    assert not (claims.rated.predicted & ~rated).any()
-    lowest = claims.rated.scores <= 0.5
-    assert not (lowest & rated & claims.rated.visible).any()
-    if claims.unmasked is not None:
-        assert not (claims.unmasked & rated).any()
+    assert not (predicted_of(claims) & ~rated).any()
+    lowest = rated_of(claims).scores <= 0.5
+    assert not (lowest & rated & rated_of(claims).visible).any()
+    if proven_of(claims) is not None:
+        assert not (proven_of(claims) & rated).any()
 
 
 # --- tail items of masked sums --------------------------------------------------------------------
@@ -78,16 +79,16 @@ def test_rows_of_tail_items_are_read_off_a_masked_sum(
     # Whose they are does not follow: to the counts of one cohort, its clients are all alike.
     assert details["groups_attributed"] == 0
     assert figures["tail_owner_accuracy"] is None
-    scores = claims_of(hidden(run.transcript, layer)).rated.scores
+    scores = rated_of(claims_of(hidden(run.transcript, layer))).scores
     assert (scores == scores[0]).all()
 
 
 def test_every_payload_round_is_read(federate: Federate, hidden: Hidden) -> None:
     run, truth = federate(data=SPARSE, rounds=3, payload_rounds=(1, 3))
     claims = claims_of(hidden(run.transcript, "masking"))
-    assert [claim.round for claim in claims.rows] == [1, 3]
+    assert [claim.round for claim in claims.of(SingleRowsClaim)[0].parts] == [1, 3]
     single = np.flatnonzero(truth.ratings.item_popularity() == 1)
-    for claim in claims.rows:
+    for claim in claims.of(SingleRowsClaim)[0].parts:
         np.testing.assert_array_equal(claim.items, single)
     assert claims.details["rows_recovered"] == 2 * len(single)
 
@@ -159,7 +160,7 @@ def test_counts_that_contradict_each_other_prove_nothing(
     assert claims.details["counts_consistent"] is False
     assert claims.details["pairs_proven_real"] == claims.details["pairs_excluded"] == 0
     assert claims.details["groups_attributed"] == 0
-    assert len(grid(claims, truth)) == len(claims.rated.clients)
+    assert len(grid(claims, truth)) == len(rated_of(claims).clients)
 
 
 # --- changing cohorts -----------------------------------------------------------------------------
@@ -196,11 +197,10 @@ def test_shared_uploads_under_full_participation_give_counts_alone(
     assert_true(claims, truth)
     assert claims.details["cohorts"] == 1
     rated = grid(claims, truth)
-    counts, supports = rated.sum(axis=0), claims.rated.visible.sum(axis=0)
+    counts, supports = rated.sum(axis=0), rated_of(claims).visible.sum(axis=0)
     # Settled are the items whose count says it all: nobody, or everybody who shows the item.
-    assert claims.rated.predicted is not None
-    settled = claims.rated.predicted | (claims.unmasked if claims.unmasked is not None else False)
-    by_count = claims.rated.visible & ((counts == 0) | (counts == supports))
+    settled = predicted_of(claims) | (proven_of(claims) if proven_of(claims) is not None else False)
+    by_count = rated_of(claims).visible & ((counts == 0) | (counts == supports))
     np.testing.assert_array_equal(settled[:, counts != 1], by_count[:, counts != 1])
 
 
@@ -263,8 +263,7 @@ def test_dropped_reports_exclude_nobody(
     """Under randomized response a rater can be missing from a count of 0."""
     run, truth = federate(cloak=RandomizedResponseConfig(), rounds=4, payload_rounds=(1,))
     claims = claims_of(hidden(cleaned(run, truth), "shared-upload"))
-    assert claims.unmasked is not None
-    assert not claims.unmasked.any()
+    assert not proven_of(claims).any()
     assert claims.details["pairs_proven_real"] == 0
 
 
@@ -296,7 +295,7 @@ def test_without_payloads_counts_still_speak(
         return columns
 
     claims = claims_of(rewritten(hidden(run.transcript, "masking"), drop))
-    assert claims.rows == ()
+    assert claims.of(SingleRowsClaim)[0].parts == ()
     assert claims.details["pairs_excluded"] > 0
     assert_true(claims, truth)
 

@@ -8,9 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from attacks.base import AnonymousRowClaim
 from attacks.families.sums.participation import Verdicts, deduce
-from attacks.scoring.ratings import row_figures
+from attacks.scoring.single_rows import AnonymousRowClaim, row_figures
 from attacks.view.knowledge import Knowledge
 from attacks.view.presence import Presence
 from secure_fedrec.core.arrays import BoolArray, IntArray

@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from attacks.claims import DraftClaim
-from attacks.scoring.drafts import Matches, Members, score_drafts
+from attacks.scoring.drafts import DraftClaim, Matches, Members, score_drafts
 from attacks.scoring.gains import Level
 
 FEDERATIONS = 60

@@ -140,7 +140,7 @@ def labels_at(round_: int) -> tuple[Finding, float]:
     uploads = FlatUploads.read(run.transcript.view(SERVER))
     assert isinstance(uploads, FlatUploads)
     change = uploads.change(uploads.architecture.dense_layers()[-1].bias)
-    return finding, float(np.mean(change.argmax(axis=1) == truth.labels[MAJORITY]))
+    return finding, float(np.mean(change.argmax(axis=1) == truth.secrets[f"labels.{MAJORITY}"]))
 
 
 def test_labels_that_a_trained_model_foresees_are_read_all_the_same() -> None:

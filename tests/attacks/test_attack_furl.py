@@ -122,8 +122,11 @@ def on_texts(*, masked: bool = False) -> tuple[RecordedRun, GroundTruth]:
     used = np.stack([np.isin(np.arange(20), own) for own in texts.reshape(writers, -1)])
     truth = GroundTruth(
         recorded=run.truth,
-        labels={MAJORITY: counts.argmax(axis=1)},
-        sets={CLASSES: counts > 0, "character_embedding.weight": used},
+        secrets={
+            f"labels.{MAJORITY}": counts.argmax(axis=1),
+            f"sets.{CLASSES}": counts > 0,
+            "sets.character_embedding.weight": used,
+        },
     )
     return run, truth
 

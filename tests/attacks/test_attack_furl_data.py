@@ -107,7 +107,7 @@ def test_ncf_split_of_ml_100k(masked: bool) -> None:
     layers = {"masking": MaskingLayerConfig()} if masked else {}
     run = record(algorithm, problem, layers=layers, rounds=2, payload_rounds=(2,))
     genders = np.unique(table.demographics["gender"], return_inverse=True)[1]
-    truth = GroundTruth(recorded=run.truth, train=table, attributes={"gender": genders})
+    truth = GroundTruth(recorded=run.truth, train=table, secrets={"attributes.gender": genders})
     vectors = figures("dense-layer", run, truth)
     attributes = figures("attribute-inference", run, truth)
     rated = figures("touched-rows", run, truth)
@@ -153,8 +153,7 @@ def test_labels_of_20_newsgroups() -> None:
     posted[texts.users[rows], texts.label[rows]] = True
     truth = GroundTruth(
         recorded=run.truth,
-        labels={MAJORITY: texts.majority_labels()},
-        sets={CLASSES: posted},
+        secrets={f"labels.{MAJORITY}": texts.majority_labels(), f"sets.{CLASSES}": posted},
     )
     labels = figures("output-bias", run, truth)
     assert figure(labels, "label_accuracy") >= 0.97
@@ -182,7 +181,7 @@ def test_drafts_and_weights_of_ml_100k_by_zip_code() -> None:
         own = organisations.train.of(client)
         counts.append(count_attributes(Records(own.users, own.items, own.scores), attributes))
     histogram = np.stack(counts).astype(np.float64)
-    truth = GroundTruth(recorded=run.truth, histograms={ATTRIBUTES: histogram})
+    truth = GroundTruth(recorded=run.truth, secrets={f"histograms.{ATTRIBUTES}": histogram})
     drafts = figures("drafts", run, truth)
     assert 0.01 < figure(drafts, "disclosed_share") < 0.08
     assert figure(drafts, "holder_accuracy") > 0.7

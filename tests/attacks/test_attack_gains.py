@@ -5,14 +5,13 @@ import math
 import numpy as np
 import pytest
 
-from attacks.base import RatedSetClaim, RatingClaim
-from attacks.claims import SetClaim
 from attacks.scoring.gains import Estimate, Gain, Level, gain_figures, headroom
 from attacks.scoring.posterior import combined_scores
 from attacks.scoring.ranking import PublicRanking, precision_at_size, public_ranking
-from attacks.scoring.ratings import rating_figures
+from attacks.scoring.rated_sets import RatedSetClaim, score_rated_sets
+from attacks.scoring.ratings import RatingClaim, rating_figures
 from attacks.scoring.scored import Figures, Scored
-from attacks.scoring.sets import score_rated_sets, score_sets
+from attacks.scoring.sets import SetClaim, score_sets
 from secure_fedrec.core.arrays import BoolArray, FloatArray
 from secure_fedrec.data import RatingScale, RatingTable
 
@@ -103,12 +102,12 @@ def test_no_clients_truth_is_in_its_own_ranking() -> None:
     rated = claim(rng.standard_normal(labels.shape) + labels)
     popularity = np.tile(np.arange(30.0), (20, 1))
     public = PublicRanking(popularity, popularity)
-    before = combined_scores(rated, labels, public, 0)
+    before = combined_scores(rated.scores, rated.visible, labels, public, 0)
     half = set(np.random.default_rng(0).permutation(20)[:10].tolist())
     for client in range(20):
         changed = labels.copy()
         changed[client] = rng.permutation(changed[client])
-        after = combined_scores(rated, changed, public, 0)
+        after = combined_scores(rated.scores, rated.visible, changed, public, 0)
         moved = set(np.flatnonzero((after != before).any(axis=1)).tolist())
         assert not moved & (half if client in half else set(range(20)) - half)
 

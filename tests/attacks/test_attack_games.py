@@ -10,12 +10,17 @@ import pytest
 from scipy.stats import binom
 
 from attacks import AttackCard, Claims, Finding, GroundTruth, NotApplicable, evaluate
-from attacks.base import LinkClaim, RatedSetClaim, RatingClaim, VectorClaim
+from attacks.scoring.links import LinkClaim
+from attacks.scoring.rated_sets import RatedSetClaim
+from attacks.scoring.ratings import RatingClaim
+from attacks.scoring.vectors import VectorClaim
+from attacks.scoring.virtual_rows import UnmaskedClaim
 from secure_fedrec.core.arrays import BoolArray, FloatArray
 from secure_fedrec.data import RatingScale, RatingTable
 from secure_fedrec.engines import RecordedRun
 from secure_fedrec.protection import VirtualRatingsConfig
 from secure_fedrec.wire import Adversary, BlockStore, Transcript, Truth, View
+from tests.attacks.made import rated_of
 
 Federate = Callable[..., tuple[RecordedRun, GroundTruth]]
 
@@ -111,7 +116,7 @@ SCORES = [[4.0, 1.0, 2.0, 0.0], [0.0, 3.0, 3.0, 1.0], [0.0, 0.0, 0.0, 0.0]]
 
 def test_catalogue_figures_of_a_tiny_game() -> None:
     """AUCs 3/4, 5/6 and 1/2: item 1 of client 0 loses once, that of client 1 ties once."""
-    finding = judge(Claims(rounds=(1, 2), rated=claim(SCORES)), truth_of(TINY))
+    finding = judge(Claims(rounds=(1, 2), made=(claim(SCORES),)), truth_of(TINY))
     assert finding.measured
     assert (finding.attack, finding.adversary, finding.game) == ("stub", "server", "g")
     assert finding.rounds == (1, 2)
@@ -132,7 +137,7 @@ def test_catalogue_figures_of_a_tiny_game() -> None:
 
 def test_the_prior_leaves_the_client_itself_out() -> None:
     """Raters per item are 1, 3, 0, 1. Less the client's own: client 0 sees 0, 2, 0, 1."""
-    finding = judge(Claims(rounds=(1,), rated=claim(SCORES)), truth_of(TINY))
+    finding = judge(Claims(rounds=(1,), made=(claim(SCORES),)), truth_of(TINY))
     # client 0: positives 0 and 2 against 0 and 1 -> (0.5 + 0 + 1 + 1) / 4
     # client 1: positive 2 against 1, 0, 1 -> 1;  client 2: positives 2, 0 against 1, 0 -> 2.5 / 4
     prior = (2.5 / 4 + 1 + 2.5 / 4) / 3
@@ -149,7 +154,7 @@ def test_support_figures_use_visible_items_only() -> None:
     """Client 0 shows items 1 and 2 (AUC 0), client 1 items 1 and 3 (AUC 1), client 2 only rated
     ones (no AUC)."""
     visible = [[0, 1, 1, 0], [0, 1, 0, 1], [0, 1, 0, 1]]
-    finding = judge(Claims(rounds=(1,), rated=claim(SCORES, visible=visible)), truth_of(TINY))
+    finding = judge(Claims(rounds=(1,), made=(claim(SCORES, visible=visible),)), truth_of(TINY))
     assert finding.figures["support_auc"] == pytest.approx(0.5)
     # Prior inside: client 0 has 2 against 0, client 1 has 2 against 1.
     assert finding.figures["support_prior_auc"] == pytest.approx(1.0)
@@ -159,7 +164,7 @@ def test_support_figures_use_visible_items_only() -> None:
 def test_guessed_sets_are_scored_per_client() -> None:
     """Precision 1/2 and 1/1, recall 1/2 and 1; client 2's empty guess has recall 0 only."""
     predicted = [[1, 0, 1, 0], [0, 1, 0, 0], [0, 0, 0, 0]]
-    finding = judge(Claims(rounds=(1,), rated=claim(SCORES, predicted=predicted)), truth_of(TINY))
+    finding = judge(Claims(rounds=(1,), made=(claim(SCORES, predicted=predicted),)), truth_of(TINY))
     assert finding.figures["precision"] == pytest.approx((1 / 2 + 1) / 2)
     assert finding.figures["recall"] == pytest.approx((1 / 2 + 1 + 0) / 3)
     assert finding.figures["exact_set_share"] == pytest.approx(1 / 3)
@@ -169,7 +174,7 @@ def test_history_is_scored_at_every_stop() -> None:
     rated = replace(
         claim(SCORES), history={2: np.array([[2.0, 1, 2, 0], [0, 2, 0, 0], [0, 1, 0, 2]])}
     )
-    told = judge(Claims(rounds=(1, 2), rated=rated), truth_of(TINY)).details["auc_by_rounds"]["2"]
+    told = judge(Claims(rounds=(1, 2), made=(rated,)), truth_of(TINY)).details["auc_by_rounds"]["2"]
     # Client 0: 2 and 1 against 2 and 0 -> 2.5 / 4; clients 1 and 2 are perfect.
     assert told["auc"] == pytest.approx((2.5 / 4 + 1 + 1) / 3)
     assert told["support_auc"] == pytest.approx((0.5 + 0) / 2)  # client 0 alone has both kinds
@@ -178,10 +183,18 @@ def test_history_is_scored_at_every_stop() -> None:
     assert told["exact_set_share"] == pytest.approx(1 / 3)
 
 
+def unmasked_claim(visible: object, proven: BoolArray) -> UnmaskedClaim:
+    return UnmaskedClaim(
+        clients=np.arange(len(proven)), visible=np.array(visible, dtype=bool), proven=proven
+    )
+
+
 def test_unmasked_rows_by_hand() -> None:
     visible = [[1, 1, 1, 1], [0, 1, 1, 1], [0, 1, 1, 1]]
     unmasked = np.array([[0, 0, 1, 1], [0, 0, 1, 0], [0, 1, 0, 0]], dtype=bool)
-    claims = Claims(rounds=(1,), rated=claim(SCORES, visible=visible), unmasked=unmasked)
+    claims = Claims(
+        rounds=(1,), made=(claim(SCORES, visible=visible), unmasked_claim(visible, unmasked))
+    )
     figures = judge(claims, truth_of(TINY)).figures
     assert figures["unmasked_share"] == pytest.approx(3 / 5)  # virtual: 2 of 2, 1 of 2, 0 of 1
     assert figures["clients_mostly_unmasked_share"] == pytest.approx(1 / 3)
@@ -198,14 +211,14 @@ def test_ratings_are_scored_on_true_ratings_only() -> None:
         items=np.array([0, 1, 2, 1, 3]),
         ratings=np.array([5.0, 4.0, 3.0, 4.0, 2.0]),
     )
-    claims = Claims(rounds=(1,), rated=claim(SCORES), ratings=ratings)
+    claims = Claims(rounds=(1,), made=(claim(SCORES), ratings))
     # The rating that is not named, client 2's of item 1, counts as the most frequent one: wrong.
     assert judge(claims, truth_of(TINY)).figures["rating_accuracy"] == pytest.approx(2 / 5)
     own = Adversary(name="two", corrupt=frozenset({"server", "client:2"}))
     figures = judge(claims, truth_of(TINY), own).figures
     assert figures["rating_accuracy"] == pytest.approx(2 / 3)
     nothing = replace(ratings, items=np.array([2, 3, 2, 3, 0]))
-    unrated = judge(replace(claims, ratings=nothing), truth_of(TINY)).figures
+    unrated = judge(replace(claims, made=(claim(SCORES), nothing)), truth_of(TINY)).figures
     assert (unrated["coverage"], unrated["rating_lift"]) == (0.0, 0.0)
     assert unrated["rating_accuracy"] == unrated["rating_mode_accuracy"]
 
@@ -213,8 +226,8 @@ def test_ratings_are_scored_on_true_ratings_only() -> None:
 def test_vectors_are_scored_by_error_and_direction() -> None:
     actual = np.array([[3.0, 4.0], [1.0, 0.0], [0.0, 2.0]])
     claimed = np.array([[3.0, 4.0004], [2.0, 0.0], [0.0, -2.0]])
-    vectors = (VectorClaim(round=1, clients=np.arange(3), vectors=claimed),)
-    claims = Claims(rounds=(1,), rated=claim(SCORES), vectors=vectors)
+    vectors = VectorClaim(round=1, clients=np.arange(3), vectors=claimed)
+    claims = Claims(rounds=(1,), made=(claim(SCORES), vectors))
     truth = truth_of(TINY, {"private-user_vectors": {"values": actual}})
     figures = judge(claims, truth).figures
     assert figures["user_vector_share"] == pytest.approx(1 / 3)  # the first is off by 1e-4 only
@@ -243,12 +256,13 @@ def test_links_are_scored_by_tag_and_without_the_adversary_himself() -> None:
     assert link.guesses["value"].tolist() == [2, 0, -1]
     assert link.guesses["set"].tolist() == [0, -1, -1]
     origins = {"tags": np.array([10, 20, 30], dtype=np.uint64), "clients": np.array([0, 1, 2])}
-    claims = Claims(rounds=(1,), rated=claim(SCORES), links=(link,))
+    claims = Claims(rounds=(1,), made=(claim(SCORES), link))
     figures = judge(claims, truth_of(TINY, {"noise-origins": origins})).figures
     assert figures["linked_by_value_share"] == pytest.approx(2 / 3)
     # A wrong client alone, one in four, one in seven.
     assert figures["linked_by_set_share"] == pytest.approx((0 + 1 / 4 + 1 / 7) / 3)
     assert figures["linked_share"] == pytest.approx(2 / 3)
+    assert figures["linked_lift"] == pytest.approx(2 / 3 - 1 / 7)
     assert figures["candidates_by_value_median"] == 1.0
     assert figures["candidates_by_set_median"] == 4.0
     own = Adversary(name="own", corrupt=frozenset({"server", "client:0"}))
@@ -266,7 +280,7 @@ def test_nobody_attacks_himself() -> None:
     predicted = [[1, 1, 1, 1], [0, 1, 0, 0], [0, 1, 0, 1]]
     rated = replace(claim(SCORES, predicted=predicted), history={1: np.array(SCORES)})
     unmasked = np.ones((3, 4), dtype=bool)
-    claims = Claims(rounds=(1,), rated=rated, unmasked=unmasked)
+    claims = Claims(rounds=(1,), made=(rated, unmasked_claim(unmasked, unmasked)))
     own = Adversary(name="own", corrupt=frozenset({"server", "client:0"}))
     finding = judge(claims, truth_of(TINY), own)
     assert finding.units == {"clients": 2, "pairs": 8, "positives": 3}
@@ -302,7 +316,7 @@ def test_a_reason_is_passed_on() -> None:
 )
 def test_a_truth_without_contrast_is_a_reason(rows: dict[int, dict[int, float]]) -> None:
     train = ratings_of(rows, 2, 2)
-    finding = judge(Claims(rounds=(1,), rated=claim([[1.0, 0.0], [0.0, 1.0]])), truth_of(train))
+    finding = judge(Claims(rounds=(1,), made=(claim([[1.0, 0.0], [0.0, 1.0]]),)), truth_of(train))
     assert finding.reason == "there is nothing to tell apart in the truth"
 
 
@@ -311,7 +325,7 @@ def test_a_broken_score_is_refused(bad: float) -> None:
     scores = [row.copy() for row in SCORES]
     scores[1][2] = bad
     with pytest.raises(ValueError, match="scores must be finite, but pair 6"):
-        judge(Claims(rounds=(1,), rated=claim(scores)), truth_of(TINY))
+        judge(Claims(rounds=(1,), made=(claim(scores),)), truth_of(TINY))
 
 
 # --- the null control -----------------------------------------------------------------------------
@@ -327,7 +341,7 @@ def honest_game(seed: int) -> tuple[Claims, GroundTruth]:
     rated = RatedSetClaim(
         clients=np.arange(40), scores=scores, visible=np.ones_like(labels), predicted=None
     )
-    return Claims(rounds=(1,), rated=rated), truth_of(ratings_of(rows, 40, 22))
+    return Claims(rounds=(1,), made=(rated,)), truth_of(ratings_of(rows, 40, 22))
 
 
 def test_the_null_control_sits_at_chance_and_rarely_cries_wolf() -> None:
@@ -365,8 +379,8 @@ def test_chance_is_found_to_be_chance() -> None:
     covered = 0
     games = 30
     for _ in range(games):
-        blind = replace(claims.rated, scores=rng.standard_normal((40, 22)))
-        figures = judge(replace(claims, rated=blind), truth).figures
+        blind = replace(rated_of(claims), scores=rng.standard_normal((40, 22)))
+        figures = judge(replace(claims, made=(blind,)), truth).figures
         low, high = figures["auc_low"], figures["auc_high"]
         assert low is not None
         assert high is not None

@@ -86,8 +86,7 @@ def federation(
     histogram = np.stack(counts).astype(np.float64)
     truth = GroundTruth(
         recorded=run.truth,
-        histograms={ATTRIBUTES: histogram},
-        sets={ATTRIBUTES: histogram > 0},
+        secrets={f"histograms.{ATTRIBUTES}": histogram, f"sets.{ATTRIBUTES}": histogram > 0},
     )
     return run, truth
 

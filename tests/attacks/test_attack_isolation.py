@@ -28,6 +28,7 @@ from secure_fedrec.streams import Streams
 from secure_fedrec.vault import Vault
 from secure_fedrec.wire import Adversary, OwnUploads, RecordingPolicy, Step, Transcript, Truth, View
 from secure_fedrec.wire.recording import Columns
+from tests.attacks.made import rated_of
 
 Federate = Callable[..., tuple[RecordedRun, GroundTruth]]
 Edit = Callable[[int, str, Columns], Columns | None]
@@ -238,8 +239,8 @@ def test_views_of_several_payload_senders_match_the_full_one(federate: Federate)
     three = attack.run(some.transcript.view(server))
     assert isinstance(everybody, Claims)
     assert isinstance(three, Claims)
-    np.testing.assert_array_equal(three.rated.clients, [3, 9, 40])
-    np.testing.assert_array_equal(three.rated.scores, everybody.rated.scores[[3, 9, 40]])
+    np.testing.assert_array_equal(rated_of(three).clients, [3, 9, 40])
+    np.testing.assert_array_equal(rated_of(three).scores, rated_of(everybody).scores[[3, 9, 40]])
 
 
 # --- every attack on every lacking view -----------------------------------------------------------
@@ -270,7 +271,7 @@ def test_an_attack_runs_exactly_where_its_view_has_what_it_needs(
     if "client" in adversary.name:
         has -= {"noise"}  # its own messages are anonymous on that channel
     if adversary.name == "denoising-client":  # uploads nothing under its name
-        assert isinstance(claims, NotApplicable) or not len(claims.rated.clients)
+        assert isinstance(claims, NotApplicable) or not len(rated_of(claims).clients)
         return
     missing = NEEDS[attack.name] - has
     if not missing:

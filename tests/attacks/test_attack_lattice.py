@@ -11,7 +11,9 @@ from hypothesis import strategies as st
 
 from attacks import Claims, GroundTruth, NotApplicable, evaluate
 from attacks.families.ratings.lattice import Lattice
+from attacks.scoring.ratings import RatingClaim
 from attacks.scoring.statistics import ScoreTable, mean_auc_interval
+from attacks.scoring.vectors import VectorClaim
 from secure_fedrec.algorithms import PMFConfig
 from secure_fedrec.core.arrays import BoolArray, FloatArray, IntArray
 from secure_fedrec.engines import RecordedRun
@@ -19,6 +21,7 @@ from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.protection import VirtualRatingsConfig
 from secure_fedrec.wire import Adversary, BlockStore, Transcript, View
 from secure_fedrec.wire.recording import Columns
+from tests.attacks.made import predicted_of, rated_of
 
 Federate = Callable[..., tuple[RecordedRun, GroundTruth]]
 
@@ -111,16 +114,16 @@ def decode(view: View) -> Claims:
 
 def assert_recovered(claims: Claims, secrets: Sequence[Secret], *, precision: float) -> None:
     """Rated set, ratings and vector of every client, exactly."""
-    assert claims.ratings is not None
-    assert claims.rated.predicted is not None
     for client, one in enumerate(secrets):
         expected = np.zeros(N_ITEMS, dtype=bool)
         expected[one.items[one.real]] = True
-        np.testing.assert_array_equal(claims.rated.predicted[client], expected)
-        mine = claims.ratings.clients == client
-        np.testing.assert_array_equal(claims.ratings.items[mine], one.items)
-        np.testing.assert_array_equal(claims.ratings.ratings[mine][one.real], one.ratings[one.real])
-        error = np.linalg.norm(claims.vectors[0].vectors[client] - one.vector)
+        np.testing.assert_array_equal(predicted_of(claims)[client], expected)
+        mine = claims.of(RatingClaim)[0].clients == client
+        np.testing.assert_array_equal(claims.of(RatingClaim)[0].items[mine], one.items)
+        np.testing.assert_array_equal(
+            claims.of(RatingClaim)[0].ratings[mine][one.real], one.ratings[one.real]
+        )
+        error = np.linalg.norm(claims.of(VectorClaim)[0].vectors[client] - one.vector)
         assert error <= precision * np.linalg.norm(one.vector)
 
 
@@ -246,10 +249,9 @@ def test_an_empty_upload_among_others_claims_nothing() -> None:
         real=np.empty(0, dtype=bool),
     )
     claims = decode(view_of([nothing, full], table))
-    assert claims.rated.predicted is not None
-    assert not claims.rated.predicted[0].any()
-    assert not claims.rated.visible[0].any()
-    np.testing.assert_array_equal(np.flatnonzero(claims.rated.predicted[1]), full.items[full.real])
+    assert not predicted_of(claims)[0].any()
+    assert not rated_of(claims).visible[0].any()
+    np.testing.assert_array_equal(np.flatnonzero(predicted_of(claims)[1]), full.items[full.real])
 
 
 def test_scores_order_real_before_virtual_before_unseen() -> None:
@@ -257,7 +259,7 @@ def test_scores_order_real_before_virtual_before_unseen() -> None:
     table = rng.uniform(-1, 1, (N_ITEMS, 6))
     ratings = off_the_scale(rng, STARS, 15)
     one = secret(rng, table, ratings=ratings, rho=3, filling="predicted", size=1.0)
-    rated = decode(view_of([one], table)).rated
+    rated = rated_of(decode(view_of([one], table)))
     scores = rated.scores[0]
     np.testing.assert_array_equal(np.flatnonzero(rated.visible[0]), one.items)
     assert scores[one.items[one.real]].min() > scores[one.items[~one.real]].max()
@@ -275,11 +277,9 @@ def test_a_mean_on_the_scale_hides_the_virtual_rows(rho: int) -> None:
     ratings = np.array([1.0, 2.0, 3.0, 4.0, 5.0, 3.0, 2.0, 4.0])
     one = secret(rng, table, ratings=ratings, rho=rho, filling="average", size=1.0)
     claims = decode(view_of([one], table))
-    assert claims.rated.predicted is not None
-    assert claims.ratings is not None
-    np.testing.assert_array_equal(claims.rated.predicted, claims.rated.visible)
-    np.testing.assert_array_equal(claims.ratings.ratings[one.real], ratings)
-    np.testing.assert_array_equal(claims.ratings.ratings[~one.real], 3.0)
+    np.testing.assert_array_equal(predicted_of(claims), rated_of(claims).visible)
+    np.testing.assert_array_equal(claims.of(RatingClaim)[0].ratings[one.real], ratings)
+    np.testing.assert_array_equal(claims.of(RatingClaim)[0].ratings[~one.real], 3.0)
 
 
 def test_noise_closes_the_lattice_step_by_step() -> None:
@@ -299,7 +299,7 @@ def test_noise_closes_the_lattice_step_by_step() -> None:
     ]
     found = []
     for noise in (0.0, 0.01, 0.1, 0.5, 5.0):
-        rated = decode(view_of(planted, table, noise=noise)).rated
+        rated = rated_of(decode(view_of(planted, table, noise=noise)))
         scores = [rated.scores[client][one.items] for client, one in enumerate(planted)]
         support = ScoreTable(
             indptr=np.cumsum([0, *map(len, scores)], dtype=np.int64),

@@ -6,14 +6,15 @@ import numpy as np
 import pytest
 
 from attacks import Claims, Finding, GroundTruth, NotApplicable, evaluate
-from attacks.base import LinkClaim
 from attacks.families.linkage import CollusionLinkage, fingerprints
+from attacks.scoring.links import LinkClaim
 from secure_fedrec.core.arrays import IntArray, WordArray
 from secure_fedrec.engines import RecordedRun
 from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.protection import RandomizedResponseConfig, VirtualRatingsConfig
 from secure_fedrec.wire import Adversary, Transcript, Truth
 from secure_fedrec.wire.recording import Columns
+from tests.attacks.made import predicted_of, rated_of
 
 Federate = Callable[..., tuple[RecordedRun, GroundTruth]]
 Edit = Callable[[int, str, Columns], Columns | None]
@@ -29,7 +30,7 @@ def claims_of(transcript: Transcript, adversary: Adversary) -> Claims:
 
 
 def link_of(claims: Claims) -> LinkClaim:
-    (link,) = claims.links
+    (link,) = claims.of(LinkClaim)
     return link
 
 
@@ -218,13 +219,13 @@ def test_a_single_denoiser_links_its_own_messages_only(
     expected = senders_of(truth.recorded, 1, link.tags)
     np.testing.assert_array_equal(link.guesses["value"], expected)
     claims = claims_of(run.transcript, one)
-    assert claims.rated.predicted is not None
-    named = claims.rated.clients[claims.rated.predicted.any(axis=1)]
+    named = rated_of(claims).clients[predicted_of(claims).any(axis=1)]
     np.testing.assert_array_equal(named, np.sort(expected))
     # Everybody else's upload is as opaque as before.
-    others = ~np.isin(claims.rated.clients, expected)
+    others = ~np.isin(rated_of(claims).clients, expected)
     np.testing.assert_array_equal(
-        claims.rated.scores[others], claims.rated.visible[others].astype(np.float64)
+        rated_of(claims).scores[others],
+        rated_of(claims).visible[others].astype(np.float64),
     )
 
 

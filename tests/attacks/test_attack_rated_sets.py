@@ -15,6 +15,7 @@ from secure_fedrec.engines.local import CohortConfig
 from secure_fedrec.protection import RandomizedResponseConfig, VirtualRatingsConfig
 from secure_fedrec.uploads import RowBlock
 from secure_fedrec.wire import Adversary, BlockStore, Step, Transcript, View
+from tests.attacks.made import predicted_of, rated_of
 
 Federate = Callable[..., tuple[RecordedRun, GroundTruth]]
 
@@ -78,9 +79,9 @@ def test_the_direct_read_uses_the_first_round_only(federate: Federate, server: A
     claims = Direct().run(run.transcript.view(server))
     assert isinstance(claims, Claims)
     assert claims.rounds == (1,)
-    counts, _ = uploads_with_item(run.transcript.view(server), 1, claims.rated.scores.shape)
-    np.testing.assert_array_equal(claims.rated.scores, counts)
-    np.testing.assert_array_equal(claims.rated.visible, counts > 0)
+    counts, _ = uploads_with_item(run.transcript.view(server), 1, rated_of(claims).scores.shape)
+    np.testing.assert_array_equal(rated_of(claims).scores, counts)
+    np.testing.assert_array_equal(rated_of(claims).visible, counts > 0)
 
 
 # --- many uploads ---------------------------------------------------------------------------------
@@ -110,12 +111,12 @@ def test_scores_are_the_share_of_uploads_with_the_item(
     uploads = counts.max(axis=1, keepdims=True)  # a rated item is in every upload of its client
     assert uploads.sum() == total
     seen = np.flatnonzero(uploads[:, 0])
-    np.testing.assert_array_equal(claims.rated.clients, seen)
-    np.testing.assert_array_equal(claims.rated.scores, (counts / np.maximum(uploads, 1))[seen])
-    np.testing.assert_array_equal(claims.rated.predicted, (counts == uploads)[seen])
-    np.testing.assert_array_equal(claims.rated.visible, (counts > 0)[seen])
-    assert set(claims.rated.history) == {1, 2, 3, 5}
-    for rounds, scores in claims.rated.history.items():
+    np.testing.assert_array_equal(rated_of(claims).clients, seen)
+    np.testing.assert_array_equal(rated_of(claims).scores, (counts / np.maximum(uploads, 1))[seen])
+    np.testing.assert_array_equal(predicted_of(claims), (counts == uploads)[seen])
+    np.testing.assert_array_equal(rated_of(claims).visible, (counts > 0)[seen])
+    assert set(rated_of(claims).history) == {1, 2, 3, 5}
+    for rounds, scores in rated_of(claims).history.items():
         np.testing.assert_array_equal(scores, uploads_with_item(view, rounds, shape)[0][seen])
 
 
@@ -125,8 +126,8 @@ def test_it_reads_no_more_rounds_than_allowed(federate: Federate, server: Advers
     claims = Intersection(max_rounds=3).run(view)
     assert isinstance(claims, Claims)
     assert claims.rounds == (1, 2, 3)
-    counts, _ = uploads_with_item(view, 3, claims.rated.scores.shape)
-    np.testing.assert_array_equal(claims.rated.scores, counts / 3)
+    counts, _ = uploads_with_item(view, 3, rated_of(claims).scores.shape)
+    np.testing.assert_array_equal(rated_of(claims).scores, counts / 3)
 
 
 @pytest.mark.parametrize("rho", [1.0, 2.0, 3.0])
@@ -151,7 +152,7 @@ def test_virtual_items_survive_at_the_rate_of_the_formula(
     share = np.minimum(np.floor(rho * rated), room) / room
     virtual = ~truth_grid(truth.ratings)
     for rounds in (1, 2, 3):
-        always = claims.rated.history[rounds] == rounds
+        always = rated_of(claims).history[rounds] == rounds
         assert not (~virtual & ~always).any()  # real items never miss a round
         expected = float((room * share**rounds).sum())
         survivors = int((always & virtual).sum())

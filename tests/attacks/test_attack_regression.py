@@ -22,6 +22,7 @@ from secure_fedrec.protection import RandomizedResponseConfig, VirtualRatingsCon
 from secure_fedrec.uploads import RowBlock
 from secure_fedrec.wire import Adversary, Step, Transcript
 from secure_fedrec.wire.recording import Columns
+from tests.attacks.made import predicted_of, proven_of, rated_of
 
 Federate = Callable[..., tuple[RecordedRun, GroundTruth]]
 Cleaned = Callable[[RecordedRun, GroundTruth], Transcript]
@@ -47,7 +48,7 @@ def solved(view_of: Transcript) -> Claims:
 def grid(claims: Claims, truth: GroundTruth) -> BoolArray:
     rated = np.zeros((truth.ratings.n_clients, truth.ratings.n_items), dtype=bool)
     rated[truth.ratings.clients, truth.ratings.items] = True
-    return np.asarray(rated[claims.rated.clients])
+    return np.asarray(rated[rated_of(claims).clients])
 
 
 def curve(finding: Finding) -> dict[int, float]:
@@ -149,8 +150,8 @@ def test_without_unseen_rows_every_item_is_proven(federate: Federate, cleaned: C
     run, truth = federate(data=DENSE, cloak=STICKY, rounds=12, payload_rounds=every(12))
     claims = solved(cleaned(run, truth))
     rated = grid(claims, truth)
-    np.testing.assert_array_equal(claims.rated.predicted, rated)
-    np.testing.assert_array_equal(claims.unmasked, claims.rated.visible & ~rated)
+    np.testing.assert_array_equal(predicted_of(claims), rated)
+    np.testing.assert_array_equal(proven_of(claims), rated_of(claims).visible & ~rated)
     assert claims.details["items_proven"] == claims.details["items"]
     assert claims.details["pairs_proven_real"] == int(rated.sum())
 
@@ -195,10 +196,11 @@ def test_a_sum_off_by_one_unit_proves_nothing_about_its_item(
     before = solved(cleaned(run, truth))
     after = solved(rewritten(cleaned(run, truth), nudge))
     assert after.details["items_proven"] == before.details["items_proven"] - 1
-    assert after.rated.predicted is not None
-    assert not after.rated.predicted[:, 17].any()
+    assert not predicted_of(after)[:, 17].any()
     # The estimates do not hang on the last bit.
-    np.testing.assert_array_equal(after.rated.scores[:, 17] > 2.5, before.rated.scores[:, 17] > 2.5)
+    np.testing.assert_array_equal(
+        rated_of(after).scores[:, 17] > 2.5, rated_of(before).scores[:, 17] > 2.5
+    )
 
 
 def test_fresh_virtual_items_are_cleared_by_their_absence(
@@ -217,9 +219,8 @@ def test_fresh_virtual_items_are_cleared_by_their_absence(
             uploads[client, part.rows] += 1
     missing = (uploads > 0) & (uploads < 3)
     assert missing.sum() > 1000
-    assert claims.unmasked is not None
-    assert claims.unmasked[missing].all()
-    assert not (claims.unmasked & rated).any()
+    assert proven_of(claims)[missing].all()
+    assert not (proven_of(claims) & rated).any()
 
 
 def test_changing_cohorts_give_equations_too(federate: Federate, cleaned: Cleaned) -> None:
@@ -232,11 +233,9 @@ def test_changing_cohorts_give_equations_too(federate: Federate, cleaned: Cleane
     )
     claims = solved(cleaned(run, truth))
     rated = grid(claims, truth)
-    assert claims.rated.predicted is not None
-    assert claims.unmasked is not None
-    assert not (claims.rated.predicted & ~rated).any()
-    assert not (claims.unmasked & rated).any()
-    assert claims.rated.predicted[rated].mean() > 0.9
+    assert not (predicted_of(claims) & ~rated).any()
+    assert not (proven_of(claims) & rated).any()
+    assert predicted_of(claims)[rated].mean() > 0.9
 
 
 @settings(max_examples=30, deadline=None, derandomize=True)
@@ -276,11 +275,9 @@ def test_nothing_false_is_ever_proven_by_equations(
         assert not all(report.participants for report in run.history)
         return
     rated = grid(claims, truth)
-    assert claims.rated.predicted is not None
-    assert claims.unmasked is not None
-    assert not (claims.rated.predicted & ~rated).any()
-    assert not (claims.unmasked & rated).any()
-    assert not (claims.unmasked & ~claims.rated.visible).any()
+    assert not (predicted_of(claims) & ~rated).any()
+    assert not (proven_of(claims) & rated).any()
+    assert not (proven_of(claims) & ~rated_of(claims).visible).any()
 
 
 def test_few_bits_prove_nothing_by_equations(federate: Federate, cleaned: Cleaned) -> None:
@@ -298,8 +295,8 @@ def test_small_blocks_give_the_same_claims(
     whole = solved(transcript)
     monkeypatch.setattr(regression, "_BLOCK_BYTES", 100_000)
     parts = solved(transcript)
-    np.testing.assert_array_equal(parts.rated.scores, whole.rated.scores)
-    np.testing.assert_array_equal(parts.rated.predicted, whole.rated.predicted)
+    np.testing.assert_array_equal(rated_of(parts).scores, rated_of(whole).scores)
+    np.testing.assert_array_equal(predicted_of(parts), predicted_of(whole))
 
 
 # --- where there are no equations -----------------------------------------------------------------

@@ -3,15 +3,13 @@
 import numpy as np
 import pytest
 
-from attacks.base import VectorClaim
-from attacks.claims import DraftClaim, FeatureClaim, HistogramClaim, SetClaim
-from attacks.scoring.attributes import People, score_attributes
-from attacks.scoring.clients import score_histograms
-from attacks.scoring.drafts import Matches, Members
+from attacks.scoring.attributes import FeatureClaim, People, score_attributes
+from attacks.scoring.drafts import DraftClaim, Matches, Members
 from attacks.scoring.gains import Gain, Level
+from attacks.scoring.histograms import HistogramClaim, score_histograms
 from attacks.scoring.scored import Scored
-from attacks.scoring.sets import score_sets
-from attacks.scoring.vectors import score_vectors
+from attacks.scoring.sets import SetClaim, score_sets
+from attacks.scoring.vectors import VectorClaim, score_vectors
 from secure_fedrec.core.arrays import FloatArray
 from secure_fedrec.wire import BlockStore, Truth
 

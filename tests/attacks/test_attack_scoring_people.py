@@ -9,13 +9,16 @@ import pytest
 from scipy.stats import binom
 
 from attacks import AttackCard, Claims, Finding, GroundTruth, NotApplicable, evaluate
-from attacks.base import VectorClaim
-from attacks.claims import DraftClaim, FeatureClaim, HistogramClaim, LabelClaim, SetClaim
-from attacks.scoring.attributes import People, score_attributes
+from attacks.base import Claim
+from attacks.scoring.attributes import FeatureClaim, People, score_attributes
 from attacks.scoring.classifier import cross_validated_scores, one_against_rest_auc
-from attacks.scoring.drafts import Matches, Members, score_disclosed, score_drafts
+from attacks.scoring.drafts import DraftClaim, Matches, Members, score_disclosed, score_drafts
 from attacks.scoring.gains import Level
+from attacks.scoring.histograms import HistogramClaim
+from attacks.scoring.labels import LabelClaim
 from attacks.scoring.scored import Scored
+from attacks.scoring.sets import SetClaim
+from attacks.scoring.vectors import VectorClaim
 from secure_fedrec.core.arrays import FloatArray, IntArray
 from secure_fedrec.wire import Adversary, BlockStore, Transcript, Truth, View
 
@@ -311,8 +314,8 @@ LABELS = LabelClaim(name="majority", clients=np.arange(4), scores=np.eye(2)[[0, 
 
 
 def test_a_finding_may_have_no_rated_set() -> None:
-    truth = truth_with(labels={"majority": np.array([0, 1, 0, 0])})
-    finding = judge(Claims(rounds=(1,), labels=LABELS), truth)
+    truth = truth_with(secrets={"labels.majority": np.array([0, 1, 0, 0])})
+    finding = judge(Claims(rounds=(1,), made=(LABELS,)), truth)
     assert finding.measured
     assert finding.figures.get("auc") is None
     assert finding.figures["label_accuracy"] == 0.75
@@ -322,32 +325,25 @@ def test_a_finding_may_have_no_rated_set() -> None:
     assert finding.null_control["metric"] == "label_accuracy"
 
 
-CLAIMS: Mapping[str, Claims] = {
-    "labels": Claims(rounds=(1,), labels=LABELS),
-    "sets": Claims(
-        rounds=(1,), sets=(SetClaim(name="classes", clients=np.arange(4), scores=np.eye(4)),)
-    ),
-    "histograms": Claims(
-        rounds=(1,),
-        histograms=HistogramClaim(
+CLAIMS: Mapping[str, tuple[Claim, ...]] = {
+    "labels": (LABELS,),
+    "sets": (SetClaim(name="classes", clients=np.arange(4), scores=np.eye(4)),),
+    "histograms": (
+        HistogramClaim(
             name="attributes", clients=np.arange(4), shares=np.eye(4), activity=np.ones(4)
         ),
     ),
-    "vectors": Claims(
-        rounds=(1,), vectors=(VectorClaim(round=1, clients=np.arange(4), vectors=np.eye(4)),)
-    ),
-    "drafts": Claims(rounds=(1,), drafts=(draft_claim(np.eye(4), [0, 1, 2, 3]),)),
-    "features": Claims(
-        rounds=(1,), features=FeatureClaim(clients=np.arange(4), features=np.eye(4))
-    ),
-    "nothing": Claims(rounds=(1,)),
+    "vectors": (VectorClaim(round=1, clients=np.arange(4), vectors=np.eye(4)),),
+    "drafts": (draft_claim(np.eye(4), [0, 1, 2, 3]),),
+    "features": (FeatureClaim(clients=np.arange(4), features=np.eye(4)),),
+    "nothing": (),
 }
 
 
 @pytest.mark.parametrize("kind", CLAIMS)
 def test_claims_without_a_truth_are_not_measured(kind: str) -> None:
     """Never a figure out of nothing, and never a silent pass."""
-    finding = judge(CLAIMS[kind], truth_with())
+    finding = judge(Claims(rounds=(1,), made=CLAIMS[kind]), truth_with())
     assert not finding.measured
     assert finding.figures == {}
     assert finding.reason is not None
@@ -359,8 +355,8 @@ def test_attacks_on_items_are_not_asked_where_rows_are_something_else() -> None:
     class OnItems(Stub):
         reads_item_rows: bool = True
 
-    truth = truth_with(labels={"majority": np.array([0, 1, 0, 0])})
-    claims = Claims(rounds=(1,), labels=LABELS)
+    truth = truth_with(secrets={"labels.majority": np.array([0, 1, 0, 0])})
+    claims = Claims(rounds=(1,), made=(LABELS,))
     public = {"ring": {"bits": 64, "fraction_bits": 32, "clip": 4096.0}}
     for known, measured in (({}, False), ({"n_items": 7}, True)):
         transcript = Transcript(BlockStore(None), {**public, **known})
@@ -374,8 +370,8 @@ def test_of_two_sets_the_first_gives_the_figures() -> None:
     grid = np.eye(4, dtype=bool)
     first = SetClaim(name="one", clients=np.arange(4), scores=np.eye(4))
     second = SetClaim(name="two", clients=np.arange(4), scores=-np.eye(4))
-    truth = truth_with(sets={"one": grid, "two": grid})
-    finding = judge(Claims(rounds=(1,), sets=(first, second)), truth)
+    truth = truth_with(secrets={"sets.one": grid, "sets.two": grid})
+    finding = judge(Claims(rounds=(1,), made=(first, second)), truth)
     assert finding.figures["set_auc"] == 1.0
     assert finding.details["set"] == "one"
 

@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from attacks.base import NotApplicable, VectorClaim
-from attacks.claims import HistogramClaim, LabelClaim, SetClaim
-from attacks.scoring.clients import score_histograms, score_labels
+from attacks.base import NotApplicable
 from attacks.scoring.gains import Level
+from attacks.scoring.histograms import HistogramClaim, score_histograms
+from attacks.scoring.labels import LabelClaim, score_labels
 from attacks.scoring.scored import Scored, hit_null
-from attacks.scoring.sets import score_sets
-from attacks.scoring.vectors import score_vectors
+from attacks.scoring.sets import SetClaim, score_sets
+from attacks.scoring.vectors import VectorClaim, score_vectors
 from secure_fedrec.core.arrays import FloatArray
 from secure_fedrec.wire import BlockStore, Truth
 

@@ -19,6 +19,7 @@ from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.protection import RandomizedResponseConfig, VirtualRatingsConfig
 from secure_fedrec.wire import Adversary, Transcript
 from secure_fedrec.wire.recording import Columns
+from tests.attacks.made import predicted_of, proven_of, rated_of
 
 Federate = Callable[..., tuple[RecordedRun, GroundTruth]]
 Edit = Callable[[int, str, Columns], Columns | None]
@@ -45,15 +46,14 @@ def claims_of(attack: Attack, run: RecordedRun, adversary: Adversary = SERVER) -
 def truth_of(claims: Claims, truth: GroundTruth) -> BoolArray:
     grid = np.zeros((truth.ratings.n_clients, truth.ratings.n_items), dtype=bool)
     grid[truth.ratings.clients, truth.ratings.items] = True
-    return np.asarray(grid[claims.rated.clients])
+    return np.asarray(grid[rated_of(claims).clients])
 
 
 def proven(claims: Claims) -> tuple[BoolArray, BoolArray]:
     """Pairs claimed to be real, and visible pairs claimed to be virtual."""
-    assert claims.rated.predicted is not None
-    virtual = claims.unmasked
-    return claims.rated.predicted, (
-        np.zeros_like(claims.rated.predicted) if virtual is None else virtual
+    virtual = proven_of(claims)
+    return predicted_of(claims), (
+        np.zeros_like(predicted_of(claims)) if virtual is None else virtual
     )
 
 
@@ -95,10 +95,10 @@ def test_nothing_false_is_ever_proven(
             assert empty_round or few_bits
             continue
         rated = truth_of(claims, truth)
-        real, virtual = proven(claims)
+        real, virtual = proven_of(claims)
         assert not (real & ~rated).any(), attack.name
         assert not (virtual & rated).any(), attack.name
-        assert not (virtual & ~claims.rated.visible).any(), attack.name
+        assert not (virtual & ~rated_of(claims).visible).any(), attack.name
         assert not (real & virtual).any(), attack.name
 
 
@@ -128,9 +128,9 @@ def test_tail_items_reads_exactly_what_the_counts_settle(federate: Federate, eta
     run, truth = federate(cloak=VirtualRatingsConfig(rho=2.0), denoisers=eta)
     claims = claims_of(TailItems(), run)
     popularity = truth.ratings.item_popularity()
-    settled = claims.rated.visible & (popularity <= 1)
+    settled = rated_of(claims).visible & (popularity <= 1)
     rated = truth_of(claims, truth)
-    real, virtual = proven(claims)
+    real, virtual = proven_of(claims)
     np.testing.assert_array_equal(real, settled & rated)
     np.testing.assert_array_equal(virtual, settled & ~rated)
     assert claims.details["tail_items"] == int(np.sum(popularity == 1))
@@ -142,10 +142,10 @@ def test_tail_items_reads_exactly_what_the_counts_settle(federate: Federate, eta
 def test_tail_items_orders_its_verdicts(federate: Federate) -> None:
     run, _ = federate(cloak=VirtualRatingsConfig(rho=2.0), denoisers=10)
     claims = claims_of(TailItems(), run)
-    real, virtual = proven(claims)
-    undecided = claims.rated.visible & ~real & ~virtual
-    scores = claims.rated.scores
-    levels = [scores[mask] for mask in (real, undecided, virtual, ~claims.rated.visible)]
+    real, virtual = proven_of(claims)
+    undecided = rated_of(claims).visible & ~real & ~virtual
+    scores = rated_of(claims).scores
+    levels = [scores[mask] for mask in (real, undecided, virtual, ~rated_of(claims).visible)]
     assert all(len(np.unique(level)) == 1 for level in levels)
     ordered = [float(level[0]) for level in levels]
     assert ordered == sorted(ordered, reverse=True)
@@ -154,7 +154,7 @@ def test_tail_items_orders_its_verdicts(federate: Federate) -> None:
 def test_tail_items_of_a_plain_sum_prove_their_raters(federate: Federate) -> None:
     run, truth = federate()
     claims = claims_of(TailItems(), run)
-    real, virtual = proven(claims)
+    real, virtual = proven_of(claims)
     singles = truth.ratings.item_popularity() == 1
     assert not virtual.any()
     np.testing.assert_array_equal(real, truth_of(claims, truth) & singles)
@@ -174,7 +174,7 @@ def test_equal_uploads_of_a_tail_item_are_not_told_apart(
         if name == "upload":
             holders = np.flatnonzero(columns["rows"] == item)
             owners = np.repeat(columns["senders"], columns["lengths"])[holders]
-            place = np.searchsorted(before.rated.clients, owners)
+            place = np.searchsorted(rated_of(before).clients, owners)
             source = holders[real[place, item]][0]
             columns["values"][holders] = columns["values"][source]
         return columns
@@ -182,7 +182,7 @@ def test_equal_uploads_of_a_tail_item_are_not_told_apart(
     view = rewritten(run.transcript, copy_row).view(SERVER)
     claims = TailItems().run(view)
     assert isinstance(claims, Claims)
-    now_real, now_virtual = proven(claims)
+    now_real, now_virtual = proven_of(claims)
     assert not now_real[:, item].any()
     assert not now_virtual[:, item].any()
     others = np.arange(truth.ratings.n_items) != item
@@ -213,24 +213,26 @@ def test_explained_sums_prove_the_rows_outside_them_real(federate: Federate) -> 
     """With the group's virtual rows of an item known, what else it uploads of the item is real."""
     run, truth = federate(cloak=VirtualRatingsConfig(rho=1.0), denoisers=20)
     claims = claims_of(DenoiserSums(), run)
-    real, virtual = proven(claims)
+    real, virtual = proven_of(claims)
     rated = truth_of(claims, truth)
     assert real.sum() == claims.details["rows_proven_real"]
     assert virtual.sum() == claims.details["rows_unmasked"]
     assert real[rated].mean() > 0.1
-    assert virtual[claims.rated.visible & ~rated].mean() > 0.95
+    assert virtual[rated_of(claims).visible & ~rated].mean() > 0.95
 
 
 def test_one_denoiser_leaves_the_sums_unexplained(federate: Federate) -> None:
     data = SyntheticConfig(clients=120, items=60, mean_ratings=15.0, seed=5)
     run, _ = federate(data=data, cloak=VirtualRatingsConfig(rho=1.0), denoisers=1)
     claims = claims_of(DenoiserSums(), run)
-    real, virtual = proven(claims)
+    real, virtual = proven_of(claims)
     assert not real.any()
     assert not virtual.any()
     expected = {"rows_unmasked": 0, "rows_proven_real": 0, "clients_bound": 0, "sums_explained": 0}
     assert expected.items() <= claims.details.items()
-    np.testing.assert_array_equal(claims.rated.scores, claims.rated.visible.astype(np.float64))
+    np.testing.assert_array_equal(
+        rated_of(claims).scores, rated_of(claims).visible.astype(np.float64)
+    )
 
 
 def test_clients_are_bound_to_their_true_denoiser(federate: Federate) -> None:
@@ -255,19 +257,19 @@ def test_clients_are_bound_to_their_true_denoiser(federate: Federate) -> None:
 def test_a_denoiser_exposes_the_items_nobody_covers(federate: Federate, rho: float) -> None:
     run, truth = federate(cloak=VirtualRatingsConfig(rho=rho), denoisers=20)
     claims = claims_of(DenoiserExposure(), run)
-    np.testing.assert_array_equal(claims.rated.clients, np.sort(truth.denoiser_clients))
+    np.testing.assert_array_equal(rated_of(claims).clients, np.sort(truth.denoiser_clients))
     rated = truth_of(claims, truth)
     noise = run.transcript._store.read(1, "noise")
     covered = np.zeros((20, truth.ratings.n_items), dtype=bool)
     for columns in noise:
         covered[np.repeat(columns["receivers"], columns["lengths"]), columns["rows"]] = True
-    index = [truth.denoiser_clients.index(int(client)) for client in claims.rated.clients]
+    index = [truth.denoiser_clients.index(int(client)) for client in rated_of(claims).clients]
     expected = rated & ~covered[index]
-    np.testing.assert_array_equal(claims.rated.predicted, expected)
+    np.testing.assert_array_equal(predicted_of(claims), expected)
     assert claims.details == {"denoisers": 20, "items_exposed": int(expected.sum())}
     assert expected.any()
     # What a denoiser does not send it has not rated.
-    np.testing.assert_array_equal(claims.rated.visible, rated | covered[index])
+    np.testing.assert_array_equal(rated_of(claims).visible, rated | covered[index])
 
 
 def test_more_denoisers_expose_more_of_themselves(federate: Federate) -> None:

@@ -10,8 +10,13 @@ from itertools import product
 import numpy as np
 
 from attacks import AttackCard, Claims, GroundTruth, NotApplicable, evaluate
-from attacks.base import RatedSetClaim, RatingClaim, VectorClaim
-from attacks.claims import HistogramClaim, LabelClaim, SetClaim
+from attacks.scoring.histograms import HistogramClaim
+from attacks.scoring.labels import LabelClaim
+from attacks.scoring.rated_sets import RatedSetClaim
+from attacks.scoring.ratings import RatingClaim
+from attacks.scoring.sets import SetClaim
+from attacks.scoring.vectors import VectorClaim
+from attacks.scoring.virtual_rows import UnmaskedClaim
 from audits.report.findings import severity
 from secure_fedrec.core.arrays import BoolArray, FloatArray
 from secure_fedrec.data import RatingScale, RatingTable
@@ -124,9 +129,11 @@ def federation(
     truth = GroundTruth(
         recorded=Truth(secret),
         train=train,
-        labels={"label": rng.choice(4, p=(0.7, 0.1, 0.1, 0.1), size=spec.clients)},
-        sets={"set": rng.random((spec.clients, 12)) < np.linspace(0.1, 0.9, 12)},
-        histograms={"histogram": rng.poisson(3.0, (spec.clients, 6)) + np.eye(6)[0]},
+        secrets={
+            "labels.label": rng.choice(4, p=(0.7, 0.1, 0.1, 0.1), size=spec.clients),
+            "sets.set": rng.random((spec.clients, 12)) < np.linspace(0.1, 0.9, 12),
+            "histograms.histogram": rng.poisson(3.0, (spec.clients, 6)) + np.eye(6)[0],
+        },
     )
     public = {
         "n_clients": spec.clients,
@@ -152,29 +159,32 @@ def guesses(spec: Spec, levels: FloatArray, rng: np.random.Generator, round_: in
     about, items = np.nonzero(named)
     classes = rng.random((spec.clients, 4))
     shares = rng.dirichlet(np.ones(6), size=spec.clients)
-    return Claims(
-        rounds=(round_,),
-        rated=RatedSetClaim(
+    made = (
+        RatedSetClaim(
             clients=everybody,
             scores=scores[spec.scores],
             visible=visible,
             predicted=rng.random(shape) < rng.choice([0.02, 0.5]),
         ),
-        ratings=RatingClaim(
-            clients=about, items=items, ratings=rng.choice(levels, size=len(about))
+        RatingClaim(
+            clients=about,
+            items=items,
+            ratings=rng.choice(levels, size=len(about)),
+            about=everybody,
         ),
-        unmasked=visible & (rng.random(shape) < 0.5),
-        vectors=(
-            VectorClaim(
-                round=round_, clients=everybody, vectors=rng.standard_normal((spec.clients, 5))
-            ),
+        UnmaskedClaim(
+            clients=everybody, visible=visible, proven=visible & (rng.random(shape) < 0.5)
         ),
-        labels=LabelClaim(name="label", clients=everybody, scores=classes),
-        sets=(SetClaim(name="set", clients=everybody, scores=rng.random((spec.clients, 12))),),
-        histograms=HistogramClaim(
+        VectorClaim(
+            round=round_, clients=everybody, vectors=rng.standard_normal((spec.clients, 5))
+        ),
+        LabelClaim(name="label", clients=everybody, scores=classes),
+        SetClaim(name="set", clients=everybody, scores=rng.random((spec.clients, 12))),
+        HistogramClaim(
             name="histogram", clients=everybody, shares=shares, activity=rng.random(spec.clients)
         ),
     )
+    return Claims(rounds=(round_,), made=made)
 
 
 def null_audit(spec: Spec, seed: int) -> str:
@@ -202,20 +212,21 @@ def planted_audit(spec: Spec, seed: int, shift: float | None) -> str:
     transcript, truth, labels, levels = federation(spec, rng)
     answers = {}
     for round_ in range(1, spec.rounds + 1):
-        blind = guesses(spec, levels, rng, round_)
+        rated, _, _, *others = guesses(spec, levels, rng, round_).made
+        assert isinstance(rated, RatedSetClaim)
         if shift is None:
             train = truth.ratings
             rated = replace(
-                blind.rated, scores=labels.astype(np.float64), visible=labels, predicted=labels
+                rated, scores=labels.astype(np.float64), visible=labels, predicted=labels
             )
             read = RatingClaim(
                 clients=train.clients.astype(np.int64),
                 items=train.items.astype(np.int64),
                 ratings=train.ratings,
             )
-            answers[round_] = replace(blind, rated=rated, ratings=read, unmasked=None)
+            answers[round_] = Claims(rounds=(round_,), made=(rated, read, *others))
         else:
-            rated = replace(blind.rated, scores=blind.rated.scores + shift * labels)
-            answers[round_] = Claims(rounds=(round_,), rated=rated)
+            rated = replace(rated, scores=rated.scores + shift * labels)
+            answers[round_] = Claims(rounds=(round_,), made=(rated,))
     finding = evaluate(Stub(answers), SERVER, transcript, truth, seed=seed, judged=24)
     return str(severity(finding))

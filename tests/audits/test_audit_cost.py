@@ -8,7 +8,7 @@ from typing import Any
 import jsonschema
 import pytest
 
-from audits.report import SCHEMA_PATH
+from audits.report import report_schema
 
 Command = Callable[..., tuple[int, str, str]]
 Write = Callable[[dict[str, Any]], Path]
@@ -31,7 +31,7 @@ def cost_of(
         code, _, err = command("audit", write_config(small), "--out", folder, "--quiet")
         assert code in {0, 3}, err
         report = json.loads((folder / "report.json").read_text(encoding="utf-8"))
-        schema = json.loads(SCHEMA_PATH.read_text(encoding="utf-8"))
+        schema = report_schema()
         jsonschema.Draft202012Validator(schema).validate(report)
         cost: dict[str, Any] = report["cost"]
         return cost, (folder / "report.html").read_text(encoding="utf-8")

@@ -1,13 +1,12 @@
 """What a finding is called, and how bad it is, follow from what was learned."""
 
-import json
-
 import pytest
 
 from attacks import Finding
-from audits.gates.gate import ATTACK_METRICS
-from audits.report import SCHEMA_PATH
-from audits.report.findings import GAINS, REPORT_KEYS, finding_json, sentence, severity
+from attacks.scoring.catalogue import listed_keys
+from attacks.suite import MEASURES
+from audits.report import report_schema
+from audits.report.findings import finding_json, sentence, severity
 from audits.report.points import leakage_point
 from audits.report.view import finding_card, headline
 
@@ -73,9 +72,9 @@ def test_rated_sets_stand_beside_popularity() -> None:
 
 
 def test_every_reported_figure_has_its_place_in_the_schema() -> None:
-    schema = json.loads(SCHEMA_PATH.read_text(encoding="utf-8"))
-    assert set(REPORT_KEYS) <= set(schema["$defs"]["finding"]["properties"])
-    assert set(GAINS) <= set(ATTACK_METRICS)
+    schema = report_schema()
+    assert set(listed_keys()) <= set(schema["$defs"]["finding"]["properties"])
+    assert {each.key for each in MEASURES.values() if each.page.listed} <= set(listed_keys())
 
 
 def test_a_report_shows_precision_beside_that_of_popularity() -> None:

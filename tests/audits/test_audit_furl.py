@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from audits.config.audit import parse_config
-from audits.report import SCHEMA_PATH
+from audits.report import report_schema
 from audits.run.build import build_federation, load_dataset
 from audits.systems.furl.checks import SplitCase, check_split
 from audits.systems.furl.interactions import InteractionTask
@@ -94,7 +94,7 @@ def ncf() -> dict[str, Any]:
 
 def report_of(run: Path) -> dict[str, Any]:
     report: dict[str, Any] = json.loads((run / "report.json").read_text(encoding="utf-8"))
-    schema = json.loads(SCHEMA_PATH.read_text(encoding="utf-8"))
+    schema = report_schema()
     jsonschema.Draft202012Validator(schema).validate(report)
     return report
 

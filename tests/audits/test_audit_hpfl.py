@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from audits.config.audit import parse_config
-from audits.report import SCHEMA_PATH
+from audits.report import report_schema
 from audits.run.build import load_dataset
 from audits.systems.hpfl.organisations import OrganisationTask
 from secure_fedrec.engines import RecordedRun, RoundReport
@@ -63,7 +63,7 @@ def small() -> dict[str, Any]:
 
 def report_of(run: Path) -> dict[str, Any]:
     report: dict[str, Any] = json.loads((run / "report.json").read_text(encoding="utf-8"))
-    schema = json.loads(SCHEMA_PATH.read_text(encoding="utf-8"))
+    schema = report_schema()
     jsonschema.Draft202012Validator(schema).validate(report)
     return report
 

@@ -1,19 +1,32 @@
 """Findings on other secrets than rated sets: how bad, in which words, under which keys."""
 
-import json
 from collections.abc import Mapping
 from typing import Any
 
 import pytest
 
 from attacks import SUITE, Finding
-from audits.gates.gate import ATTACK_METRICS
-from audits.gates.measures import MEASURES, measure_of, report_keys
-from audits.report import SCHEMA_PATH
+from attacks.planted.controls import planted_finding
+from attacks.scoring.catalogue import leading, listed_keys
+from attacks.scoring.measures import (
+    SHARE,
+    Behind,
+    Context,
+    Gained,
+    Measure,
+    Observed,
+    Scale,
+    gain,
+    records,
+)
+from attacks.suite import MEASURES, catalogue
+from audits.gates.gate import GateConfig
+from audits.report import report_schema
 from audits.report.charts import leakage_chart
 from audits.report.findings import finding_json, sentence, severity
 from audits.report.view import finding_card, headline
 from audits.systems import SYSTEMS, system_named
+from secure_fedrec.errors import ConfigError
 
 
 def finding(
@@ -109,37 +122,139 @@ def test_an_attribute_is_called_by_its_name() -> None:
     assert sentence(finding(figures)).endswith("tells the attribute of persons with AUC 0.700.")
 
 
+LISTED = tuple(each for each in MEASURES.values() if each.page.listed)
+
+
 def test_every_measure_has_its_place_in_the_schema() -> None:
-    schema = json.loads(SCHEMA_PATH.read_text(encoding="utf-8"))
-    known = schema["$defs"]["finding"]["properties"]
-    assert set(report_keys()) <= set(known)
-    assert len(set(report_keys())) == len(report_keys())
+    known = report_schema()["$defs"]["finding"]["properties"]
+    assert set(listed_keys()) <= set(known)
+    assert len(set(listed_keys())) == len(listed_keys())
+    assert all(each.about for each in LISTED)
+    assert all(known[key]["type"] == ["number", "null"] for key in listed_keys())
 
 
-@pytest.mark.parametrize("measure", MEASURES, ids=lambda measure: measure.key)
-def test_every_measure_is_shown_with_its_interval_and_comparison(measure: Any) -> None:
-    figures = {measure.key: 0.62, f"{measure.key}_low": 0.51, f"{measure.key}_high": 0.73}
-    if measure.beside is not None:
-        figures[measure.beside] = 0.11
+@pytest.mark.parametrize("measure", LISTED, ids=lambda measure: measure.key)
+def test_every_measure_is_shown_with_its_interval_and_comparison(measure: Measure) -> None:
+    low_key, high_key = measure.ends
+    figures = {measure.key: 0.62, low_key: 0.51, high_key: 0.73}
+    if measure.prior is not None:
+        figures[measure.prior.key] = 0.11
     found = finding_json(finding(figures), None)
-    spoken = measure_of(found)
-    assert spoken is not None
-    (row,) = [row for row in finding_card(found, None)["numbers"] if row[0] == measure.name]
-    value, low, beside = (
-        ("62.0%", "51.0%", "11.0%") if measure.as_percent else ("0.62", "0.51", "0.11")
-    )
-    assert row[1].startswith(value)
+    spoken = leading(found)
+    assert spoken is measure
+    rows = finding_card(found, None)["numbers"]
+    (row,) = [row for row in rows if row[0] == measure.name]
+    percent = measure.scale.unit.write == "percent"
+    value, low, beside = ("62.0%", "51.0%", "11.0%") if percent else ("0.62", "0.51", "0.11")
+    assert value in row[1]
     assert low in row[2]
-    assert (beside in row[2]) == (measure.beside is not None)
-    assert headline(found).startswith(f"{spoken.name} ")
+    assert (beside in row[2]) == (measure.prior is not None)
+    assert headline(found).startswith(f"{measure.name} ")
     drawn = leakage_chart([found])
-    assert f"dense-layer by server: {spoken.name} 0.620" in drawn
-    assert measure.units in finding_card(found, None)["units"] or spoken.key != measure.key
+    assert f"dense-layer by server: {measure.page.axis or measure.name} 0.620" in drawn
+    assert measure.page.units in finding_card(found, None)["units"]
 
 
-def test_gates_take_the_figures_of_every_measure() -> None:
-    # What only compares is no gate's business, nor what is a ceiling of something else.
-    assert {measure.key for measure in MEASURES} - set(ATTACK_METRICS) == set()
+# --- records --------------------------------------------------------------------------------------
+
+
+def worst(measure: Measure) -> dict[str, float | None]:
+    """Figures of the worst that a measure can say, and that the gains it stands behind can."""
+    rule = measure.severity
+    gains = rule.gains if isinstance(rule, Behind) else (measure.key,)
+    beside = (rule.beside or {}) if isinstance(rule, Behind) else {}
+    return {
+        **dict.fromkeys(beside, 1.0),
+        **{name: 1.0 for gain in gains for name in (gain, f"{gain}_certain")},
+        measure.key: 0.0 if measure.scale.lower_is_worse else 1.0,
+    }
+
+
+@pytest.mark.parametrize("measure", MEASURES.values(), ids=MEASURES)
+def test_at_its_worst_a_figure_is_a_finding_or_says_why_not(measure: Measure) -> None:
+    found = severity(finding(worst(measure)))
+    if isinstance(measure.severity, Context):
+        assert found == "info"
+        assert len(measure.severity.why.split()) > 3
+        return
+    assert found != "info"
+    if isinstance(measure.severity, Behind) and measure.severity.critical is not None:
+        assert found == "critical"
+
+
+def test_nothing_is_bad_where_nothing_was_gained() -> None:
+    """Every figure at its worst, but no gain: what anybody reaches is no finding."""
+    figures = {
+        each.key: 0.0 if each.scale.lower_is_worse or isinstance(each.severity, Gained) else 1.0
+        for each in MEASURES.values()
+        if not isinstance(each.severity, Observed)
+    }
+    assert severity(finding(figures)) == "info"
+
+
+GOOD: Mapping[str, Any] = {
+    "name": "Hair colours named",
+    "about": "Share of clients whose hair colour is named.",
+    "scale": Scale(SHARE, "the commonest colour", "a miss"),
+    "severity": Behind(("hair_lift",), floor=0.9),
+}
+
+
+@pytest.mark.parametrize("lacking", GOOD)
+def test_a_record_that_leaves_something_out_is_refused(lacking: str) -> None:
+    Measure(**GOOD)
+    with pytest.raises(TypeError, match=lacking):
+        Measure(**{key: value for key, value in GOOD.items() if key != lacking})
+
+
+@pytest.mark.parametrize(
+    "severity",
+    [None, "high", Gained(None), Observed(0.1, ""), Behind(("hair_lift",), None), Context("", 0.9)],  # type: ignore[arg-type]
+    ids=str,
+)
+def test_a_record_without_a_rule_or_a_floor_is_refused(severity: Any) -> None:
+    with pytest.raises(ValueError, match="Hair colours named: a figure says"):
+        Measure(**{**GOOD, "severity": severity})
+
+
+@pytest.mark.parametrize("rule", [Gained, Behind, Observed, Context])
+def test_no_rule_goes_without_a_floor(rule: Any) -> None:
+    with pytest.raises(TypeError, match="floor"):
+        rule(*range(len(rule._fields) - len(rule._field_defaults) - 1))
+
+
+def test_a_figure_is_judged_by_a_gain_that_is_measured() -> None:
+    alone = records(hair_accuracy=Measure(**GOOD))
+    with pytest.raises(ValueError, match="hair_lift, which is no gain"):
+        catalogue([alone])
+    with pytest.raises(ValueError, match="two figures have the key hair_accuracy"):
+        catalogue([alone, alone])
+    assert list(catalogue([alone, records(hair_lift=gain(0.5))])) == ["hair_accuracy", "hair_lift"]
+
+
+def test_every_figure_reaches_its_floor_where_it_is_planted() -> None:
+    """So no scorer is silently dead: of each there is an attack that drives it to its floor."""
+    found = [planted_finding(attack).figures for attack in SUITE.values()]
+    for key, measure in MEASURES.items():
+        values = [value for each in found if (value := each.get(key)) is not None]
+        floor = measure.severity.floor
+        if isinstance(floor, str):
+            assert len(floor.split()) > 3, key
+            assert not values, key
+        elif measure.scale.lower_is_worse:
+            assert min(values) <= floor, key
+        else:
+            assert max(values) > floor - 1e-9, key
+
+
+@pytest.mark.parametrize("key", MEASURES)
+def test_gates_take_every_figure_and_no_prior(key: str) -> None:
+    gate = GateConfig(metric=key, attack="direct", adversary="server", max=0.5)
+    assert gate.documents_leak == MEASURES[key].scale.lower_is_worse
+    prior = MEASURES[key].prior
+    if prior is not None:
+        with pytest.raises(ConfigError, match="unknown metric"):
+            GateConfig(metric=prior.key, attack="direct", adversary="server", max=0.5)
 
 
 def test_every_attack_reads_the_messages_of_some_algorithm() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import jsonschema
 import pytest
 
-from audits.report import SCHEMA_PATH
+from audits.report import report_schema
 from audits.report.claims import execution_of, protection_json
 from audits.run.privacy import prices
 from secure_fedrec.accounting import claim
@@ -40,7 +40,7 @@ def audited(command: Command, path: Path, folder: Path) -> tuple[dict[str, Any],
     code, out, err = command("audit", path, "--out", folder, "--quiet")
     assert code in {0, 3}, err
     report: dict[str, Any] = json.loads((folder / "report.json").read_text(encoding="utf-8"))
-    schema = json.loads(SCHEMA_PATH.read_text(encoding="utf-8"))
+    schema = report_schema()
     jsonschema.Draft202012Validator(schema).validate(report)
     return report, out
 

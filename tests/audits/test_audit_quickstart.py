@@ -15,7 +15,7 @@ from markupsafe import escape
 
 from attacks import SUITE
 from audits import cli
-from audits.report import SCHEMA_PATH
+from audits.report import report_schema
 
 Command = Callable[..., tuple[int, str, str]]
 Write = Callable[[dict[str, Any]], Path]
@@ -50,7 +50,7 @@ def quickstart(tmp_path_factory: pytest.TempPathFactory) -> Ended:
 
 
 def schema_problems(report: object) -> list[str]:
-    schema = json.loads(SCHEMA_PATH.read_text(encoding="utf-8"))
+    schema = report_schema()
     validator = jsonschema.Draft202012Validator(schema)
     return [f"{error.json_path}: {error.message}" for error in validator.iter_errors(report)]
 

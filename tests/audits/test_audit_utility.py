@@ -11,7 +11,7 @@ import pytest
 
 from audits.config.audit import load_config
 from audits.gates.gate import GateConfig, Outcome, judge
-from audits.report import SCHEMA_PATH
+from audits.report import report_schema
 from audits.run.build import build_federation
 from audits.run.utility import Utility, utility_of
 from audits.systems.pmf import load_ratings
@@ -105,7 +105,7 @@ def test_the_verdict_line_says_what_a_model_is_worth(
     ]
     code, out, err = command("audit", write_config(small), "--out", tmp_path / "run", "--quiet")
     report = json.loads((tmp_path / "run" / "report.json").read_text(encoding="utf-8"))
-    jsonschema.validate(report, json.loads(SCHEMA_PATH.read_text(encoding="utf-8")))
+    jsonschema.validate(report, report_schema())
     standing = report["utility"]["standing"]
     assert set(report["utility"]["baselines"]) == {
         "global mean",

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from audits.report import SCHEMA_PATH, render_html, text, write_report
+from audits.report import render_html, report_schema, text, write_report
 from audits.report.charts import bytes_chart, leakage_chart, roc_chart, utility_chart
 from audits.report.curves import tpr_at
 from audits.report.view import adversary_rows, by_severity, gate_rows
@@ -86,7 +86,7 @@ def page() -> Page:
 
 def schema_problems(report: dict[str, Any]) -> list[str]:
     jsonschema = pytest.importorskip("jsonschema")
-    schema = json.loads(SCHEMA_PATH.read_text(encoding="utf-8"))
+    schema = report_schema()
     jsonschema.Draft202012Validator.check_schema(schema)
     validator = jsonschema.Draft202012Validator(schema)
     return [error.message for error in validator.iter_errors(report)]
@@ -120,7 +120,7 @@ def test_the_schema_refuses(path: tuple[str | int, ...], value: object) -> None:
 
 
 def test_every_part_of_the_schema_is_described_and_resolves() -> None:
-    schema = json.loads(SCHEMA_PATH.read_text(encoding="utf-8"))
+    schema = report_schema()
     for reference in re.findall(r'"#/\$defs/(\w+)"', json.dumps(schema)):
         assert reference in schema["$defs"]
     assert set(schema["properties"]) == set(sample())
@@ -239,8 +239,8 @@ def test_the_page_carries_its_own_report(page: Page) -> None:
 
 
 def test_the_same_report_gives_the_same_bytes(tmp_path: Path) -> None:
-    first = [path.read_bytes() for path in write_report(sample(), tmp_path / "a")]
-    second = [path.read_bytes() for path in write_report(sample(), tmp_path / "b")]
+    first = [path.read_bytes() for path in write_report(sample(), tmp_path / "a").values()]
+    second = [path.read_bytes() for path in write_report(sample(), tmp_path / "b").values()]
     assert first == second
 
 
@@ -253,7 +253,7 @@ def test_user_settings_of_matplotlib_change_nothing() -> None:
 
 
 def test_both_files_are_written_and_the_json_keeps_its_order(tmp_path: Path) -> None:
-    json_path, html_path = write_report(sample(), tmp_path / "out")
+    json_path, html_path = write_report(sample(), tmp_path / "out").values()
     written = json.loads(json_path.read_text(encoding="utf-8"))
     assert written == sample()
     assert list(written) == list(sample())
@@ -266,7 +266,7 @@ def test_both_files_are_written_and_the_json_keeps_its_order(tmp_path: Path) -> 
 
 @pytest.mark.parametrize("break_it", ["nan", "version", "missing"])
 def test_a_report_that_cannot_be_rendered_leaves_the_old_one(tmp_path: Path, break_it: str) -> None:
-    old = [path.read_bytes() for path in write_report(sample(), tmp_path)]
+    old = [path.read_bytes() for path in write_report(sample(), tmp_path).values()]
     report = sample()
     if break_it == "nan":
         report["cost"]["seconds"] = float("nan")
@@ -283,7 +283,7 @@ def test_a_report_that_cannot_be_rendered_leaves_the_old_one(tmp_path: Path, bre
 def test_a_failing_disk_leaves_the_old_report(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    old = [path.read_bytes() for path in write_report(sample(), tmp_path)]
+    old = [path.read_bytes() for path in write_report(sample(), tmp_path).values()]
 
     def fail(descriptor: int) -> None:
         raise OSError("disk full")
@@ -314,7 +314,7 @@ def test_an_audit_without_attacks_gates_or_rounds_still_renders() -> None:
 
 def test_optional_measures_may_be_absent() -> None:
     report = sample()
-    optional = json.loads(SCHEMA_PATH.read_text(encoding="utf-8"))["$defs"]["finding"]
+    optional = report_schema()["$defs"]["finding"]
     for finding in report["findings"]:
         for key in set(finding) - set(optional["required"]):
             del finding[key]

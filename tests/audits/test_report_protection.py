@@ -9,7 +9,7 @@ from typing import Any
 import jsonschema
 import pytest
 
-from audits.report import SCHEMA_PATH, render_html
+from audits.report import render_html, report_schema
 
 SAMPLE = Path(__file__).with_name("report_sample.json")
 
@@ -24,7 +24,7 @@ def sample() -> dict[str, Any]:
 
 
 def schema_problems(report: dict[str, Any]) -> list[str]:
-    schema = json.loads(SCHEMA_PATH.read_text(encoding="utf-8"))
+    schema = report_schema()
     validator = jsonschema.Draft202012Validator(schema)
     return [error.message for error in validator.iter_errors(report)]
 

@@ -8,8 +8,9 @@ histogram of its records.
 
 import numpy as np
 
-from attacks.base import AttackCard, Claims, NotApplicable
-from attacks.claims import HistogramClaim, SetClaim
+from attacks.base import AttackCard, Claims, Control, NotApplicable
+from attacks.scoring.histograms import HistogramClaim
+from attacks.scoring.sets import SetClaim
 from attacks.view.coalition import rows_of
 from attacks.view.named import named_payload_rounds, named_rows, sees_named_rows
 from secure_fedrec.wire import View
@@ -26,6 +27,14 @@ class AttributeCounts:
     name = "attribute-counts"
     reads_one_round = True
     reads_item_rows = False
+    control = Control(
+        measure="histogram_correlation",
+        on="organisations",
+        secrets={
+            f"sets.{ATTRIBUTES}": lambda planted: planted["attributes"] > 0,
+            f"histograms.{ATTRIBUTES}": lambda planted: planted["attributes"].astype(np.float64),
+        },
+    )
     card = AttackCard(
         game="Given one upload of an organisation, tell how its records are distributed over the "
         "attributes of items.",
@@ -68,10 +77,8 @@ class AttributeCounts:
         clients = uploads.senders.ids
         return Claims(
             rounds=rounds[:1],
-            histograms=HistogramClaim(
-                name=ATTRIBUTES, clients=clients, shares=shares, activity=totals
-            ),
-            sets=(
+            made=(
                 SetClaim(name=ATTRIBUTES, clients=clients, scores=weights, predicted=weights > 0),
+                HistogramClaim(name=ATTRIBUTES, clients=clients, shares=shares, activity=totals),
             ),
         )

@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from attacks.base import AttackCard, Claims, NotApplicable
-from attacks.claims import DraftClaim
+from attacks.base import AttackCard, Claims, Control, NotApplicable
+from attacks.scoring.drafts import DraftClaim
 from attacks.view.coalition import others_vectors
 from secure_fedrec.uploads import SetBlock
 from secure_fedrec.wire import Step, View
@@ -41,6 +41,13 @@ class Drafts:
     name = "drafts"
     reads_one_round = True
     reads_item_rows = False
+    control = Control(
+        measure="disclosed_share",
+        on="organisations",
+        secrets={
+            "attributes.sign": lambda planted: (planted["members"][:, 0] > 0).astype(np.int64)
+        },
+    )
     card = AttackCard(
         game="Given the drafts of one round, tell vectors of single members, and which client "
         "holds a member.",
@@ -67,7 +74,7 @@ class Drafts:
         given = tuple(claim for claim in claims if len(claim.vectors))
         if not given:
             return NotApplicable(reason="no bag holds drafts of users or items")
-        return Claims(rounds=rounds[:1], drafts=given)
+        return Claims(rounds=rounds[:1], made=given)
 
 
 def _claim(view: View, round_: int, kind: _Kind) -> DraftClaim:

@@ -15,16 +15,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from attacks.base import (
-    AttackCard,
-    Claims,
-    NotApplicable,
-    RatedSetClaim,
-    RatingClaim,
-    VectorClaim,
-    client_grid,
-)
+from attacks.base import AttackCard, Claims, Control, NotApplicable, client_grid
 from attacks.families.ratings.offsets import fit_offset, hides_residuals
+from attacks.scoring.rated_sets import RatedSetClaim
+from attacks.scoring.ratings import RatingClaim
+from attacks.scoring.vectors import VectorClaim
 from attacks.view.named import named_payload_rounds, named_rows, sees_named_rows
 from secure_fedrec.core.arrays import BoolArray, FloatArray, IntArray
 from secure_fedrec.uploads import RowBlock
@@ -63,6 +58,7 @@ class Lattice:
     """
 
     name = "lattice"
+    control = Control(measure="rating_accuracy", on="ratings")
     card = AttackCard(
         game="Given one upload of a client, tell its real from its virtual rows, and name the "
         "ratings and the private vector.",
@@ -147,19 +143,17 @@ class Lattice:
         vectors = np.stack([one.vector for one in decoded])
         if view.public["algorithm"].get("biases"):
             vectors = vectors[:, :-1]  # less the slope
-        return Claims(
-            rounds=(round_,),
-            rated=RatedSetClaim(
-                clients=clients,
-                scores=scores.reshape(visible.shape),
-                visible=visible,
-                predicted=predicted.reshape(visible.shape),
-            ),
-            ratings=RatingClaim(clients=owners, items=items, ratings=nearest),
-            vectors=(VectorClaim(round=round_, clients=clients, vectors=vectors),)
-            if vectors.shape[1]
-            else (),
+        rated = RatedSetClaim(
+            clients=clients,
+            scores=scores.reshape(visible.shape),
+            visible=visible,
+            predicted=predicted.reshape(visible.shape),
         )
+        named = RatingClaim(clients=owners, items=items, ratings=nearest, about=clients)
+        if not vectors.shape[1]:
+            return Claims(rounds=(round_,), made=(rated, named))
+        vector = VectorClaim(round=round_, clients=clients, vectors=vectors)
+        return Claims(rounds=(round_,), made=(rated, named, vector))
 
 
 def _decode_upload(rows: FloatArray, vectors: FloatArray, levels: FloatArray) -> _Decoded:

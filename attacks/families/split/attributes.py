@@ -2,11 +2,12 @@
 
 import numpy as np
 
-from attacks.base import AttackCard, Claims, NotApplicable
-from attacks.claims import FeatureClaim
+from attacks.base import AttackCard, Claims, Control, NotApplicable
 from attacks.families.split.dense_layer import DenseLayerInputs
 from attacks.families.split.flat_uploads import FlatUploads
 from attacks.families.split.touched_rows import row_changes
+from attacks.scoring.attributes import FeatureClaim
+from attacks.scoring.vectors import VectorClaim
 from secure_fedrec.wire import View
 
 __all__ = ["AttributeInference"]
@@ -18,6 +19,11 @@ class AttributeInference:
     name = "attribute-inference"
     reads_one_round = True
     reads_item_rows = False
+    control = Control(
+        measure="attribute_auc",
+        on="split",
+        secrets={"attributes.group": lambda planted: planted["groups"]},
+    )
     card = AttackCard(
         game="Given one upload of each client, and the attributes of some clients, tell those of "
         "the others.",
@@ -40,8 +46,8 @@ class AttributeInference:
         parts = [row_changes(uploads.change(table)) for table in tables]
         vectors = DenseLayerInputs().run(view)
         if isinstance(vectors, Claims):
-            parts += [claim.vectors for claim in vectors.vectors]
+            parts += [claim.vectors for claim in vectors.of(VectorClaim)]
         if not parts:
             return NotApplicable(reason="neither an embedding table nor a private vector to read")
         claim = FeatureClaim(clients=uploads.clients, features=np.concatenate(parts, axis=1))
-        return Claims(rounds=(uploads.round,), features=claim)
+        return Claims(rounds=(uploads.round,), made=(claim,))

@@ -11,9 +11,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from attacks.base import AttackCard, Claims, NotApplicable, VectorClaim
+from attacks.base import AttackCard, Claims, Control, NotApplicable
 from attacks.families.split.architecture import DenseLayer
 from attacks.families.split.flat_uploads import FlatUploads
+from attacks.scoring.vectors import VectorClaim
 from secure_fedrec.core.arrays import FloatArray
 from secure_fedrec.wire import View
 
@@ -48,6 +49,7 @@ class DenseLayerInputs:
     name = "dense-layer"
     reads_one_round = True
     reads_item_rows = False
+    control = Control(measure="reidentified_share", on="split")
     card = AttackCard(
         game="Given one upload of a client, tell its private vector.",
         adversary="Honest-but-curious server.",
@@ -93,7 +95,7 @@ class DenseLayerInputs:
             round=uploads.round, clients=uploads.clients, vectors=best.vectors, table=PRIVATE_TABLE
         )
         where = {"layer": best.layer, "first_input": best.first, "fit": best.fit}
-        return Claims(rounds=(uploads.round,), vectors=(claim,), details=where)
+        return Claims(rounds=(uploads.round,), made=(claim,), details=where)
 
 
 class _Block(NamedTuple):

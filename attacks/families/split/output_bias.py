@@ -7,10 +7,11 @@ model foresees, p, is added back (``expectation``).
 
 import numpy as np
 
-from attacks.base import AttackCard, Claims, NotApplicable
-from attacks.claims import LabelClaim, SetClaim
+from attacks.base import AttackCard, Claims, Control, NotApplicable
 from attacks.families.split.expectation import expected_shares, label_shares, largest_step
 from attacks.families.split.flat_uploads import FlatUploads
+from attacks.scoring.labels import LabelClaim
+from attacks.scoring.sets import SetClaim
 from secure_fedrec.core.arrays import FloatArray
 from secure_fedrec.wire import Step, View
 
@@ -29,6 +30,14 @@ class OutputBias:
     name = "output-bias"
     reads_one_round = True
     reads_item_rows = False
+    control = Control(
+        measure="label_accuracy",
+        on="split",
+        secrets={
+            f"labels.{MAJORITY}": lambda planted: planted["classes"].argmax(axis=1),
+            f"sets.{CLASSES}": lambda planted: planted["classes"] > 0,
+        },
+    )
     card = AttackCard(
         game="Given one upload of a client, tell the class of most of its examples, and which "
         "classes occur.",
@@ -62,8 +71,8 @@ class OutputBias:
             scores, predicted = shares, np.asarray(shares > 0.5 / examples[:, None])
         return Claims(
             rounds=(uploads.round,),
-            labels=LabelClaim(name=MAJORITY, clients=uploads.clients, scores=scores),
-            sets=(
+            made=(
+                LabelClaim(name=MAJORITY, clients=uploads.clients, scores=scores),
                 SetClaim(name=CLASSES, clients=uploads.clients, scores=scores, predicted=predicted),
             ),
             details={"layer": bias.name, "expectation": shares is not None},

@@ -8,9 +8,10 @@ negatives hide among the touched rows, but they pull the other way: the change o
 
 import numpy as np
 
-from attacks.base import AttackCard, Claims, NotApplicable, RatedSetClaim
-from attacks.claims import SetClaim
+from attacks.base import AttackCard, Claims, Control, NotApplicable
 from attacks.families.split.flat_uploads import FlatUploads
+from attacks.scoring.rated_sets import RatedSetClaim
+from attacks.scoring.sets import SetClaim
 from secure_fedrec.core.arrays import BoolArray, FloatArray
 from secure_fedrec.wire import View
 
@@ -26,6 +27,7 @@ class TouchedRows:
     name = "touched-rows"
     reads_one_round = True
     reads_item_rows = False
+    control = Control(measure="exact_set_share", on="split")
     card = AttackCard(
         game="Given one upload of a client, tell which items (or characters) its examples contain.",
         adversary="Honest-but-curious server.",
@@ -46,11 +48,12 @@ class TouchedRows:
         tables = uploads.architecture.tables()
         if not tables:
             return NotApplicable(reason="no embedding table is federated")
-        rated, sets = RatedSetClaim.about_nobody(), []
+        rated: list[RatedSetClaim] = []
+        sets: list[SetClaim] = []
         for table in tables:
             sizes = row_changes(uploads.change(table))
             if table.name == view.public.get("item_table"):
-                rated = _rated_claim(uploads, sizes, touched(sizes))
+                rated = [_rated_claim(uploads, sizes, touched(sizes))]
                 continue
             claim = SetClaim(
                 name=table.name,
@@ -59,7 +62,7 @@ class TouchedRows:
                 predicted=touched(sizes),
             )
             sets.append(claim)
-        return Claims(rounds=(uploads.round,), rated=rated, sets=tuple(sets))
+        return Claims(rounds=(uploads.round,), made=(*rated, *sets))
 
 
 class SignedRows:
@@ -68,6 +71,7 @@ class SignedRows:
     name = "signed-rows"
     reads_one_round = True
     reads_item_rows = False
+    control = Control(measure="auc", on="implicit")
     card = AttackCard(
         game="Given one upload of a client that trains on positives and sampled negatives, tell "
         "its positive items from all others.",
@@ -96,7 +100,7 @@ class SignedRows:
         scores = signed_changes(change)
         seen = touched(row_changes(change))
         claim = _rated_claim(uploads, scores, seen & (scores > 0))
-        return Claims(rounds=(uploads.round,), rated=claim)
+        return Claims(rounds=(uploads.round,), made=(claim,))
 
 
 def row_changes(change: FloatArray) -> FloatArray:

@@ -14,9 +14,11 @@ from math import comb
 
 import numpy as np
 
-from attacks.base import AttackCard, Claims, NotApplicable, RatedSetClaim, client_grid
+from attacks.base import AttackCard, Claims, Control, NotApplicable, client_grid
 from attacks.families.linkage import fingerprints
 from attacks.families.sums.subsets import MOST_ROWS, MOST_SUBSETS, find_subset
+from attacks.scoring.rated_sets import RatedSetClaim
+from attacks.scoring.virtual_rows import UnmaskedClaim
 from attacks.view.knowledge import Knowledge
 from secure_fedrec.core.arrays import FloatArray, IntArray
 from secure_fedrec.fixedpoint import FixedPoint
@@ -34,6 +36,7 @@ class DenoiserExposure:
 
     name = "denoiser-exposure"
     reads_one_round = False
+    control = Control(measure="precision", on="ratings")
     card = AttackCard(
         game="Given a denoiser's sums and counts, tell its own rated items from all others.",
         adversary="Honest-but-curious server.",
@@ -75,7 +78,7 @@ class DenoiserExposure:
         exposed = scores == 1.0
         claim = RatedSetClaim(clients=clients, scores=scores, visible=visible, predicted=exposed)
         details = {"denoisers": len(clients), "items_exposed": int(exposed.sum())}
-        return Claims(rounds=(rounds[0],), rated=claim, details=details)
+        return Claims(rounds=(rounds[0],), made=(claim,), details=details)
 
 
 class DenoiserSums:
@@ -83,6 +86,7 @@ class DenoiserSums:
 
     name = "denoiser-sums"
     reads_one_round = True
+    control = Control(measure="unmasked_share", on="ratings")
     card = AttackCard(
         game="Given the identified uploads and the denoisers' sums of one round, tell virtual from "
         "real rows.",
@@ -142,9 +146,8 @@ class DenoiserSums:
             "sums_explained": puzzle.explained,
             "sums": len(puzzle.sums.rows),
         }
-        return Claims(
-            rounds=(round_,), rated=claim, unmasked=visible & (scores == 0.5), details=details
-        )
+        proven = UnmaskedClaim(clients=senders, visible=visible, proven=visible & (scores == 0.5))
+        return Claims(rounds=(round_,), made=(claim, proven), details=details)
 
 
 _UNKNOWN, _REAL, _VIRTUAL = 0, 1, 2

@@ -15,8 +15,10 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from attacks.base import AttackCard, Claims, NotApplicable, RatedSetClaim
+from attacks.base import AttackCard, Claims, Control, NotApplicable
 from attacks.families.sums.equations import fit_bits
+from attacks.scoring.rated_sets import RatedSetClaim
+from attacks.scoring.virtual_rows import UnmaskedClaim
 from attacks.view.coalition import others_sum, others_uploads
 from attacks.view.knowledge import Knowledge
 from attacks.view.presence import Presence
@@ -38,6 +40,7 @@ class SubsetRegression:
 
     name = "subset-regression"
     reads_one_round = False
+    control = Control(measure="support_auc", on="sticky")
     card = AttackCard(
         game="Given all identified rows and the exact sums of the real ones, over several rounds, "
         "tell real from virtual rows.",
@@ -75,7 +78,8 @@ class SubsetRegression:
             "pairs_proven_real": int(last.real.sum()),
             "pairs_proven_virtual": int(last.virtual.sum()),
         }
-        return Claims(rounds=rounds, rated=claim, unmasked=last.virtual, details=details)
+        proven = UnmaskedClaim(clients=clients, visible=last.presence.visible, proven=last.virtual)
+        return Claims(rounds=rounds, made=(claim, proven), details=details)
 
     @staticmethod
     def _rounds(view: View) -> tuple[int, ...] | NotApplicable:

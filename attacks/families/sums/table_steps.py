@@ -10,8 +10,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from attacks.base import AnonymousRowClaim, AttackCard, Claims, NotApplicable, RatedSetClaim
+from attacks.base import AttackCard, Claims, Control, NotApplicable
 from attacks.families.sums.tail_rows import CHANCE, RowGroups, group_rows
+from attacks.scoring.rated_sets import RatedSetClaim
+from attacks.scoring.single_rows import AnonymousRowClaim, SingleRowsClaim
 from attacks.view.coalition import rows_of
 from attacks.view.knowledge import Knowledge
 from secure_fedrec.algorithms import PMF, PMFConfig, PublicState
@@ -31,6 +33,7 @@ class TableSteps:
 
     name = "table-steps"
     reads_one_round = False
+    control = Control(measure="precision", on="ratings", who="all clients but one")
     card = AttackCard(
         game="Given public tables before and after a round, and the rows of some clients, tell "
         "what the others rated.",
@@ -158,7 +161,9 @@ def _claims(view: View, steps: Sequence[_Step]) -> Claims:
         "rows_recovered": sum(len(each.items) for each in rows),
     }
     return Claims(
-        rounds=tuple(step.round for step in steps), rated=claim, rows=rows, details=details
+        rounds=tuple(step.round for step in steps),
+        made=(claim, SingleRowsClaim(parts=rows)),
+        details=details,
     )
 
 

@@ -6,16 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from attacks.base import (
-    AnonymousRowClaim,
-    AttackCard,
-    Claims,
-    NotApplicable,
-    RatedSetClaim,
-    client_grid,
-)
+from attacks.base import AttackCard, Claims, Control, NotApplicable, client_grid
 from attacks.families.sums.participation import Verdicts, deduce
 from attacks.families.sums.tail_rows import RowGroups, group_rows
+from attacks.scoring.rated_sets import RatedSetClaim
+from attacks.scoring.single_rows import AnonymousRowClaim, SingleRowsClaim
+from attacks.scoring.virtual_rows import UnmaskedClaim
 from attacks.view.coalition import others_sum, others_uploads, rows_of
 from attacks.view.knowledge import Knowledge
 from attacks.view.presence import Presence
@@ -31,6 +27,7 @@ class TailItems:
 
     name = "tail-items"
     reads_one_round = False
+    control = Control(measure="precision", on="ratings")
     card = AttackCard(
         game="Given the sums and counts the server ends up with, tell which identified rows are "
         "real; where uploads are hidden, read single clients' rows off the sums and tell what "
@@ -107,7 +104,8 @@ def _identified(view: View, knowledge: Knowledge, rounds: Sequence[int]) -> Clai
         "rows_proven_virtual": int(fake.sum()),
     }
     claim = RatedSetClaim(clients=clients, scores=scores, visible=visible, predicted=real)
-    return Claims(rounds=tuple(rounds), rated=claim, unmasked=fake, details=details)
+    virtual = UnmaskedClaim(clients=clients, visible=visible, proven=fake)
+    return Claims(rounds=tuple(rounds), made=(claim, virtual), details=details)
 
 
 def _compare(block: RowBlock, total: RowBlock, counts: IntArray) -> tuple[BoolArray, BoolArray]:
@@ -174,11 +172,14 @@ class _Hidden:
             predicted=verdicts.rated,
         )
         rows = tuple(map(_row_claim, tails, owners))
+        proven = UnmaskedClaim(clients=presence.clients, visible=presence.visible, proven=excluded)
         return Claims(
             rounds=presence.rounds,
-            rated=claim,
-            rows=rows,
-            unmasked=excluded if knowledge.virtual_rows else None,
+            made=(
+                claim,
+                SingleRowsClaim(parts=rows),
+                *([proven] if knowledge.virtual_rows else []),
+            ),
             details=self._details(rows, [hidden for _, hidden in read], verdicts, excluded),
         )
 

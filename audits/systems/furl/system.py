@@ -5,6 +5,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from attacks.suite import FAMILIES
 from audits.systems.base import Check, DataKind, Dataset, Statement, System, Task
 from audits.systems.furl.checks import check_split
 from audits.systems.furl.interactions import InteractionTask, load_feedback
@@ -105,7 +106,7 @@ FURL_SYSTEM = System(
     kinds=_KINDS,
     default_data="stickers",
     claims=_CLAIMS,
-    attacks=("dense-layer", "output-bias", "touched-rows", "signed-rows", "attribute-inference"),
+    attacks=FAMILIES["split"],
     libraries=("numba", "torch"),
     load=_load,
     check=_check,

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from types import MappingProxyType
 
+from attacks.suite import FAMILIES
 from audits.systems.base import DataKind, Statement, System
 from audits.systems.hpfl.organisations import (
     OrganisationData,
@@ -85,7 +86,7 @@ HPFL_SYSTEM = System(
     claims=_CLAIMS,
     bag_claims=BAG_STACKS,
     gives_to_bags=_gives_to_bags,
-    attacks=("attribute-counts", "drafts"),
+    attacks=FAMILIES["hierarchical"],
     libraries=("numba", "scikit-learn"),
     load=load_records,
 )

@@ -1,75 +1,94 @@
-"""Figures of claimed labels and histograms: one secret per client."""
+"""Secret counts of each client: the claim, its figures, and how it is judged."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
 
 import numpy as np
 
-from attacks.base import NotApplicable
-from attacks.claims import HistogramClaim, LabelClaim
 from attacks.scoring.gains import Gain, Gains
 from attacks.scoring.intervals import mean_interval
+from attacks.scoring.measures import (
+    CORRELATION,
+    LEADS,
+    SHARE,
+    Behind,
+    Context,
+    Measure,
+    Prior,
+    Scale,
+    gain,
+    records,
+)
 from attacks.scoring.scored import (
+    NOBODY,
     Figures,
+    NotApplicable,
     Scored,
-    hit_interval,
-    hit_null,
     interval_figures,
     is_honest,
     normal_null,
     require_finite,
 )
+from attacks.scoring.truth import Case
 from secure_fedrec.core.arrays import FloatArray, IntArray
 from secure_fedrec.evaluation.ranking import midranks
 
-__all__ = ["score_histograms", "score_labels"]
+__all__ = ["KIND", "HistogramClaim", "score_histograms"]
 
-_NOBODY = "nobody but the adversary's own clients has a secret to tell"
+KIND = "histograms"
+"""Kind of secret: counts of every client, float64[n, K]."""
+
+_ANOTHER = "another client's histogram"
+
+MEASURES = records(
+    histogram_correlation=Measure(
+        "Rank correlation of the histogram",
+        "Mean rank correlation of claimed and true shares.",
+        Scale(CORRELATION, Prior("histogram_correlation_chance", _ANOTHER), "even shares"),
+        Behind(("histogram_correlation_lift",), 0.9),
+        LEADS,
+    ),
+    histogram_correlation_lift=gain(0.9, chooses="other secrets"),
+    histogram_error=Measure(
+        "Records misplaced in the histogram",
+        "Mean share of a client's records that claimed and true shares place differently (half "
+        "their L1 distance); 0 is exact.",
+        Scale(SHARE, Prior("histogram_error_chance", _ANOTHER), "even shares", lower_is_worse=True),
+        Behind(("histogram_error_lift",), 0.1),
+        words="reads which attributes a client's records have, off by {histogram_error:%} of the "
+        "records (any other client's: {histogram_error_chance:%})",
+    ),
+    histogram_error_lift=gain(0.5),
+    activity_correlation=Measure(
+        "Rank correlation of activity",
+        "Rank correlation of claimed and true numbers of records.",
+        Scale(CORRELATION, "0", "ties share their ranks"),
+        Context("how many records, not which; sizes of messages tell it as well", floor=0.9),
+    ),
+)
 
 
-def score_labels(
-    claim: LabelClaim, truth: IntArray, corrupted: frozenset[int], seed: int
-) -> Scored | NotApplicable:
-    """Judge a class per client.
-
-    - ``label_accuracy``: share of clients whose class has the highest score, ties shared;
-    - ``label_chance``: the same had every guess been dealt to a client at random;
-    - ``label_base_rate``: share of the most frequent class, the best guess that reads nothing;
-    - ``label_lift``: accuracy above the base rate.
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class HistogramClaim:
+    """How a client's records are distributed.
 
     Args:
-        claim: the claim.
-        truth: int64[n], every client's class; -1 where it has none.
-        corrupted: the adversary's own clients; they are left out.
-        seed: of the bootstrap and of the null control.
-
-    Raises:
-        ValueError: a score is not finite.
+        name: what the bins are.
+        clients: int64[B].
+        shares: float64[B, K], at least 0, of sum 1 for each client.
+        activity: float64[B], grows with the number of records.
     """
-    known = is_honest(claim.clients, corrupted) & (truth[claim.clients] >= 0)
-    if not known.any():
-        return NotApplicable(reason=_NOBODY)
-    scores, classes = claim.scores[known], truth[claim.clients[known]]
-    require_finite("scores of classes", scores)
-    if len(np.unique(classes)) < 2:
-        return NotApplicable(reason="there is nothing to tell apart in the truth")
-    best = scores == scores.max(axis=1, keepdims=True)
-    guesses = best / best.sum(axis=1, keepdims=True)
-    odds = guesses[np.arange(len(classes)), classes]
-    shares = np.bincount(classes, minlength=scores.shape[1]) / len(classes)
-    chance, base = float(guesses.mean(axis=0) @ shares), float(shares.max())
-    accuracy = hit_interval(odds, seed=seed)
-    figures: Figures = {
-        **interval_figures("label_accuracy", accuracy),
-        "label_chance": chance,
-        "label_base_rate": base,
-    }
-    dealt = np.random.default_rng(seed).permutation(classes)
-    null = guesses[np.arange(len(classes)), dealt]
-    return Scored(
-        figures=figures,
-        gains={"label_lift": Gain(odds - base, guesses=True)},
-        units={"clients": len(classes), "pairs": scores.size, "positives": len(classes)},
-        details={"label": claim.name},
-        null_control=hit_null("label_accuracy", null, chance),
-    )
+
+    name: str
+    clients: IntArray
+    shares: FloatArray
+    activity: FloatArray
+
+    def scored(self, case: Case) -> Iterator[Scored | NotApplicable]:
+        """Judge it by the counts of that name."""
+        truth = case.truth.of_kind(KIND).get(self.name)
+        if truth is not None:
+            yield score_histograms(self, truth, case.corrupted, case.seed)
 
 
 def score_histograms(
@@ -95,7 +114,7 @@ def score_histograms(
     """
     known = is_honest(claim.clients, corrupted) & (truth[claim.clients].sum(axis=1) > 0)
     if not known.any():
-        return NotApplicable(reason=_NOBODY)
+        return NotApplicable(reason=NOBODY)
     claimed, actual = claim.shares[known], truth[claim.clients[known]]
     require_finite("claimed histograms", claimed)
     totals = actual.sum(axis=1)

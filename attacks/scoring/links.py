@@ -1,0 +1,97 @@
+"""Senders of anonymous messages: the claim, its figure, and how it is judged."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from attacks.scoring.gains import Gain, Gains
+from attacks.scoring.measures import SHARE, Behind, Measure, Scale, gain, records
+from attacks.scoring.scored import Figures, Scored, is_honest
+from attacks.scoring.truth import Case
+from secure_fedrec.core.arrays import BoolArray, IntArray, WordArray
+from secure_fedrec.wire import Truth
+
+__all__ = ["LinkClaim", "link_figures"]
+
+MEASURES = records(
+    linked_share=Measure(
+        "Messages linked to their sender",
+        "Share of messages joined to the right sender.",
+        Scale(SHARE, "one over the senders", "no fit is a miss, several count by the odds"),
+        Behind(("linked_lift",), 0.99),
+        words="names the sender of {linked_share:%} of the anonymous messages",
+    ),
+    linked_lift=gain(0.9),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class LinkClaim:
+    """Senders of the anonymous messages of a round, by several kinds of evidence.
+
+    Args:
+        round: which round.
+        tags: uint64[K], the messages.
+        senders: int64[B], the clients that could have sent them.
+        fits: evidence -> bool[K, B], which of them fit which message.
+    """
+
+    round: int
+    tags: WordArray
+    senders: IntArray
+    fits: Mapping[str, BoolArray]
+
+    @property
+    def candidates(self) -> dict[str, IntArray]:
+        """Evidence -> int64[K], how many clients fit."""
+        return {kind: fit.sum(axis=1) for kind, fit in self.fits.items()}
+
+    @property
+    def guesses(self) -> dict[str, IntArray]:
+        """Evidence -> int64[K], the one client that fits; -1 where none or several do."""
+        return {
+            kind: np.where(fit.sum(axis=1) == 1, self.senders[fit.argmax(axis=1)], -1)
+            for kind, fit in self.fits.items()
+        }
+
+    def scored(self, case: Case) -> Iterator[Scored]:
+        """Judge it by who sent what."""
+        figures, gains = link_figures(self, case.truth.recorded, case.corrupted)
+        yield Scored(figures=figures, gains=gains, units={})
+
+
+def link_figures(
+    claim: LinkClaim, recorded: Truth, corrupted: frozenset[int]
+) -> tuple[Figures, Gains]:
+    """Share of messages linked to their sender, by each kind of evidence.
+
+    Where several clients fit a message, the adversary guesses among them: the message counts by the
+    odds of naming its sender, the expected top-1 accuracy with ties broken at random.
+
+    - ``linked_share``: by the evidence that names most; ``linked_lift``: beyond one over the
+      senders.
+    """
+    nothing: Figures = {"linked_share": None}
+    columns = recorded.columns(claim.round, "noise-origins")
+    if columns is None:
+        return nothing, {}
+    order = np.argsort(columns["tags"])
+    found = order[np.searchsorted(columns["tags"][order], claim.tags)]
+    sender = columns["clients"][found]
+    honest = is_honest(sender, corrupted)
+    if not honest.any():
+        return nothing, {}
+    figures: Figures = {}
+    best = np.zeros(np.count_nonzero(honest))
+    place = np.searchsorted(claim.senders, sender).clip(max=len(claim.senders) - 1)
+    known = claim.senders[place] == sender
+    for kind, candidates in claim.candidates.items():
+        fits = known & claim.fits[kind][np.arange(len(sender)), place]
+        odds = np.where(fits, 1.0 / np.maximum(candidates, 1), 0.0)[honest]
+        figures[f"linked_by_{kind}_share"] = float(np.mean(odds))
+        figures[f"candidates_by_{kind}_median"] = float(np.median(candidates[honest]))
+        best = max(best, odds, key=np.mean)
+    chance = 1.0 / max(1, int(np.count_nonzero(is_honest(claim.senders, corrupted))))
+    figures["linked_share"] = float(np.mean(best))
+    return figures, {"linked_lift": Gain(best - chance, guesses=True)}

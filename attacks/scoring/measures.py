@@ -1,0 +1,313 @@
+"""What a figure is: one record beside the scorer that measures it, and all that follows from it.
+
+A scorer states its figures in ``MEASURES``. Gates, findings, severities, sentences, the schema and
+the page of a report, controls and ``explain`` read ``suite.MEASURES``; nothing else lists figures.
+A record says how bad its figure is and what it reaches where it must; one that says neither is
+refused where it is written, at import.
+"""
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import Any, NamedTuple, Protocol, TypeAlias
+
+__all__ = ["AREA", "CORRELATION", "DIFFERENCE", "HEADROOM", "LEADS", "SEVERITIES", "SHARE"]
+__all__ += ["Behind", "Context", "Gained", "Measure", "Observed", "Page", "Prior", "Rule", "Scale"]
+__all__ += ["Unit", "gain", "records"]
+
+SEVERITIES = ("critical", "high", "medium", "low", "info")
+"""Worst first."""
+
+Figures: TypeAlias = Mapping[str, float | None]
+
+Words: TypeAlias = str | Callable[[Figures, Mapping[str, Any]], str | None]
+"""A clause: "names {label_accuracy:%} of them[ (by chance: {label_base_rate:%})]".
+
+What stands in brackets is left out where one of its figures is missing, and the whole clause where
+another is.
+"""
+
+
+class Unit(NamedTuple):
+    """How a figure is written, and where it lies.
+
+    Attributes:
+        write: "percent", "decimal", or "signed".
+        low, high: ends of its range; None where there is none.
+    """
+
+    write: str
+    low: float | None
+    high: float | None
+
+
+SHARE = Unit("percent", 0.0, 1.0)
+AREA = Unit("decimal", 0.0, 1.0)
+CORRELATION = Unit("decimal", -1.0, 1.0)
+DIFFERENCE = Unit("signed", -1.0, 1.0)
+HEADROOM = Unit("signed", None, 1.0)
+
+
+class Prior(NamedTuple):
+    """A figure that says what anybody reaches without the view.
+
+    Attributes:
+        key: of the figure.
+        words: who or what reaches it.
+        about: what it is; "For comparison: ..." where it is left out.
+    """
+
+    key: str
+    words: str
+    about: str = ""
+
+
+class Scale(NamedTuple):
+    """What a value of a figure means.
+
+    Attributes:
+        unit: how it is written, and where it lies.
+        chance: what anybody reaches without the view: a figure of its own, or words.
+        abstention: how it counts where an attack says nothing.
+        rounds: how several rounds make one figure.
+        lower_is_worse: whether low is a leak.
+    """
+
+    unit: Unit
+    chance: Prior | str
+    abstention: str
+    rounds: str = "the worst of the rounds tried; intervals and limits allow for the choice"
+    lower_is_worse: bool = False
+
+
+class Page(NamedTuple):
+    """Where a figure is shown.
+
+    Attributes:
+        leads: whether it is the one number that stands for a finding, before those that do not.
+        by_round: whether it is listed for every round that was tried.
+        chooses: of which findings it says how strong a round was, "rated sets" or "other secrets".
+        listed: whether it has a key of its own in ``report.json``; others stand in the details.
+        units: whom it is measured on.
+        axis: what it is called in the chart of leakage, where figures with an axis come first.
+        rate: the false-positive rate it is taken at; ten times its inverse is needed in negatives.
+    """
+
+    leads: bool = False
+    by_round: bool = False
+    chooses: str = ""
+    listed: bool = True
+    units: str = "clients"
+    axis: str = ""
+    rate: float | None = None
+
+
+LEADS, _PLAIN = Page(leads=True, by_round=True), Page()
+
+Floor: TypeAlias = float | str
+"""What a figure must reach on a federation planted to leak, or why it has no floor."""
+
+
+class Rule(Protocol):
+    """How bad a figure is, and what it must reach where it is planted."""
+
+    @property
+    def floor(self) -> Floor:
+        """The floor."""
+        ...
+
+    def grade(self, key: str, figures: Figures) -> str:
+        """Severity of a finding as far as this figure says."""
+        ...
+
+
+_HIGH, _MEDIUM, _LEAST = 0.20, 0.05, 0.02
+
+
+class Gained(NamedTuple):
+    """Of a gain over what is known without the view: as much of it as is certain.
+
+    High from 0.20, medium from 0.05; what is smaller than 0.02 is no finding, however certain, and
+    above it is low. Certain is the lower limit that holds for all gains of an audit (``gains``).
+    """
+
+    floor: Floor
+
+    def grade(self, key: str, figures: Figures) -> str:
+        """By thresholds."""
+        sure = _value(figures, f"{key}_certain")
+        if sure >= _MEDIUM:
+            return "high" if sure >= _HIGH else "medium"
+        return "low" if sure > 0 and _value(figures, key) >= _LEAST else "info"
+
+    def __str__(self) -> str:
+        limits = f"high from {_HIGH:g}, medium from {_MEDIUM:g}, low from {_LEAST:g} if any is"
+        return f"by what of it is certain: {limits}"
+
+
+class Behind(NamedTuple):
+    """Of a figure that is judged by its gains, since by itself it may be what anybody reaches.
+
+    Attributes:
+        gains: their keys.
+        floor: the floor.
+        critical: from which value the figure is critical, if a certain gain is high; None for no
+            value.
+        beside: what other figures must reach for that.
+    """
+
+    gains: tuple[str, ...]
+    floor: Floor
+    critical: float | None = None
+    beside: Mapping[str, float] = MappingProxyType({})
+
+    def grade(self, key: str, figures: Figures) -> str:
+        """Critical or left to the gains."""
+        if self.critical is None:
+            return "info"
+        needed = {key: self.critical, **self.beside}
+        named = all(_value(figures, name) >= least for name, least in needed.items())
+        sure = max(_value(figures, f"{name}_certain") for name in self.gains)
+        return "critical" if named and sure >= _HIGH else "info"
+
+    def __str__(self) -> str:
+        words = f"by {', '.join(self.gains)}"
+        if self.critical is None:
+            return words
+        more = "".join(f" and {name} {least:g}" for name, least in self.beside.items())
+        return f"{words}; critical from {self.critical:g}{more} with a certain gain of {_HIGH:g}"
+
+
+class Observed(NamedTuple):
+    """Of something that nobody reaches by guessing, so that a value speaks for itself.
+
+    Attributes:
+        medium: from which value.
+        floor: the floor.
+    """
+
+    medium: float
+    floor: Floor
+
+    def grade(self, key: str, figures: Figures) -> str:
+        """By the value."""
+        return "medium" if _value(figures, key) >= self.medium else "info"
+
+    def __str__(self) -> str:
+        return f"by itself: medium from {self.medium:g}"
+
+
+class Context(NamedTuple):
+    """Of a figure that helps to read others and is never bad by itself.
+
+    Attributes:
+        why: it is not, in words.
+        floor: the floor.
+    """
+
+    why: str
+    floor: Floor
+
+    def grade(self, key: str, figures: Figures) -> str:
+        """Always info."""
+        del key, figures
+        return "info"
+
+    def __str__(self) -> str:
+        return f"none: {self.why}"
+
+
+@dataclass(frozen=True, slots=True)
+class Measure:
+    """One figure; its interval is under ``key_low`` and ``key_high`` where it has one.
+
+    Args:
+        name: in reports; its key in words where it is left empty.
+        about: what it measures.
+        scale: what a value means.
+        severity: how bad it is, and what it must reach where it is planted.
+        page: where it is shown.
+        words: its clause of the sentence that a privacy officer reads; "" if it has none.
+        said: the clause is said of values strictly between these.
+        key: in findings, gates and reports; ``records`` gives it.
+
+    Raises:
+        ValueError: a record without a rule for its severity, or without a floor.
+    """
+
+    name: str
+    about: str
+    scale: Scale
+    severity: Rule
+    page: Page = _PLAIN
+    words: Words = ""
+    said: tuple[float, float] = (-math.inf, math.inf)
+    key: str = ""
+
+    def __post_init__(self) -> None:
+        if not hasattr(self.severity, "grade") or str(self.severity) == "none: ":
+            raise ValueError(f"{self.name}: a figure says how bad it is, by a rule or why not")
+        if self.severity.floor is None or self.severity.floor == "":
+            raise ValueError(f"{self.name}: a figure says what it must reach where it is planted")
+
+    @property
+    def prior(self) -> Prior | None:
+        """The figure to compare with, where there is one."""
+        return self.scale.chance if isinstance(self.scale.chance, Prior) else None
+
+    @property
+    def ends(self) -> tuple[str, str]:
+        """Keys of the ends of its interval."""
+        return f"{self.key}_low", f"{self.key}_high"
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """Keys in ``report.json``: the figure, its interval, what it compares with."""
+        return (self.key, *self.ends, *(() if self.prior is None else (self.prior.key,)))
+
+    def card(self) -> dict[str, str]:
+        """The record in words."""
+        scale, prior = self.scale, self.prior
+        return {
+            "name": self.name,
+            "about": self.about,
+            "worse": "lower" if scale.lower_is_worse else "higher",
+            "chance": str(scale.chance if prior is None else f"{prior.key}: {prior.words}"),
+            "abstention": scale.abstention,
+            "rounds": scale.rounds,
+            "severity": str(self.severity),
+            "floor": str(self.severity.floor),
+            "units": self.page.units,
+        }
+
+    def told(self, figures: Figures) -> bool:
+        """Whether a finding has the figure."""
+        return figures.get(self.key) is not None
+
+
+def gain(
+    floor: Floor,
+    name: str = "",
+    about: str = "",
+    *,
+    unit: Unit = DIFFERENCE,
+    listed: bool = False,
+    chooses: str = "",
+) -> Measure:
+    """The record of a gain over what is known without the view, by the thresholds of every gain."""
+    page = Page(listed=listed, chooses=chooses)
+    return Measure(name, about, Scale(unit, "0", "gains nothing"), Gained(floor), page)
+
+
+def records(**measures: Measure) -> Mapping[str, Measure]:
+    """Measures, each under its key."""
+    return {
+        key: replace(each, key=key, name=each.name or key.replace("_", " "))
+        for key, each in measures.items()
+    }
+
+
+def _value(figures: Figures, name: str) -> float:
+    found = figures.get(name)
+    return 0.0 if found is None else found

@@ -1,0 +1,374 @@
+"""Rated sets: the claim, its figures, and how it is judged.
+
+Scored like any set (``sets``), over the whole catalogue and within the visible support. An
+adversary has popularity as well as its view: rated sets are also scored by both together
+(``posterior``), and what counts is the gain over the prior, over the whole catalogue.
+"""
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from attacks.scoring.gains import Estimate, Gain, Gains, headroom
+from attacks.scoring.measures import (
+    AREA,
+    HEADROOM,
+    LEADS,
+    SHARE,
+    Behind,
+    Context,
+    Measure,
+    Page,
+    Prior,
+    Scale,
+    gain,
+    records,
+)
+from attacks.scoring.posterior import combined_scores
+from attacks.scoring.ranking import PublicRanking, precision_at_size, public_ranking
+from attacks.scoring.ratings import rated_grid
+from attacks.scoring.scored import (
+    Figures,
+    NotApplicable,
+    Scored,
+    interval_figures,
+    is_honest,
+    normal_null,
+)
+from attacks.scoring.sets import (
+    ALL_CORRUPTED,
+    NO_CONTRAST,
+    mean_auc,
+    nan_mean,
+    null_auc,
+    popularity_of,
+    score_table,
+    set_figures,
+    units_of,
+)
+from attacks.scoring.statistics import (
+    ScoreTable,
+    advantage,
+    exact_set_share,
+    per_client_auc,
+    permute_labels_within_clients,
+    pooled_roc,
+    tpr_at_fpr_interval,
+)
+from attacks.scoring.truth import Case
+from secure_fedrec.core.arrays import BoolArray, FloatArray, IntArray
+
+__all__ = ["RatedSetClaim", "history_figures", "score_rated_sets"]
+
+_CHANCE = 0.5
+_WIDTH_95 = 2 * 1.96
+"""Deviations that a 95 % interval is wide."""
+
+_HALF = "ties count by half"
+_ALONE = "popularity alone"
+_RANKED = ("precision_gain", "headroom_lift", "exact_set_gain")
+_GUESSED = Scale(SHARE, "that of any guess of its size", "a client without a guess is left out")
+_AREA = Scale(
+    AREA,
+    Prior(
+        "prior_auc",
+        _ALONE,
+        "AUC of public knowledge alone, without the view: the true popularity, the client itself "
+        "left out.",
+    ),
+    _HALF,
+)
+_AT_K = Prior("prior_precision_at_k", _ALONE, "precision_at_k of popularity alone, without a view.")
+_RATE = Prior("prior_tpr_at_1pct_fpr", _ALONE, "tpr_at_1pct_fpr of popularity alone.")
+
+MEASURES = records(
+    precision_at_k=Measure(
+        "Precision at the size of the set",
+        "Share of rated items among the k ranked first by view and popularity together, k the size "
+        "of the client's set; ties at the cut count as expected hits.",
+        Scale(SHARE, _AT_K, "ties at the cut are drawn at random"),
+        Behind(_RANKED, 0.99, critical=0.9),
+        LEADS._replace(chooses="rated sets"),
+        words="names as many items as a client rated with {precision_at_k:%} precision, knowing "
+        "item popularity (which alone gives {prior_precision_at_k:%})",
+    ),
+    precision_gain=gain(
+        0.5,
+        "Precision gained over popularity",
+        "precision_at_k minus prior_precision_at_k: what the view adds for an adversary that knows "
+        "popularity.",
+        listed=True,
+    ),
+    combined_auc=Measure(
+        "AUC with popularity",
+        "AUC of view and public popularity together, over the whole catalogue.",
+        _AREA,
+        Behind(("headroom_lift",), 0.99),
+        Page(axis="AUC", chooses="rated sets"),
+    ),
+    headroom_lift=gain(
+        0.9,
+        "Share of the headroom gained",
+        "(combined_auc - prior_auc) / (1 - prior_auc); null where (1 - prior_auc) times the "
+        "clients is below 30.",
+        unit=HEADROOM,
+        listed=True,
+    ),
+    auc=Measure(
+        "AUC",
+        "Area under the ROC curve over the whole catalogue, of the attack alone.",
+        _AREA,
+        Behind(("lift_over_prior",), 0.99),
+        LEADS._replace(axis="AUC"),
+    ),
+    lift_over_prior=gain(0.3, "Lift over prior", "auc minus prior_auc.", listed=True),
+    support_auc=Measure(
+        "AUC within the upload",
+        "The same within the items a client uploaded: real against decoy.",
+        Scale(AREA, "popularity alone, within the upload", _HALF),
+        Behind(("support_lift_over_prior", "support_headroom_lift"), 0.95),
+        Page(by_round=True, chooses="rated sets"),
+    ),
+    support_lift_over_prior=gain(0.3),
+    support_headroom_lift=gain(
+        0.9, "Share of the headroom gained within the upload", unit=HEADROOM
+    ),
+    tpr_at_1pct_fpr=Measure(
+        "TPR at 1% FPR",
+        "True-positive rate at 1 % false positives.",
+        Scale(SHARE, _RATE, "a tie is accused as a whole or not at all"),
+        Behind(("tpr_gain",), 0.9),
+        Page(rate=0.01),
+    ),
+    tpr_gain=gain(0.9),
+    tpr_at_01pct_fpr=Measure(
+        "TPR at 0.1% FPR",
+        "True-positive rate at 0.1 % false positives; null below 10 000 negatives.",
+        Scale(SHARE, "the rate itself", "a tie is accused as a whole or not at all"),
+        Behind(("tpr_gain",), "no planted federation has the 10,000 negatives that it takes"),
+        Page(rate=0.001),
+    ),
+    advantage=Measure(
+        "Advantage",
+        "Largest TPR minus FPR.",
+        Scale(AREA, "above 0 even of noise: the threshold is chosen where it is measured", _HALF),
+        Context("of noise it is above 0, and popularity has one: lift_over_prior", floor=0.9),
+    ),
+    exact_set_share=Measure(
+        "Clients with the exact set",
+        "Share of clients whose whole set is recovered without an error.",
+        _GUESSED._replace(abstention="a miss"),
+        Behind(("exact_set_gain",), 1.0),
+        Page(by_round=True),
+    ),
+    exact_set_gain=gain(0.9),
+    precision=Measure(
+        "Precision",
+        "Share of the set the attack names that is right.",
+        _GUESSED,
+        Behind(_RANKED, 1.0, critical=0.9, beside={"recall": 0.5}),
+        Page(by_round=True),
+        words="guesses sets outright with {precision:%} precision and {recall:%} recall",
+        said=(0.0, math.inf),
+    ),
+    recall=Measure(
+        "Recall", "Share of the true set the attack names.", _GUESSED, Behind(_RANKED, 0.99)
+    ),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class RatedSetClaim:
+    """How likely each item is to be in a client's rated set.
+
+    Args:
+        clients: int64[B], whom the claim is about.
+        scores: float64[B, m], higher means more likely rated.
+        visible: bool[B, m], items the adversary saw in any message of that client.
+        predicted: bool[B, m], the rated set as guessed outright; None if the attack only ranks.
+        history: round count -> float[B, m], scores had the adversary stopped after so many rounds.
+    """
+
+    clients: IntArray
+    scores: FloatArray
+    visible: BoolArray
+    predicted: BoolArray | None = None
+    history: Mapping[int, FloatArray] = field(default_factory=dict)
+
+    def scored(self, case: Case) -> Iterator[Scored | NotApplicable]:
+        """Judge it by the training ratings; what hangs on it is not judged without them."""
+        if not len(self.clients):
+            return
+        if case.truth.train is None:
+            yield NotApplicable(reason="the truth holds no ratings", whole=True)
+            return
+        found = score_rated_sets(self, rated_grid(case.truth.train), case.corrupted, case.seed)
+        yield replace(found, whole=True) if isinstance(found, NotApplicable) else found
+
+
+def score_rated_sets(
+    rated: RatedSetClaim, truth: BoolArray, corrupted: frozenset[int], seed: int
+) -> Scored | NotApplicable:
+    """Judge rated sets, over the catalogue and within the visible support.
+
+    Args:
+        rated: the claim.
+        truth: bool[n, m], which items every client rated.
+        corrupted: the adversary's own clients; they are left out.
+        seed: of the bootstrap and of the null control.
+    """
+    rated = _honest_only(rated, corrupted)
+    if not len(rated.clients):
+        return NotApplicable(reason=ALL_CORRUPTED)
+    labels = truth[rated.clients]
+    catalogue = score_table(rated.scores, labels)
+    if not np.isfinite(per_client_auc(catalogue)).any():
+        return NotApplicable(reason=NO_CONTRAST)
+    figures, gains = _rated_figures(rated, labels, popularity_of(truth, labels), seed)
+    curve = pooled_roc(catalogue)
+    return Scored(
+        figures=figures,
+        gains=gains,
+        units=units_of(catalogue),
+        details={"auc_by_rounds": history_figures(rated, labels)} if rated.history else {},
+        null_control=_rated_null(catalogue, seed),
+        roc={"fpr": curve.fpr.tolist(), "tpr": curve.tpr.tolist()},
+    )
+
+
+def _honest_only(claim: RatedSetClaim, corrupted: frozenset[int]) -> RatedSetClaim:
+    keep = is_honest(claim.clients, corrupted)
+    if keep.all():
+        return claim
+    return RatedSetClaim(
+        clients=claim.clients[keep],
+        scores=claim.scores[keep],
+        visible=claim.visible[keep],
+        predicted=None if claim.predicted is None else claim.predicted[keep],
+        history={rounds: scores[keep] for rounds, scores in claim.history.items()},
+    )
+
+
+def _rated_figures(
+    rated: RatedSetClaim, labels: BoolArray, popularity: FloatArray, seed: int
+) -> tuple[Figures, Gains]:
+    """Figures of the rated-set game, and the gains over an adversary without a view."""
+    catalogue, support = (score_table(rated.scores, labels, keep) for keep in (None, rated.visible))
+    aucs, inside = per_client_auc(catalogue), per_client_auc(support)
+    public = public_ranking(popularity, rated.scores, labels, seed)
+    useful = public.prior
+    prior = per_client_auc(score_table(useful, labels))
+    inside_prior = _informed(per_client_auc(score_table(useful, labels, rated.visible)))
+    figures: Figures = {
+        **interval_figures("auc", mean_auc(aucs, seed)),
+        **interval_figures("support_auc", mean_auc(inside, seed)),
+        "prior_auc": nan_mean(prior),
+        "support_prior_auc": nan_mean(inside_prior),
+        "advantage": advantage(catalogue),
+    }
+    gains: Gains = {
+        "lift_over_prior": Gain(aucs - prior),
+        "support_lift_over_prior": Gain(inside - inside_prior),
+        "support_headroom_lift": headroom(inside - inside_prior, 1.0 - inside_prior),
+    }
+    together, combined = _combined_figures(rated, labels, public, prior, seed)
+    likely, surely = _tail_figures(catalogue, score_table(useful, labels), seed)
+    figures |= together | likely
+    gains |= combined | surely
+    if rated.predicted is not None:
+        figures |= set_figures(rated.predicted, labels)
+        exact = exact_set_share(rated.predicted.ravel(), catalogue)
+        figures |= interval_figures("exact_set_share", exact)
+    return figures, gains
+
+
+def _combined_figures(
+    rated: RatedSetClaim, labels: BoolArray, public: PublicRanking, prior: FloatArray, seed: int
+) -> tuple[Figures, Gains]:
+    """View and popularity together, over the catalogue.
+
+    - ``combined_auc``, and ``headroom_lift``: the share of 1 - ``prior_auc`` that it gains;
+    - ``precision_at_k`` of the k items ranked first, k the size of the client's set;
+      ``prior_precision_at_k`` without the view, ``alone_precision_at_k`` without popularity;
+      ``precision_gain``: over the prior;
+    - ``exact_set_gain``: clients whose whole set is ranked first, beyond those of the prior.
+    """
+    scores = combined_scores(rated.scores, rated.visible, labels, public, seed)
+    aucs = per_client_auc(score_table(scores, labels))
+    at_k, alone = precision_at_size(scores, labels), precision_at_size(rated.scores, labels)
+    without = precision_at_size(public.prior, labels)
+    whole, whole_without = (np.where(np.isnan(each), each, each == 1.0) for each in (at_k, without))
+    figures: Figures = {
+        **interval_figures("combined_auc", mean_auc(aucs, seed)),
+        **interval_figures("precision_at_k", mean_auc(at_k, seed)),
+        "alone_precision_at_k": nan_mean(alone),
+        "prior_precision_at_k": nan_mean(without),
+    }
+    return figures, {
+        "precision_gain": Gain(at_k - without),
+        "headroom_lift": headroom(aucs - prior, 1.0 - prior),
+        "exact_set_gain": Gain(whole - whole_without),
+    }
+
+
+def _tail_figures(catalogue: ScoreTable, prior: ScoreTable, seed: int) -> tuple[Figures, Gains]:
+    """TPR at low FPR, beside popularity's own.
+
+    Pairs are pooled over clients, so scores that only say who is active have a TPR: the gain is
+    over that as well, the TPR of the same scores dealt to each client's items at random.
+    """
+    dealt = permute_labels_within_clients(catalogue, seed=seed)
+    one, without, active = (
+        tpr_at_fpr_interval(each, fpr=0.01, seed=seed) for each in (catalogue, prior, dealt)
+    )
+    tenth = tpr_at_fpr_interval(catalogue, fpr=0.001, seed=seed)
+    figures: Figures = {
+        **interval_figures("tpr_at_1pct_fpr", one),
+        "prior_tpr_at_1pct_fpr": None if without is None else without.value,
+        "tpr_at_01pct_fpr": None if tenth is None else tenth.value,
+    }
+    if one is None or without is None or active is None:
+        return figures, {"tpr_gain": None}
+    base = max(without, active, key=lambda each: each.value)
+    spread = float(np.hypot(one.high - one.low, base.high - base.low)) / _WIDTH_95
+    return figures, {"tpr_gain": Estimate(one.value - base.value, spread, one.n_clients)}
+
+
+def history_figures(rated: RatedSetClaim, labels: BoolArray) -> dict[str, Figures]:
+    """AUC and precision of the always-seen set had the adversary stopped earlier."""
+    found: dict[str, Figures] = {}
+    for rounds, scores in rated.history.items():
+        inside = score_table(scores, labels, scores > 0)
+        always = scores == np.maximum(scores.max(axis=1, keepdims=True), 1)
+        found[str(rounds)] = {
+            "auc": _finite(float(np.nanmean(per_client_auc(score_table(scores, labels))))),
+            "support_auc": nan_mean(per_client_auc(inside)),
+            "always_seen_precision": _finite(float(labels[always].mean())),
+            "exact_set_share": float(np.mean(np.all(always == labels, axis=1))),
+        }
+    return found
+
+
+def _informed(prior: FloatArray) -> FloatArray:
+    """Every client's AUC of popularity, or chance for all where it ranks backwards.
+
+    The client itself is left out of the counts, so where they are nearly equal its own items rank
+    last. That is the harness's doing, and nobody's knowledge.
+    """
+    known = prior[np.isfinite(prior)]
+    forward = len(known) and known.mean() >= _CHANCE
+    return prior if forward else np.where(np.isnan(prior), prior, _CHANCE)
+
+
+def _rated_null(catalogue: ScoreTable, seed: int) -> dict[str, Any]:
+    """Mean AUC against permuted labels, beside the range that chance allows."""
+    null = normal_null("auc", *null_auc(catalogue, seed))
+    low, high = max(0.0, null["low"]), min(1.0, null["high"])
+    return {"auc": null["value"], "low": low, "high": high, "passed": null["passed"]}
+
+
+def _finite(value: float) -> float | None:
+    return float(value) if np.isfinite(value) else None

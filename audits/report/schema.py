@@ -1,0 +1,37 @@
+"""The schema of ``report.json``: its frame, and a key for every figure that is listed."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from attacks.scoring.measures import Unit
+from attacks.suite import MEASURES
+
+__all__ = ["report_schema"]
+
+_FRAME = Path(__file__).with_name("schema.json")
+
+
+def report_schema() -> dict[str, Any]:
+    """The schema that reports of this version follow (JSON Schema 2020-12)."""
+    schema: dict[str, Any] = json.loads(_FRAME.read_text(encoding="utf-8"))
+    finding = schema["$defs"]["finding"]["properties"]
+    for each in MEASURES.values():
+        if not each.page.listed:
+            continue
+        shape = _shape(each.scale.unit)
+        finding[each.key] = {**shape, "description": each.about}
+        # A ratio is below 1, the ends of its interval may not be.
+        ends = shape if each.scale.unit.low is not None else {"type": shape["type"]}
+        finding |= dict.fromkeys(each.ends, ends)
+        if each.prior is not None:
+            about = each.prior.about or f"For comparison: {each.prior.words}."
+            finding[each.prior.key] = {**shape, "description": about}
+    return schema
+
+
+def _shape(unit: Unit) -> dict[str, Any]:
+    """A number in the unit's range, or null."""
+    limits = {"minimum": unit.low, "maximum": unit.high}
+    given = {name: limit for name, limit in limits.items() if limit is not None}
+    return {"type": ["number", "null"], **given}

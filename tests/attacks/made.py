@@ -1,0 +1,23 @@
+"""What an attack claimed, by kind."""
+
+from attacks import Claims
+from attacks.scoring.rated_sets import RatedSetClaim
+from attacks.scoring.virtual_rows import UnmaskedClaim
+from secure_fedrec.core.arrays import BoolArray
+
+
+def rated_of(claims: Claims) -> RatedSetClaim:
+    """The rated sets."""
+    return claims.of(RatedSetClaim)[0]
+
+
+def predicted_of(claims: Claims) -> BoolArray:
+    """The rated sets as guessed outright."""
+    guessed = rated_of(claims).predicted
+    assert guessed is not None
+    return guessed
+
+
+def proven_of(claims: Claims) -> BoolArray:
+    """Items proven to be virtual."""
+    return claims.of(UnmaskedClaim)[0].proven
