@@ -30,6 +30,7 @@ from attacks.scoring.scored import Figures, Scored, is_honest
 from attacks.scoring.sets import score_rated_sets, score_sets, unmasked_figures
 from attacks.scoring.truth import GroundTruth
 from attacks.scoring.vectors import score_vectors
+from attacks.view.blocks import item_view
 from secure_fedrec.core.arrays import IntArray
 from secure_fedrec.wire import Adversary, OwnUploads, Step, Transcript, View
 
@@ -162,9 +163,12 @@ def _strength(finding: Finding) -> float:
 def _score(attack: Attack, view: View, server: View, truth: GroundTruth, level: Level) -> Finding:
     adversary = view.adversary
     blank = Finding(attack=attack.name, adversary=adversary.name, game=attack.card.game)
-    if getattr(attack, "reads_item_rows", True) and "n_items" not in view.public:
+    seen: View | None = view
+    if getattr(attack, "reads_item_rows", True):
+        seen = item_view(view)
+    if seen is None:
         return replace(blank, reason="the rows of the shared table are not items")
-    claims = attack.run(view)
+    claims = attack.run(seen)
     if isinstance(claims, NotApplicable):
         return replace(blank, reason=claims.reason)
     corrupted = truth.corrupted_clients(adversary)
@@ -234,7 +238,9 @@ def _judge_ratings(
         figures |= link_figures(links, truth.recorded, corrupted)
     if claims.rows:
         cohorts = {claim.round: _cohort(server, claim.round) for claim in claims.rows}
-        rows = row_figures(claims.rows, cohorts, train, truth.recorded, corrupted)
+        items = item_view(server)
+        recorded = truth.recorded.within(None if items is None else items.block)
+        rows = row_figures(claims.rows, cohorts, train, recorded, corrupted)
         figures, gains = figures | rows[0], gains | rows[1]
     if claims.unmasked is not None:
         proven = unmasked_figures(claims.rated, claims.unmasked, grid, corrupted)

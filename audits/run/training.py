@@ -30,6 +30,7 @@ from secure_fedrec.engines import (
     RoundReport,
     projected_transcript_bytes,
     read_checkpoint,
+    sizes_of,
     table_digest,
 )
 from secure_fedrec.errors import CheckpointError, ConfigError
@@ -222,7 +223,7 @@ def check_lossless(
     anew = build_federation(federation.config, federation.task, priced=False).stack
     twin = LocalEngine(
         algorithm=algorithm,
-        stack=plain_twin(anew, n_items=problem.n_rows, width=algorithm.width),
+        stack=plain_twin(anew, sizes_of(algorithm, problem)),
         vault=problem.vault,
         n_rows=problem.n_rows,
         streams=federation.streams,

@@ -7,13 +7,14 @@ state.
 
 ``Algorithm`` and ``ClientStep`` are all that the engine needs. What a cloak, a rating error or a
 projection of costs needs besides is a capability that an algorithm may have: ``RatingStep``,
-``RatingAlgorithm`` and ``SizedUploads``.
+``RatingAlgorithm``, ``NamedBlocks`` and ``SizedUploads``.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
 
+from secure_fedrec.blocks import BlockShape
 from secure_fedrec.core.arrays import BoolArray, FloatArray, IndexArray, IntArray
 from secure_fedrec.streams import Streams
 from secure_fedrec.uploads import Aggregate, RowBlock, Upload
@@ -22,6 +23,7 @@ from secure_fedrec.vault import Vault
 __all__ = [
     "Algorithm",
     "ClientStep",
+    "NamedBlocks",
     "PublicState",
     "RatingAlgorithm",
     "RatingStep",
@@ -35,8 +37,8 @@ class PublicState:
 
     Args:
         round: completed rounds.
-        table: float64[m, width], the shared table: item vectors, or a flat parameter vector cut
-            into rows.
+        table: float64[m, width] or float64[n], the shared table: item vectors, or a flat vector of
+            parameters.
         extras: further public arrays by name, float64 of one dimension or more; they are broadcast
             with the table, recorded and checkpointed.
     """
@@ -146,6 +148,15 @@ class RatingAlgorithm(Algorithm, Protocol):
         self, public: PublicState, vault: Vault, clients: IntArray, items: IndexArray
     ) -> FloatArray:
         """Predicted ratings of (client, item) pairs: float64[N]."""
+        ...
+
+
+@runtime_checkable
+class NamedBlocks(Protocol):
+    """Capability: uploads are something else than one block of rows, ``width`` values each."""
+
+    def blocks(self, n_rows: int) -> tuple[BlockShape, ...]:
+        """The blocks of every upload; ``n_rows`` is that of ``initial_public``."""
         ...
 
 

@@ -28,6 +28,7 @@ from scipy.special import ndtri
 
 from secure_fedrec.algorithms.base import PublicState
 from secure_fedrec.algorithms.biases import Lines, fit_lines, initial_sums, next_biases
+from secure_fedrec.blocks import TABLE
 from secure_fedrec.core.arrays import BoolArray, FloatArray, IndexArray, IntArray
 from secure_fedrec.core.kernels import (
     descend,
@@ -236,7 +237,7 @@ class PMFStep:
         rated = self._rated
         values, _ = self._compute(rated.indptr, rated.items, rated.ratings)
         block = RowBlock(indptr=rated.indptr, rows=rated.items, values=values)
-        return Upload(clients=self.clients, block=block)
+        return Upload(clients=self.clients, blocks={TABLE: block})
 
     def impute(
         self, indptr: IntArray, items: IndexArray, *, method: str, local_steps: int

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from secure_fedrec.algorithms.base import Algorithm, PublicState, RatingAlgorithm
+from secure_fedrec.algorithms.base import Algorithm, NamedBlocks, PublicState, RatingAlgorithm
 from secure_fedrec.core.arrays import IntArray
 from secure_fedrec.engines.problem import Evaluate, batch_costs
 from secure_fedrec.engines.public_words import PublicWords
@@ -114,7 +114,8 @@ class LocalEngine:
         batch_rows: about how many examples, or rows to send, are processed at once.
 
     Raises:
-        ConfigError: the stack has a cloak, and the algorithm no ratings for it to cover.
+        ConfigError: the stack has a cloak, and the algorithm no ratings for it to cover; or it was
+            built for other blocks.
     """
 
     def __init__(
@@ -135,6 +136,7 @@ class LocalEngine:
             raise refused_cloak(stack.cloak)
         if stack.n_clients != vault.n_clients:
             raise ConfigError("n_clients", stack.n_clients, f"the data have {vault.n_clients}")
+        _require_blocks(algorithm, stack, n_rows)
         self.algorithm = algorithm
         self.stack = stack
         self.vault = vault
@@ -169,7 +171,7 @@ class LocalEngine:
         keeper = self.stack.collector
         try:
             if isinstance(keeper, StateKeeper):
-                keeper.keep(PublicWords(self.algorithm, self.public))
+                keeper.keep(PublicWords(self.algorithm, self.public, self.stack.layout))
             self._broadcast(round_, participants)
             aggregate = self._collect(round_, participants)
             self.public = self.algorithm.server_step(self.public, aggregate)
@@ -250,6 +252,16 @@ class LocalEngine:
         for part in np.split(order, np.unique(cuts)):
             if len(part):
                 yield part
+
+
+def _require_blocks(algorithm: Algorithm, stack: Stack, n_rows: int) -> None:
+    if not isinstance(algorithm, NamedBlocks):
+        return
+    due = algorithm.blocks(n_rows)
+    built = () if stack.layout is None else tuple(p.shape for p in stack.layout.places.values())
+    if built != due:
+        names = ", ".join(shape.name for shape in due)
+        raise ConfigError("blocks", [shape.name for shape in built], f"uploads have {names}")
 
 
 def _part(state: Mapping[str, npt.NDArray[Any]], name: str) -> dict[str, npt.NDArray[Any]]:

@@ -11,9 +11,10 @@ import numpy as np
 import numpy.typing as npt
 
 from secure_fedrec.algorithms.base import Algorithm, PublicState
+from secure_fedrec.blocks import BlockLayout
 from secure_fedrec.engines.checkpoint import read_checkpoint, write_checkpoint
 from secure_fedrec.engines.local import CohortConfig, LocalEngine, RoundReport
-from secure_fedrec.engines.problem import Problem, upload_rows
+from secure_fedrec.engines.problem import Problem, blocks_of, upload_rows
 from secure_fedrec.engines.seal import Seal
 from secure_fedrec.errors import CheckpointError
 from secure_fedrec.protection.stack import Stack
@@ -77,7 +78,7 @@ class RecordedRun:
             policy=policy,
             seen=self._seen,
             truth=self._hidden,
-            n_items=problem.n_rows,
+            n_items=BlockLayout(blocks_of(algorithm, problem)).rows,
             arrival=arrival,
         )
         meter = Meter(problem.vault.n_clients)
@@ -192,10 +193,12 @@ def public_knowledge(
 ) -> dict[str, Any]:
     """What everybody knows about a run, as JSON values."""
     codec, size = stack.codec, (cohort or CohortConfig()).largest(stack.n_clients)
+    layout = stack.layout or BlockLayout(blocks_of(algorithm, problem), codec)
     return {
         "n_clients": problem.vault.n_clients,
         **problem.knowledge,
         "ring": {"bits": codec.bits, "fraction_bits": codec.fraction_bits, "clip": codec.clip},
+        "blocks": layout.describe(),
         "algorithm": algorithm.public_knowledge(),
         "protection": stack.describe(),
         "model_hidden_from": list(stack.collector.model_hidden_from),
@@ -212,11 +215,12 @@ def projected_transcript_bytes(
     """
     public = algorithm.initial_public(problem.n_rows, Streams.from_seed(0))
     rows = upload_rows(algorithm, problem.vault, problem.n_rows)
+    table = BlockLayout(blocks_of(algorithm, problem))
     return policy.projected_bytes(
         stack.traffic(rows),
         rounds=algorithm.rounds,
         n_clients=problem.vault.n_clients,
-        n_items=problem.n_rows,
+        n_items=table.rows,
         word=np.dtype(stack.codec.dtype).itemsize,
         extras=sum(values.size for values in public.extras.values()),
     )

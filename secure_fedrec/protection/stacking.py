@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
+from secure_fedrec.blocks import BlockKind, BlockLayout, BlockShape
 from secure_fedrec.core.arrays import IntArray
 from secure_fedrec.errors import ConfigError
 from secure_fedrec.fixedpoint import FixedPoint
@@ -71,6 +72,7 @@ class Sizes:
         bags: sizes of the bags that uploads give to, by name.
         popularity: int64[n_items], clients that rated each item, as everybody knows; None where
             rows are not items.
+        blocks: named blocks of an upload, which lie in that table; none is one block of rows.
     """
 
     n_clients: int
@@ -79,6 +81,12 @@ class Sizes:
     cohort: int
     bags: Mapping[str, BagShape] = field(default_factory=dict)
     popularity: IntArray | None = field(default=None, compare=False)
+    blocks: tuple[BlockShape, ...] = ()
+
+    def covered(self) -> int:
+        """Items that a cloak may draw from."""
+        of_items = [shape.size for shape in self.blocks if shape.kind is BlockKind.ITEMS]
+        return of_items[0] if of_items else self.n_items
 
 
 def build_stack(
@@ -110,6 +118,7 @@ def build_stack(
         collector=_collector(layers, sizes, codec, streams),
         n_clients=sizes.n_clients,
         bags=_bags(bag_layers or {}, sizes, codec, streams),
+        layout=BlockLayout(sizes.blocks, codec) if sizes.blocks else None,
     )
 
 
@@ -135,13 +144,13 @@ def _cloak(layers: Mapping[str, Any], sizes: Sizes, streams: Streams) -> Cloak |
     if "virtual-ratings" in layers:
         return VirtualRatings(
             layers["virtual-ratings"],
-            n_items=sizes.n_items,
+            n_items=sizes.covered(),
             streams=streams,
             popularity=sizes.popularity,
         )
     if "randomized-response" in layers:
         return RandomizedResponse(
-            layers["randomized-response"], n_items=sizes.n_items, streams=streams
+            layers["randomized-response"], n_items=sizes.covered(), streams=streams
         )
     return None
 

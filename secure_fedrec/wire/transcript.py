@@ -7,10 +7,8 @@ view for anything else raises ``TranscriptError``.
 """
 
 import json
-import re
 from collections.abc import Mapping
 from copy import deepcopy
-from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 from types import MappingProxyType
@@ -20,9 +18,10 @@ import numpy as np
 
 from secure_fedrec.core.arrays import FloatArray, IntArray, WordArray
 from secure_fedrec.core.files import read_json, replace_file
-from secure_fedrec.errors import ConfigError, TranscriptError
+from secure_fedrec.errors import TranscriptError
 from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.uploads import RowBlock, SetBlock
+from secure_fedrec.wire.adversary import Adversary
 from secure_fedrec.wire.messages import NOBODY, Messages, Parties, Step
 from secure_fedrec.wire.recording import (
     EXTRA,
@@ -34,8 +33,9 @@ from secure_fedrec.wire.recording import (
     kind_of,
 )
 from secure_fedrec.wire.truth import OwnUploads
+from secure_fedrec.wire.within import Within
 
-__all__ = ["Adversary", "Transcript", "View"]
+__all__ = ["Transcript", "View"]
 
 _SCHEMA = "1"
 _ENDS = {  # role of sender, role of receiver
@@ -49,50 +49,6 @@ _ENDS = {  # role of sender, role of receiver
     Step.BAG: ("client", "server"),
 }
 _BAGS = kind_of(Step.BAG, "")
-_PARTY = re.compile(r"server|denoisers|(?:denoiser|client):\d+")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Adversary:
-    """Who looks.
-
-    Args:
-        name: short name for reports.
-        corrupt: parties whose view the adversary has: "server", "denoisers" (all of them),
-            "denoiser:K", "client:U".
-        taps: "network" sees sizes and visible end points of every message, no payload.
-
-    Raises:
-        ConfigError: an unknown party or tap, or neither.
-    """
-
-    name: str
-    corrupt: frozenset[str] = frozenset()
-    taps: frozenset[str] = frozenset()
-
-    def __post_init__(self) -> None:
-        for party in self.corrupt:
-            if not _PARTY.fullmatch(party):
-                choices = ("server", "denoisers", "denoiser:K", "client:U")
-                raise ConfigError("adversaries.corrupt", party, "unknown party", choices)
-        for tap in self.taps:
-            if tap != "network":
-                raise ConfigError("adversaries.taps", tap, "unknown tap", ("network",))
-        if not self.corrupt and not self.taps:
-            raise ConfigError("adversaries.corrupt", [], "an adversary corrupts or taps something")
-
-    def members(self, role: str) -> frozenset[int] | None:
-        """Numbers of the corrupted parties of a role; None means all of them."""
-        if role in self.corrupt or f"{role}s" in self.corrupt:
-            return None
-        prefix = f"{role}:"
-        found = (party.removeprefix(prefix) for party in self.corrupt if party.startswith(prefix))
-        return frozenset(int(number) for number in found)
-
-    def has(self, role: str) -> bool:
-        """Whether any party of that role is corrupted."""
-        members = self.members(role)
-        return members is None or bool(members)
 
 
 class Transcript:
@@ -162,11 +118,12 @@ class View:
     Attributes:
         adversary: whose view this is.
         public: read-only public knowledge (hyper-parameters, rating scale, ring, roles).
-        codec: the public ring.
+        codec: the public ring; of a view of one block that of its values.
         own: what the adversary's own clients put into the sums; None where it is not known.
+        block: which rows it holds, of a view of one block; None of all.
     """
 
-    __slots__ = ("_only", "_store", "adversary", "codec", "own", "public")
+    __slots__ = ("_only", "_store", "adversary", "block", "codec", "own", "public")
 
     def __init__(
         self,
@@ -178,6 +135,7 @@ class View:
         own: OwnUploads | None = None,
     ) -> None:
         self._store = store
+        self.block: Within | None = None
         self.own = own
         self._only = only
         self.adversary = adversary
@@ -189,7 +147,26 @@ class View:
 
     def at(self, round_: int) -> "View":
         """The same view had the adversary looked at one round only."""
-        return View(self._store, self.public, self.adversary, only=round_, own=self.own)
+        view = View(self._store, self.public, self.adversary, only=round_, own=self.own)
+        view.block, view.codec = self.block, self.codec
+        return view
+
+    def of_block(self, kind: str) -> "View | None":
+        """The same view of one block: of all rows its own alone, numbered from 0, as wide as it is.
+
+        Args:
+            kind: the first block of that kind is taken; None is the answer where there is none.
+
+        Raises:
+            TranscriptError: the public knowledge names no blocks.
+        """
+        within = Within.of_kind(kind, self.public, FixedPoint(**self.public["ring"]))
+        if within is None:
+            return None
+        own = None if self.own is None else self.own.within(within)
+        view = View(self._store, self.public, self.adversary, only=self._only, own=own)
+        view.block, view.codec = within, within.codec
+        return view
 
     def sees(self, step: Step) -> bool:
         """Whether any message of that step reached or left a corrupted party."""
@@ -281,7 +258,8 @@ class View:
             what = "payload" if payload else "message"
             kind = kind_of(step, bag).upper()
             raise TranscriptError(f"no {what} of step {kind} was recorded in round {round_}")
-        return self._visible(self._build(step, round_, concatenate_columns(parts), bag))
+        found = self._visible(self._build(step, round_, concatenate_columns(parts), bag))
+        return found if self.block is None else self.block.cut(found)
 
     def traffic(self, round_: int) -> dict[Step, tuple[IntArray, IntArray, IntArray]]:
         """Per step: senders (or nobody), receivers and sizes of every message, for a network tap.

@@ -63,7 +63,7 @@ class Vectors:
             indptr=np.arange(len(clients) + 1), rows=np.zeros(len(clients), np.int32), values=ones
         )
         bag = SetBlock(indptr=2 * np.arange(len(clients) + 1), values=own)
-        return Given(Upload(clients=clients, block=rows, bags={"users": bag}))
+        return Given(Upload(clients=clients, blocks={"table": rows}, bags={"users": bag}))
 
     def server_step(self, public: PublicState, aggregate: Any) -> PublicState:
         return PublicState(round=public.round + 1, table=aggregate.values)

@@ -11,10 +11,17 @@ from torch import Tensor, nn
 from secure_fedrec.algorithms.furl.system import FURL
 from secure_fedrec.algorithms.local_training import Batch
 from secure_fedrec.core.arrays import BoolArray
-from secure_fedrec.engines import CohortConfig, LocalEngine, read_checkpoint, write_checkpoint
+from secure_fedrec.engines import (
+    CohortConfig,
+    LocalEngine,
+    Problem,
+    read_checkpoint,
+    sizes_of,
+    write_checkpoint,
+)
 from secure_fedrec.errors import ConfigError, EncodingError, ProtocolError
 from secure_fedrec.fixedpoint import FixedPoint
-from secure_fedrec.protection import Sizes, build_stack
+from secure_fedrec.protection import build_stack
 from secure_fedrec.protection.hidden_sums import EncryptionLayerConfig, MaskingLayerConfig
 from secure_fedrec.streams import Streams
 from secure_fedrec.vault import Vault
@@ -43,7 +50,7 @@ def engine_of(
     batch_rows: int = 8192,
 ) -> LocalEngine:
     streams, codec = Streams.from_seed(12), FixedPoint() if ring is None else ring
-    sizes = Sizes(n_clients=N_CLIENTS, n_items=furl.rows, width=furl.width, cohort=COHORT)
+    sizes = sizes_of(furl, Problem(vault=vault), cohort=COHORT)
     return LocalEngine(
         algorithm=furl,
         stack=build_stack(LAYERS[layers], sizes=sizes, codec=codec, streams=streams),

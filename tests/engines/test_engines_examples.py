@@ -97,7 +97,7 @@ class AveragingStep:
             rows=np.tile(np.arange(N_ROWS, dtype=np.int32), batch),
             values=np.concatenate(parts),
         )
-        return Upload(clients=self.clients, block=block)
+        return Upload(clients=self.clients, blocks={"table": block})
 
     def commit(self, vault: Vault) -> None:
         vault.write("steps", self.clients, self._steps + 1)

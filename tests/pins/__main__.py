@@ -113,10 +113,27 @@ def pinned(preset: str, changes: Mapping[str, Any]) -> dict[str, Any]:
 
 def states(out: Path) -> Iterator[tuple[str, str]]:
     """Digests of the public and private tables after the last round."""
+    algorithm = Transcript.open(out / "transcript").public["algorithm"]
     with np.load(out / "checkpoint.npz") as arrays:
-        for name in sorted(arrays.files):
+        for stored in sorted(arrays.files):
+            name = stored.removeprefix("state.")
             if name == "table" or name.startswith(("extras.", "vault.")):
-                yield f"state|{name}", digest(arrays[name])
+                yield (
+                    f"state|{name}",
+                    digest(
+                        in_rows(arrays[stored], algorithm) if name == "table" else arrays[stored]
+                    ),
+                )
+
+
+def in_rows(values: Any, algorithm: Mapping[str, Any]) -> Any:
+    """A flat public vector in rows, with a place for the weight behind it, as it once was kept."""
+    if values.ndim != 1 or "weight_position" not in algorithm:
+        return values
+    width = int(algorithm["row_width"])
+    padded = np.zeros(-(-(len(values) + 1) // width) * width)
+    padded[: len(values)] = values
+    return padded.reshape(-1, width)
 
 
 def sums(out: Path) -> Iterator[tuple[str, str]]:

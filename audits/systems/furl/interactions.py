@@ -87,7 +87,6 @@ class InteractionTask:
 
         problem = Problem(
             vault=self.interactions.vault(),
-            n_rows=algorithm.rows,
             evaluate=evaluate,
             knowledge={
                 "item_table": ITEM_TABLE,

@@ -16,9 +16,10 @@ from dataclasses import replace
 import numpy as np
 
 from secure_fedrec.algorithms.base import Algorithm
+from secure_fedrec.blocks import BlockLayout
 from secure_fedrec.core.arrays import BoolArray, IntArray
 from secure_fedrec.data import RatingTable
-from secure_fedrec.engines import CohortConfig, LocalEngine, Problem, vault_of
+from secure_fedrec.engines import CohortConfig, LocalEngine, Problem, blocks_of, vault_of
 from secure_fedrec.errors import ConfigError, LosslessnessError
 from secure_fedrec.properties.lossless.comparison import Comparison, Scope
 from secure_fedrec.properties.lossless.control import Settled, fault_of_algorithm
@@ -182,6 +183,7 @@ class _Protected(LocalEngine):
         faults: tuple[Fault, ...],
     ) -> None:
         self._watched = watched(stack.collector)
+        self._table = BlockLayout(blocks_of(algorithm, problem))
         self._aggregate: Aggregate | None = None
         self._invitations = CohortConfig() if cohort is None else cohort
         super().__init__(
@@ -226,7 +228,7 @@ class _Protected(LocalEngine):
 
     def _collect(self, round_: int, participants: IntArray) -> Aggregate:
         aggregate = super()._collect(round_, participants)
-        due = (len(self.public.table), self.algorithm.width)
+        due = (self._table.rows, self._table.width)
         if aggregate.ring.shape != due:
             raise ConfigError("collector", aggregate.ring.shape, f"a sum here has {due}")
         # The server may work in the arrays that it is handed.
@@ -259,7 +261,7 @@ class _Beside:
         one_by_one = np.split(due, np.arange(1, len(due)))[: len(due)]
         plain.compute(one_by_one)
         protected.run_round()
-        given, width = protected.given, protected.algorithm.width
+        given, width = protected.given, plain.layout.width
         real, fakes = given.real(width), given.fakes(width)
         reported = np.isin(plain.rows.keys(plain.n_rows), real.keys(plain.n_rows))
         rows = plain.rows

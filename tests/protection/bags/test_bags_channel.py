@@ -101,7 +101,7 @@ def upload_of(clients: list[int], bags: dict[str, tuple[list[int], list[list[flo
         rows=np.empty(0, dtype=np.int32),
         values=np.empty((0, 1)),
     )
-    return Upload(clients=np.array(clients), block=nothing, bags=blocks)
+    return Upload(clients=np.array(clients), blocks={"table": nothing}, bags=blocks)
 
 
 @pytest.mark.parametrize("execution", [None, "simulated", "real"])
