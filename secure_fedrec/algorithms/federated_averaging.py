@@ -175,7 +175,7 @@ class FederatedAveraging:
         stream = streams.stream(_START)
         own = [
             gum.start(stream.generator(lane=client + 1))[gum.layout.private]
-            for client, gum in enumerate(self._gums)
+            for client, gum in self._gums.held(vault)
         ]
         ends = np.cumsum([0] + [len(each) for each in own])
         vault.create_ragged(_PRIVATE, ends, np.concatenate(own))

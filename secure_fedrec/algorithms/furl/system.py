@@ -163,7 +163,7 @@ class FURL:
         Raises:
             ConfigError: a client has no training example, so c_i = 0.
         """
-        idle = np.flatnonzero(vault.example_counts() == 0)
+        idle = vault.clients[vault.example_counts() == 0]
         if len(idle):
             shown = ", ".join(map(str, idle[:5].tolist())) + (", ..." if len(idle) > 5 else "")
             raise ConfigError(
@@ -181,7 +181,7 @@ class FURL:
     ) -> "FURLStep":
         """Local training of some clients, one after the other."""
         stream, round_ = streams.stream("local-training"), public.round + 1
-        weights = vault.example_counts()[clients]
+        weights = vault.example_counts(clients)
         private = self.private_values(public, vault, clients)
         kept = self.config.local.keep_state
         moments = vault.read(_OPTIMIZER, clients) if kept else np.zeros((len(clients), 0))
