@@ -24,6 +24,7 @@ __all__ = [
     "Combine",
     "DenseBlock",
     "FlatBlock",
+    "PeerBlock",
     "RowBlock",
     "SetBlock",
     "Upload",
@@ -190,6 +191,35 @@ class FlatBlock:
     def __len__(self) -> int:
         """Number of parties."""
         return len(self.values)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class PeerBlock:
+    """Rows that clients give to other clients, one segment per message.
+
+    Args:
+        senders: int64[M].
+        receivers: int64[M], nobody to itself and no pair twice.
+        block: the rows, float64 before encoding and after decoding.
+
+    Raises:
+        WireError: columns of different lengths, or such a pair.
+    """
+
+    combine: ClassVar[Combine] = Combine.EXCHANGE
+
+    senders: IntArray
+    receivers: IntArray
+    block: RowBlock
+
+    def __post_init__(self) -> None:
+        for name, ends in (("senders", self.senders), ("receivers", self.receivers)):
+            _require_array(name, ends, np.int64, 1)
+            if len(ends) != len(self.block):
+                raise WireError(f"{len(ends)} {name} for {len(self.block)} segments")
+        pairs = np.unique(np.stack([self.senders, self.receivers]), axis=1)
+        if pairs.shape[1] < len(self.block) or np.any(self.senders == self.receivers):
+            raise WireError("a client gives to others only, and to each of them once")
 
 
 Block: TypeAlias = RowBlock | SetBlock | DenseBlock

@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from secure_fedrec.core.arrays import FloatArray, IndexArray, IntArray
 from secure_fedrec.core.kernels import segments
+from secure_fedrec.core.npz import StoredArray
 from secure_fedrec.core.spill import Kept, Spill
 from secure_fedrec.errors import PrivateStateError
 
@@ -178,7 +179,7 @@ class Vault:
         if len(values) != self.n_clients:
             raise ValueError(f"{name}: {len(values)} rows for {self.n_clients} clients")
         self._require_new(name, values)
-        self._state[name] = values
+        self._state[name] = np.ascontiguousarray(values)
 
     def read(self, name: str, clients: IntArray) -> FloatArray:
         """Copy the rows of some clients out of a private table, in its precision."""
@@ -204,7 +205,7 @@ class Vault:
         """
         _require_segments(name, indptr, len(values), self.n_clients)
         self._require_new(name, values)
-        self._state[name], self._ragged[name] = values, indptr
+        self._state[name], self._ragged[name] = np.ascontiguousarray(values), indptr
 
     def read_ragged(self, name: str, client: int) -> FloatArray:
         """Copy one client's rows out of a ragged table, for local computation."""
@@ -247,8 +248,8 @@ class Vault:
             view.setflags(write=False)
         return views
 
-    def restore(self, snapshot: Mapping[str, PrivateTable]) -> None:
-        """Go back to a snapshot.
+    def restore(self, snapshot: Mapping[str, PrivateTable | StoredArray]) -> None:
+        """Go back to a snapshot, or to a checkpoint, whose tables are read into their places.
 
         Raises:
             ValueError: it holds other tables, or tables of another shape or precision.
@@ -258,8 +259,13 @@ class Vault:
         for name, values in snapshot.items():
             if values.shape != self._state[name].shape:
                 raise ValueError(f"{name}: shape {values.shape}, not {self._state[name].shape}")
+            if values.dtype != self._state[name].dtype:
+                raise ValueError(f"{name}: {values.dtype}, not {self._state[name].dtype}")
         for name, values in snapshot.items():
-            self._state[name][...] = values
+            if isinstance(values, StoredArray):
+                values.fill(self._state[name])
+            else:
+                self._state[name][...] = values
 
     def begin(self, limit: int) -> None:
         """Keep what is overwritten from now on, so that it can be put back.

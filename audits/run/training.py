@@ -50,7 +50,7 @@ __all__ = [
 
 
 _CHECKPOINT = "checkpoint.npz"
-_TWIN_ROWS = 2048
+_TWIN_BYTES = 2**19
 """Batches of the twin: others than the run's, because no bit may depend on them."""
 
 
@@ -229,7 +229,7 @@ def check_lossless(
         streams=federation.streams,
         wire=Wire(meter=Meter(problem.vault.n_clients)),
         participants=run.engine.participants,
-        batch_rows=_TWIN_ROWS,
+        batch_bytes=_TWIN_BYTES,
     )
     invited = federation.config.cohort.clients_per_round or problem.vault.n_clients
     words = lossless_words(

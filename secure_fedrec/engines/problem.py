@@ -11,6 +11,7 @@ from secure_fedrec.algorithms.base import (
     NamedBlocks,
     PublicState,
     RatingAlgorithm,
+    SizedSteps,
     SizedUploads,
 )
 from secure_fedrec.blocks import TABLE, BlockKind, BlockLayout, BlockShape
@@ -24,6 +25,7 @@ __all__ = [
     "Problem",
     "blocks_of",
     "sizes_of",
+    "step_bytes",
     "upload_rows",
     "upload_vectors",
 ]
@@ -113,7 +115,12 @@ def upload_vectors(algorithm: Algorithm, vault: Vault) -> Mapping[str, IntArray]
     return {}
 
 
-def batch_costs(algorithm: Algorithm, vault: Vault, n_rows: int) -> IntArray:
-    """int64[n], how much of a batch each client takes up: examples read or rows sent."""
+def step_bytes(algorithm: Algorithm, vault: Vault, n_rows: int) -> IntArray:
+    """int64[n], bytes that each client's step works in, as the algorithm says or by its messages.
+
+    A row that is sent is there as reals and as words; an example is a number of an item and a real.
+    """
+    if isinstance(algorithm, SizedSteps):
+        return algorithm.step_bytes(vault, n_rows)
     rows = upload_rows(algorithm, vault, n_rows)
-    return np.maximum(vault.example_counts(), rows) + 1
+    return 16 * (np.maximum(vault.example_counts(), rows) + 1) * (1 + algorithm.width)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from secure_fedrec.algorithms.base import Algorithm, PublicState
+from secure_fedrec.algorithms.base import Algorithm, Exchanging, PublicState
 from secure_fedrec.blocks import BlockLayout
 from secure_fedrec.engines.checkpoint import read_checkpoint, write_checkpoint
 from secure_fedrec.engines.local import CohortConfig, LocalEngine, RoundReport
@@ -25,6 +25,8 @@ from secure_fedrec.wire import (
     Meter,
     Recorder,
     RecordingPolicy,
+    Step,
+    Traffic,
     Transcript,
     Truth,
     Wire,
@@ -111,8 +113,9 @@ class RecordedRun:
         round_ = self.completed + 1
         if round_ in self._policy.payload_rounds:
             vault = self.engine.vault
-            for name, values in vault.snapshot().items():
-                columns: dict[str, npt.NDArray[Any]] = {"values": values}
+            for name, values in vault.tables().items():
+                kept = values.copy() if self._directory is None else values
+                columns: dict[str, npt.NDArray[Any]] = {"values": kept}
                 if name in vault.ragged_names():
                     columns["lengths"] = vault.lengths(name)
                 self._hidden.append(round_, f"private-{name}", columns)
@@ -134,7 +137,7 @@ class RecordedRun:
             "history.digests": np.array(self.table_digests, dtype="U64"),
             **_metric_columns([report.metrics for report in self.history]),
         }
-        state = {**self.engine.state(), **history}
+        state = {**self.engine.state(copied=False), **history}
         if self._seal is not None:
             self._seal.extend(self.completed)
         write_checkpoint(directory / _CHECKPOINT, state, run_id=run_id)
@@ -147,7 +150,7 @@ class RecordedRun:
             TranscriptError: what was recorded up to it is not what the run had recorded.
         """
         path = directory / _CHECKPOINT
-        state = read_checkpoint(path, run_id=run_id)
+        state = read_checkpoint(path, run_id=run_id, later="vault.")
         try:
             self._restore(state)
         except (ValueError, KeyError, TypeError, IndexError) as damage:
@@ -216,8 +219,12 @@ def projected_transcript_bytes(
     public = algorithm.initial_public(problem.n_rows, Streams.from_seed(0))
     rows = upload_rows(algorithm, problem.vault, problem.n_rows)
     table = BlockLayout(blocks_of(algorithm, problem))
+    beside: tuple[Traffic, ...] = ()
+    if isinstance(algorithm, Exchanging):
+        messages, given, width = algorithm.given_rows(problem.vault.n_clients)
+        beside = (Traffic(step=Step.PEER, messages=messages, rows=given, width=width),)
     return policy.projected_bytes(
-        stack.traffic(rows),
+        (*stack.traffic(rows), *beside),
         rounds=algorithm.rounds,
         n_clients=problem.vault.n_clients,
         n_items=table.rows,

@@ -16,6 +16,7 @@ import numpy.typing as npt
 from secure_fedrec.algorithms.base import RatingAlgorithm
 from secure_fedrec.data import RatingTable
 from secure_fedrec.engines import CohortConfig, LocalEngine, rating_problem
+from secure_fedrec.engines.local import BATCH_BYTES
 from secure_fedrec.protection.stack import Stack
 from secure_fedrec.streams import Streams
 from secure_fedrec.uploads import DenseBlock, SetBlock
@@ -60,7 +61,7 @@ def wire_trace(
     rounds: int,
     cohort: CohortConfig | None = None,
     test: RatingTable | None = None,
-    batch_rows: int = 8192,
+    batch_bytes: int = BATCH_BYTES,
 ) -> tuple[tuple[Message, ...], ...]:
     """Run a federation and return all messages of each round.
 
@@ -72,7 +73,7 @@ def wire_trace(
         rounds: rounds to run.
         cohort: who is invited.
         test: held-out ratings; None for none.
-        batch_rows: see ``LocalEngine``.
+        batch_bytes: see ``LocalEngine``.
 
     Returns:
         One tuple of messages per round. To test that a secret stays off the wire, compare the
@@ -91,7 +92,7 @@ def wire_trace(
         streams=streams,
         wire=Wire(meter=Meter(ratings.n_clients), faults=(tap,)),
         cohort=cohort,
-        batch_rows=batch_rows,
+        batch_bytes=batch_bytes,
     )
     for _ in range(rounds):
         engine.run_round()

@@ -31,6 +31,7 @@ from secure_fedrec.wire.recording import (
     Columns,
     concatenate_columns,
     kind_of,
+    part_of,
 )
 from secure_fedrec.wire.truth import OwnUploads
 from secure_fedrec.wire.within import Within
@@ -47,8 +48,11 @@ _ENDS = {  # role of sender, role of receiver
     Step.SHARE: ("client", "denoiser"),
     Step.COUNTS: ("client", "server"),
     Step.BAG: ("client", "server"),
+    Step.PEER: ("client", "client"),
+    Step.PART: ("server", "client"),
 }
 _BAGS = kind_of(Step.BAG, "")
+_TAPPED = tuple(step for step in Step if step not in (Step.MODEL, Step.PART, Step.AGGREGATE))
 
 
 class Transcript:
@@ -208,12 +212,20 @@ class View:
     def extras(self, round_: int, *, after: bool = False) -> dict[str, FloatArray]:
         """What was broadcast beside the table in that round, by name; ``after`` as for tables.
 
+        What was sent to some clients only is there if one of them, or the server, is corrupted.
+
         Raises:
             TranscriptError: not recorded, or not seen.
         """
-        model = self._model(round_, after=after)
-        names = (name for name in model if name.startswith(EXTRA))
-        return {name.removeprefix(EXTRA): _frozen(model[name]) for name in names}
+        kind = part_of(RESULT) if after else kind_of(Step.PART)
+        parts = [
+            columns
+            for columns in self._store.read(round_, kind)
+            if self._is_sent(columns["receivers"])
+        ]
+        found = [self._model(round_, after=after), *parts]
+        extras = {name: part[name] for part in found for name in part if name.startswith(EXTRA)}
+        return {name.removeprefix(EXTRA): _frozen(values) for name, values in extras.items()}
 
     def bags(self, round_: int) -> tuple[str, ...]:
         """Names of the bags that got messages in a round.
@@ -245,8 +257,8 @@ class View:
         """
         self._require(step)
         self._require_round(round_)
-        if step is Step.MODEL:
-            raise TranscriptError("the model is one table for all; ask for table(round)")
+        if step in (Step.MODEL, Step.PART):
+            raise TranscriptError("the model is one table for all; ask for table or extras(round)")
         if (step is Step.BAG) != (bag is not None):
             raise TranscriptError("messages of step BAG, and no others, are those of one bag")
         parts = [
@@ -270,7 +282,7 @@ class View:
         if "network" not in self.adversary.taps:
             raise TranscriptError(f"{self.adversary.name} does not tap the network")
         seen: dict[Step, tuple[IntArray, IntArray, IntArray]] = {}
-        for step in (Step.COUNTS, Step.UPLOAD, Step.NOISE, Step.SHARE, Step.DENOISE, Step.BAG):
+        for step in _TAPPED:
             parts = [
                 {name: columns[name] for name in ("senders", "receivers", "sizes")}
                 for kind in _kinds(self._store, step, round_)
@@ -282,6 +294,11 @@ class View:
                 ends = (columns["senders"], columns["receivers"], columns["sizes"])
                 seen[step] = (ends[0][order], ends[1][order], ends[2][order])
         return seen
+
+    def _is_sent(self, receivers: IntArray) -> bool:
+        clients, own = self.adversary.members("client"), self.own
+        mine = (clients or frozenset()) | (frozenset() if own is None else own.clients)
+        return self.adversary.has("server") or bool(mine.intersection(receivers.tolist()))
 
     def _model(self, round_: int, *, after: bool) -> Columns:
         self._require(Step.MODEL)

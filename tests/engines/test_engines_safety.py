@@ -39,7 +39,7 @@ def engine_of() -> LocalEngine:
         evaluate=rating_evaluation(algorithm, TABLE),
         streams=Streams.from_seed(1),
         wire=Wire(meter=Meter(TABLE.n_clients)),
-        batch_rows=16,
+        batch_bytes=2**10,
     )
 
 

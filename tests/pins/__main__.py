@@ -142,7 +142,7 @@ def sums(out: Path) -> Iterator[tuple[str, str]]:
     view = Transcript.open(out / "transcript").view(everybody)
     bits = view.codec.bits
     for step in Step:
-        if step is Step.MODEL:
+        if step is Step.MODEL or not view.sees(step):
             continue
         for round_ in view.payload_rounds(step):
             bags = view.bags(round_) if step is Step.BAG else (None,)

@@ -17,7 +17,7 @@ import numpy as np
 
 from secure_fedrec.algorithms.base import Algorithm
 from secure_fedrec.blocks import BlockLayout
-from secure_fedrec.core.arrays import BoolArray, IntArray
+from secure_fedrec.core.arrays import BoolArray, FloatArray, IntArray
 from secure_fedrec.data import RatingTable
 from secure_fedrec.engines import CohortConfig, LocalEngine, Problem, blocks_of, vault_of
 from secure_fedrec.errors import ConfigError, LosslessnessError
@@ -196,7 +196,7 @@ class _Protected(LocalEngine):
             cohort=self._invitations,
         )
         # Several clients to a batch, however large they are: the plain run has one.
-        self._batch_rows = max(self._batch_rows, 3 * int(self._costs.max(initial=0)))
+        self._batch_bytes = max(self._batch_bytes, 3 * int(self._costs.max(initial=0)))
 
     def _batches(self, order: IntArray) -> Iterator[IntArray]:
         """Two batches a round at least, cut at another place every round, as in a large run.
@@ -226,8 +226,10 @@ class _Protected(LocalEngine):
             raise RuntimeError("no round has been completed")
         return self._aggregate
 
-    def _collect(self, round_: int, participants: IntArray) -> Aggregate:
-        aggregate = super()._collect(round_, participants)
+    def _collect(
+        self, round_: int, participants: IntArray
+    ) -> tuple[Aggregate, dict[str, FloatArray]]:
+        aggregate, own = super()._collect(round_, participants)
         due = (self._table.rows, self._table.width)
         if aggregate.ring.shape != due:
             raise ConfigError("collector", aggregate.ring.shape, f"a sum here has {due}")
@@ -238,7 +240,7 @@ class _Protected(LocalEngine):
             counts=aggregate.counts.copy(),
             bags={name: bag.copy() for name, bag in aggregate.bags.items()},
         )
-        return aggregate
+        return aggregate, own
 
 
 class _Beside:
