@@ -15,7 +15,13 @@ from secure_fedrec.engines.problem import (
     upload_rows,
     upload_vectors,
 )
-from secure_fedrec.engines.ratings import rating_evaluation, rating_problem, vault_of
+from secure_fedrec.engines.ratings import (
+    ranking_evaluation,
+    ranking_problem,
+    rating_evaluation,
+    rating_problem,
+    vault_of,
+)
 from secure_fedrec.engines.recorded import (
     RecordedRun,
     projected_transcript_bytes,
@@ -34,6 +40,8 @@ __all__ = [
     "blocks_of",
     "projected_transcript_bytes",
     "public_knowledge",
+    "ranking_evaluation",
+    "ranking_problem",
     "rating_evaluation",
     "rating_problem",
     "read_checkpoint",
