@@ -81,3 +81,12 @@ class Spill:
                 raise OSError("what was put aside is no longer in its file")
             read += part
         return found
+
+    def close(self) -> None:
+        """Give the file back; what lies in it is gone."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    def __del__(self) -> None:
+        self.close()
