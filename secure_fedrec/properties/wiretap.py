@@ -16,7 +16,6 @@ import numpy.typing as npt
 from secure_fedrec.algorithms.base import RatingAlgorithm
 from secure_fedrec.data import RatingTable
 from secure_fedrec.engines import CohortConfig, LocalEngine, rating_problem
-from secure_fedrec.engines.local import BATCH_BYTES
 from secure_fedrec.protection.stack import Stack
 from secure_fedrec.streams import Streams
 from secure_fedrec.uploads import DenseBlock, SetBlock
@@ -61,7 +60,7 @@ def wire_trace(
     rounds: int,
     cohort: CohortConfig | None = None,
     test: RatingTable | None = None,
-    batch_bytes: int = BATCH_BYTES,
+    batch_bytes: int | None = None,
 ) -> tuple[tuple[Message, ...], ...]:
     """Run a federation and return all messages of each round.
 
