@@ -22,11 +22,11 @@ from secure_fedrec.core.arrays import FloatArray, IntArray
 from secure_fedrec.data.newsgroups import NewsgroupsConfig, load_newsgroups
 from secure_fedrec.data.stickers import StickersConfig, generate_stickers
 from secure_fedrec.data.user_texts import UserTexts
-from secure_fedrec.engines import CohortConfig, LocalEngine
+from secure_fedrec.engines import CohortConfig, LocalEngine, sizes_of
 from secure_fedrec.errors import DataError
 from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.models.document import DocumentConfig
-from secure_fedrec.protection import Sizes, build_stack
+from secure_fedrec.protection import build_stack
 from secure_fedrec.streams import Streams
 from secure_fedrec.studies.furl.study import FURLStudyConfig, furl_algorithm, furl_problem
 from secure_fedrec.wire import Meter, Wire
@@ -195,9 +195,7 @@ def _texts(options: Options) -> tuple[str, UserTexts]:
 
 def _engine(algorithm: FURL, data: UserTexts) -> LocalEngine:
     streams, problem = Streams.from_seed(_SEED), furl_problem(algorithm, data)
-    sizes = Sizes(
-        n_clients=data.n_users, n_items=algorithm.rows, width=algorithm.width, cohort=_COHORT
-    )
+    sizes = sizes_of(algorithm, problem, cohort=_COHORT)
     return LocalEngine(
         algorithm=algorithm,
         stack=build_stack({}, sizes=sizes, codec=FixedPoint(), streams=streams),

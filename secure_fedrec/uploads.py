@@ -6,14 +6,14 @@ made of plain arrays only: private state, which lives in a ``Vault``, has no way
 """
 
 import math
-import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import ClassVar, TypeAlias
 
 import numpy as np
 
+from secure_fedrec.blocks import BlockLayout, require_names
 from secure_fedrec.core.arrays import FloatArray, IndexArray, IntArray, RingArray
 from secure_fedrec.errors import WireError
 from secure_fedrec.fixedpoint import FixedPoint
@@ -23,13 +23,12 @@ __all__ = [
     "Block",
     "Combine",
     "DenseBlock",
+    "FlatBlock",
+    "PeerBlock",
     "RowBlock",
     "SetBlock",
     "Upload",
-    "require_names",
 ]
-
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
 
 
 class Combine(Enum):
@@ -171,7 +170,60 @@ class DenseBlock:
         return 8 * (math.prod(self.shape) + sum(values.size for values in self.extras.values()))
 
 
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class FlatBlock:
+    """One vector of parameters per party, all of the same length.
+
+    Args:
+        values: float64[B, n].
+
+    Raises:
+        WireError: it is no plain table of float64.
+    """
+
+    combine: ClassVar[Combine] = Combine.SUM
+
+    values: FloatArray
+
+    def __post_init__(self) -> None:
+        _require_array("values", self.values, np.float64, 2)
+
+    def __len__(self) -> int:
+        """Number of parties."""
+        return len(self.values)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class PeerBlock:
+    """Rows that clients give to other clients, one segment per message.
+
+    Args:
+        senders: int64[M].
+        receivers: int64[M], nobody to itself and no pair twice.
+        block: the rows, float64 before encoding and after decoding.
+
+    Raises:
+        WireError: columns of different lengths, or such a pair.
+    """
+
+    combine: ClassVar[Combine] = Combine.EXCHANGE
+
+    senders: IntArray
+    receivers: IntArray
+    block: RowBlock
+
+    def __post_init__(self) -> None:
+        for name, ends in (("senders", self.senders), ("receivers", self.receivers)):
+            _require_array(name, ends, np.int64, 1)
+            if len(ends) != len(self.block):
+                raise WireError(f"{len(ends)} {name} for {len(self.block)} segments")
+        pairs = np.unique(np.stack([self.senders, self.receivers]), axis=1)
+        if pairs.shape[1] < len(self.block) or np.any(self.senders == self.receivers):
+            raise WireError("a client gives to others only, and to each of them once")
+
+
 Block: TypeAlias = RowBlock | SetBlock | DenseBlock
+"""What a message carries."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -180,21 +232,36 @@ class Upload:
 
     Args:
         clients: int64[B].
-        block: float64 rows, one segment per client; they are summed.
+        blocks: by name, float64 rows (one segment per client) or flat vectors; all are summed.
         bags: float64 vectors by name of the bag, one segment per client; they are collected.
+
+    Raises:
+        WireError: no block, a name that is none, or a block or bag of other clients.
     """
 
     clients: IntArray
-    block: RowBlock
+    blocks: Mapping[str, RowBlock | FlatBlock]
     bags: Mapping[str, SetBlock] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        if len(self.clients) != len(self.block):
-            raise WireError(f"{len(self.clients)} clients for {len(self.block)} segments")
-        require_names(self.bags)
-        for name, bag in self.bags.items():
-            if len(self.clients) != len(bag):
-                raise WireError(f"{name}: {len(self.clients)} clients for {len(bag)} segments")
+        require_names([*self.blocks, *self.bags])
+        if not self.blocks:
+            raise WireError("an upload has at least one block")
+        for name, part in (*self.blocks.items(), *self.bags.items()):
+            if len(self.clients) != len(part):
+                raise WireError(f"{name}: {len(self.clients)} clients for {len(part)} segments")
+
+    @property
+    def block(self) -> RowBlock:
+        """The rows of an upload that has one block, of rows.
+
+        Raises:
+            WireError: it has several, or flat parameters.
+        """
+        (only, *others) = self.blocks.values()
+        if others or not isinstance(only, RowBlock):
+            raise WireError(f"{', '.join(self.blocks)}: not one block of rows")
+        return only
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -208,6 +275,7 @@ class Aggregate:
         bags: by name, the decoded vectors of all clients: float64[N, d], ascending by their first
             value, then their second, and so on, so that no order and no owner is left.
         noise: standard deviation of the noise in each value of the sum, public; 0 if it is exact.
+        layout: which block lies where in the table; None where there is one of rows.
     """
 
     ring: RingArray
@@ -215,22 +283,40 @@ class Aggregate:
     codec: FixedPoint
     bags: Mapping[str, FloatArray] = field(default_factory=dict)
     noise: float = 0.0
+    layout: BlockLayout | None = None
 
     @property
     def values(self) -> FloatArray:
-        """float64[m, d], the decoded sum."""
+        """float64[m, d], the decoded sum; of several blocks ask for one by name."""
         return self.codec.decode(self.ring)
 
+    def of(self, name: str) -> "Aggregate":
+        """The sum of one block, its rows from 0, decoded by its own codec.
 
-def require_names(named: Mapping[str, object]) -> None:
-    """Names that can also be column names of a recording.
+        Raises:
+            WireError: there is no such block.
+        """
+        if self.layout is None:
+            raise WireError(f"no block {name!r}: the blocks of this sum have no names")
+        place = self.layout[name]
+        return replace(
+            self,
+            ring=self.ring[place.own, : place.width],
+            counts=self.counts[place.own],
+            codec=place.codec,
+            noise=self.noise * self.codec.scale / place.codec.scale,
+            layout=None,
+        )
 
-    Raises:
-        WireError: one is not made of letters, digits, "-" and "_".
-    """
-    for name in named:
-        if not _NAME.fullmatch(name):
-            raise WireError(f"{name!r} is no name: use letters, digits, '-' and '_'")
+    def vector(self, name: str) -> FloatArray:
+        """The decoded sum of a flat block: float64[size].
+
+        Raises:
+            WireError: there is no such block.
+        """
+        part = self.of(name)
+        size = 0 if self.layout is None else self.layout[name].shape.size
+        return part.codec.decode(part.ring.reshape(-1)[:size])
 
 
 def _require_segments(indptr: IntArray, size: int) -> None:

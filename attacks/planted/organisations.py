@@ -14,6 +14,7 @@ import numpy as np
 
 from secure_fedrec.algorithms.base import PublicState
 from secure_fedrec.algorithms.hpfl.aggregation import HPFLTable
+from secure_fedrec.blocks import TABLE
 from secure_fedrec.core.arrays import FloatArray, IntArray
 from secure_fedrec.streams import Streams
 from secure_fedrec.traits import OTHER_ROWS
@@ -150,7 +151,7 @@ class PlantedOrganisationStep:
             means = [np.add.reduceat(each, starts) / sizes[:, None] for each in tables]
             ends = np.arange(len(means) + 1) * len(sizes)
             bags[bag] = SetBlock(indptr=ends, values=np.concatenate(means))
-        return Upload(clients=self.clients, block=self._block, bags=bags)
+        return Upload(clients=self.clients, blocks={TABLE: self._block}, bags=bags)
 
     def commit(self, vault: Vault) -> None:
         """Keep the moved vectors."""

@@ -13,10 +13,10 @@ from attacks.scoring.truth import GroundTruth
 from attacks.suite import SUITE
 from secure_fedrec.core.arrays import BoolArray, IntArray
 from secure_fedrec.data import RatingScale, RatingTable
-from secure_fedrec.engines import Problem, RecordedRun
+from secure_fedrec.engines import Problem, RecordedRun, sizes_of
 from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.protection.bags import BagShape
-from secure_fedrec.protection.stacking import Sizes, build_stack
+from secure_fedrec.protection.stacking import build_stack
 from secure_fedrec.streams import Streams
 from secure_fedrec.vault import Vault
 from secure_fedrec.wire import RecordingPolicy
@@ -61,7 +61,6 @@ def plant_split(
     algorithm = PlantedSplit(config, rounds=rounds)
     problem = Problem(
         vault=Vault.of_examples(indptr, {"items": items, "classes": classes}),
-        n_rows=algorithm.rows,
         knowledge={"item_table": ITEM_TABLE, "negatives": _NEGATIVES if implicit else 0},
     )
     run = _record(algorithm, problem, payload_rounds, seed, layers=layers or {})
@@ -143,15 +142,8 @@ def _record(
     bag_layers: Mapping[str, Any] | None = None,
     bags: Mapping[str, BagShape] | None = None,
 ) -> RecordedRun:
-    clients = problem.vault.n_clients
     streams, codec = Streams.from_seed(seed), FixedPoint()
-    sizes = Sizes(
-        n_clients=clients,
-        n_items=problem.n_rows,
-        width=algorithm.width,
-        cohort=clients,
-        bags=bags or {},
-    )
+    sizes = sizes_of(algorithm, problem, bags=bags)
     run = RecordedRun(
         algorithm=algorithm,
         stack=build_stack(layers, sizes=sizes, codec=codec, streams=streams, bag_layers=bag_layers),

@@ -17,11 +17,11 @@ from typing import Any, Final
 import numpy as np
 
 from secure_fedrec.algorithms.base import PublicState
-from secure_fedrec.algorithms.vector_table import VectorTable
+from secure_fedrec.blocks import TABLE, BlockKind, BlockLayout, BlockShape
 from secure_fedrec.core.arrays import FloatArray, IntArray
 from secure_fedrec.streams import Streams
 from secure_fedrec.traits import OTHER_ROWS
-from secure_fedrec.uploads import Aggregate, RowBlock, Upload
+from secure_fedrec.uploads import Aggregate, FlatBlock, Upload
 from secure_fedrec.vault import Vault
 
 __all__ = ["ITEM_TABLE", "PlantedSplit", "PlantedSplitConfig"]
@@ -75,27 +75,24 @@ class PlantedSplit:
         self.rounds = rounds
         sizes = [int(np.prod(shape)) for shape in config.shapes.values()]
         self._ends = np.concatenate([[0], np.cumsum(sizes)])
-        self._layout = VectorTable(size=int(self._ends[-1]) + 1, width=32)
+        self.width = 32
+        self.rows = BlockLayout(self.blocks()).rows
 
-    @property
-    def width(self) -> int:
-        """Values per row."""
-        return self._layout.width
-
-    @property
-    def rows(self) -> int:
-        """Rows of the table."""
-        return self._layout.rows
+    def blocks(self, n_rows: int = 0) -> tuple[BlockShape, ...]:
+        """One flat block, the client's weight in the last place."""
+        del n_rows
+        size = int(self._ends[-1]) + 1
+        return (BlockShape(name=TABLE, kind=BlockKind.FLAT, size=size, width=self.width),)
 
     def initial_public(self, n_rows: int, streams: Streams) -> PublicState:
         """Random parameters, zero biases."""
-        self._layout.require_rows(n_rows)
+        del n_rows
         draws = streams.stream("planted-start").generator()
         values = [
             draws.normal(scale=0.5, size=shape) if len(shape) > 1 else np.zeros(shape)
             for shape in self.config.shapes.values()
         ]
-        return PublicState(round=0, table=self._table(values, 0.0))
+        return PublicState(round=0, table=np.concatenate([each.reshape(-1) for each in values]))
 
     def initialise(self, vault: Vault, streams: Streams) -> None:
         """Every private vector starts at zero."""
@@ -114,23 +111,14 @@ class PlantedSplit:
             own, shared = self._gradients(self._values(public), vectors[position], examples)
             vectors[position] -= rate * own
             weight = len(examples["items"])
-            tables.append(self._table([-rate * weight * each for each in shared], weight))
-        return PlantedStep(clients, vectors, np.concatenate(tables))
+            changes = [-rate * weight * each.reshape(-1) for each in shared]
+            tables.append(np.concatenate([*changes, [weight]]))
+        return PlantedStep(clients, vectors, np.stack(tables))
 
     def server_step(self, public: PublicState, aggregate: Aggregate) -> PublicState:
         """The weighted mean of the changes."""
-        sums = self._layout.vector(aggregate.values)
-        flat = self._layout.vector(public.table)[:-1] + sums[:-1] / sums[-1]
-        return PublicState(round=public.round + 1, table=self._layout.table(np.append(flat, 0.0)))
-
-    def upload_rows(self, vault: Vault, n_rows: int) -> IntArray:
-        """Every client sends every row."""
-        return np.full(vault.n_clients, n_rows, dtype=np.int64)
-
-    def upload_vectors(self, vault: Vault) -> Mapping[str, IntArray]:
-        """No bags."""
-        del vault
-        return {}
+        sums = aggregate.vector(TABLE)
+        return PublicState(round=public.round + 1, table=public.table + sums[:-1] / sums[-1])
 
     def public_knowledge(self) -> dict[str, Any]:
         """Names, shapes and places."""
@@ -185,17 +173,13 @@ class PlantedSplit:
         return at_inputs[:, :dim].sum(axis=0), shared
 
     def _values(self, public: PublicState) -> list[FloatArray]:
-        flat = self._layout.vector(public.table)
+        flat = public.table
         places = zip(self._ends[:-1], self._ends[1:], strict=True)
         shapes = self.config.shapes.values()
         return [
             flat[start:stop].reshape(shape)
             for (start, stop), shape in zip(places, shapes, strict=True)
         ]
-
-    def _table(self, values: list[FloatArray], weight: float) -> FloatArray:
-        flat = np.concatenate([each.reshape(-1) for each in values])
-        return self._layout.table(np.append(flat, weight))
 
 
 class PlantedStep:
@@ -204,7 +188,7 @@ class PlantedStep:
     Args:
         clients: int64[B].
         vectors: float64[B, dim], the private vectors after it.
-        table: float64[B * rows, width], what they give out.
+        table: float64[B, n], what they give out.
     """
 
     def __init__(self, clients: IntArray, vectors: FloatArray, table: FloatArray) -> None:
@@ -214,15 +198,8 @@ class PlantedStep:
 
     @property
     def upload(self) -> Upload:
-        """Every row of the table from every client."""
-        size = len(self.clients)
-        rows = len(self._table) // size
-        block = RowBlock(
-            indptr=np.arange(size + 1) * rows,
-            rows=np.tile(np.arange(rows, dtype=np.int32), size),
-            values=self._table,
-        )
-        return Upload(clients=self.clients, block=block)
+        """The whole vector from every client."""
+        return Upload(clients=self.clients, blocks={TABLE: FlatBlock(values=self._table)})
 
     def commit(self, vault: Vault) -> None:
         """Keep the private vectors."""

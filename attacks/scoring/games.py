@@ -15,6 +15,7 @@ from attacks.scoring.gains import Level
 from attacks.scoring.scored import Figures, Scored
 from attacks.scoring.truth import Case, GroundTruth
 from attacks.suite import MEASURES
+from attacks.view.blocks import item_view
 from attacks.view.knowledge import Knowledge, UnknownTraitError
 from secure_fedrec.wire import Adversary, OwnUploads, Step, Transcript, View
 
@@ -152,10 +153,11 @@ def _score(attack: Attack, view: View, server: View, truth: GroundTruth, level: 
 def _asked(attack: Attack, view: View) -> Claims | NotApplicable:
     """What an attack claims; none applies that needs to know what nobody stated."""
     try:
-        if getattr(attack, "reads_item_rows", True) and not (
-            "n_items" in view.public and Knowledge.of(view).item_rows
-        ):
+        seen: View | None = view
+        if getattr(attack, "reads_item_rows", True):
+            seen = item_view(view) if Knowledge.of(view).item_rows else None
+        if seen is None:
             return NotApplicable(reason="the rows of the shared table are not items")
-        return attack.run(view)
+        return attack.run(seen)
     except UnknownTraitError as unknown:
         return NotApplicable(reason=str(unknown))

@@ -12,6 +12,7 @@ from attacks.scoring.ratings import best_constant
 from attacks.scoring.scored import Figures, Scored
 from attacks.scoring.truth import Case
 from attacks.scoring.vectors import VECTOR_ERROR
+from attacks.view.blocks import item_view
 from secure_fedrec.core.arrays import BoolArray, FloatArray, IntArray
 from secure_fedrec.data import RatingTable
 from secure_fedrec.wire import Step, Truth, View
@@ -83,9 +84,9 @@ class SingleRowsClaim:
         if not self.parts or truth.train is None:
             return
         cohorts = {part.round: _cohort(case.server, part.round) for part in self.parts}
-        figures, gains = row_figures(
-            self.parts, cohorts, truth.train, truth.recorded, case.corrupted
-        )
+        items = item_view(case.server)
+        recorded = truth.recorded.within(None if items is None else items.block)
+        figures, gains = row_figures(self.parts, cohorts, truth.train, recorded, case.corrupted)
         yield Scored(figures=figures, gains=gains, units={})
 
 

@@ -10,9 +10,9 @@ from audits.run.coalitions import require_withstood
 from audits.run.privacy import require_priced, with_noise_found
 from audits.systems.base import Dataset, Fresh, Task
 from secure_fedrec.algorithms.base import Algorithm, PublicState
-from secure_fedrec.engines import Evaluate
+from secure_fedrec.engines import Evaluate, sizes_of
 from secure_fedrec.errors import ConfigError
-from secure_fedrec.protection import Sizes, Stack, build_stack
+from secure_fedrec.protection import Stack, build_stack
 from secure_fedrec.streams import Streams
 from secure_fedrec.vault import Vault
 from secure_fedrec.wire import Adversary
@@ -87,14 +87,7 @@ def build_federation(config: AuditConfig, task: TaskT, *, priced: bool = True) -
             "cohort.clients_per_round", per_round, f"there are only {n_clients} clients"
         )
     _require_plain_schedule(config)
-    sizes = Sizes(
-        n_clients=n_clients,
-        n_items=problem.n_rows,
-        width=algorithm.width,
-        cohort=config.cohort.largest(n_clients),
-        bags=bags,
-        popularity=problem.popularity,
-    )
+    sizes = sizes_of(algorithm, problem, cohort=config.cohort.largest(n_clients), bags=bags)
     for sender in config.recording.payload_senders or ():
         if sender >= n_clients:
             raise ConfigError(

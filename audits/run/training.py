@@ -30,6 +30,7 @@ from secure_fedrec.engines import (
     RoundReport,
     projected_transcript_bytes,
     read_checkpoint,
+    sizes_of,
     table_digest,
 )
 from secure_fedrec.errors import CheckpointError, ConfigError
@@ -49,7 +50,7 @@ __all__ = [
 
 
 _CHECKPOINT = "checkpoint.npz"
-_TWIN_ROWS = 2048
+_TWIN_BYTES = 2**19
 """Batches of the twin: others than the run's, because no bit may depend on them."""
 
 
@@ -222,13 +223,13 @@ def check_lossless(
     anew = build_federation(federation.config, federation.task, priced=False).stack
     twin = LocalEngine(
         algorithm=algorithm,
-        stack=plain_twin(anew, n_items=problem.n_rows, width=algorithm.width),
+        stack=plain_twin(anew, sizes_of(algorithm, problem)),
         vault=problem.vault,
         n_rows=problem.n_rows,
         streams=federation.streams,
         wire=Wire(meter=Meter(problem.vault.n_clients)),
         participants=run.engine.participants,
-        batch_rows=_TWIN_ROWS,
+        batch_bytes=_TWIN_BYTES,
     )
     invited = federation.config.cohort.clients_per_round or problem.vault.n_clients
     words = lossless_words(

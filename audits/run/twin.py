@@ -4,9 +4,12 @@ An audit has layers of the package alone, and lets them say whom they exempt and
 drop. ``secure_fedrec.properties.compare_runs``, for layers of anybody, believes them nothing.
 """
 
+from dataclasses import replace
+
 import numpy as np
 
 from secure_fedrec.core.arrays import BoolArray, IntArray
+from secure_fedrec.protection import Sizes
 from secure_fedrec.protection.plain import DirectSession, DirectSum
 from secure_fedrec.protection.stack import Stack
 from secure_fedrec.wire import Meter, Wire
@@ -14,7 +17,7 @@ from secure_fedrec.wire import Meter, Wire
 __all__ = ["plain_twin"]
 
 
-def plain_twin(stack: Stack, *, n_items: int, width: int) -> Stack:
+def plain_twin(stack: Stack, sizes: Sizes) -> Stack:
     """The stack without routing and without virtual rows: what the server should end up with.
 
     Clients whom ``stack`` exempts from its cloak (denoisers report every item they rated) stay
@@ -22,15 +25,12 @@ def plain_twin(stack: Stack, *, n_items: int, width: int) -> Stack:
 
     Args:
         stack: the protected stack, built anew: its collector is opened for rounds of its own.
-        n_items: rows of the shared table.
-        width: values per row.
+        sizes: that it was built for.
     """
     cloak = None if stack.cloak is None else stack.cloak.without_virtual()
-    direct = _DirectTwin(stack, n_items=n_items, width=width)
+    direct = _DirectTwin(stack, n_items=sizes.n_items, width=sizes.width)
     bags = None if stack.bags is None else stack.bags.bare()
-    return Stack(
-        codec=stack.codec, cloak=cloak, collector=direct, n_clients=stack.n_clients, bags=bags
-    )
+    return replace(stack, cloak=cloak, collector=direct, bags=bags)
 
 
 class _DirectTwin(DirectSum):

@@ -7,24 +7,31 @@ state.
 
 ``Algorithm`` and ``ClientStep`` are all that the engine needs. What a cloak, a rating error or a
 projection of costs needs besides is a capability that an algorithm may have: ``RatingStep``,
-``RatingAlgorithm`` and ``SizedUploads``.
+``RatingAlgorithm``, ``NamedBlocks``, ``SizedUploads``, ``SizedSteps``, ``Exchanging``,
+``Addressed`` and ``MeasuredStep``.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
 
+from secure_fedrec.blocks import BlockShape
 from secure_fedrec.core.arrays import BoolArray, FloatArray, IndexArray, IntArray
 from secure_fedrec.streams import Streams
-from secure_fedrec.uploads import Aggregate, RowBlock, Upload
+from secure_fedrec.uploads import Aggregate, PeerBlock, RowBlock, Upload
 from secure_fedrec.vault import Vault
 
 __all__ = [
+    "Addressed",
     "Algorithm",
     "ClientStep",
+    "Exchanging",
+    "MeasuredStep",
+    "NamedBlocks",
     "PublicState",
     "RatingAlgorithm",
     "RatingStep",
+    "SizedSteps",
     "SizedUploads",
 ]
 
@@ -35,8 +42,8 @@ class PublicState:
 
     Args:
         round: completed rounds.
-        table: float64[m, width], the shared table: item vectors, or a flat parameter vector cut
-            into rows.
+        table: float64[m, width] or float64[n], the shared table: item vectors, or a flat vector of
+            parameters.
         extras: further public arrays by name, float64 of one dimension or more; they are broadcast
             with the table, recorded and checkpointed.
     """
@@ -153,6 +160,15 @@ class RatingAlgorithm(Algorithm, Protocol):
 
 
 @runtime_checkable
+class NamedBlocks(Protocol):
+    """Capability: uploads are something else than one block of rows, ``width`` values each."""
+
+    def blocks(self, n_rows: int) -> tuple[BlockShape, ...]:
+        """The blocks of every upload; ``n_rows`` is that of ``initial_public``."""
+        ...
+
+
+@runtime_checkable
 class SizedUploads(Protocol):
     """Capability: foretells uploads that are not one row per example."""
 
@@ -162,4 +178,54 @@ class SizedUploads(Protocol):
 
     def upload_vectors(self, vault: Vault) -> Mapping[str, IntArray]:
         """int64[n] by name of the bag: vectors each client gives to it in a round."""
+        ...
+
+
+@runtime_checkable
+class SizedSteps(Protocol):
+    """Capability: foretells how much memory local work takes."""
+
+    def step_bytes(self, vault: Vault, n_rows: int) -> IntArray:
+        """int64[n], bytes that each client's step works in, its upload included."""
+        ...
+
+
+@runtime_checkable
+class Exchanging(Protocol):
+    """Capability: clients give each other rows before they work. No sum and no layer hides them."""
+
+    def give(
+        self, clients: IntArray, public: PublicState, vault: Vault, streams: Streams
+    ) -> PeerBlock:
+        """What some clients give to others that take part, in round ``public.round + 1``."""
+        ...
+
+    def take(self, clients: IntArray, given: PeerBlock, vault: Vault) -> None:
+        """Keep what some clients were given, ordered by receiver, then by sender."""
+        ...
+
+    def given_rows(self, n_clients: int) -> tuple[int, int, int]:
+        """(messages, rows, values per row) of a round with so many clients, at most."""
+        ...
+
+
+@runtime_checkable
+class Addressed(Protocol):
+    """Capability: the server sends some of the public extras to some clients only.
+
+    A simulated batch is computed from all extras at once, as it is from the state of many vaults; a
+    client's work must depend on those it is sent alone.
+    """
+
+    def addressed(self, public: PublicState) -> Mapping[str, IntArray]:
+        """int64[k] by name of an extra, ascending: the clients who are sent it."""
+        ...
+
+
+@runtime_checkable
+class MeasuredStep(Protocol):
+    """Capability of a client step: measures what it trained, before anything is averaged."""
+
+    def measure(self) -> Mapping[str, FloatArray]:
+        """float64[B] by name of the figure; NaN for clients with nothing to measure."""
         ...

@@ -23,15 +23,15 @@ The change is weighted before it is encoded, so ``ring.clip`` has to exceed the 
 the largest change of one parameter; ``weight_unit`` scales the weights of records.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Annotated, Any, Protocol
 
 import numpy as np
 
 from secure_fedrec.algorithms.base import PublicState
-from secure_fedrec.algorithms.layer_table import LayerTable
 from secure_fedrec.algorithms.user_models import UserModels, split_records
+from secure_fedrec.blocks import BlockKind, BlockLayout, BlockShape
 from secure_fedrec.core.arrays import FloatArray, IntArray
 from secure_fedrec.data.organisations.tables import Organisations
 from secure_fedrec.models.gum.arrays import Pull
@@ -40,7 +40,7 @@ from secure_fedrec.models.gum.training import GUMTraining, train
 from secure_fedrec.settings import Count, NonNegative, OneOf, Positive, Settings
 from secure_fedrec.streams import Streams
 from secure_fedrec.traits import OTHER_ROWS
-from secure_fedrec.uploads import Aggregate, RowBlock, Upload
+from secure_fedrec.uploads import Aggregate, FlatBlock, Upload
 from secure_fedrec.vault import Vault
 
 __all__ = [
@@ -53,6 +53,7 @@ __all__ = [
 
 WEIGHTINGS = ("records", "attention")
 _LAYERS = ("knowledge_user", "knowledge_item", "relation", "hidden")
+_WEIGHTS = "weights"
 _START = "gum-start"
 _PRIVATE = "private_parameters"
 _OFFSETS = "attention-offsets"
@@ -78,7 +79,7 @@ class FederatedAveragingConfig(Settings, section="algorithm"):
         server_step: eta.
         proximal: mu of FedProx; 0 is none.
         weight_unit: training records that make a weight of 1; it cancels in the mean.
-        row_width: parameters per row of the shared table.
+        row_width: parameters per row of the table that uploads are summed in.
 
     Raises:
         ConfigError: a field is out of range.
@@ -117,20 +118,9 @@ class FederatedAveraging:
         self._release = release
         self._gums = UserModels(config.gum, organisations)
         parts = self._gums[0].layout.parts(np.zeros(self._gums[0].layout.size))
-        self.layers = LayerTable(
-            sizes={name: getattr(parts, name).size for name in _LAYERS},
-            row_width=config.row_width,
-        )
-
-    @property
-    def width(self) -> int:
-        """Values per uploaded row."""
-        return self.layers.width
-
-    @property
-    def rows(self) -> int:
-        """Rows of the shared table, all of which every client sends."""
-        return self.layers.rows
+        self.sizes: dict[str, int] = {name: getattr(parts, name).size for name in _LAYERS}
+        self.width = config.row_width
+        self.rows = BlockLayout(self.blocks()).rows
 
     @property
     def rounds(self) -> int:
@@ -141,18 +131,23 @@ class FederatedAveraging:
         """The user model of a client."""
         return self._gums[client]
 
-    def initial_public(self, n_rows: int, streams: Streams) -> PublicState:
-        """The initial layers.
+    def blocks(self, n_rows: int = 0) -> tuple[BlockShape, ...]:
+        """The weighted change of every layer, and the weights of all."""
+        del n_rows
+        sizes = {**self.sizes, _WEIGHTS: len(self.sizes)}
+        return tuple(
+            BlockShape(name=name, kind=BlockKind.FLAT, size=size, width=self.width)
+            for name, size in sizes.items()
+        )
 
-        Raises:
-            ConfigError: ``n_rows`` is not ``rows``.
-        """
-        self.layers.require_rows(n_rows)
+    def initial_public(self, n_rows: int, streams: Streams) -> PublicState:
+        """The initial layers, one after the other: float64[P]."""
+        del n_rows
         start = common_start(self.config.gum, self._gums[0].layout.attributes, streams)
         extras = {}
         if self.config.weighting == "attention":
-            extras[_OFFSETS] = np.zeros(len(self.layers.sizes))
-        return PublicState(round=0, table=self.layers.table(start), extras=extras)
+            extras[_OFFSETS] = np.zeros(len(self.sizes))
+        return PublicState(round=0, table=start, extras=extras)
 
     def initialise(self, vault: Vault, streams: Streams) -> None:
         """Draw every client's embeddings.
@@ -167,7 +162,7 @@ class FederatedAveraging:
         stream = streams.stream(_START)
         own = [
             gum.start(stream.generator(lane=client + 1))[gum.layout.private]
-            for client, gum in enumerate(self._gums)
+            for client, gum in self._gums.held(vault)
         ]
         ends = np.cumsum([0] + [len(each) for each in own])
         vault.create_ragged(_PRIVATE, ends, np.concatenate(own))
@@ -176,49 +171,47 @@ class FederatedAveraging:
         self, clients: IntArray, public: PublicState, vault: Vault, streams: Streams
     ) -> "FederatedAveragingStep":
         """Local work of some clients, one after the other."""
-        private, changes, tables = [], [], []
+        private, changes, released, weights = [], [], [], []
         for client in clients.tolist():
             own, change, records = self._train(client, public, vault, streams)
-            released = change if self._release is None else self._release(change)
-            weights = self._weights(released, records, public)
             private.append(own)
             changes.append(change)
-            tables.append(self.layers.table(released, weights))
-        return FederatedAveragingStep(clients, private, changes, tables)
+            released.append(change if self._release is None else self._release(change))
+            weights.append(self._weights(released[-1], records, public))
+        blocks = {_WEIGHTS: FlatBlock(values=np.stack(weights))}
+        for number, (name, moves) in enumerate(self.layers(np.stack(released)).items()):
+            weighted = moves * blocks[_WEIGHTS].values[:, [number]]
+            blocks[name] = FlatBlock(values=np.ascontiguousarray(weighted))
+        return FederatedAveragingStep(clients, private, changes, blocks)
 
     def server_step(self, public: PublicState, aggregate: Aggregate) -> PublicState:
         """Weighted mean of the changes, layer by layer; without any weight a layer stays."""
-        sums = aggregate.values
-        weights = sums[:, -1:]
-        means = np.divide(sums, weights, out=np.zeros_like(sums), where=weights > 0)
-        table = public.table.copy()
-        table[:, :-1] += self.config.server_step * means[:, :-1]
+        weights = aggregate.vector(_WEIGHTS)
+        counted = weights > 0
+        totals = np.repeat(weights, [*self.sizes.values()])
+        sums = np.concatenate([aggregate.vector(name) for name in self.sizes])
+        means = np.divide(sums, totals, out=np.zeros_like(sums), where=totals > 0)
+        table = public.table + self.config.server_step * means
         extras = dict(public.extras)
         if _OFFSETS in extras:
-            first = self.layers.first_rows
-            present = aggregate.counts[first] * (weights[first, 0] > 0)
-            mean = weights[first, 0] / np.maximum(present, 1)
+            present = aggregate.of(_WEIGHTS).counts[0] * counted
+            mean = weights / np.maximum(present, 1)
             extras[_OFFSETS] = extras[_OFFSETS] + np.log(np.where(present > 0, mean, 1.0))
         return PublicState(round=public.round + 1, table=table, extras=extras)
 
     def parameters(self, public: PublicState, vault: Vault, client: int) -> FloatArray:
         """A client's present model, its own embeddings with the shared layers: float64[P]."""
         private = vault.read_ragged(_PRIVATE, client)
-        return np.concatenate([private, self.layers.vector(public.table)])
+        return np.concatenate([private, public.table])
 
-    def upload_rows(self, vault: Vault, n_rows: int) -> IntArray:
-        """int64[n]: every client sends every row."""
-        return np.full(vault.n_clients, n_rows, dtype=np.int64)
-
-    def upload_vectors(self, vault: Vault) -> dict[str, IntArray]:
-        """Nothing goes to a bag."""
-        del vault
-        return {}
+    def layers(self, vectors: FloatArray) -> dict[str, FloatArray]:
+        """The layers of float64[..., P] by name (views)."""
+        parts = np.split(vectors, np.cumsum([*self.sizes.values()])[:-1], axis=-1)
+        return dict(zip(self.sizes, parts, strict=True))
 
     def public_knowledge(self) -> dict[str, Any]:
-        """All hyper-parameters, and where the layers lie in the table."""
-        layers = {"sizes": dict(self.layers.sizes), "row_width": self.layers.row_width}
-        known = {"name": "federated-averaging", **asdict(self.config), "layers": layers}
+        """All hyper-parameters, and the sizes of the layers."""
+        known = {"name": "federated-averaging", **asdict(self.config), "layers": self.sizes}
         return {**known, "traits": asdict(OTHER_ROWS)}
 
     def _train(
@@ -241,10 +234,9 @@ class FederatedAveraging:
 
     def _weights(self, change: FloatArray, records: int, public: PublicState) -> FloatArray:
         """a_il of every layer: float64[layers]."""
-        layers = self.layers.layers(change)
         if self.config.weighting == "records":
-            return np.full(len(layers), records / self.config.weight_unit)
-        distances = np.array([np.linalg.norm(layer) for layer in layers])
+            return np.full(len(self.sizes), records / self.config.weight_unit)
+        distances = np.array([np.linalg.norm(layer) for layer in self.layers(change).values()])
         return np.asarray(np.exp(distances - public.extras[_OFFSETS]))
 
 
@@ -262,7 +254,7 @@ class FederatedAveragingStep:
         clients: int64[B].
         private: what each client keeps.
         changes: float64[P], by how much local training moved the layers of each client.
-        tables: float64[rows, width] that each client gives out.
+        blocks: what the clients give out.
     """
 
     def __init__(
@@ -270,23 +262,17 @@ class FederatedAveragingStep:
         clients: IntArray,
         private: Sequence[FloatArray],
         changes: Sequence[FloatArray],
-        tables: Sequence[FloatArray],
+        blocks: Mapping[str, FlatBlock],
     ) -> None:
         self.clients = clients
         self.changes = changes
         self._private = private
-        self._tables = tables
+        self._blocks = blocks
 
     @property
     def upload(self) -> Upload:
         """Weighted changes, and weights."""
-        rows = len(self._tables[0])
-        block = RowBlock(
-            indptr=np.arange(len(self.clients) + 1) * rows,
-            rows=np.tile(np.arange(rows, dtype=np.int32), len(self.clients)),
-            values=np.concatenate(self._tables),
-        )
-        return Upload(clients=self.clients, block=block)
+        return Upload(clients=self.clients, blocks=self._blocks)
 
     def commit(self, vault: Vault) -> None:
         """Keep the trained embeddings."""

@@ -28,6 +28,7 @@ from scipy.special import ndtri
 
 from secure_fedrec.algorithms.base import PublicState
 from secure_fedrec.algorithms.biases import Lines, fit_lines, initial_sums, next_biases
+from secure_fedrec.blocks import TABLE
 from secure_fedrec.core.arrays import BoolArray, FloatArray, IndexArray, IntArray
 from secure_fedrec.core.kernels import (
     descend,
@@ -119,7 +120,7 @@ class PMF:
 
     def initial_public(self, n_rows: int, streams: Streams) -> PublicState:
         """Item vectors, uniform around 0; their biases, 0, in a last column."""
-        vectors = self._uniform(streams.stream("item-init"), n_rows)
+        vectors = self._uniform(streams.stream("item-init"), np.arange(n_rows))
         if not self.config.biases:
             return PublicState(round=0, table=vectors)
         table = np.concatenate([vectors, np.zeros((n_rows, 1))], axis=1)
@@ -127,7 +128,7 @@ class PMF:
 
     def initialise(self, vault: Vault, streams: Streams) -> None:
         """User vectors, uniform around 0, one stream lane per client."""
-        vault.create(_USER_VECTORS, self._uniform(streams.stream("user-init"), vault.n_clients))
+        vault.create(_USER_VECTORS, self._uniform(streams.stream("user-init"), vault.clients))
 
     def client_step(
         self, clients: IntArray, public: PublicState, vault: Vault, streams: Streams
@@ -157,13 +158,13 @@ class PMF:
         self, public: PublicState, vault: Vault, clients: IntArray, items: IndexArray
     ) -> FloatArray:
         """U_u . V_i for each pair; with biases m_u + a_u b_i more."""
-        everybody = np.arange(vault.n_clients)
-        users = vault.read(_USER_VECTORS, everybody)
-        lines = self._lines(public, vault.rated(everybody))
+        asked, owners = np.unique(clients, return_inverse=True)
+        users = vault.read(_USER_VECTORS, asked)
+        lines = self._lines(public, vault.rated(asked))
         if lines is None:
-            return pair_dot(users, clients, public.table, items)
-        dots = pair_dot(_with_slopes(users, lines), clients, public.table, items)
-        return np.asarray(lines.means[clients] + dots)
+            return pair_dot(users, owners, public.table, items)
+        dots = pair_dot(_with_slopes(users, lines), owners, public.table, items)
+        return np.asarray(lines.means[owners] + dots)
 
     def public_knowledge(self) -> dict[str, Any]:
         """All hyper-parameters."""
@@ -174,9 +175,8 @@ class PMF:
             return None
         return fit_lines(public.table[:, -1], rated, pull=self.config.slope_shrinkage)
 
-    def _uniform(self, stream: Stream, size: int) -> FloatArray:
-        zeros = np.zeros(size, dtype=np.int64)
-        words = stream.words_at(0, np.arange(size), zeros, width=self.config.rank)
+    def _uniform(self, stream: Stream, lanes: IntArray) -> FloatArray:
+        words = stream.words_at(0, lanes, np.zeros_like(lanes), width=self.config.rank)
         return (2 * uniform_reals(words) - 1) * self.config.init_scale
 
 
@@ -219,7 +219,7 @@ class PMFStep:
         rated = self._rated
         values, _ = self._compute(rated.indptr, rated.items, rated.ratings)
         block = RowBlock(indptr=rated.indptr, rows=rated.items, values=values)
-        return Upload(clients=self.clients, block=block)
+        return Upload(clients=self.clients, blocks={TABLE: block})
 
     def impute(
         self, indptr: IntArray, items: IndexArray, *, method: str, local_steps: int

@@ -38,22 +38,27 @@ class UserModels:
     def __getitem__(self, client: int) -> GUM:
         return self._models[client]
 
+    def held(self, vault: Vault) -> list[tuple[int, GUM]]:
+        """Numbers and models of the clients whose state a vault holds."""
+        return [(client, self._models[client]) for client in vault.clients.tolist()]
+
     def require_records(self, vault: Vault, *, validation: bool) -> None:
         """Check that the vaults are of these clients, and that every client can train.
 
         Args:
-            vault: of all clients.
+            vault: of some of these clients, or all.
             validation: whether training needs validation records.
 
         Raises:
             ConfigError: the vault is of other clients, or a client has no training record, no
                 validation record where one is needed, or one of a user or item not its own.
         """
-        if vault.n_clients != len(self):
+        if vault.clients[-1] >= len(self) or not (vault.named or vault.n_clients == len(self)):
             raise ConfigError(
                 "data.clients", vault.n_clients, f"vaults for {len(self)} organisations"
             )
-        for client, (name, gum) in enumerate(zip(self._names, self, strict=True)):
+        for client, gum in self.held(vault):
+            name = self._names[client]
             training, held_out = split_records(vault.examples(client))
             parts = (("training", training, True), ("validation", held_out, validation))
             for what, part, needed in parts:

@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+from collections.abc import Callable
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,11 @@ __all__ = ["file_digest", "read_json", "replace_file"]
 
 
 def replace_file(
-    path: Path, content: bytes, *, private: bool = False, durable: bool = False
+    path: Path,
+    content: bytes | Callable[[Callable[[bytes], int]], None],
+    *,
+    private: bool = False,
+    durable: bool = False,
 ) -> None:
     """Write a file, or replace the one that is there, in one step.
 
@@ -21,15 +26,17 @@ def replace_file(
 
     Args:
         path: destination.
-        content: of the file.
+        content: of the file; or what is called with a function that writes a piece of it.
         private: for its owner alone, whatever the process's mask.
         durable: wait for the disk before the file gets its name.
 
     Raises:
         OSError: it could not be written; names the file.
     """
+    write = content if callable(content) else (lambda piece: _write(piece, content))
     if path.exists() and not path.is_file():
-        path.write_bytes(content)
+        with path.open("wb") as stream:
+            write(stream.write)
         return
     place = path.resolve()
     temporary = place.with_name(place.name + ".part")
@@ -39,7 +46,7 @@ def replace_file(
         with os.fdopen(descriptor, "wb") as stream:
             if private:
                 os.fchmod(descriptor, mode)  # a leftover of a killed run keeps the mode it had
-            stream.write(content)
+            write(stream.write)
             stream.flush()
             if durable:
                 os.fsync(descriptor)
@@ -50,6 +57,10 @@ def replace_file(
         if isinstance(failure, OSError):
             raise OSError(failure.errno, failure.strerror, str(path)) from failure
         raise
+
+
+def _write(piece: Callable[[bytes], int], content: bytes) -> None:
+    piece(content)
 
 
 def read_json(path: Path) -> Any:

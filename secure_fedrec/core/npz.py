@@ -3,16 +3,59 @@
 import io
 import zipfile
 import zlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from secure_fedrec.core.files import replace_file
 
-__all__ = ["npz_names", "read_npz", "write_npz"]
+__all__ = ["StoredArray", "npz_names", "read_npz", "write_npz"]
+
+_STREAMED = 64 * 2**20
+"""Larger content is written to its file as it comes, smaller content from memory."""
+_PIECE = 2**20
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class StoredArray:
+    """An array in an npz file that was found sound, not read yet.
+
+    Args:
+        path: of the file.
+        name: of the array.
+        shape: of the array.
+        dtype: of its values.
+    """
+
+    path: Path
+    name: str
+    shape: tuple[int, ...]
+    dtype: npt.DTypeLike
+
+    def fill(self, out: npt.NDArray[Any]) -> None:
+        """Read it into an array of its shape and type, and hold nothing else.
+
+        Raises:
+            OSError: the file cannot be opened.
+            ValueError: it has been damaged since; ``out`` holds part of it.
+        """
+        try:
+            with zipfile.ZipFile(self.path) as archive, _opened(archive, self.name) as stream:
+                _header(stream)
+                flat, read = memoryview(out.reshape(-1).view(np.uint8)), 0
+                while read < len(flat):
+                    part = stream.readinto(flat[read : read + _PIECE])  # type: ignore[attr-defined]
+                    if not part:
+                        raise ValueError(f"{self.name} ends early")
+                    read += part
+                if stream.read(1):  # also has the checksum compared
+                    raise ValueError(f"{self.name} is longer than its header says")
+        except (zipfile.BadZipFile, zlib.error, EOFError, KeyError, RuntimeError) as damage:
+            raise ValueError(str(damage)) from damage
 
 
 def npz_names(path: Path) -> tuple[str, ...]:
@@ -29,8 +72,12 @@ def npz_names(path: Path) -> tuple[str, ...]:
         raise ValueError(str(damage)) from damage
 
 
-def read_npz(path: Path) -> dict[str, npt.NDArray[Any]]:
+def read_npz(path: Path, *, later: str | None = None) -> dict[str, Any]:
     """Read a whole npz file, checksums included.
+
+    Args:
+        path: of the file.
+        later: arrays whose names begin so are given as ``StoredArray``.
 
     Raises:
         OSError: it cannot be opened.
@@ -46,7 +93,12 @@ def read_npz(path: Path) -> dict[str, npt.NDArray[Any]]:
                     raise ValueError("a checksum or the directory is wrong")
             stream.seek(0)
             with np.load(stream, allow_pickle=False) as content:
-                return {name: content[name] for name in content.files}
+                return {
+                    name: content[name]
+                    if later is None or not name.startswith(later)
+                    else _stored(path, name)
+                    for name in content.files
+                }
         except (zipfile.BadZipFile, zlib.error, EOFError, KeyError, RuntimeError) as damage:
             # RuntimeError: flags that claim encryption or an unknown compression.
             raise ValueError(str(damage)) from damage
@@ -65,7 +117,58 @@ def write_npz(
         OSError: it could not be written; names the file.
         ValueError: a column holds objects.
     """
-    # In memory first: an archive that meets a full disk fails once more when it is closed.
+    if sum(np.asarray(column).nbytes for column in columns.values()) > _STREAMED:
+        replace_file(path, lambda write: _stream(write, columns), private=private, durable=durable)
+        return
     whole = io.BytesIO()
     np.savez(whole, allow_pickle=False, **columns)
     replace_file(path, whole.getvalue(), private=private, durable=durable)
+
+
+def _stream(write: Callable[[bytes], int], columns: Mapping[str, npt.NDArray[Any]]) -> None:
+    """Write an archive piece by piece, and raise what went wrong first once it is closed.
+
+    An archive that meets a full disk would fail once more when it is closed.
+    """
+    sink = _Sink(write)
+    np.savez(sink, allow_pickle=False, **columns)  # type: ignore[arg-type]
+    if sink.failure is not None:
+        raise sink.failure
+
+
+class _Sink(io.RawIOBase):
+    """Takes pieces of a file, none after the first that could not be written."""
+
+    def __init__(self, write: Callable[[bytes], int]) -> None:
+        self._write = write
+        self.failure: OSError | None = None
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, piece: Any) -> int:
+        if self.failure is None:
+            try:
+                self._write(piece)
+            except OSError as failure:
+                self.failure = failure
+        return memoryview(piece).nbytes
+
+
+def _stored(path: Path, name: str) -> StoredArray:
+    with zipfile.ZipFile(path) as archive, _opened(archive, name) as stream:
+        shape, dtype = _header(stream)
+    return StoredArray(path, name, shape, dtype)
+
+
+def _opened(archive: zipfile.ZipFile, name: str) -> IO[bytes]:
+    return archive.open(f"{name}.npy")
+
+
+def _header(stream: IO[bytes]) -> tuple[tuple[int, ...], np.dtype[Any]]:
+    if np.lib.format.read_magic(stream) != (1, 0):
+        raise ValueError("an array has an unknown header")
+    shape, columns_first, dtype = np.lib.format.read_array_header_1_0(stream)
+    if dtype.hasobject or (columns_first and len(shape) > 1):
+        raise ValueError("an array is not plain, row after row")
+    return shape, dtype

@@ -7,8 +7,21 @@ every party saw).
 
 from secure_fedrec.engines.checkpoint import read_checkpoint, write_checkpoint
 from secure_fedrec.engines.local import CohortConfig, LocalEngine, RoundReport
-from secure_fedrec.engines.problem import Evaluate, Problem, upload_rows, upload_vectors
-from secure_fedrec.engines.ratings import rating_evaluation, rating_problem, vault_of
+from secure_fedrec.engines.problem import (
+    Evaluate,
+    Problem,
+    blocks_of,
+    sizes_of,
+    upload_rows,
+    upload_vectors,
+)
+from secure_fedrec.engines.ratings import (
+    ranking_evaluation,
+    ranking_problem,
+    rating_evaluation,
+    rating_problem,
+    vault_of,
+)
 from secure_fedrec.engines.recorded import (
     RecordedRun,
     projected_transcript_bytes,
@@ -24,12 +37,16 @@ __all__ = [
     "Problem",
     "RecordedRun",
     "RoundReport",
+    "blocks_of",
     "projected_transcript_bytes",
     "public_knowledge",
+    "ranking_evaluation",
+    "ranking_problem",
     "rating_evaluation",
     "rating_problem",
     "read_checkpoint",
     "require_complete",
+    "sizes_of",
     "table_digest",
     "upload_rows",
     "upload_vectors",

@@ -35,14 +35,20 @@ def write_checkpoint(path: Path, arrays: Mapping[str, npt.NDArray[Any]], *, run_
     write_npz(path, content, private=True, durable=True)
 
 
-def read_checkpoint(path: Path, *, run_id: str) -> dict[str, npt.NDArray[Any]]:
+def read_checkpoint(path: Path, *, run_id: str, later: str | None = None) -> dict[str, Any]:
     """Read the checkpoint at ``path``.
+
+    Args:
+        path: of the checkpoint.
+        run_id: digest of the configuration.
+        later: arrays whose names begin so are given as ``core.npz.StoredArray``, to be read where
+            they belong: private tables can be too large to be held twice.
 
     Raises:
         CheckpointError: missing, damaged, of another version, or of another configuration.
     """
     try:
-        content = read_npz(path)
+        content = read_npz(path, later=None if later is None else f"state.{later}")
     except FileNotFoundError as absent:
         raise CheckpointError(f"{path} does not exist: nothing to resume") from absent
     except (OSError, ValueError) as damage:

@@ -6,11 +6,29 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from secure_fedrec.algorithms.base import Algorithm, PublicState, SizedUploads
+from secure_fedrec.algorithms.base import (
+    Algorithm,
+    NamedBlocks,
+    PublicState,
+    RatingAlgorithm,
+    SizedSteps,
+    SizedUploads,
+)
+from secure_fedrec.blocks import TABLE, BlockKind, BlockLayout, BlockShape
 from secure_fedrec.core.arrays import IntArray
+from secure_fedrec.protection import Sizes
+from secure_fedrec.protection.bags import BagShape
 from secure_fedrec.vault import Vault
 
-__all__ = ["Evaluate", "Problem", "batch_costs", "upload_rows", "upload_vectors"]
+__all__ = [
+    "Evaluate",
+    "Problem",
+    "blocks_of",
+    "sizes_of",
+    "step_bytes",
+    "upload_rows",
+    "upload_vectors",
+]
 
 Evaluate: TypeAlias = Callable[[PublicState, Vault], Mapping[str, float] | None]
 """Metrics of a state by name; None where there is nothing to measure."""
@@ -23,7 +41,7 @@ class Problem:
     Args:
         vault: the clients' private state; an engine fills it with the algorithm's tables, so every
             run needs its own.
-        n_rows: rows of the shared table.
+        n_rows: rows of the shared table; 0 where the algorithm alone says how large its blocks are.
         evaluate: measures a state; None measures nothing.
         knowledge: what everybody knows about the data, as JSON values.
         popularity: int64[n_rows], clients that hold each item: stands for the popularity that is
@@ -31,17 +49,63 @@ class Problem:
     """
 
     vault: Vault
-    n_rows: int
+    n_rows: int = 0
     evaluate: Evaluate | None = None
     knowledge: Mapping[str, Any] = field(default_factory=dict)
     popularity: IntArray | None = None
 
 
+def blocks_of(algorithm: Algorithm, problem: Problem) -> tuple[BlockShape, ...]:
+    """The blocks of an upload: those the algorithm names, or the rows of one table."""
+    if isinstance(algorithm, NamedBlocks):
+        return algorithm.blocks(problem.n_rows)
+    items = "n_items" in problem.knowledge or isinstance(algorithm, RatingAlgorithm)
+    kind = BlockKind.ITEMS if items else BlockKind.ROWS
+    return (BlockShape(name=TABLE, kind=kind, size=problem.n_rows, width=algorithm.width),)
+
+
+def sizes_of(
+    algorithm: Algorithm,
+    problem: Problem,
+    *,
+    cohort: int | None = None,
+    bags: Mapping[str, BagShape] | None = None,
+) -> Sizes:
+    """What a stack for a problem has to be built for.
+
+    Args:
+        algorithm: what is trained.
+        problem: what it learns from.
+        cohort: most clients in a round; None for all.
+        bags: sizes of the bags that the algorithm gives to, by name.
+    """
+    blocks, n_clients = blocks_of(algorithm, problem), problem.vault.n_clients
+    table = BlockLayout(blocks)
+    return Sizes(
+        n_clients=n_clients,
+        n_items=table.rows,
+        width=table.width,
+        cohort=n_clients if cohort is None else cohort,
+        bags=bags or {},
+        popularity=problem.popularity,
+        blocks=blocks,
+    )
+
+
 def upload_rows(algorithm: Algorithm, vault: Vault, n_rows: int) -> IntArray:
-    """int64[n], rows each client sends: one per example unless the algorithm says otherwise."""
+    """int64[n], rows each client sends, at most, unless the algorithm says it itself.
+
+    Of a block of items one row per example, of any other block all of its rows.
+    """
     if isinstance(algorithm, SizedUploads):
         return algorithm.upload_rows(vault, n_rows)
-    return vault.example_counts()
+    if not isinstance(algorithm, NamedBlocks):
+        return vault.example_counts()
+    places = BlockLayout(algorithm.blocks(n_rows)).places.values()
+    items = [place.rows for place in places if place.shape.kind is BlockKind.ITEMS]
+    others = sum(place.rows for place in places) - sum(items)
+    own = (np.minimum(vault.example_counts(), rows) for rows in items)
+    return np.asarray(sum(own, np.full(vault.n_clients, others)), dtype=np.int64)
 
 
 def upload_vectors(algorithm: Algorithm, vault: Vault) -> Mapping[str, IntArray]:
@@ -51,7 +115,12 @@ def upload_vectors(algorithm: Algorithm, vault: Vault) -> Mapping[str, IntArray]
     return {}
 
 
-def batch_costs(algorithm: Algorithm, vault: Vault, n_rows: int) -> IntArray:
-    """int64[n], how much of a batch each client takes up: examples read or rows sent."""
+def step_bytes(algorithm: Algorithm, vault: Vault, n_rows: int) -> IntArray:
+    """int64[n], bytes that each client's step works in, as the algorithm says or by its messages.
+
+    A row that is sent is there as reals and as words; an example is a number of an item and a real.
+    """
+    if isinstance(algorithm, SizedSteps):
+        return algorithm.step_bytes(vault, n_rows)
     rows = upload_rows(algorithm, vault, n_rows)
-    return np.maximum(vault.example_counts(), rows) + 1
+    return 16 * (np.maximum(vault.example_counts(), rows) + 1) * (1 + algorithm.width)

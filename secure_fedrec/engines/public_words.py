@@ -1,8 +1,11 @@
 """The public state as words: for collectors under which clients keep it from the server."""
 
+from dataclasses import replace
+
 import numpy as np
 
 from secure_fedrec.algorithms.base import Algorithm, PublicState
+from secure_fedrec.blocks import BlockLayout
 from secure_fedrec.core.arrays import FloatArray, WordArray
 from secure_fedrec.uploads import Aggregate
 
@@ -15,11 +18,15 @@ class PublicWords:
     Args:
         algorithm: whose state it is.
         public: the state before a round.
+        layout: which block lies where in a sum.
     """
 
-    def __init__(self, algorithm: Algorithm, public: PublicState) -> None:
+    def __init__(
+        self, algorithm: Algorithm, public: PublicState, layout: BlockLayout | None = None
+    ) -> None:
         self._algorithm = algorithm
         self._public = public
+        self._layout = layout
 
     @property
     def words(self) -> WordArray:
@@ -38,7 +45,8 @@ class PublicWords:
             place += size
         table = arrays.pop("")
         read = PublicState(round=before.round, table=table, extras=arrays)
-        return _words(self._algorithm.server_step(read, aggregate))
+        named = replace(aggregate, layout=self._layout)
+        return _words(self._algorithm.server_step(read, named))
 
 
 def _words(public: PublicState) -> WordArray:

@@ -1,17 +1,27 @@
 """A federation on ratings, as a problem for an engine."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
 
 from secure_fedrec.algorithms.base import PublicState, RatingAlgorithm
-from secure_fedrec.data import RatingTable
+from secure_fedrec.core.arrays import BoolArray, FloatArray
+from secure_fedrec.data import RatingTable, Split
 from secure_fedrec.engines.problem import Evaluate, Problem
 from secure_fedrec.errors import ConfigError
 from secure_fedrec.evaluation import rating_error
+from secure_fedrec.evaluation.ranking import held_out_quality
+from secure_fedrec.streams import Streams
 from secure_fedrec.vault import Vault
 
-__all__ = ["rating_evaluation", "rating_problem", "vault_of"]
+__all__ = [
+    "ranking_evaluation",
+    "ranking_problem",
+    "rating_evaluation",
+    "rating_problem",
+    "vault_of",
+]
 
 _EVALUATION_ROWS = 2**16
 
@@ -40,6 +50,68 @@ def rating_problem(
         knowledge={"n_items": train.n_items, "rating_levels": train.scale.levels.tolist()},
         popularity=train.item_popularity(),
     )
+
+
+def ranking_problem(
+    algorithm: RatingAlgorithm,
+    split: Split,
+    *,
+    negatives: int | None = None,
+    cutoff: int = 10,
+    seed: int = 0,
+) -> Problem:
+    """Training ratings in the vaults; how far up every client's held-out item is ranked.
+
+    Args:
+        algorithm: its predictions are the scores.
+        split: with one held-out rating per client, or none (``data.leave_one_out``).
+        negatives: items that each held-out one is ranked against, drawn once among those that the
+            client has not rated; None takes them all.
+        cutoff: K of HR@K and NDCG@K.
+        seed: of the negatives.
+
+    Raises:
+        ConfigError: a client has several held-out ratings, or fewer than one negative is asked for.
+    """
+    if (split.test.counts() > 1).any():
+        raise ConfigError("test", int(split.test.counts().max()), "one held-out rating per client")
+    if negatives is not None and negatives < 1:
+        raise ConfigError("negatives", negatives, "must be at least 1, or None for all")
+    measure = ranking_evaluation(algorithm, split, negatives=negatives, cutoff=cutoff, seed=seed)
+    return replace(rating_problem(algorithm, split.train), evaluate=measure)
+
+
+def ranking_evaluation(
+    algorithm: RatingAlgorithm, split: Split, *, negatives: int | None, cutoff: int, seed: int
+) -> Evaluate:
+    """HR@K and NDCG@K of a state, ties before the item; arguments as of ``ranking_problem``."""
+    train, n_items = split.train, split.train.n_items
+    indptr, stream = train.indptr(), Streams.from_seed(seed).stream("ranking-negatives")
+    held = np.full(train.n_clients, -1, dtype=np.int64)
+    held[split.test.clients] = split.test.items
+
+    def candidates(client: int) -> BoolArray:
+        chosen = np.ones(n_items, dtype=np.bool_)
+        chosen[train.items[indptr[client] : indptr[client + 1]]] = False
+        others = np.flatnonzero(chosen)
+        others = others[others != held[client]]
+        if negatives is not None and negatives < len(others):
+            draws = stream.generator(lane=client)
+            chosen[:] = False
+            chosen[draws.choice(others, negatives, replace=False)] = True
+            chosen[held[client]] = True
+        return chosen
+
+    def evaluate(public: PublicState, vault: Vault) -> Mapping[str, float] | None:
+        def scores(client: int) -> FloatArray:
+            asked = np.flatnonzero(candidates(client)).astype(np.int32)
+            found = np.full(n_items, -np.inf)
+            found[asked] = algorithm.predict(public, vault, np.full(len(asked), client), asked)
+            return found
+
+        return held_out_quality(scores, held, candidates, cutoff=cutoff) or None
+
+    return evaluate
 
 
 def vault_of(table: RatingTable) -> Vault:

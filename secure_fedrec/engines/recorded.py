@@ -10,10 +10,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from secure_fedrec.algorithms.base import Algorithm, PublicState
+from secure_fedrec.algorithms.base import Algorithm, Exchanging, PublicState
+from secure_fedrec.blocks import BlockLayout
 from secure_fedrec.engines.checkpoint import read_checkpoint, write_checkpoint
 from secure_fedrec.engines.local import CohortConfig, LocalEngine, RoundReport
-from secure_fedrec.engines.problem import Problem, upload_rows
+from secure_fedrec.engines.problem import Problem, blocks_of, upload_rows
 from secure_fedrec.engines.seal import Seal
 from secure_fedrec.errors import CheckpointError
 from secure_fedrec.protection.stack import Stack
@@ -24,6 +25,8 @@ from secure_fedrec.wire import (
     Meter,
     Recorder,
     RecordingPolicy,
+    Step,
+    Traffic,
     Transcript,
     Truth,
     Wire,
@@ -77,7 +80,7 @@ class RecordedRun:
             policy=policy,
             seen=self._seen,
             truth=self._hidden,
-            n_items=problem.n_rows,
+            n_items=BlockLayout(blocks_of(algorithm, problem)).rows,
             arrival=arrival,
         )
         meter = Meter(problem.vault.n_clients)
@@ -110,8 +113,9 @@ class RecordedRun:
         round_ = self.completed + 1
         if round_ in self._policy.payload_rounds:
             vault = self.engine.vault
-            for name, values in vault.snapshot().items():
-                columns: dict[str, npt.NDArray[Any]] = {"values": values}
+            for name, values in vault.tables().items():
+                kept = values.copy() if self._directory is None else values
+                columns: dict[str, npt.NDArray[Any]] = {"values": kept}
                 if name in vault.ragged_names():
                     columns["lengths"] = vault.lengths(name)
                 self._hidden.append(round_, f"private-{name}", columns)
@@ -133,7 +137,7 @@ class RecordedRun:
             "history.digests": np.array(self.table_digests, dtype="U64"),
             **_metric_columns([report.metrics for report in self.history]),
         }
-        state = {**self.engine.state(), **history}
+        state = {**self.engine.state(copied=False), **history}
         if self._seal is not None:
             self._seal.extend(self.completed)
         write_checkpoint(directory / _CHECKPOINT, state, run_id=run_id)
@@ -146,7 +150,7 @@ class RecordedRun:
             TranscriptError: what was recorded up to it is not what the run had recorded.
         """
         path = directory / _CHECKPOINT
-        state = read_checkpoint(path, run_id=run_id)
+        state = read_checkpoint(path, run_id=run_id, later="vault.")
         try:
             self._restore(state)
         except (ValueError, KeyError, TypeError, IndexError) as damage:
@@ -192,10 +196,12 @@ def public_knowledge(
 ) -> dict[str, Any]:
     """What everybody knows about a run, as JSON values."""
     codec, size = stack.codec, (cohort or CohortConfig()).largest(stack.n_clients)
+    layout = stack.layout or BlockLayout(blocks_of(algorithm, problem), codec)
     return {
         "n_clients": problem.vault.n_clients,
         **problem.knowledge,
         "ring": {"bits": codec.bits, "fraction_bits": codec.fraction_bits, "clip": codec.clip},
+        "blocks": layout.describe(),
         "algorithm": algorithm.public_knowledge(),
         "protection": stack.describe(),
         "model_hidden_from": list(stack.collector.model_hidden_from),
@@ -212,11 +218,16 @@ def projected_transcript_bytes(
     """
     public = algorithm.initial_public(problem.n_rows, Streams.from_seed(0))
     rows = upload_rows(algorithm, problem.vault, problem.n_rows)
+    table = BlockLayout(blocks_of(algorithm, problem))
+    beside: tuple[Traffic, ...] = ()
+    if isinstance(algorithm, Exchanging):
+        messages, given, width = algorithm.given_rows(problem.vault.n_clients)
+        beside = (Traffic(step=Step.PEER, messages=messages, rows=given, width=width),)
     return policy.projected_bytes(
-        stack.traffic(rows),
+        (*stack.traffic(rows), *beside),
         rounds=algorithm.rounds,
         n_clients=problem.vault.n_clients,
-        n_items=problem.n_rows,
+        n_items=table.rows,
         word=np.dtype(stack.codec.dtype).itemsize,
         extras=sum(values.size for values in public.extras.values()),
     )

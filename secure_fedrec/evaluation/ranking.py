@@ -1,10 +1,12 @@
 """Quality of a ranking: was the held-out item among the first, and how far up?"""
 
+from collections.abc import Callable
+
 import numpy as np
 
 from secure_fedrec.core.arrays import BoolArray, FloatArray, IntArray
 
-__all__ = ["held_out_rank", "midranks", "ranking_quality"]
+__all__ = ["held_out_quality", "held_out_rank", "midranks", "ranking_quality"]
 
 
 def midranks(values: FloatArray) -> FloatArray:
@@ -77,3 +79,31 @@ def ranking_quality(ranks: IntArray, *, cutoff: int = 10) -> dict[str, float]:
         f"hit_rate_at_{cutoff}": float(inside.mean()),
         f"ndcg_at_{cutoff}": float(gains.mean()),
     }
+
+
+def held_out_quality(
+    scores: Callable[[int], FloatArray],
+    held_out: IntArray,
+    candidates: Callable[[int], BoolArray],
+    *,
+    cutoff: int = 10,
+) -> dict[str, float]:
+    """Quality of every client's ranking of its candidates.
+
+    Args:
+        scores: float64[m] of a client; read at its candidates only.
+        held_out: int64[n], the item to be found; -1 where a client has none.
+        candidates: bool[m] of a client, its held-out item among them.
+        cutoff: K.
+
+    Returns:
+        As ``ranking_quality``; empty if nothing is held out.
+
+    Raises:
+        ValueError: as ``held_out_rank``.
+    """
+    ranks = [
+        held_out_rank(scores(client), int(held_out[client]), candidates(client))
+        for client in np.flatnonzero(held_out >= 0).tolist()
+    ]
+    return ranking_quality(np.array(ranks), cutoff=cutoff) if ranks else {}

@@ -60,7 +60,7 @@ def wire_trace(
     rounds: int,
     cohort: CohortConfig | None = None,
     test: RatingTable | None = None,
-    batch_rows: int = 8192,
+    batch_bytes: int | None = None,
 ) -> tuple[tuple[Message, ...], ...]:
     """Run a federation and return all messages of each round.
 
@@ -72,7 +72,7 @@ def wire_trace(
         rounds: rounds to run.
         cohort: who is invited.
         test: held-out ratings; None for none.
-        batch_rows: see ``LocalEngine``.
+        batch_bytes: see ``LocalEngine``.
 
     Returns:
         One tuple of messages per round. To test that a secret stays off the wire, compare the
@@ -91,7 +91,7 @@ def wire_trace(
         streams=streams,
         wire=Wire(meter=Meter(ratings.n_clients), faults=(tap,)),
         cohort=cohort,
-        batch_rows=batch_rows,
+        batch_bytes=batch_bytes,
     )
     for _ in range(rounds):
         engine.run_round()

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
+from secure_fedrec.blocks import BlockKind, BlockShape
 from secure_fedrec.core.arrays import IntArray
 from secure_fedrec.errors import ConfigError
 from secure_fedrec.fixedpoint import FixedPoint
@@ -116,6 +117,7 @@ class Sizes:
         bags: sizes of the bags that uploads give to, by name.
         popularity: int64[n_items], clients that rated each item, as everybody knows; None where
             rows are not items.
+        blocks: named blocks of an upload, which lie in that table; none is one block of rows.
     """
 
     n_clients: int
@@ -124,6 +126,13 @@ class Sizes:
     cohort: int
     bags: Mapping[str, BagShape] = field(default_factory=dict)
     popularity: IntArray | None = field(default=None, compare=False)
+    blocks: tuple[BlockShape, ...] = ()
+
+    @property
+    def covered(self) -> int:
+        """Items that a cloak may draw from."""
+        of_items = [shape.size for shape in self.blocks if shape.kind is BlockKind.ITEMS]
+        return of_items[0] if of_items else self.n_items
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

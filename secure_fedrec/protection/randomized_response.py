@@ -179,7 +179,7 @@ RANDOMIZED_RESPONSE = Layer(
     role="cloak",
     settings=RandomizedResponseConfig,
     build=lambda own, place: RandomizedResponse(
-        own, n_items=place.sizes.n_items, streams=place.streams
+        own, n_items=place.sizes.covered, streams=place.streams
     ),
     traits=Traits(virtual_rows="summed", reports="some", uploads=None, noise=None, denoising=None),
     claim=Claim(

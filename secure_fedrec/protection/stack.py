@@ -5,8 +5,9 @@ from typing import Any, TypeGuard
 
 import numpy as np
 
-from secure_fedrec.core.arrays import BoolArray, IntArray, RingArray
-from secure_fedrec.errors import ConfigError, WireError
+from secure_fedrec.blocks import BlockKind, BlockLayout
+from secure_fedrec.core.arrays import BoolArray, IntArray
+from secure_fedrec.errors import ConfigError
 from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.protection.base import (
     BagChannel,
@@ -22,11 +23,12 @@ from secure_fedrec.protection.base import (
     Stated,
     Withstood,
 )
+from secure_fedrec.protection.folding import Folded, encode_block, fold
 from secure_fedrec.traits import BARE, Traits
-from secure_fedrec.uploads import Aggregate, RowBlock
+from secure_fedrec.uploads import Aggregate, RowBlock, Upload
 from secure_fedrec.wire import Traffic, Wire
 
-__all__ = ["Stack", "StackSession", "covers_ratings", "encode_block", "refused_cloak"]
+__all__ = ["Stack", "StackSession", "covers_ratings", "refused_cloak"]
 
 _CAPABILITIES = ("impute", "resample_residuals", "rows")
 
@@ -41,10 +43,12 @@ class Stack:
         collector: forms the sum.
         n_clients: clients of the federation.
         bags: carries the vectors for bags; None where uploads have none.
+        layout: where the blocks of an upload lie in the table that is summed; None takes uploads of
+            one block of rows.
 
     Raises:
-        SumBudgetError: the ring is too small for the cohort. A client sends at most one row per
-            item, rated or virtual, so n clients bound every sum at any rho.
+        SumBudgetError: the ring is too small for the cohort, for one of the blocks. A client sends
+            at most one row per item, rated or virtual, so n clients bound every sum at any rho.
         ConfigError: the parts are for different rings or federations; or bags meet a cloak, which
             covers rows only, or clients who keep the public state from the server, which forms it
             from the bags.
@@ -55,6 +59,7 @@ class Stack:
     collector: Collector
     n_clients: int
     bags: BagChannel | None = None
+    layout: BlockLayout | None = None
 
     def __post_init__(self) -> None:
         if self.codec != self.collector.codec:
@@ -64,6 +69,12 @@ class Stack:
                 "n_clients", self.n_clients, f"the collector has {self.collector.n_clients}"
             )
         self.codec.require_budget(self.n_clients)
+        if self.layout is not None:
+            self.layout.require_budget(self.n_clients)
+            if self.cloak is not None and len(self.layout.of_kind(BlockKind.ITEMS)) != 1:
+                raise ConfigError(
+                    "protection", self.cloak.describe()[0], "covers items: one block must be those"
+                )
         if self.bags is not None:
             self._require_bags_fit(self.bags)
 
@@ -177,38 +188,43 @@ class StackSession:
         Raises:
             ConfigError: there is a cloak, and ``local`` has no rated set to cover; or the upload
                 has bags, and there is no channel for them.
-            WireError: the rows of a client, or what it gives to the bags, are malformed.
+            WireError: the blocks of a client, or what it gives to the bags, are malformed.
             EncodingError: a value is not finite or exceeds the ring's clip.
             ProtocolError: the collector refuses a delivered message.
         """
         cloak = self._stack.cloak
         if cloak is None:
-            upload = local.upload
-            cloaked = Cloaked(upload=upload, virtual=np.zeros(len(upload.block.rows), dtype=bool))
+            upload, virtual = local.upload, None
         elif covers_ratings(local):
             exempt = self._session.exempt(local.clients)
             cloaked = cloak.cover(local, round_=self._round, exempt=exempt)
+            upload, virtual = _beside(local, cloaked, self._stack.layout), cloaked.virtual
         else:
             raise refused_cloak(cloak)
-        upload = cloaked.upload
         if upload.bags and self._bags is None:
             raise ConfigError(
                 "protection.bags", sorted(upload.bags), "the stack has no channel for these bags"
             )
-        _require_one_row_per_item(upload.block)
-        block = encode_block(upload.block, self._stack.codec)
+        folded = self._folded(upload, virtual)
         if self._protected:
-            self._wire.note_own(self._round, upload.clients, _without(block, cloaked.virtual))
-        self._session.submit(upload.clients, block, cloaked.virtual)
+            self._wire.note_own(self._round, upload.clients, _real(folded))
+        self._session.submit(upload.clients, folded.block, folded.virtual)
         if self._bags is not None:
             self._bags.submit(upload.clients, upload.bags)
 
     def close(self) -> Aggregate:
         """Complete the round and hand the aggregate to the server."""
-        aggregate = self._session.close()
+        aggregate = replace(self._session.close(), layout=self._stack.layout)
         if self._bags is None:
             return aggregate
         return replace(aggregate, bags=self._bags.close())
+
+    def _folded(self, upload: Upload, virtual: BoolArray | None) -> Folded:
+        if self._stack.layout is not None:
+            return fold(upload, virtual, self._stack.layout)
+        block = encode_block(upload.block, self._stack.codec)
+        none = np.zeros(len(block.rows), dtype=bool)
+        return Folded(block=block, virtual=none if virtual is None else virtual)
 
 
 def covers_ratings(local: LocalUpload) -> TypeGuard[LocalModel]:
@@ -227,17 +243,19 @@ def refused_cloak(cloak: Cloak) -> ConfigError:
     )
 
 
-def _require_one_row_per_item(block: RowBlock) -> None:
-    """The sum budget counts one row per client and item: hold every client to it."""
-    ascending = block.rows[1:] > block.rows[:-1]
-    starts = block.indptr[1:-1]
-    ascending[starts[(starts > 0) & (starts < len(block.rows))] - 1] = True
-    if not ascending.all():
-        raise WireError("the rows of a client must be in ascending order, one per item")
+def _beside(local: LocalModel, cloaked: Cloaked, layout: BlockLayout | None) -> Upload:
+    """Covered items with the blocks that a cloak leaves as they are."""
+    covered = cloaked.upload
+    if layout is None:
+        return covered
+    others = {} if len(layout.places) == 1 else local.upload.blocks
+    (items, *_) = layout.of_kind(BlockKind.ITEMS)
+    return replace(covered, blocks={**others, items.shape.name: covered.block})
 
 
-def _without(block: RowBlock, virtual: BoolArray) -> RowBlock:
-    """The rows of a block that are not virtual."""
+def _real(folded: Folded) -> RowBlock:
+    """The rows that are not virtual."""
+    block, virtual = folded.block, folded.virtual
     if not virtual.any() or block.values is None:
         return block
     before = np.concatenate([[0], np.cumsum(~virtual)])
@@ -247,9 +265,3 @@ def _without(block: RowBlock, virtual: BoolArray) -> RowBlock:
         values=block.values[~virtual],
         counts=None if block.counts is None else block.counts[~virtual],
     )
-
-
-def encode_block(block: RowBlock, codec: FixedPoint) -> RowBlock:
-    """Encode the values of a block, once for every later receiver."""
-    values: RingArray = codec.encode(np.empty((0, 0)) if block.values is None else block.values)
-    return RowBlock(indptr=block.indptr, rows=block.rows, values=values, counts=block.counts)

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from secure_fedrec.blocks import BlockLayout
 from secure_fedrec.errors import ConfigError, renamed_keys
 from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.protection.bags import LayeredBags
@@ -54,6 +55,7 @@ def build_stack(
         collector=_collector(records, place),
         n_clients=sizes.n_clients,
         bags=_bags(bag_layers or {}, place),
+        layout=BlockLayout(sizes.blocks, codec) if sizes.blocks else None,
     )
 
 

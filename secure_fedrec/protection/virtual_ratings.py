@@ -20,6 +20,7 @@ from typing import Annotated, Any
 
 import numpy as np
 
+from secure_fedrec.blocks import TABLE
 from secure_fedrec.core.arrays import BoolArray, FloatArray, IndexArray, IntArray
 from secure_fedrec.core.compiled import (
     list_ranks,
@@ -189,7 +190,7 @@ VIRTUAL_RATINGS = Layer(
     settings=VirtualRatingsConfig,
     build=lambda own, place: VirtualRatings(
         own,
-        n_items=place.sizes.n_items,
+        n_items=place.sizes.covered,
         streams=place.streams,
         popularity=place.sizes.popularity,
     ),
@@ -331,7 +332,7 @@ def merge_virtual(local: LocalModel, kept: RowBlock, virtual: RowBlock, fill: Fi
     ratings = fill(virtual.indptr, virtual.rows) if len(virtual.rows) else np.empty(0)
     values = local.rows(indptr, items, is_virtual, ratings)
     block = RowBlock(indptr=indptr, rows=items, values=values)
-    return Cloaked(upload=Upload(clients=local.clients, block=block), virtual=is_virtual)
+    return Cloaked(upload=Upload(clients=local.clients, blocks={TABLE: block}), virtual=is_virtual)
 
 
 def _running(counts: IntArray) -> IntArray:

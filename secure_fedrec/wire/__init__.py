@@ -4,6 +4,7 @@ Reading order: ``messages`` (what is sent), ``wire`` (who carries it), ``meter``
 ``recording`` (what is kept), ``transcript`` (who may see what), ``faults`` (what tests break).
 """
 
+from secure_fedrec.wire.adversary import Adversary
 from secure_fedrec.wire.faults import Alter, Delay, Drop, Fault, Repeat
 from secure_fedrec.wire.messages import (
     NOBODY,
@@ -19,7 +20,7 @@ from secure_fedrec.wire.messages import (
 )
 from secure_fedrec.wire.meter import Meter
 from secure_fedrec.wire.recording import BlockStore, Recorder, RecordingPolicy, Traffic
-from secure_fedrec.wire.transcript import Adversary, Transcript, View
+from secure_fedrec.wire.transcript import Transcript, View
 from secure_fedrec.wire.truth import OwnUploads, Truth
 from secure_fedrec.wire.wire import Wire
 

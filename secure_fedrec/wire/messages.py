@@ -68,6 +68,10 @@ class Step(IntEnum):
     """Client to server: which rows it has, hidden, before the rows themselves are asked for."""
     BAG = 7
     """Client to server: vectors for a bag, where only which vectors there are shall be known."""
+    PEER = 8
+    """Client to client, under its name: rows that no sum takes in."""
+    PART = 9
+    """Server to some clients: what of the public state only these are sent."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -113,7 +113,8 @@ class RecordingPolicy(Settings, section="recording"):
             share = min(1.0, len(self.payload_senders) / max(1, n_clients))
         kept = len([round_ for round_ in set(self.payload_rounds) if round_ <= rounds])
         id_bytes = _row_dtype(n_items).itemsize
-        width = max((part.width for part in traffic if part.step is not Step.BAG), default=0)
+        beside = (Step.BAG, Step.PEER)
+        width = max((part.width for part in traffic if part.step not in beside), default=0)
         total = float(kept * 2 * (n_items * width + extras) * 8)  # tables before and after
         held = Traffic(step=Step.AGGREGATE, messages=1, rows=n_items, width=width, counts=True)
         for part in (*traffic, held):
@@ -281,7 +282,8 @@ class Recorder:
         wanted = messages.round in self.policy.payload_rounds
         block = messages.payload
         if isinstance(block, DenseBlock):
-            self._keep_table(messages.round, kind_of(messages.step), block)
+            to = messages.receivers.ids if messages.step is Step.PART else None
+            self._keep_table(messages.round, kind_of(messages.step), block, to)
             return
         messages = self._tagged(messages)
         if messages.tags is not None and origins is not None:
@@ -300,9 +302,9 @@ class Recorder:
                     columns = self._columns(part, part.payload, values=keep_values)
                     self._keep(part.round, kind_of(part.step, part.bag), columns)
 
-    def record_result(self, round_: int, block: DenseBlock) -> None:
+    def record_result(self, round_: int, block: DenseBlock, to: IntArray | None) -> None:
         """Keep the public table that a round led to; clients predict by the last round's."""
-        self._keep_table(round_, RESULT, block)
+        self._keep_table(round_, RESULT if to is None else part_of(RESULT), block, to)
 
     def record_own(self, round_: int, clients: IntArray, block: RowBlock) -> None:
         """Keep what clients put into the sum of a round, which each knows of itself alone."""
@@ -317,10 +319,11 @@ class Recorder:
             columns["values"] = block.values
         self.truth.append(round_, OWN, columns)
 
-    def _keep_table(self, round_: int, kind: str, block: DenseBlock) -> None:
+    def _keep_table(self, round_: int, kind: str, block: DenseBlock, to: IntArray | None) -> None:
         if round_ in self.policy.payload_rounds and block.values is not None:
-            extras = {f"{EXTRA}{name}": values for name, values in block.extras.items()}
-            self.seen.append(round_, kind, {"table": block.values, **extras})
+            columns: Columns = {f"{EXTRA}{name}": values for name, values in block.extras.items()}
+            columns |= {"table": block.values} if to is None else {"receivers": to}
+            self.seen.append(round_, kind, columns)
 
     def end_round(self, round_: int) -> None:
         """Write what was recorded of a round and complete it."""
@@ -377,6 +380,11 @@ class Recorder:
 def kind_of(step: Step, bag: str | None = None) -> str:
     """Under which name blocks are stored: that of the step, and of the bag where there is one."""
     return step.name.lower() if bag is None else f"{step.name.lower()}.{bag}"
+
+
+def part_of(kind: str) -> str:
+    """Under which name what only some clients are sent is stored."""
+    return f"{kind}-{kind_of(Step.PART)}"
 
 
 def round_number(name: str) -> int | None:

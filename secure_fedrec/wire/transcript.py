@@ -7,23 +7,21 @@ view for anything else raises ``TranscriptError``.
 """
 
 import json
-import re
 from collections.abc import Mapping
 from copy import deepcopy
-from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 from types import MappingProxyType
-from typing import Annotated, Any
+from typing import Any
 
 import numpy as np
 
 from secure_fedrec.core.arrays import FloatArray, IntArray, WordArray
 from secure_fedrec.core.files import read_json, replace_file
-from secure_fedrec.errors import ConfigError, TranscriptError
+from secure_fedrec.errors import TranscriptError
 from secure_fedrec.fixedpoint import FixedPoint
-from secure_fedrec.settings import OneOf, Settings
 from secure_fedrec.uploads import RowBlock, SetBlock
+from secure_fedrec.wire.adversary import Adversary
 from secure_fedrec.wire.messages import NOBODY, Messages, Parties, Step
 from secure_fedrec.wire.recording import (
     EXTRA,
@@ -33,10 +31,12 @@ from secure_fedrec.wire.recording import (
     Columns,
     concatenate_columns,
     kind_of,
+    part_of,
 )
 from secure_fedrec.wire.truth import OwnUploads
+from secure_fedrec.wire.within import Within
 
-__all__ = ["Adversary", "Transcript", "View"]
+__all__ = ["Transcript", "View"]
 
 _SCHEMA = "1"
 _ENDS = {  # role of sender, role of receiver
@@ -48,49 +48,11 @@ _ENDS = {  # role of sender, role of receiver
     Step.SHARE: ("client", "denoiser"),
     Step.COUNTS: ("client", "server"),
     Step.BAG: ("client", "server"),
+    Step.PEER: ("client", "client"),
+    Step.PART: ("server", "client"),
 }
 _BAGS = kind_of(Step.BAG, "")
-_PARTY = re.compile(r"server|denoisers|(?:denoiser|client):\d+")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Adversary(Settings, section="adversaries"):
-    """Who looks.
-
-    Args:
-        name: short name for reports.
-        corrupt: parties whose view the adversary has: "server", "denoisers" (all of them),
-            "denoiser:K", "client:U".
-        taps: "network" sees sizes and visible end points of every message, no payload.
-
-    Raises:
-        ConfigError: an unknown party or tap, or neither.
-    """
-
-    name: str
-    corrupt: frozenset[str] = frozenset()
-    taps: frozenset[Annotated[str, OneOf(("network",), "unknown tap")]] = frozenset()
-
-    def _agree(self) -> None:
-        for party in self.corrupt:
-            if not _PARTY.fullmatch(party):
-                choices = ("server", "denoisers", "denoiser:K", "client:U")
-                raise ConfigError(self.key("corrupt"), party, "unknown party", choices)
-        if not self.corrupt and not self.taps:
-            raise ConfigError(self.key("corrupt"), [], "an adversary corrupts or taps something")
-
-    def members(self, role: str) -> frozenset[int] | None:
-        """Numbers of the corrupted parties of a role; None means all of them."""
-        if role in self.corrupt or f"{role}s" in self.corrupt:
-            return None
-        prefix = f"{role}:"
-        found = (party.removeprefix(prefix) for party in self.corrupt if party.startswith(prefix))
-        return frozenset(int(number) for number in found)
-
-    def has(self, role: str) -> bool:
-        """Whether any party of that role is corrupted."""
-        members = self.members(role)
-        return members is None or bool(members)
+_TAPPED = tuple(step for step in Step if step not in (Step.MODEL, Step.PART, Step.AGGREGATE))
 
 
 class Transcript:
@@ -160,11 +122,12 @@ class View:
     Attributes:
         adversary: whose view this is.
         public: read-only public knowledge (hyper-parameters, rating scale, ring, roles).
-        codec: the public ring.
+        codec: the public ring; of a view of one block that of its values.
         own: what the adversary's own clients put into the sums; None where it is not known.
+        block: which rows it holds, of a view of one block; None of all.
     """
 
-    __slots__ = ("_only", "_store", "adversary", "codec", "own", "public")
+    __slots__ = ("_only", "_store", "adversary", "block", "codec", "own", "public")
 
     def __init__(
         self,
@@ -176,6 +139,7 @@ class View:
         own: OwnUploads | None = None,
     ) -> None:
         self._store = store
+        self.block: Within | None = None
         self.own = own
         self._only = only
         self.adversary = adversary
@@ -187,7 +151,26 @@ class View:
 
     def at(self, round_: int) -> "View":
         """The same view had the adversary looked at one round only."""
-        return View(self._store, self.public, self.adversary, only=round_, own=self.own)
+        view = View(self._store, self.public, self.adversary, only=round_, own=self.own)
+        view.block, view.codec = self.block, self.codec
+        return view
+
+    def of_block(self, kind: str) -> "View | None":
+        """The same view of one block: of all rows its own alone, numbered from 0, as wide as it is.
+
+        Args:
+            kind: the first block of that kind is taken; None is the answer where there is none.
+
+        Raises:
+            TranscriptError: the public knowledge names no blocks.
+        """
+        within = Within.of_kind(kind, self.public, FixedPoint(**self.public["ring"]))
+        if within is None:
+            return None
+        own = None if self.own is None else self.own.within(within)
+        view = View(self._store, self.public, self.adversary, only=self._only, own=own)
+        view.block, view.codec = within, within.codec
+        return view
 
     def sees(self, step: Step) -> bool:
         """Whether any message of that step reached or left a corrupted party."""
@@ -229,12 +212,20 @@ class View:
     def extras(self, round_: int, *, after: bool = False) -> dict[str, FloatArray]:
         """What was broadcast beside the table in that round, by name; ``after`` as for tables.
 
+        What was sent to some clients only is there if one of them, or the server, is corrupted.
+
         Raises:
             TranscriptError: not recorded, or not seen.
         """
-        model = self._model(round_, after=after)
-        names = (name for name in model if name.startswith(EXTRA))
-        return {name.removeprefix(EXTRA): _frozen(model[name]) for name in names}
+        kind = part_of(RESULT) if after else kind_of(Step.PART)
+        parts = [
+            columns
+            for columns in self._store.read(round_, kind)
+            if self._is_sent(columns["receivers"])
+        ]
+        found = [self._model(round_, after=after), *parts]
+        extras = {name: part[name] for part in found for name in part if name.startswith(EXTRA)}
+        return {name.removeprefix(EXTRA): _frozen(values) for name, values in extras.items()}
 
     def bags(self, round_: int) -> tuple[str, ...]:
         """Names of the bags that got messages in a round.
@@ -266,8 +257,8 @@ class View:
         """
         self._require(step)
         self._require_round(round_)
-        if step is Step.MODEL:
-            raise TranscriptError("the model is one table for all; ask for table(round)")
+        if step in (Step.MODEL, Step.PART):
+            raise TranscriptError("the model is one table for all; ask for table or extras(round)")
         if (step is Step.BAG) != (bag is not None):
             raise TranscriptError("messages of step BAG, and no others, are those of one bag")
         parts = [
@@ -279,7 +270,8 @@ class View:
             what = "payload" if payload else "message"
             kind = kind_of(step, bag).upper()
             raise TranscriptError(f"no {what} of step {kind} was recorded in round {round_}")
-        return self._visible(self._build(step, round_, concatenate_columns(parts), bag))
+        found = self._visible(self._build(step, round_, concatenate_columns(parts), bag))
+        return found if self.block is None else self.block.cut(found)
 
     def traffic(self, round_: int) -> dict[Step, tuple[IntArray, IntArray, IntArray]]:
         """Per step: senders (or nobody), receivers and sizes of every message, for a network tap.
@@ -290,7 +282,7 @@ class View:
         if "network" not in self.adversary.taps:
             raise TranscriptError(f"{self.adversary.name} does not tap the network")
         seen: dict[Step, tuple[IntArray, IntArray, IntArray]] = {}
-        for step in (Step.COUNTS, Step.UPLOAD, Step.NOISE, Step.SHARE, Step.DENOISE, Step.BAG):
+        for step in _TAPPED:
             parts = [
                 {name: columns[name] for name in ("senders", "receivers", "sizes")}
                 for kind in _kinds(self._store, step, round_)
@@ -302,6 +294,11 @@ class View:
                 ends = (columns["senders"], columns["receivers"], columns["sizes"])
                 seen[step] = (ends[0][order], ends[1][order], ends[2][order])
         return seen
+
+    def _is_sent(self, receivers: IntArray) -> bool:
+        clients, own = self.adversary.members("client"), self.own
+        mine = (clients or frozenset()) | (frozenset() if own is None else own.clients)
+        return self.adversary.has("server") or bool(mine.intersection(receivers.tolist()))
 
     def _model(self, round_: int, *, after: bool) -> Columns:
         self._require(Step.MODEL)

@@ -19,6 +19,7 @@ from secure_fedrec.wire.recording import (
     concatenate_columns,
     kind_of,
 )
+from secure_fedrec.wire.within import Within
 
 __all__ = ["OwnUploads", "Truth"]
 
@@ -26,15 +27,26 @@ __all__ = ["OwnUploads", "Truth"]
 class Truth:
     """What no party saw: for scoring by the harness, never handed to an attack."""
 
-    __slots__ = ("_store",)
+    __slots__ = ("_store", "_within")
 
     def __init__(self, store: BlockStore) -> None:
         self._store = store
+        self._within: Within | None = None
+
+    def within(self, block: Within | None) -> "Truth":
+        """The same truth, of what clients put into the sum the rows of one block alone."""
+        cut = Truth(self._store)
+        cut._within = block
+        return cut
 
     def columns(self, round_: int, name: str) -> Columns | None:
         """Recorded columns of that name, or None."""
         parts = list(self._store.read(round_, name))
-        return concatenate_columns(parts) if parts else None
+        columns = concatenate_columns(parts) if parts else None
+        if columns is None or self._within is None or name != OWN:
+            return columns
+        block = self._within.rows_of(_rows(columns))
+        return {"senders": columns["senders"], "lengths": block.lengths, "rows": block.rows}
 
     def kinds(self, round_: int) -> tuple[str, ...]:
         """Names of the columns of a round."""
@@ -73,6 +85,13 @@ class OwnUploads:
                     known = np.isin(origins["clients"], mine)
                     self._tags[round_, kind] = origins["tags"][known]
 
+    def within(self, block: Within) -> "OwnUploads":
+        """The same clients, of their rows those of one block alone."""
+        cut = OwnUploads.__new__(OwnUploads)
+        cut.clients, cut._tags = self.clients, self._tags
+        cut._uploads = {round_: block.cut(sent) for round_, sent in self._uploads.items()}
+        return cut
+
     def uploads(self, round_: int) -> Messages | None:
         """One message per corrupted client of the round; None where none was recorded.
 
@@ -94,11 +113,15 @@ def _messages(round_: int, columns: Columns) -> Messages:
         step=Step.UPLOAD,
         senders=everybody,
         receivers=everybody,
-        payload=RowBlock(
-            indptr=np.concatenate([[0], np.cumsum(columns["lengths"])]),
-            rows=columns["rows"].astype(np.int32),
-            values=columns.get("values"),
-            counts=columns.get("counts"),
-        ),
+        payload=_rows(columns),
         sizes=np.zeros(len(senders), dtype=np.int64),
+    )
+
+
+def _rows(columns: Columns) -> RowBlock:
+    return RowBlock(
+        indptr=np.concatenate([[0], np.cumsum(columns["lengths"])]),
+        rows=columns["rows"].astype(np.int32),
+        values=columns.get("values"),
+        counts=columns.get("counts"),
     )

@@ -61,9 +61,10 @@ class Wire:
             raise WireError(f"the wire carries Messages, not {type(messages).__name__}")
         payload = messages.payload
         if isinstance(payload, DenseBlock):
-            if messages.step is not Step.MODEL or messages.senders.role != "server":
+            public = messages.step in (Step.MODEL, Step.PART)
+            if not public or messages.senders.role != "server":
                 raise WireError("a table of reals is sent by the server, as the public model, only")
-            self.model = payload
+            self.model = payload if messages.step is Step.MODEL else self.model
         elif payload.values is None or payload.values.dtype == np.float64:
             raise WireError("rows are sent as ring words; encode them first")
         self.meter.count(messages, senders=origins, receivers=targets)
@@ -82,10 +83,16 @@ class Wire:
         if self._recorder is not None:
             self._recorder.record(messages, origins=None)
 
-    def note_result(self, round_: int, block: DenseBlock) -> None:
-        """Record the public table that a round led to; its broadcast costs the next round."""
+    def note_result(self, round_: int, block: DenseBlock, *, to: IntArray | None = None) -> None:
+        """Record the public table that a round led to; its broadcast costs the next round.
+
+        Args:
+            round_: which round.
+            block: the table, or a part of it.
+            to: int64[k], the only clients who are sent that part; None for all.
+        """
         if self._recorder is not None:
-            self._recorder.record_result(round_, block)
+            self._recorder.record_result(round_, block, to)
 
     def note_own(self, round_: int, clients: IntArray, block: RowBlock) -> None:
         """Record what clients put into the sum, each for itself; costs nothing.

@@ -63,7 +63,7 @@ class Vectors:
             indptr=np.arange(len(clients) + 1), rows=np.zeros(len(clients), np.int32), values=ones
         )
         bag = SetBlock(indptr=2 * np.arange(len(clients) + 1), values=own)
-        return Given(Upload(clients=clients, block=rows, bags={"users": bag}))
+        return Given(Upload(clients=clients, blocks={"table": rows}, bags={"users": bag}))
 
     def server_step(self, public: PublicState, aggregate: Any) -> PublicState:
         return PublicState(round=public.round + 1, table=aggregate.values)
@@ -111,7 +111,7 @@ def federation(layers: dict[str, Any]) -> tuple[Any, Problem, dict[str, Any]]:
     return algorithm, rating_problem(algorithm, ratings), {"sizes": rows}
 
 
-def recorded(stack: str, folder: Path, *, batch_rows: int = 64) -> RecordedRun:
+def recorded(stack: str, folder: Path, *, batch_bytes: int = 64 * 64) -> RecordedRun:
     algorithm, problem, settings = federation(STACKS[stack])
     streams = Streams.from_seed(SEED)
     run = RecordedRun(
@@ -122,7 +122,7 @@ def recorded(stack: str, folder: Path, *, batch_rows: int = 64) -> RecordedRun:
         policy=RecordingPolicy(payload_rounds=(1, 2)),
         directory=folder,
     )
-    run.engine._batch_rows = batch_rows
+    run.engine._batch_bytes = batch_bytes
     for _ in range(2):
         run.run_round()
     return run
@@ -298,7 +298,7 @@ def test_a_resumed_run_and_other_batches_write_the_same_files(
 ) -> None:
     del block_bytes
     whole = recorded(stack, tmp_path / "whole")
-    recorded(stack, tmp_path / "other", batch_rows=7)
+    recorded(stack, tmp_path / "other", batch_bytes=7 * 64)
     algorithm, problem, settings = federation(STACKS[stack])
     for _ in range(2):  # killed after its first round, and taken up by another process
         streams = Streams.from_seed(SEED)

@@ -13,7 +13,6 @@ from secure_fedrec.algorithms.federated_averaging import (
     FederatedAveragingConfig,
     FederatedAveragingStep,
 )
-from secure_fedrec.algorithms.layer_table import LayerTable
 from secure_fedrec.core.arrays import FloatArray
 from secure_fedrec.data import (
     Organisations,
@@ -21,12 +20,12 @@ from secure_fedrec.data import (
     SyntheticOrganisationsConfig,
     generate_organisations,
 )
-from secure_fedrec.engines import LocalEngine
+from secure_fedrec.engines import LocalEngine, Problem, sizes_of, upload_rows, upload_vectors
 from secure_fedrec.errors import ConfigError
 from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.models.gum.model import GUMConfig
 from secure_fedrec.models.gum.training import GUMTraining
-from secure_fedrec.protection import Sizes, build_stack
+from secure_fedrec.protection import build_stack
 from secure_fedrec.protection.hidden_sums import MaskingLayerConfig
 from secure_fedrec.streams import Streams
 from secure_fedrec.wire import Meter, Wire
@@ -54,12 +53,7 @@ def algorithm(data: Organisations, **settings: Any) -> FederatedAveraging:
 
 
 def started(trained: FederatedAveraging, data: Organisations, *layers: str) -> LocalEngine:
-    sizes = Sizes(
-        n_clients=data.n_clients,
-        n_items=trained.rows,
-        width=trained.width,
-        cohort=data.n_clients,
-    )
+    sizes = sizes_of(trained, Problem(vault=data.vault()))
     streams = Streams.from_seed(5)
     settings = {name: MaskingLayerConfig(min_survivors=3) for name in layers}
     return LocalEngine(
@@ -82,7 +76,7 @@ def local_steps(engine: LocalEngine) -> FederatedAveragingStep:
 
 
 def layers_of(trained: FederatedAveraging, public: PublicState) -> FloatArray:
-    return trained.layers.vector(public.table)
+    return public.table
 
 
 def test_round_is_the_mean_weighted_by_training_records(data: Organisations) -> None:
@@ -108,7 +102,7 @@ def test_attention_is_that_of_a_server_that_sees_every_model(data: Organisations
         engine.run_round()
         expected = []
         start = 0
-        for size in trained.layers.sizes.values():
+        for size in trained.sizes.values():
             moves = np.stack([change[start : start + size] for change in changes])
             distances = np.sqrt((moves**2).sum(axis=1))
             attention = np.exp(distances - distances.max())
@@ -128,11 +122,11 @@ def test_attention_stays_in_the_range_of_the_ring(data: Organisations) -> None:
     for _ in range(2):
         engine.run_round()
     step = local_steps(engine)
-    relation = trained.layers.layers(step.changes[0])[2]
-    values = step.upload.block.values
-    assert values is not None
+    relation = trained.layers(step.changes[0])["relation"]
+    weights = step.upload.blocks["weights"]
+    assert weights.values is not None
     assert np.exp(np.linalg.norm(relation)) > 100
-    assert values[:, -1].max() < 20
+    assert weights.values.max() < 20
 
 
 def test_attention_differs_from_counting_records(data: Organisations) -> None:
@@ -140,7 +134,7 @@ def test_attention_differs_from_counting_records(data: Organisations) -> None:
     for weighting in ("records", "attention"):
         engine = started(algorithm(data, weighting=weighting), data)
         engine.run_round()
-        tables.append(engine.public.table[:, :-1])
+        tables.append(engine.public.table)
     assert np.abs(tables[0] - tables[1]).max() > 1e-6
 
 
@@ -189,10 +183,10 @@ def test_embeddings_stay_and_only_layers_leave(data: Organisations) -> None:
     engine = started(trained, data)
     layout = trained.gum(0).layout
     upload = local_steps(engine).upload
-    assert upload.block.values is not None
-    assert upload.block.values.shape == (3 * trained.rows, trained.width)
-    # The table has room for the layers alone, whatever the number of users and items.
-    assert trained.layers.size == layout.size - layout.private.stop
+    # There is room for the layers alone, whatever the number of users and items.
+    given = {name: len(block) for name, block in upload.blocks.items()}
+    assert given == dict.fromkeys([*trained.sizes, "weights"], 3)
+    assert sum(trained.sizes.values()) == layout.size - layout.private.stop
     engine.run_round()
     first, second = (trained.parameters(engine.public, engine.vault, c) for c in (0, 1))
     shared = slice(layout.private.stop, None)
@@ -245,9 +239,9 @@ def test_every_client_starts_from_the_same_layers_and_own_embeddings(data: Organ
 
 def test_sizes_of_uploads_are_announced(data: Organisations) -> None:
     trained = algorithm(data)
-    assert trained.upload_rows(data.vault(), trained.rows).tolist() == [trained.rows] * 3
-    assert trained.upload_vectors(data.vault()) == {}
-    assert trained.public_knowledge()["layers"]["sizes"]["relation"] == 16
+    assert upload_rows(trained, data.vault(), 0).tolist() == [trained.rows] * 3
+    assert upload_vectors(trained, data.vault()) == {}
+    assert trained.public_knowledge()["layers"]["relation"] == 16
 
 
 def test_client_without_validation_record_can_train_but_not_choose() -> None:
@@ -280,9 +274,20 @@ def test_vault_of_other_clients(data: Organisations) -> None:
         algorithm(data).initialise(larger.vault(), Streams.from_seed(1))
 
 
-def test_table_of_another_size(data: Organisations) -> None:
+def test_stack_built_for_other_blocks(data: Organisations) -> None:
+    """A sum of another layout would be cut at the wrong places."""
+    trained, wider = algorithm(data), algorithm(data, row_width=8)
+    sizes = sizes_of(wider, Problem(vault=data.vault()))
+    streams = Streams.from_seed(5)
     with pytest.raises(ConfigError, match="knowledge_user, knowledge_item, relation, hidden"):
-        algorithm(data).initial_public(7, Streams.from_seed(1))
+        LocalEngine(
+            algorithm=trained,
+            stack=build_stack({}, sizes=sizes, codec=RING, streams=streams),
+            vault=data.vault(),
+            n_rows=0,
+            streams=streams,
+            wire=Wire(meter=Meter(data.n_clients)),
+        )
 
 
 @pytest.mark.parametrize(
@@ -299,15 +304,3 @@ def test_table_of_another_size(data: Organisations) -> None:
 def test_settings_out_of_range(name: str, value: Any) -> None:
     with pytest.raises(ConfigError, match=f"algorithm.{name}"):
         FederatedAveragingConfig(**{name: value})
-
-
-@pytest.mark.parametrize("row_width", [1, 3, 7, 40])
-def test_layers_come_back_from_their_table(row_width: int) -> None:
-    layers = LayerTable(sizes={"one": 7, "two": 1, "three": 12}, row_width=row_width)
-    vector = np.arange(1.0, 21.0)
-    table = layers.table(vector, np.array([2.0, 3.0, 5.0]))
-    assert table.shape == (layers.rows, row_width + 1)
-    np.testing.assert_array_equal(layers.vector(layers.table(vector)), vector)
-    # No row holds two layers: every row can be divided by its own weight.
-    np.testing.assert_allclose(layers.vector(table / table[:, -1:]), vector)
-    assert table[layers.first_rows, -1].tolist() == [2.0, 3.0, 5.0]

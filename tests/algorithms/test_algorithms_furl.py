@@ -16,12 +16,14 @@ from secure_fedrec.algorithms.local_training import (
     TrainingDraws,
     train_locally,
 )
+from secure_fedrec.blocks import BlockLayout
 from secure_fedrec.core.arrays import FloatArray, IntArray
+from secure_fedrec.engines import upload_rows
 from secure_fedrec.errors import ConfigError
 from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.models.split import ParameterSplit
 from secure_fedrec.streams import Streams
-from secure_fedrec.uploads import Aggregate
+from secure_fedrec.uploads import Aggregate, FlatBlock
 from secure_fedrec.vault import Vault
 
 STREAMS = Streams.from_seed(9)
@@ -43,13 +45,15 @@ def play(
 ) -> PublicState:
     """One round without an engine: encode, add up, hand over."""
     step = furl.client_step(clients, public, vault, STREAMS)
-    block = step.upload.block
+    block = step.upload.blocks["parameters"]
     step.commit(vault)
-    ring = np.zeros((furl.rows, furl.width), dtype=np.uint64)
-    assert block.values is not None
-    np.add.at(ring, block.rows, codec.encode(block.values))
-    counts = np.full(furl.rows, len(clients))
-    return furl.server_step(public, Aggregate(ring=ring, counts=counts, codec=codec))
+    assert isinstance(block, FlatBlock)
+    layout = BlockLayout(furl.blocks(), codec)
+    ring = np.zeros((layout.rows, layout.width), dtype=np.uint64)
+    ring.reshape(-1)[: block.values.shape[1]] = codec.encode(block.values).sum(axis=0)
+    counts = np.full(layout.rows, len(clients))
+    total = Aggregate(ring=ring, counts=counts, codec=codec, layout=layout)
+    return furl.server_step(public, total)
 
 
 def locally(
@@ -108,8 +112,8 @@ def test_a_batch_of_clients_is_the_single_ones_side_by_side(
         rows: dict[int, Any] = {}
         for clients in groups:
             step = furl.client_step(clients, public, vault, STREAMS)
-            for client, part in zip(clients.tolist(), step.upload.block.split(), strict=True):
-                rows[client] = part.values
+            block = step.upload.blocks["parameters"]
+            rows |= dict(zip(clients.tolist(), np.asarray(block.values), strict=True))
             step.commit(vault)
         tables = [vault.read(name, EVERYBODY) for name in vault.names()]
         found.append([np.stack([rows[client] for client in range(5)]), *tables])
@@ -130,13 +134,11 @@ def test_the_upload_is_the_weighted_change_and_the_weight(
     )
     size = furl.split.n_federated
     assert furl.rows == -(-(size + 1) // 8)
-    assert upload.block.values is not None
-    flat = upload.block.values.reshape(-1)
+    (flat,) = np.asarray(upload.blocks["parameters"].values)
     np.testing.assert_array_equal(flat[:size], 7 * change)
+    assert len(flat) == size + 1
     assert flat[size] == 7
-    assert not flat[size + 1 :].any()
-    np.testing.assert_array_equal(upload.block.rows, np.arange(furl.rows))
-    np.testing.assert_array_equal(furl.upload_rows(vault, furl.rows), [furl.rows] * 5)
+    np.testing.assert_array_equal(upload_rows(furl, vault, 0), [furl.rows] * 5)
 
 
 def test_private_state_changes_in_commit_only(furl_of: Furls, examples_of: Vaults) -> None:
@@ -169,7 +171,8 @@ def test_a_round_without_clients_leaves_the_parameters(furl_of: Furls, examples_
     furl, vault = furl_of(), examples_of()
     public = begin(furl, vault)
     ring = np.zeros((furl.rows, furl.width), dtype=np.uint64)
-    empty = Aggregate(ring=ring, counts=np.zeros(furl.rows, dtype=np.int64), codec=CODEC)
+    counts, layout = np.zeros(furl.rows, dtype=np.int64), BlockLayout(furl.blocks(), CODEC)
+    empty = Aggregate(ring=ring, counts=counts, codec=CODEC, layout=layout)
     after = furl.server_step(public, empty)
     np.testing.assert_array_equal(after.table, public.table)
     assert after.round == 1
@@ -244,8 +247,8 @@ def test_learning_rates_decay_from_round_to_round(furl_of: Furls, examples_of: V
         public = begin(furl, vault)
         late = PublicState(round=3, table=public.table)
         step = furl.client_step(np.array([0]), late, vault, STREAMS)
-        assert step.upload.block.values is not None
-        moves.append(step.upload.block.values.reshape(-1)[: furl.split.n_federated])
+        (flat,) = np.asarray(step.upload.blocks["parameters"].values)
+        moves.append(flat[: furl.split.n_federated])
     np.testing.assert_allclose(moves[1] * 8, moves[0], rtol=1e-4, atol=1e-6)
 
 
@@ -288,8 +291,6 @@ def test_bad_settings_are_refused(furl_of: Furls) -> None:
         furl_of(private=("user_vector.*",))
     with pytest.raises(ConfigError, match="only for, private_rule"):
         FURL(nn.Identity, furl_of()._loss, FURLConfig(rounds=1), private=None, ring=CODEC)
-    with pytest.raises(ConfigError, match="need 5 rows"):
-        furl_of().initial_public(4, STREAMS)
     for key, value in (
         ("rounds", 0),
         ("row_width", 0),

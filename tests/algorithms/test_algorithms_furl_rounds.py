@@ -11,10 +11,18 @@ from torch import Tensor, nn
 from secure_fedrec.algorithms.furl.system import FURL
 from secure_fedrec.algorithms.local_training import Batch
 from secure_fedrec.core.arrays import BoolArray
-from secure_fedrec.engines import CohortConfig, LocalEngine, read_checkpoint, write_checkpoint
+from secure_fedrec.engines import (
+    CohortConfig,
+    LocalEngine,
+    Problem,
+    read_checkpoint,
+    sizes_of,
+    write_checkpoint,
+)
+from secure_fedrec.engines.local import BATCH_BYTES
 from secure_fedrec.errors import ConfigError, EncodingError, ProtocolError
 from secure_fedrec.fixedpoint import FixedPoint
-from secure_fedrec.protection import Sizes, build_stack
+from secure_fedrec.protection import build_stack
 from secure_fedrec.protection.hidden_sums import EncryptionLayerConfig, MaskingLayerConfig
 from secure_fedrec.streams import Streams
 from secure_fedrec.vault import Vault
@@ -40,10 +48,10 @@ def engine_of(
     *,
     ring: FixedPoint | None = None,
     faults: tuple[Fault, ...] = (),
-    batch_rows: int = 8192,
+    batch_bytes: int = BATCH_BYTES,
 ) -> LocalEngine:
     streams, codec = Streams.from_seed(12), FixedPoint() if ring is None else ring
-    sizes = Sizes(n_clients=N_CLIENTS, n_items=furl.rows, width=furl.width, cohort=COHORT)
+    sizes = sizes_of(furl, Problem(vault=vault), cohort=COHORT)
     return LocalEngine(
         algorithm=furl,
         stack=build_stack(LAYERS[layers], sizes=sizes, codec=codec, streams=streams),
@@ -52,7 +60,7 @@ def engine_of(
         streams=streams,
         wire=Wire(meter=Meter(N_CLIENTS), faults=faults),
         cohort=CohortConfig(clients_per_round=COHORT),
-        batch_rows=batch_rows,
+        batch_bytes=batch_bytes,
     )
 
 
@@ -101,7 +109,7 @@ def test_a_resumed_run_goes_on_to_the_same_bits(
 
 
 def test_batches_of_the_engine_change_no_bit(furl_of: Furls, examples_of: Vaults) -> None:
-    runs = [engine_of(furl_of(), examples_of(), batch_rows=rows) for rows in (1, 8192)]
+    runs = [engine_of(furl_of(), examples_of(), batch_bytes=size) for size in (1, BATCH_BYTES)]
     for run in runs:
         for _ in range(2):
             run.run_round()
@@ -114,7 +122,7 @@ def test_a_broken_round_leaves_no_client_half_trained(furl_of: Furls, examples_o
         return np.asarray(lost)
 
     lossy = Drop(step=Step.UPLOAD, chooser=last_of_round_2)
-    broken = engine_of(furl_of(), examples_of(), faults=(lossy,), batch_rows=1)
+    broken = engine_of(furl_of(), examples_of(), faults=(lossy,), batch_bytes=1)
     sound = engine_of(furl_of(), examples_of())
     for run in (broken, sound):
         run.run_round()

@@ -48,7 +48,7 @@ def train(
     payload_senders: tuple[int, ...] | None = None,
     cohort: CohortConfig | None = None,
     seed: int = 7,
-    batch_rows: int | None = None,
+    batch_bytes: int | None = None,
 ) -> tuple[RecordedRun, GroundTruth]:
     """Train and record one federation in memory."""
     ratings, test = k_fold(generate(data), folds=5, fold=0, seed=1)
@@ -74,8 +74,8 @@ def train(
         policy=RecordingPolicy(payload_rounds=payload_rounds, payload_senders=payload_senders),
         cohort=cohort,
     )
-    if batch_rows is not None:
-        run.engine._batch_rows = batch_rows
+    if batch_bytes is not None:
+        run.engine._batch_bytes = batch_bytes
     for _ in range(rounds):
         run.run_round()
     return run, GroundTruth(train=ratings, recorded=run.truth, denoiser_clients=bound)

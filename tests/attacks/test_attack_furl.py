@@ -15,7 +15,7 @@ from attacks.planted import plant_split
 from secure_fedrec.algorithms.furl.system import FURL, FURLConfig
 from secure_fedrec.algorithms.local_training import LocalTrainingConfig
 from secure_fedrec.data import RatingTable, SyntheticConfig, generate
-from secure_fedrec.engines import Problem, RecordedRun
+from secure_fedrec.engines import Problem, RecordedRun, sizes_of
 from secure_fedrec.engines.ratings import vault_of
 from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.models.document import PRIVATE as DOCUMENT_PRIVATE
@@ -28,7 +28,7 @@ from secure_fedrec.models.ncf.split import (
     ncf_loss,
 )
 from secure_fedrec.protection.hidden_sums import EncryptionLayerConfig, MaskingLayerConfig
-from secure_fedrec.protection.stacking import Sizes, build_stack
+from secure_fedrec.protection.stacking import build_stack
 from secure_fedrec.streams import Streams
 from secure_fedrec.vault import Vault
 from secure_fedrec.wire import Adversary, RecordingPolicy, Transcript
@@ -55,12 +55,13 @@ def record(
     layers: Mapping[str, Any] | None = None,
     payload_rounds: tuple[int, ...] = (2,),
 ) -> RecordedRun:
-    streams, codec, n = Streams.from_seed(11), FixedPoint(), vault.n_clients
-    sizes = Sizes(n_clients=n, n_items=algorithm.rows, width=algorithm.width, cohort=n)
+    streams, codec = Streams.from_seed(11), FixedPoint()
+    problem = Problem(vault=vault, knowledge=knowledge)
+    sizes = sizes_of(algorithm, problem)
     run = RecordedRun(
         algorithm=algorithm,
         stack=build_stack(layers or {}, sizes=sizes, codec=codec, streams=streams),
-        problem=Problem(vault=vault, n_rows=algorithm.rows, knowledge=knowledge),
+        problem=problem,
         streams=streams,
         policy=RecordingPolicy(payload_rounds=payload_rounds),
     )

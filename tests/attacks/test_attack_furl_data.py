@@ -20,7 +20,7 @@ from secure_fedrec.data.newsgroups import load_newsgroups
 from secure_fedrec.data.organisations.movielens import ml_100k_by_zip
 from secure_fedrec.data.organisations.split import SplitShares
 from secure_fedrec.data.user_texts import CODES
-from secure_fedrec.engines import Problem, RecordedRun
+from secure_fedrec.engines import Problem, RecordedRun, sizes_of
 from secure_fedrec.engines.ratings import vault_of
 from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.models.document import PRIVATE as DOCUMENT_PRIVATE
@@ -31,7 +31,7 @@ from secure_fedrec.models.gum.training import GUMTraining
 from secure_fedrec.models.ncf.split import ITEM_TABLE, PRIVATE, NCFSplit, NCFSplitConfig, ncf_loss
 from secure_fedrec.protection.bags import BagShape
 from secure_fedrec.protection.hidden_sums import MaskingLayerConfig
-from secure_fedrec.protection.stacking import Sizes, build_stack
+from secure_fedrec.protection.stacking import build_stack
 from secure_fedrec.streams import Streams
 from secure_fedrec.wire import Adversary, RecordingPolicy
 
@@ -53,15 +53,10 @@ def record(
     rounds: int,
     payload_rounds: tuple[int, ...],
 ) -> RecordedRun:
-    n, streams, codec = problem.vault.n_clients, Streams.from_seed(1), FixedPoint()
+    streams, codec = Streams.from_seed(1), FixedPoint()
     shapes = algorithm.bag_sizes if isinstance(algorithm, HPFL) else {}
-    sizes = Sizes(
-        n_clients=n,
-        n_items=problem.n_rows,
-        width=algorithm.width,
-        cohort=n,
-        bags={name: BagShape(width=width, most=most) for name, (width, most) in shapes.items()},
-    )
+    bags = {name: BagShape(width=width, most=most) for name, (width, most) in shapes.items()}
+    sizes = sizes_of(algorithm, problem, bags=bags)
     run = RecordedRun(
         algorithm=algorithm,
         stack=build_stack(layers, sizes=sizes, codec=codec, streams=streams),

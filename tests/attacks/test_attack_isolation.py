@@ -285,7 +285,7 @@ def test_an_attack_runs_exactly_where_its_view_has_what_it_needs(
 # --- determinism ----------------------------------------------------------------------------------
 
 
-def recorded(directory: Path, batch_rows: int | None) -> RecordedRun:
+def recorded(directory: Path, batch_bytes: int | None) -> RecordedRun:
     """Four rounds of FedRec++ on disk."""
     train, test = k_fold(
         generate(SyntheticConfig(clients=50, items=80, mean_ratings=10.0, seed=2)),
@@ -314,9 +314,9 @@ def recorded(directory: Path, batch_rows: int | None) -> RecordedRun:
         directory=directory,
         cohort=CohortConfig(clients_per_round=40),
     )
-    if batch_rows is not None:
+    if batch_bytes is not None:
         assert isinstance(run.engine, LocalEngine)
-        run.engine._batch_rows = batch_rows
+        run.engine._batch_bytes = batch_bytes
     for _ in range(4):
         run.run_round()
     return run
@@ -329,7 +329,7 @@ def files(directory: Path) -> dict[str, bytes]:
 
 def test_equal_settings_give_equal_bytes_and_claims(tmp_path: Path) -> None:
     """Two runs, and two other batch sizes: the transcript folder is the same to the byte."""
-    sizes = {"first": None, "again": None, "small": 40, "large": 100_000}
+    sizes = {"first": None, "again": None, "small": 40 * 64, "large": 100_000 * 64}
     runs = {name: recorded(tmp_path / name, size) for name, size in sizes.items()}
     expected = files(tmp_path / "first" / "transcript")
     assert len([name for name in expected if name.startswith("rounds/")]) >= 4 * 4

@@ -113,9 +113,9 @@ def test_dense_blocks() -> None:
 
 def test_an_upload_has_one_segment_per_client() -> None:
     block = RowBlock(**columns(values=np.zeros((3, 2))))
-    assert len(Upload(clients=np.array([4, 5, 9]), block=block).clients) == 3
+    assert len(Upload(clients=np.array([4, 5, 9]), blocks={"table": block}).clients) == 3
     with pytest.raises(WireError, match="2 clients for 3 segments"):
-        Upload(clients=np.array([4, 5]), block=block)
+        Upload(clients=np.array([4, 5]), blocks={"table": block})
 
 
 def test_an_aggregate_decodes_through_its_codec() -> None:

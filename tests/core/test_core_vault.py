@@ -114,7 +114,7 @@ def test_private_state_has_no_other_form(leak: Callable[[Any], object]) -> None:
         lambda vault: row_block(indptr=vault),
         lambda vault: DenseBlock(values=vault, shape=(3, 4)),
         lambda vault: Wire(meter=Meter(3)).send(vault),
-        lambda vault: Upload(clients=np.zeros(1, dtype=np.int64), block=vault),
+        lambda vault: Upload(clients=np.zeros(1, dtype=np.int64), blocks={"table": vault}),
     ],
 )
 def test_private_state_is_no_payload(send: Callable[[Any], object]) -> None:

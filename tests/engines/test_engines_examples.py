@@ -28,6 +28,7 @@ from secure_fedrec.vault import Vault
 from secure_fedrec.wire import Adversary, Drop, Fault, Meter, RecordingPolicy, Step, Wire
 
 N_CLIENTS, N_ROWS, WIDTH = 7, 3, 2
+ROW_BYTES = 16 * (WIDTH + 2)
 STREAMS = Streams.from_seed(3)
 SERVER = Adversary(name="server", corrupt=frozenset({"server"}))
 
@@ -97,7 +98,7 @@ class AveragingStep:
             rows=np.tile(np.arange(N_ROWS, dtype=np.int32), batch),
             values=np.concatenate(parts),
         )
-        return Upload(clients=self.clients, block=block)
+        return Upload(clients=self.clients, blocks={"table": block})
 
     def commit(self, vault: Vault) -> None:
         vault.write("steps", self.clients, self._steps + 1)
@@ -166,7 +167,7 @@ def test_the_weighted_mean_is_that_of_all_examples() -> None:
 
 
 def test_batches_follow_rows_and_change_no_bit() -> None:
-    def trained(batch_rows: int) -> tuple[dict[str, bytes], list[int]]:
+    def trained(batch_bytes: int) -> tuple[dict[str, bytes], list[int]]:
         sizes: list[int] = []
 
         class Counting(Averaging):
@@ -181,17 +182,17 @@ def test_batches_follow_rows_and_change_no_bit() -> None:
             n_rows=N_ROWS,
             streams=STREAMS,
             wire=Wire(meter=Meter(N_CLIENTS)),
-            batch_rows=batch_rows,
+            batch_bytes=batch_bytes,
         )
         engine.run_round()
         return bits(engine.state()), sizes
 
     whole, sizes = trained(8192)
     assert sizes == [N_CLIENTS]
-    for batch_rows in (1, 10):
-        parts, sizes = trained(batch_rows)
+    for batch_bytes in (1, 10 * ROW_BYTES):
+        parts, sizes = trained(batch_bytes)
         assert parts == whole
-        assert max(sizes) <= max(1, batch_rows // (N_ROWS + 1))
+        assert max(sizes) <= max(1, batch_bytes // ((N_ROWS + 1) * ROW_BYTES))
 
 
 def test_extras_are_broadcast_metered_and_seen() -> None:

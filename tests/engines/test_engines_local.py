@@ -21,6 +21,7 @@ from secure_fedrec.engines import (
     vault_of,
     write_checkpoint,
 )
+from secure_fedrec.engines.local import BATCH_BYTES
 from secure_fedrec.errors import CheckpointError, ConfigError, EncodingError
 from secure_fedrec.evaluation import rating_error
 from secure_fedrec.fixedpoint import FixedPoint
@@ -94,7 +95,7 @@ def engine_of(
     rho: float = 1.0,
     eta: int = 3,
     cohort: CohortConfig | None = None,
-    batch_rows: int = 8192,
+    batch_bytes: int = BATCH_BYTES,
     recorder: Recorder | None = None,
     **settings: Any,
 ) -> LocalEngine:
@@ -111,7 +112,7 @@ def engine_of(
         streams=streams,
         wire=Wire(meter=Meter(N_CLIENTS), recorder=recorder),
         cohort=cohort,
-        batch_rows=batch_rows,
+        batch_bytes=batch_bytes,
     )
 
 
@@ -133,14 +134,14 @@ def run(engine: LocalEngine, rounds: int) -> LocalEngine:
 def test_batch_size_changes_no_bit(kind: str, temperature: float) -> None:
     whole = run(engine_of(kind, temperature=temperature), 3).state()
     assert {"round", "table", "vault.user_vectors", "meter.server"} <= whole.keys()
-    for batch_rows in (1, 13, 60):
-        parts = run(engine_of(kind, temperature=temperature, batch_rows=batch_rows), 3)
+    for batch_bytes in (1, 13 * 64, 60 * 64):
+        parts = run(engine_of(kind, temperature=temperature, batch_bytes=batch_bytes), 3)
         assert same(parts.state(), whole)
 
 
 @pytest.mark.parametrize("eta", [1, 3, N_CLIENTS // 2])
 def test_batch_size_changes_nothing_that_parties_see(eta: int) -> None:
-    def seen(batch_rows: int) -> list[Any]:
+    def seen(batch_bytes: int) -> list[Any]:
         recorder = Recorder(
             policy=RecordingPolicy(payload_rounds=(1, 2)),
             seen=BlockStore(None),
@@ -148,7 +149,7 @@ def test_batch_size_changes_nothing_that_parties_see(eta: int) -> None:
             n_items=N_ITEMS,
             arrival=Streams.from_seed(1).stream("arrival"),
         )
-        run(engine_of(eta=eta, batch_rows=batch_rows, recorder=recorder), 2)
+        run(engine_of(eta=eta, batch_bytes=batch_bytes, recorder=recorder), 2)
         ring = {"bits": 64, "fraction_bits": 32, "clip": 4096.0}
         everyone = Adversary(name="all", corrupt=frozenset({"server", "denoisers"}))
         view = Transcript(recorder.seen, {"ring": ring}).view(everyone)
@@ -162,7 +163,7 @@ def test_batch_size_changes_nothing_that_parties_see(eta: int) -> None:
         return found
 
     whole = seen(8192)
-    assert all(seen(batch_rows) == whole for batch_rows in (1, 40))
+    assert all(seen(batch_bytes) == whole for batch_bytes in (1, 40 * 64))
 
 
 def test_batches_are_as_large_as_asked(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -174,7 +175,7 @@ def test_batches_are_as_large_as_asked(monkeypatch: pytest.MonkeyPatch) -> None:
         return original(self, clients, *rest)
 
     monkeypatch.setattr(PMF, "client_step", spy)
-    run(engine_of("plain", batch_rows=1), 1)
+    run(engine_of("plain", batch_bytes=1), 1)
     assert sizes == [1] * N_CLIENTS
     sizes.clear()
     run(engine_of("plain"), 1)
@@ -297,7 +298,7 @@ def test_a_round_of_nobody_changes_nothing_but_its_number() -> None:
 
 
 def test_values_that_do_not_fit_the_ring_stop_the_round() -> None:
-    engine = engine_of("fedrec++", learning_rate=1e6, init_scale=10.0, batch_rows=20)
+    engine = engine_of("fedrec++", learning_rate=1e6, init_scale=10.0, batch_bytes=20 * 64)
     with pytest.raises(EncodingError):
         for _ in range(10):
             before = engine.state()

@@ -39,7 +39,7 @@ def engine_of() -> LocalEngine:
         evaluate=rating_evaluation(algorithm, TABLE),
         streams=Streams.from_seed(1),
         wire=Wire(meter=Meter(TABLE.n_clients)),
-        batch_rows=16,
+        batch_bytes=2**10,
     )
 
 
@@ -52,7 +52,7 @@ def test_a_client_gets_one_row_per_item() -> None:
         block = RowBlock(
             indptr=np.array([0, 2]), rows=np.array(rows, dtype=np.int32), values=np.ones((2, 1))
         )
-        upload = Upload(clients=np.array([0]), block=block)
+        upload = Upload(clients=np.array([0]), blocks={"table": block})
         with pytest.raises(WireError, match="one per item"):
             session.submit(SimpleNamespace(upload=upload))
 

@@ -116,10 +116,24 @@ def pinned(preset: str, changes: Mapping[str, Any]) -> dict[str, Any]:
 
 def states(out: Path) -> Iterator[tuple[str, str]]:
     """Digests of the public and private tables after the last round."""
+    algorithm = Transcript.open(out / "transcript").public["algorithm"]
     with np.load(out / "checkpoint.npz") as arrays:
-        for name in sorted(arrays.files):
-            if name == "state.table" or name.startswith(("state.extras.", "state.vault.")):
-                yield name.replace(".", "|", 1), digest(arrays[name])
+        for stored in sorted(arrays.files):
+            name = stored.removeprefix("state.")
+            if name == "table":
+                yield "state|table", digest(in_rows(arrays[stored], algorithm))
+            elif name != stored and name.startswith(("extras.", "vault.")):
+                yield f"state|{name}", digest(arrays[stored])
+
+
+def in_rows(values: Any, algorithm: Mapping[str, Any]) -> Any:
+    """A flat public vector in rows, with a place for the weight behind it, as it once was kept."""
+    if values.ndim != 1 or "weight_position" not in algorithm:
+        return values
+    width = int(algorithm["row_width"])
+    padded = np.zeros(-(-(len(values) + 1) // width) * width)
+    padded[: len(values)] = values
+    return padded.reshape(-1, width)
 
 
 def sums(out: Path) -> Iterator[tuple[str, str]]:
@@ -128,7 +142,7 @@ def sums(out: Path) -> Iterator[tuple[str, str]]:
     view = Transcript.open(out / "transcript").view(everybody)
     bits = view.codec.bits
     for step in Step:
-        if step is Step.MODEL:
+        if step is Step.MODEL or not view.sees(step):
             continue
         for round_ in view.payload_rounds(step):
             bags = view.bags(round_) if step is Step.BAG else (None,)

@@ -26,7 +26,7 @@ class Changed(PMF):
         block = upload.block
         assert block.values is not None
         values = self.values(block.values.copy(), block, users)
-        return replace(upload, block=replace(block, values=values))
+        return replace(upload, blocks={"table": replace(block, values=values)})
 
     def values(self, values: FloatArray, block: RowBlock, users: FloatArray) -> FloatArray:
         raise NotImplementedError

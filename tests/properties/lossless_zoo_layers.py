@@ -41,7 +41,8 @@ class Doubles(OwnReference):
         covered = super().cover(local, round_=round_, exempt=exempt)
         block = covered.upload.block
         assert block.values is not None
-        upload = replace(covered.upload, block=replace(block, values=2 * block.values))
+        twice = replace(block, values=2 * block.values)
+        upload = replace(covered.upload, blocks={"table": twice})
         return replace(covered, upload=upload)
 
 
@@ -59,7 +60,7 @@ class Forgets(OwnReference):
             rows=block.rows[keep],
             values=block.values[keep],
         )
-        upload = Upload(clients=covered.upload.clients, block=less)
+        upload = Upload(clients=covered.upload.clients, blocks={"table": less})
         return Cloaked(upload=upload, virtual=covered.virtual[keep])
 
 
@@ -85,7 +86,8 @@ class MovesValues(OwnReference):
         assert block.values is not None
         first, last = int(block.indptr[0]), int(block.indptr[-2])
         return replace(
-            covered, upload=replace(covered.upload, block=self.moved(block, first, last))
+            covered,
+            upload=replace(covered.upload, blocks={"table": self.moved(block, first, last)}),
         )
 
     def moved(self, block: RowBlock, first: int, last: int) -> RowBlock:

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from secure_fedrec.algorithms import PMF, PMFConfig
 from secure_fedrec.data import RatingScale, RatingTable
 from secure_fedrec.engines import CohortConfig, LocalEngine, rating_evaluation, vault_of
+from secure_fedrec.engines.local import BATCH_BYTES
 from secure_fedrec.errors import ConfigError, SumBudgetError
 from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.properties import Started, WireTap
@@ -26,7 +27,9 @@ PROFILE = settings.get_profile("properties")
 HOT = PMFConfig(rank=2, learning_rate=0.1, init_scale=0.5, temperature=0.05)
 
 
-def engine_of(federation: Federation, *, batch_rows: int = 8192, tap: WireTap) -> LocalEngine:
+def engine_of(
+    federation: Federation, *, batch_bytes: int = BATCH_BYTES, tap: WireTap
+) -> LocalEngine:
     ratings = federation.ratings
     algorithm = PMF(HOT)
     return LocalEngine(
@@ -38,7 +41,7 @@ def engine_of(federation: Federation, *, batch_rows: int = 8192, tap: WireTap) -
         streams=federation.streams,
         wire=Wire(meter=Meter(ratings.n_clients), faults=(tap,)),
         cohort=federation.cohort,
-        batch_rows=batch_rows,
+        batch_bytes=batch_bytes,
     )
 
 
@@ -47,13 +50,13 @@ def bits_of(engine: LocalEngine) -> dict[str, bytes]:
     return {name: np.asarray(value).tobytes() for name, value in engine.state().items()}
 
 
-@given(federation=federations(width=2), batch_rows=st.sampled_from((1, 2, 5, 17)))
+@given(federation=federations(width=2), batch_bytes=st.sampled_from((1, 100, 250, 800)))
 @settings(PROFILE, max_examples=60)
 def test_batch_size_changes_no_bit_on_the_wire_or_at_the_clients(
-    federation: Federation, batch_rows: int
+    federation: Federation, batch_bytes: int
 ) -> None:
     taps = WireTap(), WireTap()
-    small = engine_of(federation, batch_rows=batch_rows, tap=taps[0])
+    small = engine_of(federation, batch_bytes=batch_bytes, tap=taps[0])
     large = engine_of(federation, tap=taps[1])
     for round_ in range(1, federation.rounds + 1):
         assert small.run_round() == large.run_round()

@@ -9,9 +9,9 @@ import pytest
 from secure_fedrec.algorithms.local_training import LocalTrainingConfig
 from secure_fedrec.data.newsgroups import load_newsgroups
 from secure_fedrec.data.user_texts import UserTexts
-from secure_fedrec.engines import CohortConfig, LocalEngine
+from secure_fedrec.engines import CohortConfig, LocalEngine, sizes_of
 from secure_fedrec.fixedpoint import FixedPoint
-from secure_fedrec.protection import Sizes, build_stack
+from secure_fedrec.protection import build_stack
 from secure_fedrec.protection.hidden_sums import EncryptionLayerConfig, MaskingLayerConfig
 from secure_fedrec.streams import Streams
 from secure_fedrec.studies.furl.study import FURLStudyConfig, furl_algorithm, furl_problem
@@ -61,7 +61,7 @@ def trained(study: FURLStudyConfig, layers: Mapping[str, Any], data: UserTexts) 
     """The engine after some rounds."""
     furl = furl_algorithm(study, classes=len(data.classes), users=data.n_users)
     problem, streams, codec = furl_problem(furl, data), Streams.from_seed(1), FixedPoint()
-    sizes = Sizes(n_clients=data.n_users, n_items=furl.rows, width=furl.width, cohort=COHORT)
+    sizes = sizes_of(furl, problem, cohort=COHORT)
     engine = LocalEngine(
         algorithm=furl,
         stack=build_stack(layers, sizes=sizes, codec=codec, streams=streams),

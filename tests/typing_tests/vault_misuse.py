@@ -41,7 +41,7 @@ def hide_in_a_table(vault: Vault) -> DenseBlock:
 
 
 def upload(vault: Vault) -> Upload:
-    return Upload(clients=np.zeros(1, dtype=np.int64), block=vault)  # expect: arg-type
+    return Upload(clients=np.zeros(1, dtype=np.int64), blocks={"table": vault})  # expect: dict-item
 
 
 def carry(vault: Vault) -> Messages:

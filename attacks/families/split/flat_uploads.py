@@ -6,6 +6,7 @@ import numpy as np
 
 from attacks.base import NotApplicable
 from attacks.families.split.architecture import Architecture, Parameter
+from attacks.view.blocks import flat_view
 from attacks.view.coalition import rows_of
 from attacks.view.named import named_payload_rounds, named_rows, sees_named_rows
 from secure_fedrec.core.arrays import FloatArray, IntArray, RingArray
@@ -44,19 +45,21 @@ class FlatUploads:
         rounds = named_payload_rounds(view)
         if not rounds:
             return NotApplicable(reason="no payload of an upload was recorded")
-        uploads, block = rows_of(named_rows(view, rounds[0], payload=True))
+        flat = flat_view(view)
+        if flat is None:
+            return NotApplicable(reason="no block of the uploads is flat parameters")
+        uploads, block = rows_of(named_rows(flat, rounds[0], payload=True))
         rows = len(block.rows) // max(1, len(block))
         whole = np.tile(np.arange(rows), len(block))
-        if block.values is None or not np.array_equal(block.rows, whole):
-            return NotApplicable(reason="the uploads are not whole vectors")
-        words = block.values.reshape(len(block), -1)
+        words = np.zeros((0, 0)) if block.values is None else block.values
+        words = words.reshape(len(block), -1) if np.array_equal(block.rows, whole) else words[:0]
         if words.shape[1] <= architecture.weight_position:
             return NotApplicable(reason="the uploads are not whole vectors")
         return cls(
             round=rounds[0],
             clients=uploads.senders.ids,
             words=words,
-            codec=view.codec,
+            codec=flat.codec,
             architecture=architecture,
         )
 

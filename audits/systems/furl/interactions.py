@@ -16,12 +16,12 @@ from audits.systems.ratings import latest_items, load_table, rated_sets, table_f
 from secure_fedrec.algorithms.base import PublicState
 from secure_fedrec.algorithms.furl.system import FURL
 from secure_fedrec.algorithms.local_training import Batch, one_thread
-from secure_fedrec.core.arrays import FloatArray
+from secure_fedrec.core.arrays import BoolArray, FloatArray
 from secure_fedrec.data import RatingTable, leave_one_out
 from secure_fedrec.data.interactions import Interactions, sample_interactions
 from secure_fedrec.engines import Problem
 from secure_fedrec.evaluation import Rule
-from secure_fedrec.evaluation.ranking import held_out_rank, ranking_quality
+from secure_fedrec.evaluation.ranking import held_out_quality
 from secure_fedrec.models.ncf.split import ITEM_TABLE, PRIVATE, NCFSplit, ncf_loss
 from secure_fedrec.vault import Vault
 
@@ -76,7 +76,6 @@ class InteractionTask:
 
         problem = Problem(
             vault=self.interactions.vault(),
-            n_rows=algorithm.rows,
             evaluate=evaluate,
             knowledge={
                 "item_table": ITEM_TABLE,
@@ -126,13 +125,13 @@ class InteractionTask:
 
     def _quality(self, scores: Callable[[int], FloatArray]) -> dict[str, float]:
         """Quality of every client's ranking of the items it was not trained on as positives."""
-        held = self.interactions.held_out
-        ranks = []
-        for client in np.flatnonzero(held >= 0).tolist():
-            candidates = np.ones(self.interactions.n_items, dtype=np.bool_)
-            candidates[self.interactions.trained_on(client)] = False
-            ranks.append(held_out_rank(scores(client), int(held[client]), candidates))
-        return ranking_quality(np.array(ranks)) if ranks else {}
+
+        def candidates(client: int) -> BoolArray:
+            others = np.ones(self.interactions.n_items, dtype=np.bool_)
+            others[self.interactions.trained_on(client)] = False
+            return others
+
+        return held_out_quality(scores, self.interactions.held_out, candidates)
 
 
 def load_feedback(

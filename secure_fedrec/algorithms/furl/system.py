@@ -43,7 +43,7 @@ from secure_fedrec.algorithms.local_training import (
     seeded_torch,
     train_locally,
 )
-from secure_fedrec.algorithms.vector_table import VectorTable
+from secure_fedrec.blocks import BlockKind, BlockLayout, BlockShape
 from secure_fedrec.core.arrays import FloatArray, IntArray
 from secure_fedrec.errors import ConfigError
 from secure_fedrec.fixedpoint import FixedPoint
@@ -51,12 +51,13 @@ from secure_fedrec.models.split import ParameterSplit
 from secure_fedrec.settings import Count, OneOf, Rate, Settings
 from secure_fedrec.streams import Streams
 from secure_fedrec.traits import OTHER_ROWS
-from secure_fedrec.uploads import Aggregate, RowBlock, Upload
+from secure_fedrec.uploads import Aggregate, FlatBlock, Upload
 from secure_fedrec.vault import Vault
 
 __all__ = ["FURL", "FURLConfig", "FURLRounds", "FURLStep"]
 
 PRIVATE_RULES = ("keep", "weighted")
+_PARAMETERS = "parameters"
 _WEIGHT_SUMS = "weight_sums"
 _PRIVATE, _OPTIMIZER, _PENDING = "private_parameters", "optimizer_state", "pending_step"
 
@@ -69,7 +70,7 @@ class FURLRounds(Settings, section="algorithm"):
         rounds: T.
         local: settings of local training.
         decay: factor on the learning rates after every round.
-        row_width: values per row of the table that the parameter vector is cut into.
+        row_width: values per row of the table that uploads are summed in.
 
     Raises:
         ConfigError: a field is out of range.
@@ -137,34 +138,27 @@ class FURL:
             self.split = ParameterSplit.of(self._model, private=private)
         names = [segment.name for segment in self.split.private]
         self._optimizer = LocalOptimizer(self._model, config.local, private=names)
-        # w_f and, behind it, the weight.
-        self._layout = VectorTable(size=self.split.n_federated + 1, width=config.row_width)
-
-    @property
-    def width(self) -> int:
-        """Values per uploaded row."""
-        return self._layout.width
-
-    @property
-    def rows(self) -> int:
-        """Rows of the shared table, all of which every client sends."""
-        return self._layout.rows
+        self.width = config.row_width
+        self.rows = BlockLayout(self.blocks()).rows
 
     @property
     def rounds(self) -> int:
         """T."""
         return self.config.rounds
 
-    def initial_public(self, n_rows: int, streams: Streams) -> PublicState:
-        """The initial w_f.
+    def blocks(self, n_rows: int = 0) -> tuple[BlockShape, ...]:
+        """One flat block: c_i d_i and, behind it, c_i."""
+        del n_rows
+        size = self.split.n_federated + 1
+        shape = BlockShape(name=_PARAMETERS, kind=BlockKind.FLAT, size=size, width=self.width)
+        return (shape,)
 
-        Raises:
-            ConfigError: ``n_rows`` is not ``rows``.
-        """
-        self._layout.require_rows(n_rows)
+    def initial_public(self, n_rows: int, streams: Streams) -> PublicState:
+        """The initial w_f: float64[n_federated]."""
+        del n_rows
         federated, _ = self._initial_values(streams)
         extras = {_WEIGHT_SUMS: np.zeros(1)} if self._ring is not None else {}
-        return PublicState(round=0, table=self._table(federated, 0.0), extras=extras)
+        return PublicState(round=0, table=federated, extras=extras)
 
     def initialise(self, vault: Vault, streams: Streams) -> None:
         """Give every client the default w_p.
@@ -172,7 +166,7 @@ class FURL:
         Raises:
             ConfigError: a client has no training example, so c_i = 0.
         """
-        idle = np.flatnonzero(vault.example_counts() == 0)
+        idle = vault.clients[vault.example_counts() == 0]
         if len(idle):
             shown = ", ".join(map(str, idle[:5].tolist())) + (", ..." if len(idle) > 5 else "")
             raise ConfigError(
@@ -190,11 +184,11 @@ class FURL:
     ) -> "FURLStep":
         """Local training of some clients, one after the other."""
         stream, round_ = streams.stream("local-training"), public.round + 1
-        weights = vault.example_counts()[clients]
+        weights = vault.example_counts(clients)
         private = self.private_values(public, vault, clients)
         kept = self.config.local.keep_state
         moments = vault.read(_OPTIMIZER, clients) if kept else np.zeros((len(clients), 0))
-        uploads = np.empty((len(clients), self.rows, self.width))
+        uploads = np.empty((len(clients), self.split.n_federated + 1))
         steps = np.empty_like(private)
         self.split.write_federated(self._model, self.federated_values(public))
         # w_f as the model's number format holds it: who learns nothing sends zeros.
@@ -213,7 +207,7 @@ class FURL:
                 rate_scale=self.config.decay**public.round,
             )
             change = self.split.read_federated(self._model) - start
-            uploads[position] = self._table(weights[position] * change, weights[position])
+            uploads[position] = np.append(weights[position] * change, weights[position])
             trained = self.split.read_private(self._model)
             steps[position] = trained if self._ring is None else trained - own
             moments[position] = self._optimizer.state() if kept else 0.0
@@ -227,7 +221,7 @@ class FURL:
 
     def server_step(self, public: PublicState, aggregate: Aggregate) -> PublicState:
         """The weighted mean of the changes (eq. 5); without any client w_f stays."""
-        sums = self._layout.vector(aggregate.values)
+        sums = aggregate.vector(_PARAMETERS)
         total = float(sums[-1])
         federated = self.federated_values(public)
         if total > 0:
@@ -235,11 +229,11 @@ class FURL:
         extras = dict(public.extras)
         if self._ring is not None:
             extras[_WEIGHT_SUMS] = np.append(extras[_WEIGHT_SUMS], total)
-        return PublicState(round=public.round + 1, table=self._table(federated, 0.0), extras=extras)
+        return PublicState(round=public.round + 1, table=federated, extras=extras)
 
     def federated_values(self, public: PublicState) -> FloatArray:
         """w_f: float64[n_federated]."""
-        return self._layout.vector(public.table)[:-1]
+        return public.table
 
     def private_values(self, public: PublicState, vault: Vault, clients: IntArray) -> FloatArray:
         """w_p of some clients, with every step completed: float64[B, n_private]."""
@@ -260,14 +254,6 @@ class FURL:
         self.split.write_private(self._model, private)
         return self._model.eval()
 
-    def upload_rows(self, vault: Vault, n_rows: int) -> IntArray:
-        """Rows of each client's upload: all of them."""
-        return np.full(vault.n_clients, n_rows, dtype=np.int64)
-
-    def upload_vectors(self, vault: Vault) -> Mapping[str, IntArray]:
-        """No bags."""
-        return {}
-
     def public_knowledge(self) -> dict[str, Any]:
         """All hyper-parameters, and names and places of the parameters."""
         return {
@@ -286,9 +272,6 @@ class FURL:
             model = self._build()
         return self.split.read_federated(model), self.split.read_private(model)
 
-    def _table(self, federated: FloatArray, weight: float) -> FloatArray:
-        return self._layout.table(np.append(federated, weight))
-
     def _pending(
         self, ring: FixedPoint, round_: int, weights: IntArray, steps: FloatArray
     ) -> FloatArray:
@@ -302,7 +285,7 @@ class FURLStep:
 
     Args:
         clients: int64[B].
-        uploads: float64[B, rows, width], c_i d_i and c_i of each client.
+        uploads: float64[B, n_federated + 1], c_i d_i and c_i of each client.
         tables: what each client keeps, by name of the vault's table: float64[B, ...].
     """
 
@@ -315,14 +298,8 @@ class FURLStep:
 
     @property
     def upload(self) -> Upload:
-        """Every row of the table from every client."""
-        size, rows, width = self._uploads.shape
-        block = RowBlock(
-            indptr=np.arange(size + 1) * rows,
-            rows=np.tile(np.arange(rows, dtype=np.int32), size),
-            values=self._uploads.reshape(size * rows, width),
-        )
-        return Upload(clients=self.clients, block=block)
+        """The whole vector from every client."""
+        return Upload(clients=self.clients, blocks={_PARAMETERS: FlatBlock(values=self._uploads)})
 
     def commit(self, vault: Vault) -> None:
         """Keep w_p, and what else stays on the device."""

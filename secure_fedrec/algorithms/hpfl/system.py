@@ -139,7 +139,7 @@ class HPFL:
         self._gums.require_records(vault, validation=True)
         common, stream = self._common_start(streams), streams.stream("hpfl-start")
         models = []
-        for client, gum in enumerate(self._gums):
+        for client, gum in self._gums.held(vault):
             accuracies = np.zeros(gum.layout.attributes + 1)
             own = ClientModel.of(gum, gum.start(stream.generator(lane=client + 1)), accuracies)
             if self.config.start == "common":
@@ -197,15 +197,16 @@ class HPFL:
         if not self.config.shares_public:
             return np.zeros(vault.n_clients, dtype=np.int64)
         seen = [
-            np.count_nonzero(count_attributes(split_records(vault.examples(client))[0], attributes))
-            for client, attributes in enumerate(self._attributes)
+            np.count_nonzero(
+                count_attributes(split_records(vault.examples(client))[0], self._attributes[client])
+            )
+            for client in vault.clients.tolist()
         ]
         return np.array(seen, dtype=np.int64) + (n_rows - self.table.attributes)
 
     def upload_vectors(self, vault: Vault) -> Mapping[str, IntArray]:
         """int64[n] by bag, most drafts each client sends."""
-        del vault
-        return self._drafts()
+        return {name: most[vault.clients] for name, most in self._drafts().items()}
 
     @property
     def bag_sizes(self) -> Mapping[str, tuple[int, int]]:

@@ -10,6 +10,7 @@ from secure_fedrec.algorithms.hpfl.aggregation import HPFLTable, count_accuracie
 from secure_fedrec.algorithms.hpfl.client import ClientModel
 from secure_fedrec.algorithms.hpfl.config import HPFLConfig
 from secure_fedrec.algorithms.hpfl.drafts import cluster_centres
+from secure_fedrec.blocks import TABLE
 from secure_fedrec.core.arrays import BoolArray, FloatArray, IndexArray, IntArray
 from secure_fedrec.uploads import RowBlock, SetBlock, Upload
 
@@ -99,14 +100,14 @@ def pack(clients: IntArray, given: Sequence[Given], *, bags: bool) -> Upload:
         values=np.concatenate([each.values for each in given]),
     )
     if not bags:
-        return Upload(clients=clients, block=block)
+        return Upload(clients=clients, blocks={TABLE: block})
     drafts = {
         USER_DRAFTS: [each.user_drafts for each in given],
         ITEM_DRAFTS: [each.item_drafts for each in given],
     }
     return Upload(
         clients=clients,
-        block=block,
+        blocks={TABLE: block},
         bags={
             name: SetBlock(
                 indptr=_ends([len(vectors) for vectors in parts]), values=np.concatenate(parts)

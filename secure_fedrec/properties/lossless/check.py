@@ -16,9 +16,10 @@ from dataclasses import replace
 import numpy as np
 
 from secure_fedrec.algorithms.base import Algorithm
-from secure_fedrec.core.arrays import BoolArray, IntArray
+from secure_fedrec.blocks import BlockLayout
+from secure_fedrec.core.arrays import BoolArray, FloatArray, IntArray
 from secure_fedrec.data import RatingTable
-from secure_fedrec.engines import CohortConfig, LocalEngine, Problem, vault_of
+from secure_fedrec.engines import CohortConfig, LocalEngine, Problem, blocks_of, vault_of
 from secure_fedrec.errors import ConfigError, LosslessnessError
 from secure_fedrec.properties.asserting import asserting
 from secure_fedrec.properties.lossless.comparison import Comparison, Scope
@@ -162,6 +163,7 @@ class _Protected(LocalEngine):
         faults: tuple[Fault, ...],
     ) -> None:
         self._watched = watched(stack.collector)
+        self._table = BlockLayout(blocks_of(algorithm, problem))
         self._aggregate: Aggregate | None = None
         self._invitations = CohortConfig() if cohort is None else cohort
         super().__init__(
@@ -174,7 +176,7 @@ class _Protected(LocalEngine):
             cohort=self._invitations,
         )
         # Several clients to a batch, however large they are: the plain run has one.
-        self._batch_rows = max(self._batch_rows, 3 * int(self._costs.max(initial=0)))
+        self._batch_bytes = max(self._batch_bytes, 3 * int(self._costs.max(initial=0)))
 
     def _batches(self, order: IntArray) -> Iterator[IntArray]:
         """Two batches a round at least, cut at another place every round, as in a large run.
@@ -204,9 +206,11 @@ class _Protected(LocalEngine):
             raise RuntimeError("no round has been completed")
         return self._aggregate
 
-    def _collect(self, round_: int, participants: IntArray) -> Aggregate:
-        aggregate = super()._collect(round_, participants)
-        due = (len(self.public.table), self.algorithm.width)
+    def _collect(
+        self, round_: int, participants: IntArray
+    ) -> tuple[Aggregate, dict[str, FloatArray]]:
+        aggregate, own = super()._collect(round_, participants)
+        due = (self._table.rows, self._table.width)
         if aggregate.ring.shape != due:
             raise ConfigError("collector", aggregate.ring.shape, f"a sum here has {due}")
         # The server may work in the arrays that it is handed.
@@ -216,7 +220,7 @@ class _Protected(LocalEngine):
             counts=aggregate.counts.copy(),
             bags={name: bag.copy() for name, bag in aggregate.bags.items()},
         )
-        return aggregate
+        return aggregate, own
 
 
 class _Beside:
@@ -239,7 +243,7 @@ class _Beside:
         one_by_one = np.split(due, np.arange(1, len(due)))[: len(due)]
         plain.compute(one_by_one)
         protected.run_round()
-        given, width = protected.given, protected.algorithm.width
+        given, width = protected.given, plain.layout.width
         real, fakes = given.real(width), given.fakes(width)
         reported = np.isin(plain.rows.keys(plain.n_rows), real.keys(plain.n_rows))
         rows = plain.rows

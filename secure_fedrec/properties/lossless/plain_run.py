@@ -12,10 +12,12 @@ from hashlib import sha256
 import numpy as np
 
 from secure_fedrec.algorithms.base import Algorithm, PublicState
+from secure_fedrec.blocks import BlockKind, BlockLayout
 from secure_fedrec.core.arrays import BoolArray, FloatArray, IntArray
-from secure_fedrec.engines import Problem
+from secure_fedrec.engines import Problem, blocks_of
 from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.protection.base import LocalModel
+from secure_fedrec.protection.folding import fold
 from secure_fedrec.protection.stack import covers_ratings
 from secure_fedrec.streams import Streams
 from secure_fedrec.uploads import Aggregate, RowBlock, Upload
@@ -130,11 +132,12 @@ class PlainRun:
         self._algorithm = algorithm
         self._streams = streams
         self._ring = ring
-        self.n_rows = problem.n_rows
+        self.layout = BlockLayout(blocks_of(algorithm, problem), ring)
+        self.n_rows = self.layout.rows
         self.vault: Vault = problem.vault
         self.public: PublicState = algorithm.initial_public(problem.n_rows, streams)
         algorithm.initialise(problem.vault, streams)
-        self.rows = Rows.joined((), algorithm.width)
+        self.rows = Rows.joined((), self.layout.width)
         self._vectors: dict[str, list[IntArray]] = {}
 
     def compute(self, batches: Sequence[IntArray], *, as_covered: bool = False) -> None:
@@ -152,10 +155,13 @@ class PlainRun:
             step = self._algorithm.client_step(clients, self.public, self.vault, self._streams)
             upload = step.upload
             if as_covered and covers_ratings(step):
-                upload = replace(upload, block=_asked_for(step))
+                (items, *_) = self.layout.of_kind(BlockKind.ITEMS)
+                upload = replace(
+                    upload, blocks={**upload.blocks, items.shape.name: _asked_for(step)}
+                )
             found.append(self._encoded(clients, upload))
             step.commit(self.vault)
-        self.rows = Rows.joined(found, self._algorithm.width)
+        self.rows = Rows.joined(found, self.layout.width)
 
     def finish(self, reported: BoolArray, empty: Mapping[str, FloatArray]) -> Plain:
         """The server's work.
@@ -164,8 +170,8 @@ class PlainRun:
             reported: bool[N], which of ``rows`` are summed.
             empty: by name of the bag, an array of no vectors: what a bag is if nobody gives to it.
         """
-        width = self._algorithm.width
-        rows, sums = self.rows.pick(reported), np.zeros((self.n_rows, width), dtype=np.uint64)
+        rows, size = self.rows.pick(reported), (self.n_rows, self.layout.width)
+        sums = np.zeros(size, dtype=np.uint64)
         np.add.at(sums, rows.rows, rows.values.view(np.uint64))  # modulo 2^64, so modulo 2^b
         counts = np.zeros(self.n_rows, dtype=np.int64)
         np.add.at(counts, rows.rows, rows.counts)
@@ -177,7 +183,9 @@ class PlainRun:
             bags={name: bag.copy() for name, bag in bags.items()},
             nonzero=self._nonzero(rows),
         )
-        aggregate = Aggregate(ring=words, counts=counts, codec=self._ring, bags=bags)
+        aggregate = Aggregate(
+            ring=words, counts=counts, codec=self._ring, bags=bags, layout=self.layout
+        )
         self.public = self._algorithm.server_step(self.public, aggregate)
         return found
 
@@ -206,14 +214,7 @@ class PlainRun:
             if bag.values is not None:
                 integers = self._ring.to_integers(self._ring.encode(bag.values))
                 self._vectors.setdefault(name, []).append(integers)
-        values = upload.block.values
-        block = RowBlock(
-            indptr=upload.block.indptr,
-            rows=upload.block.rows,
-            values=None if values is None else self._ring.encode(values),
-            counts=upload.block.counts,
-        )
-        return Rows.of(clients, block, self._ring)
+        return Rows.of(clients, fold(upload, None, self.layout).block, self._ring)
 
     def _bag(self, parts: Sequence[IntArray]) -> FloatArray:
         """Decoded vectors, ascending by their first value, then their second, and so on."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from secure_fedrec.blocks import TABLE
 from secure_fedrec.core.arrays import FloatArray
 from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.protection.bags import BagShape
@@ -83,7 +84,7 @@ def _uploads(draw: st.DrawFn, clients: np.ndarray, bags: dict[str, BagShape]) ->
         rows=np.empty(0, dtype=np.int32),
         values=np.empty((0, 1)),
     )
-    return Upload(clients=clients, block=nothing, bags=blocks)
+    return Upload(clients=clients, blocks={TABLE: nothing}, bags=blocks)
 
 
 def _vectors(width: int) -> st.SearchStrategy[FloatArray]:

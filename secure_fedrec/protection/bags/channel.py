@@ -9,6 +9,7 @@ from dataclasses import asdict
 from types import MappingProxyType
 from typing import Any
 
+from secure_fedrec.blocks import require_names
 from secure_fedrec.core.arrays import FloatArray, IntArray
 from secure_fedrec.errors import ConfigError
 from secure_fedrec.fixedpoint import FixedPoint
@@ -27,7 +28,7 @@ from secure_fedrec.protection.dp import explained
 from secure_fedrec.protection.routed_denoisers import RoutingLayerConfig
 from secure_fedrec.streams import Streams
 from secure_fedrec.traits import BARE, Traits
-from secure_fedrec.uploads import SetBlock, require_names
+from secure_fedrec.uploads import SetBlock
 from secure_fedrec.wire import Step, Traffic, Wire
 
 __all__ = ["BagSession", "LayeredBags"]

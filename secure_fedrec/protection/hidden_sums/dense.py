@@ -8,17 +8,17 @@ is what masking and encryption differ in; what they have in common is here.
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Protocol, Unpack
+from typing import Protocol
 
 import numpy as np
 
 from secure_fedrec.core.arrays import BoolArray, IndexArray, IntArray, RingArray
-from secure_fedrec.errors import ConfigError, ProtocolError
+from secure_fedrec.core.spill import Kept, Spill
+from secure_fedrec.errors import ProtocolError
 from secure_fedrec.fixedpoint import FixedPoint
-from secure_fedrec.protection.plain import TableCollector, TableSizes
 from secure_fedrec.traits import Traits
 from secure_fedrec.uploads import RowBlock
-from secure_fedrec.wire import Messages, Parties, Step, Traffic, Wire
+from secure_fedrec.wire import Messages, Parties, Step
 
 __all__ = [
     "HIDDEN",
@@ -26,12 +26,12 @@ __all__ = [
     "DenseSum",
     "DenseWords",
     "Gathered",
-    "HiddenSession",
-    "HiddenSum",
     "Hider",
 ]
 
 _CHUNK_BYTES = 32 * 2**20
+_HELD_BYTES = 2**28
+"""Of the rows of a round that have to wait; the others go to a file."""
 
 HIDDEN = Traits(virtual_rows=None, reports=None, uploads="dense", noise=None, denoising="none")
 """Of hidden uploads."""
@@ -91,7 +91,8 @@ class DenseWords:
 class Gathered:
     """The encoded rows of a round's clients, each still at its client.
 
-    A simulation hands them over batch by batch; they are hidden and sent once all are there.
+    A simulation hands them over batch by batch. Where hiding needs nothing of the other clients
+    they are taken on at once; else they wait here until all are there, the most of them in a file.
 
     Args:
         round_: the round in progress.
@@ -105,20 +106,27 @@ class Gathered:
         self._round = round_
         self._n_items = n_items
         self._codec = codec
-        self._parts: list[RowBlock] = []
+        self._parts: list[tuple[RowBlock, Kept]] = []
+        self._spill = Spill(_HELD_BYTES)
         self._submitted = 0
 
-    def add(self, clients: IntArray, block: RowBlock) -> None:
-        """Take the rows of the next clients.
+    def accept(self, clients: IntArray, block: RowBlock) -> None:
+        """Note that it is the next clients that submit.
 
         Raises:
-            ProtocolError: not the clients whose turn it is.
+            ProtocolError: not the clients whose turn it is, or rows without values.
         """
         due = self.clients[self._submitted : self._submitted + len(clients)]
         if not np.array_equal(due, clients):
             raise ProtocolError(f"round {self._round}: clients submit once each, in order")
-        self._parts.append(block)
+        if block.values is None:
+            raise ProtocolError("rows without values cannot be summed")
         self._submitted += len(clients)
+
+    def keep(self, block: RowBlock) -> None:
+        """Hold the rows of the clients that were accepted last, for as long as the round lasts."""
+        words: RingArray = np.zeros((0, 0)) if block.values is None else block.values
+        self._parts.append((replace(block, values=None), self._spill.put(words)))
 
     def require_complete(self) -> None:
         """Check that every client has submitted.
@@ -135,21 +143,32 @@ class Gathered:
     def words(self, layout: DenseLayout) -> Iterator[DenseWords]:
         """The clients' words in a layout, a few clients at a time."""
         first = 0
-        step = max(1, _CHUNK_BYTES // max(1, layout.length * 8))
-        for block in self._parts:
-            for start in range(0, len(block), step):
-                stop = min(len(block), start + step)
-                yield DenseWords(
-                    clients=self.clients[first + start : first + stop],
-                    words=self._spread(block, start, stop, layout),
-                    layout=layout,
-                )
+        for block in self._kept():
+            clients = self.clients[first : first + len(block)]
+            yield from self.words_of(clients, block, layout)
             first += len(block)
+
+    def words_of(
+        self, clients: IntArray, block: RowBlock, layout: DenseLayout
+    ) -> Iterator[DenseWords]:
+        """The words of one batch in a layout, a few clients at a time."""
+        step = max(1, _CHUNK_BYTES // max(1, layout.length * 8))
+        for start in range(0, len(block), step):
+            stop = min(len(block), start + step)
+            yield DenseWords(
+                clients=clients[start:stop],
+                words=self._spread(block, start, stop, layout),
+                layout=layout,
+            )
+
+    def _kept(self) -> Iterator[RowBlock]:
+        for block, words in self._parts:
+            yield replace(block, values=self._spill.get(words))
 
     def rows_of(self) -> Iterator[tuple[int, RowBlock]]:
         """Each client and its rows, as the reals that were encoded."""
         clients = iter(self.clients.tolist())
-        for block in self._parts:
+        for block in self._kept():
             if block.values is None:
                 raise ProtocolError("rows without values cannot be summed")
             for start, stop in pairwise(block.indptr.tolist()):
@@ -274,109 +293,3 @@ class DenseSum:
                 f"round {self._round}: no upload from {len(missing)} clients, the first is client "
                 f"{int(missing[0])}; the round is abandoned"
             )
-
-
-class HiddenSum(TableCollector):
-    """What collectors of hidden uploads have in common.
-
-    Args:
-        min_survivors: fewest clients whose sum may be formed.
-        table: sizes and ring, see ``TableCollector``.
-
-    Raises:
-        ConfigError: fewer clients than the smallest sum.
-    """
-
-    traits: Traits = HIDDEN
-
-    def __init__(self, *, min_survivors: int, **table: Unpack[TableSizes]) -> None:
-        super().__init__(**table)
-        if min_survivors > self.n_clients:
-            problem = f"there are only {self.n_clients} clients"
-            raise ConfigError("protection.min_survivors", min_survivors, problem)
-        self.min_survivors = min_survivors
-
-    @property
-    def layout(self) -> DenseLayout:
-        """All rows of the table."""
-        return DenseLayout(items=np.arange(self.n_items, dtype=np.int32), width=self.width)
-
-    def require_enough(self, round_: int, participants: IntArray) -> None:
-        """Check that the round's sum hides somebody.
-
-        Raises:
-            ProtocolError: fewer clients than the smallest sum allowed.
-        """
-        if len(participants) < self.min_survivors:
-            raise ProtocolError(
-                f"round {round_}: {len(participants)} clients, a sum needs at least "
-                f"{self.min_survivors}"
-            )
-
-    def traffic(self, rows: IntArray, virtual: IntArray) -> tuple[Traffic, ...]:
-        """Every client sends every row."""
-        del virtual
-        return (
-            Traffic(
-                step=Step.UPLOAD,
-                messages=len(rows),
-                rows=len(rows) * self.n_items,
-                width=self.width + 1,
-            ),
-        )
-
-
-class HiddenSession:
-    """One round of hidden uploads up to the point where all clients have submitted."""
-
-    def __init__(
-        self, collector: HiddenSum, round_: int, participants: IntArray, wire: Wire
-    ) -> None:
-        collector.require_enough(round_, participants)
-        self.order = participants
-        self._collector = collector
-        self._round = round_
-        self._wire = wire
-        self._gathered = Gathered(
-            round_=round_, expected=participants, n_items=collector.n_items, codec=collector.codec
-        )
-
-    def exempt(self, clients: IntArray) -> BoolArray:
-        """Nobody is exempt from a cloak."""
-        return np.zeros(len(clients), dtype=bool)
-
-    def submit(self, clients: IntArray, block: RowBlock, virtual: BoolArray) -> None:
-        """Hold the rows of the next clients until all are there."""
-        del virtual
-        self._gathered.add(clients, block)
-
-    def _hidden_sum(
-        self, step: Step, layout: DenseLayout, parts: Iterator[DenseWords], hider: Hider
-    ) -> tuple[RingArray, IntArray]:
-        """Hide the words of a few clients at a time, send them, and open their sum.
-
-        Returns:
-            ([k, width] ring words, counts int64[k]).
-        """
-        collector = self._collector
-        server = DenseSum(
-            round_=self._round,
-            step=step,
-            expected=self.order,
-            n_clients=collector.n_clients,
-            layout=layout,
-            codec=collector.codec,
-        )
-        for part in parts:
-            sent = replace(part, words=hider.hide(part)).message(
-                round_=self._round,
-                step=step,
-                codec=collector.codec,
-                sizes=np.full(len(part.clients), hider.size),
-            )
-            server.accept(self._wire.send(sent, origins=part.clients))
-        server.require_complete()
-        total = collector.codec.reduce(hider.open(server.total))
-        cut = len(layout.items) * layout.width
-        values = total[:cut].reshape(len(layout.items), layout.width)
-        return values, collector.codec.to_integers(total[cut:])

@@ -22,7 +22,6 @@ from secure_fedrec.core.arrays import IntArray
 from secure_fedrec.errors import ProtocolError, renamed_keys
 from secure_fedrec.protection.base import PublicStep, Withstood
 from secure_fedrec.protection.executions import Execution, Survivors
-from secure_fedrec.protection.hidden_sums.dense import HiddenSession, HiddenSum
 from secure_fedrec.protection.hidden_sums.encrypted_rounds import (
     AuthorityCiphertexts,
     EncryptedState,
@@ -31,6 +30,7 @@ from secure_fedrec.protection.hidden_sums.encrypted_rounds import (
     meter_beside,
     table_layout,
 )
+from secure_fedrec.protection.hidden_sums.session import HiddenAddition, HiddenSession, HiddenSum
 from secure_fedrec.protection.paillier import (
     DEFAULT_BITS,
     SlotLayout,
@@ -186,7 +186,8 @@ class EncryptedSum(HiddenSum):
 class EncryptedSession(HiddenSession):
     """One round of encrypted uploads."""
 
-    _collector: EncryptedSum
+    collector: EncryptedSum
+    _stand_ins: StandIns | None = None
 
     def close(self) -> Aggregate:
         """Encrypt, send, add and open what was gathered.
@@ -197,50 +198,67 @@ class EncryptedSession(HiddenSession):
                 of them from the plain step.
         """
         self._gathered.require_complete()
-        collector, layout = self._collector, self._collector.layout
-        parts = self._gathered.words(layout)
+        collector, layout = self.collector, self.collector.layout
+        hider = self._hider() if self._stand_ins is None else self._stand_ins
         try:
-            hider = self._hider()
-            ring, counts = self._hidden_sum(Step.UPLOAD, layout, parts, hider)
+            if self._sum is None:
+                self._sum = HiddenAddition(self, Step.UPLOAD, layout, hider)
+                self._sum.add(self._gathered.words(layout))
+            ring, counts = self._sum.open()
         except BaseException:
             collector.state.forget()
             raise
         meter_beside(
-            self._wire.meter, [sent for sent in hider.messages if sent.kind not in _ELSEWHERE]
+            self.wire.meter, [sent for sent in hider.messages if sent.kind not in _ELSEWHERE]
         )
         aggregate = Aggregate(ring=ring, counts=counts, codec=collector.codec)
         if not collector.held_by_clients:  # else nobody opens it for the server
-            self._wire.note(aggregate_note(self._round, aggregate))
+            self.wire.note(aggregate_note(self.round, aggregate))
         return aggregate
 
-    def _hider(self) -> StandIns | AuthorityCiphertexts | TableCiphertexts:
-        collector, config = self._collector, self._collector.config
+    @property
+    def _streams(self) -> bool:
+        """Random words stand for nobody else; the protocol's halves are made for all at once."""
+        return self.collector.config.execution == "simulated"
+
+    def _stream_hider(self) -> StandIns:
+        self._stand_ins = self._simulated()
+        return self._stand_ins
+
+    def _hider(self) -> AuthorityCiphertexts | TableCiphertexts:
+        collector = self.collector
         common: dict[str, Any] = {"codec": collector.codec, "size": collector.bytes_per_upload}
-        if config.execution == "simulated":
-            return StandIns(
-                collector.stand_ins, round_=self._round, messages=self._foreseen(), **common
-            )
         if not collector.held_by_clients:
             return AuthorityCiphertexts(collector.authority, clients=self.order, **common)
         return TableCiphertexts(
             collector.state,
-            collector.require_step(self._round),
-            round_=self._round,
+            collector.require_step(self.round),
+            round_=self.round,
             clients=self.order,
             layout=collector.layout,
             **common,
         )
 
+    def _simulated(self) -> StandIns:
+        collector = self.collector
+        return StandIns(
+            collector.stand_ins,
+            round_=self.round,
+            messages=self._foreseen(),
+            codec=collector.codec,
+            size=collector.bytes_per_upload,
+        )
+
     def _foreseen(self) -> list[Sent]:
         """What the protocol would send, by its layouts."""
-        collector, clients = self._collector, self.order.tolist()
+        collector, clients = self.collector, self.order.tolist()
         key_bits, layouts = collector.config.key_bits, (collector.slots,)
         if not collector.held_by_clients:
             return authority_messages(clients, layouts=layouts, key_bits=key_bits)
-        table = table_layout(len(collector.require_step(self._round).words))
+        table = table_layout(len(collector.require_step(self.round).words))
         first: list[Sent] = []
-        if self._round == 1:
+        if self.round == 1:
             first = first_table_messages(clients, table=table, key_bits=key_bits)
         return first + table_messages(
-            clients, round_=self._round, layouts=layouts, table=table, key_bits=key_bits
+            clients, round_=self.round, layouts=layouts, table=table, key_bits=key_bits
         )

@@ -27,12 +27,7 @@ from secure_fedrec.errors import renamed_keys
 from secure_fedrec.protection.base import Withstood
 from secure_fedrec.protection.executions import Execution, Survivors
 from secure_fedrec.protection.hidden_sums.beside import foreseen, upload_bytes
-from secure_fedrec.protection.hidden_sums.dense import (
-    DenseLayout,
-    DenseWords,
-    HiddenSession,
-    HiddenSum,
-)
+from secure_fedrec.protection.hidden_sums.dense import DenseLayout, DenseWords
 from secure_fedrec.protection.hidden_sums.floored import FloorRounds
 from secure_fedrec.protection.hidden_sums.protocol import (
     Protocol,
@@ -40,6 +35,7 @@ from secure_fedrec.protection.hidden_sums.protocol import (
     layout_hash,
     round_config,
 )
+from secure_fedrec.protection.hidden_sums.session import HiddenAddition, HiddenSession, HiddenSum
 from secure_fedrec.protection.masking import (
     Expected,
     MaskingConfig,
@@ -176,12 +172,12 @@ class MaskedSum(HiddenSum):
 class MaskedSession(HiddenSession):
     """One round of masked uploads."""
 
-    _collector: MaskedSum
+    collector: MaskedSum
 
     def close(self) -> Aggregate:
         """Hide, send and sum what was gathered."""
         self._gathered.require_complete()
-        collector, floor = self._collector, self._collector.config.floor
+        collector, floor = self.collector, self.collector.config.floor
         items, known = collector.layout.items, None
         if floor is None:
             values, counts = self._masked_sum(Step.UPLOAD, collector.layout)
@@ -192,12 +188,22 @@ class MaskedSession(HiddenSession):
         ring[items], summed[items] = values, counts
         aggregate = Aggregate(ring=ring, counts=summed, codec=collector.codec)
         seen = aggregate if known is None else replace(aggregate, counts=known)
-        self._wire.note(aggregate_note(self._round, seen))
+        self.wire.note(aggregate_note(self.round, seen))
         return aggregate
+
+    @property
+    def _streams(self) -> bool:
+        """Pads are a matter of two clients; the protocol's halves and a floor are one of all."""
+        return not self._real and self.collector.config.floor is None
+
+    def _stream_hider(self) -> "_Pads":
+        collector, layout = self.collector, self.collector.layout
+        config = self._config(layout.length, layout_hash(layout, collector.codec))
+        return _Pads(collector, config, self.round, Step.UPLOAD, self.order)
 
     def _words(self, layout: DenseLayout) -> Iterator[DenseWords]:
         """What the clients put under the masks."""
-        return self._gathered.words(layout)
+        return self._hidden(self._gathered.words(layout))
 
     def _masked_sum(self, step: Step, layout: DenseLayout) -> tuple[RingArray, IntArray]:
         """Sums and counts of a layout: ([k, width] ring words, int64[k]).
@@ -205,21 +211,20 @@ class MaskedSession(HiddenSession):
         Raises:
             ConfigError: no safe parameters for so few clients.
         """
-        named = layout_hash(layout, self._collector.codec)
+        if self._sum is not None:
+            return self._opened(self._sum)
+        named = layout_hash(layout, self.collector.codec)
         config = self._config(layout.length, named)
-        parts, hider = self._words(layout), None
-        if self._real:
-            held = list(parts)  # noised words are drawn once
-            protocol = self._protocol()
-            expected = Expected(layout_hash=named, public_state=config.public_state)
-            vectors = protocol.encode(held, config)
-            hider = protocol.sum(held, vectors, config=config, expected=expected)
-            parts = iter(held)
-        return self._sum(step, layout, parts, config, hider)
+        held = list(self._words(layout))  # noised words are drawn once
+        protocol = self._protocol()
+        expected = Expected(layout_hash=named, public_state=config.public_state)
+        vectors = protocol.encode(held, config)
+        hider = protocol.sum(held, vectors, config=config, expected=expected)
+        return self._sent(step, layout, iter(held), config, hider)
 
     def _floored(self, floor: TailFloor) -> tuple[IndexArray, RingArray, IntArray, IntArray]:
         """Items at the floor, their sums and counts, and the counts of all."""
-        collector, codec, n = self._collector, self._collector.codec, len(self.order)
+        collector, codec, n = self.collector, self.collector.codec, len(self.order)
         marks = TailFloor.presence_layout(collector.n_items, clients=n, bits=codec.bits)
         first = self._config(marks.words, marks.hash)
         counting = replace(collector.layout, width=0)
@@ -228,7 +233,7 @@ class MaskedSession(HiddenSession):
             rows = dict(self._gathered.rows_of())
             rounds = FloorRounds(floor, self._protocol(), rows, marks=marks, first=first)
         hider = None if rounds is None else rounds.count(list(self._words(counting)))
-        _, known = self._sum(Step.COUNTS, counting, self._words(counting), first, hider)
+        _, known = self._sent(Step.COUNTS, counting, self._words(counting), first, hider)
         items = floor.rows(known).astype(np.int32)
         if not len(items):  # nothing is asked for
             values = np.zeros((0, collector.width), dtype=codec.dtype)
@@ -240,19 +245,19 @@ class MaskedSession(HiddenSession):
         if rounds is not None:
             hider = rounds.sum(list(self._words(layout)), second)
         config = floor.config(second, first)
-        found = self._sum(Step.UPLOAD, layout, self._words(layout), config, hider)
+        found = self._sent(Step.UPLOAD, layout, self._words(layout), config, hider)
         return items, *found, known
 
     @property
     def _real(self) -> bool:
-        return self._collector.config.execution == "real"
+        return self.collector.config.execution == "real"
 
     def _protocol(self) -> Protocol:
-        collector = self._collector
+        collector = self.collector
         return Protocol(self.order, codec=collector.codec, policy=collector.config.policy)
 
     def _config(self, length: int, named: bytes) -> MaskingConfig:
-        collector, model = self._collector, self._wire.model
+        collector, model = self.collector, self.wire.model
         state = NO_STATE  # sizes alone count where nothing is run
         if self._real and model is not None and model.values is not None:
             state = state_hash({"table": model.values, **model.extras})
@@ -266,7 +271,7 @@ class MaskedSession(HiddenSession):
             roster=collector.n_clients,
         )
 
-    def _sum(
+    def _sent(
         self,
         step: Step,
         layout: DenseLayout,
@@ -275,9 +280,15 @@ class MaskedSession(HiddenSession):
         hider: ProtocolMasks | None,
     ) -> tuple[RingArray, IntArray]:
         """Send and add words, under the masks of a round that was run or under simulated pads."""
-        hidden = hider or _Pads(self._collector, config, self._round, step, self.order)
-        found = self._hidden_sum(step, layout, parts, hidden)
-        hidden.beside.count(self._wire.meter)
+        hidden = hider or _Pads(self.collector, config, self.round, step, self.order)
+        addition = HiddenAddition(self, step, layout, hidden)
+        addition.add(parts)
+        return self._opened(addition)
+
+    def _opened(self, addition: HiddenAddition) -> tuple[RingArray, IntArray]:
+        found, hider = addition.open(), addition.hider
+        if isinstance(hider, ProtocolMasks | _Pads):
+            hider.beside.count(self.wire.meter)
         return found
 
 

@@ -29,7 +29,7 @@ from secure_fedrec.protection.dp import (
     SkellamServer,
     explained,
 )
-from secure_fedrec.protection.hidden_sums.dense import HIDDEN, DenseLayout, DenseWords
+from secure_fedrec.protection.hidden_sums.dense import HIDDEN, DenseWords
 from secure_fedrec.protection.hidden_sums.masked import (
     MaskedSession,
     MaskedSum,
@@ -251,18 +251,18 @@ class NoisedSum(MaskedSum):
 class NoisedSession(MaskedSession):
     """One round of noised uploads."""
 
-    _collector: NoisedSum
+    collector: NoisedSum
 
     def close(self) -> Aggregate:
         """Clip, noise, hide, send and sum what was gathered."""
         self._gathered.require_complete()
-        collector = self._collector
+        collector = self.collector
         values, counts = self._masked_sum(Step.UPLOAD, collector.layout)
         words = np.concatenate([values.reshape(-1), collector.skellam.codec.from_integers(counts)])
         server = SkellamServer(collector.skellam, self._seed)
         sums = server.decode(words, survivors=len(self.order))
         aggregate = self._estimate(sums["rows"], sums["counts"])
-        self._wire.note(aggregate_note(self._round, aggregate))
+        self.wire.note(aggregate_note(self.round, aggregate))
         return aggregate
 
     @property
@@ -272,14 +272,14 @@ class NoisedSession(MaskedSession):
         A deployment takes it from a beacon; a simulation from a seeded stream.
         """
         zero = np.zeros(1, dtype=np.int64)
-        return self._collector.rotation.words_at(self._round, zero, zero, width=4).tobytes()
+        return self.collector.rotation.words_at(self.round, zero, zero, width=4).tobytes()
 
-    def _words(self, layout: DenseLayout) -> Iterator[DenseWords]:
+    def _hidden(self, parts: Iterator[DenseWords]) -> Iterator[DenseWords]:
         """Contributions, clipped and noised."""
-        return map(self._noised, super()._words(layout))
+        return map(self._noised, parts)
 
     def _noised(self, part: DenseWords) -> DenseWords:
-        collector = self._collector
+        collector = self.collector
         cut, seed = collector.n_items * collector.width, self._seed
         words = np.empty_like(part.words)
         for noised, plain in zip(words, part.words, strict=True):
@@ -292,11 +292,11 @@ class NoisedSession(MaskedSession):
 
     def _estimate(self, rows: FloatArray, counts: FloatArray) -> Aggregate:
         """The estimates as the engine's aggregate: reals on the ring's grid, whole denominators."""
-        collector = self._collector
+        collector = self.collector
         integers = np.rint(rows * collector.codec.scale)
         if np.abs(integers).max(initial=0.0) >= 2.0 ** (collector.codec.bits - 1):
             raise EncodingError(
-                f"round {self._round}: an estimate leaves the ring; lower the noise or "
+                f"round {self.round}: an estimate leaves the ring; lower the noise or "
                 "ring.fraction_bits"
             )
         ring = collector.codec.from_integers(integers.astype(np.int64))

@@ -25,12 +25,11 @@ from secure_fedrec.algorithms.local_training import (
 from secure_fedrec.core.arrays import FloatArray
 from secure_fedrec.data.user_texts import UserTexts
 from secure_fedrec.engines.local import CohortConfig, LocalEngine
-from secure_fedrec.engines.problem import Problem
+from secure_fedrec.engines.problem import Problem, sizes_of
 from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.models.document import PRIVATE, DocumentModel, document_loss
 from secure_fedrec.models.split import ParameterSplit
-from secure_fedrec.protection.plain import DirectSum
-from secure_fedrec.protection.stack import Stack
+from secure_fedrec.protection import build_stack
 from secure_fedrec.settings import Count, Rate
 from secure_fedrec.streams import Streams
 from secure_fedrec.studies.furl.quality import DocumentQuality, quality_of_users
@@ -162,7 +161,6 @@ def furl_problem(
 
     return Problem(
         vault=data.vault(),
-        n_rows=algorithm.rows,
         evaluate=evaluate,
         knowledge={"classes": list(data.classes), "text_length": data.text.shape[1]},
     )
@@ -176,14 +174,11 @@ def _train_federation(
 ) -> _Trained:
     """Rounds of FURL on plain sums: every protection of the sum gives the same bits."""
     algorithm = furl_algorithm(config, classes=len(data.classes), users=data.n_users)
-    codec = FixedPoint()
-    sums = DirectSum(
-        n_clients=data.n_users, n_items=algorithm.rows, width=algorithm.width, codec=codec
-    )
     problem = furl_problem(algorithm, data)
+    sizes = sizes_of(algorithm, problem)
     engine = LocalEngine(
         algorithm=algorithm,
-        stack=Stack(codec=codec, cloak=None, collector=sums, n_clients=data.n_users),
+        stack=build_stack({}, sizes=sizes, codec=FixedPoint(), streams=streams),
         vault=problem.vault,
         n_rows=problem.n_rows,
         streams=streams,

@@ -13,7 +13,7 @@ from typing import Any, Final, Protocol
 
 import numpy as np
 
-from secure_fedrec.algorithms.base import Algorithm, PublicState, SizedUploads
+from secure_fedrec.algorithms.base import Algorithm, PublicState
 from secure_fedrec.algorithms.federated_averaging import (
     FederatedAveraging,
     FederatedAveragingConfig,
@@ -26,11 +26,12 @@ from secure_fedrec.algorithms.user_models import UserModels
 from secure_fedrec.core.arrays import FloatArray, IntArray
 from secure_fedrec.data.organisations.tables import Organisations
 from secure_fedrec.engines.local import LocalEngine
+from secure_fedrec.engines.problem import Problem, sizes_of, upload_vectors
 from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.models.gum.arrays import Records
 from secure_fedrec.models.gum.model import GUM, GUMConfig
 from secure_fedrec.models.gum.training import GUMTraining, train
-from secure_fedrec.protection import Sizes, build_stack
+from secure_fedrec.protection import build_stack
 from secure_fedrec.protection.bags import BagShape
 from secure_fedrec.streams import Streams
 from secure_fedrec.studies.hpfl.noise import local_noise
@@ -126,9 +127,8 @@ class _Watched(FederatedAveraging):
     ) -> FederatedAveragingStep:
         """The algorithm's, looked at from outside."""
         step = super().client_step(clients, public, vault, streams)
-        start = self.layers.vector(public.table)
         for client, change in zip(clients.tolist(), step.changes, strict=True):
-            self.local[client] = start + change
+            self.local[client] = public.table + change
         return step
 
 
@@ -181,8 +181,8 @@ def _network(method: str) -> Run:
     return run
 
 
-class _Shared(Algorithm, SizedUploads, Protocol):
-    """An algorithm that says how many rows its table has, and how wide vectors for bags are."""
+class _Shared(Algorithm, Protocol):
+    """An algorithm that says how many rows its table has."""
 
     @property
     def rows(self) -> int: ...
@@ -199,15 +199,9 @@ def _rounds(
     )
     bags = {
         name: BagShape(width=bag_width, most=int(counts.max()))
-        for name, counts in algorithm.upload_vectors(vault).items()
+        for name, counts in upload_vectors(algorithm, vault).items()
     }
-    sizes = Sizes(
-        n_clients=n_clients,
-        n_items=algorithm.rows,
-        width=algorithm.width,
-        cohort=n_clients,
-        bags=bags,
-    )
+    sizes = sizes_of(algorithm, Problem(vault=vault, n_rows=algorithm.rows), bags=bags)
     engine = LocalEngine(
         algorithm=algorithm,
         stack=build_stack({}, sizes=sizes, codec=_RING, streams=streams),

@@ -79,7 +79,7 @@ class DraftsStep:
             name: SetBlock(indptr=indptr, values=vectors[:, : shape.width].copy())
             for name, shape in BAGS.items()
         }
-        return Upload(clients=self.clients, block=rows, bags=bags)
+        return Upload(clients=self.clients, blocks={"table": rows}, bags=bags)
 
     def commit(self, vault: Vault) -> None:
         vault.write("rounds", self.clients, vault.read("rounds", self.clients) + 1)

@@ -101,7 +101,7 @@ def upload_of(clients: list[int], bags: dict[str, tuple[list[int], list[list[flo
         rows=np.empty(0, dtype=np.int32),
         values=np.empty((0, 1)),
     )
-    return Upload(clients=np.array(clients), block=nothing, bags=blocks)
+    return Upload(clients=np.array(clients), blocks={"table": nothing}, bags=blocks)
 
 
 @pytest.mark.parametrize("execution", [None, "simulated", "real"])
@@ -124,9 +124,9 @@ def finished(run: RecordedRun, rounds: int = 2) -> RecordedRun:
 
 
 def test_batches_change_nothing_that_the_server_sees(drafts: Any) -> None:
-    def seen(batch_rows: int) -> list[Any]:
+    def seen(batch_bytes: int) -> list[Any]:
         run = drafts.run(drafts.mixes())
-        run.engine._batch_rows = batch_rows
+        run.engine._batch_bytes = batch_bytes
         view = finished(run, 1).transcript.view(SERVER)
         found: list[Any] = [run.table_digests]
         for bag in view.bags(1):
@@ -138,7 +138,7 @@ def test_batches_change_nothing_that_the_server_sees(drafts: Any) -> None:
         return found
 
     whole = seen(8192)
-    assert all(seen(batch_rows) == whole for batch_rows in (1, 7))
+    assert all(seen(batch_bytes) == whole for batch_bytes in (1, 7 * 64))
 
 
 def test_named_vectors_show_their_owner(drafts: Any) -> None:

@@ -237,7 +237,7 @@ def test_a_round_is_one_batch_with_the_public_number_of_cells(
 
     monkeypatch.setattr(MixNetwork, "carry", counted)
     run = drafts.run(drafts.mixes("real"))
-    run.engine._batch_rows = 1
+    run.engine._batch_bytes = 1
     run.run_round()
     assert sizes == [[drafts.n_clients * 8, 512]]
 

@@ -1,0 +1,182 @@
+"""Named blocks: what one upload is made of, and where each lies in the table that is summed.
+
+An algorithm may need several things summed in one round, rows of two tables or a table beside the
+flat parameters of a model. It names them, each a block of one kind and width. Everything travels in
+one protected sum: the blocks of a client lie one below the other in a single table of ring words,
+which is all that collectors know. Where each lies is public.
+"""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import Enum
+from typing import Any
+
+from secure_fedrec.errors import ConfigError, WireError
+from secure_fedrec.fixedpoint import FixedPoint
+
+__all__ = ["TABLE", "BlockKind", "BlockLayout", "BlockShape", "Place", "require_names"]
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
+
+TABLE = "table"
+"""Name of the one block of an algorithm that names none."""
+
+
+_RING = FixedPoint()
+
+
+class BlockKind(Enum):
+    """What the rows of a block are."""
+
+    ITEMS = "items"
+    """Row i is item i, of those that a client has."""
+    ROWS = "rows"
+    """Rows of a table of anything else, of those that a client has."""
+    FLAT = "flat"
+    """One vector of parameters, whole, from every client."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BlockShape:
+    """One block as an algorithm asks for it; public.
+
+    Args:
+        name: letters, digits, "-" and "_".
+        kind: what its rows are.
+        size: rows of its table; of a flat block its values.
+        width: values per row; of a flat block those of the rows it is cut into, if it is alone.
+        fraction_bits: binary digits of its values; None for as many as the ring has.
+        clip: largest magnitude of a value; None for the ring's.
+
+    Raises:
+        WireError: the name is none.
+        ConfigError: a size below 1.
+    """
+
+    name: str
+    kind: BlockKind
+    size: int
+    width: int
+    fraction_bits: int | None = None
+    clip: float | None = None
+
+    def __post_init__(self) -> None:
+        require_names([self.name])
+        for key in ("size", "width"):
+            if getattr(self, key) < 1:
+                raise ConfigError(f"blocks.{self.name}.{key}", getattr(self, key), "is below 1")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Where a block lies in the table of a layout; public.
+
+    Args:
+        shape: of the block.
+        first: its first row.
+        rows: how many it has there.
+        width: values of its rows that count; behind them are zeros.
+        codec: of its values.
+    """
+
+    shape: BlockShape
+    first: int
+    rows: int
+    width: int
+    codec: FixedPoint
+
+    @property
+    def own(self) -> slice:
+        """Its rows of the table."""
+        return slice(self.first, self.first + self.rows)
+
+    def describe(self) -> dict[str, Any]:
+        """As JSON values."""
+        return {
+            "name": self.shape.name,
+            "kind": self.shape.kind.value,
+            "size": self.shape.size,
+            "first": self.first,
+            "rows": self.rows,
+            "width": self.width,
+            "fraction_bits": self.codec.fraction_bits,
+            "clip": self.codec.clip,
+        }
+
+
+class BlockLayout:
+    """The table of all blocks of an upload.
+
+    Rows are as wide as the widest block; narrower ones end in zeros, and flat ones are cut into
+    rows of that width, the last of them filled up with zeros.
+
+    Args:
+        shapes: the blocks, from above.
+        codec: the ring, and how values are encoded where a block says nothing else.
+
+    Raises:
+        ConfigError: no block, two of one name, or a codec that the ring has no room for.
+    """
+
+    __slots__ = ("codec", "places", "rows", "width")
+
+    def __init__(self, shapes: Sequence[BlockShape], codec: FixedPoint = _RING) -> None:
+        names = [shape.name for shape in shapes]
+        if not names or len(set(names)) < len(names):
+            raise ConfigError("blocks", names, "an upload has blocks, each with a name of its own")
+        self.codec = codec
+        self.width = max(shape.width for shape in shapes)
+        self.rows = 0
+        self.places: Mapping[str, Place] = {shape.name: self._placed(shape) for shape in shapes}
+
+    def _placed(self, shape: BlockShape) -> Place:
+        flat = shape.kind is BlockKind.FLAT
+        asked: dict[str, Any] = {"fraction_bits": shape.fraction_bits, "clip": shape.clip}
+        place = Place(
+            shape=shape,
+            first=self.rows,
+            rows=-(-shape.size // self.width) if flat else shape.size,
+            width=self.width if flat else shape.width,
+            codec=replace(self.codec, **{k: v for k, v in asked.items() if v is not None}),
+        )
+        self.rows += place.rows
+        return place
+
+    def __getitem__(self, name: str) -> Place:
+        """Where a block lies.
+
+        Raises:
+            WireError: there is none of that name.
+        """
+        if name not in self.places:
+            raise WireError(f"no block {name!r}: there are {', '.join(self.places)}")
+        return self.places[name]
+
+    def of_kind(self, kind: BlockKind) -> tuple[Place, ...]:
+        """The blocks of a kind, from above."""
+        return tuple(place for place in self.places.values() if place.shape.kind is kind)
+
+    def require_budget(self, terms: int) -> None:
+        """Check that a sum of so many values cannot wrap, block by block.
+
+        Raises:
+            SumBudgetError: it could.
+        """
+        for place in self.places.values():
+            place.codec.require_budget(terms)
+
+    def describe(self) -> list[dict[str, Any]]:
+        """Public knowledge of the blocks, as JSON values."""
+        return [place.describe() for place in self.places.values()]
+
+
+def require_names(named: Iterable[str]) -> None:
+    """Names that can also be column names of a recording.
+
+    Raises:
+        WireError: one is not made of letters, digits, "-" and "_".
+    """
+    for name in named:
+        if not _NAME.fullmatch(name):
+            raise WireError(f"{name!r} is no name: use letters, digits, '-' and '_'")

@@ -1,0 +1,72 @@
+"""Messages cut to one block: its own rows, numbered from 0, and no others.
+
+The blocks of an upload lie one below the other in one table (``secure_fedrec.blocks``), and so they
+do in messages. Which rows are whose is public, so whoever asks about one block reads that alone.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from secure_fedrec.errors import TranscriptError
+from secure_fedrec.fixedpoint import FixedPoint
+from secure_fedrec.uploads import RowBlock
+from secure_fedrec.wire.messages import Messages
+
+__all__ = ["Within"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Within:
+    """The rows of one block in the table of all.
+
+    Args:
+        first: its first row.
+        rows: how many there are.
+        width: values of each.
+        codec: of the values.
+    """
+
+    first: int
+    rows: int
+    width: int
+    codec: FixedPoint
+
+    @classmethod
+    def of_kind(cls, kind: str, public: Mapping[str, Any], codec: FixedPoint) -> "Within | None":
+        """The first block of a kind; None where uploads have none.
+
+        Raises:
+            TranscriptError: the public knowledge names its blocks in another way.
+        """
+        try:
+            for block in public["blocks"]:
+                if block["kind"] == kind:
+                    names = ("fraction_bits", "clip")
+                    own = replace(codec, **{name: block[name] for name in names})
+                    return cls(codec=own, **{n: block[n] for n in ("first", "rows", "width")})
+        except (KeyError, TypeError, ValueError) as damage:
+            raise TranscriptError("the public knowledge names no blocks") from damage
+        return None
+
+    def cut(self, messages: Messages) -> Messages:
+        """The same messages with the rows of this block alone."""
+        if not isinstance(messages.payload, RowBlock):
+            return messages
+        return replace(messages, payload=self.rows_of(messages.payload))
+
+    def rows_of(self, block: RowBlock) -> RowBlock:
+        """The rows of this block alone."""
+        inside = (block.rows >= self.first) & (block.rows < self.first + self.rows)
+        values, counts = block.values, block.counts
+        if inside.all() and not self.first and (values is None or values.shape[1] == self.width):
+            return block
+        before = np.concatenate([[0], np.cumsum(inside)])
+        return RowBlock(
+            indptr=before[block.indptr],
+            rows=block.rows[inside] - np.int32(self.first),
+            values=None if values is None else values[inside, : self.width],
+            counts=None if counts is None else counts[inside],
+        )
