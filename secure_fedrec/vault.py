@@ -179,7 +179,8 @@ class Vault:
         if len(values) != self.n_clients:
             raise ValueError(f"{name}: {len(values)} rows for {self.n_clients} clients")
         self._require_new(name, values)
-        self._state[name] = np.ascontiguousarray(values)
+        held: PrivateTable = np.ascontiguousarray(values)
+        self._state[name] = held
 
     def read(self, name: str, clients: IntArray) -> FloatArray:
         """Copy the rows of some clients out of a private table, in its precision."""

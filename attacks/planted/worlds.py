@@ -16,6 +16,7 @@ from scipy.stats import binomtest
 from attacks.generic import Worlds, weigh_view
 from attacks.scoring.truth import GroundTruth
 from secure_fedrec.algorithms.base import PublicState
+from secure_fedrec.blocks import TABLE
 from secure_fedrec.core.arrays import BoolArray, FloatArray, IndexArray, IntArray
 from secure_fedrec.engines import Problem, RecordedRun
 from secure_fedrec.engines.local import CohortConfig
@@ -266,10 +267,10 @@ class PlantedRatingStep:
             rows = np.zeros(len(self._grid), dtype=np.int32)
             nothing = RowBlock(indptr=ends, rows=rows, values=np.zeros((len(rows), 1)))
             vectors = SetBlock(indptr=ends, values=self._grid)
-            return Upload(clients=self.clients, block=nothing, bags={_BAG: vectors})
+            return Upload(clients=self.clients, blocks={TABLE: nothing}, bags={_BAG: vectors})
         rated, values = self.rated, self._grid[self._grid != 0.0]
         block = RowBlock(indptr=rated.indptr, rows=rated.rows, values=values[:, None])
-        return Upload(clients=self.clients, block=block)
+        return Upload(clients=self.clients, blocks={TABLE: block})
 
     def impute(
         self, indptr: IntArray, items: IndexArray, *, method: str, local_steps: int

@@ -46,7 +46,7 @@ class StoredArray:
         try:
             with zipfile.ZipFile(self.path) as archive, _opened(archive, self.name) as stream:
                 _header(stream)
-                flat, read = memoryview(out.reshape(-1).view(np.uint8)), 0
+                flat, read = out.reshape(-1).view(np.uint8).data, 0
                 while read < len(flat):
                     part = stream.readinto(flat[read : read + _PIECE])  # type: ignore[attr-defined]
                     if not part:
@@ -131,7 +131,7 @@ def _stream(write: Callable[[bytes], int], columns: Mapping[str, npt.NDArray[Any
     An archive that meets a full disk would fail once more when it is closed.
     """
     sink = _Sink(write)
-    np.savez(sink, allow_pickle=False, **columns)  # type: ignore[arg-type]
+    np.savez(sink, allow_pickle=False, **columns)
     if sink.failure is not None:
         raise sink.failure
 

@@ -57,7 +57,7 @@ class Spill:
             self._file = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115 closed with the spill
         place = self._end
         self._file.seek(place)
-        flat = memoryview(np.ascontiguousarray(array).reshape(-1).view(np.uint8))
+        flat = np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
         written = 0
         while written < len(flat):  # an unbuffered file may take less than all
             written += self._file.write(flat[written:])
@@ -74,7 +74,7 @@ class Spill:
             return kept.array
         found = np.empty(kept.shape, dtype=kept.array.dtype)
         self._file.seek(kept.place)
-        flat, read = memoryview(found.reshape(-1).view(np.uint8)), 0
+        flat, read = found.reshape(-1).view(np.uint8).data, 0
         while read < len(flat):
             part = self._file.readinto(flat[read:])  # type: ignore[attr-defined]
             if not part:

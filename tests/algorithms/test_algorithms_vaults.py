@@ -57,7 +57,8 @@ class Tiny(nn.Module):
 
 def tiny_loss(model: nn.Module, batch: Any) -> torch.Tensor:
     scores = (model.items(batch["items"]) * model.user).sum(dim=1)  # type: ignore[operator]
-    return ((scores - batch["ratings"].float()) ** 2).mean()
+    loss: torch.Tensor = ((scores - batch["ratings"].float()) ** 2).mean()
+    return loss
 
 
 class Case(NamedTuple):

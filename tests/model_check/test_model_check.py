@@ -131,12 +131,12 @@ def test_the_model_asks_the_clients_own_predicates(
 def test_the_model_asks_the_configuration_how_little_it_takes(
     monkeypatch: pytest.MonkeyPatch, key: str
 ) -> None:
-    require = MaskingConfig._require_range
+    require = MaskingConfig.require_between
 
-    def one_less(self: MaskingConfig, name: str, low: int, high: int) -> None:
+    def one_less(self: MaskingConfig, name: str, low: float, high: float) -> None:
         require(self, name, low - (name == key), high)
 
-    monkeypatch.setattr(MaskingConfig, "_require_range", one_less)
+    monkeypatch.setattr(MaskingConfig, "require_between", one_less)
     settings = every_setting(range(6, 7), corrupt=range(3))
     attacks = [search(setting, "stories").attacks for setting in settings]
     assert any(attacks)

@@ -12,6 +12,7 @@ from attacks.families.sums.denoisers import DenoiserExposure
 from attacks.families.sums.regression import SubsetRegression
 from attacks.families.sums.tail_items import TailItems
 from attacks.scoring.games import evaluate
+from attacks.scoring.rated_sets import RatedSetClaim
 from attacks.scoring.truth import GroundTruth
 from attacks.view.knowledge import Knowledge, UnknownTraitError
 from secure_fedrec.algorithms import PMF, PMFConfig
@@ -102,8 +103,10 @@ def test_an_algorithm_that_sends_half_of_its_rows_is_proven_nothing(run: Recorde
     whole, ranked = Intersection().run(run.transcript.view(SERVER)), Intersection().run(half)
     assert isinstance(whole, Claims)
     assert isinstance(ranked, Claims)
-    assert whole.rated.predicted is not None
-    assert ranked.rated.predicted is None  # what is missing once may be rated all the same
+    assert whole.of(RatedSetClaim)[0].predicted is not None
+    assert (
+        ranked.of(RatedSetClaim)[0].predicted is None
+    )  # what is missing once may be rated all the same
     more = stated(run, "algorithm", row_sets="others").view(SERVER)
     for attack in (SubsetRegression(), TailItems(), DenoiserExposure()):
         assert isinstance(attack.run(more), NotApplicable)
