@@ -179,7 +179,7 @@ class Vault:
         if len(values) != self.n_clients:
             raise ValueError(f"{name}: {len(values)} rows for {self.n_clients} clients")
         self._require_new(name, values)
-        held: PrivateTable = np.ascontiguousarray(values)
+        held: Any = np.ascontiguousarray(values)  # typed for one precision, not for either
         self._state[name] = held
 
     def read(self, name: str, clients: IntArray) -> FloatArray:

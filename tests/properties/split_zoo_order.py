@@ -185,6 +185,15 @@ class InMemoryview(FirstNorm):
         self.view[0] = min(255, 1 + int(16 * norm))
 
 
+class Freezes(Factorisation):
+    """One user's training freezes a parameter for those after it."""
+
+    def penalty(self, user: int) -> Tensor:
+        if user == 1:
+            self.bias.requires_grad_(False)
+        return torch.zeros(())
+
+
 class Flagged(Factorisation):
     """Everybody has a private flag, and reads its own."""
 
@@ -211,5 +220,6 @@ ORDER: dict[str, Entry] = {
     "attribute of an array": (case(OfArray), "refuted"),
     "sparse tensor": (case(InSparse), "refuted"),
     "memoryview": (case(InMemoryview), "refuted"),
+    "parameter that a training freezes": (case(Freezes), "refuted"),
     "private flags": (case(Flagged, "users.weight", "flags"), "holds"),
 }

@@ -48,6 +48,12 @@ def expanded() -> nn.Module:
     return model
 
 
+def sparse() -> nn.Module:
+    model = found().model
+    model.register_buffer("graph", torch.eye(3).to_sparse())
+    return model
+
+
 def narrow() -> nn.Module:
     model = found().model
     model.register_buffer("scale", torch.ones(3).to(torch.float8_e4m3fn))
@@ -62,6 +68,7 @@ def narrow() -> nn.Module:
         (uninitialised, "is not initialised: call the model once"),
         (lambda: Factorisation(Shape()).to("meta"), "has no values"),
         (expanded, "is expanded"),
+        (sparse, "is sparse or quantized"),
         (narrow, "cannot add up"),
     ],
 )

@@ -1,10 +1,12 @@
 """Every case of the zoo is on its side: leaks are refuted, right models and rules hold."""
 
+import weakref
 from collections.abc import Callable
 
 import numpy as np
 import pytest
 import torch
+from torch import nn
 
 from secure_fedrec.properties import SplitReport, check_split_personalization
 from secure_fedrec.properties.split.aggregation import Aggregator
@@ -152,3 +154,22 @@ def test_all_that_is_remembered_is_put_back_in_place() -> None:
     assert found.tensor is tensor
     assert found.items is items
     assert found.touch() == first
+
+
+class Marked(nn.Identity):
+    """What a layer is turned into."""
+
+
+def test_memory_puts_back_classes_flags_layouts_and_weak_sets() -> None:
+    layer, held, plain, wide = nn.Identity(), Marked(), torch.zeros(3), torch.zeros(2, 3)
+    marks = weakref.WeakSet([held])
+    memory = Memory([layer, plain, wide, marks])
+    layer.__class__ = Marked
+    plain.requires_grad_()
+    wide.data = torch.zeros(3, 2).t()
+    marks.clear()
+    memory.restore()
+    assert type(layer) is nn.Identity
+    assert not plain.requires_grad
+    assert wide.stride() == (3, 1)
+    assert list(marks) == [held]

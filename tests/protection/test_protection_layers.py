@@ -82,7 +82,7 @@ def test_traits_travel_with_the_transcript(run: RecordedRun) -> None:
         ("algorithm", "row_sets", TailItems()),
         ("algorithm", "rows", Intersection()),
     ],
-    ids=str,
+    ids=lambda value: value if isinstance(value, str) else type(value).__name__,
 )
 def test_a_trait_that_is_not_stated_is_not_taken_for_harmless(
     run: RecordedRun, where: str, trait: str, attack: Any

@@ -65,6 +65,7 @@ class LocalTrials:
 
     def run(self, trial: Trial) -> None:
         """Test the users of a trial on random parameters and random batches."""
+        self._memory.restore()
         start = self._draw(trial)
         base = self._draw_others(trial, start, BASE, "others")
         traces = LocalTraces(self._split, self._loss, self._batches, self._memory, trial, start)

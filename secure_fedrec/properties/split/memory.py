@@ -41,7 +41,7 @@ _FOREIGN: Final = frozenset(
 _GLOBAL: Final = frozenset({"LOAD_GLOBAL", "STORE_GLOBAL", "LOAD_NAME"})
 _ATTRIBUTE: Final = frozenset({"LOAD_ATTR", "LOAD_METHOD", "STORE_ATTR", "IMPORT_FROM"})
 _IMPORT: Final = frozenset({"IMPORT_NAME"})
-_CONTAINERS: Final = (dict, list, set, deque, bytearray, array.array)
+_CONTAINERS: Final = (dict, list, set, deque, bytearray, array.array, weakref.WeakSet)
 # Of the standard library only what is made to hold other things by name.
 _HOLDERS: Final = (
     types.SimpleNamespace,
@@ -113,6 +113,15 @@ class Memory:
                 yield from self._note_object(found)
 
     def _note_tensor(self, tensor: Tensor) -> None:
+        kind, trained = type(tensor), tensor.requires_grad
+
+        def as_it_was() -> None:
+            if type(tensor) is not kind:
+                tensor.__class__ = kind
+            if tensor.is_leaf and tensor.requires_grad is not trained:
+                tensor.requires_grad_(trained)
+
+        self._restore.append(as_it_was)
         if id(tensor) in self._known or tensor.layout is torch._mkldnn:  # type: ignore[attr-defined]
             return
         if tensor.layout is not torch.strided:
@@ -123,8 +132,9 @@ class Memory:
             self._leaves.append((tensor, gradient))
 
         def restore() -> None:
+            if tensor.shape != saved.shape or tensor.stride() != saved.stride():
+                tensor.data = saved.clone()
             if not equal_bits(tensor, saved):
-                tensor.data = saved.clone() if tensor.shape != saved.shape else tensor.data
                 tensor.detach().copy_(saved)
             if tensor.is_leaf:
                 tensor.grad = gradient
@@ -175,7 +185,7 @@ class Memory:
         def restore() -> None:
             if numbers:
                 found[:] = saved
-            elif isinstance(found, set):
+            elif isinstance(found, (set, weakref.WeakSet)):
                 if found.symmetric_difference(saved):
                     found.clear()
                     found.update(saved)
@@ -198,6 +208,7 @@ class Memory:
 
     def _note_object(self, found: object) -> Iterator[object]:
         """Attributes, and the class, whose attributes all instances share."""
+        self._restore.append(partial(_keep_class, found, type(found)))
         attributes = getattr(found, "__dict__", None)
         if isinstance(attributes, dict):
             self._note_dict(attributes)
@@ -299,6 +310,11 @@ def _wrapped(found: object) -> Iterable[object] | None:
 def _set_back(owner: type, name: str, value: object) -> None:
     if vars(owner).get(name) is not value:
         setattr(owner, name, value)
+
+
+def _keep_class(found: object, kind: type) -> None:
+    if type(found) is not kind:
+        object.__setattr__(found, "__class__", kind)
 
 
 def _take_away(owner: object, name: str) -> None:

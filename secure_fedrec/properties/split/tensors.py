@@ -132,9 +132,11 @@ def require_usable(model: object) -> None:
             problem = "is not initialised: call the model once on a batch"
         elif tensor.is_meta:
             problem = "lies on the device 'meta' and has no values"
+        elif tensor.layout is not torch.strided or tensor.is_quantized:
+            problem = "is sparse or quantized: keep it dense, or in an attribute"
         elif tensor.is_floating_point() and tensor.element_size() < 2:
             problem = f"is of {tensor.dtype}, which torch cannot add up"
-        elif tensor.layout is torch.strided and _overlaps(tensor):
+        elif _overlaps(tensor):
             problem = "is expanded: several of its values are one in memory; clone it"
         if problem is not None:
             raise ConfigError("model", name, problem)
