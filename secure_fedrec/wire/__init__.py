@@ -18,6 +18,7 @@ from secure_fedrec.wire.messages import (
     set_sizes,
 )
 from secure_fedrec.wire.meter import Meter
+from secure_fedrec.wire.parcels import Parcels
 from secure_fedrec.wire.recording import BlockStore, Recorder, RecordingPolicy, Traffic
 from secure_fedrec.wire.transcript import Adversary, Transcript, View
 from secure_fedrec.wire.truth import OwnUploads, Truth
@@ -34,6 +35,7 @@ __all__ = [
     "Messages",
     "Meter",
     "OwnUploads",
+    "Parcels",
     "Parties",
     "Recorder",
     "RecordingPolicy",

@@ -16,6 +16,7 @@ CCS 2017, with the sparse graph of Bell et al., CCS 2020, one set of survivors a
 before anything is unmasked, and a signature of each client over the sharers that it masked by.
 """
 
+from collections.abc import Sequence
 from enum import Enum
 from hashlib import sha256
 from hmac import compare_digest
@@ -32,6 +33,9 @@ from secure_fedrec.protection.masking.round.client_steps import ClientRound
 from secure_fedrec.protection.masking.round.journal import Journal
 from secure_fedrec.protection.masking.round.keys import Identity
 from secure_fedrec.protection.masking.round.packing import unpack
+from secure_fedrec.protection.session.channel import Parcel
+from secure_fedrec.protection.session.nodes import SERVER as SERVER_NODE
+from secure_fedrec.protection.session.nodes import Node, Role
 
 __all__ = ["ClientState", "MaskingClient"]
 
@@ -85,6 +89,7 @@ class MaskingClient:
                 "computed from (state_hash)",
             )
         self.number = identity.number
+        self.node = Node(Role.CLIENT, identity.number)
         self.state = ClientState.SETUP
         self.abort_reason: str | None = None
         self._identity = identity
@@ -123,6 +128,28 @@ class MaskingClient:
         if self._round is not None:
             self._round.require_fitting(vector)
         self._vector = vector
+
+    def step(self, inbox: Sequence[bytes]) -> list[Parcel]:
+        """Handle the messages that came, those that are refused left out (``Party.step``).
+
+        Raises:
+            ProtocolError: all of them were refused, or one made the client leave the round.
+            CheckpointError: the journal cannot be written; nothing is sent.
+        """
+        outbox: list[Parcel] = []
+        refusals: list[ProtocolError] = []
+        for data in inbox:
+            try:
+                replies = self.receive(data)
+            except ProtocolError as refusal:
+                refusals.append(refusal)
+            else:
+                outbox += [
+                    Parcel(self.node, SERVER_NODE, Kind(reply[1]).name, reply) for reply in replies
+                ]
+        if refusals and (self.state is ClientState.ABORTED or len(refusals) == len(inbox)):
+            raise refusals[-1]
+        return outbox
 
     def receive(self, data: bytes) -> list[bytes]:
         """Handle one message of the server.

@@ -1,0 +1,180 @@
+"""One shape for every half of a protocol, and what drives them to the end of a round.
+
+A half is a ``Party``: ``step`` takes the messages that came for it and gives those that it sends,
+bytes in and bytes out. It owns no socket, thread or clock. The server's half is the ``Hub``: it
+says what it awaits and when it is done, and goes on with those who were heard when the host's
+patience is over.
+
+The driver (``drive``) knows neither a protocol nor where the others are. It hands what the hub
+sends to a ``Channel`` and what comes back to the hub. ``MemoryChannel`` has all other parties in
+this process; an engine whose clients are elsewhere brings a channel of its own.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import MappingProxyType
+from typing import NamedTuple, Protocol
+
+from secure_fedrec.errors import ProtocolError, WireError
+from secure_fedrec.protection.session.nodes import Node
+
+__all__ = ["Carrier", "Channel", "Hub", "MemoryChannel", "Parcel", "Party", "drive"]
+
+
+class Parcel(NamedTuple):
+    """One message on its way. Only ``data`` is evidence; the rest is what the carrier claims.
+
+    Args:
+        sender: who sends it.
+        receiver: who is to get it.
+        stage: its kind, in capitals, as its protocol names it.
+        data: the bytes; none at all is a prompt, which says no more than that it is time.
+    """
+
+    sender: Node
+    receiver: Node
+    stage: str
+    data: bytes
+
+
+class Party(Protocol):
+    """One half of a protocol."""
+
+    @property
+    def node(self) -> Node:
+        """Who it is."""
+        ...
+
+    def step(self, inbox: Sequence[bytes]) -> list[Parcel]:
+        """Take messages, give messages.
+
+        Args:
+            inbox: what came since the last step, in order; prompts are left out.
+
+        Raises:
+            ProtocolError, WireError: nothing in it can be gone on with; nothing is sent.
+        """
+        ...
+
+
+class Hub(Party, Protocol):
+    """The half through which a round goes."""
+
+    @property
+    def stage(self) -> str:
+        """What it awaits, or "DONE"."""
+        ...
+
+    @property
+    def finished(self) -> bool:
+        """Whether it has come to its result; what its last step gave is still to be sent."""
+        ...
+
+
+class Channel(Protocol):
+    """Reaches every party but the hub."""
+
+    def nodes(self) -> tuple[Node, ...]:
+        """Who can be reached."""
+        ...
+
+    def exchange(
+        self, stage: str, messages: Sequence[Parcel], timeout: float | None = None
+    ) -> list[bytes]:
+        """Send messages, and wait for what comes back to the hub.
+
+        What parties send each other is passed on; it is there at their next step.
+
+        Args:
+            stage: what the hub awaits.
+            messages: from the hub.
+            timeout: seconds to wait for the slowest; None as long as it takes.
+
+        Returns:
+            Messages to the hub, as they came: some may be missing, repeated, altered or late.
+        """
+        ...
+
+
+Carrier = Callable[[Sequence[Parcel]], Sequence[Parcel]]
+"""What arrives of messages that were sent."""
+
+
+class MemoryChannel:
+    """All parties but the hub, in this process.
+
+    A party that refuses what it is sent is silent, and ``refused`` says why.
+
+    Args:
+        parties: the halves.
+        carrier: stands between sender and receiver; by default everything arrives.
+    """
+
+    def __init__(self, parties: Iterable[Party], carrier: Carrier | None = None) -> None:
+        self._parties = {party.node: party for party in parties}
+        self._carrier = carrier
+        self._waiting: dict[Node, list[bytes]] = {}
+        self._refused: dict[Node, str] = {}
+
+    @property
+    def refused(self) -> Mapping[Node, str]:
+        """Why parties sent nothing, by node; the last reason of each."""
+        return MappingProxyType(self._refused)
+
+    def nodes(self) -> tuple[Node, ...]:
+        """The parties' nodes."""
+        return tuple(self._parties)
+
+    def exchange(
+        self, stage: str, messages: Sequence[Parcel], timeout: float | None = None
+    ) -> list[bytes]:
+        """Send messages; the answers are there at once (``Channel.exchange``)."""
+        del stage, timeout
+        self._deliver(messages)
+        inboxes, self._waiting = self._waiting, {}
+        sent: list[Parcel] = []
+        for node, inbox in inboxes.items():
+            try:
+                sent += self._parties[node].step([data for data in inbox if data])
+            except (ProtocolError, WireError) as error:
+                self._refused[node] = str(error)
+        return self._deliver(sent)
+
+    def _deliver(self, sent: Sequence[Parcel]) -> list[bytes]:
+        """Put what arrives before its receivers; what is for the hub is returned."""
+        here = []
+        for parcel in sent if self._carrier is None else self._carrier(sent):
+            if parcel.receiver in self._parties:
+                self._waiting.setdefault(parcel.receiver, []).append(parcel.data)
+            else:
+                here.append(parcel.data)
+        return here
+
+
+def drive(
+    hub: Hub,
+    channel: Channel,
+    *,
+    timeout: float | None = None,
+    between: Callable[[str], None] | None = None,
+) -> None:
+    """Take a round to its end.
+
+    Args:
+        hub: the server's half, not started.
+        channel: reaches the others.
+        timeout: seconds for each exchange.
+        between: called after each exchange with the stage that it was of, for what a host does
+            then, such as making a beacon known.
+
+    Raises:
+        ProtocolError: the round was aborted; there is no partial result.
+    """
+    inbox: list[bytes] = []
+    while True:
+        outbox = hub.step(inbox)
+        stage = hub.stage
+        inbox = channel.exchange(stage, outbox, timeout)
+        if hub.finished:
+            return
+        if between is not None:
+            between(stage)
