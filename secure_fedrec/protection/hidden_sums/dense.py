@@ -48,6 +48,11 @@ class DenseLayout:
         """Words per client: k * width values, then k counts."""
         return len(self.items) * (self.width + 1)
 
+    def split(self, words: RingArray, codec: FixedPoint) -> tuple[RingArray, IntArray]:
+        """Values [k, width] and counts int64[k] in [length] ring words."""
+        cut = len(self.items) * self.width
+        return words[:cut].reshape(len(self.items), self.width), codec.to_integers(words[cut:])
+
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class DenseWords:
@@ -383,7 +388,4 @@ class HiddenSession:
             )
             server.accept(self._wire.send(sent, origins=part.clients))
         server.require_complete()
-        total = collector.codec.reduce(hider.open(server.total))
-        cut = len(layout.items) * layout.width
-        values = total[:cut].reshape(len(layout.items), layout.width)
-        return values, collector.codec.to_integers(total[cut:])
+        return layout.split(collector.codec.reduce(hider.open(server.total)), collector.codec)

@@ -37,8 +37,7 @@ from secure_fedrec.protection.hidden_sums.dense import (
 )
 from secure_fedrec.protection.hidden_sums.floored import FloorRounds
 from secure_fedrec.protection.hidden_sums.protocol import (
-    Protocol,
-    ProtocolMasks,
+    MaskedRounds,
     layout_hash,
     round_config,
 )
@@ -241,15 +240,15 @@ class MaskedSession(HiddenSession):
         """
         named = layout_hash(layout, self._collector.codec)
         config = self._config(layout.length, named)
-        parts, hider = self._words(layout), None
-        if self._real:
-            held = list(parts)  # noised words are drawn once
-            protocol = self._protocol()
-            expected = Expected(layout_hash=named, public_state=config.public_state)
-            vectors = protocol.encode(held, config)
-            hider = protocol.sum(held, vectors, config=config, expected=expected)
-            parts = iter(held)
-        return self._sum(step, layout, parts, config, hider)
+        parts = self._words(layout)
+        if not self._real:
+            return self._padded_sum(step, layout, parts, config)
+        held = list(parts)  # noised words are drawn once
+        rounds = self._rounds()
+        expected = Expected(layout_hash=named, public_state=config.public_state)
+        vectors = rounds.encode(held, config)
+        total = rounds.sum(step, held, vectors, config=config, expected=expected)
+        return layout.split(total, self._collector.codec)
 
     def _floored(self, floor: TailFloor) -> tuple[IndexArray, RingArray, IntArray, IntArray]:
         """Items at the floor, their sums and counts, and the counts of all."""
@@ -260,9 +259,10 @@ class MaskedSession(HiddenSession):
         rounds = None
         if self._real:
             rows = dict(self._gathered.rows_of())
-            rounds = FloorRounds(floor, self._protocol(), rows, marks=marks, first=first)
-        hider = None if rounds is None else rounds.count(list(self._words(counting)))
-        _, known = self._sum(Step.COUNTS, counting, self._words(counting), first, hider)
+            rounds = FloorRounds(floor, self._rounds(), rows, marks=marks, first=first)
+            known = codec.to_integers(rounds.count(list(self._words(counting))))
+        else:
+            _, known = self._padded_sum(Step.COUNTS, counting, self._words(counting), first)
         items = floor.rows(known).astype(np.int32)
         if not len(items):  # nothing is asked for
             values = np.zeros((0, collector.width), dtype=codec.dtype)
@@ -272,18 +272,25 @@ class MaskedSession(HiddenSession):
             known, self.order, first=first, codec=codec, width=collector.width
         )
         if rounds is not None:
-            hider = rounds.sum(list(self._words(layout)), second)
+            total = rounds.sum(list(self._words(layout)), second)
+            return items, *layout.split(total, codec), known
         config = floor.config(second, first)
-        found = self._sum(Step.UPLOAD, layout, self._words(layout), config, hider)
+        found = self._padded_sum(Step.UPLOAD, layout, self._words(layout), config)
         return items, *found, known
 
     @property
     def _real(self) -> bool:
         return self._collector.config.execution == "real"
 
-    def _protocol(self) -> Protocol:
+    def _rounds(self) -> MaskedRounds:
         collector = self._collector
-        return Protocol(self.order, codec=collector.codec, policy=collector.config.policy)
+        return MaskedRounds(
+            self.order,
+            round_=self._round,
+            wire=self._wire,
+            codec=collector.codec,
+            policy=collector.config.policy,
+        )
 
     def _config(self, length: int, named: bytes) -> MaskingConfig:
         collector, model = self._collector, self._wire.model
@@ -300,18 +307,13 @@ class MaskedSession(HiddenSession):
             roster=collector.n_clients,
         )
 
-    def _sum(
-        self,
-        step: Step,
-        layout: DenseLayout,
-        parts: Iterator[DenseWords],
-        config: MaskingConfig,
-        hider: ProtocolMasks | None,
+    def _padded_sum(
+        self, step: Step, layout: DenseLayout, parts: Iterator[DenseWords], config: MaskingConfig
     ) -> tuple[RingArray, IntArray]:
-        """Send and add words, under the masks of a round that was run or under simulated pads."""
-        hidden = hider or _Pads(self._collector, config, self._round, step, self.order)
-        found = self._hidden_sum(step, layout, parts, hidden)
-        hidden.beside.count(self._wire.meter)
+        """Send and add words under simulated pads."""
+        pads = _Pads(self._collector, config, self._round, step, self.order)
+        found = self._hidden_sum(step, layout, parts, pads)
+        pads.beside.count(self._wire.meter)
         return found
 
 
