@@ -80,8 +80,9 @@ class Repeat(_Chosen):
 
 @dataclass(frozen=True, kw_only=True)
 class Delay(_Chosen):
-    """Holds the chosen messages back and delivers them once: rows with the next round's, bytes
-    before whatever the same roles send each other next.
+    """Holds the chosen messages back and delivers them once, with a later batch.
+
+    Rows come with the next round's, bytes before whatever the same roles send each other next.
     """
 
     _held: list[Batch] = field(default_factory=list)

@@ -15,16 +15,17 @@ A recorded upload shows as many words of a client's ciphertexts as the layout ha
 is no more readable. Sizes are those of the whole messages.
 """
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from secure_fedrec.core.arrays import IntArray
+from secure_fedrec.core.arrays import IntArray, RingArray
 from secure_fedrec.errors import ConfigError, ProtocolError
 from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.protection.base import PublicStep, Withstood
 from secure_fedrec.protection.configured import as_configured
 from secure_fedrec.protection.executions import require_execution
-from secure_fedrec.protection.hidden_sums.dense import HiddenSession, HiddenSum
+from secure_fedrec.protection.hidden_sums.dense import DenseWords, HiddenSession, HiddenSum
 from secure_fedrec.protection.hidden_sums.encrypted_rounds import (
     AuthorityCiphertexts,
     EncryptedState,
@@ -228,38 +229,45 @@ class EncryptedSession(HiddenSession):
         """
         self._gathered.require_complete()
         collector, layout = self._collector, self._collector.layout
-        parts = self._gathered.words(layout)
         try:
-            hider = self._hider()
-            ring, counts = self._hidden_sum(Step.UPLOAD, layout, parts, hider)
+            if collector.config.execution == "real":
+                total = self._real_sum(list(self._gathered.words(layout)))
+                ring, counts = layout.split(total, collector.codec)
+            else:
+                ring, counts = self._simulated_sum()
         except BaseException:
             collector.state.forget()
             raise
-        meter_beside(
-            self._wire.meter, [sent for sent in hider.messages if sent.kind not in _ELSEWHERE]
-        )
         aggregate = Aggregate(ring=ring, counts=counts, codec=collector.codec)
         if not collector.held_by_clients:  # else nobody opens it for the server
             self._wire.note(aggregate_note(self._round, aggregate))
         return aggregate
 
-    def _hider(self) -> StandIns | AuthorityCiphertexts | TableCiphertexts:
-        collector, config = self._collector, self._collector.config
-        common: dict[str, Any] = {"codec": collector.codec, "size": collector.bytes_per_upload}
-        if config.execution == "simulated":
-            return StandIns(
-                collector.stand_ins, round_=self._round, messages=self._foreseen(), **common
-            )
-        if not collector.held_by_clients:
-            return AuthorityCiphertexts(collector.authority, clients=self.order, **common)
-        return TableCiphertexts(
-            collector.state,
-            collector.require_step(self._round),
+    def _simulated_sum(self) -> tuple[RingArray, IntArray]:
+        collector, layout = self._collector, self._collector.layout
+        hider = StandIns(
+            collector.stand_ins,
             round_=self._round,
-            clients=self.order,
-            layout=collector.layout,
-            **common,
+            codec=collector.codec,
+            size=collector.bytes_per_upload,
         )
+        found = self._hidden_sum(Step.UPLOAD, layout, self._gathered.words(layout), hider)
+        beside = [sent for sent in self._foreseen() if sent.kind not in _ELSEWHERE]
+        meter_beside(self._wire.meter, beside)
+        return found
+
+    def _real_sum(self, parts: Sequence[DenseWords]) -> RingArray:
+        collector = self._collector
+        common: dict[str, Any] = {
+            "round_": self._round,
+            "wire": self._wire,
+            "layout": collector.layout,
+            "codec": collector.codec,
+        }
+        if not collector.held_by_clients:
+            return AuthorityCiphertexts(**common).sum(collector.authority, parts)
+        step = collector.require_step(self._round)
+        return TableCiphertexts(**common).sum(collector.state, step, parts)
 
     def _foreseen(self) -> list[Sent]:
         """What the protocol would send, by its layouts."""

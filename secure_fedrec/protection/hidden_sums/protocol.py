@@ -13,9 +13,14 @@ from hashlib import sha256
 import numpy as np
 
 from secure_fedrec.core.arrays import IntArray, RingArray
-from secure_fedrec.errors import LosslessnessError, ProtocolError
+from secure_fedrec.errors import ProtocolError
 from secure_fedrec.fixedpoint import FixedPoint
-from secure_fedrec.protection.hidden_sums.dense import DenseLayout, DenseWords
+from secure_fedrec.protection.hidden_sums.dense import (
+    DenseLayout,
+    DenseWords,
+    require_plain_sum,
+    show_uploads,
+)
 from secure_fedrec.protection.masking import (
     EncodedVector,
     Expected,
@@ -27,7 +32,7 @@ from secure_fedrec.protection.masking import (
     run_round,
 )
 from secure_fedrec.protection.masking.round.packing import packed_size, unpack
-from secure_fedrec.protection.session import OverWire, Parcel
+from secure_fedrec.protection.session import OverWire
 from secure_fedrec.wire import Step, Wire
 
 __all__ = ["MaskedRounds", "layout_hash", "round_config"]
@@ -150,13 +155,18 @@ class MaskedRounds:
             raise ProtocolError(f"round {self._round}: {error}") from None
         self._require_everybody(outcome.survivors)
         total: RingArray = np.roll(outcome.words, -shift)
-        plain: RingArray = np.concatenate([part.words for part in parts]).sum(
-            axis=0, dtype=self._codec.dtype
-        )
-        if not np.array_equal(total, self._codec.reduce(plain)):
-            raise LosslessnessError("the masking protocol's sum differs from the plain sum")
+        require_plain_sum(total, parts, self._codec, "the masking protocol's sum")
         self.packed = server.packed_result
-        self._show(step, layout, line.delivered[_UPLOAD], shift)
+        size, bits = packed_size(layout.length, self._codec.bits), self._codec.bits
+        show_uploads(
+            self._wire,
+            line.delivered[_UPLOAD],
+            lambda data: np.roll(unpack(data[-size:], layout.length, bits), -shift),
+            round_=self._round,
+            step=step,
+            layout=layout,
+            codec=self._codec,
+        )
         return total
 
     def _require_everybody(self, survivors: IntArray) -> None:
@@ -167,25 +177,6 @@ class MaskedRounds:
                 f"round {self._round}: the sum is without {len(missing)} clients, the first is "
                 f"client {missing[0]}; the round is abandoned"
             )
-
-    def _show(
-        self, step: Step, layout: DenseLayout, uploads: Sequence[Parcel], shift: int
-    ) -> None:
-        """Let the server's view have the masked words: the payload at the end of each upload."""
-        size = packed_size(layout.length, self._codec.bits)
-        words = [
-            unpack(upload.data[-size:], layout.length, self._codec.bits) for upload in uploads
-        ]
-        seen = DenseWords(
-            clients=np.array([upload.sender.number for upload in uploads], dtype=np.int64),
-            words=np.roll(np.stack(words), -shift, axis=1),
-            layout=layout,
-        )
-        sizes = np.array([len(upload.data) for upload in uploads], dtype=np.int64)
-        self._wire.show(
-            seen.message(round_=self._round, step=step, codec=self._codec, sizes=sizes),
-            origins=seen.clients,
-        )
 
 
 def layout_hash(layout: DenseLayout, codec: FixedPoint) -> bytes:

@@ -32,8 +32,11 @@ from secure_fedrec.protection.paillier.plans import Plan
 from secure_fedrec.protection.paillier.uploads import UploadSum, encrypt_upload, require_words
 from secure_fedrec.protection.paillier.vectors import decrypt_vector, split_vectors
 from secure_fedrec.protection.paillier.words import read_words, write_words
+from secure_fedrec.protection.session import SERVER, Node, Parcel, replies_to
 
 __all__ = ["Authority", "UploadingClient", "UploadingServer"]
+
+AUTHORITY = Node(Role.AUTHORITY)
 
 
 class _Client(Enum):
@@ -71,7 +74,27 @@ class UploadingClient:
         self._round = round_
         self._secrets: dict[int, bytes] = {}
         self._mask: PairwiseMask | None = None
+        self._vectors: Sequence[RingArray] = ()
+        self.node = identity.party
         self._state = _Client.ADVERTISE if plan.holding.masked else _Client.UPLOAD
+
+    def load(self, vectors: Sequence[RingArray]) -> None:
+        """Hand over what ``step`` uploads (arguments: ``upload``)."""
+        self._vectors = vectors
+
+    def step(self, inbox: Sequence[bytes]) -> list[Parcel]:
+        """The next message, at the server's prompt or upon all mask keys (``Party.step``).
+
+        Raises:
+            WireError: not such a message.
+            ProtocolError: not now, or the mask keys are refused.
+            EncodingError: the words do not fit; nothing leaves then.
+        """
+        if self._state is _Client.ADVERTISE:
+            return [self._parcel(Kind.MASK_KEY, self.advertise())]
+        if self._state is _Client.KEYS:
+            replies_to(inbox, lambda data: self.receive_keys(data) or ())
+        return [self._parcel(Kind.UPLOAD, self.upload(self._vectors))]
 
     def advertise(self) -> bytes:
         """The first message of a masked round.
@@ -133,6 +156,9 @@ class UploadingClient:
         self._state = _Client.DONE
         return self._seal(Kind.UPLOAD, body)
 
+    def _parcel(self, kind: Kind, data: bytes) -> Parcel:
+        return Parcel(self.node, SERVER, kind.name, data)
+
     def _seal(self, kind: Kind, body: bytes) -> bytes:
         context = self._plan.context
         return self._identity.seal(kind, round_=self._round, context=context, body=body)
@@ -170,6 +196,41 @@ class UploadingServer:
         self._sum = UploadSum(plan)
         self._result: tuple[RingArray, ...] = ()
         self._state = _Server.KEYS if plan.holding.masked else _Server.UPLOADS
+        self._begun = False
+
+    node = SERVER
+
+    @property
+    def stage(self) -> str:
+        """What is awaited."""
+        return self._state.name
+
+    @property
+    def finished(self) -> bool:
+        """Whether the authority has answered."""
+        return self._state is _Server.DONE
+
+    def step(self, inbox: Sequence[bytes]) -> list[Parcel]:
+        """Prompt the clients; or take what is awaited, all of it, and go on (``Party.step``).
+
+        Raises:
+            WireError: the bytes are no such message.
+            ProtocolError: something is missing, or refused (``receive``).
+        """
+        if not self._begun:
+            self._begun = True
+            kind = Kind.MASK_KEY if self._state is _Server.KEYS else Kind.UPLOAD
+            return self._to_clients(kind, b"")
+        before = self._state
+        for data in inbox:
+            self.receive(data)
+        if self._state is before:
+            self._require_result()
+        if self._state is _Server.UPLOADS:
+            return self._to_clients(Kind.MASK_KEYS, self.mask_keys())
+        if self._state is _Server.RESULT:
+            return [Parcel(SERVER, AUTHORITY, Kind.SUMS.name, self.sums())]
+        return []
 
     def receive(self, data: bytes) -> None:
         """Take the next message.
@@ -216,9 +277,18 @@ class UploadingServer:
         Raises:
             ProtocolError: the authority did not answer yet.
         """
+        self._require_result()
+        return self._result
+
+    def _require_result(self) -> None:
+        if self._state is _Server.UPLOADS:
+            raise ProtocolError(f"round {self._round}: {self._sum.describe_missing()}")
         if self._state is not _Server.DONE:
             raise ProtocolError(f"round {self._round} awaits {self._state.value}")
-        return self._result
+
+    def _to_clients(self, kind: Kind, data: bytes) -> list[Parcel]:
+        clients = self._plan.clients
+        return [Parcel(SERVER, Node(Role.CLIENT, client), kind.name, data) for client in clients]
 
     def _take_key(self, data: bytes) -> None:
         found = self._read(data, Kind.MASK_KEY, Role.CLIENT)
@@ -265,6 +335,13 @@ class Authority:
         self._decryptor = Decryptor(private)
         self.last_round = last_round
         """The last round answered. Note it down before the answer is sent."""
+
+    node = AUTHORITY
+
+    def step(self, inbox: Sequence[bytes]) -> list[Parcel]:
+        """Answer the round after the last one that was answered (``Party.step``)."""
+        answers = replies_to(inbox, lambda data: [self.answer(data, self.last_round + 1)])
+        return [Parcel(AUTHORITY, SERVER, Kind.RESULT.name, answer) for answer in answers]
 
     def answer(self, data: bytes, round_: int) -> bytes:
         """Decrypt the sums of a round.

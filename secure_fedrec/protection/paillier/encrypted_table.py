@@ -47,6 +47,7 @@ from secure_fedrec.protection.paillier.vectors import (
     split_vectors,
 )
 from secure_fedrec.protection.paillier.words import write_words
+from secure_fedrec.protection.session import SERVER, Node, Parcel, replies_to
 
 __all__ = ["DIGEST_BYTES", "TableClient", "TableServer", "TableUpdate", "updaters"]
 
@@ -108,10 +109,50 @@ class TableClient:
         derive = HKDF(algorithm=SHA256(), length=32, salt=plan.table_context, info=_DIGEST_INFO)
         self._digest_key = derive.derive(primes)
         self._table: RingArray | None = None
+        self._first: RingArray | None = None
+        self._make: Callable[[RingArray], Sequence[RingArray]] | None = None
+        self.node = identity.party
         self._started = round_ > 1
         self._state = _Client.TABLE
         self.round = round_
         """The round in progress."""
+
+    def load(
+        self,
+        make: Callable[[RingArray], Sequence[RingArray]] | None = None,
+        *,
+        first: RingArray | None = None,
+    ) -> None:
+        """Hand over what ``step`` sends.
+
+        Args:
+            make: from ring words of the table, what to upload (``upload``).
+            first: ring words of the first table (``initialise``).
+        """
+        self._make, self._first = make, first
+
+    def step(self, inbox: Sequence[bytes]) -> list[Parcel]:
+        """At a prompt the first table, upon TABLE an upload, upon SUMS the next (``Party.step``).
+
+        Raises:
+            WireError: not such a message.
+            ProtocolError: not now, or refused (``receive_table``, ``receive_sums``).
+            EncodingError: words that do not fit.
+        """
+        if not inbox:
+            sent = None if self._first is None else self.initialise(self._first)
+            return [] if sent is None else [Parcel(self.node, SERVER, Kind.UPDATE.name, sent)]
+        stage = (Kind.UPDATE if self._state is _Client.SUMS else Kind.UPLOAD).name
+        replies = replies_to(inbox, self._answer, gone=lambda: self._state is _Client.ABORTED)
+        return [Parcel(self.node, SERVER, stage, reply) for reply in replies]
+
+    def _answer(self, data: bytes) -> list[bytes]:
+        if self._state is _Client.SUMS:
+            return [self.receive_sums(data)]
+        table = self.receive_table(data)
+        if self._make is None:
+            raise ProtocolError(f"round {self.round}: nothing was loaded to upload")
+        return [self.upload(self._make(table))]
 
     def initialise(self, words: RingArray) -> bytes | None:
         """Encrypt the first table, which every client computes alike.
@@ -261,8 +302,45 @@ class TableServer:
         self._state = _Server.UPDATES
         self.round = 0
         """The round in progress."""
+        self._driven = 0
+        self.finished = False
+        """Whether the last round that ``step`` began has left a table."""
         if earlier is not None:
             self._take_over(earlier)
+
+    node = SERVER
+
+    @property
+    def stage(self) -> str:
+        """What is awaited."""
+        return self._state.name
+
+    def step(self, inbox: Sequence[bytes]) -> list[Parcel]:
+        """Begin a round; or take what is awaited, all of it, and go on (``Party.step``).
+
+        In round 0 the two clients that make the first table are prompted.
+
+        Raises:
+            WireError: the bytes are no such message.
+            ProtocolError: something is missing, or refused (``receive``).
+        """
+        clients, pair = self._plan.clients, updaters(self._plan.clients, self.round)
+        if self.finished or not self._driven:
+            self.finished, self._driven = False, self._driven + 1
+            if not self.round:
+                return self._send(pair, Kind.UPDATE, b"")
+            return self._send(clients, Kind.TABLE, self.table())
+        before = self._state
+        for data in inbox:
+            self.receive(data)
+        if self._state is before:
+            updates = f"{len(self._updates)} of 2 updates of the table came"
+            missing = self._sum.describe_missing() if before is _Server.UPLOADS else updates
+            raise ProtocolError(f"round {self.round}: {missing}")
+        if self._state is _Server.UPDATES:
+            return self._send(pair, Kind.SUMS, self.sums())
+        self.finished = True
+        return []
 
     def receive(self, data: bytes) -> None:
         """Take the next message.
@@ -302,6 +380,10 @@ class TableServer:
         if self._state is not _Server.UPDATES or not self.round:
             raise ProtocolError(f"round {self.round}: {self._sum.describe_missing()}")
         return self._seal(Kind.SUMS, self._sum.to_bytes())
+
+    @staticmethod
+    def _send(clients: Sequence[int], kind: Kind, data: bytes) -> list[Parcel]:
+        return [Parcel(SERVER, Node(Role.CLIENT, client), kind.name, data) for client in clients]
 
     def _take_over(self, earlier: "TableServer") -> None:
         if earlier._plan.table_context != self._plan.table_context:

@@ -20,6 +20,8 @@ from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
 from secure_fedrec.errors import ConfigError, ProtocolError, WireError
+from secure_fedrec.protection.session.nodes import Node as Party
+from secure_fedrec.protection.session.nodes import Role
 
 __all__ = [
     "ENVELOPE_BYTES",
@@ -47,14 +49,6 @@ ENVELOPE_BYTES = _HEAD.size + SIGNATURE_BYTES
 """Bytes of a message beside its body."""
 
 
-class Role(IntEnum):
-    """What a party is; the number is its code on the wire."""
-
-    SERVER = 0
-    CLIENT = 1
-    AUTHORITY = 2
-
-
 class Kind(IntEnum):
     """What a message is for; the number is its code on the wire."""
 
@@ -72,27 +66,6 @@ class Kind(IntEnum):
     """Server to clients: the encrypted item table and the digest both updaters gave for it."""
     UPDATE = 7
     """Updating client to server: the next table, encrypted anew, and its digest."""
-
-
-@dataclass(frozen=True, slots=True, order=True)
-class Party:
-    """A party of the protocol.
-
-    Args:
-        role: what it is.
-        number: which one, 0 for the server and the authority.
-    """
-
-    role: Role
-    number: int = 0
-
-    def __post_init__(self) -> None:
-        if not 0 <= self.number < 2**32 or (self.role is not Role.CLIENT and self.number):
-            raise ConfigError("party.number", self.number, f"no such {self.role.name.lower()}")
-
-    def __str__(self) -> str:
-        name = self.role.name.lower()
-        return f"{name} {self.number}" if self.role is Role.CLIENT else f"the {name}"
 
 
 class Identity:

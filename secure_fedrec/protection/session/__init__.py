@@ -12,6 +12,8 @@ from secure_fedrec.protection.session.channel import (
     Parcel,
     Party,
     drive,
+    replies_to,
+    run_in_memory,
 )
 from secure_fedrec.protection.session.nodes import SERVER, Node, Role
 from secure_fedrec.protection.session.over_wire import OverWire
@@ -28,4 +30,6 @@ __all__ = [
     "Party",
     "Role",
     "drive",
+    "replies_to",
+    "run_in_memory",
 ]

@@ -17,7 +17,17 @@ from typing import NamedTuple, Protocol
 from secure_fedrec.errors import ProtocolError, WireError
 from secure_fedrec.protection.session.nodes import Node
 
-__all__ = ["Carrier", "Channel", "Hub", "MemoryChannel", "Parcel", "Party", "drive"]
+__all__ = [
+    "Carrier",
+    "Channel",
+    "Hub",
+    "MemoryChannel",
+    "Parcel",
+    "Party",
+    "drive",
+    "replies_to",
+    "run_in_memory",
+]
 
 
 class Parcel(NamedTuple):
@@ -148,6 +158,54 @@ class MemoryChannel:
             else:
                 here.append(parcel.data)
         return here
+
+
+def replies_to(
+    inbox: Sequence[bytes],
+    handle: Callable[[bytes], Sequence[bytes]],
+    *,
+    gone: Callable[[], bool] = lambda: False,
+) -> list[bytes]:
+    """Replies to messages of which some may be refused: repeated, late, not the sender's.
+
+    Args:
+        inbox: the messages.
+        handle: gives the replies to one, or refuses it.
+        gone: whether a refusal has ended the round for this party.
+
+    Raises:
+        ProtocolError, WireError: all were refused, or the round has ended: the last refusal.
+    """
+    replies: list[bytes] = []
+    refusals: list[ProtocolError | WireError] = []
+    for data in inbox:
+        try:
+            replies += handle(data)
+        except (ProtocolError, WireError) as refusal:
+            refusals.append(refusal)
+    if refusals and (gone() or len(refusals) == len(inbox)):
+        raise refusals[-1]
+    return replies
+
+
+def run_in_memory(
+    hub: Hub, parties: Iterable[Party], *, carrier: Carrier | None = None
+) -> Mapping[Node, str]:
+    """Take a round to its end whose parties are all in this process.
+
+    Returns:
+        Why parties sent nothing, by node (``MemoryChannel.refused``).
+
+    Raises:
+        ProtocolError: the round was aborted; it says what the others refused.
+    """
+    channel = MemoryChannel(parties, carrier)
+    try:
+        drive(hub, channel)
+    except (ProtocolError, WireError) as error:
+        why = "".join(f"; {node}: {reason}" for node, reason in channel.refused.items())
+        raise ProtocolError(f"{error}{why}") from None
+    return channel.refused
 
 
 def drive(

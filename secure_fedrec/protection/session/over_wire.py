@@ -72,7 +72,9 @@ class OverWire:
                 receivers=self._metered(batch.receivers),
             )
         found = self._wire.carry(batch)
-        ends = zip(found.senders.ids.tolist(), found.receivers.ids.tolist(), found.data, strict=True)
+        ends = zip(
+            found.senders.ids.tolist(), found.receivers.ids.tolist(), found.data, strict=True
+        )
         arrived = [Parcel(Node(by, one), Node(to, two), stage, data) for one, two, data in ends]
         if stage in self.delivered:
             self.delivered[stage] += arrived

@@ -33,7 +33,7 @@ from secure_fedrec.protection.masking.round.client_steps import ClientRound
 from secure_fedrec.protection.masking.round.journal import Journal
 from secure_fedrec.protection.masking.round.keys import Identity
 from secure_fedrec.protection.masking.round.packing import unpack
-from secure_fedrec.protection.session.channel import Parcel
+from secure_fedrec.protection.session.channel import Parcel, replies_to
 from secure_fedrec.protection.session.nodes import SERVER as SERVER_NODE
 from secure_fedrec.protection.session.nodes import Node, Role
 
@@ -136,20 +136,8 @@ class MaskingClient:
             ProtocolError: all of them were refused, or one made the client leave the round.
             CheckpointError: the journal cannot be written; nothing is sent.
         """
-        outbox: list[Parcel] = []
-        refusals: list[ProtocolError] = []
-        for data in inbox:
-            try:
-                replies = self.receive(data)
-            except ProtocolError as refusal:
-                refusals.append(refusal)
-            else:
-                outbox += [
-                    Parcel(self.node, SERVER_NODE, Kind(reply[1]).name, reply) for reply in replies
-                ]
-        if refusals and (self.state is ClientState.ABORTED or len(refusals) == len(inbox)):
-            raise refusals[-1]
-        return outbox
+        replies = replies_to(inbox, self.receive, gone=lambda: self.state is ClientState.ABORTED)
+        return [Parcel(self.node, SERVER_NODE, Kind(reply[1]).name, reply) for reply in replies]
 
     def receive(self, data: bytes) -> list[bytes]:
         """Handle one message of the server.

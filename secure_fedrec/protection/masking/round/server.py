@@ -1,8 +1,9 @@
 """The server half of a masked sum: takes and gives bytes, owns no socket, thread or clock.
 
-``step`` does all of what follows: ``start`` gives the first messages; ``receive`` takes one message of a client at a time; when
+``start`` gives the first messages; ``receive`` takes one message of a client at a time; when
 everybody has answered, or the host's patience is over, ``close_step`` goes on with those who have.
-A step that is left with too few clients aborts the round: there is no partial result.
+``step`` does all of it, for a driver. A step that is left with too few clients aborts the round:
+there is no partial result.
 
 A message that does not belong is refused with ``ProtocolError``. What nobody can be shown to have
 sent changes nothing: an unknown layout, another round, a bad signature or MAC, bytes behind a
