@@ -29,7 +29,6 @@ from secure_fedrec.protection.denoisers import Denoisers, DenoisersConfig, Denoi
 from secure_fedrec.protection.executions import require_execution
 from secure_fedrec.protection.line_receipts import LineReceipts, count_receipts
 from secure_fedrec.protection.linkage_hardened.config import ROUTING_KEYS
-from secure_fedrec.protection.linkage_hardened.real import MixNetwork
 from secure_fedrec.protection.routing import (
     LEAST_SENDERS,
     RoutingConfig,
@@ -38,6 +37,7 @@ from secure_fedrec.protection.routing import (
     cells_needed,
     send,
 )
+from secure_fedrec.protection.routing.network import MixNetwork
 from secure_fedrec.streams import Streams
 from secure_fedrec.uploads import Aggregate, RowBlock
 from secure_fedrec.wire import Messages, Step, Wire, encode_rows
@@ -162,7 +162,7 @@ class RoutedSession(DenoisingSession):
         if collector.routing.execution == "real":
             recipients = collector.config.count
             self._network = MixNetwork.start(
-                collector.routing.routing, recipients=recipients, epoch=round_
+                collector.routing.routing, recipients=recipients, epoch=round_, wire=wire
             )
 
     def close(self) -> Aggregate:

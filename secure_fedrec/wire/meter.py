@@ -72,15 +72,15 @@ class Meter:
         self,
         sizes: IntArray,
         *,
-        rows: int | None,
+        rows: IntArray | None,
         senders: IntArray | str | None,
         receivers: IntArray | str | None,
     ) -> None:
-        """Add messages of a protocol: uploads of so many rows each, or beside them (None)."""
+        """Add messages of a protocol: of so many rows each, or beside them (None)."""
         if rows is None:
             self.count_beside(sizes, senders=senders, receivers=receivers)
         else:
-            self._add(sizes, np.full(len(sizes), rows), senders=senders, receivers=receivers)
+            self._add(sizes, rows, senders=senders, receivers=receivers)
 
     def clients(self, name: str) -> IntArray:
         """int64[n], one of the totals per client (a copy)."""

@@ -119,7 +119,7 @@ class _Ciphertexts:
             wire,
             round_=round_,
             steps={Kind.UPLOAD.name: Step.UPLOAD},
-            rows={Kind.UPLOAD.name: len(layout.items)},
+            rows={Kind.UPLOAD.name: lambda sizes: np.full_like(sizes, len(layout.items))},
             unmetered=frozenset({Kind.TABLE.name}),  # counted as the round's broadcast
         )
 

@@ -140,7 +140,7 @@ class MaskedRounds:
             LosslessnessError: the sum is not that of the clients' words.
         """
         layout = parts[0].layout
-        rows = {_UPLOAD: len(layout.items)}
+        rows = {_UPLOAD: lambda sizes: np.full_like(sizes, len(layout.items))}
         line = OverWire(self._wire, round_=self._round, steps={_UPLOAD: step}, rows=rows)
         server = self._federation.open_server(config, self._clients)
         self.halves = {

@@ -2,6 +2,7 @@
 
 import struct
 from collections.abc import Sequence
+from contextlib import suppress
 from enum import Enum
 from typing import NoReturn
 
@@ -10,9 +11,15 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from secure_fedrec.core.arrays import RingArray
 from secure_fedrec.core.kernels import scatter_add
-from secure_fedrec.errors import ProtocolError
-from secure_fedrec.protection.linkage_hardened.rows import decode_row, encode_sums, set_of_rows
+from secure_fedrec.errors import ProtocolError, WireError
+from secure_fedrec.protection.linkage_hardened.rows import (
+    RowShare,
+    decode_row,
+    encode_sums,
+    set_of_rows,
+)
 from secure_fedrec.protection.routing import Endpoint
+from secure_fedrec.protection.session import SERVER, Node, Parcel, Role
 from secure_fedrec.protection.shared_upload.context import RoundContext
 from secure_fedrec.protection.shared_upload.messages import Kind, open_envelope, sign
 
@@ -52,6 +59,7 @@ class LinkageDenoiser:
         "_rows",
         "_state",
         "_words",
+        "node",
     )
 
     def __init__(
@@ -76,6 +84,29 @@ class LinkageDenoiser:
         self._rows: dict[bytes, int] = {}
         self._words: list[RingArray] = []
         self._state = _State.COLLECTING
+        self.node = Node(Role.DENOISER, denoiser)
+
+    def step(self, inbox: Sequence[bytes]) -> list[Parcel]:
+        """Take cells and tell which rows are held; upon all sets, release (``Party.step``).
+
+        A cell that is refused is left out; its sender misses it in the receipts.
+
+        Raises:
+            ProtocolError, WireError: the sets are refused, or this denoiser aborts.
+        """
+        if self._state is _State.COLLECTING:
+            for cell in inbox:
+                with suppress(ProtocolError, WireError):
+                    self.receive(cell)
+            return [Parcel(self.node, SERVER, Kind.ROW_SET.name, self.close())]
+        sums = self.release(list(dict.fromkeys(inbox)))
+        return [Parcel(self.node, SERVER, Kind.FAKES.name, sums)]
+
+    @property
+    def shares(self) -> list[RowShare]:
+        """What is held of this round, in the order of arrival."""
+        held = zip(self._rows.items(), self._words, strict=True)
+        return [RowShare(row_id, row, words) for (row_id, row), words in held]
 
     def receive(self, cell: bytes) -> None:
         """Take a cell from the mix network.

@@ -32,7 +32,7 @@ from secure_fedrec.protection.paillier.plans import Plan
 from secure_fedrec.protection.paillier.uploads import UploadSum, encrypt_upload, require_words
 from secure_fedrec.protection.paillier.vectors import decrypt_vector, split_vectors
 from secure_fedrec.protection.paillier.words import read_words, write_words
-from secure_fedrec.protection.session import SERVER, Node, Parcel, replies_to
+from secure_fedrec.protection.session import SERVER, Node, Parcel, from_server, replies_to
 
 __all__ = ["Authority", "UploadingClient", "UploadingServer"]
 
@@ -287,8 +287,8 @@ class UploadingServer:
             raise ProtocolError(f"round {self._round} awaits {self._state.value}")
 
     def _to_clients(self, kind: Kind, data: bytes) -> list[Parcel]:
-        clients = self._plan.clients
-        return [Parcel(SERVER, Node(Role.CLIENT, client), kind.name, data) for client in clients]
+        clients = (Node(Role.CLIENT, client) for client in self._plan.clients)
+        return from_server(clients, kind.name, data)
 
     def _take_key(self, data: bytes) -> None:
         found = self._read(data, Kind.MASK_KEY, Role.CLIENT)

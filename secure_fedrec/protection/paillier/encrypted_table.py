@@ -47,7 +47,7 @@ from secure_fedrec.protection.paillier.vectors import (
     split_vectors,
 )
 from secure_fedrec.protection.paillier.words import write_words
-from secure_fedrec.protection.session import SERVER, Node, Parcel, replies_to
+from secure_fedrec.protection.session import SERVER, Node, Parcel, from_server, replies_to
 
 __all__ = ["DIGEST_BYTES", "TableClient", "TableServer", "TableUpdate", "updaters"]
 
@@ -383,7 +383,7 @@ class TableServer:
 
     @staticmethod
     def _send(clients: Sequence[int], kind: Kind, data: bytes) -> list[Parcel]:
-        return [Parcel(SERVER, Node(Role.CLIENT, client), kind.name, data) for client in clients]
+        return from_server((Node(Role.CLIENT, client) for client in clients), kind.name, data)
 
     def _take_over(self, earlier: "TableServer") -> None:
         if earlier._plan.table_context != self._plan.table_context:

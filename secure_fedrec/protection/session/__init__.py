@@ -12,6 +12,7 @@ from secure_fedrec.protection.session.channel import (
     Parcel,
     Party,
     drive,
+    from_server,
     replies_to,
     run_in_memory,
 )
@@ -30,6 +31,7 @@ __all__ = [
     "Party",
     "Role",
     "drive",
+    "from_server",
     "replies_to",
     "run_in_memory",
 ]

@@ -15,7 +15,7 @@ from types import MappingProxyType
 from typing import NamedTuple, Protocol
 
 from secure_fedrec.errors import ProtocolError, WireError
-from secure_fedrec.protection.session.nodes import Node
+from secure_fedrec.protection.session.nodes import SERVER, Node
 
 __all__ = [
     "Carrier",
@@ -25,6 +25,7 @@ __all__ = [
     "Parcel",
     "Party",
     "drive",
+    "from_server",
     "replies_to",
     "run_in_memory",
 ]
@@ -142,22 +143,27 @@ class MemoryChannel:
         self._deliver(messages)
         inboxes, self._waiting = self._waiting, {}
         sent: list[Parcel] = []
-        for node, inbox in inboxes.items():
+        for node in filter(inboxes.__contains__, self._parties):
             try:
-                sent += self._parties[node].step([data for data in inbox if data])
+                sent += self._parties[node].step([data for data in inboxes[node] if data])
             except (ProtocolError, WireError) as error:
                 self._refused[node] = str(error)
         return self._deliver(sent)
 
     def _deliver(self, sent: Sequence[Parcel]) -> list[bytes]:
-        """Put what arrives before its receivers; what is for the hub is returned."""
+        """Put what arrives before its receivers; what is for the server is returned."""
         here = []
         for parcel in sent if self._carrier is None else self._carrier(sent):
             if parcel.receiver in self._parties:
                 self._waiting.setdefault(parcel.receiver, []).append(parcel.data)
-            else:
+            elif parcel.receiver == SERVER:
                 here.append(parcel.data)
         return here
+
+
+def from_server(nodes: Iterable[Node], stage: str, *messages: bytes) -> list[Parcel]:
+    """The same messages of the server to every node; b"" prompts it."""
+    return [Parcel(SERVER, node, stage, data) for node in nodes for data in messages]
 
 
 def replies_to(
@@ -189,9 +195,13 @@ def replies_to(
 
 
 def run_in_memory(
-    hub: Hub, parties: Iterable[Party], *, carrier: Carrier | None = None
+    hub: Hub,
+    parties: Iterable[Party],
+    *,
+    carrier: Carrier | None = None,
+    between: Callable[[str], None] | None = None,
 ) -> Mapping[Node, str]:
-    """Take a round to its end whose parties are all in this process.
+    """Take a round to its end whose parties are all in this process (arguments: ``drive``).
 
     Returns:
         Why parties sent nothing, by node (``MemoryChannel.refused``).
@@ -201,7 +211,7 @@ def run_in_memory(
     """
     channel = MemoryChannel(parties, carrier)
     try:
-        drive(hub, channel)
+        drive(hub, channel, between=between)
     except (ProtocolError, WireError) as error:
         why = "".join(f"; {node}: {reason}" for node, reason in channel.refused.items())
         raise ProtocolError(f"{error}{why}") from None

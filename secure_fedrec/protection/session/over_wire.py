@@ -1,6 +1,6 @@
 """The wire of a run between parties in one process: what faults strike, and what is metered."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import groupby
 
 import numpy as np
@@ -20,8 +20,8 @@ class OverWire:
         wire: of the run.
         round_: of the run.
         steps: by stage, what messages that carry rows are for.
-        rows: by stage, rows in each of its messages, which count as vectors; messages of other
-            stages are metered as what a protocol sends beside them.
+        rows: by stage, rows in a message of so many bytes, which count as vectors; messages of
+            other stages are metered as what a protocol sends beside them.
         unmetered: stages that are metered elsewhere.
         denoisers: int64[D], client number of each denoiser.
 
@@ -35,7 +35,7 @@ class OverWire:
         *,
         round_: int,
         steps: Mapping[str, Step],
-        rows: Mapping[str, int],
+        rows: Mapping[str, Callable[[IntArray], IntArray]],
         unmetered: frozenset[str] = frozenset(),
         denoisers: IntArray | None = None,
     ) -> None:
@@ -65,9 +65,10 @@ class OverWire:
             data=tuple(parcel.data for parcel in parcels),
         )
         if stage not in self._unmetered:
+            sizes, rows = batch.sizes, self._rows.get(stage)
             self._wire.meter.count_bytes(
-                batch.sizes,
-                rows=self._rows.get(stage),
+                sizes,
+                rows=None if rows is None else rows(sizes),
                 senders=self._metered(batch.senders),
                 receivers=self._metered(batch.receivers),
             )

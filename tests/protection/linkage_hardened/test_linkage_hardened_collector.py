@@ -109,9 +109,9 @@ def test_real_halves_that_compute_something_else_are_found(
     close = real_module.RealRound.close
 
     def off_by_one(self: Any) -> Any:
-        outcome = close(self)
-        outcome.aggregate.counts[0] += 1
-        return outcome
+        aggregate = close(self)
+        aggregate.counts[0] += 1
+        return aggregate
 
     assert_lossless(**federation_of(execution="real", rounds=1))
     monkeypatch.setattr(real_module.RealRound, "close", off_by_one)

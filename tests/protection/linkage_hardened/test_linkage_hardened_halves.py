@@ -17,7 +17,6 @@ from secure_fedrec.protection.linkage_hardened import (
     LinkageDenoiser,
 )
 from secure_fedrec.protection.linkage_hardened import client as client_module
-from secure_fedrec.protection.linkage_hardened.real import MixNetwork
 from secure_fedrec.protection.linkage_hardened.rows import (
     RowShare,
     decode_row,
@@ -27,6 +26,7 @@ from secure_fedrec.protection.linkage_hardened.rows import (
     row_bytes,
 )
 from secure_fedrec.protection.routing import RoutingConfig, address_of, send
+from secure_fedrec.protection.routing.network import MixNetwork
 from secure_fedrec.protection.shared_upload.messages import Kind, sign
 
 CELLS, CLIENTS, ITEMS = 6, 3, 6
