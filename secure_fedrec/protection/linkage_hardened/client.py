@@ -64,7 +64,7 @@ def require_directory(directory: Directory, context: RoundContext, *, cells: int
             the directory has too few recipients, or there is one denoiser only, who would see the
             fakes in clear.
     """
-    denoisers = len(context.roster.denoisers)
+    denoisers = context.denoisers
     if denoisers < 2:
         raise ConfigError("protection.count", denoisers, "must be at least 2; one sees the rows")
     if len(directory.recipients) < denoisers:
@@ -125,10 +125,7 @@ class LinkageClient:
         directory: Directory,
         cells: int,
     ) -> None:
-        clients = context.roster.clients
-        mine = identity.public_key().public_bytes_raw()
-        if not 0 <= client < len(clients) or clients[client] != mine:
-            raise ProtocolError(f"the roster has another key for client {client}")
+        context.require_key(Node(Role.CLIENT, client), identity)
         require_directory(directory, context, cells=cells)
         self._context = context
         self._client = client
@@ -185,7 +182,7 @@ class LinkageClient:
         require_rows(rows, words, np.ones(len(rows), dtype=bool), context)
         fakes = np.flatnonzero(virtual)
         names = [secrets.token_bytes(ROW_ID_BYTES) for _ in fakes]
-        denoisers = len(context.roster.denoisers)
+        denoisers = context.denoisers
         stream = Keystream(secrets.token_bytes(32))
         last, cells = words[fakes], []
         noted = SentCells(self._directory, batch=context.round)

@@ -71,10 +71,7 @@ class LinkageDenoiser:
         endpoint: Endpoint,
         cells: int,
     ) -> None:
-        denoisers = context.roster.denoisers
-        mine = identity.public_key().public_bytes_raw()
-        if not 0 <= denoiser < len(denoisers) or denoisers[denoiser] != mine:
-            raise ProtocolError(f"the roster has another key for denoiser {denoiser}")
+        context.require_key(Node(Role.DENOISER, denoiser), identity)
         self._cells = cells
         self._context = context
         self._denoiser = denoiser
@@ -164,8 +161,8 @@ class LinkageDenoiser:
         """
         self._require(_State.CLOSED)
         context = self._context
-        if len(sets) != len(context.roster.denoisers):
-            raise ProtocolError(f"{len(sets)} sets of {len(context.roster.denoisers)} denoisers")
+        if len(sets) != context.denoisers:
+            raise ProtocolError(f"{len(sets)} sets of {context.denoisers} denoisers")
         for number, message in enumerate(sets):
             signed = open_envelope(message, Kind.ROW_SET, context=context)
             if signed.sender != number:

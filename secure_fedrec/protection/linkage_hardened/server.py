@@ -61,7 +61,7 @@ class LinkageServer:
         self._totals = np.zeros((context.n_items, context.width + 1), dtype=context.codec.dtype)
         self._named: IntArray = np.zeros(context.n_items, dtype=np.int64)
         self._state = _State.COLLECTING
-        self._cohort = range(len(context.roster.clients)) if cohort is None else cohort
+        self._cohort = range(context.clients) if cohort is None else cohort
         self.aggregate: Aggregate | None = None
         self.stage = "CREATED"
 
@@ -84,7 +84,7 @@ class LinkageServer:
             ProtocolError, WireError: a denoiser is missing or refused, or the round is aborted.
         """
         whole = list(dict.fromkeys(inbox))  # what came twice in the same bytes came once
-        denoisers = [Node(Role.DENOISER, n) for n in range(len(self._context.roster.denoisers))]
+        denoisers = [Node(Role.DENOISER, n) for n in range(self._context.denoisers)]
         match self.stage:
             case "CREATED":
                 clients = [Node(Role.CLIENT, number) for number in self._cohort]
@@ -136,8 +136,8 @@ class LinkageServer:
         """
         self._require()
         context = self._context
-        if len(sums) != len(context.roster.denoisers):
-            raise ProtocolError(f"sums of {len(sums)} of {len(context.roster.denoisers)} denoisers")
+        if len(sums) != context.denoisers:
+            raise ProtocolError(f"sums of {len(sums)} of {context.denoisers} denoisers")
         parts = []
         for number, message in enumerate(sums):
             signed = open_envelope(message, Kind.FAKES, context=context)

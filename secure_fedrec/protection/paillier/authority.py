@@ -25,6 +25,7 @@ from secure_fedrec.protection.paillier.envelopes import (
     Identity,
     Kind,
     Role,
+    seal,
 )
 from secure_fedrec.protection.paillier.keys import PrivateKey
 from secure_fedrec.protection.paillier.pairwise import MASK_KEY_BYTES, PairwiseMask
@@ -32,7 +33,14 @@ from secure_fedrec.protection.paillier.plans import Plan
 from secure_fedrec.protection.paillier.uploads import UploadSum, encrypt_upload, require_words
 from secure_fedrec.protection.paillier.vectors import decrypt_vector, split_vectors
 from secure_fedrec.protection.paillier.words import read_words, write_words
-from secure_fedrec.protection.session import SERVER, Node, Parcel, from_server, replies_to
+from secure_fedrec.protection.session import (
+    SERVER,
+    Node,
+    Parcel,
+    from_server,
+    refusals_of,
+    replies_to,
+)
 
 __all__ = ["Authority", "UploadingClient", "UploadingServer"]
 
@@ -75,7 +83,7 @@ class UploadingClient:
         self._secrets: dict[int, bytes] = {}
         self._mask: PairwiseMask | None = None
         self._vectors: Sequence[RingArray] = ()
-        self.node = identity.party
+        self.node = identity.node
         self._state = _Client.ADVERTISE if plan.holding.masked else _Client.UPLOAD
 
     def load(self, vectors: Sequence[RingArray]) -> None:
@@ -104,7 +112,7 @@ class UploadingClient:
         """
         self._require(_Client.ADVERTISE)
         self._mask = PairwiseMask(
-            client=self._identity.party.number, round_=self._round, context=self._plan.context
+            client=self._identity.node.number, round_=self._round, context=self._plan.context
         )
         self._state = _Client.KEYS
         return self._seal(Kind.MASK_KEY, self._mask.public)
@@ -161,7 +169,7 @@ class UploadingClient:
 
     def _seal(self, kind: Kind, body: bytes) -> bytes:
         context = self._plan.context
-        return self._identity.seal(kind, round_=self._round, context=context, body=body)
+        return seal(self._identity, kind, round_=self._round, context=context, body=body)
 
     def _require_mask(self, state: _Client) -> PairwiseMask:
         self._require(state)
@@ -172,7 +180,7 @@ class UploadingClient:
     def _require(self, state: _Client) -> None:
         if self._state is not state:
             raise ProtocolError(
-                f"round {self._round}: {self._identity.party} refuses the step {state.value}; its "
+                f"round {self._round}: {self._identity.node} refuses the step {state.value}; its "
                 f"next step is {self._state.value}"
             )
 
@@ -213,19 +221,18 @@ class UploadingServer:
     def step(self, inbox: Sequence[bytes]) -> list[Parcel]:
         """Prompt the clients; or take what is awaited, all of it, and go on (``Party.step``).
 
+        What is refused changes nothing.
+
         Raises:
-            WireError: the bytes are no such message.
-            ProtocolError: something is missing, or refused (``receive``).
+            ProtocolError: something is missing; it says what was refused (``receive``).
         """
         if not self._begun:
             self._begun = True
             kind = Kind.MASK_KEY if self._state is _Server.KEYS else Kind.UPLOAD
             return self._to_clients(kind, b"")
-        before = self._state
-        for data in inbox:
-            self.receive(data)
+        before, refused = self._state, refusals_of(inbox, self.receive)
         if self._state is before:
-            self._require_result()
+            raise ProtocolError(f"round {self._round}: {self._missing()}{refused}")
         if self._state is _Server.UPLOADS:
             return self._to_clients(Kind.MASK_KEYS, self.mask_keys())
         if self._state is _Server.RESULT:
@@ -277,14 +284,13 @@ class UploadingServer:
         Raises:
             ProtocolError: the authority did not answer yet.
         """
-        self._require_result()
-        return self._result
-
-    def _require_result(self) -> None:
-        if self._state is _Server.UPLOADS:
-            raise ProtocolError(f"round {self._round}: {self._sum.describe_missing()}")
         if self._state is not _Server.DONE:
             raise ProtocolError(f"round {self._round} awaits {self._state.value}")
+        return self._result
+
+    def _missing(self) -> str:
+        uploading = self._state is _Server.UPLOADS
+        return self._sum.describe_missing() if uploading else f"{self._state.value} are missing"
 
     def _to_clients(self, kind: Kind, data: bytes) -> list[Parcel]:
         clients = (Node(Role.CLIENT, client) for client in self._plan.clients)
@@ -310,7 +316,7 @@ class UploadingServer:
 
     def _seal(self, kind: Kind, body: bytes) -> bytes:
         context = self._plan.context
-        return self._identity.seal(kind, round_=self._round, context=context, body=body)
+        return seal(self._identity, kind, round_=self._round, context=context, body=body)
 
 
 class Authority:
@@ -367,7 +373,7 @@ class Authority:
                 )
         words = write_words([decrypt_vector(vector, self._decryptor) for vector in vectors])
         self.last_round = round_
-        return self._identity.seal(Kind.RESULT, round_=round_, context=plan.context, body=words)
+        return seal(self._identity, Kind.RESULT, round_=round_, context=plan.context, body=words)
 
 
 def _require_authority(plan: Plan) -> None:

@@ -35,7 +35,7 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from secure_fedrec.core.arrays import RingArray
 from secure_fedrec.errors import ConfigError, ProtocolError, WireError
 from secure_fedrec.protection.paillier.encryption import Decryptor, Encryptor
-from secure_fedrec.protection.paillier.envelopes import Envelope, Identity, Kind, Role
+from secure_fedrec.protection.paillier.envelopes import Envelope, Identity, Kind, Role, seal
 from secure_fedrec.protection.paillier.keys import PrivateKey
 from secure_fedrec.protection.paillier.plans import Plan
 from secure_fedrec.protection.paillier.slots import SlotLayout
@@ -47,7 +47,14 @@ from secure_fedrec.protection.paillier.vectors import (
     split_vectors,
 )
 from secure_fedrec.protection.paillier.words import write_words
-from secure_fedrec.protection.session import SERVER, Node, Parcel, from_server, replies_to
+from secure_fedrec.protection.session import (
+    SERVER,
+    Node,
+    Parcel,
+    from_server,
+    refusals_of,
+    replies_to,
+)
 
 __all__ = ["DIGEST_BYTES", "TableClient", "TableServer", "TableUpdate", "updaters"]
 
@@ -111,7 +118,7 @@ class TableClient:
         self._table: RingArray | None = None
         self._first: RingArray | None = None
         self._make: Callable[[RingArray], Sequence[RingArray]] | None = None
-        self.node = identity.party
+        self.node = identity.node
         self._started = round_ > 1
         self._state = _Client.TABLE
         self.round = round_
@@ -169,7 +176,7 @@ class TableClient:
         """
         if self._started or self.round != 1 or self._state is not _Client.TABLE:
             raise ProtocolError(f"round {self.round}: the table was begun already")
-        if self._identity.party.number not in updaters(self._plan.clients, 0):
+        if self._identity.node.number not in updaters(self._plan.clients, 0):
             return None
         sent = self._encrypt_table(words, round_=0)
         self._started = True
@@ -213,7 +220,7 @@ class TableClient:
         require_words(vectors, plan.layouts)
         body = encrypt_upload(vectors, plan.layouts, self._encryptor)
         sent = self._seal(Kind.UPLOAD, body, self.round)
-        if self._identity.party.number in updaters(plan.clients, self.round):
+        if self._identity.node.number in updaters(plan.clients, self.round):
             self._state = _Client.SUMS
         else:
             self._next_round()
@@ -258,12 +265,12 @@ class TableClient:
         return self._plan.read(data, round_=self.round, awaits=kind, sender=Role.SERVER).body
 
     def _seal(self, kind: Kind, body: bytes, round_: int) -> bytes:
-        return self._identity.seal(kind, round_=round_, context=self._plan.context, body=body)
+        return seal(self._identity, kind, round_=round_, context=self._plan.context, body=body)
 
     def _require(self, state: _Client) -> None:
         if self._state is not state:
             raise ProtocolError(
-                f"round {self.round}: {self._identity.party} refuses the step {state.value}; its "
+                f"round {self.round}: {self._identity.node} refuses the step {state.value}; its "
                 f"next step is {self._state.value}"
             )
 
@@ -320,9 +327,11 @@ class TableServer:
 
         In round 0 the two clients that make the first table are prompted.
 
+        What is refused changes nothing.
+
         Raises:
-            WireError: the bytes are no such message.
-            ProtocolError: something is missing, or refused (``receive``).
+            ProtocolError: something is missing, and it says what was refused (``receive``); or the
+                two updaters disagree.
         """
         clients, pair = self._plan.clients, updaters(self._plan.clients, self.round)
         if self.finished or not self._driven:
@@ -330,13 +339,11 @@ class TableServer:
             if not self.round:
                 return self._send(pair, Kind.UPDATE, b"")
             return self._send(clients, Kind.TABLE, self.table())
-        before = self._state
-        for data in inbox:
-            self.receive(data)
-        if self._state is before:
+        before, refused = self._state, refusals_of(inbox, self.receive)
+        if self._state in (before, _Server.ABORTED):
             updates = f"{len(self._updates)} of 2 updates of the table came"
             missing = self._sum.describe_missing() if before is _Server.UPLOADS else updates
-            raise ProtocolError(f"round {self.round}: {missing}")
+            raise ProtocolError(f"round {self.round}: {missing}{refused}")
         if self._state is _Server.UPDATES:
             return self._send(pair, Kind.SUMS, self.sums())
         self.finished = True
@@ -419,7 +426,7 @@ class TableServer:
 
     def _seal(self, kind: Kind, body: bytes) -> bytes:
         context = self._plan.context
-        return self._identity.seal(kind, round_=self.round, context=context, body=body)
+        return seal(self._identity, kind, round_=self.round, context=context, body=body)
 
 
 def _split_table(body: bytes, plan: Plan, layout: SlotLayout) -> tuple[bytes, EncryptedVector]:

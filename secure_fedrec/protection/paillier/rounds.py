@@ -8,6 +8,8 @@ numbers them, because key holders answer each number once.
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
 from secure_fedrec.core.arrays import RingArray
 from secure_fedrec.errors import ProtocolError
 from secure_fedrec.protection.paillier.authority import (
@@ -55,7 +57,8 @@ class _Federation:
     ) -> None:
         parties = [_SERVER, _AUTHORITY, *(Party(Role.CLIENT, number) for number in clients)]
         self.identities = {party: Identity.generate(party) for party in parties}
-        self.roster = Roster({party: each.public for party, each in self.identities.items()})
+        keys = {party: each.public for party, each in self.identities.items()}
+        self.roster = Roster.of(Ed25519PrivateKey.generate(), keys)
         self.private = private
         self.encryptor = Encryptor(private.public)  # one table of powers for all clients
         self.layouts = tuple(layouts)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from secure_fedrec.errors import WireError
+from secure_fedrec.errors import ProtocolError, WireError
 from secure_fedrec.protection.routing.directory import Directory, RoutingConfig
 from secure_fedrec.protection.routing.endpoint import MAX_PIECES, Endpoint
 from secure_fedrec.protection.routing.mix import MixNode
@@ -99,7 +99,10 @@ class MixNetwork:
         published = [receipt_digest(receipt) for receipt in receipts]  # by another way
         for number, sender in enumerate(senders):
             lists = dict.fromkeys(self._lists(number, receipts))
-            sender.require_received(list(lists), signers=signers, published=published)
+            try:
+                sender.require_received(list(lists), signers=signers, published=published)
+            except WireError as damage:
+                raise ProtocolError(f"a list of receipts is refused: {damage}") from None
 
     def _lists(self, sender: int, receipts: list[bytes]) -> Sequence[bytes]:
         """All lists, on their way to one sender."""

@@ -26,6 +26,7 @@ __all__ = [
     "Party",
     "drive",
     "from_server",
+    "refusals_of",
     "replies_to",
     "run_in_memory",
 ]
@@ -192,6 +193,17 @@ def replies_to(
     if refusals and (gone() or len(refusals) == len(inbox)):
         raise refusals[-1]
     return replies
+
+
+def refusals_of(inbox: Sequence[bytes], receive: Callable[[bytes], None]) -> str:
+    """Take messages of which some may be refused; clauses that say why those were."""
+    reasons = []
+    for data in inbox:
+        try:
+            receive(data)
+        except (ProtocolError, WireError) as refusal:
+            reasons.append(f"; {refusal}")
+    return "".join(dict.fromkeys(reasons))
 
 
 def run_in_memory(

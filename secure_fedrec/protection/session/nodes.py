@@ -5,7 +5,10 @@ from enum import IntEnum
 
 from secure_fedrec.errors import ConfigError
 
-__all__ = ["SERVER", "Node", "Role"]
+__all__ = ["SERVER", "SERVER_NUMBER", "Node", "Role", "named"]
+
+SERVER_NUMBER = 2**32 - 1
+"""Number of the server where messages name clients and the server alone; no client may have it."""
 
 
 class Role(IntEnum):
@@ -47,3 +50,14 @@ class Node:
 
 SERVER = Node(Role.SERVER)
 """The one server of a federation."""
+
+
+def named(node: Node | int) -> Node:
+    """A node, or the one that a number stands for: a client, or the server.
+
+    Raises:
+        ConfigError: no client has such a number.
+    """
+    if isinstance(node, Node):
+        return node
+    return SERVER if node == SERVER_NUMBER else Node(Role.CLIENT, node)

@@ -69,10 +69,7 @@ class SharingClient:
     __slots__ = ("_client", "_context", "_identity", "_keys", "_loaded", "_state", "node")
 
     def __init__(self, context: RoundContext, client: int, identity: Ed25519PrivateKey) -> None:
-        clients = context.roster.clients
-        mine = identity.public_key().public_bytes_raw()
-        if not 0 <= client < len(clients) or clients[client] != mine:
-            raise ProtocolError(f"the roster has another key for client {client}")
+        context.require_key(Node(Role.CLIENT, client), identity)
         self._context = context
         self._client = client
         self._identity = identity
@@ -115,10 +112,8 @@ class SharingClient:
         """
         self._require(_State.WAITING)
         context = self._context
-        if len(adverts) != len(context.roster.denoisers):
-            raise ProtocolError(
-                f"{len(adverts)} keys for {len(context.roster.denoisers)} denoisers"
-            )
+        if len(adverts) != context.denoisers:
+            raise ProtocolError(f"{len(adverts)} keys for {context.denoisers} denoisers")
         keys = []
         for number, advert in enumerate(adverts):
             signed = open_envelope(advert, Kind.ADVERT, context=context)

@@ -67,10 +67,7 @@ class SharingDenoiser:
     )
 
     def __init__(self, context: RoundContext, denoiser: int, identity: Ed25519PrivateKey) -> None:
-        denoisers = context.roster.denoisers
-        mine = identity.public_key().public_bytes_raw()
-        if not 0 <= denoiser < len(denoisers) or denoisers[denoiser] != mine:
-            raise ProtocolError(f"the roster has another key for denoiser {denoiser}")
+        context.require_key(Node(Role.DENOISER, denoiser), identity)
         self._context = context
         self._denoiser = denoiser
         self._identity = identity
@@ -188,7 +185,7 @@ class SharingDenoiser:
         self._require(_State.CONSENTED)
         context = self._context
         signed = open_envelope(agreement, Kind.AGREEMENT, context=context)
-        count = len(context.roster.denoisers)
+        count = context.denoisers
         for number, message in enumerate(split_consents(signed.body, count)):
             consent = open_envelope(message, Kind.CONSENT, context=context)
             if consent.sender != number:

@@ -9,9 +9,9 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from secure_fedrec.core.arrays import BoolArray, IndexArray, IntArray, RingArray
 from secure_fedrec.errors import ProtocolError
-from secure_fedrec.protection.session import Carrier, run_in_memory
+from secure_fedrec.protection.session import Carrier, Roster, run_in_memory
 from secure_fedrec.protection.shared_upload.client import SharingClient
-from secure_fedrec.protection.shared_upload.context import Roster, RoundContext
+from secure_fedrec.protection.shared_upload.context import RoundContext
 from secure_fedrec.protection.shared_upload.denoiser import SharingDenoiser
 from secure_fedrec.protection.shared_upload.messages import Kind
 from secure_fedrec.protection.shared_upload.server import SharingServer
@@ -22,32 +22,31 @@ __all__ = ["Held", "Identities", "RealRound"]
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Identities:
-    """Signing keys of all parties, from the operating system's generator; see ``draw``."""
+    """Signing keys of all parties, and the roster that lists them; see ``draw``."""
 
     server: Ed25519PrivateKey
     denoisers: tuple[Ed25519PrivateKey, ...]
     clients: tuple[Ed25519PrivateKey, ...]
+    roster: Roster
 
     @classmethod
     def draw(cls, *, clients: int, denoisers: int) -> "Identities":
-        """Fresh keys."""
+        """Fresh keys, listed by an operator whose own is forgotten."""
         make = Ed25519PrivateKey.generate
-        return cls(
-            make(), tuple(make() for _ in range(denoisers)), tuple(make() for _ in range(clients))
+        server = make()
+        helpers, members = (tuple(make() for _ in range(many)) for many in (denoisers, clients))
+        roster = Roster.sign(
+            make(),
+            version=1,
+            server=_public(server),
+            denoisers=dict(enumerate(map(_public, helpers))),
+            clients=dict(enumerate(map(_public, members))),
         )
+        return cls(server, helpers, members, roster)
 
-    @property
-    def roster(self) -> Roster:
-        """The public keys."""
 
-        def public(key: Ed25519PrivateKey) -> bytes:
-            return key.public_key().public_bytes_raw()
-
-        return Roster(
-            server=public(self.server),
-            denoisers=tuple(public(key) for key in self.denoisers),
-            clients=tuple(public(key) for key in self.clients),
-        )
+def _public(key: Ed25519PrivateKey) -> bytes:
+    return key.public_key().public_bytes_raw()
 
 
 Held = list[tuple[IndexArray, RingArray]]

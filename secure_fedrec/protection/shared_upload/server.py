@@ -73,14 +73,13 @@ class SharingServer:
         identity: Ed25519PrivateKey,
         cohort: Sequence[int] | None = None,
     ) -> None:
-        if identity.public_key().public_bytes_raw() != context.roster.server:
-            raise ProtocolError("the roster has another key for the server")
+        context.require_key(SERVER, identity)
         self._context = context
         self._identity = identity
         self._shares: dict[int, tuple[IndexArray, RingArray]] = {}
         self._body = b""
         self._state = _State.COLLECTING
-        self._cohort = range(len(context.roster.clients)) if cohort is None else cohort
+        self._cohort = range(context.clients) if cohort is None else cohort
         self.left_out: dict[int, str] = {}
         self.aggregate: Aggregate | None = None
         self.stage = "CREATED"
@@ -99,7 +98,7 @@ class SharingServer:
             ProtocolError, WireError: a denoiser is missing or refused, or the round is aborted.
         """
         whole = list(dict.fromkeys(inbox))  # what came twice in the same bytes came once
-        denoisers = [Node(Role.DENOISER, n) for n in range(len(self._context.roster.denoisers))]
+        denoisers = [Node(Role.DENOISER, n) for n in range(self._context.denoisers)]
         clients = [Node(Role.CLIENT, number) for number in self._cohort]
         match self.stage:
             case "CREATED":
@@ -237,7 +236,7 @@ class SharingServer:
         return () if collecting else tuple(decode_members(self._body, self._context))
 
     def _open_all(self, messages: Sequence[bytes], kind: Kind) -> list[bytes]:
-        count = len(self._context.roster.denoisers)
+        count = self._context.denoisers
         if len(messages) != count:
             raise ProtocolError(f"{len(messages)} {kind.name} messages of {count} denoisers")
         bodies = []

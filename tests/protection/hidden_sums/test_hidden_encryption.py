@@ -228,8 +228,8 @@ def test_the_broadcast_has_the_size_of_the_encrypted_state(execution: str, run_o
     words = PublicWords(run.engine.algorithm, run.engine.public).words
     size = collector.broadcast_bytes(len(words))
     received = run.engine.wire.meter.clients("bytes_received")
-    # 72 words of 65 bits at 31 to a plaintext: three ciphertexts, beside 224 bytes around them.
-    assert size == 3 * 512 + 224
+    # 72 words of 65 bits at 31 to a plaintext: three ciphertexts, beside 212 bytes around them.
+    assert size == 3 * 512 + 212
     assert received.min() == size
     plain = run_of({}, done=1).engine.wire.meter.clients("bytes_received")
     assert set(plain.tolist()) == {8 * len(words)}

@@ -240,14 +240,21 @@ def test_what_an_operator_signs_is_read_strictly_all_the_same() -> None:
     assert Roster.decode(good.encoded, operator=public).round_floor == 10**7
     body = good.encoded[:-64]
     for wrong, match in (
-        (b"\x01" + body[1:], "version 2 of the roster's layout"),
+        (b"\x01" + body[1:], "version 3 of the roster's layout"),
         (body[:5] + body[13:], "roster"),  # the layout before it had a floor
         (body[:1] + bytes(4) + body[5:], "out of range"),
         (body[:12] + b"\x80" + body[13:], "out of range"),
-        (body + b"\x00", "bytes too many"),
-        (body[:-1], "truncated"),
+        (body + b"\x00", "declare 2 parties"),
+        (body[:-1], "declare 2 parties"),
+        (body[:10], "truncated"),
+        (body[:17] + body[54:] + body[17:54], "parties must ascend"),
+        (body[:17] + b"\x09" + body[18:], "must ascend"),
+        (body[:54] + b"\x09" + body[55:], "known roles"),
+        (body[:18] + b"\x01" + body[19:], "has no number"),
+        (body[:13] + b"\x01" + body[14:54], "a server and at least one client"),
+        (body[:22] + b"a" * 32 + body[54:], "no key twice"),
     ):
-        signed = wrong + operator.sign(b"secure-fedrec|v1|masking|roster|" + wrong)
+        signed = wrong + operator.sign(b"secure-fedrec|v1|session|roster|" + wrong)
         with pytest.raises(ProtocolError, match=match):
             Roster.decode(signed, operator=public)
 

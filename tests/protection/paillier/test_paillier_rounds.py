@@ -5,6 +5,7 @@ from functools import partial
 
 import numpy as np
 import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from secure_fedrec.core.arrays import RingArray
 from secure_fedrec.errors import ConfigError, ProtocolError
@@ -25,7 +26,7 @@ from secure_fedrec.protection.paillier import (
     TableServer,
     updaters,
 )
-from secure_fedrec.protection.paillier.envelopes import ENVELOPE_BYTES, SIGNATURE_BYTES, Kind
+from secure_fedrec.protection.paillier.envelopes import ENVELOPE_BYTES, SIGNATURE_BYTES, Kind, seal
 from secure_fedrec.protection.paillier.message_sizes import (
     Sent,
     authority_messages,
@@ -35,6 +36,7 @@ from secure_fedrec.protection.paillier.message_sizes import (
 from secure_fedrec.protection.paillier.rounds import AuthorityFederation, TableFederation
 from secure_fedrec.protection.session import Parcel
 
+OPERATOR = Ed25519PrivateKey.generate()
 VALUES = FixedPoint(bits=32, fraction_bits=8, clip=1000.0)
 COUNTS = FixedPoint(bits=16, fraction_bits=0, clip=1.0)
 ROWS, WIDTH = 6, 2
@@ -191,7 +193,11 @@ def test_a_table_is_not_handed_to_another_key_roster_or_layout(
     server, _ = begun(plan_of(FIRST), identities, short_key)
     fewer = {party: identity.public for party, identity in list(identities.items())[:-1]}
     longer = SlotLayout(codec=VALUES, length=ROWS * WIDTH + 1, budget=1)
-    for change in ({"key": other_key.public}, {"roster": Roster(fewer)}, {"table": longer}):
+    for change in (
+        {"key": other_key.public},
+        {"roster": Roster.of(OPERATOR, fewer)},
+        {"table": longer},
+    ):
         with pytest.raises(ConfigError, match="another key, roster or layout"):
             TableServer(plan_of(SECOND, **change), identities[SERVER], earlier=server)
     assert server.table()  # a refusal took nothing from it
@@ -222,7 +228,7 @@ def test_another_cohort_refuses_an_old_table(
         client.receive_table(old)
     # The server seals the old table anew, for this cohort and round: the digest tells.
     body = old[ENVELOPE_BYTES - SIGNATURE_BYTES : -SIGNATURE_BYTES]
-    sealed = identities[SERVER].seal(Kind.TABLE, round_=2, context=plan.context, body=body)
+    sealed = seal(identities[SERVER], Kind.TABLE, round_=2, context=plan.context, body=body)
     with pytest.raises(ProtocolError, match="differs from its digest"):
         client.receive_table(sealed)
 

@@ -36,6 +36,7 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
 from secure_fedrec.core.arrays import BoolArray, IntArray
 from secure_fedrec.errors import ProtocolError
+from secure_fedrec.protection.session.nodes import SERVER_NUMBER
 
 __all__ = [
     "MAC_BYTES",
@@ -47,6 +48,7 @@ __all__ = [
     "Envelope",
     "Kind",
     "Reader",
+    "cohort_hash",
     "encode_ids",
     "encode_marks",
     "encode_records",
@@ -60,7 +62,7 @@ VERSION = 2
 """Of the wire: version 1 had no signature over the sharers in UPLOAD and SURVIVORS, and no
 generation of the journal in ADVERTISE."""
 
-SERVER = 2**32 - 1
+SERVER = SERVER_NUMBER
 """Sender number of the server; no client may have it."""
 
 SIGNATURE_BYTES = 64
@@ -288,6 +290,11 @@ def _mac(key: bytes, prefix: bytes, payload: bytes | memoryview) -> bytes:
 def encode_ids(ids: IntArray) -> bytes:
     """u32 client numbers, one after the other."""
     return ids.astype("<u4").tobytes()
+
+
+def cohort_hash(cohort: IntArray) -> bytes:
+    """Hash of the clients of a round (int64[n], ascending)."""
+    return labelled_hash("cohort", encode_ids(cohort))
 
 
 def encode_marks(marks: BoolArray) -> bytes:

@@ -28,14 +28,14 @@ from secure_fedrec.protection.masking.agreed.formats import SERVER, Envelope, Ki
 from secure_fedrec.protection.masking.agreed.layouts import EncodedVector
 from secure_fedrec.protection.masking.agreed.policy import Expected, SitePolicy
 from secure_fedrec.protection.masking.agreed.public_state import NO_STATE
-from secure_fedrec.protection.masking.agreed.roster import Roster
 from secure_fedrec.protection.masking.round.client_steps import ClientRound
 from secure_fedrec.protection.masking.round.journal import Journal
-from secure_fedrec.protection.masking.round.keys import Identity
 from secure_fedrec.protection.masking.round.packing import unpack
 from secure_fedrec.protection.session.channel import Parcel, replies_to
+from secure_fedrec.protection.session.identity import Identity
 from secure_fedrec.protection.session.nodes import SERVER as SERVER_NODE
 from secure_fedrec.protection.session.nodes import Node, Role
+from secure_fedrec.protection.session.roster import Roster
 
 __all__ = ["ClientState", "MaskingClient"]
 

@@ -24,9 +24,7 @@ from secure_fedrec.protection.masking.agreed.formats import (
 )
 from secure_fedrec.protection.masking.agreed.layouts import EncodedVector
 from secure_fedrec.protection.masking.agreed.policy import Expected, SitePolicy
-from secure_fedrec.protection.masking.agreed.roster import Roster
 from secure_fedrec.protection.masking.round.keys import (
-    Identity,
     exchange,
     seal_box,
     self_key,
@@ -61,6 +59,8 @@ from secure_fedrec.protection.masking.round.sharers import (
 )
 from secure_fedrec.protection.masking.round.topology import PublicRound, Topology
 from secure_fedrec.protection.masking.round.transcript import leaf_hash, require_included
+from secure_fedrec.protection.session.identity import Identity
+from secure_fedrec.protection.session.roster import Roster
 
 __all__ = ["ClientRound"]
 

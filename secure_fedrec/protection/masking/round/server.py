@@ -23,14 +23,14 @@ from secure_fedrec.core.arrays import IntArray, RingArray
 from secure_fedrec.errors import ConfigError, ProtocolError
 from secure_fedrec.protection.masking.agreed.config import MaskingConfig
 from secure_fedrec.protection.masking.agreed.formats import SERVER, Envelope, Kind
-from secure_fedrec.protection.masking.agreed.roster import Roster
-from secure_fedrec.protection.masking.round.keys import Identity
 from secure_fedrec.protection.masking.round.packing import pack
 from secure_fedrec.protection.masking.round.recovery import Fault
 from secure_fedrec.protection.masking.round.server_steps import Outgoing, ServerRound
 from secure_fedrec.protection.session.channel import Parcel
+from secure_fedrec.protection.session.identity import Identity
 from secure_fedrec.protection.session.nodes import SERVER as SERVER_NODE
 from secure_fedrec.protection.session.nodes import Node, Role
+from secure_fedrec.protection.session.roster import Roster
 
 __all__ = ["MaskingServer", "ServerState"]
 

@@ -18,7 +18,7 @@ from secure_fedrec.protection.masking.agreed.formats import (
     encode_marks,
     labelled_hash,
 )
-from secure_fedrec.protection.masking.round.keys import Identity
+from secure_fedrec.protection.session.identity import Identity
 
 __all__ = ["hash_of_sharers", "sign_sharers", "signed_sharers"]
 

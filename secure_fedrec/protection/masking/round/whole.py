@@ -16,14 +16,15 @@ from secure_fedrec.protection.masking.agreed.config import MaskingConfig
 from secure_fedrec.protection.masking.agreed.formats import SERVER, Kind
 from secure_fedrec.protection.masking.agreed.layouts import EncodedVector
 from secure_fedrec.protection.masking.agreed.policy import Expected, SitePolicy
-from secure_fedrec.protection.masking.agreed.roster import Roster
 from secure_fedrec.protection.masking.round.client import MaskingClient
 from secure_fedrec.protection.masking.round.journal import Journal, MemoryJournal
-from secure_fedrec.protection.masking.round.keys import Identity, fresh_key
+from secure_fedrec.protection.masking.round.keys import fresh_key
 from secure_fedrec.protection.masking.round.recovery import Fault
 from secure_fedrec.protection.masking.round.server import MaskingServer
 from secure_fedrec.protection.session.channel import Carrier, MemoryChannel, Parcel, drive
+from secure_fedrec.protection.session.identity import Identity
 from secure_fedrec.protection.session.nodes import Role
+from secure_fedrec.protection.session.roster import Roster
 
 __all__ = ["Federation", "RoundOutcome", "run_round"]
 
