@@ -73,10 +73,11 @@ class OverWire:
                 receivers=self._metered(batch.receivers),
             )
         found = self._wire.carry(batch)
-        ends = zip(
-            found.senders.ids.tolist(), found.receivers.ids.tolist(), found.data, strict=True
-        )
-        arrived = [Parcel(Node(by, one), Node(to, two), stage, data) for one, two, data in ends]
+        arrived = parcels
+        if found is not batch:  # a fault struck
+            senders, receivers = found.senders.ids.tolist(), found.receivers.ids.tolist()
+            ends = zip(senders, receivers, found.data, strict=True)
+            arrived = [Parcel(Node(by, one), Node(to, two), stage, data) for one, two, data in ends]
         if stage in self.delivered:
             self.delivered[stage] += arrived
         return arrived

@@ -27,7 +27,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey,
 from secure_fedrec.core.arrays import IntArray
 from secure_fedrec.core.files import replace_file
 from secure_fedrec.errors import ConfigError, ProtocolError
-from secure_fedrec.protection.session.nodes import SERVER, Node, Role, named
+from secure_fedrec.protection.session.nodes import SERVER, Node, Role
 
 __all__ = ["Roster"]
 
@@ -209,7 +209,8 @@ class Roster:
 
     def __contains__(self, node: Node) -> bool:
         """Whether a party is listed."""
-        return self._place(node) is not None
+        numbers = self._columns[node.role][0]
+        return bool(np.any(numbers == node.number))
 
     def key_of(self, node: Node | int) -> bytes:
         """Public key of a party; a number is a client's.
@@ -217,11 +218,14 @@ class Roster:
         Raises:
             ProtocolError: the roster does not list it.
         """
-        node = named(node)
-        place = self._place(node)
-        if place is None:
-            raise ProtocolError(f"{node} is not on the roster")
-        return bytes(self._columns[node.role][1][place])
+        role, number = Role.CLIENT, node
+        if isinstance(node, Node):
+            role, number = node.role, node.number
+        numbers, keys = self._columns[role]
+        place = int(np.searchsorted(numbers, number))
+        if place == len(numbers) or numbers[place] != number:
+            raise ProtocolError(f"{role.name.lower()} {number} is not on the roster")
+        return bytes(keys[place])
 
     def keys_of(self, cohort: IntArray) -> dict[int, bytes]:
         """Public key of each client of a cohort (int64[n]), by number.
@@ -235,12 +239,6 @@ class Roster:
             raise ProtocolError(f"client {strangers[0]} is not on the roster")
         chosen = keys[np.searchsorted(numbers, cohort)]
         return {number: bytes(key) for number, key in zip(cohort.tolist(), chosen, strict=True)}
-
-    def _place(self, node: Node) -> int | None:
-        numbers = self._columns[node.role][0]
-        place = int(np.searchsorted(numbers, node.number))
-        listed = place < len(numbers) and numbers[place] == node.number
-        return place if listed else None
 
 
 def _columns(entries: npt.NDArray[np.void]) -> Mapping[Role, _Columns]:

@@ -11,15 +11,7 @@ from hypothesis import strategies as st
 
 from secure_fedrec.errors import ConfigError, ProtocolError
 from secure_fedrec.protection.masking import Federation, Identity, Kind, MaskingConfig, Roster
-from secure_fedrec.protection.masking.agreed.formats import (
-    SERVER,
-    Context,
-    Envelope,
-    Reader,
-    encode_marks,
-    encode_records,
-    labelled_hash,
-)
+from secure_fedrec.protection.masking.agreed.formats import SERVER, Context, Envelope, labelled_hash
 from secure_fedrec.protection.masking.round.hybrid import KemKey, seal_to
 from secure_fedrec.protection.masking.round.keys import (
     SERVER_PURPOSES,
@@ -33,6 +25,7 @@ from secure_fedrec.protection.masking.round.keys import (
     self_key,
     server_keys,
 )
+from secure_fedrec.protection.masking.round.messages import Reader, encode_marks, encode_records
 from secure_fedrec.protection.masking.round.transcript import (
     MerkleTree,
     leaf_hash,

@@ -31,10 +31,11 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from secure_fedrec.core.arrays import BoolArray
 from secure_fedrec.core.files import replace_file
 from secure_fedrec.errors import ConfigError, ProtocolError
-from secure_fedrec.protection.masking.agreed.formats import Kind, Reader, encode_marks
+from secure_fedrec.protection.masking.agreed.formats import Kind
 from secure_fedrec.protection.masking.agreed.layouts import EncodedVector
 from secure_fedrec.protection.masking.round.journal import Journal
 from secure_fedrec.protection.masking.round.keys import fresh_key, open_box, seal_box
+from secure_fedrec.protection.masking.round.messages import Reader, encode_marks
 from secure_fedrec.protection.masking.round.packing import pack, packed_size, unpack
 from secure_fedrec.protection.session.identity import read_private
 
@@ -90,7 +91,7 @@ class SavedState:
             vector = self.vector
             sizes = vector.bits, vector.clients
             parts += [struct.pack("<II", *sizes), vector.layout_hash]
-            parts += [len(vector.words).to_bytes(4, "little"), pack(vector.words, vector.bits)]
+            parts.append(len(vector.words).to_bytes(4, "little") + pack(vector.words, vector.bits))
         return b"".join(parts)
 
     @classmethod

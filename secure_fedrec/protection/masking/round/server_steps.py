@@ -22,7 +22,6 @@ from secure_fedrec.protection.masking.agreed.formats import (
     Envelope,
     Kind,
     cohort_hash,
-    encode_marks,
     seal,
 )
 from secure_fedrec.protection.masking.round import hybrid
@@ -39,6 +38,7 @@ from secure_fedrec.protection.masking.round.messages import (
     Keys,
     Setup,
     Shares,
+    encode_marks,
 )
 from secure_fedrec.protection.masking.round.messages_sum import (
     Quorum,
