@@ -15,7 +15,7 @@ from secure_fedrec.protection.linkage_hardened.rows import RowShare
 from secure_fedrec.protection.linkage_hardened.server import LinkageServer
 from secure_fedrec.protection.routing.network import MixNetwork
 from secure_fedrec.protection.routing.onions import address_of
-from secure_fedrec.protection.session import Carrier, Node, Parcel, Role, run_in_memory
+from secure_fedrec.protection.session import Carrier, Node, Parcel, Party, Role, run_in_memory
 from secure_fedrec.protection.shared_upload.context import RoundContext
 from secure_fedrec.protection.shared_upload.messages import Kind
 from secure_fedrec.protection.shared_upload.real import Identities
@@ -104,7 +104,7 @@ class RealRound:
                 raise ProtocolError(f"no upload from clients {missing[:5]}")
             self.held = [denoiser.shares for denoiser in denoisers]
 
-        parties = [*denoisers, *self._clients]
+        parties: list[Party] = [*denoisers, *self._clients]
         run_in_memory(server, parties, carrier=self._through_mixes, between=look)
         if server.aggregate is None:
             raise ProtocolError("the round ended without sums")

@@ -101,7 +101,9 @@ class UploadingClient:
         if self._state is _Client.ADVERTISE:
             return [self._parcel(Kind.MASK_KEY, self.advertise())]
         if self._state is _Client.KEYS:
-            replies_to(inbox, lambda data: self.receive_keys(data) or ())
+            refused = refusals_of(inbox, self.receive_keys)
+            if not self._secrets:
+                raise ProtocolError(f"round {self._round}: there are no mask keys{refused}")
         return [self._parcel(Kind.UPLOAD, self.upload(self._vectors))]
 
     def advertise(self) -> bytes:

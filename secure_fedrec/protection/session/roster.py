@@ -218,9 +218,10 @@ class Roster:
         Raises:
             ProtocolError: the roster does not list it.
         """
-        role, number = Role.CLIENT, node
         if isinstance(node, Node):
             role, number = node.role, node.number
+        else:
+            role, number = Role.CLIENT, node
         numbers, keys = self._columns[role]
         place = int(np.searchsorted(numbers, number))
         if place == len(numbers) or numbers[place] != number:
