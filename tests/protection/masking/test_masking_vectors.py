@@ -62,7 +62,7 @@ def federation() -> Federation:
     keys = {number: sha256(f"identity|{number}".encode()).digest() for number in (*NUMBERS, SERVER)}
     made = Federation(NUMBERS, policy=SitePolicy(corrupt=0.0, dropout=0.25))
     identities = {
-        number: Identity(number=number, key=Ed25519PrivateKey.from_private_bytes(key))
+        number: Identity(number, Ed25519PrivateKey.from_private_bytes(key))
         for number, key in keys.items()
     }
     made.server = identities.pop(SERVER)

@@ -21,13 +21,11 @@ from secure_fedrec.protection.masking.agreed.formats import (
     Context,
     Envelope,
     Kind,
-    encode_marks,
+    cohort_hash,
     seal,
 )
-from secure_fedrec.protection.masking.agreed.roster import Roster, cohort_hash
 from secure_fedrec.protection.masking.round import hybrid
 from secure_fedrec.protection.masking.round.keys import (
-    Identity,
     exchange,
     fresh_key,
     open_box,
@@ -40,6 +38,7 @@ from secure_fedrec.protection.masking.round.messages import (
     Keys,
     Setup,
     Shares,
+    encode_marks,
 )
 from secure_fedrec.protection.masking.round.messages_sum import (
     Quorum,
@@ -56,6 +55,8 @@ from secure_fedrec.protection.masking.round.sharers import hash_of_sharers, sign
 from secure_fedrec.protection.masking.round.topology import NO_BEACON, PublicRound, Topology
 from secure_fedrec.protection.masking.round.transcript import MerkleTree, leaf_hash
 from secure_fedrec.protection.masking.round.unmasking import Unmasking
+from secure_fedrec.protection.session.identity import Identity
+from secure_fedrec.protection.session.roster import Roster
 
 __all__ = ["Outgoing", "ServerRound"]
 
