@@ -19,7 +19,7 @@ from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.protection.session import Parcel
 from secure_fedrec.traits import Traits
 from secure_fedrec.uploads import RowBlock
-from secure_fedrec.wire import Messages, Parties, Step
+from secure_fedrec.wire import Messages, Parties, Step, Wire
 
 __all__ = [
     "HIDDEN",

@@ -32,7 +32,7 @@ from secure_fedrec.protection.hidden_sums.encrypted_rounds import (
     meter_beside,
     table_layout,
 )
-from secure_fedrec.protection.hidden_sums.session import HiddenAddition, HiddenSession, HiddenSum
+from secure_fedrec.protection.hidden_sums.session import HiddenSession, HiddenSum
 from secure_fedrec.protection.paillier import (
     DEFAULT_BITS,
     SlotLayout,
@@ -53,7 +53,7 @@ from secure_fedrec.protection.plain import TableSizes, aggregate_note
 from secure_fedrec.settings import OneOf, Settings
 from secure_fedrec.streams import Streams
 from secure_fedrec.uploads import Aggregate
-from secure_fedrec.wire import Step, Wire
+from secure_fedrec.wire import Wire
 
 __all__ = ["EncryptedSum", "EncryptionLayerConfig"]
 

@@ -13,6 +13,7 @@ from hashlib import sha256
 import numpy as np
 
 from secure_fedrec.core.arrays import IntArray, RingArray
+from secure_fedrec.core.packing import packed_size, unpack
 from secure_fedrec.errors import ProtocolError
 from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.protection.hidden_sums.dense import (
@@ -31,7 +32,6 @@ from secure_fedrec.protection.masking import (
     SitePolicy,
     run_round,
 )
-from secure_fedrec.protection.masking.round.packing import packed_size, unpack
 from secure_fedrec.protection.session import OverWire
 from secure_fedrec.wire import Step, Wire
 

@@ -373,7 +373,9 @@ class Authority:
                     f"round {round_}: a sum over {vector.terms} of {len(plan.clients)} clients is "
                     "not opened"
                 )
-        words = write_words([decrypt_vector(vector, self._decryptor) for vector in vectors])
+        words = write_words(
+            [decrypt_vector(vector, self._decryptor) for vector in vectors], plan.layouts
+        )
         self.last_round = round_
         return seal(self._identity, Kind.RESULT, round_=round_, context=plan.context, body=words)
 

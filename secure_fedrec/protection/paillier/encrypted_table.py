@@ -253,7 +253,7 @@ class TableClient:
 
     def _digest(self, words: RingArray, round_: int) -> bytes:
         """What the table of a round must match; unreadable without the private key."""
-        message = round_.to_bytes(8, "little") + write_words([words])
+        message = round_.to_bytes(8, "little") + write_words([words], [self._table_layout])
         return hmac.digest(self._digest_key, message, "sha256")
 
     def _next_round(self) -> None:

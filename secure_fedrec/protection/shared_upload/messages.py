@@ -37,7 +37,7 @@ from secure_fedrec.protection.routing.sealing import labelled
 from secure_fedrec.protection.session import Node, Role, envelope
 from secure_fedrec.protection.session.envelope import ENVELOPE_BYTES, Family, seal
 from secure_fedrec.protection.shared_upload.context import DOMAIN, RoundContext
-from secure_fedrec.protection.shared_upload.words import pack_words, unpack_words
+from secure_fedrec.wire.words import pack_words, unpack_words
 
 __all__ = [
     "ENVELOPE_BYTES",

@@ -18,7 +18,8 @@ Scenes = Callable[..., Any]
 
 def again(s: Any) -> MaskingClient:
     """A new half of the client, as a new process would make it."""
-    return s.federation.open_client(ME, s.expected)
+    client: MaskingClient = s.federation.open_client(ME, s.expected)
+    return client
 
 
 def saved_at(scene: Scenes, kind: Kind, path: Path, **settings: Any) -> Any:

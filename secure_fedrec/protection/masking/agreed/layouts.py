@@ -20,11 +20,11 @@ import numpy as np
 import numpy.typing as npt
 
 from secure_fedrec.core.arrays import FloatArray, IntArray, RingArray
+from secure_fedrec.core.packing import word_type
 from secure_fedrec.errors import ConfigError, EncodingError, ProtocolError, SumBudgetError
 from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.protection.masking.agreed.config import MaskingConfig
 from secure_fedrec.protection.masking.agreed.formats import labelled_hash
-from secure_fedrec.protection.masking.round.packing import word_type
 from secure_fedrec.settings import Settings, Within
 from secure_fedrec.uploads import Aggregate, RowBlock
 

@@ -23,6 +23,7 @@ from hmac import compare_digest
 from pathlib import Path
 
 from secure_fedrec.core.arrays import IntArray, RingArray
+from secure_fedrec.core.packing import unpack
 from secure_fedrec.errors import ConfigError, ProtocolError
 from secure_fedrec.protection.masking.agreed.config import MaskingConfig
 from secure_fedrec.protection.masking.agreed.formats import SERVER, Envelope, Kind
@@ -30,7 +31,6 @@ from secure_fedrec.protection.masking.agreed.layouts import EncodedVector, requi
 from secure_fedrec.protection.masking.agreed.policy import Expected, SitePolicy
 from secure_fedrec.protection.masking.agreed.public_state import NO_STATE
 from secure_fedrec.protection.masking.round.journal import Journal
-from secure_fedrec.protection.masking.round.packing import unpack
 from secure_fedrec.protection.masking.round.resumable import ResumableRound
 from secure_fedrec.protection.masking.round.saved import AWAITED, park, redeem
 from secure_fedrec.protection.session.channel import Parcel, replies_to

@@ -12,6 +12,7 @@ from hashlib import sha256
 import numpy as np
 
 from secure_fedrec.core.arrays import BoolArray, IntArray
+from secure_fedrec.core.packing import pack
 from secure_fedrec.errors import ProtocolError
 from secure_fedrec.protection.masking.agreed.formats import (
     MAC_PURPOSES,
@@ -47,7 +48,6 @@ from secure_fedrec.protection.masking.round.messages_sum import (
     Upload,
     statement_of,
 )
-from secure_fedrec.protection.masking.round.packing import pack
 from secure_fedrec.protection.masking.round.pairs import Neighbour, RoundSecrets
 from secure_fedrec.protection.masking.round.prg import MaskExpander
 from secure_fedrec.protection.masking.round.rules import enough_clients, is_quorum, share_due

@@ -30,13 +30,13 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from secure_fedrec.core.arrays import BoolArray
 from secure_fedrec.core.files import replace_file
+from secure_fedrec.core.packing import pack, packed_size, unpack
 from secure_fedrec.errors import ConfigError, ProtocolError
 from secure_fedrec.protection.masking.agreed.formats import Kind
 from secure_fedrec.protection.masking.agreed.layouts import EncodedVector
 from secure_fedrec.protection.masking.round.journal import Journal
 from secure_fedrec.protection.masking.round.keys import fresh_key, open_box, seal_box
 from secure_fedrec.protection.masking.round.messages import Reader, encode_marks
-from secure_fedrec.protection.masking.round.packing import pack, packed_size, unpack
 from secure_fedrec.protection.session.identity import read_private
 
 __all__ = ["AWAITED", "NO_SHARERS", "SavedState", "park", "redeem"]

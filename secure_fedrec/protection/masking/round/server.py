@@ -20,10 +20,10 @@ from types import MappingProxyType
 import numpy as np
 
 from secure_fedrec.core.arrays import IntArray, RingArray
+from secure_fedrec.core.packing import pack
 from secure_fedrec.errors import ConfigError, ProtocolError
 from secure_fedrec.protection.masking.agreed.config import MaskingConfig
 from secure_fedrec.protection.masking.agreed.formats import SERVER, Envelope, Kind
-from secure_fedrec.protection.masking.round.packing import pack
 from secure_fedrec.protection.masking.round.recovery import Fault
 from secure_fedrec.protection.masking.round.server_steps import Outgoing, ServerRound
 from secure_fedrec.protection.session.channel import Parcel

@@ -13,6 +13,7 @@ import numpy as np
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 from secure_fedrec.core.arrays import BoolArray, IntArray, RingArray
+from secure_fedrec.core.packing import pack, unpack, word_type
 from secure_fedrec.errors import ProtocolError
 from secure_fedrec.protection.masking.agreed.config import MaskingConfig
 from secure_fedrec.protection.masking.agreed.formats import (
@@ -48,7 +49,6 @@ from secure_fedrec.protection.masking.round.messages_sum import (
     Upload,
     statement_of,
 )
-from secure_fedrec.protection.masking.round.packing import pack, unpack, word_type
 from secure_fedrec.protection.masking.round.recovery import Fault
 from secure_fedrec.protection.masking.round.running_sum import RunningSum
 from secure_fedrec.protection.masking.round.sharers import hash_of_sharers, signed_sharers
