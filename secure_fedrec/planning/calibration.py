@@ -18,10 +18,10 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
+from secure_fedrec.core.packing import pack, unpack, word_type
 from secure_fedrec.protection.masking.agreed.config import MaskingConfig
 from secure_fedrec.protection.masking.agreed.formats import Context
 from secure_fedrec.protection.masking.round.hybrid import KemKey, seal_to
-from secure_fedrec.protection.masking.round.packing import pack, unpack, word_type
 from secure_fedrec.protection.masking.round.prg import KEY_BYTES, MaskExpander
 from secure_fedrec.protection.masking.round.shamir import combine, split
 

@@ -19,12 +19,12 @@ from secure_fedrec.engines import CohortConfig, LocalEngine, rating_problem
 from secure_fedrec.protection.stack import Stack
 from secure_fedrec.streams import Streams
 from secure_fedrec.uploads import DenseBlock, SetBlock
-from secure_fedrec.wire import Messages, Meter, Wire
+from secure_fedrec.wire import Messages, Meter, Parcels, Wire
 
 __all__ = ["Message", "WireTap", "wire_trace"]
 
 Message = tuple[str, int, int, str]
-"""Step, sender and receiver as seen on the wire, and the SHA-256 of the whole message."""
+"""Step or stage, sender and receiver as seen on the wire, and the SHA-256 of the whole message."""
 
 
 class WireTap:
@@ -37,12 +37,17 @@ class WireTap:
     def __init__(self) -> None:
         self._rounds: dict[int, list[Message]] = defaultdict(list)
 
-    def apply(self, messages: Messages) -> Messages:
-        """Note the messages and deliver them."""
+    def apply(self, messages: Any) -> Any:
+        """Note the messages (``Messages`` or ``Parcels``) and deliver them."""
+        in_bytes = isinstance(messages, Parcels)
+        name = messages.stage if in_bytes else messages.step.name
         ends = zip(messages.senders.ids.tolist(), messages.receivers.ids.tolist(), strict=True)
         for place, (sender, receiver) in enumerate(ends):
-            digest = _digest(messages, place)
-            message = (messages.step.name, sender, receiver, digest)
+            if in_bytes:
+                digest = sha256(messages.data[place]).hexdigest()
+            else:
+                digest = _digest(messages, place)
+            message = (name, sender, receiver, digest)
             self._rounds[messages.round].append(message)
         return messages
 

@@ -27,7 +27,6 @@ from secure_fedrec.protection.denoisers import Denoisers, DenoisersConfig, Denoi
 from secure_fedrec.protection.executions import Execution
 from secure_fedrec.protection.layer import Claim, Layer
 from secure_fedrec.protection.line_receipts import LineReceipts, count_receipts
-from secure_fedrec.protection.linkage_hardened.real import MixNetwork
 from secure_fedrec.protection.plain import TableSizes
 from secure_fedrec.protection.routing import (
     LEAST_SENDERS,
@@ -37,6 +36,7 @@ from secure_fedrec.protection.routing import (
     cells_needed,
     send,
 )
+from secure_fedrec.protection.routing.network import MixNetwork
 from secure_fedrec.settings import Settings
 from secure_fedrec.streams import Streams
 from secure_fedrec.traits import AS_BEFORE
@@ -171,7 +171,7 @@ class RoutedSession(DenoisingSession):
         if collector.routing.execution == "real":
             recipients = collector.config.count
             self._network = MixNetwork.start(
-                collector.routing.routing, recipients=recipients, epoch=round_
+                collector.routing.routing, recipients=recipients, epoch=round_, wire=wire
             )
 
     def close(self) -> Aggregate:

@@ -19,6 +19,7 @@ from secure_fedrec.wire.messages import (
     set_sizes,
 )
 from secure_fedrec.wire.meter import Meter
+from secure_fedrec.wire.parcels import Parcels
 from secure_fedrec.wire.recording import BlockStore, Recorder, RecordingPolicy, Traffic
 from secure_fedrec.wire.transcript import Transcript, View
 from secure_fedrec.wire.truth import OwnUploads, Truth
@@ -35,6 +36,7 @@ __all__ = [
     "Messages",
     "Meter",
     "OwnUploads",
+    "Parcels",
     "Parties",
     "Recorder",
     "RecordingPolicy",

@@ -1,78 +1,122 @@
 """Faults a test can put on the wire: drop, repeat, delay or alter chosen messages.
 
-A protocol on a faulty wire must refuse the round; it may never sum silently without a client, or
-with one too many. The hooks are part of the wire so that every protocol is tested on the same ones.
+A protocol on a faulty wire must refuse the round, or go on as its rules say with those who were
+heard; it may never sum silently without a client, or with one too many. The hooks are part of the
+wire so that every protocol is tested on the same ones. They strike rows and words that travel as
+arrays (``Messages``), chosen by step, and the bytes of a protocol's halves (``Parcels``), chosen by
+step, by stage, or both.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Protocol
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 
 from secure_fedrec.core.arrays import BoolArray
 from secure_fedrec.uploads import DenseBlock
-from secure_fedrec.wire.messages import Messages, Step
+from secure_fedrec.wire.messages import Step
+from secure_fedrec.wire.parcels import Parcels
 
 __all__ = ["Alter", "Delay", "Drop", "Fault", "Repeat"]
 
-Chooser = Callable[[Messages], BoolArray]
+Batch: TypeAlias = Any
+"""``Messages`` or ``Parcels``; a fault gives back the kind that it takes."""
+
+Chooser = Callable[[Batch], BoolArray]
 """Says, per message of a batch, whether the fault strikes it: bool[B]."""
 
 
 class Fault(Protocol):
     """Anything that turns the messages sent into the messages delivered."""
 
-    def apply(self, messages: Messages) -> Messages:
+    def apply(self, messages: Batch) -> Batch:
         """What arrives when ``messages`` are sent."""
         ...
 
 
 @dataclass(frozen=True, kw_only=True)
-class Drop:
-    """Loses the chosen messages of a step."""
+class _Chosen:
+    """Messages of a step, of a stage, or of both.
 
-    step: Step
+    Args:
+        chooser: which messages of a batch.
+        step: what they are for; None for any.
+        stage: kind of a protocol's message, as ``Parcels`` names it; None for any.
+    """
+
     chooser: Chooser
+    step: Step | None = None
+    stage: str | None = None
 
-    def apply(self, messages: Messages) -> Messages:
+    def _concerns(self, messages: Batch) -> bool:
+        stage = messages.stage if isinstance(messages, Parcels) else None
+        of_step = self.step is None or messages.step is self.step
+        return of_step and (self.stage is None or stage == self.stage)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Drop(_Chosen):
+    """Loses the chosen messages."""
+
+    def apply(self, messages: Batch) -> Batch:
         """Deliver all but the chosen messages."""
-        if messages.step is not self.step:
+        if not self._concerns(messages):
             return messages
         return messages.select(np.flatnonzero(~self.chooser(messages)))
 
 
 @dataclass(frozen=True, kw_only=True)
-class Repeat:
-    """Delivers the chosen messages of a step twice."""
+class Repeat(_Chosen):
+    """Delivers the chosen messages twice."""
 
-    step: Step
-    chooser: Chooser
-
-    def apply(self, messages: Messages) -> Messages:
+    def apply(self, messages: Batch) -> Batch:
         """Deliver all messages and then the chosen ones again."""
-        if messages.step is not self.step:
+        if not self._concerns(messages):
             return messages
         twice = np.flatnonzero(self.chooser(messages))
         return messages.select(np.concatenate([np.arange(len(messages)), twice]))
 
 
-@dataclass(kw_only=True)
-class Delay:
-    """Holds the chosen messages back and delivers them, once, with the next round's."""
+@dataclass(frozen=True, kw_only=True)
+class Delay(_Chosen):
+    """Holds the chosen messages back and delivers them once, with a later batch.
 
-    step: Step
-    chooser: Chooser
-    _held: list[Messages] = field(default_factory=list)
+    Rows come with the next round's, bytes before whatever the same roles send each other next.
+    """
 
-    def apply(self, messages: Messages) -> Messages:
-        """Deliver the messages held from an earlier round in place of this batch, then the rest."""
-        if messages.step is not self.step:
+    _held: list[Batch] = field(default_factory=list)
+
+    def apply(self, messages: Batch) -> Batch:
+        """Deliver what is due of an earlier batch, and the rest of this one.
+
+        Rows come in place of the next round's batch.
+        """
+        if isinstance(messages, Parcels):
+            return self._apply_to_bytes(messages)
+        if not self._concerns(messages):
             return messages
         due = [held for held in self._held if held.round < messages.round]
         if due:
             self._held.remove(due[0])
             return due[0]
+        return self._hold(messages)
+
+    def _apply_to_bytes(self, parcels: Parcels) -> Parcels:
+        due = [
+            held
+            for held in self._held
+            if (held.senders.role, held.receivers.role)
+            == (parcels.senders.role, parcels.receivers.role)
+        ]
+        for held in due:
+            self._held.remove(held)
+        rest = self._hold(parcels) if self._concerns(parcels) else parcels
+        for held in due:
+            rest = held.joined(rest)
+        return rest
+
+    def _hold(self, messages: Batch) -> Batch:
         struck = self.chooser(messages)
         if struck.any():
             self._held.append(messages.select(np.flatnonzero(struck)))
@@ -80,20 +124,32 @@ class Delay:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Alter:
-    """Flips the lowest bit of the first value in each chosen message of a step."""
+class Alter(_Chosen):
+    """Flips one bit in each chosen message: the lowest of the first value, or of one byte.
 
-    step: Step
-    chooser: Chooser
+    Args:
+        at: which byte of a protocol's message; negative ones count from its end.
+    """
 
-    def apply(self, messages: Messages) -> Messages:
+    at: int = -1
+
+    def apply(self, messages: Batch) -> Batch:
         """Deliver all messages, the chosen ones changed by one bit."""
-        payload = messages.payload
-        if messages.step is not self.step or isinstance(payload, DenseBlock):
+        if not self._concerns(messages):
             return messages
-        if payload.values is None:
+        if isinstance(messages, Parcels):
+            struck = self.chooser(messages).tolist()
+            data = zip(messages.data, struck, strict=True)
+            return replace(messages, data=tuple(self._flipped(d) if s else d for d, s in data))
+        payload = messages.payload
+        if isinstance(payload, DenseBlock) or payload.values is None:
             return messages
         values = payload.values.copy()
         struck = self.chooser(messages) & (payload.lengths > 0)
         values[payload.indptr[:-1][struck], 0] ^= values.dtype.type(1)
         return replace(messages, payload=replace(payload, values=values))
+
+    def _flipped(self, data: bytes) -> bytes:
+        changed = bytearray(data)
+        changed[self.at] ^= 1
+        return bytes(changed)

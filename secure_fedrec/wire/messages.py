@@ -22,11 +22,12 @@ from enum import IntEnum
 
 import numpy as np
 
-from secure_fedrec.core.arrays import IntArray, RingArray, WordArray
+from secure_fedrec.core.arrays import IntArray, WordArray
 from secure_fedrec.core.kernels import segments
 from secure_fedrec.errors import WireError
 from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.uploads import Block, DenseBlock, RowBlock, SetBlock
+from secure_fedrec.wire.words import pack_words, require_words, unpack_words
 
 __all__ = [
     "NOBODY",
@@ -201,7 +202,7 @@ def encode_rows(block: RowBlock, *, round_: int, step: Step, codec: FixedPoint) 
     flags = _HAS_COUNTS if block.counts is not None else 0
     header = _HEADER.pack(_VERSION, step, flags, codec.bytes_per_value, round_, rows, width, 0)
     counts = b"" if block.counts is None else block.counts.astype("<i4").tobytes()
-    return header + block.rows.astype("<u4").tobytes() + counts + _pack(block.values, codec)
+    return header + block.rows.astype("<u4").tobytes() + counts + pack_words(block.values, codec)
 
 
 def set_sizes(block: SetBlock, *, width: int, codec: FixedPoint) -> IntArray:
@@ -219,11 +220,11 @@ def encode_set(block: SetBlock, *, round_: int, bag: int, codec: FixedPoint) -> 
         raise WireError(f"a message has one sender, the block holds {len(block)}")
     if block.values is None or block.values.dtype != codec.dtype:
         raise WireError("only ring words of the agreed codec are sent")
-    _require_words(block.values, codec)
+    require_words(block.values, codec)
     vectors, width = block.values.shape
     size = codec.bytes_per_value
     header = _HEADER.pack(_VERSION, Step.BAG, bag, size, round_, vectors, width, 0)
-    return header + _pack(block.values, codec)
+    return header + pack_words(block.values, codec)
 
 
 def _require_canonical(block: RowBlock, codec: FixedPoint) -> None:
@@ -234,7 +235,7 @@ def _require_canonical(block: RowBlock, codec: FixedPoint) -> None:
     if counts is not None and np.any(counts != counts.astype(np.int32)):
         raise WireError("a count does not fit 32 bits")
     if values is not None:
-        _require_words(values, codec)
+        require_words(values, codec)
 
 
 def decode_rows(data: bytes, *, codec: FixedPoint, n_rows: int) -> tuple[int, Step, RowBlock]:
@@ -267,7 +268,7 @@ def decode_rows(data: bytes, *, codec: FixedPoint, n_rows: int) -> tuple[int, St
         raise WireError(f"row numbers must ascend and stay below {n_rows}")
     place = _HEADER.size + 4 * rows
     counts = np.frombuffer(data, "<i4", rows, place).astype(np.int64) if flags else None
-    values = _unpack(data, place + 4 * rows * flags, (rows, width), codec)
+    values = unpack_words(data[place + 4 * rows * flags :], rows, width, codec)
     indptr = np.array([0, rows], dtype=np.int64)
     block = RowBlock(indptr=indptr, rows=ids.astype(np.int32), values=values, counts=counts)
     return round_, Step(step), block
@@ -301,27 +302,5 @@ def decode_set(
         raise WireError(f"message for bag {bag} of width {width}, which does not exist")
     if len(data) != _HEADER.size + vectors * width * size:
         raise WireError(f"message of {len(data)} bytes declares {vectors} vectors of width {width}")
-    values = _unpack(data, _HEADER.size, (vectors, width), codec)
+    values = unpack_words(data[_HEADER.size :], vectors, width, codec)
     return round_, bag, SetBlock(indptr=np.array([0, vectors], dtype=np.int64), values=values)
-
-
-def _pack(words: RingArray, codec: FixedPoint) -> bytes:
-    """Only the bytes that the ring needs, of every word, little-endian."""
-    wide = np.ascontiguousarray(words).astype(f"<u{codec.dtype().nbytes}", copy=False)
-    low = wide.reshape(*words.shape, 1).view(np.uint8)[:, :, : codec.bytes_per_value]
-    return low.tobytes()
-
-
-def _unpack(data: bytes, place: int, shape: tuple[int, int], codec: FixedPoint) -> RingArray:
-    size, word = codec.bytes_per_value, codec.dtype().nbytes
-    raw = np.frombuffer(data, np.uint8, shape[0] * shape[1] * size, place)
-    wide = np.zeros((*shape, word), dtype=np.uint8)
-    wide[:, :, :size] = raw.reshape(*shape, size)
-    values: RingArray = wide.view(f"<u{word}")[:, :, 0].astype(codec.dtype)
-    _require_words(values, codec)
-    return values
-
-
-def _require_words(words: RingArray, codec: FixedPoint) -> None:
-    if words.size and int(words.max()) >= 2**codec.bits:
-        raise WireError(f"a word lies outside the ring of 2^{codec.bits}")

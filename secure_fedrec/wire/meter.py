@@ -68,6 +68,20 @@ class Meter:
         self._beside["messages"] += len(sizes)
         self._beside["bytes"] += int(sizes.sum())
 
+    def count_bytes(
+        self,
+        sizes: IntArray,
+        *,
+        rows: IntArray | None,
+        senders: IntArray | str | None,
+        receivers: IntArray | str | None,
+    ) -> None:
+        """Add messages of a protocol: of so many rows each, or beside them (None)."""
+        if rows is None:
+            self.count_beside(sizes, senders=senders, receivers=receivers)
+        else:
+            self._add(sizes, rows, senders=senders, receivers=receivers)
+
     def clients(self, name: str) -> IntArray:
         """int64[n], one of the totals per client (a copy)."""
         return self._clients[name].copy()

@@ -1,6 +1,7 @@
 """The wire carries every message of a run, meters it, records it, and can be made faulty."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -10,6 +11,7 @@ from secure_fedrec.uploads import DenseBlock, RowBlock
 from secure_fedrec.wire.faults import Fault
 from secure_fedrec.wire.messages import Messages, Step
 from secure_fedrec.wire.meter import Meter
+from secure_fedrec.wire.parcels import Parcels
 from secure_fedrec.wire.recording import Recorder
 
 __all__ = ["Wire"]
@@ -68,9 +70,7 @@ class Wire:
         elif payload.values is None or payload.values.dtype == np.float64:
             raise WireError("rows are sent as ring words; encode them first")
         self.meter.count(messages, senders=origins, receivers=targets)
-        delivered = messages
-        for fault in self._faults:
-            delivered = fault.apply(delivered)
+        delivered: Messages = self._struck(messages)
         if self._recorder is not None:
             # A fault may drop or repeat messages; their true senders are then no longer aligned
             # with the batch, and the truth column is left out.
@@ -78,10 +78,30 @@ class Wire:
             self._recorder.record(delivered, origins=aligned)
         return delivered
 
+    def carry(self, parcels: Parcels) -> Parcels:
+        """Carry bytes that a protocol's halves send each other; the caller meters them.
+
+        Nothing is recorded: what a party can read of them, the caller shows (``show``).
+
+        Returns:
+            The messages delivered: the same batch unless a fault struck.
+        """
+        delivered: Parcels = self._struck(parcels)
+        return delivered
+
+    def show(self, messages: Messages, *, origins: IntArray | None = None) -> None:
+        """Record what receivers read in bytes that were carried to them (``send`` does both)."""
+        if self._recorder is not None:
+            self._recorder.record(messages, origins=origins)
+
     def note(self, messages: Messages) -> None:
         """Record what a party holds after computing on what it received; costs nothing."""
-        if self._recorder is not None:
-            self._recorder.record(messages, origins=None)
+        self.show(messages)
+
+    def _struck(self, messages: Any) -> Any:
+        for fault in self._faults:
+            messages = fault.apply(messages)
+        return messages
 
     def note_result(self, round_: int, block: DenseBlock, *, to: IntArray | None = None) -> None:
         """Record the public table that a round led to; its broadcast costs the next round.

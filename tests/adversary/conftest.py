@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
+from secure_fedrec.core.packing import unpack
 from secure_fedrec.errors import ProtocolError
 from secure_fedrec.protection.masking import (
     Expected,
@@ -25,7 +26,6 @@ from secure_fedrec.protection.masking.round.messages_sum import (
     Survivors,
     statement_of,
 )
-from secure_fedrec.protection.masking.round.packing import unpack
 from secure_fedrec.protection.masking.round.prg import MaskExpander
 from secure_fedrec.protection.masking.round.recovery import pair_keys_of
 from secure_fedrec.protection.masking.round.shamir import combine, decode_element

@@ -5,6 +5,7 @@ could have sent costs nobody anything.
 """
 
 import os
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -31,6 +32,7 @@ from secure_fedrec.protection.masking.round import pairs
 from secure_fedrec.protection.masking.round.hybrid import KemKey, pair_secret, seal_to
 from secure_fedrec.protection.masking.round.keys import fresh_key
 from secure_fedrec.protection.masking.round.pairs import Neighbour, RoundSecrets
+from secure_fedrec.protection.session import Parcel
 
 REPLIES = [Kind.ADVERTISE, Kind.SHARES, Kind.UPLOAD, Kind.CONFIRM, Kind.REVEAL]
 GARBLER, HONEST = 5, 2
@@ -42,9 +44,12 @@ class Garbler:
     def __init__(self, attack: Any, client: MaskingClient, kind: Kind, how: str) -> None:
         self.attack, self.client, self.kind, self.how = attack, client, kind, how
         self.load, self.observe_beacon = client.load, client.observe_beacon
+        self.node = client.node
 
-    def receive(self, data: bytes) -> list[bytes]:
-        return [self.garbled(reply) for reply in self.client.receive(data)]
+    def step(self, inbox: Sequence[bytes]) -> list[Parcel]:
+        return [
+            parcel._replace(data=self.garbled(parcel.data)) for parcel in self.client.step(inbox)
+        ]
 
     def garbled(self, reply: bytes) -> bytes:
         envelope = Envelope.decode(reply)

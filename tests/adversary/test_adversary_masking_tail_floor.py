@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from secure_fedrec.core.packing import pack
 from secure_fedrec.errors import ConfigError, ProtocolError
 from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.protection.masking import (
@@ -19,7 +20,6 @@ from secure_fedrec.protection.masking import (
 )
 from secure_fedrec.protection.masking.agreed.formats import SERVER, Envelope, seal
 from secure_fedrec.protection.masking.round.messages_sum import Result
-from secure_fedrec.protection.masking.round.packing import pack
 from secure_fedrec.uploads import RowBlock
 
 N, ROWS, VICTIM, ALONE = 6, 4, 2, 3

@@ -15,8 +15,7 @@ import pytest
 
 from secure_fedrec.errors import ProtocolError
 from secure_fedrec.protection.masking import SERVER, Federation, Kind
-from secure_fedrec.protection.masking.agreed.formats import Envelope, seal
-from secure_fedrec.protection.masking.agreed.roster import cohort_hash
+from secure_fedrec.protection.masking.agreed.formats import Envelope, cohort_hash, seal
 from secure_fedrec.protection.masking.round.messages import Advertisement, Keys, Setup
 from secure_fedrec.protection.masking.round.messages_sum import Quorum, Result, Survivors
 from secure_fedrec.protection.masking.round.transcript import MerkleTree

@@ -10,6 +10,7 @@ from dataclasses import replace
 import numpy as np
 import phe  # type: ignore[import-untyped,import-not-found,unused-ignore]
 import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 from secure_fedrec.core.arrays import FloatArray, IntArray, RingArray
@@ -34,9 +35,10 @@ from secure_fedrec.protection.paillier import (
     decrypt_vector,
     generate_key,
 )
-from secure_fedrec.protection.paillier.envelopes import ENVELOPE_BYTES, Kind
+from secure_fedrec.protection.paillier.envelopes import ENVELOPE_BYTES, Kind, seal
 from secure_fedrec.protection.paillier.pairwise import PairwiseMask
 
+OPERATOR = Ed25519PrivateKey.generate()
 CODEC = FixedPoint(bits=40, fraction_bits=20, clip=1000.0)
 CLIENTS = (0, 1, 2)
 LENGTH = 30
@@ -126,7 +128,9 @@ def plan_of(key: PrivateKey, identities: dict[Party, Identity], *, masked: bool)
     return Plan(
         holding=KeyHolding(holder="authority", masked=masked, adversary=adversary),
         key=key.public,
-        roster=Roster({party: identity.public for party, identity in identities.items()}),
+        roster=Roster.of(
+            OPERATOR, {party: identity.public for party, identity in identities.items()}
+        ),
         clients=CLIENTS,
         layouts=(layout,),
     )
@@ -174,7 +178,9 @@ def opened_alone(
     for _ in range(len(CLIENTS) - 1):
         numbers = tuple(map(int, encryptor.encrypt(zero)))
         total += EncryptedVector(key=plan.key, layout=layout, terms=1, ciphertexts=numbers)
-    sums = identities[SERVER].seal(Kind.SUMS, round_=1, context=plan.context, body=total.to_bytes())
+    sums = seal(
+        identities[SERVER], Kind.SUMS, round_=1, context=plan.context, body=total.to_bytes()
+    )
     authority = Authority(plan, identities[Party(Role.AUTHORITY)], key)
     answer = authority.answer(sums, 1)
     words = np.frombuffer(answer[HEAD:-64], dtype="<u8").astype(np.uint64)
@@ -256,23 +262,23 @@ def test_mask_keys_put_in_by_the_server_are_refused(
     own = victim.advertise()
     server = identities[SERVER]
 
-    def bundle(seal: Callable[[int, bytes], bytes]) -> bytes:
-        parts = [own] + [seal(number, forged_keys[number].public) for number in CLIENTS[1:]]
-        return server.seal(Kind.MASK_KEYS, round_=1, context=plan.context, body=b"".join(parts))
+    def bundle(forge: Callable[[int, bytes], bytes]) -> bytes:
+        parts = [own] + [forge(number, forged_keys[number].public) for number in CLIENTS[1:]]
+        return seal(server, Kind.MASK_KEYS, round_=1, context=plan.context, body=b"".join(parts))
 
     def sealed_by_an_impostor(number: int, public: bytes) -> bytes:
         impostor = Identity.generate(Party(Role.CLIENT, number))
-        return impostor.seal(Kind.MASK_KEY, round_=1, context=plan.context, body=public)
+        return seal(impostor, Kind.MASK_KEY, round_=1, context=plan.context, body=public)
 
     def sealed_by_the_server(_: int, public: bytes) -> bytes:
-        return server.seal(Kind.MASK_KEY, round_=1, context=plan.context, body=public)
+        return seal(server, Kind.MASK_KEY, round_=1, context=plan.context, body=public)
 
-    for seal, problem in (
+    for forge, problem in (
         (sealed_by_an_impostor, "bad signature"),
         (sealed_by_the_server, "from a client"),
     ):
         with pytest.raises(ProtocolError, match=problem):
-            victim.receive_keys(bundle(seal))
+            victim.receive_keys(bundle(forge))
 
 
 def test_mask_keys_that_nobody_signed_open_the_upload(

@@ -18,7 +18,6 @@ from secure_fedrec.protection import BagShape
 from secure_fedrec.protection.bags import LayeredBags
 from secure_fedrec.protection.denoisers import DenoisersConfig
 from secure_fedrec.protection.linkage_hardened import LinkageHardened, LinkageHardenedConfig
-from secure_fedrec.protection.linkage_hardened.real import MixNetwork
 from secure_fedrec.protection.linkage_hardened.server import LinkageServer
 from secure_fedrec.protection.routed_denoisers import RoutedDenoisers, RoutingLayerConfig
 from secure_fedrec.protection.routing import (
@@ -29,6 +28,7 @@ from secure_fedrec.protection.routing import (
     receipt_digest,
     send,
 )
+from secure_fedrec.protection.routing.network import MixNetwork
 from secure_fedrec.streams import Streams
 from secure_fedrec.uploads import RowBlock, SetBlock
 from secure_fedrec.wire import Messages, Meter, Parties, Wire

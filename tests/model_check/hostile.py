@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from secure_fedrec.core.arrays import BoolArray, IntArray
+from secure_fedrec.core.packing import unpack
 from secure_fedrec.errors import ProtocolError
 from secure_fedrec.protection.masking import Expected, Federation, Kind, SumLayout
 from secure_fedrec.protection.masking.agreed.formats import SERVER, Envelope, seal
@@ -33,7 +34,6 @@ from secure_fedrec.protection.masking.round.messages_sum import (
     Upload,
     statement_of,
 )
-from secure_fedrec.protection.masking.round.packing import unpack
 from secure_fedrec.protection.masking.round.prg import MaskExpander
 from secure_fedrec.protection.masking.round.recovery import pair_keys_of
 from secure_fedrec.protection.masking.round.shamir import combine, decode_element

@@ -18,9 +18,9 @@ from secure_fedrec.protection import (
     build_stack,
 )
 from secure_fedrec.protection.hidden_sums import MaskingLayerConfig, SkellamLayerConfig
-from secure_fedrec.protection.linkage_hardened.real import MixNetwork
 from secure_fedrec.protection.routed_denoisers import RoutedDenoisers, RoutingLayerConfig
 from secure_fedrec.protection.routing import send
+from secure_fedrec.protection.routing.network import MixNetwork
 from secure_fedrec.protection.shared_upload import SharedUploadConfig
 from secure_fedrec.streams import Streams
 from secure_fedrec.uploads import RowBlock

@@ -46,7 +46,9 @@ class In:
         self.fault = fault
 
     def apply(self, messages: Messages) -> Messages:
-        return self.fault.apply(messages) if messages.round == self.round else messages
+        if messages.round == self.round:
+            messages = self.fault.apply(messages)
+        return messages
 
 
 class Once:
@@ -59,7 +61,7 @@ class Once:
     def apply(self, messages: Messages) -> Messages:
         if not self.armed:
             return messages
-        delivered = self.fault.apply(messages)
+        delivered: Messages = self.fault.apply(messages)
         self.armed = delivered is messages
         return delivered
 

@@ -91,7 +91,7 @@ class LayeredBags:
         """
         line: Line = NamedLine(round_=round_, participants=participants, codec=self.codec)
         if self.mixes is not None:
-            line = self.mixes.open(round_=round_, participants=participants)
+            line = self.mixes.open(round_=round_, participants=participants, wire=wire)
         return BagSession(self, line, round_, wire)
 
     def withstands(self, cohort: int) -> Withstood:

@@ -23,13 +23,22 @@ from secure_fedrec.protection.bags.named import Sending
 from secure_fedrec.protection.bags.shapes import BagShape, canonical_order
 from secure_fedrec.protection.layer import Claim, Stand
 from secure_fedrec.protection.line_receipts import count_receipts
-from secure_fedrec.protection.linkage_hardened.real import MixNetwork
 from secure_fedrec.protection.routed_denoisers import ROUTING, RoutingLayerConfig
 from secure_fedrec.protection.routing import LEAST_SENDERS, RoutingConfig, SentCells, send
+from secure_fedrec.protection.routing.network import MixNetwork
 from secure_fedrec.streams import Stream, Streams
 from secure_fedrec.traits import Traits
 from secure_fedrec.uploads import SetBlock
-from secure_fedrec.wire import Messages, Meter, Parties, Step, decode_set, encode_set, set_sizes
+from secure_fedrec.wire import (
+    Messages,
+    Meter,
+    Parties,
+    Step,
+    Wire,
+    decode_set,
+    encode_set,
+    set_sizes,
+)
 
 __all__ = ["BAG_ROUTING", "MixedLine", "Mixes"]
 
@@ -121,7 +130,7 @@ class Mixes:
         """Sizes of the mix network; no batch is one client's alone."""
         return replace(self.config.routing, min_batch=LEAST_SENDERS * self.cells)
 
-    def open(self, *, round_: int, participants: IntArray) -> "MixedLine":
+    def open(self, *, round_: int, participants: IntArray, wire: Wire | None = None) -> "MixedLine":
         """Begin a round.
 
         Raises:
@@ -132,13 +141,15 @@ class Mixes:
                 f"round {round_}: {len(participants)} client sends vectors through the mixes, at "
                 f"least {LEAST_SENDERS} must"
             )
-        return MixedLine(self, round_, participants)
+        return MixedLine(self, round_, participants, wire)
 
 
 class MixedLine:
     """One round of anonymous cells; make it with ``Mixes.open``."""
 
-    def __init__(self, mixes: Mixes, round_: int, participants: IntArray) -> None:
+    def __init__(
+        self, mixes: Mixes, round_: int, participants: IntArray, wire: Wire | None
+    ) -> None:
         self._mixes = mixes
         self._round = round_
         self._participants = participants
@@ -147,7 +158,7 @@ class MixedLine:
         self._network: MixNetwork | None = None
         if mixes.config.execution == "real":
             self._network = MixNetwork.start(
-                mixes.routing, recipients=1, epoch=round_, max_pieces=1
+                mixes.routing, recipients=1, epoch=round_, max_pieces=1, wire=wire
             )
 
     def due(self, bag: str) -> int:

@@ -15,13 +15,15 @@ A recorded upload shows as many words of a client's ciphertexts as the layout ha
 is no more readable. Sizes are those of the whole messages.
 """
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Annotated, Any, Unpack
 
-from secure_fedrec.core.arrays import IntArray
+from secure_fedrec.core.arrays import IntArray, RingArray
 from secure_fedrec.errors import ProtocolError, renamed_keys
 from secure_fedrec.protection.base import PublicStep, Withstood
 from secure_fedrec.protection.executions import Execution, Survivors
+from secure_fedrec.protection.hidden_sums.dense import DenseWords
 from secure_fedrec.protection.hidden_sums.encrypted_rounds import (
     AuthorityCiphertexts,
     EncryptedState,
@@ -30,7 +32,7 @@ from secure_fedrec.protection.hidden_sums.encrypted_rounds import (
     meter_beside,
     table_layout,
 )
-from secure_fedrec.protection.hidden_sums.session import HiddenAddition, HiddenSession, HiddenSum
+from secure_fedrec.protection.hidden_sums.session import HiddenSession, HiddenSum
 from secure_fedrec.protection.paillier import (
     DEFAULT_BITS,
     SlotLayout,
@@ -51,7 +53,7 @@ from secure_fedrec.protection.plain import TableSizes, aggregate_note
 from secure_fedrec.settings import OneOf, Settings
 from secure_fedrec.streams import Streams
 from secure_fedrec.uploads import Aggregate
-from secure_fedrec.wire import Step, Wire
+from secure_fedrec.wire import Wire
 
 __all__ = ["EncryptedSum", "EncryptionLayerConfig"]
 
@@ -187,7 +189,6 @@ class EncryptedSession(HiddenSession):
     """One round of encrypted uploads."""
 
     collector: EncryptedSum
-    _stand_ins: StandIns | None = None
 
     def close(self) -> Aggregate:
         """Encrypt, send, add and open what was gathered.
@@ -199,18 +200,17 @@ class EncryptedSession(HiddenSession):
         """
         self._gathered.require_complete()
         collector, layout = self.collector, self.collector.layout
-        hider = self._hider() if self._stand_ins is None else self._stand_ins
         try:
             if self._sum is None:
-                self._sum = HiddenAddition(self, Step.UPLOAD, layout, hider)
-                self._sum.add(self._gathered.words(layout))
-            ring, counts = self._sum.open()
+                total = self._real_sum(list(self._gathered.words(layout)))
+                ring, counts = layout.split(total, collector.codec)
+            else:
+                ring, counts = self._sum.open()
+                beside = [sent for sent in self._foreseen() if sent.kind not in _ELSEWHERE]
+                meter_beside(self.wire.meter, beside)
         except BaseException:
             collector.state.forget()
             raise
-        meter_beside(
-            self.wire.meter, [sent for sent in hider.messages if sent.kind not in _ELSEWHERE]
-        )
         aggregate = Aggregate(ring=ring, counts=counts, codec=collector.codec)
         if not collector.held_by_clients:  # else nobody opens it for the server
             self.wire.note(aggregate_note(self.round, aggregate))
@@ -222,32 +222,26 @@ class EncryptedSession(HiddenSession):
         return self.collector.config.execution == "simulated"
 
     def _stream_hider(self) -> StandIns:
-        self._stand_ins = self._simulated()
-        return self._stand_ins
-
-    def _hider(self) -> AuthorityCiphertexts | TableCiphertexts:
-        collector = self.collector
-        common: dict[str, Any] = {"codec": collector.codec, "size": collector.bytes_per_upload}
-        if not collector.held_by_clients:
-            return AuthorityCiphertexts(collector.authority, clients=self.order, **common)
-        return TableCiphertexts(
-            collector.state,
-            collector.require_step(self.round),
-            round_=self.round,
-            clients=self.order,
-            layout=collector.layout,
-            **common,
-        )
-
-    def _simulated(self) -> StandIns:
         collector = self.collector
         return StandIns(
             collector.stand_ins,
             round_=self.round,
-            messages=self._foreseen(),
             codec=collector.codec,
             size=collector.bytes_per_upload,
         )
+
+    def _real_sum(self, parts: Sequence[DenseWords]) -> RingArray:
+        collector = self.collector
+        common: dict[str, Any] = {
+            "round_": self.round,
+            "wire": self.wire,
+            "layout": collector.layout,
+            "codec": collector.codec,
+        }
+        if not collector.held_by_clients:
+            return AuthorityCiphertexts(**common).sum(collector.authority, parts)
+        step = collector.require_step(self.round)
+        return TableCiphertexts(**common).sum(collector.state, step, parts)
 
     def _foreseen(self) -> list[Sent]:
         """What the protocol would send, by its layouts."""

@@ -1,33 +1,34 @@
 """How the words of a round are encrypted: by the protocol's halves, or with random words instead.
 
-Four ways of hiding, one per key holder and execution. The real ones drive the signed halves of
-``paillier`` for every client of the round and compare what comes out with plain sums; the simulated
-ones send as many random words, which to whoever lacks the key is the same thing. All say what they
-sent beside the uploads themselves, and how large it was.
+Real rounds drive the signed halves of ``paillier`` for every client, whose bytes go over the wire,
+and compare what comes out with plain sums. Simulated ones send as many random words, which to
+whoever lacks the key is the same thing, and count what the protocol would send beside them.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 
 import numpy as np
 
-from secure_fedrec.core.arrays import IntArray, RingArray, WordArray
-from secure_fedrec.errors import LosslessnessError
+from secure_fedrec.core.arrays import RingArray, WordArray
+from secure_fedrec.errors import LosslessnessError, ProtocolError
 from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.protection.base import PublicStep
-from secure_fedrec.protection.hidden_sums.dense import DenseLayout, DenseWords
+from secure_fedrec.protection.hidden_sums.dense import (
+    DenseLayout,
+    DenseWords,
+    require_plain_sum,
+    show_uploads,
+)
 from secure_fedrec.protection.masking.round.prg import MaskExpander
 from secure_fedrec.protection.paillier import PrivateKey, SlotLayout
-from secure_fedrec.protection.paillier.envelopes import SIGNATURE_BYTES, Role
+from secure_fedrec.protection.paillier.envelopes import SIGNATURE_BYTES, Kind, Role
 from secure_fedrec.protection.paillier.message_sizes import Sent
-from secure_fedrec.protection.paillier.rounds import (
-    AuthorityFederation,
-    AuthorityRound,
-    TableFederation,
-    TableRound,
-)
+from secure_fedrec.protection.paillier.rounds import AuthorityFederation, TableFederation
+from secure_fedrec.protection.session import Carrier, OverWire
 from secure_fedrec.streams import Stream
 from secure_fedrec.uploads import Aggregate
-from secure_fedrec.wire import Meter
+from secure_fedrec.wire import Meter, Step, Wire
 
 __all__ = [
     "AuthorityCiphertexts",
@@ -74,14 +75,10 @@ class StandIns:
         round_: the round in progress.
         codec: the ring.
         size: bytes of an upload.
-        messages: what the protocol would have sent.
     """
 
-    def __init__(
-        self, keys: Stream, *, round_: int, codec: FixedPoint, size: int, messages: Sequence[Sent]
-    ) -> None:
+    def __init__(self, keys: Stream, *, round_: int, codec: FixedPoint, size: int) -> None:
         self.size = size
-        self.messages = list(messages)
         self._keys = keys
         self._round = round_
         self._codec = codec
@@ -103,43 +100,82 @@ class StandIns:
         return np.zeros_like(total) if self._plain is None else self._plain
 
 
-class AuthorityCiphertexts:
-    """A round whose sum an authority opens for the server.
+class _Ciphertexts:
+    """What real rounds have in common, whoever holds the key.
 
     Args:
-        federation: the parties.
-        clients: int64[P], of the round.
+        round_: the round in progress.
+        wire: carries what the halves send.
+        layout: of the uploads.
         codec: the ring.
-        size: bytes of an upload.
     """
 
-    def __init__(
-        self, federation: AuthorityFederation, *, clients: IntArray, codec: FixedPoint, size: int
-    ) -> None:
-        self.size = size
+    def __init__(self, *, round_: int, wire: Wire, layout: DenseLayout, codec: FixedPoint) -> None:
+        self._number = round_
+        self._wire = wire
+        self._layout = layout
         self._codec = codec
-        self._round: AuthorityRound = federation.open(clients.tolist())
-        self._plain: RingArray | None = None
+        self._line = OverWire(
+            wire,
+            round_=round_,
+            steps={Kind.UPLOAD.name: Step.UPLOAD},
+            rows={Kind.UPLOAD.name: lambda sizes: np.full_like(sizes, len(layout.items))},
+            unmetered=frozenset({Kind.TABLE.name}),  # counted as the round's broadcast
+        )
 
-    @property
-    def messages(self) -> list[Sent]:
-        """What was sent."""
-        return self._round.sent
+    @contextmanager
+    def _in_round(self) -> Iterator[None]:
+        try:
+            yield
+        except ProtocolError as error:
+            raise ProtocolError(f"round {self._number}: {error}") from None
 
-    def hide(self, part: DenseWords) -> RingArray:
-        """Encrypt, sign and hand over the words of some clients; words of what the server got."""
-        self._plain = _added(self._plain, part.words)
-        return self._codec.reduce(_shown(part, lambda c, words: self._round.submit(c, [words])))
+    def _require_equal(self, opened: RingArray, parts: Sequence[DenseWords]) -> None:
+        require_plain_sum(opened, parts, self._codec, "the decrypted sum")
 
-    def open(self, total: RingArray) -> RingArray:
-        """What the authority answered.
+    def _show(self) -> None:
+        """Let the server's view have as many words of each client's ciphertexts as it encrypted.
+
+        They are the last of a message but for the signature.
+        """
+        length, dtype = self._layout.length, np.dtype(self._codec.dtype)
+
+        def read(data: bytes) -> RingArray:
+            end = len(data) - SIGNATURE_BYTES
+            return self._codec.reduce(
+                np.frombuffer(data[end - length * dtype.itemsize : end], dtype=dtype)
+            )
+
+        show_uploads(
+            self._wire,
+            self._line.delivered[Kind.UPLOAD.name],
+            read,
+            round_=self._number,
+            step=Step.UPLOAD,
+            layout=self._layout,
+            codec=self._codec,
+        )
+
+
+class AuthorityCiphertexts(_Ciphertexts):
+    """A round whose sum an authority opens for the server."""
+
+    def sum(self, federation: AuthorityFederation, parts: Sequence[DenseWords]) -> RingArray:
+        """Run it; ring words of the sum.
+
+        Args:
+            federation: the parties.
+            parts: the clients' words.
 
         Raises:
-            LosslessnessError: it is not the sum of the plain words.
+            ProtocolError: it was aborted.
+            LosslessnessError: the sum is not that of the clients' words.
         """
-        del total
-        (opened,) = self._round.close()
-        _require_equal(opened, self._plain, self._codec)
+        vectors = {client: [words] for client, words in _by_client(parts)}
+        with self._in_round():
+            (opened,) = federation.sum(vectors, carrier=self._line)
+        self._require_equal(opened, parts)
+        self._show()
         return opened
 
 
@@ -173,11 +209,12 @@ class EncryptedState:
         self._left: WordArray | None = None
 
     def federation(
-        self, round_: int, clients: IntArray, words: WordArray
-    ) -> tuple[TableFederation, list[Sent]]:
-        """The parties, whose server has the state of the round; and what beginning anew sent.
+        self, round_: int, clients: Sequence[int], words: WordArray, carrier: Carrier
+    ) -> TableFederation:
+        """The parties, whose server has the state of the round.
 
         Raises:
+            ProtocolError: beginning anew was aborted.
             LosslessnessError: the round before left another state than the engine's.
         """
         left = self._left if round_ == self._last + 1 else None
@@ -186,7 +223,7 @@ class EncryptedState:
                 f"round {round_}: the clients' state differs from the engine's public state"
             )
         if self._federation is not None and left is not None:
-            return self._federation, []
+            return self._federation
         federation = TableFederation(
             range(self._n_clients),
             private=self._generate(),
@@ -194,7 +231,8 @@ class EncryptedState:
             table=table_layout(len(words)),
             minimum=self._minimum,
         )
-        return federation, federation.begin(words, clients.tolist())
+        federation.begin(words, clients, carrier=carrier)
+        return federation
 
     def leave(self, federation: TableFederation, round_: int, words: WordArray) -> None:
         """Note what a completed round left."""
@@ -205,111 +243,67 @@ class EncryptedState:
         self._federation, self._left = None, None
 
 
-class TableCiphertexts:
-    """A round in which clients alone read the state and the sums, and take the step.
+class TableCiphertexts(_Ciphertexts):
+    """A round in which clients alone read the state and the sums, and take the step."""
 
-    Args:
-        kept: the state between rounds.
-        step: the state of the round, and the step that follows.
-        round_: the round in progress.
-        clients: int64[P], of the round.
-        layout: of the uploads.
-        codec: the ring.
-        size: bytes of an upload.
-    """
+    def sum(self, kept: EncryptedState, step: PublicStep, parts: Sequence[DenseWords]) -> RingArray:
+        """Run it; ring words of the sum, as the clients opened it.
 
-    def __init__(
-        self,
-        kept: EncryptedState,
-        step: PublicStep,
-        *,
-        round_: int,
-        clients: IntArray,
-        layout: DenseLayout,
-        codec: FixedPoint,
-        size: int,
-    ) -> None:
-        self.size = size
-        self._kept = kept
+        Args:
+            kept: the state between rounds.
+            step: the state of the round, and the step that follows.
+            parts: the clients' words.
+
+        Raises:
+            ProtocolError: it was aborted, as it is where the two that take the step disagree.
+            LosslessnessError: a client read another state than the engine's, or the two agree on
+                anything but the step from the plain sums.
+        """
         self._step = step
-        self._number = round_
-        self._layout = layout
-        self._codec = codec
-        self._plain: RingArray | None = None
         self._opened: list[RingArray] = []
         self._next: list[WordArray] = []
-        self._federation, self._begun = kept.federation(round_, clients, step.words)
-        self._round: TableRound = self._federation.open(clients.tolist(), self._update)
-
-    @property
-    def messages(self) -> list[Sent]:
-        """What was sent."""
-        return [*self._begun, *self._round.sent]
-
-    def hide(self, part: DenseWords) -> RingArray:
-        """Let some clients read the state, encrypt, sign and hand over; words the server got.
-
-        Raises:
-            LosslessnessError: a client read another state than the engine's.
-        """
-        self._plain = _added(self._plain, part.words)
-        return self._codec.reduce(_shown(part, self._submit))
-
-    def open(self, total: RingArray) -> RingArray:
-        """Let two clients open the sums, take the step and encrypt the next state.
-
-        Raises:
-            ProtocolError: they disagree.
-            LosslessnessError: they agree on anything but the step from the plain sums.
-        """
-        del total
-        self._round.close()
+        uploads = {client: self._upload(client, words) for client, words in _by_client(parts)}
+        with self._in_round():
+            federation = kept.federation(self._number, list(uploads), step.words, self._line)
+            federation.step(uploads, self._update, carrier=self._line)
         for opened in self._opened:
-            _require_equal(opened, self._plain, self._codec)
-        aggregate = aggregate_of(self._opened[0], self._layout, self._codec)
-        after = self._step.after(self._step.words, aggregate)
+            self._require_equal(opened, parts)
+        after = step.after(step.words, aggregate_of(self._opened[0], self._layout, self._codec))
         if not all(np.array_equal(after, made) for made in self._next):
             raise LosslessnessError(
                 f"round {self._number}: the clients' next state differs from the plain step"
             )
-        self._kept.leave(self._federation, self._number, after)
+        kept.leave(federation, self._number, after)
+        self._show()
         return self._opened[0]
 
-    def _submit(self, client: int, words: RingArray) -> bytes:
-        if not np.array_equal(self._round.read(client), self._step.words):
-            raise LosslessnessError(
-                f"round {self._number}: client {client} decrypted another state than the engine's"
-            )
-        return self._round.submit(client, [words])
+    def _upload(self, client: int, words: RingArray) -> Callable[[RingArray], Sequence[RingArray]]:
+        """What a client uploads once it has read the state, which must be the engine's."""
+
+        def make(table: RingArray) -> Sequence[RingArray]:
+            if not np.array_equal(table, self._step.words):
+                raise LosslessnessError(
+                    f"round {self._number}: client {client} decrypted another state than the "
+                    "engine's"
+                )
+            return [words]
+
+        return make
 
     def _update(self, table: RingArray, sums: tuple[RingArray, ...]) -> RingArray:
         """An updater's step, from what it decrypted and nothing else."""
         (opened,) = sums
-        aggregate = aggregate_of(opened, self._layout, self._codec)
-        made = self._step.after(table, aggregate)
+        made = self._step.after(table, aggregate_of(opened, self._layout, self._codec))
         self._opened.append(opened)
         self._next.append(made)
         return made
 
 
+def _by_client(parts: Sequence[DenseWords]) -> Iterator[tuple[int, RingArray]]:
+    for part in parts:
+        yield from zip(part.clients.tolist(), part.words, strict=True)
+
+
 def _added(total: RingArray | None, words: RingArray) -> RingArray:
     more: RingArray = words.sum(axis=0, dtype=words.dtype)
     return more if total is None else total + more
-
-
-def _shown(part: DenseWords, submit: Callable[[int, RingArray], bytes]) -> RingArray:
-    """As many words of each client's ciphertexts as its plain words are.
-
-    They are the last of a message but for the signature.
-    """
-    shown = np.empty_like(part.words)
-    for seen, client, words in zip(shown, part.clients.tolist(), part.words, strict=True):
-        message = submit(client, words)
-        end = len(message) - SIGNATURE_BYTES
-        seen[:] = np.frombuffer(message[end - seen.nbytes : end], dtype=seen.dtype)
-    return shown
-
-
-def _require_equal(opened: RingArray, plain: RingArray | None, codec: FixedPoint) -> None:
-    if plain is None or not np.array_equal(opened, codec.reduce(plain)):
-        raise LosslessnessError("the decrypted sum differs from the plain sum")

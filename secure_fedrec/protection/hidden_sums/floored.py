@@ -6,8 +6,9 @@ checked, and encodes the rows that round asks for. Nothing of that is done a sec
 
 from collections.abc import Mapping, Sequence
 
+from secure_fedrec.core.arrays import RingArray
 from secure_fedrec.protection.hidden_sums.dense import DenseWords
-from secure_fedrec.protection.hidden_sums.protocol import Protocol, ProtocolMasks
+from secure_fedrec.protection.hidden_sums.protocol import MaskedRounds
 from secure_fedrec.protection.masking import (
     Expected,
     MaskingConfig,
@@ -16,6 +17,7 @@ from secure_fedrec.protection.masking import (
     TailFloor,
 )
 from secure_fedrec.uploads import RowBlock
+from secure_fedrec.wire import Step
 
 __all__ = ["FloorRounds"]
 
@@ -34,7 +36,7 @@ class FloorRounds:
     def __init__(
         self,
         floor: TailFloor,
-        protocol: Protocol,
+        protocol: MaskedRounds,
         rows: Mapping[int, RowBlock],
         *,
         marks: SumLayout,
@@ -46,8 +48,8 @@ class FloorRounds:
         self._marks = marks
         self._first = first
 
-    def count(self, parts: Sequence[DenseWords]) -> ProtocolMasks:
-        """The first round: how many clients have each row.
+    def count(self, parts: Sequence[DenseWords]) -> RingArray:
+        """The first round: in how many clients each row is, as ring words [k].
 
         Args:
             parts: the clients' words, to compare the sum with.
@@ -59,9 +61,9 @@ class FloorRounds:
         first = self._first
         vectors = {n: self._floor.presence(self._marks, rows) for n, rows in self._rows.items()}
         expected = Expected(layout_hash=first.layout_hash, public_state=first.public_state)
-        return self._protocol.sum(parts, vectors, config=first, expected=expected)
+        return self._protocol.sum(Step.COUNTS, parts, vectors, config=first, expected=expected)
 
-    def sum(self, parts: Sequence[DenseWords], second: SecondRound) -> ProtocolMasks:
+    def sum(self, parts: Sequence[DenseWords], second: SecondRound) -> RingArray:
         """The second round: the rows at the floor.
 
         Args:
@@ -82,6 +84,7 @@ class FloorRounds:
         }  # fmt: skip
         corrupt = self._first.corrupt_clients
         return self._protocol.sum(
+            Step.UPLOAD,
             parts,
             {number: own[number].encode(rows) for number, rows in self._rows.items()},
             config=self._floor.config(second, self._first),

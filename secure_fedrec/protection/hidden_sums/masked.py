@@ -30,8 +30,7 @@ from secure_fedrec.protection.hidden_sums.beside import foreseen, upload_bytes
 from secure_fedrec.protection.hidden_sums.dense import DenseLayout, DenseWords
 from secure_fedrec.protection.hidden_sums.floored import FloorRounds
 from secure_fedrec.protection.hidden_sums.protocol import (
-    Protocol,
-    ProtocolMasks,
+    MaskedRounds,
     layout_hash,
     round_config,
 )
@@ -216,11 +215,11 @@ class MaskedSession(HiddenSession):
         named = layout_hash(layout, self.collector.codec)
         config = self._config(layout.length, named)
         held = list(self._words(layout))  # noised words are drawn once
-        protocol = self._protocol()
+        rounds = self._rounds()
         expected = Expected(layout_hash=named, public_state=config.public_state)
-        vectors = protocol.encode(held, config)
-        hider = protocol.sum(held, vectors, config=config, expected=expected)
-        return self._sent(step, layout, iter(held), config, hider)
+        vectors = rounds.encode(held, config)
+        total = rounds.sum(step, held, vectors, config=config, expected=expected)
+        return layout.split(total, self.collector.codec)
 
     def _floored(self, floor: TailFloor) -> tuple[IndexArray, RingArray, IntArray, IntArray]:
         """Items at the floor, their sums and counts, and the counts of all."""
@@ -231,9 +230,10 @@ class MaskedSession(HiddenSession):
         rounds = None
         if self._real:
             rows = dict(self._gathered.rows_of())
-            rounds = FloorRounds(floor, self._protocol(), rows, marks=marks, first=first)
-        hider = None if rounds is None else rounds.count(list(self._words(counting)))
-        _, known = self._sent(Step.COUNTS, counting, self._words(counting), first, hider)
+            rounds = FloorRounds(floor, self._rounds(), rows, marks=marks, first=first)
+            known = codec.to_integers(rounds.count(list(self._words(counting))))
+        else:
+            _, known = self._padded_sum(Step.COUNTS, counting, first)
         items = floor.rows(known).astype(np.int32)
         if not len(items):  # nothing is asked for
             values = np.zeros((0, collector.width), dtype=codec.dtype)
@@ -243,18 +243,23 @@ class MaskedSession(HiddenSession):
             known, self.order, first=first, codec=codec, width=collector.width
         )
         if rounds is not None:
-            hider = rounds.sum(list(self._words(layout)), second)
-        config = floor.config(second, first)
-        found = self._sent(Step.UPLOAD, layout, self._words(layout), config, hider)
-        return items, *found, known
+            total = rounds.sum(list(self._words(layout)), second)
+            return items, *layout.split(total, codec), known
+        return items, *self._padded_sum(Step.UPLOAD, layout, floor.config(second, first)), known
 
     @property
     def _real(self) -> bool:
         return self.collector.config.execution == "real"
 
-    def _protocol(self) -> Protocol:
+    def _rounds(self) -> MaskedRounds:
         collector = self.collector
-        return Protocol(self.order, codec=collector.codec, policy=collector.config.policy)
+        return MaskedRounds(
+            self.order,
+            round_=self.round,
+            wire=self.wire,
+            codec=collector.codec,
+            policy=collector.config.policy,
+        )
 
     def _config(self, length: int, named: bytes) -> MaskingConfig:
         collector, model = self.collector, self.wire.model
@@ -271,23 +276,18 @@ class MaskedSession(HiddenSession):
             roster=collector.n_clients,
         )
 
-    def _sent(
-        self,
-        step: Step,
-        layout: DenseLayout,
-        parts: Iterator[DenseWords],
-        config: MaskingConfig,
-        hider: ProtocolMasks | None,
+    def _padded_sum(
+        self, step: Step, layout: DenseLayout, config: MaskingConfig
     ) -> tuple[RingArray, IntArray]:
-        """Send and add words, under the masks of a round that was run or under simulated pads."""
-        hidden = hider or _Pads(self.collector, config, self.round, step, self.order)
-        addition = HiddenAddition(self, step, layout, hidden)
-        addition.add(parts)
+        """Send and add words under simulated pads."""
+        pads = _Pads(self.collector, config, self.round, step, self.order)
+        addition = HiddenAddition(self, step, layout, pads)
+        addition.add(self._words(layout))
         return self._opened(addition)
 
     def _opened(self, addition: HiddenAddition) -> tuple[RingArray, IntArray]:
         found, hider = addition.open(), addition.hider
-        if isinstance(hider, ProtocolMasks | _Pads):
+        if isinstance(hider, _Pads):
             hider.beside.count(self.wire.meter)
         return found
 

@@ -1,21 +1,27 @@
 """The masking protocol itself as the way a round's uploads are hidden: for small cohorts.
 
-Every client of the round gets an identity, the roster is the cohort, and all bytes pass through the
-two halves of ``masking``. What the server is sent, masked vectors included, is kept for its view.
+Every client of the round gets an identity, the roster is the cohort, and all bytes of the two
+halves of ``masking`` go over the run's wire: what is lost, late, repeated or altered there is so
+for the protocol. The server's view shows the masked vectors as they arrived.
 """
 
 import struct
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from hashlib import sha256
 
 import numpy as np
 
 from secure_fedrec.core.arrays import IntArray, RingArray
-from secure_fedrec.errors import LosslessnessError
+from secure_fedrec.core.packing import packed_size, unpack
+from secure_fedrec.errors import ProtocolError
 from secure_fedrec.fixedpoint import FixedPoint
-from secure_fedrec.protection.hidden_sums.beside import Beside
-from secure_fedrec.protection.hidden_sums.dense import DenseLayout, DenseWords
+from secure_fedrec.protection.hidden_sums.dense import (
+    DenseLayout,
+    DenseWords,
+    require_plain_sum,
+    show_uploads,
+)
 from secure_fedrec.protection.masking import (
     EncodedVector,
     Expected,
@@ -23,40 +29,15 @@ from secure_fedrec.protection.masking import (
     Kind,
     MaskingClient,
     MaskingConfig,
-    MaskingServer,
     SitePolicy,
     run_round,
 )
-from secure_fedrec.protection.masking.round.packing import packed_size, unpack
-from secure_fedrec.protection.masking.round.server_steps import Outgoing
+from secure_fedrec.protection.session import OverWire
+from secure_fedrec.wire import Step, Wire
 
-__all__ = ["Protocol", "ProtocolMasks", "layout_hash", "round_config"]
+__all__ = ["MaskedRounds", "layout_hash", "round_config"]
 
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class ProtocolMasks:
-    """A finished round of the protocol, as a way of hiding.
-
-    Args:
-        masked: client number -> [length] masked words, as the server was sent them.
-        total: [length] words of the sum.
-        size: bytes of an upload.
-        beside: what was sent and received besides.
-    """
-
-    masked: Mapping[int, RingArray]
-    total: RingArray
-    size: int
-    beside: Beside
-
-    def hide(self, part: DenseWords) -> RingArray:
-        """What the clients sent."""
-        return np.stack([self.masked[number] for number in part.clients.tolist()])
-
-    def open(self, total: RingArray) -> RingArray:
-        """The protocol's result: its masks cancel in part, the others are restored from shares."""
-        del total
-        return self.total
+_UPLOAD = Kind.UPLOAD.name
 
 
 def round_config(
@@ -97,24 +78,30 @@ def round_config(
     return replace(config, min_survivors=max(config.min_survivors, policy.min_survivors))
 
 
-class Protocol:
-    """The parties of a round: one federation of its clients, for all sums that the round takes.
+class MaskedRounds:
+    """One federation of a round's clients, for all sums that the round takes.
 
     Args:
         clients: int64[n], ascending.
+        round_: of the run.
+        wire: carries what the halves send.
         codec: the ring.
         policy: the conditions of every client.
     """
 
-    def __init__(self, clients: IntArray, *, codec: FixedPoint, policy: SitePolicy) -> None:
+    def __init__(
+        self, clients: IntArray, *, round_: int, wire: Wire, codec: FixedPoint, policy: SitePolicy
+    ) -> None:
         self._clients = clients
+        self._round = round_
+        self._wire = wire
         self._codec = codec
         self._federation = Federation(clients.tolist(), policy=policy)
         self.halves: dict[int, MaskingClient] = {}
         self.packed = b""
 
     def encode(
-        self, parts: Iterable[DenseWords], config: MaskingConfig
+        self, parts: Sequence[DenseWords], config: MaskingConfig
     ) -> dict[int, EncodedVector]:
         """Dense words as vectors to be masked, by client."""
         return {
@@ -130,112 +117,66 @@ class Protocol:
 
     def sum(
         self,
-        parts: Iterable[DenseWords],
+        step: Step,
+        parts: Sequence[DenseWords],
         vectors: Mapping[int, EncodedVector],
         *,
         config: MaskingConfig,
         expected: Mapping[int, Expected] | Expected,
         shift: int = 0,
-    ) -> ProtocolMasks:
-        """Run one round and compare its result with the plain sum of the words.
+    ) -> RingArray:
+        """Run one round; ring words of the sum, [length].
 
         Args:
-            parts: the clients' words, as they would be summed without the protocol.
+            step: what the uploads are for.
+            parts: the clients' words.
             vectors: what each client uploads: its words, in the protocol's order.
             config: the protocol's settings.
             expected: what the clients must insist on, of each or of all.
             shift: places by which words of the protocol come before those of ``parts``.
 
         Raises:
-            ProtocolError: the round aborted.
-            LosslessnessError: the protocol's sum differs from the plain one.
+            ProtocolError: the round aborted, or a client is not in the sum.
+            LosslessnessError: the sum is not that of the clients' words.
         """
-        server = _Recording(
-            identity=self._federation.server,
-            roster=self._federation.roster,
-            config=config,
-            cohort=self._clients,
-            round_number=self._next_round(),
-            generations=self._federation.generations,
-        )
+        layout = parts[0].layout
+        rows = {_UPLOAD: lambda sizes: np.full_like(sizes, len(layout.items))}
+        line = OverWire(self._wire, round_=self._round, steps={_UPLOAD: step}, rows=rows)
+        server = self._federation.open_server(config, self._clients)
         self.halves = {
             number: self._federation.open_client(
                 number, expected if isinstance(expected, Expected) else expected[number]
             )
             for number in vectors
         }
-        outcome = run_round(server, self.halves, vectors)
+        try:
+            outcome = run_round(server, self.halves, vectors, carrier=line)
+        except ProtocolError as error:
+            raise ProtocolError(f"round {self._round}: {error}") from None
+        self._require_everybody(outcome.survivors)
         total: RingArray = np.roll(outcome.words, -shift)
-        plain: RingArray = np.concatenate([part.words for part in parts]).sum(
-            axis=0, dtype=self._codec.dtype
-        )
-        if not np.array_equal(total, self._codec.reduce(plain)):
-            raise LosslessnessError("the masking protocol's sum differs from the plain sum")
+        require_plain_sum(total, parts, self._codec, "the masking protocol's sum")
         self.packed = server.packed_result
-        masked = server.masked(config.length, self._codec.bits)
-        return ProtocolMasks(
-            masked={number: np.roll(words, -shift) for number, words in masked.items()},
-            total=total,
-            size=server.upload_size,
-            beside=server.beside(),
+        size, bits = packed_size(layout.length, self._codec.bits), self._codec.bits
+        show_uploads(
+            self._wire,
+            line.delivered[_UPLOAD],
+            lambda data: np.roll(unpack(data[-size:], layout.length, bits), -shift),
+            round_=self._round,
+            step=step,
+            layout=layout,
+            codec=self._codec,
         )
+        return total
 
-    def _next_round(self) -> int:
-        self._federation.rounds += 1
-        return self._federation.rounds
-
-
-class _Recording(MaskingServer):
-    """A server half that keeps the masked vectors it is sent, and the sizes of all messages."""
-
-    def __init__(self, **settings: object) -> None:
-        super().__init__(**settings)  # type: ignore[arg-type]
-        self._seen: dict[int, bytes] = {}
-        self._received: list[tuple[int, int]] = []
-        self._sent: list[tuple[int, int]] = []
-
-    @property
-    def upload_size(self) -> int:
-        """Bytes of an upload; all have the same."""
-        (size,) = {len(message) for message in self._seen.values()}
-        return size
-
-    def start(self) -> list[Outgoing]:
-        """Note what leaves."""
-        return self._noted(super().start())
-
-    def close_step(self, *, beacon: bytes | None = None) -> list[Outgoing]:
-        """Note what leaves."""
-        return self._noted(super().close_step(beacon=beacon))
-
-    def receive(self, data: bytes) -> None:
-        """Keep an upload as it came, note the size of anything else, then do what a server does."""
-        (sender,) = struct.unpack_from("<I", data, 2)
-        if Kind(data[1]) is Kind.UPLOAD:
-            self._seen[sender] = data
-        else:
-            self._received.append((sender, len(data)))
-        super().receive(data)
-
-    def masked(self, length: int, bits: int) -> dict[int, RingArray]:
-        """Masked words by sender: the payload at the end of each upload."""
-        size = packed_size(length, bits)
-        return {
-            number: unpack(message[-size:], length, bits) for number, message in self._seen.items()
-        }
-
-    def beside(self) -> Beside:
-        """All messages but uploads."""
-        ups, downs = (
-            np.array(noted, dtype=np.int64).reshape(-1, 2) for noted in (self._received, self._sent)
-        )
-        return Beside(
-            senders=ups[:, 0], sent=ups[:, 1], receivers=downs[:, 0], received=downs[:, 1]
-        )
-
-    def _noted(self, outgoing: list[Outgoing]) -> list[Outgoing]:
-        self._sent += [(number, len(message)) for number, message in outgoing]
-        return outgoing
+    def _require_everybody(self, survivors: IntArray) -> None:
+        """Check that nobody is left out of what the whole round is trained on."""
+        missing = np.setdiff1d(self._clients, survivors)
+        if len(missing):
+            raise ProtocolError(
+                f"round {self._round}: the sum is without {len(missing)} clients, the first is "
+                f"client {missing[0]}; the round is abandoned"
+            )
 
 
 def layout_hash(layout: DenseLayout, codec: FixedPoint) -> bytes:

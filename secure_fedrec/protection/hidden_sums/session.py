@@ -171,8 +171,5 @@ class HiddenAddition:
             ProtocolError: a client was not heard.
         """
         self._server.require_complete()
-        codec, layout = self._session.collector.codec, self._layout
-        total = codec.reduce(self.hider.open(self._server.total))
-        cut = len(layout.items) * layout.width
-        values = total[:cut].reshape(len(layout.items), layout.width)
-        return values, codec.to_integers(total[cut:])
+        codec = self._session.collector.codec
+        return self._layout.split(codec.reduce(self.hider.open(self._server.total)), codec)

@@ -6,6 +6,7 @@ The number of cells a client sends to each denoiser is public and the same for a
 """
 
 import secrets
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,7 +21,9 @@ from secure_fedrec.protection.linkage_hardened.rows import (
     encode_row,
     row_bytes,
 )
-from secure_fedrec.protection.routing import Directory, SentCells, send
+from secure_fedrec.protection.routing import Directory, SentCells, address_of, send
+from secure_fedrec.protection.routing.mix import node_of
+from secure_fedrec.protection.session import SERVER, Node, Parcel, Role
 from secure_fedrec.protection.shared_upload.client import require_rows
 from secure_fedrec.protection.shared_upload.context import RoundContext
 from secure_fedrec.protection.shared_upload.messages import Kind, encode_rows, sign
@@ -39,11 +42,13 @@ class Sent:
         noted: looks for the cells in the denoisers' lists of receipts, whose batch is the round and
             whose signing keys are those of the roster. A client that misses one ends the round
             before any denoiser releases its sums.
+        row_ids: of its fakes; no message to the server names them.
     """
 
     upload: bytes
     cells: tuple[bytes, ...]
     noted: SentCells
+    row_ids: tuple[bytes, ...]
 
 
 def require_directory(directory: Directory, context: RoundContext, *, cells: int) -> None:
@@ -59,7 +64,7 @@ def require_directory(directory: Directory, context: RoundContext, *, cells: int
             the directory has too few recipients, or there is one denoiser only, who would see the
             fakes in clear.
     """
-    denoisers = len(context.roster.denoisers)
+    denoisers = context.denoisers
     if denoisers < 2:
         raise ConfigError("protection.count", denoisers, "must be at least 2; one sees the rows")
     if len(directory.recipients) < denoisers:
@@ -99,7 +104,17 @@ class LinkageClient:
         ConfigError: see ``require_directory``.
     """
 
-    __slots__ = ("_cells", "_client", "_context", "_directory", "_done", "_identity")
+    __slots__ = (
+        "_cells",
+        "_client",
+        "_context",
+        "_directory",
+        "_done",
+        "_identity",
+        "_loaded",
+        "node",
+        "sent",
+    )
 
     def __init__(
         self,
@@ -110,10 +125,7 @@ class LinkageClient:
         directory: Directory,
         cells: int,
     ) -> None:
-        clients = context.roster.clients
-        mine = identity.public_key().public_bytes_raw()
-        if not 0 <= client < len(clients) or clients[client] != mine:
-            raise ProtocolError(f"the roster has another key for client {client}")
+        context.require_key(Node(Role.CLIENT, client), identity)
         require_directory(directory, context, cells=cells)
         self._context = context
         self._client = client
@@ -121,6 +133,32 @@ class LinkageClient:
         self._directory = directory
         self._cells = cells
         self._done = False
+        self._loaded: tuple[IndexArray, RingArray, BoolArray] | None = None
+        self.node = Node(Role.CLIENT, client)
+        self.sent: Sent | None = None
+        """What ``step`` sent."""
+
+    def load(self, rows: IndexArray, words: RingArray, virtual: BoolArray) -> None:
+        """Hand over what ``step`` sends (arguments: ``send``)."""
+        self._loaded = rows, words, virtual
+
+    def step(self, inbox: Sequence[bytes]) -> list[Parcel]:
+        """Send everything, at the server's prompt (``Party.step``); errors are those of ``send``.
+
+        Cells are for the first mixes of their paths.
+        """
+        del inbox  # nobody has anything to say to a client
+        if self._loaded is None:
+            raise ProtocolError(f"client {self._client} has nothing to send")
+        sent = self.sent = self.send(*self._loaded)
+        first = [node_of(0, address_of(cell).node) for cell in sent.cells]
+        return [
+            Parcel(self.node, SERVER, Kind.UPLOAD.name, sent.upload),
+            *(
+                Parcel(self.node, mix, "CELL", cell)
+                for mix, cell in zip(first, sent.cells, strict=True)
+            ),
+        ]
 
     def send(self, rows: IndexArray, words: RingArray, virtual: BoolArray) -> Sent:
         """Upload the rows and route the shares of the fakes; a client does so once.
@@ -144,7 +182,7 @@ class LinkageClient:
         require_rows(rows, words, np.ones(len(rows), dtype=bool), context)
         fakes = np.flatnonzero(virtual)
         names = [secrets.token_bytes(ROW_ID_BYTES) for _ in fakes]
-        denoisers = len(context.roster.denoisers)
+        denoisers = context.denoisers
         stream = Keystream(secrets.token_bytes(32))
         last, cells = words[fakes], []
         noted = SentCells(self._directory, batch=context.round)
@@ -169,4 +207,4 @@ class LinkageClient:
         self._done = True
         body = encode_rows(rows, words, context)
         upload = sign(Kind.UPLOAD, self._client, body, context=context, identity=self._identity)
-        return Sent(upload, tuple(cells), noted)
+        return Sent(upload, tuple(cells), noted, tuple(names))

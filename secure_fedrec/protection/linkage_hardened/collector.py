@@ -9,7 +9,7 @@ a mix cascade run beside it, and any difference is an error.
 """
 
 import secrets
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import Any, Unpack
 
@@ -21,16 +21,25 @@ from secure_fedrec.errors import ConfigError, ProtocolError
 from secure_fedrec.protection.layer import Claim, Layer, Stand
 from secure_fedrec.protection.line_receipts import LineReceipts, count_receipts
 from secure_fedrec.protection.linkage_hardened.config import LinkageHardenedConfig
-from secure_fedrec.protection.linkage_hardened.real import MixNetwork, RealRound
+from secure_fedrec.protection.linkage_hardened.real import RealRound
+from secure_fedrec.protection.linkage_hardened.rows import decode_sums
 from secure_fedrec.protection.plain import (
     ServerSum,
     TableSizes,
     aggregate_note,
     upload_messages,
 )
+from secure_fedrec.protection.routing.network import MixNetwork
+from secure_fedrec.protection.session import OverWire, Parcel
 from secure_fedrec.protection.shared_upload.collector import require_equal
 from secure_fedrec.protection.shared_upload.context import LEAST_FLOOR
-from secure_fedrec.protection.shared_upload.messages import ENVELOPE_BYTES, Kind, rows_message_bytes
+from secure_fedrec.protection.shared_upload.messages import (
+    ENVELOPE_BYTES,
+    Kind,
+    decode_rows,
+    open_envelope,
+    rows_message_bytes,
+)
 from secure_fedrec.protection.shared_upload.recruits import RecruitedDenoisers
 from secure_fedrec.protection.shared_upload.server import reveal
 from secure_fedrec.protection.shared_upload.tally import require_genuine
@@ -75,9 +84,20 @@ class LinkageHardened(RecruitedDenoisers):
         self.require_round(round_, participants)
         return LinkageSession(self, round_, participants, wire)
 
-    def real_round(self, round_: int) -> RealRound:
+    def real_round(self, round_: int, wire: Wire) -> tuple[RealRound, OverWire]:
         """The real halves of a round, behind a mix cascade with keys of its own."""
-        config = self.config
+        config, value = self.config, self.codec.bytes_per_value
+        nothing = int(rows_message_bytes(np.zeros(1, dtype=np.int64), 0, 0)[0])
+        line = OverWire(
+            wire,
+            round_=round_,
+            steps={"UPLOAD": Step.UPLOAD, "FAKES": Step.DENOISE},
+            rows={
+                "UPLOAD": lambda sizes: (sizes - nothing) // (4 + self.width * value),
+                "FAKES": lambda sizes: (sizes - nothing - 4) // (8 + self.width * value),
+            },
+            denoisers=self.denoisers,
+        )
         identities = self.identities()
         network = MixNetwork.start(
             config.routing,
@@ -85,8 +105,10 @@ class LinkageHardened(RecruitedDenoisers):
             epoch=round_,
             max_pieces=1,
             identities=identities.denoisers,
+            wire=wire,
         )
-        return RealRound(self.context(round_), identities, network, cells=config.cells)
+        context = self.context(round_)
+        return RealRound(context, identities, network, cells=config.cells, carrier=line), line
 
     def require_cells(self, clients: IntArray, fakes: IntArray) -> None:
         """Check that the fakes of every client fit its cells; nothing is sent otherwise.
@@ -162,7 +184,7 @@ class LinkageSession:
         self._wire = wire
         self.order = participants
         self._stream = Keystream(secrets.token_bytes(32))
-        self._real: RealRound | None = None
+        self._real: tuple[RealRound, OverWire] | None = None
         self._server = ServerSum(
             round_=round_,
             expected=participants,
@@ -185,16 +207,26 @@ class LinkageSession:
         before = np.concatenate([[0], np.cumsum(virtual)])
         fakes = before[block.indptr[1:]] - before[block.indptr[:-1]]
         collector.require_cells(clients, fakes)
-        sizes = rows_message_bytes(block.lengths, collector.width, collector.codec.bytes_per_value)
         if collector.config.execution == "real":
-            if self._real is None:
-                self._real = collector.real_round(self._round)
-            sizes = self._real.submit(clients, block, virtual)
+            self._load(clients, block, virtual, fakes)
+            return
+        sizes = rows_message_bytes(block.lengths, collector.width, collector.codec.bytes_per_value)
         self._upload(clients, block, sizes)
         self._send_fakes(clients, fakes, block, np.flatnonzero(virtual))
 
     def close(self) -> Aggregate:
-        """Compare the sets of rows, take the fakes off, hand over the sum of the real rows."""
+        """Compare the sets of rows, take the fakes off, hand over the sum of the real rows.
+
+        Raises:
+            ProtocolError: a message is missing, repeated, late or replaced.
+            LosslessnessError: the real halves came to other words than were put into them.
+        """
+        aggregate = self._simulated() if self._real is None else self._run(*self._real)
+        self._count_receipts()
+        self._wire.note(aggregate_note(self._round, aggregate))
+        return aggregate
+
+    def _simulated(self) -> Aggregate:
         codec = self._collector.codec
         self._server.require_complete()
         tags = [held.tags() for held in self._held]
@@ -211,18 +243,88 @@ class LinkageSession:
         )
         counts = self._held[0].counts
         support = np.flatnonzero(counts).astype(np.int32)
-        outcome = None if self._real is None else self._real.close()
-        sizes = self._foreseen(len(support)) if outcome is None else outcome.sizes
-        self._count_receipts()
+        sizes = self._foreseen(len(support))
         self._count_agreement(sizes[Kind.ROW_SET])
         for number, held in enumerate(self._held):
             totals[support, :-1] -= self._release(number, support, held, sizes[Kind.FAKES])
         totals[:, -1] -= counts.astype(totals.dtype)
-        aggregate = reveal(totals, self._server.counts, codec)
-        if outcome is not None:
-            require_equal(outcome.aggregate, aggregate)
-        self._wire.note(aggregate_note(self._round, aggregate))
+        return reveal(totals, self._server.counts, codec)
+
+    def _load(
+        self, clients: IntArray, block: RowBlock, virtual: BoolArray, fakes: IntArray
+    ) -> None:
+        """Load the real halves, and add up what must come out of them."""
+        if self._real is None:
+            self._real = self._collector.real_round(self._round, self._wire)
+        self._real[0].submit(clients, block, virtual)
+        if block.values is not None:
+            self._server.add(
+                RowBlock(
+                    indptr=np.array([0, int(np.count_nonzero(~virtual))]),
+                    rows=block.rows[~virtual],
+                    values=block.values[~virtual],
+                )
+            )
+        for number in range(self._collector.config.count):
+            self._meter_dummies(number, clients, fakes)
+
+    def _run(self, real: RealRound, line: OverWire) -> Aggregate:
+        """Drive the real halves, and show what the others were sent."""
+        try:
+            aggregate = real.close()
+        except ProtocolError as error:
+            raise ProtocolError(f"round {self._round}: {error}") from None
+        require_equal(aggregate, self._server.aggregate())
+        self._show_uploads(real, line.delivered["UPLOAD"])
+        owners = {
+            name: client
+            for client, sent in zip(self.order.tolist(), real.sent, strict=True)
+            for name in sent.row_ids
+        }
+        for number, held in enumerate(real.held):
+            ids = b"".join(share.row_id[:8] for share in held)
+            origins = np.array([owners[share.row_id] for share in held], dtype=np.int64)
+            words = [np.empty((0, self._collector.width), self._collector.codec.dtype)]
+            sent = self._noise(
+                number,
+                np.array([share.row for share in held], dtype=np.int32),
+                np.concatenate(words + [share.words for share in held]),
+                np.frombuffer(ids, dtype="<u8").astype(np.uint64),
+            )
+            targets = np.full(len(held), self._collector.denoisers[number])
+            self._wire.meter.count(sent, senders=origins, receivers=targets)
+            self._wire.show(sent, origins=origins)
+        for parcel in line.delivered["FAKES"]:
+            number = parcel.sender.number
+            body = open_envelope(parcel.data, Kind.FAKES, context=real.context).body
+            _, rows, counts, words_ = decode_sums(body, real.context)
+            shown = self._sums(number, rows, words_, counts, len(parcel.data))
+            self._wire.show(shown, origins=self._collector.denoisers[number : number + 1])
         return aggregate
+
+    def _show_uploads(self, real: RealRound, uploads: Sequence[Parcel]) -> None:
+        """The rows that the server read, each client's once."""
+        read = {
+            parcel.sender.number: (
+                len(parcel.data),
+                *decode_rows(
+                    open_envelope(parcel.data, Kind.UPLOAD, context=real.context).body,
+                    real.context,
+                    width=self._collector.width,
+                ),
+            )
+            for parcel in uploads
+        }
+        sizes, rows, words = zip(*(read[number] for number in self.order.tolist()), strict=True)
+        block = RowBlock(
+            indptr=np.concatenate([[0], np.cumsum([len(one) for one in rows])]),
+            rows=np.concatenate(rows),
+            values=np.concatenate(words),
+        )
+        plain = upload_messages(
+            self._round, self.order, block, self._collector.width, self._collector.codec
+        )
+        self._wire.show(replace(plain, sizes=np.array(sizes)), origins=self.order)
 
     def _upload(self, clients: IntArray, block: RowBlock, sizes: IntArray) -> None:
         collector = self._collector
@@ -287,20 +389,8 @@ class LinkageSession:
     ) -> RingArray:
         """Send a denoiser's sums; what the server receives."""
         collector = self._collector
-        block = RowBlock(
-            indptr=np.array([0, len(support)]),
-            rows=support,
-            values=collector.codec.reduce(held.totals[support]),
-            counts=held.counts[support],
-        )
-        sent = Messages(
-            round=self._round,
-            step=Step.DENOISE,
-            senders=Parties(role="denoiser", ids=np.array([number])),
-            receivers=Parties.server(1),
-            payload=block,
-            sizes=np.array([size]),
-        )
+        words = collector.codec.reduce(held.totals[support])
+        sent = self._sums(number, support, words, held.counts[support], size)
         origin = collector.denoisers[number : number + 1]
         delivered = self._wire.send(sent, origins=origin)
         if delivered.round != self._round or len(delivered) != 1:
@@ -313,6 +403,20 @@ class LinkageSession:
         if not isinstance(payload, RowBlock) or payload.values is None:
             raise ProtocolError(f"round {self._round}: denoisers send rows with words")
         return payload.values
+
+    def _sums(
+        self, number: int, rows: IndexArray, words: RingArray, counts: IntArray, size: int
+    ) -> Messages:
+        """A denoiser's sums of fakes."""
+        indptr = np.array([0, len(rows)])
+        return Messages(
+            round=self._round,
+            step=Step.DENOISE,
+            senders=Parties(role="denoiser", ids=np.array([number])),
+            receivers=Parties.server(1),
+            payload=RowBlock(indptr=indptr, rows=rows, values=words, counts=counts),
+            sizes=np.array([size]),
+        )
 
     def _count_receipts(self) -> None:
         collector = self._collector

@@ -2,6 +2,7 @@
 
 import struct
 from collections.abc import Sequence
+from contextlib import suppress
 from enum import Enum
 from typing import NoReturn
 
@@ -10,9 +11,15 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from secure_fedrec.core.arrays import RingArray
 from secure_fedrec.core.kernels import scatter_add
-from secure_fedrec.errors import ProtocolError
-from secure_fedrec.protection.linkage_hardened.rows import decode_row, encode_sums, set_of_rows
+from secure_fedrec.errors import ProtocolError, WireError
+from secure_fedrec.protection.linkage_hardened.rows import (
+    RowShare,
+    decode_row,
+    encode_sums,
+    set_of_rows,
+)
 from secure_fedrec.protection.routing import Endpoint
+from secure_fedrec.protection.session import SERVER, Node, Parcel, Role
 from secure_fedrec.protection.shared_upload.context import RoundContext
 from secure_fedrec.protection.shared_upload.messages import Kind, open_envelope, sign
 
@@ -52,6 +59,7 @@ class LinkageDenoiser:
         "_rows",
         "_state",
         "_words",
+        "node",
     )
 
     def __init__(
@@ -63,10 +71,7 @@ class LinkageDenoiser:
         endpoint: Endpoint,
         cells: int,
     ) -> None:
-        denoisers = context.roster.denoisers
-        mine = identity.public_key().public_bytes_raw()
-        if not 0 <= denoiser < len(denoisers) or denoisers[denoiser] != mine:
-            raise ProtocolError(f"the roster has another key for denoiser {denoiser}")
+        context.require_key(Node(Role.DENOISER, denoiser), identity)
         self._cells = cells
         self._context = context
         self._denoiser = denoiser
@@ -76,6 +81,29 @@ class LinkageDenoiser:
         self._rows: dict[bytes, int] = {}
         self._words: list[RingArray] = []
         self._state = _State.COLLECTING
+        self.node = Node(Role.DENOISER, denoiser)
+
+    def step(self, inbox: Sequence[bytes]) -> list[Parcel]:
+        """Take cells and tell which rows are held; upon all sets, release (``Party.step``).
+
+        A cell that is refused is left out; its sender misses it in the receipts.
+
+        Raises:
+            ProtocolError, WireError: the sets are refused, or this denoiser aborts.
+        """
+        if self._state is _State.COLLECTING:
+            for cell in inbox:
+                with suppress(ProtocolError, WireError):
+                    self.receive(cell)
+            return [Parcel(self.node, SERVER, Kind.ROW_SET.name, self.close())]
+        sums = self.release(list(dict.fromkeys(inbox)))
+        return [Parcel(self.node, SERVER, Kind.FAKES.name, sums)]
+
+    @property
+    def shares(self) -> list[RowShare]:
+        """What is held of this round, in the order of arrival."""
+        held = zip(self._rows.items(), self._words, strict=True)
+        return [RowShare(row_id, row, words) for (row_id, row), words in held]
 
     def receive(self, cell: bytes) -> None:
         """Take a cell from the mix network.
@@ -133,8 +161,8 @@ class LinkageDenoiser:
         """
         self._require(_State.CLOSED)
         context = self._context
-        if len(sets) != len(context.roster.denoisers):
-            raise ProtocolError(f"{len(sets)} sets of {len(context.roster.denoisers)} denoisers")
+        if len(sets) != context.denoisers:
+            raise ProtocolError(f"{len(sets)} sets of {context.denoisers} denoisers")
         for number, message in enumerate(sets):
             signed = open_envelope(message, Kind.ROW_SET, context=context)
             if signed.sender != number:

@@ -1,111 +1,27 @@
 """All parties of a round in one process: real keys, real onions, real mixes.
 
-For small cohorts: it shows that the halves compute what the simulation computes, to the bit.
+For small cohorts. What stands between the halves is the wire of a run; the mix cascade is the line
+from clients to denoisers.
 """
 
 import secrets
 from collections.abc import Sequence
-from dataclasses import dataclass
-
-import numpy as np
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from secure_fedrec.core.arrays import BoolArray, IntArray
-from secure_fedrec.protection.linkage_hardened.client import LinkageClient
+from secure_fedrec.errors import ProtocolError
+from secure_fedrec.protection.linkage_hardened.client import LinkageClient, Sent
 from secure_fedrec.protection.linkage_hardened.denoiser import LinkageDenoiser
+from secure_fedrec.protection.linkage_hardened.rows import RowShare
 from secure_fedrec.protection.linkage_hardened.server import LinkageServer
-from secure_fedrec.protection.routing import (
-    Directory,
-    Endpoint,
-    MixNode,
-    OpeningKey,
-    RoutingConfig,
-    SentCells,
-    address_of,
-    new_identity,
-    receipt_digest,
-)
-from secure_fedrec.protection.routing.endpoint import MAX_PIECES
+from secure_fedrec.protection.routing.network import MixNetwork
+from secure_fedrec.protection.routing.onions import address_of
+from secure_fedrec.protection.session import Carrier, Node, Parcel, Party, Role, run_in_memory
 from secure_fedrec.protection.shared_upload.context import RoundContext
 from secure_fedrec.protection.shared_upload.messages import Kind
-from secure_fedrec.protection.shared_upload.real import Identities, RealOutcome, size_of
-from secure_fedrec.uploads import RowBlock
+from secure_fedrec.protection.shared_upload.real import Identities
+from secure_fedrec.uploads import Aggregate, RowBlock
 
-__all__ = ["MixNetwork", "RealRound"]
-
-
-@dataclass(slots=True, kw_only=True)
-class MixNetwork:
-    """A cascade: one mix per layer, and the denoisers at its end.
-
-    Args:
-        directory: keys of the epoch.
-        mixes: the mixes, in order.
-        ends: the denoisers' ends.
-        identities: their signing keys.
-    """
-
-    directory: Directory
-    mixes: tuple[MixNode, ...]
-    ends: tuple[Endpoint, ...]
-    identities: tuple[Ed25519PrivateKey, ...]
-
-    @classmethod
-    def start(
-        cls,
-        config: RoutingConfig,
-        *,
-        recipients: int,
-        epoch: int,
-        max_pieces: int = MAX_PIECES,
-        identities: Sequence[Ed25519PrivateKey] | None = None,
-    ) -> "MixNetwork":
-        """A network with fresh keys, whose ends take messages of at most ``max_pieces`` cells.
-
-        Recipients sign with ``identities``, or with fresh keys.
-        """
-        keys = [OpeningKey.generate(config.mechanism) for _ in range(config.layers + recipients)]
-        public = tuple(key.public for key in keys)
-        directory = Directory(
-            config=config,
-            epoch=epoch,
-            mixes=tuple((key,) for key in public[: config.layers]),
-            recipients=public[config.layers :],
-        )
-        mixes = tuple(MixNode(layer=layer, node=0) for layer in range(config.layers))
-        ends = tuple(
-            Endpoint(layers=config.layers, index=index, max_pieces=max_pieces)
-            for index in range(recipients)
-        )
-        nodes: list[MixNode | Endpoint] = [*mixes, *ends]
-        for node, key in zip(nodes, keys, strict=True):
-            node.rotate(directory, key)
-        if identities is None:
-            identities = [new_identity() for _ in range(recipients)]
-        return cls(directory=directory, mixes=mixes, ends=ends, identities=tuple(identities))
-
-    def carry(self, cells: list[bytes]) -> list[bytes]:
-        """Pass cells through all mixes, as one batch."""
-        for mix in self.mixes:
-            for cell in cells:
-                mix.receive(cell)
-            cells = mix.flush()
-        return cells
-
-    def require_received(self, senders: Sequence[SentCells], *, batch: int) -> None:
-        """Let every recipient sign for its cells, and every sender look for its own.
-
-        Raises:
-            ProtocolError: a sender does not find one.
-        """
-        receipts = [
-            end.receipt(batch=batch, identity=key)
-            for end, key in zip(self.ends, self.identities, strict=True)
-        ]
-        signers = [key.public_key().public_bytes_raw() for key in self.identities]
-        published = [receipt_digest(receipt) for receipt in receipts]
-        for sender in senders:
-            sender.require_received(receipts, signers=signers, published=published)
+__all__ = ["RealRound"]
 
 
 class RealRound:
@@ -116,65 +32,94 @@ class RealRound:
         identities: everybody's signing keys.
         network: the mix network.
         cells: public number of cells of each client to each denoiser.
+        carrier: what stands between the halves, but for the mixes.
+
+    Attributes:
+        sent: what each client sent, in the order submitted; of a round that came to its end.
+        held: what each denoiser held of them.
     """
 
-    __slots__ = (
-        "_cells",
-        "_context",
-        "_denoisers",
-        "_identities",
-        "_network",
-        "_noted",
-        "_sent",
-        "_server",
-    )
+    __slots__ = ("_carrier", "_cells", "_clients", "_identities", "_network", "context", "held")
 
     def __init__(
-        self, context: RoundContext, identities: Identities, network: MixNetwork, *, cells: int
+        self,
+        context: RoundContext,
+        identities: Identities,
+        network: MixNetwork,
+        *,
+        cells: int,
+        carrier: Carrier | None = None,
     ) -> None:
-        self._context = context
+        self.context = context
         self._identities = identities
         self._network = network
         self._cells = cells
-        self._sent: list[bytes] = []
-        self._noted: list[SentCells] = []
-        self._server = LinkageServer(context, cells=cells)
-        self._denoisers = [
-            LinkageDenoiser(context, number, key, endpoint=network.ends[number], cells=cells)
-            for number, key in enumerate(identities.denoisers)
-        ]
+        self._carrier = carrier
+        self._clients: list[LinkageClient] = []
+        self.held: list[list[RowShare]] = []
 
-    def submit(self, clients: IntArray, block: RowBlock, virtual: BoolArray) -> IntArray:
-        """Run the client half of some clients; sizes of their uploads, int64[B]."""
+    @property
+    def sent(self) -> list[Sent]:
+        """What each client sent, in the order submitted."""
+        return [half.sent for half in self._clients if half.sent is not None]
+
+    def submit(self, clients: IntArray, block: RowBlock, virtual: BoolArray) -> None:
+        """Load the halves of some clients with their rows."""
         if block.values is None:
             raise ValueError("an upload has values")
-        sizes = []
         ends = zip(clients.tolist(), block.indptr[:-1], block.indptr[1:], strict=True)
         for client, start, stop in ends:
             mine = slice(int(start), int(stop))
             half = LinkageClient(
-                self._context,
+                self.context,
                 client,
                 self._identities.clients[client],
                 directory=self._network.directory,
                 cells=self._cells,
             )
-            sent = half.send(block.rows[mine], block.values[mine], virtual[mine])
-            self._server.receive(sent.upload)
-            self._sent += sent.cells
-            self._noted.append(sent.noted)
-            sizes.append(len(sent.upload))
-        return np.array(sizes, dtype=np.int64)
+            half.load(block.rows[mine], block.values[mine], virtual[mine])
+            self._clients.append(half)
 
-    def close(self) -> RealOutcome:
-        """Mix, let senders look for their cells, agree on the rows, take the fakes off."""
-        secrets.SystemRandom().shuffle(self._sent)
-        for cell in self._network.carry(self._sent):
-            self._denoisers[address_of(cell).node].receive(cell)
-        self._network.require_received(self._noted, batch=self._context.round)
-        sets = [denoiser.close() for denoiser in self._denoisers]
-        sums = [denoiser.release(sets) for denoiser in self._denoisers]
-        return RealOutcome(
-            aggregate=self._server.finish(sums),
-            sizes={Kind.ROW_SET: size_of(sets), Kind.FAKES: size_of(sums)},
-        )
+    def close(self) -> Aggregate:
+        """Drive the halves to the end; sums and counts of the rated rows of all clients.
+
+        Raises:
+            ProtocolError: the round was aborted, or a client is not in the sum.
+        """
+        numbers = [half.node.number for half in self._clients]
+        server = LinkageServer(self.context, cells=self._cells, cohort=numbers)
+        denoisers = [
+            LinkageDenoiser(self.context, n, key, endpoint=self._network.ends[n], cells=self._cells)
+            for n, key in enumerate(self._identities.denoisers)
+        ]
+
+        def look(stage: str) -> None:
+            if stage != Kind.ROW_SET.name:
+                return
+            # Senders look for their cells before any denoiser releases its sums.
+            noted = [sent.noted for sent in self.sent]
+            self._network.require_received(noted, batch=self.context.round)
+            if server.heard != frozenset(numbers):
+                missing = sorted(set(numbers) - server.heard)
+                raise ProtocolError(f"no upload from clients {missing[:5]}")
+            self.held = [denoiser.shares for denoiser in denoisers]
+
+        parties: list[Party] = [*denoisers, *self._clients]
+        run_in_memory(server, parties, carrier=self._through_mixes, between=look)
+        if server.aggregate is None:
+            raise ProtocolError("the round ended without sums")
+        return server.aggregate
+
+    def _through_mixes(self, sent: Sequence[Parcel]) -> list[Parcel]:
+        """Cells go through the mixes, all of a round as one batch; the rest goes as it goes."""
+        rest = [parcel for parcel in sent if parcel.stage != "CELL"]
+        arrived = list(rest if self._carrier is None else self._carrier(rest))
+        cells = [parcel.data for parcel in sent if parcel.stage == "CELL"]
+        if cells:
+            secrets.SystemRandom().shuffle(cells)
+            last = self._network.mixes[-1].node
+            arrived += [
+                Parcel(last, Node(Role.DENOISER, address_of(cell).node), "CELL", cell)
+                for cell in self._network.carry(cells)
+            ]
+        return arrived

@@ -18,7 +18,7 @@ from secure_fedrec.errors import ProtocolError, WireError
 from secure_fedrec.protection.routing.sealing import labelled
 from secure_fedrec.protection.shared_upload.context import DOMAIN, RoundContext
 from secure_fedrec.protection.shared_upload.messages import decode_support, encode_support
-from secure_fedrec.protection.shared_upload.words import pack_words, unpack_words
+from secure_fedrec.wire.words import pack_words, unpack_words
 
 __all__ = [
     "ROW_ID_BYTES",

@@ -1,6 +1,7 @@
 """The server's half: it adds up identified uploads and takes the denoisers' sums of fakes off."""
 
 from collections.abc import Sequence
+from contextlib import suppress
 from enum import Enum
 from typing import NoReturn
 
@@ -8,8 +9,9 @@ import numpy as np
 
 from secure_fedrec.core.arrays import IntArray
 from secure_fedrec.core.kernels import scatter_add
-from secure_fedrec.errors import ProtocolError
+from secure_fedrec.errors import ProtocolError, WireError
 from secure_fedrec.protection.linkage_hardened.rows import decode_sums
+from secure_fedrec.protection.session import SERVER, Node, Parcel, Role, from_server
 from secure_fedrec.protection.shared_upload.client import with_counts
 from secure_fedrec.protection.shared_upload.context import RoundContext
 from secure_fedrec.protection.shared_upload.messages import Kind, decode_rows, open_envelope
@@ -31,17 +33,76 @@ class LinkageServer:
     Args:
         context: the round.
         cells: public number of cells of each client to each denoiser.
+        cohort: clients that ``step`` invites; None for all of the roster.
+
+    Attributes:
+        aggregate: sums and counts, once the round is over.
     """
 
-    __slots__ = ("_cells", "_context", "_heard", "_named", "_state", "_totals")
+    __slots__ = (
+        "_cells",
+        "_cohort",
+        "_context",
+        "_heard",
+        "_named",
+        "_state",
+        "_totals",
+        "aggregate",
+        "stage",
+    )
+    node = SERVER
 
-    def __init__(self, context: RoundContext, *, cells: int) -> None:
+    def __init__(
+        self, context: RoundContext, *, cells: int, cohort: Sequence[int] | None = None
+    ) -> None:
         self._context = context
         self._cells = cells
         self._heard: set[int] = set()
         self._totals = np.zeros((context.n_items, context.width + 1), dtype=context.codec.dtype)
         self._named: IntArray = np.zeros(context.n_items, dtype=np.int64)
         self._state = _State.COLLECTING
+        self._cohort = range(context.clients) if cohort is None else cohort
+        self.aggregate: Aggregate | None = None
+        self.stage = "CREATED"
+
+    @property
+    def finished(self) -> bool:
+        """Whether there is an aggregate."""
+        return self.aggregate is not None
+
+    @property
+    def heard(self) -> frozenset[int]:
+        """Clients whose uploads are in the sum."""
+        return frozenset(self._heard)
+
+    def step(self, inbox: Sequence[bytes]) -> list[Parcel]:
+        """Ask for uploads, then for sets of rows, hand them on, add up (``Party.step``).
+
+        An upload that is refused is left out, and the round then aborted for its cells.
+
+        Raises:
+            ProtocolError, WireError: a denoiser is missing or refused, or the round is aborted.
+        """
+        whole = list(dict.fromkeys(inbox))  # what came twice in the same bytes came once
+        denoisers = [Node(Role.DENOISER, n) for n in range(self._context.denoisers)]
+        match self.stage:
+            case "CREATED":
+                clients = [Node(Role.CLIENT, number) for number in self._cohort]
+                return self._ask("UPLOAD", clients, "UPLOAD", b"")
+            case "UPLOAD":
+                for upload in whole:
+                    with suppress(ProtocolError, WireError):
+                        self.receive(upload)
+                return self._ask("ROW_SET", denoisers, "ROW_SET", b"")
+            case "ROW_SET":
+                return self._ask("FAKES", denoisers, "ROW_SET", *whole)
+        self.aggregate = self.finish(whole)
+        return []
+
+    def _ask(self, stage: str, nodes: Sequence[Node], kind: str, *messages: bytes) -> list[Parcel]:
+        """Await a stage, for which every node is sent the messages."""
+        self.stage = stage
+        return from_server(nodes, kind, *messages)
 
     def receive(self, message: bytes) -> None:
         """Take a client's upload.
@@ -75,8 +136,8 @@ class LinkageServer:
         """
         self._require()
         context = self._context
-        if len(sums) != len(context.roster.denoisers):
-            raise ProtocolError(f"sums of {len(sums)} of {len(context.roster.denoisers)} denoisers")
+        if len(sums) != context.denoisers:
+            raise ProtocolError(f"sums of {len(sums)} of {context.denoisers} denoisers")
         parts = []
         for number, message in enumerate(sums):
             signed = open_envelope(message, Kind.FAKES, context=context)

@@ -30,15 +30,15 @@ from secure_fedrec.protection.masking.agreed.parameters import (
 )
 from secure_fedrec.protection.masking.agreed.policy import Expected, SitePolicy, draw_cohort
 from secure_fedrec.protection.masking.agreed.public_state import state_hash
-from secure_fedrec.protection.masking.agreed.roster import Roster
 from secure_fedrec.protection.masking.round.client import ClientState, MaskingClient
 from secure_fedrec.protection.masking.round.journal import FileJournal, Journal, MemoryJournal
-from secure_fedrec.protection.masking.round.keys import Identity
 from secure_fedrec.protection.masking.round.recovery import Fault
 from secure_fedrec.protection.masking.round.server import MaskingServer, ServerState
 from secure_fedrec.protection.masking.round.server_steps import Outgoing
 from secure_fedrec.protection.masking.round.whole import Federation, RoundOutcome, run_round
 from secure_fedrec.protection.masking.tail_floor import SecondRound, TailFloor
+from secure_fedrec.protection.session.identity import Identity
+from secure_fedrec.protection.session.roster import Roster
 
 __all__ = [
     "COMPLETE_UP_TO",

@@ -12,6 +12,7 @@ from typing import Literal
 
 import numpy as np
 
+from secure_fedrec.core.packing import packed_size
 from secure_fedrec.protection.masking.agreed.config import MaskingConfig
 from secure_fedrec.protection.masking.agreed.formats import SIGNATURE_BYTES, Context, Envelope, Kind
 from secure_fedrec.protection.masking.round.hybrid import PAIR_SEAL_BYTES
@@ -31,7 +32,6 @@ from secure_fedrec.protection.masking.round.messages_sum import (
     Survivors,
     Upload,
 )
-from secure_fedrec.protection.masking.round.packing import packed_size
 from secure_fedrec.protection.masking.round.shamir import ELEMENT_BYTES
 
 __all__ = ["MessageSize", "message_sizes"]

@@ -25,6 +25,7 @@ from secure_fedrec.protection.paillier.envelopes import (
     Identity,
     Kind,
     Role,
+    seal,
 )
 from secure_fedrec.protection.paillier.keys import PrivateKey
 from secure_fedrec.protection.paillier.pairwise import MASK_KEY_BYTES, PairwiseMask
@@ -32,8 +33,18 @@ from secure_fedrec.protection.paillier.plans import Plan
 from secure_fedrec.protection.paillier.uploads import UploadSum, encrypt_upload, require_words
 from secure_fedrec.protection.paillier.vectors import decrypt_vector, split_vectors
 from secure_fedrec.protection.paillier.words import read_words, write_words
+from secure_fedrec.protection.session import (
+    SERVER,
+    Node,
+    Parcel,
+    from_server,
+    refusals_of,
+    replies_to,
+)
 
 __all__ = ["Authority", "UploadingClient", "UploadingServer"]
+
+AUTHORITY = Node(Role.AUTHORITY)
 
 
 class _Client(Enum):
@@ -71,7 +82,29 @@ class UploadingClient:
         self._round = round_
         self._secrets: dict[int, bytes] = {}
         self._mask: PairwiseMask | None = None
+        self._vectors: Sequence[RingArray] = ()
+        self.node = identity.node
         self._state = _Client.ADVERTISE if plan.holding.masked else _Client.UPLOAD
+
+    def load(self, vectors: Sequence[RingArray]) -> None:
+        """Hand over what ``step`` uploads (arguments: ``upload``)."""
+        self._vectors = vectors
+
+    def step(self, inbox: Sequence[bytes]) -> list[Parcel]:
+        """The next message, at the server's prompt or upon all mask keys (``Party.step``).
+
+        Raises:
+            WireError: not such a message.
+            ProtocolError: not now, or the mask keys are refused.
+            EncodingError: the words do not fit; nothing leaves then.
+        """
+        if self._state is _Client.ADVERTISE:
+            return [self._parcel(Kind.MASK_KEY, self.advertise())]
+        if self._state is _Client.KEYS:
+            refused = refusals_of(inbox, self.receive_keys)
+            if not self._secrets:
+                raise ProtocolError(f"round {self._round}: there are no mask keys{refused}")
+        return [self._parcel(Kind.UPLOAD, self.upload(self._vectors))]
 
     def advertise(self) -> bytes:
         """The first message of a masked round.
@@ -81,7 +114,7 @@ class UploadingClient:
         """
         self._require(_Client.ADVERTISE)
         self._mask = PairwiseMask(
-            client=self._identity.party.number, round_=self._round, context=self._plan.context
+            client=self._identity.node.number, round_=self._round, context=self._plan.context
         )
         self._state = _Client.KEYS
         return self._seal(Kind.MASK_KEY, self._mask.public)
@@ -133,9 +166,12 @@ class UploadingClient:
         self._state = _Client.DONE
         return self._seal(Kind.UPLOAD, body)
 
+    def _parcel(self, kind: Kind, data: bytes) -> Parcel:
+        return Parcel(self.node, SERVER, kind.name, data)
+
     def _seal(self, kind: Kind, body: bytes) -> bytes:
         context = self._plan.context
-        return self._identity.seal(kind, round_=self._round, context=context, body=body)
+        return seal(self._identity, kind, round_=self._round, context=context, body=body)
 
     def _require_mask(self, state: _Client) -> PairwiseMask:
         self._require(state)
@@ -146,7 +182,7 @@ class UploadingClient:
     def _require(self, state: _Client) -> None:
         if self._state is not state:
             raise ProtocolError(
-                f"round {self._round}: {self._identity.party} refuses the step {state.value}; its "
+                f"round {self._round}: {self._identity.node} refuses the step {state.value}; its "
                 f"next step is {self._state.value}"
             )
 
@@ -170,6 +206,40 @@ class UploadingServer:
         self._sum = UploadSum(plan)
         self._result: tuple[RingArray, ...] = ()
         self._state = _Server.KEYS if plan.holding.masked else _Server.UPLOADS
+        self._begun = False
+
+    node = SERVER
+
+    @property
+    def stage(self) -> str:
+        """What is awaited."""
+        return self._state.name
+
+    @property
+    def finished(self) -> bool:
+        """Whether the authority has answered."""
+        return self._state is _Server.DONE
+
+    def step(self, inbox: Sequence[bytes]) -> list[Parcel]:
+        """Prompt the clients; or take what is awaited, all of it, and go on (``Party.step``).
+
+        What is refused changes nothing.
+
+        Raises:
+            ProtocolError: something is missing; it says what was refused (``receive``).
+        """
+        if not self._begun:
+            self._begun = True
+            kind = Kind.MASK_KEY if self._state is _Server.KEYS else Kind.UPLOAD
+            return self._to_clients(kind, b"")
+        before, refused = self._state, refusals_of(inbox, self.receive)
+        if self._state is before:
+            raise ProtocolError(f"round {self._round}: {self._missing()}{refused}")
+        if self._state is _Server.UPLOADS:
+            return self._to_clients(Kind.MASK_KEYS, self.mask_keys())
+        if self._state is _Server.RESULT:
+            return [Parcel(SERVER, AUTHORITY, Kind.SUMS.name, self.sums())]
+        return []
 
     def receive(self, data: bytes) -> None:
         """Take the next message.
@@ -220,6 +290,14 @@ class UploadingServer:
             raise ProtocolError(f"round {self._round} awaits {self._state.value}")
         return self._result
 
+    def _missing(self) -> str:
+        uploading = self._state is _Server.UPLOADS
+        return self._sum.describe_missing() if uploading else f"{self._state.value} are missing"
+
+    def _to_clients(self, kind: Kind, data: bytes) -> list[Parcel]:
+        clients = (Node(Role.CLIENT, client) for client in self._plan.clients)
+        return from_server(clients, kind.name, data)
+
     def _take_key(self, data: bytes) -> None:
         found = self._read(data, Kind.MASK_KEY, Role.CLIENT)
         if len(found.body) != MASK_KEY_BYTES:
@@ -240,7 +318,7 @@ class UploadingServer:
 
     def _seal(self, kind: Kind, body: bytes) -> bytes:
         context = self._plan.context
-        return self._identity.seal(kind, round_=self._round, context=context, body=body)
+        return seal(self._identity, kind, round_=self._round, context=context, body=body)
 
 
 class Authority:
@@ -266,6 +344,13 @@ class Authority:
         self.last_round = last_round
         """The last round answered. Note it down before the answer is sent."""
 
+    node = AUTHORITY
+
+    def step(self, inbox: Sequence[bytes]) -> list[Parcel]:
+        """Answer the round after the last one that was answered (``Party.step``)."""
+        answers = replies_to(inbox, lambda data: [self.answer(data, self.last_round + 1)])
+        return [Parcel(AUTHORITY, SERVER, Kind.RESULT.name, answer) for answer in answers]
+
     def answer(self, data: bytes, round_: int) -> bytes:
         """Decrypt the sums of a round.
 
@@ -288,9 +373,11 @@ class Authority:
                     f"round {round_}: a sum over {vector.terms} of {len(plan.clients)} clients is "
                     "not opened"
                 )
-        words = write_words([decrypt_vector(vector, self._decryptor) for vector in vectors])
+        words = write_words(
+            [decrypt_vector(vector, self._decryptor) for vector in vectors], plan.layouts
+        )
         self.last_round = round_
-        return self._identity.seal(Kind.RESULT, round_=round_, context=plan.context, body=words)
+        return seal(self._identity, Kind.RESULT, round_=round_, context=plan.context, body=words)
 
 
 def _require_authority(plan: Plan) -> None:

@@ -35,7 +35,7 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from secure_fedrec.core.arrays import RingArray
 from secure_fedrec.errors import ConfigError, ProtocolError, WireError
 from secure_fedrec.protection.paillier.encryption import Decryptor, Encryptor
-from secure_fedrec.protection.paillier.envelopes import Envelope, Identity, Kind, Role
+from secure_fedrec.protection.paillier.envelopes import Envelope, Identity, Kind, Role, seal
 from secure_fedrec.protection.paillier.keys import PrivateKey
 from secure_fedrec.protection.paillier.plans import Plan
 from secure_fedrec.protection.paillier.slots import SlotLayout
@@ -47,6 +47,14 @@ from secure_fedrec.protection.paillier.vectors import (
     split_vectors,
 )
 from secure_fedrec.protection.paillier.words import write_words
+from secure_fedrec.protection.session import (
+    SERVER,
+    Node,
+    Parcel,
+    from_server,
+    refusals_of,
+    replies_to,
+)
 
 __all__ = ["DIGEST_BYTES", "TableClient", "TableServer", "TableUpdate", "updaters"]
 
@@ -108,10 +116,50 @@ class TableClient:
         derive = HKDF(algorithm=SHA256(), length=32, salt=plan.table_context, info=_DIGEST_INFO)
         self._digest_key = derive.derive(primes)
         self._table: RingArray | None = None
+        self._first: RingArray | None = None
+        self._make: Callable[[RingArray], Sequence[RingArray]] | None = None
+        self.node = identity.node
         self._started = round_ > 1
         self._state = _Client.TABLE
         self.round = round_
         """The round in progress."""
+
+    def load(
+        self,
+        make: Callable[[RingArray], Sequence[RingArray]] | None = None,
+        *,
+        first: RingArray | None = None,
+    ) -> None:
+        """Hand over what ``step`` sends.
+
+        Args:
+            make: from ring words of the table, what to upload (``upload``).
+            first: ring words of the first table (``initialise``).
+        """
+        self._make, self._first = make, first
+
+    def step(self, inbox: Sequence[bytes]) -> list[Parcel]:
+        """At a prompt the first table, upon TABLE an upload, upon SUMS the next (``Party.step``).
+
+        Raises:
+            WireError: not such a message.
+            ProtocolError: not now, or refused (``receive_table``, ``receive_sums``).
+            EncodingError: words that do not fit.
+        """
+        if not inbox:
+            sent = None if self._first is None else self.initialise(self._first)
+            return [] if sent is None else [Parcel(self.node, SERVER, Kind.UPDATE.name, sent)]
+        stage = (Kind.UPDATE if self._state is _Client.SUMS else Kind.UPLOAD).name
+        replies = replies_to(inbox, self._answer, gone=lambda: self._state is _Client.ABORTED)
+        return [Parcel(self.node, SERVER, stage, reply) for reply in replies]
+
+    def _answer(self, data: bytes) -> list[bytes]:
+        if self._state is _Client.SUMS:
+            return [self.receive_sums(data)]
+        table = self.receive_table(data)
+        if self._make is None:
+            raise ProtocolError(f"round {self.round}: nothing was loaded to upload")
+        return [self.upload(self._make(table))]
 
     def initialise(self, words: RingArray) -> bytes | None:
         """Encrypt the first table, which every client computes alike.
@@ -128,7 +176,7 @@ class TableClient:
         """
         if self._started or self.round != 1 or self._state is not _Client.TABLE:
             raise ProtocolError(f"round {self.round}: the table was begun already")
-        if self._identity.party.number not in updaters(self._plan.clients, 0):
+        if self._identity.node.number not in updaters(self._plan.clients, 0):
             return None
         sent = self._encrypt_table(words, round_=0)
         self._started = True
@@ -172,7 +220,7 @@ class TableClient:
         require_words(vectors, plan.layouts)
         body = encrypt_upload(vectors, plan.layouts, self._encryptor)
         sent = self._seal(Kind.UPLOAD, body, self.round)
-        if self._identity.party.number in updaters(plan.clients, self.round):
+        if self._identity.node.number in updaters(plan.clients, self.round):
             self._state = _Client.SUMS
         else:
             self._next_round()
@@ -205,7 +253,7 @@ class TableClient:
 
     def _digest(self, words: RingArray, round_: int) -> bytes:
         """What the table of a round must match; unreadable without the private key."""
-        message = round_.to_bytes(8, "little") + write_words([words])
+        message = round_.to_bytes(8, "little") + write_words([words], [self._table_layout])
         return hmac.digest(self._digest_key, message, "sha256")
 
     def _next_round(self) -> None:
@@ -217,12 +265,12 @@ class TableClient:
         return self._plan.read(data, round_=self.round, awaits=kind, sender=Role.SERVER).body
 
     def _seal(self, kind: Kind, body: bytes, round_: int) -> bytes:
-        return self._identity.seal(kind, round_=round_, context=self._plan.context, body=body)
+        return seal(self._identity, kind, round_=round_, context=self._plan.context, body=body)
 
     def _require(self, state: _Client) -> None:
         if self._state is not state:
             raise ProtocolError(
-                f"round {self.round}: {self._identity.party} refuses the step {state.value}; its "
+                f"round {self.round}: {self._identity.node} refuses the step {state.value}; its "
                 f"next step is {self._state.value}"
             )
 
@@ -261,8 +309,45 @@ class TableServer:
         self._state = _Server.UPDATES
         self.round = 0
         """The round in progress."""
+        self._driven = 0
+        self.finished = False
+        """Whether the last round that ``step`` began has left a table."""
         if earlier is not None:
             self._take_over(earlier)
+
+    node = SERVER
+
+    @property
+    def stage(self) -> str:
+        """What is awaited."""
+        return self._state.name
+
+    def step(self, inbox: Sequence[bytes]) -> list[Parcel]:
+        """Begin a round; or take what is awaited, all of it, and go on (``Party.step``).
+
+        In round 0 the two clients that make the first table are prompted.
+
+        What is refused changes nothing.
+
+        Raises:
+            ProtocolError: something is missing, and it says what was refused (``receive``); or the
+                two updaters disagree.
+        """
+        clients, pair = self._plan.clients, updaters(self._plan.clients, self.round)
+        if self.finished or not self._driven:
+            self.finished, self._driven = False, self._driven + 1
+            if not self.round:
+                return self._send(pair, Kind.UPDATE, b"")
+            return self._send(clients, Kind.TABLE, self.table())
+        before, refused = self._state, refusals_of(inbox, self.receive)
+        if self._state in (before, _Server.ABORTED):
+            updates = f"{len(self._updates)} of 2 updates of the table came"
+            missing = self._sum.describe_missing() if before is _Server.UPLOADS else updates
+            raise ProtocolError(f"round {self.round}: {missing}{refused}")
+        if self._state is _Server.UPDATES:
+            return self._send(pair, Kind.SUMS, self.sums())
+        self.finished = True
+        return []
 
     def receive(self, data: bytes) -> None:
         """Take the next message.
@@ -303,6 +388,10 @@ class TableServer:
             raise ProtocolError(f"round {self.round}: {self._sum.describe_missing()}")
         return self._seal(Kind.SUMS, self._sum.to_bytes())
 
+    @staticmethod
+    def _send(clients: Sequence[int], kind: Kind, data: bytes) -> list[Parcel]:
+        return from_server((Node(Role.CLIENT, client) for client in clients), kind.name, data)
+
     def _take_over(self, earlier: "TableServer") -> None:
         if earlier._plan.table_context != self._plan.table_context:
             raise ConfigError("paillier.table", "(earlier)", "is of another key, roster or layout")
@@ -337,7 +426,7 @@ class TableServer:
 
     def _seal(self, kind: Kind, body: bytes) -> bytes:
         context = self._plan.context
-        return self._identity.seal(kind, round_=self.round, context=context, body=body)
+        return seal(self._identity, kind, round_=self.round, context=context, body=body)
 
 
 def _split_table(body: bytes, plan: Plan, layout: SlotLayout) -> tuple[bytes, EncryptedVector]:

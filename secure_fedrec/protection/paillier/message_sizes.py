@@ -7,6 +7,7 @@ from secure_fedrec.protection.paillier.encrypted_table import DIGEST_BYTES, upda
 from secure_fedrec.protection.paillier.envelopes import ENVELOPE_BYTES, Kind, Party, Role
 from secure_fedrec.protection.paillier.slots import SlotLayout
 from secure_fedrec.protection.paillier.vectors import vector_bytes
+from secure_fedrec.protection.paillier.words import words_bytes
 
 __all__ = [
     "Sent",
@@ -43,7 +44,7 @@ def authority_messages(
 ) -> list[Sent]:
     """The messages of a round without masks whose key an authority holds."""
     vectors = upload_bytes(layouts, key_bits)
-    words = sum(layout.length * layout.codec.dtype().nbytes for layout in layouts)
+    words = words_bytes(layouts)
     return [
         *(Sent(Kind.UPLOAD, Party(Role.CLIENT, number), _SERVER, vectors) for number in clients),
         Sent(Kind.SUMS, _SERVER, _AUTHORITY, vectors),

@@ -118,7 +118,7 @@ class Plan:
             holding.adversary.encode(),
             bytes([holding.masked]),
             self.key.key_id,
-            self.roster.digest,
+            self.roster.hash,
             struct.pack(f"<{len(self.clients)}I", *self.clients),
             *(layout.to_bytes() for layout in self.layouts),
             b"" if self.table is None else self.table.to_bytes(),
@@ -129,7 +129,7 @@ class Plan:
     def table_context(self) -> bytes:
         """SHA-256 over what cohorts that hand one table on have in common: key, roster, table."""
         table = b"" if self.table is None else self.table.to_bytes()
-        return _digest(_TABLE_DOMAIN, [self.key.key_id, self.roster.digest, table])
+        return _digest(_TABLE_DOMAIN, [self.key.key_id, self.roster.hash, table])
 
     def require_party(self, identity: Identity, role: Role) -> None:
         """Check that an identity may play a part.
@@ -137,7 +137,7 @@ class Plan:
         Raises:
             ConfigError: another role, or a client outside the cohort.
         """
-        party = identity.party
+        party = identity.node
         inside = role is not Role.CLIENT or party.number in self.clients
         if party.role is not role or not inside or party not in self.roster:
             raise ConfigError("paillier.identity", str(party), "has no part in this plan")
@@ -151,10 +151,10 @@ class Plan:
                 the cohort, or with a bad signature.
         """
         found = open_envelope(data, roster=self.roster, round_=round_, context=self.context)
-        if found.kind is not awaits or found.sender.role is not sender:
+        if found.kind != awaits or found.sender.role is not sender:
             raise ProtocolError(
                 f"round {round_} awaits {awaits.name} from a {sender.name.lower()}, got "
-                f"{found.kind.name} from {found.sender}"
+                f"{Kind(found.kind).name} from {found.sender}"
             )
         if sender is Role.CLIENT and found.sender.number not in self.clients:
             raise ProtocolError(f"{found.sender} is not in the cohort")

@@ -6,8 +6,9 @@ rounds, and each round may have another cohort; its rounds are numbered here, wh
 numbers them, because key holders answer each number once.
 """
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from secure_fedrec.core.arrays import RingArray
 from secure_fedrec.errors import ProtocolError
@@ -23,14 +24,14 @@ from secure_fedrec.protection.paillier.encrypted_table import (
     updaters,
 )
 from secure_fedrec.protection.paillier.encryption import Decryptor, Encryptor
-from secure_fedrec.protection.paillier.envelopes import Identity, Kind, Party, Role, Roster
+from secure_fedrec.protection.paillier.envelopes import Identity, Party, Role, Roster
 from secure_fedrec.protection.paillier.key_holders import KeyHolding
 from secure_fedrec.protection.paillier.keys import PrivateKey
-from secure_fedrec.protection.paillier.message_sizes import Sent
 from secure_fedrec.protection.paillier.plans import Plan
 from secure_fedrec.protection.paillier.slots import SlotLayout
+from secure_fedrec.protection.session import Carrier, run_in_memory
 
-__all__ = ["AuthorityFederation", "AuthorityRound", "TableFederation", "TableRound"]
+__all__ = ["AuthorityFederation", "TableFederation"]
 
 _SERVER = Party(Role.SERVER)
 _AUTHORITY = Party(Role.AUTHORITY)
@@ -56,7 +57,8 @@ class _Federation:
     ) -> None:
         parties = [_SERVER, _AUTHORITY, *(Party(Role.CLIENT, number) for number in clients)]
         self.identities = {party: Identity.generate(party) for party in parties}
-        self.roster = Roster({party: each.public for party, each in self.identities.items()})
+        keys = {party: each.public for party, each in self.identities.items()}
+        self.roster = Roster.of(Ed25519PrivateKey.generate(), keys)
         self.private = private
         self.encryptor = Encryptor(private.public)  # one table of powers for all clients
         self.layouts = tuple(layouts)
@@ -99,64 +101,38 @@ class AuthorityFederation(_Federation):
 
     rounds = 0
 
-    def open(self, cohort: Iterable[int]) -> "AuthorityRound":
-        """The next round.
+    def sum(
+        self,
+        vectors: Mapping[int, Sequence[RingArray]],
+        *,
+        masked: bool = False,
+        carrier: Carrier | None = None,
+    ) -> tuple[RingArray, ...]:
+        """Run the next round; ring words of each vector's sum, as the server has them.
+
+        Args:
+            vectors: ring words of each client of the cohort, one vector per layout, by number.
+            masked: whether clients add pairwise masks.
+            carrier: what stands between the halves; by default everything arrives.
 
         Raises:
             ConfigError: a cohort below the minimum, or one that is not of the federation.
+            ProtocolError: the round was aborted.
         """
-        plan = self._plan(KeyHolding(holder="authority"), cohort)
+        plan = self._plan(KeyHolding(holder="authority", masked=masked), vectors)
         self.rounds += 1
-        return AuthorityRound(
-            plan=plan,
-            number=self.rounds,
-            identities=self.identities,
-            encryptor=self.encryptor,
-            server=UploadingServer(plan, self.identities[_SERVER], self.rounds),
-            authority=Authority(
-                plan, self.identities[_AUTHORITY], self.private, last_round=self.rounds - 1
-            ),
-        )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class AuthorityRound:
-    """One round under the authority's key.
-
-    Args:
-        plan: the agreement of its cohort.
-        number: of the round.
-        identities: everybody's.
-        encryptor: under the key.
-        server, authority: the halves.
-        sent: what was sent so far.
-    """
-
-    plan: Plan
-    number: int
-    identities: dict[Party, Identity]
-    encryptor: Encryptor
-    server: UploadingServer
-    authority: Authority
-    sent: list[Sent] = field(default_factory=list)
-
-    def submit(self, client: int, vectors: Sequence[RingArray]) -> bytes:
-        """Encrypt a client's ring words and hand them to the server; what it received."""
-        party = Party(Role.CLIENT, client)
-        half = UploadingClient(self.plan, self.identities[party], self.encryptor, self.number)
-        message = half.upload(vectors)
-        self.sent.append(Sent(Kind.UPLOAD, party, _SERVER, len(message)))
-        self.server.receive(message)
-        return message
-
-    def close(self) -> tuple[RingArray, ...]:
-        """Let the authority open the sums; ring words of each vector, as the server has them."""
-        sums = self.server.sums()
-        self.sent.append(Sent(Kind.SUMS, _SERVER, _AUTHORITY, len(sums)))
-        result = self.authority.answer(sums, self.number)
-        self.sent.append(Sent(Kind.RESULT, _AUTHORITY, _SERVER, len(result)))
-        self.server.receive(result)
-        return self.server.result()
+        server = UploadingServer(plan, self.identities[_SERVER], self.rounds)
+        holder = self.identities[_AUTHORITY]
+        halves: list[Authority | UploadingClient] = [
+            Authority(plan, holder, self.private, last_round=self.rounds - 1)
+        ]
+        for number in plan.clients:
+            identity = self.identities[Party(Role.CLIENT, number)]
+            half = UploadingClient(plan, identity, self.encryptor, self.rounds)
+            half.load(vectors[number])
+            halves.append(half)
+        run_in_memory(server, halves, carrier=carrier)
+        return server.result()
 
 
 class TableFederation(_Federation):
@@ -184,93 +160,57 @@ class TableFederation(_Federation):
         self.table = table
         self._server: TableServer | None = None
 
-    def begin(self, words: RingArray, cohort: Iterable[int]) -> list[Sent]:
+    def begin(
+        self, words: RingArray, cohort: Iterable[int], *, carrier: Carrier | None = None
+    ) -> None:
         """Round 0: two clients of a cohort encrypt the first table, which all of it know.
 
-        Returns:
-            What was sent.
+        Raises:
+            ProtocolError: the round was aborted.
         """
         plan = self._plan(KeyHolding(holder="clients"), cohort, self.table)
         server = TableServer(plan, self.identities[_SERVER])
-        sent = []
-        for number in updaters(plan.clients, 0):
-            message = self._client(plan, number, _no_step, 1).initialise(words)
-            if message is None:
-                raise ProtocolError(f"client {number} makes no table")
-            sent.append(Sent(Kind.UPDATE, Party(Role.CLIENT, number), _SERVER, len(message)))
-            server.receive(message)
+        halves = [self._client(plan, number, _no_step, 1) for number in updaters(plan.clients, 0)]
+        for half in halves:
+            half.load(first=words)
+        run_in_memory(server, halves, carrier=carrier)
         self._server = server
-        return sent
 
-    def open(self, cohort: Iterable[int], update: TableUpdate) -> "TableRound":
-        """The next round, on the table that the cohort before left.
+    def step(
+        self,
+        uploads: Mapping[int, Callable[[RingArray], Sequence[RingArray]]],
+        update: TableUpdate,
+        *,
+        carrier: Carrier | None = None,
+    ) -> None:
+        """Run the next round, on the table that the cohort before left.
 
         Args:
-            cohort: the clients of the round.
+            uploads: of each client of the cohort, what it uploads once it has read the table.
             update: the step of the table, the same on every client.
+            carrier: what stands between the halves; by default everything arrives.
 
         Raises:
             ConfigError: a cohort below the minimum, or one that is not of the federation.
-            ProtocolError: there is no table, or the round before did not end.
+            ProtocolError: there is no table, the round before did not end, or this one was aborted.
         """
         if self._server is None:
             raise ProtocolError("there is no table yet")
-        plan = self._plan(KeyHolding(holder="clients"), cohort, self.table)
+        plan = self._plan(KeyHolding(holder="clients"), uploads, self.table)
         server = TableServer(plan, self.identities[_SERVER], earlier=self._server)
         self._server = server
-        halves = {
-            number: self._client(plan, number, update, server.round) for number in plan.clients
-        }
-        return TableRound(server=server, clients=halves, table=server.table())
+        halves = []
+        for number in plan.clients:
+            half = self._client(plan, number, update, server.round)
+            half.load(uploads[number])
+            halves.append(half)
+        run_in_memory(server, halves, carrier=carrier)
 
     def _client(self, plan: Plan, number: int, update: TableUpdate, round_: int) -> TableClient:
         identity = self.identities[Party(Role.CLIENT, number)]
         return TableClient(
             plan, identity, self.private, self.encryptor, update, round_, self.decryptor
         )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class TableRound:
-    """One round on an encrypted table.
-
-    Args:
-        server: the server's half.
-        clients: the halves of the cohort, by number.
-        table: the server's message with the encrypted table.
-        sent: what was sent so far.
-    """
-
-    server: TableServer
-    clients: dict[int, TableClient]
-    table: bytes
-    sent: list[Sent] = field(default_factory=list)
-
-    def read(self, client: int) -> RingArray:
-        """A client's first step: ring words of the table."""
-        self.sent.append(Sent(Kind.TABLE, _SERVER, Party(Role.CLIENT, client), len(self.table)))
-        return self.clients[client].receive_table(self.table)
-
-    def submit(self, client: int, vectors: Sequence[RingArray]) -> bytes:
-        """Encrypt a client's ring words and hand them to the server; what it received."""
-        message = self.clients[client].upload(vectors)
-        self.sent.append(Sent(Kind.UPLOAD, Party(Role.CLIENT, client), _SERVER, len(message)))
-        self.server.receive(message)
-        return message
-
-    def close(self) -> None:
-        """Let two clients open the sums, take the step and encrypt the next table.
-
-        Raises:
-            ProtocolError: uploads are missing, or the two disagree.
-        """
-        sums = self.server.sums()
-        for number in updaters(sorted(self.clients), self.server.round):
-            party = Party(Role.CLIENT, number)
-            self.sent.append(Sent(Kind.SUMS, _SERVER, party, len(sums)))
-            update = self.clients[number].receive_sums(sums)
-            self.sent.append(Sent(Kind.UPDATE, party, _SERVER, len(update)))
-            self.server.receive(update)
 
 
 def _no_step(table: RingArray, sums: tuple[RingArray, ...]) -> RingArray:

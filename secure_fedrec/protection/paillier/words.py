@@ -1,21 +1,24 @@
-"""Ring words in the clear, as they travel inside a message: whole words, little-endian."""
+"""Ring words in the clear, one vector after the other, as they travel inside a message."""
 
 from collections.abc import Sequence
-
-import numpy as np
 
 from secure_fedrec.core.arrays import RingArray
 from secure_fedrec.errors import WireError
 from secure_fedrec.protection.paillier.slots import SlotLayout
+from secure_fedrec.wire.words import pack_words, unpack_words
 
-__all__ = ["read_words", "write_words"]
+__all__ = ["read_words", "words_bytes", "write_words"]
 
 
-def write_words(vectors: Sequence[RingArray]) -> bytes:
-    """Vectors of ring words laid end to end, 4 or 8 bytes a word."""
-    return b"".join(
-        vector.astype(vector.dtype.newbyteorder("<"), copy=False).tobytes() for vector in vectors
-    )
+def words_bytes(layouts: Sequence[SlotLayout]) -> int:
+    """Size of one vector per layout."""
+    return sum(layout.length * layout.codec.bytes_per_value for layout in layouts)
+
+
+def write_words(vectors: Sequence[RingArray], layouts: Sequence[SlotLayout]) -> bytes:
+    """Vectors of ring words laid end to end."""
+    pairs = zip(vectors, layouts, strict=True)
+    return b"".join(pack_words(vector, layout.codec) for vector, layout in pairs)
 
 
 def read_words(data: bytes, layouts: Sequence[SlotLayout]) -> tuple[RingArray, ...]:
@@ -24,15 +27,10 @@ def read_words(data: bytes, layouts: Sequence[SlotLayout]) -> tuple[RingArray, .
     Raises:
         WireError: another length, or a word outside its ring.
     """
-    sizes = [layout.length * layout.codec.dtype().nbytes for layout in layouts]
-    if len(data) != sum(sizes):
-        raise WireError(f"ring words of {len(data)} bytes, expected {sum(sizes)}")
-    found, place = [], 0
-    for layout, size in zip(layouts, sizes, strict=True):
-        dtype = np.dtype(layout.codec.dtype)
-        raw = np.frombuffer(data, dtype.newbyteorder("<"), layout.length, place)
-        if int(raw.max()) >= 2**layout.codec.bits:
-            raise WireError(f"a word lies outside the ring of 2^{layout.codec.bits}")
-        found.append(raw.astype(dtype))
-        place += size
+    if len(data) != words_bytes(layouts):
+        raise WireError(f"ring words of {len(data)} bytes, expected {words_bytes(layouts)}")
+    found = []
+    for layout in layouts:
+        mine, data = data[: words_bytes([layout])], data[words_bytes([layout]) :]
+        found.append(unpack_words(mine, layout.length, 1, layout.codec).reshape(-1))
     return tuple(found)

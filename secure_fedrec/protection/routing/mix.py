@@ -5,13 +5,21 @@ travel, is the caller's. A batch mixes cells of one epoch only, because a cell's
 """
 
 import secrets
+from collections.abc import Sequence
+from contextlib import suppress
 
 from secure_fedrec.errors import ProtocolError
 from secure_fedrec.protection.routing.directory import Directory
-from secure_fedrec.protection.routing.onions import CellOpener, forward
+from secure_fedrec.protection.routing.onions import CellOpener, address_of, forward
 from secure_fedrec.protection.routing.sealing import OpeningKey
+from secure_fedrec.protection.session import Node, Parcel, Role
 
-__all__ = ["MixNode"]
+__all__ = ["MixNode", "node_of"]
+
+
+def node_of(layer: int, node: int) -> Node:
+    """The name of a mix among the parties."""
+    return Node(Role.MIX, layer * 2**16 + node)
 
 
 class MixNode:
@@ -27,10 +35,11 @@ class MixNode:
         node: its number in the layer.
     """
 
-    __slots__ = ("_layer", "_opener", "_pools", "_sizes")
+    __slots__ = ("_layer", "_opener", "_pools", "_sizes", "node")
 
     def __init__(self, *, layer: int, node: int) -> None:
         self._layer = layer
+        self.node = node_of(layer, node)
         self._opener = CellOpener(layer, node)
         self._pools: dict[int, list[bytes]] = {}
         self._sizes: dict[int, int] = {}
@@ -80,6 +89,25 @@ class MixNode:
         """
         directory, inside = self._opener.open(cell)
         self._pools[directory.epoch].append(forward(inside, self._layer + 1, directory))
+
+    def step(self, inbox: Sequence[bytes]) -> list[Parcel]:
+        """Take cells in, those that are refused left out, and forward what is ready (``Party``).
+
+        A cell that is left out is missed by its sender, in the recipient's list of receipts.
+
+        Raises:
+            ProtocolError: no batch is large enough.
+        """
+        for cell in inbox:
+            with suppress(ProtocolError):
+                self.receive(cell)
+        return [self._parcel(cell) for cell in self.flush()]
+
+    def _parcel(self, cell: bytes) -> Parcel:
+        place, stage = address_of(cell), f"CELL-{self._layer + 1}"
+        last = place.layer == self._opener.directory.config.layers
+        receiver = Node(Role.DENOISER, place.node) if last else node_of(place.layer, place.node)
+        return Parcel(self.node, receiver, stage, cell)
 
     def flush(self) -> list[bytes]:
         """Forward every batch that is large enough, each in a uniformly random order.

@@ -15,13 +15,14 @@ not claimed: most such sums are found out, none by proof. Sums over changing coh
 in the same bits; full participation, the floor or noise bound what they give.
 """
 
+from secure_fedrec.protection.session import Roster
 from secure_fedrec.protection.shared_upload.client import Shared, SharingClient
 from secure_fedrec.protection.shared_upload.collector import (
     SHARED_UPLOAD,
     SharedUpload,
     SharedUploadConfig,
 )
-from secure_fedrec.protection.shared_upload.context import Roster, RoundContext
+from secure_fedrec.protection.shared_upload.context import RoundContext
 from secure_fedrec.protection.shared_upload.denoiser import SharingDenoiser
 from secure_fedrec.protection.shared_upload.server import SharingServer
 

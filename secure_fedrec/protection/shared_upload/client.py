@@ -19,6 +19,7 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from secure_fedrec.core.arrays import BoolArray, IndexArray, RingArray
 from secure_fedrec.errors import EncodingError, ProtocolError, WireError
 from secure_fedrec.protection.routing.sealing import SealingKey, labelled
+from secure_fedrec.protection.session import SERVER, Node, Parcel, Role
 from secure_fedrec.protection.shared_upload.context import DOMAIN, RoundContext
 from secure_fedrec.protection.shared_upload.messages import (
     SEED_BYTES,
@@ -65,18 +66,42 @@ class SharingClient:
         ProtocolError: the roster has another key for this client.
     """
 
-    __slots__ = ("_client", "_context", "_identity", "_keys", "_state")
+    __slots__ = ("_client", "_context", "_identity", "_keys", "_loaded", "_state", "node")
 
     def __init__(self, context: RoundContext, client: int, identity: Ed25519PrivateKey) -> None:
-        clients = context.roster.clients
-        mine = identity.public_key().public_bytes_raw()
-        if not 0 <= client < len(clients) or clients[client] != mine:
-            raise ProtocolError(f"the roster has another key for client {client}")
+        context.require_key(Node(Role.CLIENT, client), identity)
         self._context = context
         self._client = client
         self._identity = identity
         self._keys: list[SealingKey] = []
+        self._loaded: tuple[IndexArray, RingArray, BoolArray] | None = None
         self._state = _State.WAITING
+        self.node = Node(Role.CLIENT, client)
+
+    def load(self, rows: IndexArray, words: RingArray, rated: BoolArray) -> None:
+        """Hand over what ``step`` shares (arguments: ``share``)."""
+        self._loaded = rows, words, rated
+
+    def step(self, inbox: Sequence[bytes]) -> list[Parcel]:
+        """Upon the denoisers' keys, one share per party (``Party.step``).
+
+        Raises:
+            ProtocolError: a key is missing or refused (``accept``), or nothing was loaded.
+            WireError: a malformed message or key, or rows that do not fit.
+            EncodingError: a word stands for a value beyond the ring's clip.
+        """
+        self.accept(list(dict.fromkeys(inbox)))
+        if self._loaded is None:
+            raise ProtocolError(f"client {self._client} has nothing to share")
+        shared = self.share(*self._loaded)
+        seeds = enumerate(shared.denoisers)
+        return [
+            Parcel(self.node, SERVER, Kind.SHARES.name, shared.server),
+            *(
+                Parcel(self.node, Node(Role.DENOISER, number), Kind.SEED.name, seed)
+                for number, seed in seeds
+            ),
+        ]
 
     def accept(self, adverts: Sequence[bytes]) -> None:
         """Take the denoisers' keys of this round, one message from each, in order.
@@ -87,10 +112,8 @@ class SharingClient:
         """
         self._require(_State.WAITING)
         context = self._context
-        if len(adverts) != len(context.roster.denoisers):
-            raise ProtocolError(
-                f"{len(adverts)} keys for {len(context.roster.denoisers)} denoisers"
-            )
+        if len(adverts) != context.denoisers:
+            raise ProtocolError(f"{len(adverts)} keys for {context.denoisers} denoisers")
         keys = []
         for number, advert in enumerate(adverts):
             signed = open_envelope(advert, Kind.ADVERT, context=context)

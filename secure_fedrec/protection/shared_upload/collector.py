@@ -4,31 +4,36 @@ The simulation draws the denoisers' shares of a whole batch of clients from one 
 per denoiser, keyed by the operating system in every round, instead of one stream per client; it
 signs and seals nothing, and refuses a message that was changed on the wire where the real halves
 would find its signature broken. Sums, counts, supports and message sizes are those of the protocol.
-Executed as ``"real"``, the halves of this package run beside it, and any difference is an error.
+Executed as ``"real"``, the halves of this package exchange their bytes over the wire instead, and
+what they come to is compared with the rows that went in.
 """
 
 import secrets
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Annotated, Any, Unpack
 
 import numpy as np
 
 from secure_fedrec.core.arrays import BoolArray, IntArray, RingArray
+from secure_fedrec.core.kernels import scatter_add
 from secure_fedrec.errors import ConfigError, LosslessnessError, ProtocolError
 from secure_fedrec.protection.executions import Execution
 from secure_fedrec.protection.layer import Claim, Layer, Place, Stand
 from secure_fedrec.protection.plain import TableSizes, aggregate_note
 from secure_fedrec.protection.routing.sealing import KEMS, require_kem
+from secure_fedrec.protection.session import OverWire, Parcel
 from secure_fedrec.protection.shared_upload.client import with_counts
 from secure_fedrec.protection.shared_upload.context import LEAST_FLOOR
 from secure_fedrec.protection.shared_upload.messages import (
     Kind,
     agreement_bytes,
+    decode_rows,
+    open_envelope,
     rows_message_bytes,
     seed_message_bytes,
 )
-from secure_fedrec.protection.shared_upload.real import RealRound, SharedBatch
+from secure_fedrec.protection.shared_upload.real import Held, RealRound
 from secure_fedrec.protection.shared_upload.recruits import RecruitedDenoisers
 from secure_fedrec.protection.shared_upload.server import reveal
 from secure_fedrec.protection.shared_upload.tally import ShareTally, share_block
@@ -51,7 +56,7 @@ class SharedUploadConfig(Settings, section="protection"):
         floor: fewest clients over which anything is summed. Whoever knows the uploads of c of them
             is left with a sum over floor - c.
         kem: key encapsulation of the sealed seeds, "x25519" or "mlkem768-x25519".
-        execution: "simulated", or "real": also run the halves, and require equal bits.
+        execution: "simulated", or "real": run the halves over the wire.
 
     Raises:
         ConfigError: a field is out of range.
@@ -103,9 +108,9 @@ class SharedUpload(RecruitedDenoisers):
         self.require_round(round_, participants)
         return SharedUploadSession(self, round_, participants, wire)
 
-    def real_round(self, round_: int) -> RealRound:
+    def real_round(self, round_: int, line: OverWire) -> RealRound:
         """The real halves of a round."""
-        return RealRound(self.context(round_), self.identities())
+        return RealRound(self.context(round_), self.identities(), line)
 
     def traffic(self, rows: IntArray, virtual: IntArray) -> tuple[Traffic, ...]:
         """One upload per client, one share per client and denoiser, one sum per denoiser."""
@@ -188,6 +193,8 @@ class SharedUploadSession:
         self._streams: list[Keystream] = []
         self._real: RealRound | None = None
         self._named = np.zeros(collector.n_items, dtype=np.int64)
+        self._plain = np.zeros((collector.n_items, collector.width + 1), collector.codec.dtype)
+        self._line = self._over_wire()
 
         def tally(step: Step, holder: str) -> ShareTally:
             return ShareTally(
@@ -210,68 +217,104 @@ class SharedUploadSession:
         return np.zeros(len(clients), dtype=bool)
 
     def submit(self, clients: IntArray, block: RowBlock, virtual: BoolArray) -> None:
-        """Send the shares of the next clients."""
-        batch = self._share(clients, block, ~virtual)
-        self._named += np.bincount(block.rows, minlength=len(self._named))
-        codec = self._collector.codec
-        uploads = self._messages(
-            Step.UPLOAD,
-            clients,
-            Parties.server(len(clients)),
-            share_block(block, batch.server, codec),
-            batch.server_bytes,
-        )
-        self._server.accept(uploads, self._wire.send(uploads, origins=clients))
-        for number, (held, words) in enumerate(zip(self._held, batch.denoisers, strict=True)):
-            shares = self._messages(
-                Step.SHARE,
-                clients,
-                Parties(role="denoiser", ids=np.full(len(clients), number)),
-                share_block(block, words, codec),
-                batch.denoiser_bytes,
-            )
-            targets = np.full(len(clients), self._collector.denoisers[number])
-            held.accept(shares, self._wire.send(shares, origins=clients, targets=targets))
-
-    def close(self) -> Aggregate:
-        """Agree on the clients, release the sums, add them up."""
-        for holder in (self._server, *self._held):
-            holder.require_complete()
-        outcome = None if self._real is None else self._real.close()
-        sizes = self._foreseen() if outcome is None else outcome.sizes
-        self._count_agreement(sizes)
-        support = np.flatnonzero(self._named).astype(np.int32)
-        totals = self._server.totals
-        for number, held in enumerate(self._held):
-            totals[support] += self._release(number, held.totals[support], sizes[Kind.SUMS])
-        aggregate = reveal(totals, self._named, self._collector.codec)
-        if outcome is not None:
-            require_equal(outcome.aggregate, aggregate)
-        self._wire.note(aggregate_note(self._round, aggregate))
-        return aggregate
-
-    def _share(self, clients: IntArray, block: RowBlock, rated: BoolArray) -> SharedBatch:
-        collector = self._collector
+        """Send the shares of the next clients; the real halves do so in ``close``."""
         if block.values is None:
             raise ProtocolError("rows without values cannot be shared")
-        if collector.config.execution == "real":
-            if self._real is None:
-                self._real = collector.real_round(self._round)
-            return self._real.submit(clients, block, rated)
+        self._named += np.bincount(block.rows, minlength=len(self._named))
+        if self._collector.config.execution == "real":
+            self._load(clients, block, ~virtual)
+            return
+        collector, codec = self._collector, self._collector.codec
         if not self._streams:
             self._streams = [Keystream(secrets.token_bytes(32)) for _ in self._held]
-        codec, width = collector.codec, collector.width
-        shares = [stream.draw(len(block.rows), width + 1, codec) for stream in self._streams]
-        rest = with_counts(block.values, rated)
+        shape = len(block.rows), collector.width + 1
+        shares = [stream.draw(*shape, codec) for stream in self._streams]
+        rest = with_counts(block.values, ~virtual)
         for share in shares:
             rest -= share
         overhead = require_kem("protection.kem", collector.config.kem).overhead
-        return SharedBatch(
-            server=codec.reduce(rest),
-            denoisers=shares,
-            server_bytes=rows_message_bytes(block.lengths, width + 1, codec.bytes_per_value),
-            denoiser_bytes=seed_message_bytes(block.lengths, overhead),
+        sizes = rows_message_bytes(block.lengths, collector.width + 1, codec.bytes_per_value)
+        uploads = self._upload(block, codec.reduce(rest), sizes, clients)
+        self._server.accept(uploads, self._wire.send(uploads, origins=clients))
+        for number, (held, words) in enumerate(zip(self._held, shares, strict=True)):
+            sizes = seed_message_bytes(block.lengths, overhead)
+            sent = self._share(number, block, words, sizes, clients)
+            targets = np.full(len(clients), collector.denoisers[number])
+            held.accept(sent, self._wire.send(sent, origins=clients, targets=targets))
+
+    def close(self) -> Aggregate:
+        """Agree on the clients, release the sums, add them up.
+
+        Raises:
+            ProtocolError: a message is missing, repeated, late or not its sender's.
+            LosslessnessError: the real halves came to other words than were put into them.
+        """
+        if self._real is not None:
+            aggregate = self._run(self._real)
+        else:
+            for holder in (self._server, *self._held):
+                holder.require_complete()
+            sizes = self._foreseen()
+            self._count_agreement(sizes)
+            support = np.flatnonzero(self._named).astype(np.int32)
+            totals = self._server.totals
+            for number, held in enumerate(self._held):
+                totals[support] += self._release(number, held.totals[support], sizes[Kind.SUMS])
+            aggregate = reveal(totals, self._named, self._collector.codec)
+        self._wire.note(aggregate_note(self._round, aggregate))
+        return aggregate
+
+    def _load(self, clients: IntArray, block: RowBlock, rated: BoolArray) -> None:
+        """Load the real halves, and add up what must come out of them."""
+        if self._real is None:
+            self._real = self._collector.real_round(self._round, self._line)
+        self._real.submit(clients, block, rated)
+        if block.values is not None:
+            scatter_add(self._plain, block.rows, with_counts(block.values, rated))
+
+    def _over_wire(self) -> OverWire:
+        collector = self._collector
+        per_row = 4 + (collector.width + 1) * collector.codec.bytes_per_value
+        kem = require_kem("protection.kem", collector.config.kem)
+        nothing = np.zeros(1, dtype=np.int64)
+        shares = int(rows_message_bytes(nothing, 0, 0)[0])
+        seeds = int(seed_message_bytes(nothing, kem.overhead)[0])
+        return OverWire(
+            self._wire,
+            round_=self._round,
+            steps={"SHARES": Step.UPLOAD, "SEED": Step.SHARE, "SUMS": Step.DENOISE},
+            rows={
+                "SHARES": lambda sizes: (sizes - shares) // per_row,
+                "SEED": lambda sizes: (sizes - seeds) // 4,
+                "SUMS": lambda sizes: (sizes - shares) // per_row,
+            },
+            denoisers=collector.denoisers,
         )
+
+    def _run(self, real: RealRound) -> Aggregate:
+        """Drive the real halves, and show what their holders were sent."""
+        line = self._line
+        try:
+            aggregate = real.close()
+        except ProtocolError as error:
+            raise ProtocolError(f"round {self._round}: {error}") from None
+        require_equal(aggregate, reveal(self._plain, self._named, aggregate.codec))
+        server, *denoisers = real.held
+        uploads, seeds, sums = (line.delivered[stage] for stage in ("SHARES", "SEED", "SUMS"))
+        self._wire.show(self._upload(*_joined(server), _sizes(uploads)), origins=self.order)
+        for number, held in enumerate(denoisers):
+            own = [parcel for parcel in seeds if parcel.receiver.number == number]
+            shown = self._share(number, *_joined(held), _sizes(own))
+            self._wire.show(shown, origins=self.order)
+        for parcel in sums:
+            released = open_envelope(parcel.data, Kind.SUMS, context=real.context).body
+            lone = decode_rows(released, real.context, width=self._collector.width + 1)
+            block, words = _joined([lone])
+            size = np.array([len(parcel.data)])
+            number = parcel.sender.number
+            origin = self._collector.denoisers[number : number + 1]
+            self._wire.show(self._sums(number, block, words, size), origins=origin)
+        return aggregate
 
     def _foreseen(self) -> Mapping[Kind, int]:
         """Sizes of the messages between denoisers and server, where no halves run."""
@@ -286,16 +329,8 @@ class SharedUploadSession:
         """Send a denoiser's sums; what the server receives."""
         collector, codec = self._collector, self._collector.codec
         support = np.flatnonzero(self._named).astype(np.int32)
-        lone = RowBlock(indptr=np.array([0, len(support)]), rows=support, values=None)
-        block = share_block(lone, codec.reduce(sums), codec)
-        sent = Messages(
-            round=self._round,
-            step=Step.DENOISE,
-            senders=Parties(role="denoiser", ids=np.array([number])),
-            receivers=Parties.server(1),
-            payload=block,
-            sizes=np.array([size]),
-        )
+        block = RowBlock(indptr=np.array([0, len(support)]), rows=support, values=None)
+        sent = self._sums(number, block, codec.reduce(sums), np.array([size]))
         origin = collector.denoisers[number : number + 1]
         delivered = self._wire.send(sent, origins=origin)
         received = ShareTally(
@@ -311,16 +346,52 @@ class SharedUploadSession:
         received.require_complete()
         return received.totals[support]
 
-    def _messages(
-        self, step: Step, clients: IntArray, receivers: Parties, block: RowBlock, sizes: IntArray
+    def _upload(
+        self, block: RowBlock, words: RingArray, sizes: IntArray, clients: IntArray | None = None
     ) -> Messages:
-        senders = Parties(role="client", ids=clients)
+        """Clients' shares at the server; of all clients unless some are named."""
+        server = Parties.server(len(block))
+        return self._messages(Step.UPLOAD, block, words, sizes, clients, server)
+
+    def _share(
+        self,
+        number: int,
+        block: RowBlock,
+        words: RingArray,
+        sizes: IntArray,
+        clients: IntArray | None = None,
+    ) -> Messages:
+        """Clients' shares at a denoiser."""
+        denoiser = Parties(role="denoiser", ids=np.full(len(block), number))
+        return self._messages(Step.SHARE, block, words, sizes, clients, denoiser)
+
+    def _sums(self, number: int, block: RowBlock, words: RingArray, size: IntArray) -> Messages:
+        """A denoiser's sums."""
+        senders = Parties(role="denoiser", ids=np.array([number]))
+        return Messages(
+            round=self._round,
+            step=Step.DENOISE,
+            senders=senders,
+            receivers=Parties.server(1),
+            payload=share_block(block, words, self._collector.codec),
+            sizes=size,
+        )
+
+    def _messages(
+        self,
+        step: Step,
+        block: RowBlock,
+        words: RingArray,
+        sizes: IntArray,
+        clients: IntArray | None,
+        receivers: Parties,
+    ) -> Messages:
         return Messages(
             round=self._round,
             step=step,
-            senders=senders,
+            senders=Parties(role="client", ids=self.order if clients is None else clients),
             receivers=receivers,
-            payload=block,
+            payload=share_block(block, words, self._collector.codec),
             sizes=sizes,
         )
 
@@ -335,6 +406,23 @@ class SharedUploadSession:
         everybody = np.repeat(self.order, count)  # each client gets every denoiser's key
         adverts = np.full(len(everybody), sizes[Kind.ADVERT])
         meter.count_beside(adverts, senders=None, receivers=everybody)
+
+
+def _joined(held: Held) -> tuple[RowBlock, RingArray]:
+    """Rows of several clients, and their words [N, d + 1]."""
+    lengths = [len(rows) for rows, _ in held]
+    block = RowBlock(
+        indptr=np.concatenate([[0], np.cumsum(lengths)]),
+        rows=np.concatenate([rows for rows, _ in held]),
+        values=None,
+    )
+    return block, np.concatenate([words for _, words in held])
+
+
+def _sizes(parcels: Sequence[Parcel]) -> IntArray:
+    """Bytes per client, each once, by number."""
+    sizes = {parcel.sender.number: len(parcel.data) for parcel in parcels}
+    return np.array([sizes[number] for number in sorted(sizes)], dtype=np.int64)
 
 
 def require_equal(real: Aggregate, simulated: Aggregate) -> None:

@@ -8,50 +8,21 @@ import struct
 from dataclasses import dataclass, field
 from hashlib import sha256
 
-from secure_fedrec.errors import ConfigError
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from secure_fedrec.errors import ConfigError, ProtocolError
 from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.protection.routing.sealing import Kem, labelled, require_kem
+from secure_fedrec.protection.session import Node, Role, Roster
 
-__all__ = ["DOMAIN", "LEAST_FLOOR", "Roster", "RoundContext"]
+__all__ = ["DOMAIN", "LEAST_FLOOR", "RoundContext"]
 
 DOMAIN = b"secure-fedrec|hardened-denoisers|v1"
 """Both hardened forms of denoisers share contexts and envelopes; their messages have own types."""
 LEAST_FLOOR = 2
 """A sum over one client is that client's upload."""
 
-_KEY_BYTES = 32
 _SETTINGS = struct.Struct("<BBBBdIIIII16s")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Roster:
-    """Ed25519 public keys of the parties, pinned by all of them beforehand.
-
-    Args:
-        server: key of the server.
-        denoisers: keys of the denoisers, in order of their numbers.
-        clients: keys of the clients, in order of their numbers.
-
-    Raises:
-        ConfigError: no denoiser, no client, a key of another size, or one that occurs twice.
-    """
-
-    server: bytes
-    denoisers: tuple[bytes, ...]
-    clients: tuple[bytes, ...]
-    digest: bytes = field(init=False)
-
-    def __post_init__(self) -> None:
-        keys = (self.server, *self.denoisers, *self.clients)
-        if not self.denoisers or not self.clients:
-            raise ConfigError("roster", len(keys), "needs a server, a denoiser and a client")
-        if any(len(key) != _KEY_BYTES for key in keys):
-            raise ConfigError("roster", "...", f"an Ed25519 public key has {_KEY_BYTES} bytes")
-        if len(set(keys)) != len(keys):
-            raise ConfigError("roster", "...", "a key stands for two parties")
-        groups = [b"".join(group) for group in ((self.server,), self.denoisers, self.clients)]
-        digest = sha256(labelled(DOMAIN, b"roster", *groups)).digest()
-        object.__setattr__(self, "digest", digest)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,7 +56,9 @@ class RoundContext:
 
     def __post_init__(self) -> None:
         mechanism = require_kem("protection.kem", self.kem)
-        clients = len(self.roster.clients)
+        if not self.roster.count(Role.DENOISER):
+            raise ConfigError("roster", 0, "needs a denoiser")
+        clients = self.roster.count(Role.CLIENT)
         for key, value, least, most in (
             ("n_items", self.n_items, 1, 2**31 - 1),
             ("width", self.width, 1, 2**16 - 1),
@@ -109,8 +82,28 @@ class RoundContext:
             0,
             self.round_id,
         )
-        digest = sha256(labelled(DOMAIN, b"context", settings, self.roster.digest)).digest()
+        digest = sha256(labelled(DOMAIN, b"context", settings, self.roster.hash)).digest()
         object.__setattr__(self, "digest", digest)
+
+    @property
+    def denoisers(self) -> int:
+        """How many there are."""
+        return self.roster.count(Role.DENOISER)
+
+    @property
+    def clients(self) -> int:
+        """Clients of the roster, numbered from 0."""
+        return self.roster.count(Role.CLIENT)
+
+    def require_key(self, node: Node, identity: Ed25519PrivateKey) -> None:
+        """Check that a party signs with the key that the roster lists.
+
+        Raises:
+            ProtocolError: with another one, or it is not listed.
+        """
+        mine = identity.public_key().public_bytes_raw()
+        if node not in self.roster or self.roster.key_of(node) != mine:
+            raise ProtocolError(f"the roster has another key for {node}")
 
     @property
     def mechanism(self) -> Kem:

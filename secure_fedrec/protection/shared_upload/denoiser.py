@@ -1,5 +1,7 @@
 """A denoiser's half: it holds seeds, agrees on a set of clients, and releases one sum over it."""
 
+from collections.abc import Sequence
+from contextlib import suppress
 from enum import Enum
 
 import numpy as np
@@ -7,8 +9,9 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from secure_fedrec.core.arrays import IndexArray, RingArray
 from secure_fedrec.core.kernels import scatter_add
-from secure_fedrec.errors import ProtocolError
+from secure_fedrec.errors import ProtocolError, WireError
 from secure_fedrec.protection.routing.sealing import OpeningKey
+from secure_fedrec.protection.session import SERVER, Node, Parcel, Role, replies_to
 from secure_fedrec.protection.shared_upload.client import expand, seed_info
 from secure_fedrec.protection.shared_upload.context import RoundContext
 from secure_fedrec.protection.shared_upload.messages import (
@@ -51,13 +54,20 @@ class SharingDenoiser:
         ProtocolError: the roster has another key for this denoiser.
     """
 
-    __slots__ = ("_context", "_denoiser", "_held", "_identity", "_key", "_set", "_state")
+    __slots__ = (
+        "_context",
+        "_denoiser",
+        "_held",
+        "_identity",
+        "_key",
+        "_set",
+        "_shown",
+        "_state",
+        "node",
+    )
 
     def __init__(self, context: RoundContext, denoiser: int, identity: Ed25519PrivateKey) -> None:
-        denoisers = context.roster.denoisers
-        mine = identity.public_key().public_bytes_raw()
-        if not 0 <= denoiser < len(denoisers) or denoisers[denoiser] != mine:
-            raise ProtocolError(f"the roster has another key for denoiser {denoiser}")
+        context.require_key(Node(Role.DENOISER, denoiser), identity)
         self._context = context
         self._denoiser = denoiser
         self._identity = identity
@@ -65,6 +75,34 @@ class SharingDenoiser:
         self._held: dict[int, tuple[bytes, IndexArray]] = {}
         self._set: tuple[Members, bytes] = ({}, b"")
         self._state = _State.COLLECTING
+        self._shown = False
+        self.node = Node(Role.DENOISER, denoiser)
+
+    def step(self, inbox: Sequence[bytes]) -> list[Parcel]:
+        """Show the key; take seeds and tell whose are held; consent; release (``Party.step``).
+
+        A seed that is refused is left out.
+
+        Raises:
+            ProtocolError, WireError: what the server says is refused, or this denoiser aborts.
+        """
+        if not self._shown:
+            self._shown = True
+            return [self._parcel(Kind.ADVERT, self.advertise())]
+        if self._state is _State.COLLECTING:
+            for seed in inbox:
+                with suppress(ProtocolError, WireError):
+                    self.receive(seed)
+            return [self._parcel(Kind.HELD, self.hold())]
+        consents = self._state is _State.HELD
+        answer, kind = (self.consent, Kind.CONSENT) if consents else (self.release, Kind.SUMS)
+        replies = replies_to(
+            inbox, lambda data: [answer(data)], gone=lambda: self._state is _State.ABORTED
+        )
+        return [self._parcel(kind, reply) for reply in replies]
+
+    def _parcel(self, kind: Kind, data: bytes) -> Parcel:
+        return Parcel(self.node, SERVER, kind.name, data)
 
     def advertise(self) -> bytes:
         """The key of this round, for the clients.
@@ -147,7 +185,7 @@ class SharingDenoiser:
         self._require(_State.CONSENTED)
         context = self._context
         signed = open_envelope(agreement, Kind.AGREEMENT, context=context)
-        count = len(context.roster.denoisers)
+        count = context.denoisers
         for number, message in enumerate(split_consents(signed.body, count)):
             consent = open_envelope(message, Kind.CONSENT, context=context)
             if consent.sender != number:

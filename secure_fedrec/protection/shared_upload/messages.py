@@ -1,7 +1,4 @@
-"""The messages of a round: one signed envelope, many bodies, version 1, little-endian.
-
-    envelope   u8 version | u8 type | u16 0 | u32 sender | u32 round | 32 bytes context digest
-               body | 64 bytes Ed25519 signature over all before it
+"""The messages of a round: bodies in the envelope of ``session``, little-endian.
 
     ADVERT     HPKE public key of this round                                    denoiser to clients
     SHARES     u32 n | u32 row numbers [n] | words [n * (d + 1)]                client to server
@@ -32,14 +29,15 @@ from hashlib import sha256
 from itertools import pairwise
 
 import numpy as np
-from cryptography.exceptions import InvalidSignature
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from secure_fedrec.core.arrays import IndexArray, IntArray, RingArray
 from secure_fedrec.errors import ProtocolError, WireError
 from secure_fedrec.protection.routing.sealing import labelled
+from secure_fedrec.protection.session import Node, Role, envelope
+from secure_fedrec.protection.session.envelope import ENVELOPE_BYTES, Family, seal
 from secure_fedrec.protection.shared_upload.context import DOMAIN, RoundContext
-from secure_fedrec.protection.shared_upload.words import pack_words, unpack_words
+from secure_fedrec.wire.words import pack_words, unpack_words
 
 __all__ = [
     "ENVELOPE_BYTES",
@@ -64,12 +62,8 @@ __all__ = [
     "support_digest",
 ]
 
-_VERSION = 1
-_HEADER = struct.Struct("<BBHII32s")
 _COUNT = struct.Struct("<I")
 _MEMBER = struct.Struct("<I32s")
-_SIGNATURE_BYTES = 64
-ENVELOPE_BYTES = _HEADER.size + _SIGNATURE_BYTES
 SEED_BYTES = 32
 
 Members = dict[int, bytes]
@@ -92,8 +86,9 @@ class Kind(IntEnum):
     FAKES = 11
 
 
-_SENDERS = dict.fromkeys((Kind.SHARES, Kind.SEED, Kind.UPLOAD), "client") | dict.fromkeys(
-    (Kind.ADVERT, Kind.HELD, Kind.CONSENT, Kind.SUMS, Kind.ROW_SET, Kind.FAKES), "denoiser"
+_KINDS = frozenset(Kind)
+_SENDERS = dict.fromkeys((Kind.SHARES, Kind.SEED, Kind.UPLOAD), Role.CLIENT) | dict.fromkeys(
+    (Kind.ADVERT, Kind.HELD, Kind.CONSENT, Kind.SUMS, Kind.ROW_SET, Kind.FAKES), Role.DENOISER
 )
 
 
@@ -110,43 +105,38 @@ def sign(
     kind: Kind, sender: int, body: bytes, *, context: RoundContext, identity: Ed25519PrivateKey
 ) -> bytes:
     """A message in its envelope."""
-    header = _HEADER.pack(_VERSION, kind, 0, sender, context.round, context.digest)
-    return header + body + identity.sign(labelled(DOMAIN, b"message", header + body))
+    return seal(
+        Family.SHARES,
+        kind,
+        body,
+        sender=Node(_SENDERS.get(kind, Role.SERVER), sender),
+        key=identity,
+        round_=context.round,
+        context=context.digest,
+    )
 
 
 def open_envelope(data: bytes, kind: Kind, *, context: RoundContext) -> Signed:
-    """Check an envelope: form first, then round, then signature.
+    """Check an envelope (``session.envelope.open_envelope``).
 
     Raises:
         WireError: the bytes are no envelope.
-        ProtocolError: another type, round or context, a sender who is not on the roster, or a
-            signature that is not the sender's.
+        ProtocolError: another kind, round or context, a sender who is not on the roster or has
+            another role, or a signature that is not the sender's.
     """
-    if len(data) < ENVELOPE_BYTES:
-        raise WireError(f"a message of {len(data)} bytes is shorter than its envelope")
-    version, found, zero, sender, round_, digest = _HEADER.unpack_from(data)
-    if version != _VERSION or zero or found not in set(Kind):
-        raise WireError("a message of an unknown version or type")
-    if found != kind:
-        raise ProtocolError(f"expected {kind.name}, got {Kind(found).name}")
-    if round_ != context.round or digest != context.digest:
-        raise ProtocolError(f"{kind.name} of round {round_} belongs to another round or setting")
-    signed, signature = data[:-_SIGNATURE_BYTES], data[-_SIGNATURE_BYTES:]
-    try:
-        key = Ed25519PublicKey.from_public_bytes(_key_of(kind, sender, context))
-        key.verify(signature, labelled(DOMAIN, b"message", signed))
-    except (InvalidSignature, ValueError) as damage:
-        raise ProtocolError(f"{kind.name} is not signed by its sender {sender}") from damage
-    return Signed(kind, sender, signed[_HEADER.size :])
-
-
-def _key_of(kind: Kind, sender: int, context: RoundContext) -> bytes:
-    roster = context.roster
-    groups = {"client": roster.clients, "denoiser": roster.denoisers}
-    group = groups.get(_SENDERS.get(kind, ""), (roster.server,))
-    if sender >= len(group):
-        raise ProtocolError(f"{kind.name} of sender {sender}, who is not on the roster")
-    return group[sender]
+    found = envelope.open_envelope(
+        data,
+        family=Family.SHARES,
+        roster=context.roster,
+        round_=context.round,
+        context=context.digest,
+    )
+    if found.kind not in _KINDS:
+        raise WireError(f"a message of an unknown kind: {found.kind}")
+    if found.kind != kind or found.sender.role is not _SENDERS.get(kind, Role.SERVER):
+        name = Kind(found.kind).name
+        raise ProtocolError(f"expected {kind.name}, got {name} of {found.sender}")
+    return Signed(kind, found.sender.number, found.body)
 
 
 def encode_rows(rows: IndexArray, words: RingArray, context: RoundContext) -> bytes:
@@ -201,7 +191,7 @@ def decode_members(body: bytes, context: RoundContext) -> Members:
     entries = list(_MEMBER.iter_unpack(body[_COUNT.size :]))
     clients = [client for client, _ in entries]
     ascending = all(one < other for one, other in pairwise(clients))
-    if not ascending or (clients and clients[-1] >= len(context.roster.clients)):
+    if not ascending or (clients and clients[-1] >= context.clients):
         raise WireError("clients of a set must ascend and be on the roster")
     return dict(entries)
 

@@ -1,6 +1,7 @@
 """The server's half: it holds explicit shares, proposes a set of clients, and adds the sums up."""
 
 from collections.abc import Sequence
+from contextlib import suppress
 from enum import Enum
 from typing import NoReturn
 
@@ -9,8 +10,9 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from secure_fedrec.core.arrays import IndexArray, IntArray, RingArray
 from secure_fedrec.core.kernels import scatter_add
-from secure_fedrec.errors import ProtocolError
+from secure_fedrec.errors import ProtocolError, WireError
 from secure_fedrec.fixedpoint import FixedPoint
+from secure_fedrec.protection.session import SERVER, Node, Parcel, Role, from_server
 from secure_fedrec.protection.shared_upload.context import RoundContext
 from secure_fedrec.protection.shared_upload.messages import (
     Kind,
@@ -42,25 +44,83 @@ class SharingServer:
     Args:
         context: the round.
         identity: its signing key.
+        cohort: clients that ``step`` invites; None for all of the roster.
 
     Raises:
         ProtocolError: the roster has another key for the server.
 
     Attributes:
         left_out: why a client that was heard is not in the proposed set, by client.
+        aggregate: sums and counts, once the round is over.
     """
 
-    __slots__ = ("_body", "_context", "_identity", "_shares", "_state", "left_out")
+    __slots__ = (
+        "_body",
+        "_cohort",
+        "_context",
+        "_identity",
+        "_shares",
+        "_state",
+        "aggregate",
+        "left_out",
+        "stage",
+    )
+    node = SERVER
 
-    def __init__(self, context: RoundContext, identity: Ed25519PrivateKey) -> None:
-        if identity.public_key().public_bytes_raw() != context.roster.server:
-            raise ProtocolError("the roster has another key for the server")
+    def __init__(
+        self,
+        context: RoundContext,
+        identity: Ed25519PrivateKey,
+        cohort: Sequence[int] | None = None,
+    ) -> None:
+        context.require_key(SERVER, identity)
         self._context = context
         self._identity = identity
         self._shares: dict[int, tuple[IndexArray, RingArray]] = {}
         self._body = b""
         self._state = _State.COLLECTING
+        self._cohort = range(context.clients) if cohort is None else cohort
         self.left_out: dict[int, str] = {}
+        self.aggregate: Aggregate | None = None
+        self.stage = "CREATED"
+
+    @property
+    def finished(self) -> bool:
+        """Whether there is an aggregate."""
+        return self._state is _State.DONE
+
+    def step(self, inbox: Sequence[bytes]) -> list[Parcel]:
+        """Ask for keys, hand them on, take shares, agree and add up (``Party.step``).
+
+        A client's share that is refused is left out; the set agreed on does not have that client.
+
+        Raises:
+            ProtocolError, WireError: a denoiser is missing or refused, or the round is aborted.
+        """
+        whole = list(dict.fromkeys(inbox))  # what came twice in the same bytes came once
+        denoisers = [Node(Role.DENOISER, n) for n in range(self._context.denoisers)]
+        clients = [Node(Role.CLIENT, number) for number in self._cohort]
+        match self.stage:
+            case "CREATED":
+                return self._ask("ADVERT", denoisers, "ADVERT", b"")
+            case "ADVERT":
+                return self._ask("SHARES", clients, "ADVERT", *whole)
+            case "SHARES":
+                for share in inbox:
+                    with suppress(ProtocolError, WireError):
+                        self.receive(share)
+                return self._ask("HELD", denoisers, "HELD", b"")
+            case "HELD":
+                return self._ask("CONSENT", denoisers, "PROPOSAL", self.propose(whole))
+            case "CONSENT":
+                return self._ask("SUMS", denoisers, "AGREEMENT", self.agree(whole))
+        self.aggregate = self.finish(whole)
+        return []
+
+    def _ask(self, stage: str, nodes: Sequence[Node], kind: str, *messages: bytes) -> list[Parcel]:
+        """Await a stage, for which every node is sent the messages."""
+        self.stage = stage
+        return from_server(nodes, kind, *messages)
 
     def receive(self, message: bytes) -> None:
         """Take a client's share.
@@ -176,7 +236,7 @@ class SharingServer:
         return () if collecting else tuple(decode_members(self._body, self._context))
 
     def _open_all(self, messages: Sequence[bytes], kind: Kind) -> list[bytes]:
-        count = len(self._context.roster.denoisers)
+        count = self._context.denoisers
         if len(messages) != count:
             raise ProtocolError(f"{len(messages)} {kind.name} messages of {count} denoisers")
         bodies = []

@@ -20,7 +20,7 @@ from secure_fedrec.protection import (
 )
 from secure_fedrec.protection.bags import LayeredBags, mixed
 from secure_fedrec.protection.hidden_sums import EncryptionLayerConfig, MaskingLayerConfig
-from secure_fedrec.protection.linkage_hardened.real import MixNetwork
+from secure_fedrec.protection.routing.network import MixNetwork
 from secure_fedrec.streams import Streams
 from secure_fedrec.uploads import SetBlock
 from secure_fedrec.wire import RecordingPolicy, encode_set

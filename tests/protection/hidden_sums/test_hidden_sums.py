@@ -189,6 +189,11 @@ def test_a_faulty_round_is_refused_and_changes_nothing(
 
     run = run_of(layers, faults=(fault(step=Step.UPLOAD, chooser=first),))
     before = run.engine.state()
+    (layer,) = layers.values()
+    if fault is Repeat and layer.execution == "real":  # the protocol refuses the second alone
+        run.run_round()
+        assert run.table_digests == run_of(layers, done=1).table_digests
+        return
     with pytest.raises(ProtocolError, match="round 1"):
         run.run_round()
     for name, value in run.engine.state().items():

@@ -12,8 +12,8 @@ from secure_fedrec.protection.linkage_hardened import (
     LinkageDenoiser,
     LinkageServer,
 )
-from secure_fedrec.protection.linkage_hardened.real import MixNetwork
 from secure_fedrec.protection.routing import RoutingConfig, address_of
+from secure_fedrec.protection.routing.network import MixNetwork
 from secure_fedrec.protection.shared_upload import RoundContext
 from secure_fedrec.protection.shared_upload.real import Identities
 

@@ -113,9 +113,9 @@ def test_real_halves_that_compute_something_else_are_found(
     close = real_module.RealRound.close
 
     def off_by_one(self: Any) -> Any:
-        outcome = close(self)
-        outcome.aggregate.counts[0] += 1
-        return outcome
+        aggregate = close(self)
+        aggregate.counts[0] += 1
+        return aggregate
 
     assert_lossless(**federation_of(execution="real", rounds=1))
     monkeypatch.setattr(real_module.RealRound, "close", off_by_one)
@@ -337,7 +337,7 @@ def test_every_client_costs_the_public_number_of_cells() -> None:
     ordinary = [client for client in range(8) if client not in denoisers]
     for client in ordinary:
         rows = sum(1 for owner, *_ in truth if owner == client)
-        assert upload[client] == 3 * 15 * 512 + (44 + 64 + 4 + rows * (4 + 3 * 8))
+        assert upload[client] == 3 * 15 * 512 + (48 + 64 + 4 + rows * (4 + 3 * 8))
         assert meter.clients("messages_sent")[client] == 3 * 15 + 1
     for client in denoisers:
         received = meter.clients("messages_received")[client]

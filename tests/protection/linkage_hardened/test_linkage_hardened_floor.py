@@ -15,9 +15,9 @@ from secure_fedrec.protection.linkage_hardened import (
     LinkageHardened,
     LinkageHardenedConfig,
 )
-from secure_fedrec.protection.linkage_hardened.real import MixNetwork
 from secure_fedrec.protection.linkage_hardened.rows import encode_sums
 from secure_fedrec.protection.routing import RoutingConfig, address_of, send
+from secure_fedrec.protection.routing.network import MixNetwork
 from secure_fedrec.protection.shared_upload.messages import Kind, sign
 from secure_fedrec.streams import Streams
 from secure_fedrec.wire import Meter, Wire

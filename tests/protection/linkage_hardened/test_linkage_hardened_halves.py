@@ -17,7 +17,6 @@ from secure_fedrec.protection.linkage_hardened import (
     LinkageDenoiser,
 )
 from secure_fedrec.protection.linkage_hardened import client as client_module
-from secure_fedrec.protection.linkage_hardened.real import MixNetwork
 from secure_fedrec.protection.linkage_hardened.rows import (
     RowShare,
     decode_row,
@@ -27,6 +26,7 @@ from secure_fedrec.protection.linkage_hardened.rows import (
     row_bytes,
 )
 from secure_fedrec.protection.routing import RoutingConfig, address_of, send
+from secure_fedrec.protection.routing.network import MixNetwork
 from secure_fedrec.protection.shared_upload.messages import Kind, sign
 
 CELLS, CLIENTS, ITEMS = 6, 3, 6
@@ -209,7 +209,7 @@ def test_states_and_senders_are_checked(new_round: NewRound) -> None:
     old = sign(
         Kind.ROW_SET, 1, bytes(40), context=stray, identity=new_round.identities().denoisers[1]
     )
-    with pytest.raises(ProtocolError, match="another round or setting"):
+    with pytest.raises(ProtocolError, match="another agreement"):
         round_.denoisers[0].release([sets[0], old])
     with pytest.raises(ProtocolError, match="waiting for the other denoisers"):
         round_.denoisers[0].receive(arriving[0])
@@ -246,7 +246,7 @@ def test_sums_that_disagree_abort(new_round: NewRound) -> None:
         round_.deliver(arriving)
         sets = [denoiser.close() for denoiser in round_.denoisers]
         sums = [denoiser.release(sets) for denoiser in round_.denoisers]
-        read = decode_sums(sums[1][44:-64], round_.context)
+        read = decode_sums(sums[1][48:-64], round_.context)
         body = encode_sums(*change(*read), round_.context)
         identity = new_round.identities().denoisers[1]
         wrong = sign(Kind.FAKES, 1, body, context=round_.context, identity=identity)

@@ -9,8 +9,7 @@ import pytest
 from secure_fedrec.errors import ProtocolError
 from secure_fedrec.protection.masking import ClientState, Expected, Federation, Kind, SitePolicy
 from secure_fedrec.protection.masking.agreed.config import MaskingConfig
-from secure_fedrec.protection.masking.agreed.formats import Context, Envelope, seal
-from secure_fedrec.protection.masking.agreed.roster import cohort_hash
+from secure_fedrec.protection.masking.agreed.formats import Context, Envelope, cohort_hash, seal
 from secure_fedrec.protection.masking.round.messages import Keys, Setup
 from secure_fedrec.protection.masking.round.sharers import hash_of_sharers
 from secure_fedrec.protection.masking.round.topology import PublicRound

@@ -8,15 +8,15 @@ import pytest
 
 from secure_fedrec.errors import ProtocolError
 from secure_fedrec.protection.masking import ClientState, Kind
-from secure_fedrec.protection.masking.agreed.formats import (
-    SIGNATURE_BYTES,
-    Context,
-    Envelope,
-    encode_marks,
-    seal,
-)
+from secure_fedrec.protection.masking.agreed.formats import SIGNATURE_BYTES, Context, Envelope, seal
 from secure_fedrec.protection.masking.round.keys import open_box
-from secure_fedrec.protection.masking.round.messages import Advertisement, Boxes, Keys, share_hash
+from secure_fedrec.protection.masking.round.messages import (
+    Advertisement,
+    Boxes,
+    Keys,
+    encode_marks,
+    share_hash,
+)
 from secure_fedrec.protection.masking.round.messages_sum import (
     Quorum,
     Result,

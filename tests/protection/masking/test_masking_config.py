@@ -8,7 +8,8 @@ import pytest
 
 from secure_fedrec.errors import ConfigError, EncodingError, ProtocolError
 from secure_fedrec.protection.masking import MaskingConfig, SumLayout
-from secure_fedrec.protection.masking.agreed.formats import SERVER, Reader, encode_ids
+from secure_fedrec.protection.masking.agreed.formats import SERVER, encode_ids
+from secure_fedrec.protection.masking.round.messages import Reader
 from secure_fedrec.protection.masking.round.shamir import combine, split
 
 BASE: dict[str, Any] = {

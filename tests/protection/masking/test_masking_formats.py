@@ -11,15 +11,7 @@ from hypothesis import strategies as st
 
 from secure_fedrec.errors import ConfigError, ProtocolError
 from secure_fedrec.protection.masking import Federation, Identity, Kind, MaskingConfig, Roster
-from secure_fedrec.protection.masking.agreed.formats import (
-    SERVER,
-    Context,
-    Envelope,
-    Reader,
-    encode_marks,
-    encode_records,
-    labelled_hash,
-)
+from secure_fedrec.protection.masking.agreed.formats import SERVER, Context, Envelope, labelled_hash
 from secure_fedrec.protection.masking.round.hybrid import KemKey, seal_to
 from secure_fedrec.protection.masking.round.keys import (
     SERVER_PURPOSES,
@@ -33,6 +25,7 @@ from secure_fedrec.protection.masking.round.keys import (
     self_key,
     server_keys,
 )
+from secure_fedrec.protection.masking.round.messages import Reader, encode_marks, encode_records
 from secure_fedrec.protection.masking.round.transcript import (
     MerkleTree,
     leaf_hash,
@@ -240,14 +233,21 @@ def test_what_an_operator_signs_is_read_strictly_all_the_same() -> None:
     assert Roster.decode(good.encoded, operator=public).round_floor == 10**7
     body = good.encoded[:-64]
     for wrong, match in (
-        (b"\x01" + body[1:], "version 2 of the roster's layout"),
+        (b"\x01" + body[1:], "version 3 of the roster's layout"),
         (body[:5] + body[13:], "roster"),  # the layout before it had a floor
         (body[:1] + bytes(4) + body[5:], "out of range"),
         (body[:12] + b"\x80" + body[13:], "out of range"),
-        (body + b"\x00", "bytes too many"),
-        (body[:-1], "truncated"),
+        (body + b"\x00", "declare 2 parties"),
+        (body[:-1], "declare 2 parties"),
+        (body[:10], "truncated"),
+        (body[:17] + body[54:] + body[17:54], "parties must ascend"),
+        (body[:17] + b"\x09" + body[18:], "must ascend"),
+        (body[:54] + b"\x09" + body[55:], "known roles"),
+        (body[:18] + b"\x01" + body[19:], "has no number"),
+        (body[:13] + b"\x01" + body[14:54], "a server and at least one client"),
+        (body[:22] + b"a" * 32 + body[54:], "no key twice"),
     ):
-        signed = wrong + operator.sign(b"secure-fedrec|v1|masking|roster|" + wrong)
+        signed = wrong + operator.sign(b"secure-fedrec|v1|session|roster|" + wrong)
         with pytest.raises(ProtocolError, match=match):
             Roster.decode(signed, operator=public)
 

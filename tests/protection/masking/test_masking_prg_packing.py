@@ -10,8 +10,8 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from secure_fedrec.core.packing import pack, packed_size, unpack, word_type
 from secure_fedrec.errors import ProtocolError
-from secure_fedrec.protection.masking.round.packing import pack, packed_size, unpack, word_type
 from secure_fedrec.protection.masking.round.prg import MaskExpander
 from secure_fedrec.protection.masking.round.running_sum import RunningSum
 

@@ -15,8 +15,7 @@ from secure_fedrec.protection.masking import (
     SitePolicy,
     draw_cohort,
 )
-from secure_fedrec.protection.masking.agreed.formats import Context, Envelope, seal
-from secure_fedrec.protection.masking.agreed.roster import cohort_hash
+from secure_fedrec.protection.masking.agreed.formats import Context, Envelope, cohort_hash, seal
 from secure_fedrec.protection.masking.round.messages import Setup
 
 ME = 7

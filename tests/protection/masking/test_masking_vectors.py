@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from secure_fedrec.core.packing import pack
 from secure_fedrec.protection.masking import (
     SERVER,
     Expected,
@@ -31,7 +32,6 @@ from secure_fedrec.protection.masking import (
 from secure_fedrec.protection.masking.agreed.formats import Context, Envelope, labelled_hash
 from secure_fedrec.protection.masking.round.keys import derive, mask_private_key, pair_key, self_key
 from secure_fedrec.protection.masking.round.messages import commitment_to
-from secure_fedrec.protection.masking.round.packing import pack
 from secure_fedrec.protection.masking.round.prg import MaskExpander
 from secure_fedrec.protection.masking.round.shamir import PRIME, combine, split
 from secure_fedrec.protection.masking.round.transcript import MerkleTree, leaf_hash
@@ -62,7 +62,7 @@ def federation() -> Federation:
     keys = {number: sha256(f"identity|{number}".encode()).digest() for number in (*NUMBERS, SERVER)}
     made = Federation(NUMBERS, policy=SitePolicy(corrupt=0.0, dropout=0.25))
     identities = {
-        number: Identity(number=number, key=Ed25519PrivateKey.from_private_bytes(key))
+        number: Identity(number, Ed25519PrivateKey.from_private_bytes(key))
         for number, key in keys.items()
     }
     made.server = identities.pop(SERVER)

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from functools import cache
 
 import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.protection.paillier import (
@@ -32,6 +33,7 @@ from secure_fedrec.protection.paillier import (
 )
 from secure_fedrec.protection.paillier.arithmetic import is_probable_prime
 
+OPERATOR = Ed25519PrivateKey.generate()
 SHORT_BITS = 512
 
 
@@ -95,7 +97,7 @@ def identities() -> dict[Party, Identity]:
 
 @pytest.fixture(scope="session")
 def roster(identities: dict[Party, Identity]) -> Roster:
-    return Roster({party: identity.public for party, identity in identities.items()})
+    return Roster.of(OPERATOR, {party: identity.public for party, identity in identities.items()})
 
 
 @pytest.fixture(scope="session")

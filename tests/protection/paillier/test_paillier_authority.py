@@ -23,7 +23,7 @@ from secure_fedrec.protection.paillier import (
     UploadingServer,
     encrypt_vector,
 )
-from secure_fedrec.protection.paillier.envelopes import ENVELOPE_BYTES, Kind
+from secure_fedrec.protection.paillier.envelopes import ENVELOPE_BYTES, Kind, seal
 
 SERVER, AUTHORITY = Party(Role.SERVER), Party(Role.AUTHORITY)
 ROUND = 3
@@ -213,7 +213,7 @@ def test_the_authority_refuses_a_single_upload(
     made.run([values_of(plan, np.random.default_rng(seed)) for seed in range(3)])
     context = plan.context
     body = made.seen[Kind.UPLOAD][0][HEAD:-64]
-    again = identities[SERVER].seal(Kind.SUMS, round_=9, context=context, body=body)
+    again = seal(identities[SERVER], Kind.SUMS, round_=9, context=context, body=body)
     with pytest.raises(ProtocolError, match="a sum over 1 of 3 clients is not opened"):
         made.authority.answer(again, 9)
     assert made.authority.last_round == ROUND
@@ -304,8 +304,12 @@ def test_vectors_under_another_key_are_refused(
         made.server.receive(sent)
     # The same vectors, honestly signed for this agreement.
     body = sent[HEAD:-64]
-    signed = identities[Party(Role.CLIENT, 0)].seal(
-        Kind.UPLOAD, round_=ROUND, context=plan.context, body=body
+    signed = seal(
+        identities[Party(Role.CLIENT, 0)],
+        Kind.UPLOAD,
+        round_=ROUND,
+        context=plan.context,
+        body=body,
     )
     with pytest.raises(WireError, match="another key"):
         made.server.receive(signed)
@@ -324,13 +328,13 @@ def test_sums_and_impostors_are_no_uploads(
         ).to_bytes()
         for words, layout in zip(vectors, plan.layouts, strict=True)
     )
-    sealed = identities[client].seal(Kind.UPLOAD, round_=ROUND, context=plan.context, body=doubled)
+    sealed = seal(identities[client], Kind.UPLOAD, round_=ROUND, context=plan.context, body=doubled)
     with pytest.raises(ProtocolError, match="sent a sum of 2 vectors"):
         made.server.receive(sealed)
     honest = made.clients[client.number].upload(vectors)
     impostor = Identity.generate(client)
     for forged in (
-        impostor.seal(Kind.UPLOAD, round_=ROUND, context=plan.context, body=honest[HEAD:-64]),
+        seal(impostor, Kind.UPLOAD, round_=ROUND, context=plan.context, body=honest[HEAD:-64]),
         honest[:-1] + bytes([honest[-1] ^ 1]),
         honest[:200] + bytes([honest[200] ^ 1]) + honest[201:],
     ):
@@ -360,7 +364,8 @@ def test_fuzzed_messages_meet_one_error_and_change_nothing(
                 else:
                     body[place] ^= 1 << source.randrange(8)
             sender = source.choice(list(identities.values()))
-            signed = sender.seal(
+            signed = seal(
+                sender,
                 source.choice([kind, *Kind]),
                 round_=source.choice([ROUND, ROUND, ROUND, 2, 2**64 - 1]),
                 context=plan.context,

@@ -22,7 +22,7 @@ from secure_fedrec.protection.paillier import (
     encrypt_vector,
     updaters,
 )
-from secure_fedrec.protection.paillier.envelopes import ENVELOPE_BYTES, Kind
+from secure_fedrec.protection.paillier.envelopes import ENVELOPE_BYTES, Kind, seal
 
 VALUES = FixedPoint(bits=32, fraction_bits=8, clip=1000.0)
 COUNTS = FixedPoint(bits=16, fraction_bits=0, clip=1.0)
@@ -159,8 +159,12 @@ def test_an_updater_whose_ciphertexts_belie_its_digest_is_found_by_every_client(
     )
     body = sent[HEAD : HEAD + 32] + forged.to_bytes()
     server.receive(
-        identities[Party(Role.CLIENT, liar)].seal(
-            Kind.UPDATE, round_=0, context=table_plan.context, body=body
+        seal(
+            identities[Party(Role.CLIENT, liar)],
+            Kind.UPDATE,
+            round_=0,
+            context=table_plan.context,
+            body=body,
         )
     )
     server.receive(other)  # the digests agree
@@ -183,8 +187,12 @@ def test_the_server_cannot_slip_in_a_table_of_its_own(
         VALUES.encode(np.ones(ROWS * WIDTH)), table_plan.table, Encryptor(table_plan.key)
     )
     for digest in (honest[HEAD : HEAD + 32], bytes(32)):
-        sealed = identities[SERVER].seal(
-            Kind.TABLE, round_=1, context=table_plan.context, body=digest + own.to_bytes()
+        sealed = seal(
+            identities[SERVER],
+            Kind.TABLE,
+            round_=1,
+            context=table_plan.context,
+            body=digest + own.to_bytes(),
         )
         client = next(iter(start_table()[1].values()))
         with pytest.raises(ProtocolError, match="differs from its digest"):
@@ -205,8 +213,8 @@ def test_an_old_table_is_not_taken_for_a_new_one(
     with pytest.raises(ProtocolError, match="from round 1"):
         client.receive_table(old)
     # Signed anew by the server, for this round: the digest is bound to the round as well.
-    again = identities[SERVER].seal(
-        Kind.TABLE, round_=2, context=table_plan.context, body=old[HEAD:-64]
+    again = seal(
+        identities[SERVER], Kind.TABLE, round_=2, context=table_plan.context, body=old[HEAD:-64]
     )
     with pytest.raises(ProtocolError, match="differs from its digest"):
         client.receive_table(again)
@@ -261,8 +269,12 @@ def test_updates_that_nobody_asked_for_are_refused(
     with pytest.raises(ProtocolError, match="no update of client"):
         server.receive(sent)
     bystander = next(iter(set(CLIENTS) - set(updaters(table_plan.clients, 0))))
-    stolen = identities[Party(Role.CLIENT, bystander)].seal(
-        Kind.UPDATE, round_=0, context=table_plan.context, body=sent[HEAD:-64]
+    stolen = seal(
+        identities[Party(Role.CLIENT, bystander)],
+        Kind.UPDATE,
+        round_=0,
+        context=table_plan.context,
+        body=sent[HEAD:-64],
     )
     with pytest.raises(ProtocolError, match="no update of client"):
         server.receive(stolen)
@@ -277,8 +289,8 @@ def test_sums_over_fewer_clients_are_not_used(
     words = [VALUES.encode(np.zeros(ROWS * WIDTH)), COUNTS.encode(np.zeros(ROWS))]
     updater = clients[updaters(table_plan.clients, 1)[0]]
     sent = clients_upload(updater, table, words)
-    alone = identities[SERVER].seal(
-        Kind.SUMS, round_=1, context=table_plan.context, body=sent[HEAD:-64]
+    alone = seal(
+        identities[SERVER], Kind.SUMS, round_=1, context=table_plan.context, body=sent[HEAD:-64]
     )
     with pytest.raises(ProtocolError, match="not over the whole cohort"):
         updater.receive_sums(alone)
@@ -291,8 +303,8 @@ def test_short_and_foreign_bodies_are_refused(
     begin(server, clients, VALUES.encode(np.zeros(ROWS * WIDTH)))
     honest = server.table()[HEAD:-64]
     for body in (b"", honest[:31], honest[:-1], honest + b"\0", honest[:32] + honest[33:] + b"\0"):
-        sealed = identities[SERVER].seal(
-            Kind.TABLE, round_=1, context=table_plan.context, body=body
+        sealed = seal(
+            identities[SERVER], Kind.TABLE, round_=1, context=table_plan.context, body=body
         )
         with pytest.raises(WireError):
             clients[0].receive_table(sealed)

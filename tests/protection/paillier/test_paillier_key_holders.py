@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from secure_fedrec.errors import ConfigError
 from secure_fedrec.fixedpoint import FixedPoint
@@ -19,6 +20,7 @@ from secure_fedrec.protection.paillier import (
     SlotLayout,
 )
 
+OPERATOR = Ed25519PrivateKey.generate()
 ADVERSARIES = ("curious-server", "curious-server+authority", "active-server", "nobody")
 
 
@@ -88,7 +90,7 @@ def test_an_authority_outside_the_roster_is_refused(
 ) -> None:
     keys = {p: i.public for p, i in identities.items() if p.role is not Role.AUTHORITY}
     with pytest.raises(ConfigError, match="the authority"):
-        replace(plan, roster=Roster(keys))
+        replace(plan, roster=Roster.of(OPERATOR, keys))
 
 
 def test_whatever_is_agreed_changes_the_context(
@@ -106,7 +108,7 @@ def test_whatever_is_agreed_changes_the_context(
         replace(plan, clients=(0, 2, 6)),
         replace(plan, layouts=plan.layouts[::-1]),
         replace(plan, layouts=plan.layouts[:1]),
-        replace(plan, roster=Roster(fewer)),
+        replace(plan, roster=Roster.of(OPERATOR, fewer)),
         *(replace(plan, holding=holding, layouts=masked) for holding in holdings),
     ]
     contexts = [each.context for each in plans]
@@ -129,9 +131,11 @@ def test_rosters_that_prove_nothing_are_refused(identities: dict[Party, Identity
         ({server: key, client: key[:31]}, "32 bytes"),
     ):
         with pytest.raises(ConfigError, match=problem):
-            Roster(keys)
+            Roster.of(OPERATOR, keys)
     digests = {
-        Roster({server: key, Party(Role.CLIENT, number): identities[client].public}).digest
+        Roster.of(
+            OPERATOR, {server: key, Party(Role.CLIENT, number): identities[client].public}
+        ).hash
         for number in (1, 2)
     }
     assert len(digests) == 2

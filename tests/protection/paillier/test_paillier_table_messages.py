@@ -17,7 +17,7 @@ from secure_fedrec.protection.paillier import (
     TableServer,
     updaters,
 )
-from secure_fedrec.protection.paillier.envelopes import ENVELOPE_BYTES, Kind
+from secure_fedrec.protection.paillier.envelopes import ENVELOPE_BYTES, Kind, seal
 
 VALUES = FixedPoint(bits=32, fraction_bits=8, clip=1000.0)
 COUNTS = FixedPoint(bits=16, fraction_bits=0, clip=1.0)
@@ -107,7 +107,8 @@ def test_fuzzed_messages_meet_one_error(
             body[source.randrange(len(body))] ^= 1 << source.randrange(8)
         body = body[: source.choice([len(body), source.randrange(len(body))])]
         signed = bytearray(
-            source.choice(list(identities.values())).seal(
+            seal(
+                source.choice(list(identities.values())),
                 source.choice([kind, kind, *Kind]),
                 round_=source.choice([1, 1, 1, 0, 2]),
                 context=table_plan.context,

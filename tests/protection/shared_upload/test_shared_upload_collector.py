@@ -133,9 +133,9 @@ def test_real_halves_that_compute_something_else_are_found(
     close = real_module.RealRound.close
 
     def off_by_one(self: Any) -> Any:
-        outcome = close(self)
-        outcome.aggregate.ring[0, 0] += outcome.aggregate.ring.dtype.type(1)
-        return outcome
+        aggregate = close(self)
+        aggregate.ring[0, 0] += aggregate.ring.dtype.type(1)
+        return aggregate
 
     assert_lossless(**federation_of(execution="real"))
     monkeypatch.setattr(real_module.RealRound, "close", off_by_one)
@@ -158,12 +158,15 @@ def test_a_faulty_wire_never_yields_another_sum(data: st.DataObject) -> None:
 
 
 class Spy:
+    """A recorder that keeps what receivers read."""
+
     def __init__(self) -> None:
         self.seen: list[Any] = []
 
-    def apply(self, messages: Any) -> Any:
-        self.seen.append(messages)
-        return messages
+    def record(self, messages: Any, *, origins: Any) -> None:
+        del origins
+        if messages.step is not Step.AGGREGATE:
+            self.seen.append(messages)
 
 
 def submitted(
@@ -171,7 +174,7 @@ def submitted(
 ) -> tuple[Any, dict[int, Any], Spy, Meter]:
     """One round of random rows through a collector."""
     spy, meter = Spy(), Meter(clients)
-    wire = Wire(meter=meter, faults=(spy,))
+    wire = Wire(meter=meter, recorder=spy)  # type: ignore[arg-type]
     session = collector.open(round_=1, participants=np.arange(clients), wire=wire)
     truth: dict[int, Any] = {}
     limit = collector.codec.largest

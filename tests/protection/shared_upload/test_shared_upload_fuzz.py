@@ -17,7 +17,7 @@ from secure_fedrec.protection.shared_upload.messages import Kind, sign
 Make = Callable[..., Any]
 MESSAGES = int(os.environ.get("FUZZ_MESSAGES", "6000"))
 STATES = ("keys", "collecting", "held", "consented")
-HEADER, SIGNATURE = 44, 64
+HEADER, SIGNATURE = 48, 64
 _SENDER = {Kind.SHARES: "client", Kind.SEED: "client"} | dict.fromkeys(
     (Kind.ADVERT, Kind.HELD, Kind.CONSENT, Kind.SUMS), "denoiser"
 )

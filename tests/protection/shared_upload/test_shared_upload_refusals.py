@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from secure_fedrec.errors import (
     ConfigError,
@@ -15,8 +16,8 @@ from secure_fedrec.errors import (
     WireError,
 )
 from secure_fedrec.fixedpoint import FixedPoint
+from secure_fedrec.protection.session import Node, Role, Roster
 from secure_fedrec.protection.shared_upload import (
-    Roster,
     SharedUploadConfig,
     SharingClient,
     SharingDenoiser,
@@ -148,7 +149,7 @@ def test_a_client_shares_once_and_after_the_keys(begin: Make) -> None:
 def test_two_denoisers_with_one_key_are_refused(begin: Make) -> None:
     round_ = begin()
     first = round_.denoisers[0].advertise()
-    key = first[44:-64]
+    key = first[48:-64]
     second = sign(Kind.ADVERT, 1, key, context=round_.context, identity=round_.keys.denoisers[1])
     with pytest.raises(ProtocolError, match="advertise one key"):
         round_.clients[0].accept([first, second])
@@ -225,11 +226,11 @@ def test_messages_of_another_round_or_setting_are_refused(
 ) -> None:
     round_, other = begin(), begin(**changes)
     stray = other.upload(0)
-    with pytest.raises(ProtocolError, match="another round or setting"):
+    with pytest.raises(ProtocolError, match="another agreement"):
         round_.server.receive(stray.server)
-    with pytest.raises(ProtocolError, match="another round or setting"):
+    with pytest.raises(ProtocolError, match="another agreement"):
         round_.denoisers[0].receive(stray.denoisers[0])
-    with pytest.raises(ProtocolError, match="another round or setting"):
+    with pytest.raises(ProtocolError, match="another agreement"):
         round_.clients[1].accept([denoiser.advertise() for denoiser in other.denoisers])
 
 
@@ -247,7 +248,7 @@ def test_a_seed_opens_at_its_denoiser_and_in_its_round_only(begin: Make) -> None
     stolen = sign(
         Kind.SEED,
         1,
-        shared.denoisers[0][44:-64],
+        shared.denoisers[0][48:-64],
         context=round_.context,
         identity=round_.keys.clients[1],
     )
@@ -282,7 +283,7 @@ def test_wrong_sums_of_a_denoiser_abort(begin: Make) -> None:
     sums = [denoiser.release(messages["AGREEMENT"]) for denoiser in round_.denoisers]
 
     def altered(place: int, change: int) -> list[bytes]:
-        body = bytearray(sums[0][44:-64])
+        body = bytearray(sums[0][48:-64])
         body[place] ^= change
         identity = round_.keys.denoisers[0]
         return [sign(Kind.SUMS, 0, bytes(body), context=round_.context, identity=identity), sums[1]]
@@ -323,17 +324,20 @@ def test_impossible_settings_are_refused(begin: Make) -> None:
         assert refusal.value.key == key
     with pytest.raises(SumBudgetError):
         replace(context, codec=FixedPoint(bits=8, fraction_bits=5, clip=1.0))
-    roster = context.roster
+    server, denoiser, client = Node(Role.SERVER), Node(Role.DENOISER, 0), Node(Role.CLIENT, 0)
+    keys = {server: b"s" * 32, denoiser: b"d" * 32, client: b"c" * 32}
+    operator = Ed25519PrivateKey.generate()
+    with pytest.raises(ConfigError, match="needs a denoiser"):
+        replace(context, roster=Roster.of(operator, {server: b"s" * 32, client: b"c" * 32}))
     for changed in (
-        {"denoisers": ()},
-        {"clients": ()},
-        {"server": bytes(31)},
-        {"server": roster.clients[0]},
+        {server: b"s" * 32, denoiser: b"d" * 32},
+        keys | {server: bytes(31)},
+        keys | {server: b"c" * 32},
     ):
         with pytest.raises(ConfigError):
-            replace(roster, **changed)
-    assert replace(roster, clients=roster.clients[::-1]).digest != roster.digest
-    assert isinstance(roster, Roster)
+            Roster.of(operator, changed)
+    swapped = keys | {server: b"d" * 32, denoiser: b"s" * 32}
+    assert Roster.of(operator, swapped).hash != Roster.of(operator, keys).hash
     for wrong in ({"count": 0}, {"floor": 1}, {"kem": "none"}):
         with pytest.raises(ConfigError):
             SharedUploadConfig(**wrong)

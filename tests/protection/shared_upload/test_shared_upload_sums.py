@@ -18,7 +18,8 @@ from secure_fedrec.protection.shared_upload.messages import (
     rows_message_bytes,
     seed_message_bytes,
 )
-from secure_fedrec.protection.shared_upload.words import Keystream, pack_words, unpack_words
+from secure_fedrec.protection.shared_upload.words import Keystream
+from secure_fedrec.wire.words import pack_words, unpack_words
 
 Make = Callable[..., Any]
 

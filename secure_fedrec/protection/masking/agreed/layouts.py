@@ -20,10 +20,11 @@ import numpy as np
 import numpy.typing as npt
 
 from secure_fedrec.core.arrays import FloatArray, IntArray, RingArray
+from secure_fedrec.core.packing import word_type
 from secure_fedrec.errors import ConfigError, EncodingError, ProtocolError, SumBudgetError
 from secure_fedrec.fixedpoint import FixedPoint
+from secure_fedrec.protection.masking.agreed.config import MaskingConfig
 from secure_fedrec.protection.masking.agreed.formats import labelled_hash
-from secure_fedrec.protection.masking.round.packing import word_type
 from secure_fedrec.settings import Settings, Within
 from secure_fedrec.uploads import Aggregate, RowBlock
 
@@ -57,6 +58,25 @@ class EncodedVector:
             raise EncodingError(f"a ring of {self.bits} bits is held in a plain {dtype.name}[d]")
         if self.bits < 8 * dtype.itemsize and np.any(words >> dtype.type(self.bits)):
             raise EncodingError(f"a word is no element of the ring of {self.bits} bits")
+
+
+def require_fitting(vector: EncodedVector, config: MaskingConfig) -> None:
+    """Check a vector against a configuration.
+
+    Raises:
+        ProtocolError: another layout, ring or length, or so many clients could leave the ring.
+    """
+    if (vector.layout_hash, vector.bits, len(vector.words)) != (
+        config.layout_hash,
+        config.bits,
+        config.length,
+    ):
+        raise ProtocolError("the vector is not of the configured layout, ring and length")
+    if vector.clients < config.clients:
+        raise ProtocolError(
+            f"the layout has room for {vector.clients} clients, the cohort has "
+            f"{config.clients}: the sum could leave the ring"
+        )
 
 
 _Size: TypeAlias = Annotated[int, Within(1, 2**63 - 1)]

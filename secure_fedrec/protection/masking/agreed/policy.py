@@ -24,7 +24,7 @@ from secure_fedrec.protection.masking.agreed.parameters import (
     share_of,
 )
 from secure_fedrec.protection.masking.agreed.public_state import NO_STATE, sum_hash
-from secure_fedrec.protection.masking.agreed.roster import Roster
+from secure_fedrec.protection.session.roster import Roster
 from secure_fedrec.settings import Settings, Share, Within
 
 __all__ = ["CohortRule", "Expected", "SitePolicy", "draw_cohort"]

@@ -16,22 +16,28 @@ CCS 2017, with the sparse graph of Bell et al., CCS 2020, one set of survivors a
 before anything is unmasked, and a signature of each client over the sharers that it masked by.
 """
 
+from collections.abc import Sequence
 from enum import Enum
 from hashlib import sha256
 from hmac import compare_digest
+from pathlib import Path
 
 from secure_fedrec.core.arrays import IntArray, RingArray
+from secure_fedrec.core.packing import unpack
 from secure_fedrec.errors import ConfigError, ProtocolError
 from secure_fedrec.protection.masking.agreed.config import MaskingConfig
 from secure_fedrec.protection.masking.agreed.formats import SERVER, Envelope, Kind
-from secure_fedrec.protection.masking.agreed.layouts import EncodedVector
+from secure_fedrec.protection.masking.agreed.layouts import EncodedVector, require_fitting
 from secure_fedrec.protection.masking.agreed.policy import Expected, SitePolicy
 from secure_fedrec.protection.masking.agreed.public_state import NO_STATE
-from secure_fedrec.protection.masking.agreed.roster import Roster
-from secure_fedrec.protection.masking.round.client_steps import ClientRound
 from secure_fedrec.protection.masking.round.journal import Journal
-from secure_fedrec.protection.masking.round.keys import Identity
-from secure_fedrec.protection.masking.round.packing import unpack
+from secure_fedrec.protection.masking.round.resumable import ResumableRound
+from secure_fedrec.protection.masking.round.saved import AWAITED, park, redeem
+from secure_fedrec.protection.session.channel import Parcel, replies_to
+from secure_fedrec.protection.session.identity import Identity
+from secure_fedrec.protection.session.nodes import SERVER as SERVER_NODE
+from secure_fedrec.protection.session.nodes import Node, Role
+from secure_fedrec.protection.session.roster import Roster
 
 __all__ = ["ClientState", "MaskingClient"]
 
@@ -64,7 +70,7 @@ class MaskingClient:
             an active server and ``expected`` names no public state.
     """
 
-    _round_type = ClientRound
+    _round_type = ResumableRound
 
     def __init__(
         self,
@@ -85,6 +91,7 @@ class MaskingClient:
                 "computed from (state_hash)",
             )
         self.number = identity.number
+        self.node = Node(Role.CLIENT, identity.number)
         self.state = ClientState.SETUP
         self.abort_reason: str | None = None
         self._identity = identity
@@ -94,7 +101,8 @@ class MaskingClient:
         self._expected = expected
         self._beacons: dict[int, bytes] = {}
         self._vector: EncodedVector | None = None
-        self._round: ClientRound | None = None
+        self._round: ResumableRound | None = None
+        self._told: dict[Kind, bytes] = {}
 
     def observe_beacon(self, epoch: int, value: bytes) -> None:
         """Take note of public randomness, as soon as it is published.
@@ -121,8 +129,18 @@ class MaskingClient:
         if vector.layout_hash != self._expected.layout_hash:
             raise ProtocolError("the vector is not of the expected layout")
         if self._round is not None:
-            self._round.require_fitting(vector)
+            require_fitting(vector, self._round.config)
         self._vector = vector
+
+    def step(self, inbox: Sequence[bytes]) -> list[Parcel]:
+        """Handle the messages that came, those that are refused left out (``Party.step``).
+
+        Raises:
+            ProtocolError: all of them were refused, or one made the client leave the round.
+            CheckpointError: the journal cannot be written; nothing is sent.
+        """
+        replies = replies_to(inbox, self.receive, gone=lambda: self.state is ClientState.ABORTED)
+        return [Parcel(self.node, SERVER_NODE, Kind(reply[1]).name, reply) for reply in replies]
 
     def receive(self, data: bytes) -> list[bytes]:
         """Handle one message of the server.
@@ -147,8 +165,59 @@ class MaskingClient:
             if self._round is not None:
                 self.abort(str(error))
             raise
+        self._told[envelope.kind] = data
         self.state = _AFTER[self.state]
         return messages
+
+    def save(self, path: Path, key: bytes) -> None:
+        """Leave this half and write what another process goes on with (``saved``, ``resume``).
+
+        Args:
+            path: a file for this client alone; mode 0600.
+            key: 32 bytes that seal it, from a key store apart from it.
+
+        Raises:
+            ProtocolError: no round is in progress, or something was revealed in it.
+            ConfigError: the key has another size.
+            CheckpointError, OSError: journal or file cannot be written.
+        """
+        current, awaits = self._round, self.state.value
+        if current is None or awaits not in AWAITED:
+            raise ProtocolError(f"client {self.number} saves nothing in state {self.state.name}")
+        state = current.save(awaits, told=self._told, beacons=self._beacons, vector=self._vector)
+        round_id = current.public.context.round_id
+        park(path, state, key=key, round_id=round_id, journal=self._journal)
+        self.abort("its state was saved; another half goes on")
+
+    def resume(self, path: Path, key: bytes) -> None:
+        """Go on from a saved state, which serves once: its ticket is struck, its file erased.
+
+        Args:
+            path: the file.
+            key: what sealed it.
+
+        Raises:
+            ProtocolError: this half is in a round already; or the state is stale, a copy,
+                malformed, or of another client, roster or key.
+            ConfigError: the file cannot be read, or others may read it.
+            CheckpointError: the journal cannot be written.
+        """
+        if self.state is not ClientState.SETUP:
+            raise ProtocolError(f"client {self.number} resumes nothing in state {self.state.name}")
+        state = redeem(path, key=key, journal=self._journal)
+        current = self._round_type(
+            identity=self._identity,
+            roster=self._roster,
+            policy=self._policy,
+            expected=self._expected,
+            beacons=state.beacons,
+            setup=Envelope.decode(state.told.get(Kind.SETUP, b"")),
+            roots=state.secrets,
+        )
+        current.resume(state)
+        self._round, self._vector = current, state.vector
+        self._told, self._beacons = dict(state.told), dict(state.beacons)
+        self.state = ClientState(state.awaits)
 
     def abort(self, reason: str) -> None:
         """Leave the round and release its secrets."""
@@ -188,7 +257,7 @@ class MaskingClient:
         finished = self._finished()
         return finished.public.cohort[finished.survivors]
 
-    def _finished(self) -> ClientRound:
+    def _finished(self) -> ResumableRound:
         if self.state is not ClientState.DONE or self._round is None:
             raise ProtocolError(f"client {self.number} has no result in state {self.state.name}")
         return self._round
@@ -262,7 +331,7 @@ class MaskingClient:
         )
         try:
             if self._vector is not None:
-                current.require_fitting(self._vector)
+                require_fitting(self._vector, current.config)
             generation = self._journal.begin(
                 envelope.context.round_id,
                 roster_version=self._roster.version,

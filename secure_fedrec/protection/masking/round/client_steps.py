@@ -12,6 +12,7 @@ from hashlib import sha256
 import numpy as np
 
 from secure_fedrec.core.arrays import BoolArray, IntArray
+from secure_fedrec.core.packing import pack
 from secure_fedrec.errors import ProtocolError
 from secure_fedrec.protection.masking.agreed.formats import (
     MAC_PURPOSES,
@@ -22,11 +23,9 @@ from secure_fedrec.protection.masking.agreed.formats import (
     seal_for_server,
     verify,
 )
-from secure_fedrec.protection.masking.agreed.layouts import EncodedVector
+from secure_fedrec.protection.masking.agreed.layouts import EncodedVector, require_fitting
 from secure_fedrec.protection.masking.agreed.policy import Expected, SitePolicy
-from secure_fedrec.protection.masking.agreed.roster import Roster
 from secure_fedrec.protection.masking.round.keys import (
-    Identity,
     exchange,
     seal_box,
     self_key,
@@ -49,7 +48,6 @@ from secure_fedrec.protection.masking.round.messages_sum import (
     Upload,
     statement_of,
 )
-from secure_fedrec.protection.masking.round.packing import pack
 from secure_fedrec.protection.masking.round.pairs import Neighbour, RoundSecrets
 from secure_fedrec.protection.masking.round.prg import MaskExpander
 from secure_fedrec.protection.masking.round.rules import enough_clients, is_quorum, share_due
@@ -61,6 +59,8 @@ from secure_fedrec.protection.masking.round.sharers import (
 )
 from secure_fedrec.protection.masking.round.topology import PublicRound, Topology
 from secure_fedrec.protection.masking.round.transcript import leaf_hash, require_included
+from secure_fedrec.protection.session.identity import Identity
+from secure_fedrec.protection.session.roster import Roster
 
 __all__ = ["ClientRound"]
 
@@ -75,6 +75,8 @@ class ClientRound:
         expected: what the round must be about.
         beacons: public randomness observed so far, by epoch.
         setup: the SETUP message.
+        roots: of the secrets, where a saved state is gone on with: what the site asks of a round
+            was checked when it was begun.
 
     Raises:
         ProtocolError: the setup breaks a rule.
@@ -89,6 +91,7 @@ class ClientRound:
         expected: Expected,
         beacons: Mapping[int, bytes],
         setup: Envelope,
+        roots: tuple[bytes, ...] | None = None,
     ) -> None:
         setup.require_no_payload()
         proposed = Setup.decode(setup.head)
@@ -98,12 +101,15 @@ class ClientRound:
         self._roster = roster
         if setup.context.roster_hash != roster.hash or proposed.roster_version != roster.version:
             raise ProtocolError("SETUP: another roster")
-        policy.for_round(expected, self.config, roster).require(self.config, roster)
-        self._require_expected(policy, expected, beacons)
+        if roots is None:
+            policy.for_round(expected, self.config, roster).require(self.config, roster)
+            self._require_expected(policy, expected, beacons)
         self._number = identity.number
         self._place = self.public.place(self._number)
         context = self.public.context
-        self._secrets = RoundSecrets(context, self._number, with_kem=self.config.hybrid)
+        self._secrets = RoundSecrets(
+            context, self._number, with_kem=self.config.hybrid, roots=roots
+        )
         self._own = self._secrets.advertisement(self.public.epoch)
         self._server_keys: dict[str, bytes] = {}
         self._neighbours: dict[int, Neighbour] = {}
@@ -117,25 +123,6 @@ class ClientRound:
         self.survivors: BoolArray
         self.result: Result
 
-    def require_fitting(self, vector: EncodedVector) -> None:
-        """Check a vector against the configuration.
-
-        Raises:
-            ProtocolError: another layout, ring or length, or so many clients could leave the ring.
-        """
-        config = self.config
-        if (vector.layout_hash, vector.bits, len(vector.words)) != (
-            config.layout_hash,
-            config.bits,
-            config.length,
-        ):
-            raise ProtocolError("the vector is not of the configured layout, ring and length")
-        if vector.clients < config.clients:
-            raise ProtocolError(
-                f"the layout has room for {vector.clients} clients, the cohort has "
-                f"{config.clients}: the sum could leave the ring"
-            )
-
     def advertise(self, generation: int) -> bytes:
         """R1: this client's public keys, and how many rounds its journal has begun."""
         return self._sign(Kind.ADVERTISE, replace(self._own, generation=generation).head())
@@ -147,6 +134,11 @@ class ClientRound:
             envelope: KEYS.
             beacon: the observed beacon of the round's epoch; None where none is due.
         """
+        self._take_keys(envelope, beacon)
+        head = self._share_secrets(self._neighbours).head()
+        return self._for_server(Kind.SHARES, head)
+
+    def _take_keys(self, envelope: Envelope, beacon: bytes | None) -> None:
         keys = Keys.decode(envelope.head, envelope.payload, self.config)
         if beacon is not None and self.public.beacon_due and keys.beacon != beacon:
             raise ProtocolError("KEYS: not the beacon that was observed")
@@ -157,11 +149,9 @@ class ClientRound:
         live = topology.live(self._place, keys.advertised)
         self.public.require_neighbours("KEYS", live, keys.records)
         neighbours = self._agree(keys.records)
-        head = self._share_secrets(neighbours).head()
         self._topology = topology
         self._advertised = keys.advertised
         self._neighbours = neighbours
-        return self._for_server(Kind.SHARES, head)
 
     def peers(self) -> dict[int, tuple[bytes, int]]:
         """Signing key and journal generation of each neighbour that advertised, by number."""
@@ -187,7 +177,7 @@ class ClientRound:
         self.public.require_neighbours("BOXES", live, boxes.records)
         if vector is None:
             raise ProtocolError("BOXES: no vector was loaded")
-        self.require_fitting(vector)
+        require_fitting(vector, self.config)
         disputed = self._open_shares(boxes)
         packed = self._masked(vector, boxes)
         self._shared_hash = hash_of_sharers(shared)
@@ -204,6 +194,10 @@ class ClientRound:
 
     def confirm(self, envelope: Envelope) -> bytes:
         """R4: a signature on the survivors, the only set this client will ever help to unmask."""
+        self._take_survivors(envelope)
+        return self._sign(Kind.CONFIRM, self._statement)
+
+    def _take_survivors(self, envelope: Envelope) -> None:
         told = Survivors.decode(envelope.head, envelope.payload, self.config)
         survivors = told.survivors
         if np.any(survivors & ~self._shared):
@@ -227,7 +221,6 @@ class ClientRound:
         self._statement = statement_of(
             survivors=survivors, shared=self._shared, root=told.root, seed=self._topology.seed
         )
-        return self._sign(Kind.CONFIRM, self._statement)
 
     def reveal(self, envelope: Envelope) -> bytes:
         """R5: the own self-mask seed, and at most one share per neighbour: never both."""

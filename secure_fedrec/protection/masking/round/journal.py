@@ -40,8 +40,8 @@ __all__ = ["MOST_ROUNDS_AHEAD", "FileJournal", "Journal", "MemoryJournal"]
 MOST_ROUNDS_AHEAD: Final = 2**20
 """How far a round's number may be beyond the last one begun, or beyond the roster's floor."""
 
-_MAGIC = b"SFMJ\x02"
-_STATE = struct.Struct("<5sIIQQ16s16sIII")
+_MAGIC = b"SFMJ\x03"
+_STATE = struct.Struct("<5sIIQQ16s16sIII32s")
 _SUM_BYTES = 16
 _PEER = struct.Struct("<32sQ")
 
@@ -105,6 +105,18 @@ class Journal(Protocol):
         """The REVEAL message of a round, if it was the last one begun and revealed."""
         ...
 
+    def park(self, round_id: bytes, ticket: bytes) -> None:
+        """Record the only saved state that the round may be gone on with, by its hash (``saved``).
+
+        Raises:
+            ProtocolError: the round is not the last one begun, or something was revealed in it.
+        """
+        ...
+
+    def redeem(self, round_id: bytes, ticket: bytes) -> None:
+        """Strike a state's ticket, before anything is made of it; another one is refused."""
+        ...
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Entries:
@@ -119,6 +131,7 @@ class _Entries:
         message: its REVEAL, empty as long as there is none.
         revealed: ``sum_id`` of every sum that something was revealed for.
         peers: highest generation by signing key.
+        ticket: of the state that was saved; empty for none.
     """
 
     owner: int = SERVER
@@ -130,6 +143,7 @@ class _Entries:
     message: bytes = b""
     revealed: frozenset[bytes] = frozenset()
     peers: Mapping[bytes, int] = field(default_factory=dict)
+    ticket: bytes = b""
 
     def encode(self) -> bytes:
         """The layout of ``FileJournal``, without the hash at its end."""
@@ -144,6 +158,7 @@ class _Entries:
             len(self.message),
             len(self.revealed),
             len(self.peers),
+            self.ticket,
         )
         peers = [_PEER.pack(key, generation) for key, generation in self.peers.items()]
         return b"".join((state, self.message, *sorted(self.revealed), *peers))
@@ -155,7 +170,7 @@ class _Entries:
             return None
         magic, owner, version, epoch, generation, *rest = _STATE.unpack_from(body)
         round_id, sum_id, *counts = rest
-        size, sums, peers = counts
+        size, sums, peers, ticket = counts
         start = _STATE.size + size
         end = start + sums * _SUM_BYTES
         if magic != _MAGIC or len(body) != end + peers * _PEER.size:
@@ -170,6 +185,7 @@ class _Entries:
             message=body[_STATE.size : start],
             revealed=frozenset(body[at : at + _SUM_BYTES] for at in range(start, end, _SUM_BYTES)),
             peers=dict(_PEER.iter_unpack(body[end:])),
+            ticket=ticket if any(ticket) else b"",
         )
 
 
@@ -214,6 +230,7 @@ class MemoryJournal:
             round_id=round_id,
             sum_id=sum_id,
             message=b"",
+            ticket=b"",
         )
         self._save(begun)
         return begun.generation
@@ -239,11 +256,24 @@ class MemoryJournal:
         if held.message:
             raise ProtocolError("a round is revealed once")
         sums = held.revealed | {held.sum_id} if held.sum_id else held.revealed
-        self._save(replace(held, message=message, revealed=sums))
+        self._save(replace(held, message=message, revealed=sums, ticket=b""))
 
     def revealed(self, round_id: bytes) -> bytes | None:
         """The REVEAL message of a round, if there is one (``Journal.revealed``)."""
         return self._held.message or None if round_id == self._held.round_id else None
+
+    def park(self, round_id: bytes, ticket: bytes) -> None:
+        """Record the only saved state that the round may be gone on with (``Journal.park``)."""
+        if round_id != self._held.round_id or self._held.message:
+            raise ProtocolError("a state is saved in the last round begun, and before its reveal")
+        self._save(replace(self._held, ticket=ticket))
+
+    def redeem(self, round_id: bytes, ticket: bytes) -> None:
+        """Strike the ticket of a saved state (``Journal.redeem``)."""
+        held = self._held
+        if round_id != held.round_id or not compare_digest(ticket, held.ticket):
+            raise ProtocolError("a saved state serves once: this one is a copy, or an old one")
+        self._save(replace(held, ticket=b""))
 
     def _save(self, entries: _Entries) -> None:
         self._held = entries
@@ -260,8 +290,8 @@ class FileJournal(MemoryJournal):
 
     Layout: magic and version | u32 owner | u32 roster version | u64 epoch
     | u64 generation | 16 round id | 16 sum, zeros for none | u32 size of the message | u32 sums
-    | u32 peers | message | sums x 16 | peers x (32 key | u64 generation)
-    | 32 SHA-256 over all before it.
+    | u32 peers | 32 ticket of a saved state, zeros for none | message | sums x 16
+    | peers x (32 key | u64 generation) | 32 SHA-256 over all before it.
 
     Args:
         path: the file; made, for its owner only, by the first ``begin``.

@@ -9,24 +9,21 @@ public key that the client signed.
 """
 
 import secrets
-from dataclasses import dataclass
 from typing import Final
 
 from cryptography.exceptions import InvalidTag
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
-from secure_fedrec.errors import ConfigError, ProtocolError
-from secure_fedrec.protection.masking.agreed.formats import MAC_PURPOSES, SERVER, Context
+from secure_fedrec.errors import ProtocolError
+from secure_fedrec.protection.masking.agreed.formats import MAC_PURPOSES, Context
 from secure_fedrec.protection.masking.round.shamir import PRIME, encode_element
 
 __all__ = [
     "SERVER_PURPOSES",
     "TAG_BYTES",
-    "Identity",
     "channel_key",
     "derive",
     "exchange",
@@ -86,33 +83,6 @@ def derive(secret: bytes, purpose: str, context: Context, *parts: bytes, size: i
     bound = (b"secure-fedrec|v1|masking", purpose.encode(), context.hashes, *parts)
     info = b"".join([len(part).to_bytes(2, "little") + part for part in bound])
     return HKDF(algorithm=SHA256(), length=size, salt=context.round_id, info=info).derive(secret)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Identity:
-    """Long-term signing key of a client (or of the server, whose number is ``SERVER``).
-
-    Args:
-        number: client number, 0 to 2^32 - 2, or ``SERVER``.
-        key: Ed25519 private key.
-    """
-
-    number: int
-    key: Ed25519PrivateKey
-
-    def __post_init__(self) -> None:
-        if not 0 <= self.number <= SERVER:
-            raise ConfigError("identity.number", self.number, f"must be between 0 and {SERVER - 1}")
-
-    @classmethod
-    def generate(cls, number: int) -> "Identity":
-        """A new identity."""
-        return cls(number=number, key=Ed25519PrivateKey.generate())
-
-    @property
-    def public(self) -> bytes:
-        """The 32 bytes that the roster lists."""
-        return self.key.public_key().public_bytes_raw()
 
 
 def mask_private_key(element: int, context: Context, owner: int) -> X25519PrivateKey:

@@ -19,19 +19,20 @@ header and round of its SHARES | u32 receiver | 2 x 32 share hashes [| SHA-256 o
 secret, if one goes to the receiver].
 """
 
+import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
+
+import numpy as np
 
 from secure_fedrec.core.arrays import BoolArray, IntArray
 from secure_fedrec.errors import ProtocolError
 from secure_fedrec.protection.masking.agreed.config import MaskingConfig
 from secure_fedrec.protection.masking.agreed.formats import (
+    SERVER,
     SIGNATURE_BYTES,
     Context,
-    Reader,
     encode_ids,
-    encode_marks,
-    encode_records,
     labelled_hash,
 )
 from secure_fedrec.protection.masking.round.hybrid import (
@@ -50,10 +51,13 @@ __all__ = [
     "Advertisement",
     "Boxes",
     "Keys",
+    "Reader",
     "Setup",
     "ShareRecord",
     "Shares",
     "commitment_to",
+    "encode_marks",
+    "encode_records",
     "share_hash",
 ]
 
@@ -287,3 +291,76 @@ def commitment_to(context: Context, owner: int, element: int) -> bytes:
     return labelled_hash(
         "self-mask", context.round_id, owner.to_bytes(4, "little"), encode_element(element)
     )
+
+
+def encode_marks(marks: BoolArray) -> bytes:
+    """A bitmap over the cohort, least significant bit first, padded with zeros."""
+    return np.packbits(marks, bitorder="little").tobytes()
+
+
+def encode_records(records: Mapping[int, bytes]) -> bytes:
+    """A count, and each record behind its client's number (``Reader.records``)."""
+    parts = [len(records).to_bytes(4, "little")]
+    for number, record in records.items():
+        parts += (number.to_bytes(4, "little"), record)
+    return b"".join(parts)
+
+
+class Reader:
+    """Reads a fixed layout from front to back and refuses what does not fit it."""
+
+    __slots__ = ("_at", "_data", "_name")
+
+    def __init__(self, data: bytes | memoryview, name: str) -> None:
+        self._data = memoryview(data)
+        self._name = name
+        self._at = 0
+
+    def take(self, size: int) -> bytes:
+        """The next bytes."""
+        end = self._at + size
+        if end > len(self._data):
+            raise ProtocolError(f"{self._name}: truncated")
+        taken = bytes(self._data[self._at : end])
+        self._at = end
+        return taken
+
+    def number(self, size: int) -> int:
+        """An unsigned number of ``size`` bytes."""
+        return int.from_bytes(self.take(size), "little")
+
+    def ids(self, count: int) -> IntArray:
+        """Client numbers, strictly ascending, none of them the server's."""
+        ids = np.frombuffer(self.take(4 * count), dtype="<u4").astype(np.int64)
+        if count and ((ids[1:] <= ids[:-1]).any() or ids[-1] == SERVER):
+            raise ProtocolError(f"{self._name}: client numbers must ascend")
+        return ids
+
+    def records(self, size: int) -> dict[int, bytes]:
+        """A count, and so many records of ``size`` bytes, each behind its client's number."""
+        block = self.take(self.number(4) * (4 + size))
+        numbered = list(struct.iter_unpack(f"<I{size}s", block))
+        records = dict(numbered)
+        # Repeated numbers are fewer records, and others must be in order.
+        if len(records) != len(numbered) or list(records) != sorted(records) or SERVER in records:
+            raise ProtocolError(f"{self._name}: client numbers must ascend")
+        return records
+
+    def marks(self, count: int) -> BoolArray:
+        """A bitmap of ``count`` bits with zero padding."""
+        raw = np.frombuffer(self.take((count + 7) // 8), dtype=np.uint8)
+        bits = np.unpackbits(raw, bitorder="little").astype(np.bool_)
+        if bits[count:].any():
+            raise ProtocolError(f"{self._name}: the padding of a bitmap must be zero")
+        return bits[:count]
+
+    def rest(self) -> memoryview:
+        """All that is left."""
+        rest, self._at = self._data[self._at :], len(self._data)
+        return rest
+
+    def finish(self) -> None:
+        """Check that nothing is left."""
+        left = len(self._data) - self._at
+        if left:
+            raise ProtocolError(f"{self._name}: {left} bytes too many")

@@ -22,12 +22,10 @@ from secure_fedrec.errors import ProtocolError
 from secure_fedrec.protection.masking.agreed.config import MaskingConfig
 from secure_fedrec.protection.masking.agreed.formats import (
     SIGNATURE_BYTES,
-    Reader,
     encode_ids,
-    encode_marks,
-    encode_records,
     labelled_hash,
 )
+from secure_fedrec.protection.masking.round.messages import Reader, encode_marks, encode_records
 from secure_fedrec.protection.masking.round.shamir import ELEMENT_BYTES
 
 __all__ = ["Quorum", "Result", "Reveal", "Survivors", "Upload", "statement_of"]

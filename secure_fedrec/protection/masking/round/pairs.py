@@ -41,19 +41,30 @@ class RoundSecrets:
         context: the round.
         owner: the client.
         with_kem: whether keys are agreed with ML-KEM as well.
+        roots: of a saved state; None draws them.
     """
 
-    def __init__(self, context: Context, owner: int, *, with_kem: bool) -> None:
-        self.mask_element = fresh_element()
-        self.self_element = fresh_element()
+    def __init__(
+        self,
+        context: Context,
+        owner: int,
+        *,
+        with_kem: bool,
+        roots: tuple[bytes, ...] | None = None,
+    ) -> None:
+        mask, own, channel, kem = roots or (b"",) * 4
+        self.mask_element = decode_element(mask) if mask else fresh_element()
+        self.self_element = decode_element(own) if own else fresh_element()
         self.mask_key = mask_private_key(self.mask_element, context, owner)
-        self.channel_key = X25519PrivateKey.from_private_bytes(fresh_key())
+        self.channel_root = channel or fresh_key()
+        self.kem_root = kem or (fresh_key() if with_kem else bytes(32))
+        self.channel_key = X25519PrivateKey.from_private_bytes(self.channel_root)
         self.mask_kem: hybrid.KemKey | None = None
         self.channel_kem: hybrid.KemKey | None = None
         if with_kem:
             seed = encode_element(self.mask_element)
             self.mask_kem = hybrid.KemKey(seed, "mask-kem", context, owner)
-            self.channel_kem = hybrid.KemKey(fresh_key(), "channel-kem", context, owner)
+            self.channel_kem = hybrid.KemKey(self.kem_root, "channel-kem", context, owner)
 
     def advertisement(self, epoch: int) -> Advertisement:
         """The public halves; the journal's generation is not known yet."""
@@ -65,6 +76,12 @@ class RoundSecrets:
             mask_kem=b"" if self.mask_kem is None else self.mask_kem.public,
             channel_kem=b"" if self.channel_kem is None else self.channel_kem.public,
         )
+
+    @property
+    def roots(self) -> tuple[bytes, ...]:
+        """What all of it is derived from, 32 bytes each: for a sealed state, and nothing else."""
+        elements = encode_element(self.mask_element), encode_element(self.self_element)
+        return (*elements, self.channel_root, self.kem_root)
 
     def wipe(self) -> None:
         """Release everything."""

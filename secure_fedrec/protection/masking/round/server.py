@@ -2,7 +2,8 @@
 
 ``start`` gives the first messages; ``receive`` takes one message of a client at a time; when
 everybody has answered, or the host's patience is over, ``close_step`` goes on with those who have.
-A step that is left with too few clients aborts the round: there is no partial result.
+``step`` does all of it, for a driver. A step that is left with too few clients aborts the round:
+there is no partial result.
 
 A message that does not belong is refused with ``ProtocolError``. What nobody can be shown to have
 sent changes nothing: an unknown layout, another round, a bad signature or MAC, bytes behind a
@@ -11,21 +12,25 @@ client by sending in its name. But a message that proves its sender and breaks a
 sender the round, as if it had gone silent, and no other client: it is named in ``dropped``.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from enum import Enum
 from types import MappingProxyType
 
 import numpy as np
 
 from secure_fedrec.core.arrays import IntArray, RingArray
+from secure_fedrec.core.packing import pack
 from secure_fedrec.errors import ConfigError, ProtocolError
 from secure_fedrec.protection.masking.agreed.config import MaskingConfig
 from secure_fedrec.protection.masking.agreed.formats import SERVER, Envelope, Kind
-from secure_fedrec.protection.masking.agreed.roster import Roster
-from secure_fedrec.protection.masking.round.keys import Identity
-from secure_fedrec.protection.masking.round.packing import pack
 from secure_fedrec.protection.masking.round.recovery import Fault
 from secure_fedrec.protection.masking.round.server_steps import Outgoing, ServerRound
+from secure_fedrec.protection.session.channel import Parcel
+from secure_fedrec.protection.session.identity import Identity
+from secure_fedrec.protection.session.nodes import SERVER as SERVER_NODE
+from secure_fedrec.protection.session.nodes import Node, Role
+from secure_fedrec.protection.session.roster import Roster
 
 __all__ = ["MaskingServer", "ServerState"]
 
@@ -58,9 +63,14 @@ class MaskingServer:
             comes back with an old copy of its journal is dropped here, before its peers would have
             to leave the round.
 
+    Attributes:
+        beacon: the epoch's public randomness, for ``step`` to close advertisements with.
+
     Raises:
         ConfigError: an argument does not fit the others.
     """
+
+    node = SERVER_NODE
 
     def __init__(
         self,
@@ -76,6 +86,7 @@ class MaskingServer:
         _require_fitting(identity, roster, config, cohort, round_number, epoch)
         self.state = ServerState.CREATED
         self.abort_reason: str | None = None
+        self.beacon: bytes | None = None
         self._round = ServerRound(
             identity=identity,
             roster=roster,
@@ -141,6 +152,37 @@ class MaskingServer:
         """
         self._require_done()
         return self._round.transcript_root
+
+    @property
+    def stage(self) -> str:
+        """Kind of message that is awaited, or the state before or after."""
+        return self.state.name
+
+    @property
+    def finished(self) -> bool:
+        """Whether there is a result."""
+        return self.state is ServerState.DONE
+
+    def step(self, inbox: Sequence[bytes]) -> list[Parcel]:
+        """Begin; or take what clients answered, and go on with them (``Party.step``).
+
+        A message that is refused costs its sender, not the round: ``dropped`` and ``faults`` tell.
+
+        Raises:
+            ProtocolError: too few clients are left, and the round is aborted; or it is over.
+        """
+        if self.state is ServerState.CREATED:
+            outgoing = self.start()
+        else:
+            for data in inbox:
+                with suppress(ProtocolError):
+                    self.receive(data)
+            due = self.beacon if self.state is ServerState.ADVERTISE else None
+            outgoing = self.close_step(beacon=due)
+        return [
+            Parcel(self.node, Node(Role.CLIENT, client), Kind(data[1]).name, data)
+            for client, data in outgoing
+        ]
 
     def start(self) -> list[Outgoing]:
         """The SETUP messages.

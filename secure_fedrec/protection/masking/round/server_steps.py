@@ -13,6 +13,7 @@ import numpy as np
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 from secure_fedrec.core.arrays import BoolArray, IntArray, RingArray
+from secure_fedrec.core.packing import pack, unpack, word_type
 from secure_fedrec.errors import ProtocolError
 from secure_fedrec.protection.masking.agreed.config import MaskingConfig
 from secure_fedrec.protection.masking.agreed.formats import (
@@ -21,13 +22,11 @@ from secure_fedrec.protection.masking.agreed.formats import (
     Context,
     Envelope,
     Kind,
-    encode_marks,
+    cohort_hash,
     seal,
 )
-from secure_fedrec.protection.masking.agreed.roster import Roster, cohort_hash
 from secure_fedrec.protection.masking.round import hybrid
 from secure_fedrec.protection.masking.round.keys import (
-    Identity,
     exchange,
     fresh_key,
     open_box,
@@ -40,6 +39,7 @@ from secure_fedrec.protection.masking.round.messages import (
     Keys,
     Setup,
     Shares,
+    encode_marks,
 )
 from secure_fedrec.protection.masking.round.messages_sum import (
     Quorum,
@@ -49,13 +49,14 @@ from secure_fedrec.protection.masking.round.messages_sum import (
     Upload,
     statement_of,
 )
-from secure_fedrec.protection.masking.round.packing import pack, unpack, word_type
 from secure_fedrec.protection.masking.round.recovery import Fault
 from secure_fedrec.protection.masking.round.running_sum import RunningSum
 from secure_fedrec.protection.masking.round.sharers import hash_of_sharers, signed_sharers
 from secure_fedrec.protection.masking.round.topology import NO_BEACON, PublicRound, Topology
 from secure_fedrec.protection.masking.round.transcript import MerkleTree, leaf_hash
 from secure_fedrec.protection.masking.round.unmasking import Unmasking
+from secure_fedrec.protection.session.identity import Identity
+from secure_fedrec.protection.session.roster import Roster
 
 __all__ = ["Outgoing", "ServerRound"]
 

@@ -12,13 +12,9 @@ from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 from secure_fedrec.core.arrays import BoolArray
-from secure_fedrec.protection.masking.agreed.formats import (
-    Context,
-    Kind,
-    encode_marks,
-    labelled_hash,
-)
-from secure_fedrec.protection.masking.round.keys import Identity
+from secure_fedrec.protection.masking.agreed.formats import Context, Kind, labelled_hash
+from secure_fedrec.protection.masking.round.messages import encode_marks
+from secure_fedrec.protection.session.identity import Identity
 
 __all__ = ["hash_of_sharers", "sign_sharers", "signed_sharers"]
 

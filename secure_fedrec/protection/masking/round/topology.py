@@ -8,14 +8,13 @@ import numpy as np
 from secure_fedrec.core.arrays import BoolArray, IntArray
 from secure_fedrec.errors import ProtocolError
 from secure_fedrec.protection.masking.agreed.config import MaskingConfig
-from secure_fedrec.protection.masking.agreed.formats import Context
+from secure_fedrec.protection.masking.agreed.formats import Context, cohort_hash
 from secure_fedrec.protection.masking.agreed.graph import (
     graph_seed,
     harary_neighbours,
     permutation,
     windows_hold,
 )
-from secure_fedrec.protection.masking.agreed.roster import cohort_hash
 from secure_fedrec.protection.masking.round.messages import Setup
 from secure_fedrec.protection.masking.round.rules import enough_clients, enough_neighbours
 

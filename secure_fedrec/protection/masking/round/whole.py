@@ -5,7 +5,6 @@ a drop pattern says, as a crash there would look to the server.
 """
 
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,12 +16,15 @@ from secure_fedrec.protection.masking.agreed.config import MaskingConfig
 from secure_fedrec.protection.masking.agreed.formats import SERVER, Kind
 from secure_fedrec.protection.masking.agreed.layouts import EncodedVector
 from secure_fedrec.protection.masking.agreed.policy import Expected, SitePolicy
-from secure_fedrec.protection.masking.agreed.roster import Roster
 from secure_fedrec.protection.masking.round.client import MaskingClient
 from secure_fedrec.protection.masking.round.journal import Journal, MemoryJournal
-from secure_fedrec.protection.masking.round.keys import Identity, fresh_key
+from secure_fedrec.protection.masking.round.keys import fresh_key
 from secure_fedrec.protection.masking.round.recovery import Fault
-from secure_fedrec.protection.masking.round.server import MaskingServer, ServerState
+from secure_fedrec.protection.masking.round.server import MaskingServer
+from secure_fedrec.protection.session.channel import Carrier, MemoryChannel, Parcel, drive
+from secure_fedrec.protection.session.identity import Identity
+from secure_fedrec.protection.session.nodes import Role
+from secure_fedrec.protection.session.roster import Roster
 
 __all__ = ["Federation", "RoundOutcome", "run_round"]
 
@@ -135,6 +137,7 @@ def run_round(
     drops: Mapping[int, Kind] | None = None,
     epoch: int = 0,
     beacon: bytes | None = None,
+    carrier: Carrier | None = None,
 ) -> RoundOutcome:
     """Drive a round to its end.
 
@@ -146,78 +149,72 @@ def run_round(
             CONFIRM or REVEAL); it stays silent from then on.
         epoch: epoch of the beacon, 0 without one.
         beacon: public randomness of that epoch, published once advertisements are closed.
+        carrier: what stands between the halves; by default everything arrives.
 
     Raises:
         ProtocolError: the round aborted; there is no partial result.
     """
     for number, client in clients.items():
         client.load(vectors[number])
-    post = _Post(server, clients, drops or {})
-    outgoing = server.start()
-    while outgoing:
-        post.deliver(outgoing)
-        if server.state is ServerState.DONE:
-            break
-        due = beacon if server.state is ServerState.ADVERTISE else None
-        if due is not None:
+    losses = _Losses({} if drops is None else drops, carrier)
+    channel = MemoryChannel(clients.values(), losses)
+
+    def publish(stage: str) -> None:
+        if beacon is not None and stage == Kind.ADVERTISE.name:
+            server.beacon = beacon
             for client in clients.values():
-                client.observe_beacon(epoch, due)
-        try:
-            outgoing = server.close_step(beacon=due)
-        except ProtocolError as error:
-            gone = post.aborted | dict(server.dropped)
-            why = "".join(f"; client {number}: {reason}" for number, reason in gone.items())
-            raise ProtocolError(f"{error}{why}") from None
+                client.observe_beacon(epoch, beacon)
+
+    def aborted() -> dict[int, str]:
+        return {node.number: reason for node, reason in channel.refused.items()}
+
+    try:
+        drive(server, channel, between=publish)
+    except ProtocolError as error:
+        gone = aborted() | dict(server.dropped)
+        why = "".join(f"; client {number}: {reason}" for number, reason in gone.items())
+        raise ProtocolError(f"{error}{why}") from None
     return RoundOutcome(
         words=server.result,
         survivors=server.survivors,
         faults=server.faults,
-        aborted=post.aborted,
+        aborted=aborted(),
         dropped=server.dropped,
         transcript_root=server.transcript_root,
-        sent=post.sent,
-        received=post.received,
+        sent=losses.sent,
+        received=losses.received,
     )
 
 
-class _Post:
-    """Carries messages from the server to the clients, and their replies back.
+class _Losses:
+    """Clients that go silent, as a crash there would look, and what the others cost.
 
     Args:
-        server: the server half.
-        clients: the client halves by number.
         drops: the message that a client is the first not to send.
+        carrier: carries what is left.
     """
 
-    def __init__(
-        self,
-        server: MaskingServer,
-        clients: Mapping[int, MaskingClient],
-        drops: Mapping[int, Kind],
-    ) -> None:
-        self._server = server
-        self._clients = clients
+    def __init__(self, drops: Mapping[int, Kind], carrier: Carrier | None) -> None:
         self._drops = drops
+        self._carrier = carrier
         self._silent: set[int] = set()
-        self.aborted: dict[int, str] = {}
         self.sent = self.received = 0
 
-    def deliver(self, outgoing: Sequence[tuple[int, bytes]]) -> None:
-        """One step's messages; a client that aborts, or drops, is silent from then on."""
-        for number, message in outgoing:
-            if number in self._silent:
-                continue
-            self.received += len(message)
-            try:
-                replies = self._clients[number].receive(message)
-            except ProtocolError as error:
-                self.aborted[number] = str(error)
-                self._silent.add(number)
-                continue
-            for reply in replies:
-                if self._drops.get(number) is Kind(reply[1]):
-                    self._silent.add(number)
-                else:
-                    self.sent += len(reply)
-                    with suppress(ProtocolError):  # it costs its sender, not the round
-                        self._server.receive(reply)
+    def __call__(self, parcels: Sequence[Parcel]) -> Sequence[Parcel]:
+        """What arrives."""
+        kept = [parcel for parcel in parcels if self._passes(parcel)]
+        return kept if self._carrier is None else self._carrier(kept)
+
+    def _passes(self, parcel: Parcel) -> bool:
+        by_server = parcel.sender.role is Role.SERVER
+        number = (parcel.receiver if by_server else parcel.sender).number
+        dropped = self._drops.get(number)
+        if dropped is not None and dropped.name == parcel.stage:
+            self._silent.add(number)
+        if number in self._silent:
+            return False
+        if by_server:
+            self.received += len(parcel.data)
+        else:
+            self.sent += len(parcel.data)
+        return True

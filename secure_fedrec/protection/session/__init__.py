@@ -1,0 +1,44 @@
+"""What all protocols have in common: who the parties are, how messages look, who drives a round.
+
+Reading order: ``nodes`` (names of parties), ``identity`` and ``roster`` (their keys), ``envelope``
+(signed messages), ``channel`` (halves, channels and the driver), ``over_wire`` (the wire of a run
+between them).
+"""
+
+from secure_fedrec.protection.session.channel import (
+    Carrier,
+    Channel,
+    Hub,
+    MemoryChannel,
+    Parcel,
+    Party,
+    drive,
+    from_server,
+    refusals_of,
+    replies_to,
+    run_in_memory,
+)
+from secure_fedrec.protection.session.identity import Identity
+from secure_fedrec.protection.session.nodes import SERVER, Node, Role
+from secure_fedrec.protection.session.over_wire import OverWire
+from secure_fedrec.protection.session.roster import Roster
+
+__all__ = [
+    "SERVER",
+    "Carrier",
+    "Channel",
+    "Hub",
+    "Identity",
+    "MemoryChannel",
+    "Node",
+    "OverWire",
+    "Parcel",
+    "Party",
+    "Role",
+    "Roster",
+    "drive",
+    "from_server",
+    "refusals_of",
+    "replies_to",
+    "run_in_memory",
+]

@@ -1,0 +1,260 @@
+"""One shape for every half of a protocol, and what drives them to the end of a round.
+
+A half is a ``Party``: ``step`` takes the messages that came for it and gives those that it sends,
+bytes in and bytes out. It owns no socket, thread or clock. The server's half is the ``Hub``: it
+says what it awaits and when it is done, and goes on with those who were heard when the host's
+patience is over.
+
+The driver (``drive``) knows neither a protocol nor where the others are. It hands what the hub
+sends to a ``Channel`` and what comes back to the hub. ``MemoryChannel`` has all other parties in
+this process; an engine whose clients are elsewhere brings a channel of its own.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import MappingProxyType
+from typing import NamedTuple, Protocol
+
+from secure_fedrec.errors import ProtocolError, WireError
+from secure_fedrec.protection.session.nodes import SERVER, Node
+
+__all__ = [
+    "Carrier",
+    "Channel",
+    "Hub",
+    "MemoryChannel",
+    "Parcel",
+    "Party",
+    "drive",
+    "from_server",
+    "refusals_of",
+    "replies_to",
+    "run_in_memory",
+]
+
+
+class Parcel(NamedTuple):
+    """One message on its way. Only ``data`` is evidence; the rest is what the carrier claims.
+
+    Args:
+        sender: who sends it.
+        receiver: who is to get it.
+        stage: its kind, in capitals, as its protocol names it.
+        data: the bytes; none at all is a prompt, which says no more than that it is time.
+    """
+
+    sender: Node
+    receiver: Node
+    stage: str
+    data: bytes
+
+
+class Party(Protocol):
+    """One half of a protocol."""
+
+    @property
+    def node(self) -> Node:
+        """Who it is."""
+        ...
+
+    def step(self, inbox: Sequence[bytes]) -> list[Parcel]:
+        """Take messages, give messages.
+
+        Args:
+            inbox: what came since the last step, in order; prompts are left out.
+
+        Raises:
+            ProtocolError, WireError: nothing in it can be gone on with; nothing is sent.
+        """
+        ...
+
+
+class Hub(Party, Protocol):
+    """The half through which a round goes."""
+
+    @property
+    def stage(self) -> str:
+        """What it awaits, or "DONE"."""
+        ...
+
+    @property
+    def finished(self) -> bool:
+        """Whether it has come to its result; what its last step gave is still to be sent."""
+        ...
+
+
+class Channel(Protocol):
+    """Reaches every party but the hub."""
+
+    def nodes(self) -> tuple[Node, ...]:
+        """Who can be reached."""
+        ...
+
+    def exchange(
+        self, stage: str, messages: Sequence[Parcel], timeout: float | None = None
+    ) -> list[bytes]:
+        """Send messages, and wait for what comes back to the hub.
+
+        What parties send each other is passed on; it is there at their next step.
+
+        Args:
+            stage: what the hub awaits.
+            messages: from the hub.
+            timeout: seconds to wait for the slowest; None as long as it takes.
+
+        Returns:
+            Messages to the hub, as they came: some may be missing, repeated, altered or late.
+        """
+        ...
+
+
+Carrier = Callable[[Sequence[Parcel]], Sequence[Parcel]]
+"""What arrives of messages that were sent."""
+
+
+class MemoryChannel:
+    """All parties but the hub, in this process.
+
+    A party that refuses what it is sent is silent, and ``refused`` says why.
+
+    Args:
+        parties: the halves.
+        carrier: stands between sender and receiver; by default everything arrives.
+    """
+
+    def __init__(self, parties: Iterable[Party], carrier: Carrier | None = None) -> None:
+        self._parties = {party.node: party for party in parties}
+        self._carrier = carrier
+        self._waiting: dict[Node, list[bytes]] = {}
+        self._refused: dict[Node, str] = {}
+
+    @property
+    def refused(self) -> Mapping[Node, str]:
+        """Why parties sent nothing, by node; the last reason of each."""
+        return MappingProxyType(self._refused)
+
+    def nodes(self) -> tuple[Node, ...]:
+        """The parties' nodes."""
+        return tuple(self._parties)
+
+    def exchange(
+        self, stage: str, messages: Sequence[Parcel], timeout: float | None = None
+    ) -> list[bytes]:
+        """Send messages; the answers are there at once (``Channel.exchange``)."""
+        del stage, timeout
+        self._deliver(messages)
+        inboxes, self._waiting = self._waiting, {}
+        sent: list[Parcel] = []
+        for node in filter(inboxes.__contains__, self._parties):
+            try:
+                sent += self._parties[node].step([data for data in inboxes[node] if data])
+            except (ProtocolError, WireError) as error:
+                self._refused[node] = str(error)
+        return self._deliver(sent)
+
+    def _deliver(self, sent: Sequence[Parcel]) -> list[bytes]:
+        """Put what arrives before its receivers; what is for the server is returned."""
+        here = []
+        for parcel in sent if self._carrier is None else self._carrier(sent):
+            if parcel.receiver in self._parties:
+                self._waiting.setdefault(parcel.receiver, []).append(parcel.data)
+            elif parcel.receiver == SERVER:
+                here.append(parcel.data)
+        return here
+
+
+def from_server(nodes: Iterable[Node], stage: str, *messages: bytes) -> list[Parcel]:
+    """The same messages of the server to every node; b"" prompts it."""
+    return [Parcel(SERVER, node, stage, data) for node in nodes for data in messages]
+
+
+def replies_to(
+    inbox: Sequence[bytes],
+    handle: Callable[[bytes], Sequence[bytes]],
+    *,
+    gone: Callable[[], bool] = lambda: False,
+) -> list[bytes]:
+    """Replies to messages of which some may be refused: repeated, late, not the sender's.
+
+    Args:
+        inbox: the messages.
+        handle: gives the replies to one, or refuses it.
+        gone: whether a refusal has ended the round for this party.
+
+    Raises:
+        ProtocolError, WireError: all were refused, or the round has ended: the last refusal.
+    """
+    replies: list[bytes] = []
+    refusals: list[ProtocolError | WireError] = []
+    for data in inbox:
+        try:
+            replies += handle(data)
+        except (ProtocolError, WireError) as refusal:
+            refusals.append(refusal)
+    if refusals and (gone() or len(refusals) == len(inbox)):
+        raise refusals[-1]
+    return replies
+
+
+def refusals_of(inbox: Sequence[bytes], receive: Callable[[bytes], None]) -> str:
+    """Take messages of which some may be refused; clauses that say why those were."""
+    reasons = []
+    for data in inbox:
+        try:
+            receive(data)
+        except (ProtocolError, WireError) as refusal:
+            reasons.append(f"; {refusal}")
+    return "".join(dict.fromkeys(reasons))
+
+
+def run_in_memory(
+    hub: Hub,
+    parties: Iterable[Party],
+    *,
+    carrier: Carrier | None = None,
+    between: Callable[[str], None] | None = None,
+) -> Mapping[Node, str]:
+    """Take a round to its end whose parties are all in this process (arguments: ``drive``).
+
+    Returns:
+        Why parties sent nothing, by node (``MemoryChannel.refused``).
+
+    Raises:
+        ProtocolError: the round was aborted; it says what the others refused.
+    """
+    channel = MemoryChannel(parties, carrier)
+    try:
+        drive(hub, channel, between=between)
+    except (ProtocolError, WireError) as error:
+        why = "".join(f"; {node}: {reason}" for node, reason in channel.refused.items())
+        raise ProtocolError(f"{error}{why}") from None
+    return channel.refused
+
+
+def drive(
+    hub: Hub,
+    channel: Channel,
+    *,
+    timeout: float | None = None,
+    between: Callable[[str], None] | None = None,
+) -> None:
+    """Take a round to its end.
+
+    Args:
+        hub: the server's half, not started.
+        channel: reaches the others.
+        timeout: seconds for each exchange.
+        between: called after each exchange with the stage that it was of, for what a host does
+            then, such as making a beacon known.
+
+    Raises:
+        ProtocolError: the round was aborted; there is no partial result.
+    """
+    inbox: list[bytes] = []
+    while True:
+        outbox = hub.step(inbox)
+        stage = hub.stage
+        inbox = channel.exchange(stage, outbox, timeout)
+        if hub.finished:
+            return
+        if between is not None:
+            between(stage)

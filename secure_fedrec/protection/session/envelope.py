@@ -1,0 +1,123 @@
+"""Signed messages: who says what, in which round, under which agreement.
+
+The envelope of every protocol whose messages are signed whole, version 2, little-endian:
+
+    u8 version | u8 protocol | u8 kind | u8 role | u32 sender | u64 round | 32 context
+    | body | 64 Ed25519 signature
+
+The signature covers a domain string and everything before it. ``context`` is the hash of all that
+the parties agreed on beforehand, so a message of another protocol, federation, cohort, key or
+layout is refused before its body is read. Masking, whose server signs a step once for all clients
+and whose uploads carry MACs, has an envelope of its own (``masking.agreed.formats``).
+"""
+
+import struct
+from dataclasses import dataclass
+from enum import IntEnum
+
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+
+from secure_fedrec.errors import ConfigError, ProtocolError, WireError
+from secure_fedrec.protection.session.nodes import Node, Role
+from secure_fedrec.protection.session.roster import Roster
+
+__all__ = ["ENVELOPE_BYTES", "SIGNATURE_BYTES", "Envelope", "Family", "open_envelope", "seal"]
+
+_VERSION = 2
+_HEAD = struct.Struct("<BBBBIQ32s")
+_DOMAIN = b"secure-fedrec|v2|session|message|"
+
+SIGNATURE_BYTES = 64
+"""Bytes at the end of a message."""
+
+ENVELOPE_BYTES = _HEAD.size + SIGNATURE_BYTES
+"""Bytes of a message beside its body."""
+
+
+class Family(IntEnum):
+    """Protocols that share the envelope; the number is their code on the wire."""
+
+    PAILLIER = 1
+    SHARES = 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Envelope:
+    """A message whose signature was checked.
+
+    Args:
+        kind: code of what it is for.
+        sender: who signed it.
+        body: its content, not looked at yet.
+    """
+
+    kind: int
+    sender: Node
+    body: bytes
+
+
+def seal(
+    family: Family,
+    kind: int,
+    body: bytes,
+    *,
+    sender: Node,
+    key: Ed25519PrivateKey,
+    round_: int,
+    context: bytes,
+) -> bytes:
+    """Sign a message.
+
+    Args:
+        family: the protocol.
+        kind: what it is for.
+        body: its content.
+        sender: who signs.
+        key: its long-term key.
+        round_: the round.
+        context: hash of the agreement, 32 bytes.
+    """
+    head = _HEAD.pack(_VERSION, family, kind, sender.role, sender.number, round_, context)
+    return head + body + key.sign(_DOMAIN + head + body)
+
+
+def open_envelope(
+    data: bytes, *, family: Family, roster: Roster, round_: int, context: bytes
+) -> Envelope:
+    """Read one message of a round: form first, then agreement, signature and round.
+
+    Args:
+        data: exactly the bytes that ``seal`` made.
+        family: the protocol.
+        roster: everybody's verification key.
+        round_: the round in progress.
+        context: hash of the agreement.
+
+    Raises:
+        WireError: the bytes are no message.
+        ProtocolError: a message of another protocol, agreement or round, of a party that is not on
+            the roster, or not signed by its sender.
+    """
+    if len(data) < ENVELOPE_BYTES:
+        raise WireError(f"message of {len(data)} bytes is shorter than an empty one")
+    version, protocol, kind, role, number, stated, agreed = _HEAD.unpack_from(data)
+    if version != _VERSION:
+        raise WireError(f"message of version {version}; this is version {_VERSION}")
+    if protocol != family or role not in set(Role):
+        raise WireError("message of another protocol, or of an unknown role")
+    try:
+        sender = Node(Role(role), number)
+    except ConfigError:
+        raise WireError(f"message of a {Role(role).name.lower()} numbered {number}") from None
+    if agreed != context:
+        raise ProtocolError(f"a message of {sender} belongs to another agreement")
+    signed, signature = data[:-SIGNATURE_BYTES], data[-SIGNATURE_BYTES:]
+    try:
+        key = Ed25519PublicKey.from_public_bytes(roster.key_of(sender))
+        key.verify(signature, _DOMAIN + signed)
+    except (InvalidSignature, ValueError):
+        raise ProtocolError(f"a message of {sender} has a bad signature") from None
+    if stated != round_:
+        raise ProtocolError(f"round {round_}: got a message of {sender} from round {stated}")
+    return Envelope(kind=kind, sender=sender, body=data[_HEAD.size : -SIGNATURE_BYTES])

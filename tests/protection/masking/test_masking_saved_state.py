@@ -1,0 +1,149 @@
+"""States of clients at rest: they serve once, at every step, for their owner, and nobody else."""
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from secure_fedrec.errors import ConfigError, ProtocolError
+from secure_fedrec.protection.masking import FileJournal, Kind, MaskingClient
+from secure_fedrec.protection.masking.round.hybrid import PUBLIC_BYTES
+
+KEY, ME = bytes(range(32)), 7
+STAGES = (Kind.KEYS, Kind.BOXES, Kind.SURVIVORS, Kind.QUORUM)
+Scenes = Callable[..., Any]
+
+
+def again(s: Any) -> MaskingClient:
+    """A new half of the client, as a new process would make it."""
+    client: MaskingClient = s.federation.open_client(ME, s.expected)
+    return client
+
+
+def saved_at(scene: Scenes, kind: Kind, path: Path, **settings: Any) -> Any:
+    """A round whose client is saved before a message waits for it."""
+    s = scene(**settings)
+    s.until_clients_get(kind)
+    s.clients[ME].save(path, KEY)
+    return s
+
+
+@pytest.mark.parametrize("agreement", ["x25519", "x25519+mlkem768"])
+def test_a_client_that_is_saved_before_every_message_ends_in_the_same_sum(
+    scene: Scenes, tmp_path: Path, agreement: str
+) -> None:
+    s = scene(key_agreement=agreement)
+    assert PUBLIC_BYTES
+    path = tmp_path / "state"
+    s.outgoing = s.server.start()
+    while s.outgoing[0].data[1] != Kind.RESULT:
+        if s.outgoing[0].data[1] in STAGES:
+            old = s.clients[ME]
+            old.save(path, KEY)
+            assert path.stat().st_mode & 0o777 == 0o600
+            with pytest.raises(ProtocolError, match="its state was saved"):
+                old.receive(s.message_for(ME))  # what was saved is of no more use in memory
+            s.clients[ME] = again(s)
+            s.clients[ME].resume(path, KEY)
+            assert not path.exists()
+        s._turn({})
+        s.outgoing = s.server.close_step()
+    for number, data in s.outgoing:
+        s.clients[number].receive(data)
+    total = s.layout.decode(s.clients[ME].open_result(s.server.packed_result))
+    assert total.tolist() == s.total(list(s.clients)).tolist()
+
+
+@pytest.mark.parametrize("kind", STAGES, ids=lambda kind: kind.name)
+def test_a_copy_is_refused_at_every_step(scene: Scenes, tmp_path: Path, kind: Kind) -> None:
+    path, copy = tmp_path / "state", tmp_path / "copy"
+    s = saved_at(scene, kind, path)
+    shutil.copy(path, copy)
+    resumed = again(s)
+    resumed.resume(path, KEY)
+    with pytest.raises(ProtocolError, match="serves once"):
+        again(s).resume(copy, KEY)  # at once,
+    assert copy.exists()
+    (reply,) = resumed.receive(s.message_for(ME))
+    with pytest.raises(ProtocolError, match="serves once"):
+        again(s).resume(copy, KEY)  # after the step,
+    if kind is not Kind.QUORUM:
+        resumed.save(path, KEY)
+        with pytest.raises(ProtocolError, match="serves once"):
+            again(s).resume(copy, KEY)  # and when the next state is the one that is due
+        again(s).resume(path, KEY)
+    s.server.receive(reply)
+
+
+def test_a_state_of_an_earlier_round_is_stale(scene: Scenes, tmp_path: Path) -> None:
+    path = tmp_path / "state"
+    s = saved_at(scene, Kind.BOXES, path)
+    later = scene(federation=s.federation)
+    later.until_clients_get(Kind.KEYS)
+    with pytest.raises(ProtocolError, match="serves once"):
+        again(s).resume(path, KEY)
+
+
+def test_what_is_not_this_client_s_state_changes_nothing(scene: Scenes, tmp_path: Path) -> None:
+    path, odd = tmp_path / "state", tmp_path / "odd"
+    s = saved_at(scene, Kind.SURVIVORS, path)
+    sealed = path.read_bytes()
+    broken = [sealed[:-1], sealed + b"\0", b"", sealed[:40], b"SFMS\x02" + sealed[5:]]
+    for place in (0, 4, 5, 30, len(sealed) // 2, len(sealed) - 1):
+        flipped = bytearray(sealed)
+        flipped[place] ^= 1
+        broken.append(bytes(flipped))
+    odd.touch(mode=0o600)
+    for data in broken:
+        odd.write_bytes(data)
+        with pytest.raises(ProtocolError, match=r"no saved state|not a state that this key sealed"):
+            again(s).resume(odd, KEY)
+    with pytest.raises(ProtocolError, match="not a state that this key sealed"):
+        again(s).resume(path, bytes(32))
+    with pytest.raises(ConfigError, match="must have 32 bytes"):
+        again(s).resume(path, b"short")
+    path.chmod(0o640)
+    with pytest.raises(ConfigError, match="only its owner may read"):
+        again(s).resume(path, KEY)
+    path.chmod(0o600)
+    with pytest.raises(ConfigError, match="cannot be read"):
+        again(s).resume(tmp_path / "nowhere", KEY)
+    again(s).resume(path, KEY)  # none of it has cost the state
+
+
+def test_nothing_is_saved_outside_a_round_or_after_its_reveal(
+    scene: Scenes, tmp_path: Path
+) -> None:
+    s = scene()
+    path = tmp_path / "state"
+    with pytest.raises(ProtocolError, match="saves nothing in state SETUP"):
+        s.clients[ME].save(path, KEY)
+    s.until_clients_get(Kind.QUORUM)
+    s.clients[ME].receive(s.message_for(ME))
+    with pytest.raises(ProtocolError, match="saves nothing in state RESULT"):
+        s.clients[ME].save(path, KEY)
+    assert not path.exists()
+    busy = scene()
+    busy.until_clients_get(Kind.BOXES)
+    with pytest.raises(ProtocolError, match="resumes nothing in state BOXES"):
+        busy.clients[ME].resume(path, KEY)
+
+
+def test_the_ticket_outlives_the_process(scene: Scenes, tmp_path: Path) -> None:
+    path, copy, book = tmp_path / "state", tmp_path / "copy", tmp_path / "journal"
+    s = scene()
+    journal = FileJournal(book)
+    s.clients[ME]._journal = journal
+    s.until_clients_get(Kind.BOXES)
+    s.clients[ME].save(path, KEY)
+    shutil.copy(path, copy)
+    journal.close()
+    s.federation.journals[ME] = FileJournal(book)
+    resumed = again(s)
+    resumed.resume(path, KEY)
+    s.federation.journals[ME].close()
+    s.federation.journals[ME] = FileJournal(book)
+    with pytest.raises(ProtocolError, match="serves once"):
+        again(s).resume(copy, KEY)
