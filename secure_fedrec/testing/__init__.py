@@ -9,11 +9,13 @@ Inherit a contract, say what to test, and pytest finds its tests::
         def problem(self):
             return rating_problem(self.algorithm(), ratings)
 
-What this package ships is tested by the same classes. Those of attacks are in ``attacks.testing``;
+``LayerContract`` takes a layer, ``PartyContract`` the halves of a protocol in the same way. What
+this package ships is tested by the same classes. Those of attacks are in ``attacks.testing``;
 theorems for any federation, in ``secure_fedrec.properties``.
 """
 
 from secure_fedrec.testing.algorithms import AlgorithmContract
 from secure_fedrec.testing.layers import LayerContract
+from secure_fedrec.testing.parties import NextRound, PartyContract
 
-__all__ = ["AlgorithmContract", "LayerContract"]
+__all__ = ["AlgorithmContract", "LayerContract", "NextRound", "PartyContract"]
