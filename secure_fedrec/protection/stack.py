@@ -136,7 +136,8 @@ class Stack:
         found = [None if self.cloak is None else self.cloak.describe(), self.collector.describe()]
         layers = [layer for layer in found if layer is not None]
         known: dict[str, Any] = {"layers": [name for name, _ in layers], **dict(layers)}
-        known["traits"] = None if self.traits is None else asdict(self.traits)
+        traits = self.traits
+        known["traits"] = traits and {**asdict(traits), "denoisers": list(self.denoisers)}
         return known if self.bags is None else {**known, "bags": self.bags.describe()}
 
     def _require_bags_fit(self, bags: BagChannel) -> None:

@@ -63,6 +63,7 @@ def transcript_of(train: RatingTable) -> Transcript:
         "n_clients": train.n_clients,
         "n_items": train.n_items,
         "ring": {"bits": 64, "fraction_bits": 32, "clip": 4096.0},
+        "algorithm": {"traits": {"rows": "items", "row_sets": "rated"}},
     }
     return Transcript(BlockStore(None), public)
 

@@ -28,7 +28,7 @@ def begin(*words: str | Path, options: tuple[str, ...] = ()) -> "subprocess.Pope
     )
 
 
-@pytest.mark.parametrize("module", ["argparse", "numpy._core", "scipy", "numba", "pydantic"])
+@pytest.mark.parametrize("module", ["argparse", "numpy._core", "scipy", "numba"])
 def test_while_modules_are_imported(module: str) -> None:
     """The interpreter says what it has imported; the interrupt comes in the middle of the rest."""
     with begin("audit", "--out", "/nowhere", options=("-X", "importtime")) as process:

@@ -35,7 +35,7 @@ def test_a_study_writes_its_summary_and_its_arrays(
 @pytest.mark.parametrize(
     ("arguments", "problem"),
     [
-        (("--dropout", "2"), "model.dropout"),
+        (("--dropout", "2"), "furl.dropout"),
         (("--lr", "-1"), "local.learning_rate"),
         (("--lr", "1e30"), "ring.clip"),
         (("--task", "newsgroups", "--data-dir", "nowhere"), "20newsgroups"),
