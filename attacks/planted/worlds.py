@@ -14,6 +14,7 @@ import numpy as np
 from scipy.stats import binomtest
 
 from attacks.generic import Worlds, weigh_view
+from attacks.planted.recording import recorded
 from attacks.scoring.truth import GroundTruth
 from secure_fedrec.algorithms.base import PublicState
 from secure_fedrec.blocks import TABLE
@@ -27,7 +28,7 @@ from secure_fedrec.streams import Streams
 from secure_fedrec.traits import RowTraits
 from secure_fedrec.uploads import Aggregate, RowBlock, SetBlock, Upload
 from secure_fedrec.vault import Vault
-from secure_fedrec.wire import Adversary, BlockStore, OwnUploads, RecordingPolicy, Truth
+from secure_fedrec.wire import Adversary, BlockStore, OwnUploads, Truth
 
 __all__ = ["Outcome", "PlantedRatings", "play"]
 
@@ -165,17 +166,14 @@ def _run(
         items=items.astype(np.int32),
         ratings=ratings[clients, items],
     )
-    run = RecordedRun(
-        algorithm=PlantedRatings(n_items, rounds=rounds, in_bag=stack.bags is not None),
-        stack=stack,
-        problem=Problem(vault=vault, n_rows=n_items, knowledge={"n_items": n_items}),
-        streams=streams,
-        policy=RecordingPolicy(payload_rounds=tuple(range(1, rounds + 1))),
+    return recorded(
+        PlantedRatings(n_items, rounds=rounds, in_bag=stack.bags is not None),
+        Problem(vault=vault, n_rows=n_items, knowledge={"n_items": n_items}),
+        stack,
+        streams,
+        tuple(range(1, rounds + 1)),
         cohort=CohortConfig(clients_per_round=cohort),
     )
-    for _ in range(rounds):
-        run.run_round()
-    return run
 
 
 class PlantedRatings:

@@ -15,11 +15,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from attacks.base import AttackCard, Claims, Control, NotApplicable, client_grid
+from attacks.base import Claims, Control, SuiteAttack, client_grid, need
 from attacks.families.ratings.offsets import fit_offset, hides_residuals
 from attacks.scoring.rated_sets import RatedSetClaim
 from attacks.scoring.ratings import RatingClaim
 from attacks.scoring.vectors import VectorClaim
+from attacks.view.coalition import rows_of, words_of
 from attacks.view.named import named_payload_rounds, named_rows, sees_named_rows
 from secure_fedrec.core.arrays import BoolArray, FloatArray, IntArray
 from secure_fedrec.uploads import RowBlock
@@ -50,8 +51,21 @@ class _Decoded:
     vector: FloatArray
 
 
-class Lattice:
+class Lattice(SuiteAttack):
     """Decodes single uploads.
+
+    Game: Given one upload of a client, tell its real from its virtual rows, and name the ratings
+        and the private vector.
+    Adversary: Honest-but-curious server.
+    Needs: Payloads of uploads and the public table of one round; regularization and rating scale
+        are public.
+    Statistic: Minus the distance of the decoded rating to the rating scale, after fitting the one
+        unknown scale of the user vector.
+    Reference: Rank-one structure of matrix-factorization gradients; cf. Chai et al. 2020 (FedMF),
+        who need two rounds.
+    Limits: Assumes one gradient step of a bilinear model. Clients whose mean rating lies on the
+        scale hide their average-filled rows; noise on the rows widens the tolerance until nothing
+        can be told.
 
     Args:
         round_: which recorded round to decode; None takes the first with payloads.
@@ -59,20 +73,6 @@ class Lattice:
 
     name = "lattice"
     control = Control(measure="rating_accuracy", on="ratings")
-    card = AttackCard(
-        game="Given one upload of a client, tell its real from its virtual rows, and name the "
-        "ratings and the private vector.",
-        adversary="Honest-but-curious server.",
-        needs="Payloads of uploads and the public table of one round; regularization and rating "
-        "scale are public.",
-        statistic="Minus the distance of the decoded rating to the rating scale, after fitting the "
-        "one unknown scale of the user vector.",
-        reference="Rank-one structure of matrix-factorization gradients; cf. Chai et al. 2020 "
-        "(FedMF), who need two rounds.",
-        limits="Assumes one gradient step of a bilinear model. Clients whose mean rating lies on "
-        "the scale hide their average-filled rows; noise on the rows widens the tolerance until "
-        "nothing can be told.",
-    )
 
     def __init__(self, round_: int | None = None) -> None:
         self._round = round_
@@ -82,34 +82,26 @@ class Lattice:
         """Unless a round was asked for, the harness tries every one."""
         return self._round is None
 
-    def run(self, view: View) -> Claims | NotApplicable:
+    def claim(self, view: View) -> Claims:
         """Decode every recorded upload of the round."""
-        if not view.sees(Step.UPLOAD) and not sees_named_rows(view):
-            return NotApplicable(reason="the view holds no uploads")
-        if view.public["algorithm"]["name"] != "pmf":
-            return NotApplicable(reason="rows are not one gradient step of matrix factorization")
-        if not view.sees(Step.MODEL):
-            return NotApplicable(reason="the view holds no public table")
+        need(view.sees(Step.UPLOAD) or sees_named_rows(view), "the view holds no uploads")
+        factorized = view.public["algorithm"]["name"] == "pmf"
+        need(factorized, "rows are not one gradient step of matrix factorization")
+        need(view.sees(Step.MODEL), "the view holds no public table")
         rounds = [r for r in named_payload_rounds(view) if r in view.payload_rounds(Step.MODEL)]
         if self._round is not None:
             rounds = [r for r in rounds if r == self._round]
-        if not rounds:
-            wanted = "no round was" if self._round is None else f"round {self._round} was not"
-            return NotApplicable(
-                reason=f"{wanted} recorded with payloads of uploads and the public table"
-            )
+        wanted = "no round was" if self._round is None else f"round {self._round} was not"
+        need(rounds, f"{wanted} recorded with payloads of uploads and the public table")
         return self._decode(view, rounds[0])
 
-    def _decode(self, view: View, round_: int) -> Claims | NotApplicable:
-        messages = named_rows(view, round_, payload=True)
-        block, clients = messages.payload, messages.senders.ids
-        if not len(clients):
-            return NotApplicable(reason=f"the view holds no uploads of round {round_}")
-        if not isinstance(block, RowBlock) or block.values is None:
-            raise TypeError("uploads carry rows")
+    def _decode(self, view: View, round_: int) -> Claims:
+        messages, block = rows_of(named_rows(view, round_, payload=True))
+        clients = messages.senders.ids
+        need(len(clients), f"the view holds no uploads of round {round_}")
         items = block.rows.astype(np.int64)
         table = view.table(round_)
-        rows = view.codec.decode(block.values)
+        rows = view.codec.decode(words_of(block))
         rows -= float(view.public["algorithm"]["regularization"]) * table[items]
         levels = np.asarray(view.public["rating_levels"], dtype=np.float64)
         spans = list(zip(block.indptr[:-1].tolist(), block.indptr[1:].tolist(), strict=True))

@@ -6,13 +6,21 @@ from typing import Any
 
 import numpy as np
 
-from attacks.base import AttackCard, Claims, Control, NotApplicable, client_grid
+from attacks.base import (
+    Claims,
+    Control,
+    SuiteAttack,
+    client_grid,
+    common_rounds,
+    need,
+    require_seen,
+)
 from attacks.families.sums.participation import Verdicts, deduce
 from attacks.families.sums.tail_rows import RowGroups, group_rows
 from attacks.scoring.rated_sets import RatedSetClaim
 from attacks.scoring.single_rows import AnonymousRowClaim, SingleRowsClaim
 from attacks.scoring.virtual_rows import UnmaskedClaim
-from attacks.view.coalition import others_sum, others_uploads, rows_of
+from attacks.view.coalition import others_sum, others_uploads, rows_of, words_of
 from attacks.view.knowledge import Knowledge
 from attacks.view.presence import Presence
 from secure_fedrec.core.arrays import BoolArray, FloatArray, IntArray
@@ -22,52 +30,45 @@ from secure_fedrec.wire import Step, View
 __all__ = ["TailItems"]
 
 
-class TailItems:
-    """Reads singletons: under names where uploads can be read, without names where they cannot."""
+class TailItems(SuiteAttack):
+    """Reads singletons: under names where uploads can be read, without names where they cannot.
+
+    Game: Given the sums and counts the server ends up with, tell which identified rows are real;
+        where uploads are hidden, read single clients' rows off the sums and tell what each client
+        can have rated.
+    Adversary: Honest-but-curious server.
+    Needs: The aggregate of at least one round, free of virtual rows, and who uploaded; payloads of
+        both in the same round where uploads can be read.
+    Statistic: An item with count 1: the aggregate is that rater's row. The readable upload that
+        equals it is real and every other one of the item virtual; of hidden uploads the row stays
+        without a name, but rows of one client are collinear and decode to its ratings and vector.
+        Count 0 clears everybody who took part, and counts of changing cohorts are equations in the
+        bits of each client. An adversary's own clients are taken out first.
+    Reference: Singletons in published aggregates; secure aggregation does not remove them.
+        Statistical disclosure from changing cohorts, Danezis 2003.
+    Limits: Reaches only the tail of the catalogue; a popular item hides its raters. Noised counts
+        prove nothing, noised rows fit no rating, and rows of items below a tail floor are not in
+        the sum: none is then reported as recovered.
+    """
 
     name = "tail-items"
-    reads_one_round = False
     control = Control(measure="precision", on="ratings")
-    card = AttackCard(
-        game="Given the sums and counts the server ends up with, tell which identified rows are "
-        "real; where uploads are hidden, read single clients' rows off the sums and tell what "
-        "each client can have rated.",
-        adversary="Honest-but-curious server.",
-        needs="The aggregate of at least one round, free of virtual rows, and who uploaded; "
-        "payloads of both in the same round where uploads can be read.",
-        statistic="An item with count 1: the aggregate is that rater's row. The readable upload "
-        "that equals it is real and every other one of the item virtual; of hidden uploads the row "
-        "stays without a name, but rows of one client are collinear and decode to its ratings and "
-        "vector. Count 0 clears everybody who took part, and counts of changing cohorts are "
-        "equations in the bits of each client. An adversary's own clients are taken out first.",
-        reference="Singletons in published aggregates; secure aggregation does not remove them. "
-        "Statistical disclosure from changing cohorts, Danezis 2003.",
-        limits="Reaches only the tail of the catalogue; a popular item hides its raters. Noised "
-        "counts prove nothing, noised rows fit no rating, and rows of items below a tail floor are "
-        "not in the sum: none is then reported as recovered.",
-    )
 
-    def run(self, view: View) -> Claims | NotApplicable:
+    def claim(self, view: View) -> Claims:
         """Claim what the counts prove."""
-        for step, what in ((Step.AGGREGATE, "aggregate"), (Step.UPLOAD, "uploads")):
-            if not view.sees(step):
-                return NotApplicable(reason=f"the view holds no {what}")
+        require_seen(view, {Step.AGGREGATE: "aggregate", Step.UPLOAD: "uploads"})
         knowledge = Knowledge.of(view)
-        if not knowledge.sums_are_real or not knowledge.rated_only:
-            rows = "the virtual rows" if knowledge.rated_only else "rows of items nobody rated"
-            return NotApplicable(
-                reason=f"the aggregate still contains {rows}, its counts prove nothing"
-            )
+        rows = "the virtual rows" if knowledge.rated_only else "rows of items nobody rated"
+        need(
+            knowledge.sums_are_real and knowledge.rated_only,
+            f"the aggregate still contains {rows}, its counts prove nothing",
+        )
         if knowledge.hidden:
             counted = tuple(sorted(set(view.rounds(Step.UPLOAD)) & set(_counted(view))))
-            if not counted:
-                return NotApplicable(reason="no round has both uploads and an aggregate")
+            need(counted, "no round has both uploads and an aggregate")
             return _Hidden(view, knowledge, Presence.read(view, knowledge, counted)).claims()
-        rounds = tuple(
-            sorted(set(view.payload_rounds(Step.AGGREGATE)) & set(view.payload_rounds(Step.UPLOAD)))
-        )
-        if not rounds:
-            return NotApplicable(reason="no round has payloads of both uploads and aggregate")
+        none = "no round has payloads of both uploads and aggregate"
+        rounds = common_rounds(view, Step.AGGREGATE, Step.UPLOAD, payload=True, otherwise=none)
         return _identified(view, knowledge, rounds)
 
 
@@ -110,10 +111,8 @@ def _identified(view: View, knowledge: Knowledge, rounds: Sequence[int]) -> Clai
 
 def _compare(block: RowBlock, total: RowBlock, counts: IntArray) -> tuple[BoolArray, BoolArray]:
     """Rows proven real and rows proven virtual: bool[N] each."""
-    if block.values is None or total.values is None:
-        raise ValueError("payloads were asked for")
     of_item = counts[block.rows]
-    equal = (of_item == 1) & np.all(block.values == total.values[block.rows], axis=1)
+    equal = (of_item == 1) & np.all(words_of(block) == words_of(total)[block.rows], axis=1)
     # In a coarse ring two uploads can hold the same words: then neither is proven real.
     alike = np.bincount(block.rows[equal], minlength=len(counts))
     return equal & (alike[block.rows] == 1), ~equal & (of_item <= 1)
