@@ -20,11 +20,18 @@ from attacks.suite import MEASURES, SUITE
 from secure_fedrec.engines import RecordedRun
 from secure_fedrec.wire import Adversary
 
-__all__ = ["ControlResult", "planted_finding", "positive_controls"]
+__all__ = [
+    "FEDERATIONS",
+    "WHO",
+    "ControlResult",
+    "planted",
+    "planted_finding",
+    "positive_controls",
+]
 
 _Planted = tuple[RecordedRun, GroundTruth]
 
-_FEDERATIONS: Mapping[str, Callable[[], _Planted]] = MappingProxyType(
+FEDERATIONS: Mapping[str, Callable[[], _Planted]] = MappingProxyType(
     {
         "ratings": lambda: plant_ratings("ratings"),
         "sticky": lambda: plant_ratings("sticky"),
@@ -33,7 +40,7 @@ _FEDERATIONS: Mapping[str, Callable[[], _Planted]] = MappingProxyType(
         "organisations": plant_organisations,
     }
 )
-_WHO: Mapping[str, Adversary] = MappingProxyType(
+WHO: Mapping[str, Adversary] = MappingProxyType(
     {
         "server": Adversary(name="planted-server", corrupt=frozenset({"server"})),
         "server+denoisers": Adversary(name="planted", corrupt=frozenset({"server", "denoisers"})),
@@ -84,10 +91,11 @@ def _result(attack: Controlled) -> ControlResult:
 
 def planted_finding(attack: Controlled) -> Finding:
     """What an attack finds in the federation of its control."""
-    run, truth = _planted(attack.control.on)
-    return evaluate(attack, _WHO[attack.control.who], run.transcript, truth, seed=0)
+    run, truth = planted(attack.control.on)
+    return evaluate(attack, WHO[attack.control.who], run.transcript, truth, seed=0)
 
 
-@lru_cache(maxsize=len(_FEDERATIONS))
-def _planted(place: str) -> _Planted:
-    return _FEDERATIONS[place]()
+@lru_cache(maxsize=len(FEDERATIONS))
+def planted(place: str) -> _Planted:
+    """A planted federation by its name, run, and the truth of it."""
+    return FEDERATIONS[place]()

@@ -69,6 +69,10 @@ class Transcript:
         self._store = store
         self.public = public
 
+    def stating(self, public: Mapping[str, Any]) -> "Transcript":
+        """The same recording with other public knowledge: what if nobody had said this?"""
+        return Transcript(self._store, public)
+
     @classmethod
     def open(cls, directory: Path) -> "Transcript":
         """Open a recorded transcript folder.

@@ -156,7 +156,7 @@ def test_controls_run_once_per_process() -> None:
 def test_controls_are_reproducible() -> None:
     first = controls.positive_controls()
     controls.positive_controls.cache_clear()
-    controls._planted.cache_clear()
+    controls.planted.cache_clear()
     assert controls.positive_controls() == first
 
 

@@ -54,7 +54,7 @@ def stated(run: RecordedRun, where: str, **traits: Any) -> Transcript:
     public = dict(run.transcript.public)
     told = {**public[where]["traits"], **traits}
     kept = {name: value for name, value in told.items() if value is not None}
-    return Transcript(run.transcript._store, {**public, where: {**public[where], "traits": kept}})
+    return run.transcript.stating({**public, where: {**public[where], "traits": kept}})
 
 
 def test_traits_travel_with_the_transcript(run: RecordedRun) -> None:

@@ -1,0 +1,19 @@
+"""Contracts as tests: what an algorithm, a layer or a half of a protocol must keep to fit in here.
+
+Inherit a contract, say what to test, and pytest finds its tests::
+
+    class TestMine(AlgorithmContract):
+        def algorithm(self):
+            return Mine(rank=2)
+
+        def problem(self):
+            return rating_problem(self.algorithm(), ratings)
+
+What this package ships is tested by the same classes. Those of attacks are in ``attacks.testing``;
+theorems for any federation, in ``secure_fedrec.properties``.
+"""
+
+from secure_fedrec.testing.algorithms import AlgorithmContract
+from secure_fedrec.testing.layers import LayerContract
+
+__all__ = ["AlgorithmContract", "LayerContract"]

@@ -1,0 +1,225 @@
+"""What an engine takes for granted of an algorithm, whatever the protection."""
+
+from collections.abc import Iterable, Mapping
+from copy import deepcopy
+from typing import Any, ClassVar
+
+import numpy as np
+
+from secure_fedrec.algorithms.base import Algorithm, ClientStep, PublicState
+from secure_fedrec.blocks import BlockKind, BlockShape
+from secure_fedrec.core.arrays import IntArray
+from secure_fedrec.engines import Problem, blocks_of, sizes_of, upload_rows
+from secure_fedrec.fixedpoint import FixedPoint
+from secure_fedrec.protection import BagShape, build_stack
+from secure_fedrec.streams import Streams
+from secure_fedrec.traits import RowTraits
+from secure_fedrec.uploads import FlatBlock
+from secure_fedrec.vault import Vault
+from secure_fedrec.wire import Meter, Wire
+
+__all__ = ["AlgorithmContract"]
+
+_Parts = dict[tuple[str, int], bytes]
+"""Everything that is of one client, by what it is and whose."""
+
+
+class AlgorithmContract:
+    """Clients, state and sums of an algorithm; inherit it and say which.
+
+    Every test starts from new objects and round 1.
+
+    Raises:
+        AssertionError: by each test, what is not kept and where.
+    """
+
+    seed: ClassVar[int] = 11
+    """Of the random streams."""
+
+    def algorithm(self) -> Algorithm:
+        """The algorithm, new."""
+        raise NotImplementedError
+
+    def problem(self) -> Problem:
+        """What it learns from, new: three clients at least, each with examples."""
+        raise NotImplementedError
+
+    def bags(self) -> Mapping[str, BagShape]:
+        """Sizes of the bags that it gives to, by name."""
+        return {}
+
+    def test_traits_are_stated(self) -> None:
+        """What is not stated proves nothing to an attack, and so is never found harmless."""
+        stated = self.algorithm().public_knowledge().get("traits")
+        _require(isinstance(stated, Mapping), "public_knowledge() states no traits")
+        RowTraits(**dict(stated or {}))
+
+    def test_a_client_alone_is_the_client_among_all(self) -> None:
+        """The same state, the same upload and the same state after it, in any company."""
+        among = self._trained(self.problem().vault)
+        clients = self.problem().vault.clients
+        for company in (clients[-1:], clients[[0, -1]]):
+            alone = self._trained(_of(self.problem().vault, company))
+            for when, ours in alone.items():
+                theirs = {key: part for key, part in among[when].items() if key[1] in company}
+                _require_same(ours, theirs, when)
+
+    def test_a_step_leaves_public_state_and_vault_alone(self) -> None:
+        """Only ``commit`` writes, and only what is of its own clients."""
+        algorithm, vault, public = self._started(self.problem().vault)
+        before, given = _state(vault), deepcopy(public)
+        some = vault.clients[::2]
+        step = algorithm.client_step(some, public, vault, self._streams)
+        _ = step.upload
+        _require_same(_state(vault), before, "before commit")
+        step.commit(vault)
+        after = {key: part for key, part in _state(vault).items() if key[1] not in some}
+        others = {key: part for key, part in before.items() if key[1] not in some}
+        _require_same(after, others, "after others' commit")
+        same = np.array_equal(public.table, given.table) and all(
+            np.array_equal(values, given.extras[name]) for name, values in public.extras.items()
+        )
+        _require(same, "a client's step changes the public state")
+
+    def test_uploads_are_as_foretold(self) -> None:
+        """Blocks have the names, rows and widths that were asked for; so many rows were said."""
+        problem, algorithm = self.problem(), self.algorithm()
+        shapes = {shape.name: shape for shape in blocks_of(algorithm, problem)}
+        algorithm.initialise(problem.vault, self._streams)
+        foretold = upload_rows(algorithm, problem.vault, problem.n_rows)
+        public = algorithm.initial_public(problem.n_rows, self._streams)
+        clients = problem.vault.clients
+        upload = algorithm.client_step(clients, public, problem.vault, self._streams).upload
+        _require(
+            set(upload.blocks) == set(shapes), f"sends {set(upload.blocks)}, not {set(shapes)}"
+        )
+        _require(set(upload.bags) == set(self.bags()), f"gives to the bags {set(upload.bags)}")
+        rows = np.zeros(len(clients), dtype=np.int64)
+        for name, block in upload.blocks.items():
+            rows += _rows_of(block, shapes[name])
+        _require(bool(np.all(rows <= foretold)), f"sends {rows} rows, {foretold} were foretold")
+
+    def test_rows_are_as_the_traits_say(self) -> None:
+        """Of clients whose rows are said to be of exactly their rated items, they are."""
+        problem = self.problem()
+        stated = self.algorithm().public_knowledge()["traits"]
+        if stated["rows"] != "items" or stated["row_sets"] == "others":
+            return
+        clients = problem.vault.clients
+        rated = problem.vault.rated(clients)
+        step = self._step(problem.vault)
+        (items,) = (
+            block for block in step.upload.blocks.values() if not isinstance(block, FlatBlock)
+        )
+        for place, own in enumerate(items.split()):
+            theirs = rated.items[rated.indptr[place] : rated.indptr[place + 1]]
+            fits = np.isin(own.rows, theirs).all()
+            fits &= stated["row_sets"] == "some" or len(own.rows) == len(theirs)
+            _require(
+                bool(fits), f"client {clients[place]} sends rows of {own.rows}, rated {theirs}"
+            )
+
+    def test_what_several_processes_send_is_one_sum(self) -> None:
+        """Sums, and the public state after them, do not tell which process had which clients."""
+        one, after = self._summed([self.problem().vault.clients])
+        several, again = self._summed(np.array_split(self.problem().vault.clients, 3))
+        _require(np.array_equal(one.ring, several.ring), "sums depend on the batches")
+        _require(np.array_equal(one.counts, several.counts), "counts depend on the batches")
+        _require(np.array_equal(after.table, again.table), "the server's step is no function")
+        _require(after.round == 1, f"the server's step leads from round 0 to round {after.round}")
+
+    @property
+    def _streams(self) -> Streams:
+        return Streams.from_seed(self.seed)
+
+    def _started(self, vault: Vault) -> tuple[Algorithm, Vault, PublicState]:
+        algorithm = self.algorithm()
+        public = algorithm.initial_public(self.problem().n_rows, self._streams)
+        algorithm.initialise(vault, self._streams)
+        return algorithm, vault, public
+
+    def _step(self, vault: Vault) -> ClientStep:
+        algorithm, vault, public = self._started(vault)
+        return algorithm.client_step(vault.clients, public, vault, self._streams)
+
+    def _trained(self, vault: Vault) -> dict[str, _Parts]:
+        """State and upload of all clients of a vault, by when."""
+        algorithm, vault, public = self._started(vault)
+        before = _state(vault)
+        step = algorithm.client_step(vault.clients, public, vault, self._streams)
+        upload = step.upload
+        step.commit(vault)
+        given: _Parts = {}
+        for name, part in (*upload.blocks.items(), *upload.bags.items()):
+            ends = np.arange(len(part) + 1) if isinstance(part, FlatBlock) else part.indptr
+            for what in ("values", "rows"):
+                column = getattr(part, what, None)
+                if column is not None:
+                    segments = np.split(column, ends[1:-1])
+                    given |= _by_client(f"{what} of {name}", vault, segments)
+        return {"before its step": before, "in its upload": given, "after its step": _state(vault)}
+
+    def _summed(self, groups: list[IntArray]) -> tuple[Any, PublicState]:
+        algorithm, problem = self.algorithm(), self.problem()
+        sizes = sizes_of(algorithm, problem, bags=self.bags())
+        stack = build_stack({}, sizes=sizes, codec=FixedPoint(), streams=self._streams)
+        wire = Wire(meter=Meter(problem.vault.n_clients))
+        session = stack.open(round_=1, participants=problem.vault.clients, wire=wire)
+        public = algorithm.initial_public(problem.n_rows, self._streams)
+        for clients in groups:
+            session.submit(self._step(_of(problem.vault, clients)))
+        aggregate = session.close()
+        return aggregate, algorithm.server_step(public, aggregate)
+
+
+def _require(kept: bool, problem: str) -> None:
+    if not kept:
+        raise AssertionError(problem)
+
+
+def _of(vault: Vault, clients: IntArray) -> Vault:
+    """The vaults of these clients alone."""
+    held = [vault.examples(client) for client in clients.tolist()]
+    counts = [len(next(iter(examples.values()))) for examples in held]
+    columns = {name: np.concatenate([each[name] for each in held]) for name in held[0]}
+    return Vault.of_examples(np.cumsum([0, *counts]), columns, clients)
+
+
+def _state(vault: Vault) -> _Parts:
+    """Everything that a vault keeps."""
+    found: _Parts = {}
+    for name in vault.names():
+        found |= _by_client(name, vault, vault.read(name, vault.clients))
+    for name in vault.ragged_names():
+        parts = (vault.read_ragged(name, client) for client in vault.clients.tolist())
+        found |= _by_client(name, vault, parts)
+    return found
+
+
+def _by_client(name: str, vault: Vault, parts: Iterable[Any]) -> _Parts:
+    numbers = vault.clients.tolist()
+    return {(name, c): part.tobytes() for c, part in zip(numbers, parts, strict=True)}
+
+
+def _rows_of(block: Any, shape: BlockShape) -> IntArray:
+    """int64[B], rows of each client in the table that is summed.
+
+    Raises:
+        AssertionError: the block does not have the shape.
+    """
+    flat = shape.kind is BlockKind.FLAT
+    _require(isinstance(block, FlatBlock) == flat, f"block {shape.name} is no {shape.kind.value}")
+    width = shape.size if flat else shape.width
+    _require(block.values.shape[1] == width, f"block {shape.name} is {block.values.shape[1]} wide")
+    if flat:
+        return np.full(len(block), -(-shape.size // shape.width))
+    inside = len(block.rows) == 0 or 0 <= block.rows.min() <= block.rows.max() < shape.size
+    _require(bool(inside), f"block {shape.name} has rows outside of its {shape.size}")
+    lengths: IntArray = block.lengths
+    return lengths
+
+
+def _require_same(ours: _Parts, theirs: _Parts, when: str) -> None:
+    _require(ours.keys() == theirs.keys(), f"other parts {when}: {set(ours) ^ set(theirs)}")
+    for (name, client), part in ours.items():
+        _require(part == theirs[name, client], f"{name} of client {client} differs {when}")

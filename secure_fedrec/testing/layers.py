@@ -1,0 +1,194 @@
+"""What a stack, an audit and a reader of claims take for granted of a layer."""
+
+import inspect
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any, ClassVar
+
+import numpy as np
+
+from secure_fedrec.algorithms import PMF, PMFConfig
+from secure_fedrec.blocks import TABLE
+from secure_fedrec.data import RatingTable, SyntheticConfig, generate
+from secure_fedrec.errors import ConfigError, LosslessnessError, ProtocolError
+from secure_fedrec.fixedpoint import FixedPoint
+from secure_fedrec.properties import Scope, Strike, assert_collected, compare_runs
+from secure_fedrec.protection import (
+    BAG_RECORDS,
+    BAG_STACKS,
+    RECORDS,
+    STACKS,
+    BagShape,
+    Claim,
+    Layer,
+    Sizes,
+    Stack,
+    build_stack,
+)
+from secure_fedrec.settings import Settings
+from secure_fedrec.streams import Streams
+from secure_fedrec.uploads import RowBlock, SetBlock, Upload
+from secure_fedrec.wire import Delay, Drop, Fault, Repeat, Step
+
+__all__ = ["LayerContract"]
+
+_RANK, _BAG = 2, "vectors"
+_LOSSY = (Drop, Repeat, Delay)
+
+
+class LayerContract:
+    """A layer in the smallest stack that it is in; inherit it and say which.
+
+    Layers over rows run over matrix factorization on generated ratings, layers over bags bring one
+    vector of each client to the server. What the layer claims to hide is no test of this class: the
+    game for that is ``attacks.planted.worlds.play``.
+
+    Raises:
+        AssertionError: by each test, what is not kept.
+    """
+
+    layer: ClassVar[Layer]
+    """The record, as it stands in the table of layers."""
+
+    rounds: ClassVar[int] = 2
+    seed: ClassVar[int] = 5
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the layers in the smallest stack that it is in.
+
+        Raises:
+            AssertionError: it is in none.
+        """
+        those = [names for names in self._stacks if self.layer.name in names]
+        _require(bool(those), f"{self.layer.name} is in no stack: is its record in the table?")
+        return min(those, key=len)
+
+    def settings(self) -> Mapping[str, Any]:
+        """Settings by name, of all layers of that stack; by default, defaults."""
+        return {name: self._records[name].settings() for name in self.names}
+
+    def ratings(self) -> RatingTable:
+        """What is learned from: as many clients and items as the settings need."""
+        return generate(SyntheticConfig(clients=12, items=20, mean_ratings=6.0, seed=self.seed))
+
+    def scope(self) -> Scope:
+        """What the layer leaves out by its own rules, see ``compare_runs``."""
+        return Scope(drops_reports=self._claim.drops_reports)
+
+    def test_it_stands_in_the_table(self) -> None:
+        """Configurations find it there, and SECURITY.md its claim."""
+        _require(self._records[self.layer.name] is self.layer, "another layer has its name")
+        for text in ("hides", "assumes", "found"):
+            _require(bool(getattr(self._claim, text)), f"says nothing of what it {text}")
+
+    def test_settings_are_checked_where_they_are_made(self) -> None:
+        """A setting that does not exist, and one of no known type, are refused by key."""
+        _require(issubclass(self.layer.settings, Settings), "its settings are no Settings")
+        for name in inspect.signature(self.layer.settings).parameters:
+            try:
+                self.layer.settings(**{name: object()})
+            except ConfigError as refused:
+                _require(name in refused.key, f"refuses {name} under the key {refused.key}")
+            else:
+                raise AssertionError(f"{name} may be anything")
+
+    def test_public_knowledge_has_its_settings_and_traits(self) -> None:
+        """As JSON values: recordings hold it, and adversaries know no more of the layer."""
+        told = self._stack().describe()
+        text = json.dumps(told)  # refuses what is no JSON value
+        _require(f'"{self.layer.name}"' in text, "is not named in describe()")
+        _require(told["traits"] is not None, "states no traits")
+
+    def test_it_is_lossless_where_it_says_so(self) -> None:
+        """Bit for bit, or it does not say so."""
+        found = self._lossless()
+        _require(found == self._claim.lossless, f"claims {self._claim.lossless}, found {found}")
+
+    def test_no_message_goes_amiss_in_silence(self) -> None:
+        """Lost, repeated, late: the round is refused, or what was sent is summed all the same."""
+        struck = 0
+        for step in Step:
+            for kind in _LOSSY:
+                strike = Strike(round=1, place=1)
+                try:
+                    lossless = self._lossless((kind(step=step, chooser=strike),))
+                except ProtocolError:
+                    struck += 1
+                    continue
+                silent = strike.hits and step not in (Step.MODEL, Step.AGGREGATE)
+                wrong = bool(silent) and self._claim.lossless and not lossless
+                _require(not wrong, f"{kind.__name__} of {step.name} changes the sum in silence")
+                struck += strike.hits
+        _require(struck > 0, "no message was struck")
+
+    @property
+    def _in_bags(self) -> bool:
+        return self.layer.name in BAG_RECORDS
+
+    @property
+    def _records(self) -> Mapping[str, Layer]:
+        return BAG_RECORDS if self._in_bags else RECORDS
+
+    @property
+    def _stacks(self) -> Mapping[tuple[str, ...], Claim]:
+        return BAG_STACKS if self._in_bags else STACKS
+
+    @property
+    def _claim(self) -> Claim:
+        return self._stacks[self.names]
+
+    def _stack(self) -> Stack:
+        table, settings = self.ratings(), self.settings()
+        layers = {name: settings[name] for name in self.names}  # in the order data passes them
+        sizes = Sizes(
+            n_clients=table.n_clients,
+            n_items=table.n_items,
+            width=_RANK,
+            cohort=table.n_clients,
+            bags={_BAG: BagShape(width=_RANK, most=1)} if self._in_bags else {},
+            popularity=np.bincount(table.items, minlength=table.n_items),
+        )
+        return build_stack(
+            {} if self._in_bags else layers,
+            sizes=sizes,
+            codec=FixedPoint(),
+            streams=Streams.from_seed(self.seed),
+            bag_layers=layers if self._in_bags else {},
+        )
+
+    def _lossless(self, faults: tuple[Fault, ...] = ()) -> bool:
+        """Whether the server ends with the bits of plain sums, or with the very vectors."""
+        if not self._in_bags:
+            return compare_runs(
+                algorithm=lambda: PMF(PMFConfig(rank=_RANK)),
+                stack=self._stack(),
+                ratings=self.ratings(),
+                streams=Streams.from_seed(self.seed),
+                rounds=self.rounds,
+                scope=self.scope(),
+                faults=faults,
+            ).holds
+        channel: Any = self._stack().bags
+        try:
+            assert_collected(channel=channel, uploads=list(self._uploads()), faults=faults)
+        except LosslessnessError:
+            return False
+        return True
+
+    def _uploads(self) -> Iterator[Upload]:
+        """One vector of every client, in two batches."""
+        rng = np.random.default_rng(self.seed)
+        for clients in np.array_split(np.arange(self.ratings().n_clients), 2):
+            ends = np.arange(len(clients) + 1)
+            vectors = rng.uniform(-1.0, 1.0, (len(clients), _RANK))
+            none = RowBlock(
+                indptr=np.zeros_like(ends), rows=np.empty(0, np.int32), values=vectors[:0]
+            )
+            bags = {_BAG: SetBlock(indptr=ends, values=vectors)}
+            yield Upload(clients=clients, blocks={TABLE: none}, bags=bags)
+
+
+def _require(kept: bool, problem: str) -> None:
+    if not kept:
+        raise AssertionError(problem)

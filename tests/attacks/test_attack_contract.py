@@ -1,0 +1,53 @@
+"""Every attack of the suite keeps the contract that an implementer inherits."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from attacks import SUITE, Claims, NotApplicable
+from attacks.base import Controlled
+from attacks.testing import AttackContract
+from secure_fedrec.wire import View
+
+for attack in SUITE.values():
+    case = "Test" + attack.name.title().replace("-", "")
+    globals()[case] = type(case, (AttackContract,), {"attack": attack})
+
+
+class Faulty:
+    """An attack of the suite with one fault."""
+
+    def __init__(self, attack: Controlled, run: Callable[[Controlled, View], Any]) -> None:
+        self.name, self.card, self.control = attack.name, attack.card, attack.control
+        self._inner, self._run = attack, run
+
+    def run(self, view: View) -> Claims | NotApplicable:
+        found: Claims | NotApplicable = self._run(self._inner, view)
+        return found
+
+
+def contract_of(attack: Any) -> AttackContract:
+    return type("Mine", (AttackContract,), {"attack": attack})()  # type: ignore[no-any-return]
+
+
+def unfinished(inner: Controlled, view: View) -> Any:
+    return NotApplicable(reason="") if view.adversary.has("denoisers") else inner.run(view)
+
+
+def ignorant(inner: Controlled, view: View) -> Any:
+    del inner, view
+    return NotApplicable(reason="nobody told me anything")
+
+
+@pytest.mark.parametrize(
+    ("run", "test", "says"),
+    [
+        (unfinished, "test_every_view_is_answered", "gives no reason as server"),
+        (ignorant, "test_it_finds_what_is_planted", "nobody told me anything"),
+        (ignorant, "test_what_nobody_stated_helps_nobody", "nobody told me anything, where"),
+    ],
+)
+def test_what_breaks_the_contract_is_told(run: Any, test: str, says: str) -> None:
+    with pytest.raises(AssertionError, match=says):
+        getattr(contract_of(Faulty(SUITE["intersection"], run)), test)()
