@@ -182,7 +182,7 @@ def test_equal_uploads_of_a_tail_item_are_not_told_apart(
     view = rewritten(run.transcript, copy_row).view(SERVER)
     claims = TailItems().run(view)
     assert isinstance(claims, Claims)
-    now_real, now_virtual = proven_of(claims)
+    now_real, now_virtual = proven(claims)
     assert not now_real[:, item].any()
     assert not now_virtual[:, item].any()
     others = np.arange(truth.ratings.n_items) != item
