@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from attacks import Attack, Claims, GroundTruth, NotApplicable, evaluate
 from attacks.families.sums.denoisers import DenoiserExposure, DenoiserSums
 from attacks.families.sums.tail_items import TailItems
-from attacks.scoring.virtual_rows import UnmaskedClaim
 from secure_fedrec.algorithms import PMFConfig
 from secure_fedrec.core.arrays import BoolArray
 from secure_fedrec.data import SyntheticConfig
@@ -20,7 +19,7 @@ from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.protection import RandomizedResponseConfig, VirtualRatingsConfig
 from secure_fedrec.wire import Adversary, Transcript
 from secure_fedrec.wire.recording import Columns
-from tests.attacks.made import predicted_of, rated_of
+from tests.attacks.made import predicted_of, proven_of, rated_of
 
 Federate = Callable[..., tuple[RecordedRun, GroundTruth]]
 Edit = Callable[[int, str, Columns], Columns | None]
@@ -52,9 +51,7 @@ def truth_of(claims: Claims, truth: GroundTruth) -> BoolArray:
 
 def proven(claims: Claims) -> tuple[BoolArray, BoolArray]:
     """Pairs claimed to be real, and visible pairs claimed to be virtual."""
-    real = predicted_of(claims)
-    told = claims.of(UnmaskedClaim)
-    return real, told[0].proven if told else np.zeros_like(real)
+    return predicted_of(claims), proven_of(claims)
 
 
 # --- proofs ---------------------------------------------------------------------------------------

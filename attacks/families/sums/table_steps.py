@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from attacks.base import Claims, Control, SuiteAttack, need
-from attacks.families.sums.tail_rows import CHANCE, RowGroups, group_rows
+from attacks.families.sums.tail_rows import CHANCE, RowGroups, group_steps
 from attacks.scoring.rated_sets import RatedSetClaim
 from attacks.scoring.single_rows import AnonymousRowClaim, SingleRowsClaim
 from attacks.view.coalition import rows_of
@@ -140,10 +140,7 @@ def _own_uploads(view: View, own: OwnUploads, round_: int) -> Messages | None:
 
 def _claims(view: View, steps: Sequence[_Step]) -> Claims:
     known = frozenset() if view.own is None else view.own.clients
-    others = np.asarray(
-        [client for client in range(int(view.public["n_clients"])) if client not in known],
-        dtype=np.int64,
-    )
+    others = np.setdiff1d(np.arange(int(view.public["n_clients"])), sorted(known))
     moved = np.mean([step.moved for step in steps], axis=0)
     scores = np.broadcast_to(moved, (len(others), len(moved)))
     seen = scores > 0
@@ -165,31 +162,17 @@ def _claims(view: View, steps: Sequence[_Step]) -> Claims:
 
 def _row_claim(view: View, step: _Step, others: IntArray) -> AnonymousRowClaim:
     """Rows that decode; a mean of several rows lies along no other one."""
-    items, algorithm = np.flatnonzero(step.moved), view.public["algorithm"]
+    items = np.flatnonzero(step.moved)
     groups = RowGroups.alone(len(items), step.rows.shape[1])
-    if not algorithm["biases"]:
-        vectors = view.table(step.round)[items]
-        groups = group_rows(
-            step.rows[items] - float(algorithm["regularization"]) * vectors,
-            vectors,
-            np.asarray(view.public["rating_levels"], dtype=np.float64),
-            resolution=view.codec.resolution,
-        )
+    if not view.public["algorithm"]["biases"]:
+        groups = group_steps(view, step.round, items, step.rows[items])
     named = groups.named
     if len(others) > 1:
         named = named & _of_one(groups.groups, step.whole[items], step.rows.shape[1])
     kept = groups.keep(named)
     owner = int(others[0]) if len(others) == 1 else -1
-    return AnonymousRowClaim(
-        round=step.round,
-        items=items[named],
-        groups=kept.groups,
-        ratings=kept.ratings,
-        named=kept.named,
-        vectors=kept.vectors,
-        solved=kept.solved,
-        owners=np.full(len(kept.solved), owner, dtype=np.int64),
-    )
+    owners = np.full(len(kept.solved), owner, dtype=np.int64)
+    return kept.claim(step.round, items[named], owners)
 
 
 def _of_one(groups: IntArray, whole: BoolArray, width: int) -> BoolArray:

@@ -16,7 +16,7 @@ from attacks.base import (
     require_seen,
 )
 from attacks.families.sums.participation import Verdicts, deduce
-from attacks.families.sums.tail_rows import RowGroups, group_rows
+from attacks.families.sums.tail_rows import RowGroups, group_steps
 from attacks.scoring.rated_sets import RatedSetClaim
 from attacks.scoring.single_rows import AnonymousRowClaim, SingleRowsClaim
 from attacks.scoring.virtual_rows import UnmaskedClaim
@@ -170,15 +170,13 @@ class _Hidden:
             visible=presence.visible,
             predicted=verdicts.rated,
         )
-        rows = tuple(map(_row_claim, tails, owners))
+        both = zip(tails, owners, strict=True)
+        rows = tuple(tail.groups.claim(tail.round, tail.items, whose) for tail, whose in both)
         proven = UnmaskedClaim(clients=presence.clients, visible=presence.visible, proven=excluded)
+        made = (claim, SingleRowsClaim(parts=rows))
         return Claims(
             rounds=presence.rounds,
-            made=(
-                claim,
-                SingleRowsClaim(parts=rows),
-                *([proven] if knowledge.virtual_rows else []),
-            ),
+            made=(*made, proven) if knowledge.virtual_rows else made,
             details=self._details(rows, [hidden for _, hidden in read], verdicts, excluded),
         )
 
@@ -203,13 +201,7 @@ class _Hidden:
         known = view.sees(Step.MODEL) and round_ in view.payload_rounds(Step.MODEL)
         if algorithm["name"] != "pmf" or not known:
             return RowGroups.alone(*rows.shape)
-        vectors = view.table(round_)[items]
-        return group_rows(
-            rows - float(algorithm["regularization"]) * vectors,
-            vectors,
-            np.asarray(view.public["rating_levels"], dtype=np.float64),
-            resolution=view.codec.resolution,
-        )
+        return group_steps(view, round_, items, rows)
 
     def _owners(self, tail: _Tail, verdicts: Verdicts) -> IntArray:
         """The one client that can have rated every item of a group; -1 where several can."""
@@ -257,17 +249,3 @@ class _Hidden:
             "counts_exact": self._knowledge.exact,
             "counts_consistent": verdicts.consistent,
         }
-
-
-def _row_claim(tail: _Tail, owners: IntArray) -> AnonymousRowClaim:
-    found = tail.groups
-    return AnonymousRowClaim(
-        round=tail.round,
-        items=tail.items,
-        groups=found.groups,
-        ratings=found.ratings,
-        named=found.named,
-        vectors=found.vectors,
-        solved=found.solved,
-        owners=owners,
-    )

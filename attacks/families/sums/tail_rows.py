@@ -11,16 +11,18 @@ explains; ratings are named if one assignment of ratings fits, and a wrong one w
 odds below 1e-4. Clipped or noised rows pass neither test.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import numpy as np
 from scipy import sparse
 from scipy.sparse.csgraph import connected_components
 
 from attacks.families.ratings.lattice import nearest_levels, refine_scale, scale_candidates
+from attacks.scoring.single_rows import AnonymousRowClaim
 from secure_fedrec.core.arrays import BoolArray, FloatArray, IntArray
+from secure_fedrec.wire import View
 
-__all__ = ["CHANCE", "RowGroups", "group_rows"]
+__all__ = ["CHANCE", "RowGroups", "group_rows", "group_steps"]
 
 _FEWEST_DIMENSIONS = 3  # in a plane, rows of different clients come close to collinear by chance
 _SHARPEST = 2.5e-4  # relative error of a row beyond which it is left alone
@@ -70,6 +72,22 @@ class RowGroups:
             vectors=self.vectors[used],
             solved=self.solved[used],
         )
+
+    def claim(self, round_: int, items: IntArray, owners: IntArray) -> AnonymousRowClaim:
+        """The rows of a round: int64[N], their items, and int64[G], whose each group is."""
+        found = {each.name: getattr(self, each.name) for each in fields(self)}
+        return AnonymousRowClaim(round=round_, items=items, owners=owners, **found)
+
+
+def group_steps(view: View, round_: int, items: IntArray, rows: FloatArray) -> RowGroups:
+    """Group and decode rows of PMF, each one gradient step of some client: float64[N, d]."""
+    vectors = view.table(round_)[items]
+    return group_rows(
+        rows - float(view.public["algorithm"]["regularization"]) * vectors,
+        vectors,
+        np.asarray(view.public["rating_levels"], dtype=np.float64),
+        resolution=view.codec.resolution,
+    )
 
 
 def group_rows(
