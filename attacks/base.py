@@ -95,7 +95,6 @@ class Claim(Protocol):
 
     def scored(self, case: Case) -> Iterator[Scored | NotApplicable]:
         """What the truth says of it; nothing where the truth holds nothing of the kind."""
-        ...
 
 
 Kind = TypeVar("Kind")
@@ -133,16 +132,13 @@ class Attack(Protocol):
     @property
     def name(self) -> str:
         """Its name on the command line and in reports."""
-        ...
 
     @property
     def card(self) -> AttackCard:
         """Its description."""
-        ...
 
     def run(self, view: View) -> Claims | NotApplicable:
         """Make claims from a view."""
-        ...
 
 
 class Controlled(Attack, Protocol):
@@ -151,7 +147,6 @@ class Controlled(Attack, Protocol):
     @property
     def control(self) -> Control:
         """Where it has to find what is planted."""
-        ...
 
 
 class InapplicableError(Exception):

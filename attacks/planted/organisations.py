@@ -62,7 +62,6 @@ class PlantedOrganisations:
 
     def initial_public(self, n_rows: int, streams: Streams) -> PublicState:
         """A table of zeros."""
-        del streams
         self.table.require_rows(n_rows)
         return PublicState(round=0, table=np.zeros((n_rows, self.width)))
 
@@ -79,7 +78,6 @@ class PlantedOrganisations:
         self, clients: IntArray, public: PublicState, vault: Vault, streams: Streams
     ) -> "PlantedOrganisationStep":
         """Move vectors, form groups, count records."""
-        del public
         moved: dict[str, list[FloatArray]] = {name: [] for name in BAGS}
         rows, values = [], []
         for client in clients.tolist():

@@ -74,7 +74,6 @@ def _load(data: Any, algorithm: Any, *, seed: int, data_dir: Path | None) -> Dat
 
 
 def _check(task: Task, algorithm: Any, *, rounds: int, seed: int) -> Sequence[Check]:
-    del algorithm
     case = task.split_case() if isinstance(task, TextTask | InteractionTask) else None
     return [] if case is None else check_split(case, rounds=rounds, seed=seed)
 
