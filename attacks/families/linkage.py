@@ -74,19 +74,14 @@ class CollusionLinkage(SuiteAttack):
         best = guesses["set_and_size"]
         if values:
             best = np.where(guesses["value"] >= 0, guesses["value"], best)
-        return _claims(round_, uploads.senders.ids, sent, heard, best, link, n_items)
+        return _claims(link, best, sent, heard, n_items)
 
 
 def _claims(
-    round_: int,
-    senders: IntArray,
-    sent: RowBlock,
-    heard: RowBlock,
-    guess: IntArray,
-    link: LinkClaim,
-    n_items: int,
+    link: LinkClaim, guess: IntArray, sent: RowBlock, heard: RowBlock, n_items: int
 ) -> Claims:
     """The rated set of a linked client is its upload less the linked message."""
+    senders = link.senders
     owners = np.repeat(senders, sent.lengths)
     _, visible = client_grid(senders, owners, sent.rows.astype(np.int64), n_items)
     virtual = np.zeros_like(visible)
@@ -97,7 +92,7 @@ def _claims(
     scores = np.where(visible & ~virtual, np.where(known, 2.0, 1.0)[:, None], 0.0)
     rated = RatedSetClaim(clients=senders, scores=scores, visible=visible, predicted=scores == 2.0)
     proven = UnmaskedClaim(clients=senders, visible=visible, proven=visible & virtual)
-    return Claims(rounds=(round_,), made=(rated, link, proven))
+    return Claims(rounds=(link.round,), made=(rated, link, proven))
 
 
 def _containment(sent: RowBlock, heard: RowBlock, n_items: int) -> BoolArray:

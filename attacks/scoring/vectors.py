@@ -11,8 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from attacks.scoring.gains import Gain, Gains
-from attacks.scoring.intervals import mean_interval
+from attacks.scoring.gains import Gain
 from attacks.scoring.measures import (
     CORRELATION,
     LEADS,
@@ -30,6 +29,7 @@ from attacks.scoring.scored import (
     Figures,
     NotApplicable,
     Scored,
+    beside_others,
     hit_interval,
     hit_null,
     interval_figures,
@@ -133,7 +133,7 @@ def score_vectors(
     require_finite("claimed vectors", claimed)
     own = np.searchsorted(candidates, claim.clients[honest])
     cosines = _cosines(claimed, actual)
-    direction, gains = _direction(cosines, own, seed)
+    direction, gains = beside_others("vector_cosine", cosines, own, seed=seed, span=2.0)
     figures = _closeness(claimed, actual[own]) | direction
     chance = 1.0 / len(candidates)
     odds = _reidentified(cosines, own)
@@ -163,17 +163,6 @@ def _closeness(claimed: FloatArray, actual: FloatArray) -> Figures:
         "user_vector_share": float(np.mean(error < VECTOR_ERROR * size)),
         "user_vector_cosine": float(np.median(cosine)),
     }
-
-
-def _direction(cosines: FloatArray, own: IntArray, seed: int) -> tuple[Figures, Gains]:
-    """Mean cosine beside that with other clients' vectors."""
-    to_own = cosines[np.arange(len(own)), own]
-    figures = interval_figures("vector_cosine", mean_interval(to_own, seed=seed, span=2.0))
-    if cosines.shape[1] < 2:
-        return figures | {"vector_cosine_chance": None}, {"vector_cosine_lift": None}
-    to_others = (cosines.sum(axis=1) - to_own) / (cosines.shape[1] - 1)
-    figures["vector_cosine_chance"] = float(to_others.mean())
-    return figures, {"vector_cosine_lift": Gain(to_own - to_others, span=4.0)}
 
 
 def _reidentified(cosines: FloatArray, own: IntArray) -> FloatArray:

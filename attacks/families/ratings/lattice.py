@@ -23,7 +23,6 @@ from attacks.scoring.vectors import VectorClaim
 from attacks.view.coalition import rows_of, words_of
 from attacks.view.named import named_payload_rounds, named_rows, sees_named_rows
 from secure_fedrec.core.arrays import BoolArray, FloatArray, IntArray
-from secure_fedrec.uploads import RowBlock
 from secure_fedrec.wire import Step, View
 
 __all__ = ["Lattice", "nearest_levels", "refine_scale", "scale_candidates"]
@@ -111,20 +110,6 @@ class Lattice(SuiteAttack):
         ]
         ratings = np.concatenate([one.ratings for one in decoded])
         distance = np.concatenate([one.distance for one in decoded])
-        return self._claims(round_, clients, items, block, ratings, distance, levels, decoded, view)
-
-    @staticmethod
-    def _claims(
-        round_: int,
-        clients: IntArray,
-        items: IntArray,
-        block: RowBlock,
-        ratings: FloatArray,
-        distance: FloatArray,
-        levels: FloatArray,
-        decoded: list[_Decoded],
-        view: View,
-    ) -> Claims:
         owners = np.repeat(clients, block.lengths)
         flat, visible = client_grid(clients, owners, items, int(view.public["n_items"]))
         scores = np.full(visible.size, _HIDDEN)
