@@ -17,6 +17,7 @@ import numpy.typing as npt
 from attacks.scoring.scored import NotApplicable, Scored
 from attacks.scoring.truth import Case
 from secure_fedrec.core.arrays import BoolArray, IntArray
+from secure_fedrec.uploads import RowBlock
 from secure_fedrec.wire import Step, View
 
 __all__ = ["Attack", "AttackCard", "Claim", "Claims", "Control", "Controlled", "NotApplicable"]
@@ -197,20 +198,22 @@ def common_rounds(
 
 
 def client_grid(
-    clients: IntArray, senders: IntArray, rows: IntArray, n_items: int
+    clients: IntArray, senders: IntArray, block: RowBlock, view: View
 ) -> tuple[IntArray, BoolArray]:
-    """Positions of (sender, row) pairs in a [client, item] grid.
+    """Positions of rows under their senders' names in a [client, item] grid.
 
     Args:
         clients: int64[B], ascending.
-        senders: int64[N], each one of ``clients``.
-        rows: int64[N].
-        n_items: m.
+        senders: int64[K], of each segment of the block, each one of ``clients``.
+        block: N rows.
+        view: tells how many items there are.
 
     Returns:
         (flat positions int64[N], bool[B, m] with those positions set).
     """
-    flat = np.searchsorted(clients, senders) * n_items + rows
+    n_items = int(view.public["n_items"])
+    owners = np.repeat(np.searchsorted(clients, senders), block.lengths)
+    flat = owners * n_items + block.rows.astype(np.int64)
     grid = np.zeros(len(clients) * n_items, dtype=bool)
     grid[flat] = True
     return flat, grid.reshape(len(clients), n_items)

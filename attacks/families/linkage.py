@@ -56,7 +56,6 @@ class CollusionLinkage(SuiteAttack):
         return self._link(view, round_, values=bool(with_values))
 
     def _link(self, view: View, round_: int, *, values: bool) -> Claims:
-        n_items = int(view.public["n_items"])
         uploads, sent = rows_of(view.messages(Step.UPLOAD, round_, payload=values))
         noise, heard = rows_of(view.messages(Step.NOISE, round_, payload=values))
         need(len(noise), "the view holds no noise messages")
@@ -65,7 +64,7 @@ class CollusionLinkage(SuiteAttack):
         noise, heard = rows_of(noise.select(full))
         if noise.tags is None:
             raise TypeError("noise carries tags")
-        fits = _containment(sent, heard, n_items)
+        fits = _containment(sent, heard, int(view.public["n_items"]))
         evidence = {"set": fits, "set_and_size": _size_fit(view, sent, heard, fits)}
         if values:
             evidence = {"value": _value_fit(sent, heard, view.codec), **evidence}
@@ -74,16 +73,15 @@ class CollusionLinkage(SuiteAttack):
         best = guesses["set_and_size"]
         if values:
             best = np.where(guesses["value"] >= 0, guesses["value"], best)
-        return _claims(link, best, sent, heard, n_items)
+        return _claims(link, best, sent, heard, view)
 
 
 def _claims(
-    link: LinkClaim, guess: IntArray, sent: RowBlock, heard: RowBlock, n_items: int
+    link: LinkClaim, guess: IntArray, sent: RowBlock, heard: RowBlock, view: View
 ) -> Claims:
     """The rated set of a linked client is its upload less the linked message."""
     senders = link.senders
-    owners = np.repeat(senders, sent.lengths)
-    _, visible = client_grid(senders, owners, sent.rows.astype(np.int64), n_items)
+    _, visible = client_grid(senders, senders, sent, view)
     virtual = np.zeros_like(visible)
     linked = np.repeat(guess, heard.lengths)
     rows = np.searchsorted(senders, linked[linked >= 0])

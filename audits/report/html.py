@@ -29,17 +29,6 @@ _JSON_ESCAPES = str.maketrans(
 
 _NOUNS = {"clients": "clients", "items": "items", "examples": "ratings"}
 
-_MARKS = {
-    "pass": "✓",
-    "fail": "✕",
-    "inconclusive": "?",
-    "not tested": "–",
-    "no gate": "–",
-    "leaks as documented": "!",
-}
-_TONES = {"leaks as documented": "leak"} | {o: o for o in ("pass", "fail", "inconclusive")}
-"""Class of the style sheet by outcome; what is no outcome has none."""
-
 
 def embed_json(report: Mapping[str, object]) -> Markup:
     """Writes a report as JSON that is safe inside an HTML ``<script>`` data block."""
@@ -76,7 +65,6 @@ def _environment() -> Environment:
         "rounds": text.round_ranges,
         "plain": _plain,
     }
-    environment.globals |= {"marks": _MARKS, "tones": _TONES}
     return environment
 
 

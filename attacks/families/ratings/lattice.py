@@ -111,7 +111,7 @@ class Lattice(SuiteAttack):
         ratings = np.concatenate([one.ratings for one in decoded])
         distance = np.concatenate([one.distance for one in decoded])
         owners = np.repeat(clients, block.lengths)
-        flat, visible = client_grid(clients, owners, items, int(view.public["n_items"]))
+        flat, visible = client_grid(clients, clients, block, view)
         scores = np.full(visible.size, _HIDDEN)
         scores[flat] = -np.minimum(distance, 1e6)
         predicted = np.zeros(visible.size, dtype=bool)

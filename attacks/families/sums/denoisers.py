@@ -70,11 +70,9 @@ class DenoiserExposure(SuiteAttack):
         if block.counts is None:
             raise TypeError("denoisers send rows with counts")
         identities = np.asarray(knowledge.denoisers, dtype=np.int64)
-        owners = np.repeat(identities[messages.senders.ids], block.lengths)
-        clients = np.unique(owners)
-        flat, visible = client_grid(
-            clients, owners, block.rows.astype(np.int64), int(view.public["n_items"])
-        )
+        senders = identities[messages.senders.ids]
+        clients = np.unique(senders[block.lengths > 0])
+        flat, visible = client_grid(clients, senders, block, view)
         lowest = float(block.counts.max(initial=0)) + 1.0
         filled = np.full(visible.size, -lowest)
         filled[flat] = -block.counts.astype(np.float64)
@@ -127,9 +125,7 @@ class DenoiserSums(SuiteAttack):
     @staticmethod
     def _claims(view: View, round_: int, puzzle: "_Puzzle") -> Claims:
         block, senders = puzzle.sent, puzzle.senders
-        owners = np.repeat(senders, block.lengths)
-        n_items = int(view.public["n_items"])
-        flat, visible = client_grid(senders, owners, block.rows.astype(np.int64), n_items)
+        flat, visible = client_grid(senders, senders, block, view)
         scores = np.where(visible.ravel(), 1.0, 0.0)
         scores[flat[puzzle.verdict == _REAL]] = 2.0
         scores[flat[puzzle.verdict == _VIRTUAL]] = 0.5

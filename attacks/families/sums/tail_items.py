@@ -87,8 +87,7 @@ def _identified(view: View, knowledge: Knowledge, rounds: Sequence[int]) -> Clai
         uploads, block = others_uploads(view, round_, payload=True)
         total = others_sum(view, round_, payload=True)
         counts = np.zeros(n_items, dtype=np.int64) if total.counts is None else total.counts
-        owners = np.repeat(uploads.senders.ids, block.lengths)
-        flat, seen = client_grid(clients, owners, block.rows.astype(np.int64), n_items)
+        flat, seen = client_grid(clients, uploads.senders.ids, block, view)
         proven, disproven = _compare(block, total, counts)
         visible |= seen
         real.reshape(-1)[flat[proven]] = True
