@@ -4,9 +4,9 @@ import argparse
 import dataclasses
 import json
 import sys
+from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Any
 
 from attacks import SUITE, GroundTruth, attack_named
 from attacks.planted.controls import positive_controls
@@ -70,9 +70,9 @@ def train(arguments: argparse.Namespace) -> int:
     with nullcontext() if out is None else one_writer(out, resume=arguments.resume):
         run = training.open_run(federation, out, resume=arguments.resume)
         runner.announce(federation, run, projected)
-        printer = _RoundPrinter(run.engine.wire.meter)
+        on_round = _round_printer(run.engine.wire.meter)
         training.train_recorded(
-            federation, run, out, on_round=printer, progress=not arguments.quiet
+            federation, run, out, on_round=on_round, progress=not arguments.quiet
         )
         if out is not None:
             require_complete(out, config.algorithm.rounds)
@@ -278,27 +278,24 @@ def _recorded_truth(folder: Path, transcript: Transcript) -> tuple[AuditConfig, 
     return config, truth
 
 
-class _RoundPrinter:
+def _round_printer(meter: Meter) -> Callable[[RoundReport], None]:
     """Prints a round as one JSON line: error, participants, and what it cost."""
 
-    def __init__(self, meter: Meter) -> None:
-        self._meter = meter
-        self._before = self._totals()
-
-    def __call__(self, report: RoundReport) -> None:
-        line: dict[str, Any] = {"round": report.round, "participants": report.participants}
-        if report.metrics is not None:
-            line |= report.metrics
-        now = self._totals()
-        line |= {name: now[name] - self._before[name] for name in now}
-        self._before = now
-        print(json.dumps(line), flush=True)
-
-    def _totals(self) -> dict[str, int]:
+    def totals() -> dict[str, int]:
         names = ("messages_sent", "bytes_sent", "bytes_received")
-        clients = {f"client_{name}": int(self._meter.clients(name).sum()) for name in names}
-        server = {f"server_{name}": self._meter.server(name) for name in names}
-        return {**clients, **server}
+        clients = {f"client_{name}": int(meter.clients(name).sum()) for name in names}
+        return clients | {f"server_{name}": meter.server(name) for name in names}
+
+    before = totals()
+
+    def print_round(report: RoundReport) -> None:
+        now = totals()
+        costs = {name: now[name] - before[name] for name in now}
+        before.update(now)
+        line = {"round": report.round, "participants": report.participants}
+        print(json.dumps(line | dict(report.metrics or {}) | costs), flush=True)
+
+    return print_round
 
 
 def _print_audit(result: runner.AuditResult) -> None:

@@ -159,7 +159,7 @@ class Check:
     facts: Mapping[str, Any] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class DataKind:
     """A data set that a system learns from.
 

@@ -357,7 +357,8 @@ def test_attacks_on_items_are_not_asked_where_rows_are_something_else() -> None:
 
     truth = truth_with(secrets={"labels.majority": np.array([0, 1, 0, 0])})
     claims = Claims(rounds=(1,), made=(LABELS,))
-    public = {"ring": {"bits": 64, "fraction_bits": 32, "clip": 4096.0}}
+    public: dict[str, Any] = {"ring": {"bits": 64, "fraction_bits": 32, "clip": 4096.0}}
+    public["algorithm"] = {"traits": {"rows": "items"}}
     for known, measured in (({}, False), ({"n_items": 7}, True)):
         transcript = Transcript(BlockStore(None), {**public, **known})
         finding = evaluate(OnItems(claims), SERVER, transcript, truth, seed=0)

@@ -11,14 +11,14 @@ explains; ratings are named if one assignment of ratings fits, and a wrong one w
 odds below 1e-4. Clipped or noised rows pass neither test.
 """
 
-from dataclasses import dataclass, fields
+from dataclasses import fields
 
 import numpy as np
 from scipy import sparse
 from scipy.sparse.csgraph import connected_components
 
 from attacks.families.ratings.lattice import nearest_levels, refine_scale, scale_candidates
-from attacks.scoring.single_rows import AnonymousRowClaim
+from attacks.scoring.single_rows import AnonymousRowClaim, GroupedRows
 from secure_fedrec.core.arrays import BoolArray, FloatArray, IntArray
 from secure_fedrec.wire import View
 
@@ -33,23 +33,10 @@ CHANCE = 1e-4
 _BLOCK = 512
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class RowGroups:
-    """Rows after grouping and decoding.
+class RowGroups(GroupedRows):
+    """Rows after grouping and decoding; what is not named or solved is 0."""
 
-    Args:
-        groups: int64[N], numbered from 0 without gaps.
-        ratings: float64[N], 0 where not named.
-        named: bool[N].
-        vectors: float64[G, d], 0 where not solved.
-        solved: bool[G].
-    """
-
-    groups: IntArray
-    ratings: FloatArray
-    named: BoolArray
-    vectors: FloatArray
-    solved: BoolArray
+    __slots__ = ()
 
     @classmethod
     def alone(cls, size: int, width: int) -> "RowGroups":

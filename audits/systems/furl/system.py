@@ -28,24 +28,11 @@ _RANKING = ("hit_rate_at_10", "ndcg_at_10")
 
 _KINDS: Mapping[str, DataKind] = MappingProxyType(
     {
-        "stickers": DataKind(
-            settings=StickersData, algorithm=DocumentSettings, metrics=_CLICKS, secrets=("secrets",)
+        "stickers": DataKind(StickersData, DocumentSettings, _CLICKS, ("secrets",)),
+        "20newsgroups": DataKind(NewsgroupsData, DocumentSettings, _CLASSES, ("secrets",)),
+        **dict.fromkeys(
+            DATASETS, DataKind(InteractionData, NCFSettings, _RANKING, ("ratings", "secrets"))
         ),
-        "20newsgroups": DataKind(
-            settings=NewsgroupsData,
-            algorithm=DocumentSettings,
-            metrics=_CLASSES,
-            secrets=("secrets",),
-        ),
-        **{
-            name: DataKind(
-                settings=InteractionData,
-                algorithm=NCFSettings,
-                metrics=_RANKING,
-                secrets=("ratings", "secrets"),
-            )
-            for name in DATASETS
-        },
     }
 )
 
