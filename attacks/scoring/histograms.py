@@ -25,6 +25,7 @@ from attacks.scoring.scored import (
     is_honest,
     normal_null,
     require_finite,
+    unit,
 )
 from attacks.scoring.truth import Case
 from secure_fedrec.core.arrays import FloatArray, IntArray
@@ -144,6 +145,4 @@ def score_histograms(
 def _ranked(values: FloatArray) -> FloatArray:
     """Centred ranks of length 1 along the last axis; 0 where all values are equal."""
     ranks = midranks(values)
-    centred = ranks - ranks.mean(axis=-1, keepdims=True)
-    length = np.linalg.norm(centred, axis=-1, keepdims=True)
-    return np.asarray(centred / np.where(length > 0, length, 1.0))
+    return unit(ranks - ranks.mean(axis=-1, keepdims=True))

@@ -9,7 +9,7 @@ from scipy.special import bdtr
 
 from attacks.scoring.gains import Figures, Gain, Gains, Level, gain_figures, interval_figures
 from attacks.scoring.intervals import Interval, mean_interval, share_interval
-from secure_fedrec.core.arrays import BoolArray, FloatArray, IntArray
+from secure_fedrec.core.arrays import BoolArray, FloatArray, IndexArray, IntArray
 
 __all__ = [
     "NOBODY",
@@ -17,12 +17,14 @@ __all__ = [
     "NotApplicable",
     "Scored",
     "beside_others",
+    "by_client",
     "hit_interval",
     "hit_null",
     "interval_figures",
     "is_honest",
     "normal_null",
     "require_finite",
+    "unit",
 ]
 
 NOBODY = "nobody but the adversary's own clients has a secret to tell"
@@ -107,6 +109,26 @@ def beside_others(
     to_others = (values.sum(axis=1) - to_own) / (values.shape[1] - 1)
     figures[f"{name}_chance"] = float(to_others.mean())
     return figures, {f"{name}_lift": Gain(sign * (to_own - to_others), span=2 * span)}
+
+
+def by_client(values: FloatArray, clients: IntArray | IndexArray) -> FloatArray:
+    """Sums over what each client has (members, ratings), scaled so that their mean is that of all.
+
+    Members of one client resemble each other: they are placed, rightly or wrongly, together.
+
+    Args:
+        values: float64[N].
+        clients: int[N], whose each is.
+    """
+    sizes = np.bincount(clients)
+    sums = np.bincount(clients, weights=values)[sizes > 0]
+    return np.asarray(sums * (len(sums) / len(values)))
+
+
+def unit(vectors: FloatArray) -> FloatArray:
+    """Vectors of length 1 along the last axis; zero stays zero."""
+    length = np.linalg.norm(vectors, axis=-1, keepdims=True)
+    return np.asarray(vectors / np.where(length > 0, length, 1.0))
 
 
 def hit_interval(odds: FloatArray, *, seed: int) -> Interval:

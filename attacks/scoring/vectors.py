@@ -35,6 +35,7 @@ from attacks.scoring.scored import (
     interval_figures,
     is_honest,
     require_finite,
+    unit,
 )
 from attacks.scoring.truth import Case
 from secure_fedrec.core.arrays import FloatArray, IntArray
@@ -132,7 +133,7 @@ def score_vectors(
     claimed = claim.vectors[honest]
     require_finite("claimed vectors", claimed)
     own = np.searchsorted(candidates, claim.clients[honest])
-    cosines = _cosines(claimed, actual)
+    cosines = unit(claimed) @ unit(actual).T
     direction, gains = beside_others("vector_cosine", cosines, own, seed=seed, span=2.0)
     figures = _closeness(claimed, actual[own]) | direction
     chance = 1.0 / len(candidates)
@@ -170,14 +171,3 @@ def _reidentified(cosines: FloatArray, own: IntArray) -> FloatArray:
     closest = cosines >= cosines.max(axis=1, keepdims=True) - _TIE
     hit = closest[np.arange(len(own)), own]
     return np.asarray(hit / closest.sum(axis=1))
-
-
-def _cosines(claimed: FloatArray, actual: FloatArray) -> FloatArray:
-    """float64[B, n]; 0 where a vector is zero."""
-    return _unit(claimed) @ _unit(actual).T
-
-
-def _unit(vectors: FloatArray) -> FloatArray:
-    """Vectors of length 1; zero stays zero."""
-    length = np.linalg.norm(vectors, axis=1, keepdims=True)
-    return np.asarray(vectors / np.where(length > 0, length, 1.0))

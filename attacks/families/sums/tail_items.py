@@ -131,11 +131,12 @@ def _counted(view: View) -> tuple[int, ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _Tail:
-    """Rows of one round's items with count 1, and the groups found among them."""
+    """Rows of one round's items with count 1, the groups found among them, and who is left out."""
 
     round: int
     items: IntArray
     groups: RowGroups
+    left_out: int
 
 
 class _Hidden:
@@ -150,8 +151,7 @@ class _Hidden:
         """Rows without names, then verdicts on each client, then names where one is left."""
         presence, knowledge = self._presence, self._knowledge
         values = set(self._view.payload_rounds(Step.AGGREGATE))
-        read = [self._tail(r) for r in presence.rounds if r in values]
-        tails = [tail for tail, _ in read]
+        tails = [self._tail(r) for r in presence.rounds if r in values]
         verdicts = deduce(presence, knowledge)
         owners = [self._owners(tail, verdicts) for tail in tails]
         # A name settles the items of its group, which may settle other counts, and so on.
@@ -176,10 +176,10 @@ class _Hidden:
         return Claims(
             rounds=presence.rounds,
             made=(*made, proven) if knowledge.virtual_rows else made,
-            details=self._details(rows, [hidden for _, hidden in read], verdicts, excluded),
+            details=self._details(rows, sum(tail.left_out for tail in tails), verdicts, excluded),
         )
 
-    def _tail(self, round_: int) -> tuple[_Tail, int]:
+    def _tail(self, round_: int) -> _Tail:
         """Rows of the items with count 1 that are in the sum; and how many are not."""
         view = self._view
         total = others_sum(view, round_, payload=True)
@@ -190,10 +190,10 @@ class _Hidden:
         kept = np.flatnonzero(single & (total.values != 0).any(axis=1))
         items = total.rows[kept].astype(np.int64)
         groups = self._grouped(round_, items, view.codec.decode(total.values[kept]))
-        tail = _Tail(round=round_, items=items, groups=groups)
         if not self._knowledge.exact:  # a count of 1 is an estimate: keep what the rows confirm
-            tail = _Tail(round=round_, items=items[groups.named], groups=groups.keep(groups.named))
-        return tail, int(single.sum()) - len(kept)
+            items, groups = items[groups.named], groups.keep(groups.named)
+        left_out = int(single.sum()) - len(kept)
+        return _Tail(round=round_, items=items, groups=groups, left_out=left_out)
 
     def _grouped(self, round_: int, items: IntArray, rows: FloatArray) -> RowGroups:
         view, algorithm = self._view, self._view.public["algorithm"]
@@ -229,7 +229,7 @@ class _Hidden:
     def _details(
         self,
         rows: Sequence[AnonymousRowClaim],
-        suppressed: Sequence[int],
+        left_out: int,
         verdicts: Verdicts,
         excluded: BoolArray,
     ) -> dict[str, Any]:
@@ -238,7 +238,7 @@ class _Hidden:
         return {
             "tail_items": int(tail.sum()),
             "rows_recovered": sum(len(claim.items) for claim in rows),
-            "rows_left_out": sum(suppressed),
+            "rows_left_out": left_out,
             "groups": sum(int((size > 1).sum()) for size in sizes),
             "ratings_named": sum(int(claim.named.sum()) for claim in rows),
             "groups_attributed": sum(int((claim.owners >= 0).sum()) for claim in rows),
