@@ -19,7 +19,7 @@ from audits.gates.verdict import undecided
 from audits.planning import Deployment, plans
 from audits.report import report_schema
 from audits.report.findings import finding_json, sentence
-from audits.report.text import measure
+from audits.report.html import render_summary
 from audits.run import audit as runner
 from audits.run import training
 from audits.run.build import Federation, build_federation, load_dataset, require_parties
@@ -299,41 +299,12 @@ def _round_printer(meter: Meter) -> Callable[[RoundReport], None]:
 
 
 def _print_audit(result: runner.AuditResult) -> None:
-    report = result.report
-    mean = report["utility"]["mean"]
-    folds = len(report["utility"]["folds"])
-    print(report["verdict"]["summary"])
-    figures = ", ".join(f"{measure(name)} {value:.4f}" for name, value in mean.items())
-    print(f"utility over {folds} fold(s): {figures or 'not measurable'}")
-    if standing := report["utility"]["standing"]:
-        rules = report["utility"]["baselines"].items()
-        beside = ", ".join(
-            f"{name} {figures[standing['metric']]:.4f}"
-            for name, figures in rules
-            if standing["metric"] in figures
-        )
-        print(
-            f"trivial rules, {measure(standing['metric'])}: {beside}; "
-            f"gain over {standing['rule']}: {standing['gain']:+.4f}"
-        )
-    print(f"losslessness: {report['lossless']['statement']}")
-    protection = report["protection"]
-    if "remark" in protection["algorithm"]:
-        print(f"note: {protection['algorithm']['remark']}")
-    if protection["execution"] is not None:
-        print(f"protection, {protection['execution']}: {protection['execution_note']}")
-    for statement in protection["privacy"]:
-        print(f"privacy: {statement['text']}")
-    for finding in report["findings"]:
-        if finding["status"] == "measured":
-            print(f"  [{finding['severity']}] {finding['attack']}: {finding['sentence']}")
-    for gate in report["gates"]:
-        why = gate["reason"] if gate["documented"] is None else gate["documented"]
-        print(f"  gate {gate['outcome']:12} {gate['name']} ({why})")
-    if result.verdict.outcome is not Outcome.LEAK:  # whose gates have just said it
-        for reason in result.verdict.reasons:
-            print(f"  {result.verdict.outcome}: {reason}", file=sys.stderr)
-    print(f"verdict: {result.verdict.outcome} (exit code {result.verdict.exit_code})")
+    verdict = result.verdict
+    print(render_summary(result.report), end="")
+    if verdict.outcome is not Outcome.LEAK:  # whose gates have just said it
+        for reason in verdict.reasons:
+            print(f"  {verdict.outcome}: {reason}", file=sys.stderr)
+    print(f"verdict: {verdict.outcome} (exit code {verdict.exit_code})")
     print(f"report: {result.files['html']}")
 
 

@@ -17,7 +17,7 @@ from markupsafe import Markup
 from audits.report import charts, text, view
 from secure_fedrec.errors import DataError
 
-__all__ = ["SCHEMA_VERSION", "embed_json", "render_html"]
+__all__ = ["SCHEMA_VERSION", "embed_json", "render_html", "render_summary"]
 
 SCHEMA_VERSION = "1"
 
@@ -134,3 +134,8 @@ def render_html(report: Mapping[str, object]) -> str:
         problem = f"schema_version is {version!r}; this version reads {SCHEMA_VERSION!r}"
         raise DataError("report.json", problem)
     return _environment().get_template("template.html.j2").render(_context(report))
+
+
+def render_summary(report: Mapping[str, Any]) -> str:
+    """Writes what the command line says of a report, line by line."""
+    return _environment().get_template("summary.txt.j2").render(report=report)
