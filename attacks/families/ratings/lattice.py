@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from attacks.base import Claims, Control, SuiteAttack, client_grid, need
-from attacks.families.ratings.offsets import fit_offset, hides_residuals
+from attacks.families.ratings.offsets import fit_offset, hides_residuals, scale_roots
 from attacks.scoring.rated_sets import RatedSetClaim
 from attacks.scoring.ratings import RatingClaim
 from attacks.scoring.vectors import VectorClaim
@@ -27,7 +27,6 @@ from secure_fedrec.wire import Step, View
 
 __all__ = ["Lattice", "nearest_levels", "refine_scale", "scale_candidates"]
 
-_GUESS_ROWS = 48  # at rho = 3 a quarter of the rows is real: all 48 virtual has odds below 1e-5
 _NOISE_MULTIPLE = 8.0
 _FLOAT_NOISE = 1e-9
 _RING_NOISE = 1e-5
@@ -136,14 +135,11 @@ class Lattice(SuiteAttack):
 def _decode_upload(rows: FloatArray, vectors: FloatArray, levels: FloatArray) -> _Decoded:
     """Decode one upload: rows and item vectors are float64[N, d]."""
     if len(rows) == 0:
-        empty = np.empty(0)
-        return _Decoded(ratings=empty, distance=empty, vector=np.zeros(rows.shape[1]))
+        return _undecided(rows, levels)
     direction = np.linalg.svd(rows, full_matrices=False)[2][0]
     a, b = rows @ direction, vectors @ direction
     if _is_noise(float(np.sum(a**2)), float(np.sum(rows**2)), rows.shape):
-        middle = np.full(len(rows), levels[len(levels) // 2])
-        far = np.full(len(rows), np.inf)
-        return _Decoded(ratings=middle, distance=far, vector=np.zeros(rows.shape[1]))
+        return _undecided(rows, levels)
     left_over = rows - a[:, None] * direction
     noise = float(np.sqrt(np.mean(left_over**2)))
     scale = _fit_scale(a, b, levels, noise)
@@ -156,9 +152,7 @@ def _decode_upload(rows: FloatArray, vectors: FloatArray, levels: FloatArray) ->
 def _decode_biased(rows: FloatArray, vectors: FloatArray, levels: FloatArray) -> _Decoded:
     """Decode one upload of a client that adds a mean of its own, see ``offsets``."""
     if len(rows) < 2 or hides_residuals(rows, levels):
-        middle = np.full(len(rows), levels[len(levels) // 2])
-        far = np.full(len(rows), np.inf)
-        return _Decoded(ratings=middle, distance=far, vector=np.zeros(rows.shape[1]))
+        return _undecided(rows, levels)
     direction = np.linalg.svd(rows, full_matrices=False)[2][0]
     a, b = rows @ direction, vectors @ direction
     noise = float(np.sqrt(np.mean((rows - a[:, None] * direction) ** 2)))
@@ -169,6 +163,13 @@ def _decode_biased(rows: FloatArray, vectors: FloatArray, levels: FloatArray) ->
     gap = np.abs(fit.values - levels[nearest_levels(fit.values, levels)])
     tolerance = min(loose / abs(fit.scale), _WIDEST * float(levels[1] - levels[0]))
     return _Decoded(ratings=fit.values, distance=gap / tolerance, vector=fit.scale * direction)
+
+
+def _undecided(rows: FloatArray, levels: FloatArray) -> _Decoded:
+    """Rows that tell nothing: each far from the middle of the scale, which it is said to be."""
+    middle = np.full(len(rows), levels[len(levels) // 2])
+    far = np.full(len(rows), np.inf)
+    return _Decoded(ratings=middle, distance=far, vector=np.zeros(rows.shape[1]))
 
 
 def _is_noise(along: float, total: float, shape: tuple[int, ...]) -> bool:
@@ -196,14 +197,8 @@ def _fit_scale(a: FloatArray, b: FloatArray, levels: FloatArray, noise: float) -
 
 
 def scale_candidates(a: FloatArray, b: FloatArray, levels: FloatArray) -> FloatArray:
-    """Both roots of s^2 b - v s - a = 0 for some rows and every rating v."""
-    chosen = np.linspace(0, len(a) - 1, min(len(a), _GUESS_ROWS)).astype(np.int64)
-    a, b = a[chosen, None], b[chosen, None]
-    inside = levels**2 + 4 * a * b
-    root = levels + np.sqrt(np.maximum(inside, 0.0))  # levels are positive: no cancellation
-    small = -2 * a / root
-    large = np.divide(root, 2 * b, out=np.zeros_like(root), where=b != 0)
-    found = np.concatenate([small[inside >= 0], large[inside >= 0]])
+    """Scales that put one of some rows on one of the levels."""
+    found = scale_roots(a, b, levels)
     found = found[np.isfinite(found) & (found != 0.0)]
     return found if len(found) else np.ones(1)
 
