@@ -6,9 +6,10 @@ in ``scoring`` beside its scorer, which judges it once ``games`` has opened the 
 lacks what an attack needs, it answers ``NotApplicable`` with the reason, never a silent coin flip.
 """
 
+import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeAlias, TypeVar
+from dataclasses import dataclass, field, fields
+from typing import Any, ClassVar, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -16,17 +17,17 @@ import numpy.typing as npt
 from attacks.scoring.scored import NotApplicable, Scored
 from attacks.scoring.truth import Case
 from secure_fedrec.core.arrays import BoolArray, IntArray
-from secure_fedrec.wire import View
+from secure_fedrec.uploads import RowBlock
+from secure_fedrec.wire import Step, View
 
-__all__ = [
-    "Attack",
-    "AttackCard",
-    "Claim",
-    "Claims",
-    "Control",
-    "Controlled",
-    "NotApplicable",
+__all__ = ["Attack", "AttackCard", "Claim", "Claims", "Control", "Controlled", "NotApplicable"]
+__all__ += [
+    "InapplicableError",
+    "SuiteAttack",
     "client_grid",
+    "common_rounds",
+    "need",
+    "require_seen",
 ]
 
 
@@ -49,6 +50,22 @@ class AttackCard:
     statistic: str
     reference: str
     limits: str
+
+    @classmethod
+    def read(cls, words: str | None) -> "AttackCard":
+        """From a docstring with a paragraph for each: "Game: ...", "Adversary: ..." and so on.
+
+        Raises:
+            TypeError: one is missing; not where an interpreter strips docstrings.
+        """
+        names = [each.name for each in fields(cls)]
+        if words is None:
+            return cls(**dict.fromkeys(names, ""))
+        titles = "|".join(name.capitalize() for name in names)
+        parts = re.split(rf"^ *({titles}|Args):", words, flags=re.MULTILINE)[1:]
+        found = zip(parts[::2], parts[1::2], strict=True)
+        told = {title.lower(): " ".join(text.split()) for title, text in found}
+        return cls(**{name: told[name] for name in names if name in told})
 
 
 Planted: TypeAlias = Mapping[str, npt.NDArray[Any]]
@@ -79,7 +96,6 @@ class Claim(Protocol):
 
     def scored(self, case: Case) -> Iterator[Scored | NotApplicable]:
         """What the truth says of it; nothing where the truth holds nothing of the kind."""
-        ...
 
 
 Kind = TypeVar("Kind")
@@ -117,16 +133,13 @@ class Attack(Protocol):
     @property
     def name(self) -> str:
         """Its name on the command line and in reports."""
-        ...
 
     @property
     def card(self) -> AttackCard:
         """Its description."""
-        ...
 
     def run(self, view: View) -> Claims | NotApplicable:
         """Make claims from a view."""
-        ...
 
 
 class Controlled(Attack, Protocol):
@@ -135,24 +148,72 @@ class Controlled(Attack, Protocol):
     @property
     def control(self) -> Control:
         """Where it has to find what is planted."""
-        ...
+
+
+class InapplicableError(Exception):
+    """An attack does not apply, for this reason."""
+
+
+class SuiteAttack:
+    """An attack whose docstring is its card; what ``need`` misses makes it inapplicable."""
+
+    name: ClassVar[str]
+    control: ClassVar[Control]
+    card: ClassVar[AttackCard]
+
+    def __init_subclass__(cls) -> None:
+        cls.card = AttackCard.read(cls.__doc__)
+
+    def run(self, view: View) -> Claims | NotApplicable:
+        """Make claims from a view."""
+        try:
+            return self.claim(view)
+        except InapplicableError as lacking:
+            return NotApplicable(reason=str(lacking))
+
+    def claim(self, view: View) -> Claims:
+        """Make claims from a view that holds what they need."""
+        raise NotImplementedError
+
+
+def need(there: Kind | None, reason: str) -> Kind:
+    """What a ``SuiteAttack`` needs; where it is not there, the reason ends the attack."""
+    if not there:
+        raise InapplicableError(reason)
+    return there
+
+
+def require_seen(view: View, steps: Mapping[Step, str]) -> None:
+    """Need messages of some steps, each with what to call them."""
+    for step, what in steps.items():
+        need(view.sees(step), f"the view holds no {what}")
+
+
+def common_rounds(
+    view: View, *steps: Step, otherwise: str, payload: bool = False
+) -> tuple[int, ...]:
+    """Rounds that have messages of every step, or their payloads; needs one at least."""
+    of_step = (view.payload_rounds(step) if payload else view.rounds(step) for step in steps)
+    return need(tuple(sorted(set.intersection(*map(set, of_step)))), otherwise)
 
 
 def client_grid(
-    clients: IntArray, senders: IntArray, rows: IntArray, n_items: int
+    clients: IntArray, senders: IntArray, block: RowBlock, view: View
 ) -> tuple[IntArray, BoolArray]:
-    """Positions of (sender, row) pairs in a [client, item] grid.
+    """Positions of rows under their senders' names in a [client, item] grid.
 
     Args:
         clients: int64[B], ascending.
-        senders: int64[N], each one of ``clients``.
-        rows: int64[N].
-        n_items: m.
+        senders: int64[K], of each segment of the block, each one of ``clients``.
+        block: N rows.
+        view: tells how many items there are.
 
     Returns:
         (flat positions int64[N], bool[B, m] with those positions set).
     """
-    flat = np.searchsorted(clients, senders) * n_items + rows
+    n_items = int(view.public["n_items"])
+    owners = np.repeat(np.searchsorted(clients, senders), block.lengths)
+    flat = owners * n_items + block.rows.astype(np.int64)
     grid = np.zeros(len(clients) * n_items, dtype=bool)
     grid[flat] = True
     return flat, grid.reshape(len(clients), n_items)

@@ -4,9 +4,9 @@ import argparse
 import dataclasses
 import json
 import sys
+from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Any
 
 from attacks import SUITE, GroundTruth, attack_named
 from attacks.planted.controls import positive_controls
@@ -19,7 +19,7 @@ from audits.gates.verdict import undecided
 from audits.planning import Deployment, plans
 from audits.report import report_schema
 from audits.report.findings import finding_json, sentence
-from audits.report.text import measure
+from audits.report.html import render_summary
 from audits.run import audit as runner
 from audits.run import training
 from audits.run.build import Federation, build_federation, load_dataset, require_parties
@@ -70,9 +70,9 @@ def train(arguments: argparse.Namespace) -> int:
     with nullcontext() if out is None else one_writer(out, resume=arguments.resume):
         run = training.open_run(federation, out, resume=arguments.resume)
         runner.announce(federation, run, projected)
-        printer = _RoundPrinter(run.engine.wire.meter)
+        on_round = _round_printer(run.engine.wire.meter)
         training.train_recorded(
-            federation, run, out, on_round=printer, progress=not arguments.quiet
+            federation, run, out, on_round=on_round, progress=not arguments.quiet
         )
         if out is not None:
             require_complete(out, config.algorithm.rounds)
@@ -278,65 +278,33 @@ def _recorded_truth(folder: Path, transcript: Transcript) -> tuple[AuditConfig, 
     return config, truth
 
 
-class _RoundPrinter:
+def _round_printer(meter: Meter) -> Callable[[RoundReport], None]:
     """Prints a round as one JSON line: error, participants, and what it cost."""
 
-    def __init__(self, meter: Meter) -> None:
-        self._meter = meter
-        self._before = self._totals()
-
-    def __call__(self, report: RoundReport) -> None:
-        line: dict[str, Any] = {"round": report.round, "participants": report.participants}
-        if report.metrics is not None:
-            line |= report.metrics
-        now = self._totals()
-        line |= {name: now[name] - self._before[name] for name in now}
-        self._before = now
-        print(json.dumps(line), flush=True)
-
-    def _totals(self) -> dict[str, int]:
+    def totals() -> dict[str, int]:
         names = ("messages_sent", "bytes_sent", "bytes_received")
-        clients = {f"client_{name}": int(self._meter.clients(name).sum()) for name in names}
-        server = {f"server_{name}": self._meter.server(name) for name in names}
-        return {**clients, **server}
+        clients = {f"client_{name}": int(meter.clients(name).sum()) for name in names}
+        return clients | {f"server_{name}": meter.server(name) for name in names}
+
+    before = totals()
+
+    def print_round(report: RoundReport) -> None:
+        now = totals()
+        costs = {name: now[name] - before[name] for name in now}
+        before.update(now)
+        line = {"round": report.round, "participants": report.participants}
+        print(json.dumps(line | dict(report.metrics or {}) | costs), flush=True)
+
+    return print_round
 
 
 def _print_audit(result: runner.AuditResult) -> None:
-    report = result.report
-    mean = report["utility"]["mean"]
-    folds = len(report["utility"]["folds"])
-    print(report["verdict"]["summary"])
-    figures = ", ".join(f"{measure(name)} {value:.4f}" for name, value in mean.items())
-    print(f"utility over {folds} fold(s): {figures or 'not measurable'}")
-    if standing := report["utility"]["standing"]:
-        rules = report["utility"]["baselines"].items()
-        beside = ", ".join(
-            f"{name} {figures[standing['metric']]:.4f}"
-            for name, figures in rules
-            if standing["metric"] in figures
-        )
-        print(
-            f"trivial rules, {measure(standing['metric'])}: {beside}; "
-            f"gain over {standing['rule']}: {standing['gain']:+.4f}"
-        )
-    print(f"losslessness: {report['lossless']['statement']}")
-    protection = report["protection"]
-    if "remark" in protection["algorithm"]:
-        print(f"note: {protection['algorithm']['remark']}")
-    if protection["execution"] is not None:
-        print(f"protection, {protection['execution']}: {protection['execution_note']}")
-    for statement in protection["privacy"]:
-        print(f"privacy: {statement['text']}")
-    for finding in report["findings"]:
-        if finding["status"] == "measured":
-            print(f"  [{finding['severity']}] {finding['attack']}: {finding['sentence']}")
-    for gate in report["gates"]:
-        why = gate["reason"] if gate["documented"] is None else gate["documented"]
-        print(f"  gate {gate['outcome']:12} {gate['name']} ({why})")
-    if result.verdict.outcome is not Outcome.LEAK:  # whose gates have just said it
-        for reason in result.verdict.reasons:
-            print(f"  {result.verdict.outcome}: {reason}", file=sys.stderr)
-    print(f"verdict: {result.verdict.outcome} (exit code {result.verdict.exit_code})")
+    verdict = result.verdict
+    print(render_summary(result.report), end="")
+    if verdict.outcome is not Outcome.LEAK:  # whose gates have just said it
+        for reason in verdict.reasons:
+            print(f"  {verdict.outcome}: {reason}", file=sys.stderr)
+    print(f"verdict: {verdict.outcome} (exit code {verdict.exit_code})")
     print(f"report: {result.files['html']}")
 
 

@@ -3,10 +3,19 @@
 import numpy as np
 from scipy import sparse
 
-from attacks.base import AttackCard, Claims, Control, NotApplicable, client_grid
+from attacks.base import (
+    Claims,
+    Control,
+    SuiteAttack,
+    client_grid,
+    common_rounds,
+    need,
+    require_seen,
+)
 from attacks.scoring.links import LinkClaim
 from attacks.scoring.rated_sets import RatedSetClaim
 from attacks.scoring.virtual_rows import UnmaskedClaim
+from attacks.view.coalition import rows_of, words_of
 from attacks.view.knowledge import Knowledge
 from secure_fedrec.core.arrays import BoolArray, IndexArray, IntArray, RingArray, WordArray
 from secure_fedrec.fixedpoint import FixedPoint
@@ -16,56 +25,46 @@ from secure_fedrec.wire import Step, View
 __all__ = ["CollusionLinkage"]
 
 
-class CollusionLinkage:
-    """Joins the denoisers' anonymous messages to the server's identified uploads."""
+class CollusionLinkage(SuiteAttack):
+    """Joins the denoisers' anonymous messages to the server's identified uploads.
+
+    Game: Given the uploads under names and the denoisers' anonymous messages of one round, name the
+        sender of each message; what is left of its upload is its rated set.
+    Adversary: Honest-but-curious server colluding with denoisers.
+    Needs: Uploads and noise messages of the same round, item numbers at least.
+    Statistic: By value: the rows of the message occur, item for item and bit for bit, in one
+        upload. By set: the message's items are contained in one upload. By set and size: and the
+        upload is larger by the factor 1 + 1 / rho.
+    Reference: FedRec++ (Liang, Pan and Ming 2021), section Privacy Analysis, whose argument is that
+        the channel is anonymous.
+    Limits: By value fails if rows are re-randomised between the two channels; by set fails if
+        messages are split or padded.
+    """
 
     name = "collusion-linkage"
     reads_one_round = True
     control = Control(measure="linked_share", on="ratings", who="server+denoisers")
-    card = AttackCard(
-        game="Given the uploads under names and the denoisers' anonymous messages of one round, "
-        "name the sender of each message; what is left of its upload is its rated set.",
-        adversary="Honest-but-curious server colluding with denoisers.",
-        needs="Uploads and noise messages of the same round, item numbers at least.",
-        statistic="By value: the rows of the message occur, item for item and bit for bit, in one "
-        "upload. By set: the message's items are contained in one upload. By set and size: and the "
-        "upload is larger by the factor 1 + 1 / rho.",
-        reference="FedRec++ (Liang, Pan and Ming 2021), section Privacy Analysis, whose argument "
-        "is that the channel is anonymous.",
-        limits="By value fails if rows are re-randomised between the two channels; by set fails if "
-        "messages are split or padded.",
-    )
 
-    def run(self, view: View) -> Claims | NotApplicable:
+    def claim(self, view: View) -> Claims:
         """Link every visible noise message of the first usable round."""
-        for step, what in ((Step.UPLOAD, "uploads"), (Step.NOISE, "noise messages")):
-            if not view.sees(step):
-                return NotApplicable(reason=f"the view holds no {what}")
-        rounds = sorted(set(view.rounds(Step.UPLOAD)) & set(view.rounds(Step.NOISE)))
-        if not rounds:
-            return NotApplicable(reason="no round has both uploads and noise messages")
+        require_seen(view, {Step.UPLOAD: "uploads", Step.NOISE: "noise messages"})
+        none = "no round has both uploads and noise messages"
+        rounds = common_rounds(view, Step.UPLOAD, Step.NOISE, otherwise=none)
         values = set(view.payload_rounds(Step.UPLOAD)) & set(view.payload_rounds(Step.NOISE))
         with_values = sorted(values & set(rounds))
         round_ = with_values[0] if with_values else rounds[0]
         return self._link(view, round_, values=bool(with_values))
 
-    def _link(self, view: View, round_: int, *, values: bool) -> Claims | NotApplicable:
-        n_items = int(view.public["n_items"])
-        uploads = view.messages(Step.UPLOAD, round_, payload=values)
-        noise = view.messages(Step.NOISE, round_, payload=values)
-        sent, heard = uploads.payload, noise.payload
-        if not isinstance(sent, RowBlock) or not isinstance(heard, RowBlock) or noise.tags is None:
-            raise TypeError("uploads and noise carry rows")
-        if not len(noise):
-            return NotApplicable(reason="the view holds no noise messages")
+    def _link(self, view: View, round_: int, *, values: bool) -> Claims:
+        uploads, sent = rows_of(view.messages(Step.UPLOAD, round_, payload=values))
+        noise, heard = rows_of(view.messages(Step.NOISE, round_, payload=values))
+        need(len(noise), "the view holds no noise messages")
         full = np.flatnonzero(heard.lengths > 0)
-        if not len(full):
-            return NotApplicable(reason="the noise messages are empty: there are no virtual rows")
-        noise = noise.select(full)
-        heard = noise.payload
-        if not isinstance(heard, RowBlock) or noise.tags is None:
-            raise TypeError("noise carries rows")
-        fits = _containment(sent, heard, n_items)
+        need(len(full), "the noise messages are empty: there are no virtual rows")
+        noise, heard = rows_of(noise.select(full))
+        if noise.tags is None:
+            raise TypeError("noise carries tags")
+        fits = _containment(sent, heard, int(view.public["n_items"]))
         evidence = {"set": fits, "set_and_size": _size_fit(view, sent, heard, fits)}
         if values:
             evidence = {"value": _value_fit(sent, heard, view.codec), **evidence}
@@ -74,21 +73,15 @@ class CollusionLinkage:
         best = guesses["set_and_size"]
         if values:
             best = np.where(guesses["value"] >= 0, guesses["value"], best)
-        return _claims(round_, uploads.senders.ids, sent, heard, best, link, n_items)
+        return _claims(link, best, sent, heard, view)
 
 
 def _claims(
-    round_: int,
-    senders: IntArray,
-    sent: RowBlock,
-    heard: RowBlock,
-    guess: IntArray,
-    link: LinkClaim,
-    n_items: int,
+    link: LinkClaim, guess: IntArray, sent: RowBlock, heard: RowBlock, view: View
 ) -> Claims:
     """The rated set of a linked client is its upload less the linked message."""
-    owners = np.repeat(senders, sent.lengths)
-    _, visible = client_grid(senders, owners, sent.rows.astype(np.int64), n_items)
+    senders = link.senders
+    _, visible = client_grid(senders, senders, sent, view)
     virtual = np.zeros_like(visible)
     linked = np.repeat(guess, heard.lengths)
     rows = np.searchsorted(senders, linked[linked >= 0])
@@ -97,7 +90,7 @@ def _claims(
     scores = np.where(visible & ~virtual, np.where(known, 2.0, 1.0)[:, None], 0.0)
     rated = RatedSetClaim(clients=senders, scores=scores, visible=visible, predicted=scores == 2.0)
     proven = UnmaskedClaim(clients=senders, visible=visible, proven=visible & virtual)
-    return Claims(rounds=(round_,), made=(rated, link, proven))
+    return Claims(rounds=(link.round,), made=(rated, link, proven))
 
 
 def _containment(sent: RowBlock, heard: RowBlock, n_items: int) -> BoolArray:
@@ -130,10 +123,8 @@ def _size_fit(view: View, sent: RowBlock, heard: RowBlock, fits: BoolArray) -> B
 
 def _value_fit(sent: RowBlock, heard: RowBlock, codec: FixedPoint) -> BoolArray:
     """bool[K, B]: every row of message k occurs, bit for bit, in upload b."""
-    if sent.values is None or heard.values is None:
-        raise ValueError("payloads were asked for")
-    ours = fingerprints(heard.values, codec) ^ _item_mark(heard.rows)
-    theirs = fingerprints(sent.values, codec) ^ _item_mark(sent.rows)
+    ours = fingerprints(words_of(heard), codec) ^ _item_mark(heard.rows)
+    theirs = fingerprints(words_of(sent), codec) ^ _item_mark(sent.rows)
     order = np.argsort(theirs, kind="stable")
     first = np.searchsorted(theirs[order], ours, side="left")
     copies = np.searchsorted(theirs[order], ours, side="right") - first

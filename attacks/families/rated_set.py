@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from attacks.base import AttackCard, Claims, Control, NotApplicable
+from attacks.base import Claims, Control, SuiteAttack, need
 from attacks.scoring.rated_sets import RatedSetClaim
 from attacks.view.coalition import rows_of
 from attacks.view.knowledge import Knowledge
@@ -18,27 +18,24 @@ __all__ = ["Direct", "Intersection"]
 _HISTORY = (1, 2, 3, 5, 10, 20, 50, 100)
 
 
-class Direct:
-    """Reads the item numbers of one upload."""
+class Direct(SuiteAttack):
+    """Reads the item numbers of one upload.
+
+    Game: Given one upload of a client, tell its rated items from all others.
+    Adversary: Honest-but-curious server.
+    Needs: Item numbers of the uploads of one round.
+    Statistic: 1 for items in the upload, 0 for the rest of the catalogue.
+    Reference: The touched-row read; the plain systems FedRec (Lin et al. 2020) starts from.
+    Limits: Alone it cannot tell virtual from real items inside the upload; popularity can, where
+        virtual items are drawn otherwise (see precision_gain).
+    """
 
     name = "direct"
-    reads_one_round = False
     control = Control(measure="auc", on="ratings", floor=0.9)
-    card = AttackCard(
-        game="Given one upload of a client, tell its rated items from all others.",
-        adversary="Honest-but-curious server.",
-        needs="Item numbers of the uploads of one round.",
-        statistic="1 for items in the upload, 0 for the rest of the catalogue.",
-        reference="The touched-row read; the plain systems FedRec (Lin et al. 2020) starts from.",
-        limits="Alone it cannot tell virtual from real items inside the upload; popularity can, "
-        "where virtual items are drawn otherwise (see precision_gain).",
-    )
 
-    def run(self, view: View) -> Claims | NotApplicable:
+    def claim(self, view: View) -> Claims:
         """Claim that everything in the first recorded upload is rated."""
         rounds = _upload_rounds(view)
-        if isinstance(rounds, NotApplicable):
-            return rounds
         clients, counts, _ = _count_touches(view, rounds[:1])
         touched = counts > 0
         claim = RatedSetClaim(
@@ -47,37 +44,32 @@ class Direct:
         return Claims(rounds=rounds[:1], made=(claim,))
 
 
-class Intersection:
+class Intersection(SuiteAttack):
     """Counts in how many of a client's uploads an item appears.
+
+    Game: Given a client's uploads of several rounds, tell its rated items from all others.
+    Adversary: Honest-but-curious server.
+    Needs: Item numbers of the uploads of at least one round.
+    Statistic: Number of the client's uploads that contain the item, relative to its most frequent
+        one. Virtual items are drawn afresh every round; what repeats is real.
+    Reference: Intersection (statistical disclosure) attacks on mixes, applied to FedRec's sampled
+        items.
+    Limits: Sticky virtual items repeat as well and defeat it; a client that uploads the whole
+        catalogue every round is safe from it.
 
     Args:
         max_rounds: how many recorded rounds to read; None reads all.
     """
 
     name = "intersection"
-    reads_one_round = False
     control = Control(measure="auc", on="ratings")
-    card = AttackCard(
-        game="Given a client's uploads of several rounds, tell its rated items from all others.",
-        adversary="Honest-but-curious server.",
-        needs="Item numbers of the uploads of at least one round.",
-        statistic="Number of the client's uploads that contain the item, relative to its most "
-        "frequent one. Virtual items are drawn "
-        "afresh every round; what repeats is real.",
-        reference="Intersection (statistical disclosure) attacks on mixes, applied to FedRec's "
-        "sampled items.",
-        limits="Sticky virtual items repeat as well and defeat it; a client that uploads the whole "
-        "catalogue every round is safe from it.",
-    )
 
     def __init__(self, max_rounds: int | None = None) -> None:
         self._max_rounds = max_rounds
 
-    def run(self, view: View) -> Claims | NotApplicable:
+    def claim(self, view: View) -> Claims:
         """Claim that what appears in every upload is rated."""
         rounds = _upload_rounds(view)
-        if isinstance(rounds, NotApplicable):
-            return rounds
         # Where an algorithm sends a part of its rows, an item that is missing once says little.
         every_row = Knowledge.of(view).every_row
         rounds = rounds[: self._max_rounds]
@@ -93,11 +85,9 @@ class Intersection:
         return Claims(rounds=rounds, made=(claim,))
 
 
-def _upload_rounds(view: View) -> tuple[int, ...] | NotApplicable:
-    if not view.sees(Step.UPLOAD) and not sees_named_rows(view):
-        return NotApplicable(reason="the view holds no uploads")
-    rounds = named_rounds(view)
-    return rounds if rounds else NotApplicable(reason="no upload was recorded")
+def _upload_rounds(view: View) -> tuple[int, ...]:
+    need(view.sees(Step.UPLOAD) or sees_named_rows(view), "the view holds no uploads")
+    return need(named_rounds(view), "no upload was recorded")
 
 
 def _count_touches(

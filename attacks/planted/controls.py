@@ -14,7 +14,7 @@ from types import MappingProxyType
 
 from attacks.base import Controlled
 from attacks.planted import plant_organisations, plant_ratings, plant_split
-from attacks.planted.ratings import CLIENTS, ROUNDS
+from attacks.planted.ratings import CLIENTS
 from attacks.scoring.games import Finding, GroundTruth, evaluate
 from attacks.suite import MEASURES, SUITE
 from secure_fedrec.engines import RecordedRun
@@ -33,10 +33,8 @@ _Planted = tuple[RecordedRun, GroundTruth]
 
 FEDERATIONS: Mapping[str, Callable[[], _Planted]] = MappingProxyType(
     {
-        "ratings": lambda: plant_ratings(denoisers=20, sticky=False, payload_rounds=(1,)),
-        "sticky": lambda: plant_ratings(
-            denoisers=2, sticky=True, payload_rounds=tuple(range(1, ROUNDS + 1))
-        ),
+        "ratings": lambda: plant_ratings("ratings"),
+        "sticky": lambda: plant_ratings("sticky"),
         "split": plant_split,
         "implicit": lambda: plant_split(implicit=True, payload_rounds=(1,)),
         "organisations": plant_organisations,

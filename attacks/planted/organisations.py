@@ -7,7 +7,7 @@ vector per attribute, weighted by records times an accuracy. Layouts are those o
 """
 
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 import numpy as np
@@ -62,7 +62,6 @@ class PlantedOrganisations:
 
     def initial_public(self, n_rows: int, streams: Streams) -> PublicState:
         """A table of zeros."""
-        del streams
         self.table.require_rows(n_rows)
         return PublicState(round=0, table=np.zeros((n_rows, self.width)))
 
@@ -79,7 +78,6 @@ class PlantedOrganisations:
         self, clients: IntArray, public: PublicState, vault: Vault, streams: Streams
     ) -> "PlantedOrganisationStep":
         """Move vectors, form groups, count records."""
-        del public
         moved: dict[str, list[FloatArray]] = {name: [] for name in BAGS}
         rows, values = [], []
         for client in clients.tolist():
@@ -119,6 +117,7 @@ class PlantedOrganisations:
         return {"name": "planted-organisations", "table": table, "traits": traits}
 
 
+@dataclass(frozen=True, slots=True, eq=False)
 class PlantedOrganisationStep:
     """One round's work of some organisations.
 
@@ -129,32 +128,25 @@ class PlantedOrganisationStep:
         groups: int64[members].
     """
 
-    def __init__(
-        self,
-        clients: IntArray,
-        block: RowBlock,
-        moved: Mapping[str, list[FloatArray]],
-        groups: IntArray,
-    ) -> None:
-        self.clients = clients
-        self._block = block
-        self._moved = moved
-        self._groups = groups
+    clients: IntArray
+    block: RowBlock
+    moved: Mapping[str, list[FloatArray]]
+    groups: IntArray
 
     @property
     def upload(self) -> Upload:
         """Rows, and the mean of every group."""
-        sizes = np.bincount(self._groups)
+        sizes = np.bincount(self.groups)
         starts = np.cumsum(sizes) - sizes
         bags = {}
-        for bag, tables in self._moved.items():
+        for bag, tables in self.moved.items():
             means = [np.add.reduceat(each, starts) / sizes[:, None] for each in tables]
             ends = np.arange(len(means) + 1) * len(sizes)
             bags[bag] = SetBlock(indptr=ends, values=np.concatenate(means))
-        return Upload(clients=self.clients, blocks={TABLE: self._block}, bags=bags)
+        return Upload(clients=self.clients, blocks={TABLE: self.block}, bags=bags)
 
     def commit(self, vault: Vault) -> None:
         """Keep the moved vectors."""
-        for bag, tables in self._moved.items():
+        for bag, tables in self.moved.items():
             for client, values in zip(self.clients.tolist(), tables, strict=True):
                 vault.write_ragged(BAGS[bag], client, values)

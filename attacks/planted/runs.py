@@ -8,18 +8,16 @@ import numpy.typing as npt
 
 from attacks.base import Planted
 from attacks.planted.organisations import BAGS, PlantedOrganisations
+from attacks.planted.recording import protected, recorded
 from attacks.planted.split import ITEM_TABLE, PlantedSplit, PlantedSplitConfig
 from attacks.scoring.truth import GroundTruth
 from attacks.suite import SUITE
 from secure_fedrec.core.arrays import BoolArray, IntArray
 from secure_fedrec.data import RatingScale, RatingTable
-from secure_fedrec.engines import Problem, RecordedRun, sizes_of
-from secure_fedrec.fixedpoint import FixedPoint
+from secure_fedrec.engines import Problem, RecordedRun
 from secure_fedrec.protection.bags import BagShape
-from secure_fedrec.protection.stacking import build_stack
 from secure_fedrec.streams import Streams
 from secure_fedrec.vault import Vault
-from secure_fedrec.wire import RecordingPolicy
 
 __all__ = ["plant_organisations", "plant_split"]
 
@@ -63,7 +61,9 @@ def plant_split(
         vault=Vault.of_examples(indptr, {"items": items, "classes": classes}),
         knowledge={"item_table": ITEM_TABLE, "negatives": _NEGATIVES if implicit else 0},
     )
-    run = _record(algorithm, problem, payload_rounds, seed, layers=layers or {})
+    streams = Streams.from_seed(seed)
+    stack = protected(algorithm, problem, streams, layers or {})
+    run = recorded(algorithm, problem, stack, streams, payload_rounds)
     counts = np.zeros((_CLIENTS, config.classes))
     np.add.at(counts, (np.repeat(np.arange(_CLIENTS), np.diff(indptr)), classes), 1.0)
     truth = GroundTruth(
@@ -101,16 +101,10 @@ def plant_organisations(
         vault=Vault.of_examples(indptr, {"attributes": attributes}), n_rows=algorithm.rows
     )
     shape = BagShape(width=_ATTRIBUTES, most=int(algorithm.groups.max()) + 1)
-    bags = dict.fromkeys(BAGS, shape)
-    run = _record(
-        algorithm,
-        problem,
-        (1, 2),  # drafts of round 1 are judged by what the vaults held before round 2
-        seed,
-        layers=layers or {},
-        bag_layers=bag_layers,
-        bags=bags,
-    )
+    bags, streams = dict.fromkeys(BAGS, shape), Streams.from_seed(seed)
+    stack = protected(algorithm, problem, streams, layers or {}, bag_layers=bag_layers, bags=bags)
+    # Drafts of round 1 are judged by what the vaults held before round 2.
+    run = recorded(algorithm, problem, stack, streams, (1, 2))
     members = run.truth.columns(1, f"private-{BAGS['user-drafts']}")
     if members is None:
         raise ValueError("the run was not recorded")
@@ -130,30 +124,6 @@ def _secrets(on: str, planted: Planted) -> dict[str, npt.NDArray[Any]]:
         if control.on == on
         for key, told in control.secrets.items()
     }
-
-
-def _record(
-    algorithm: PlantedSplit | PlantedOrganisations,
-    problem: Problem,
-    payload_rounds: tuple[int, ...],
-    seed: int,
-    *,
-    layers: Mapping[str, Any],
-    bag_layers: Mapping[str, Any] | None = None,
-    bags: Mapping[str, BagShape] | None = None,
-) -> RecordedRun:
-    streams, codec = Streams.from_seed(seed), FixedPoint()
-    sizes = sizes_of(algorithm, problem, bags=bags)
-    run = RecordedRun(
-        algorithm=algorithm,
-        stack=build_stack(layers, sizes=sizes, codec=codec, streams=streams, bag_layers=bag_layers),
-        problem=problem,
-        streams=streams,
-        policy=RecordingPolicy(payload_rounds=payload_rounds),
-    )
-    for _ in range(algorithm.rounds):
-        run.run_round()
-    return run
 
 
 def _rated_sets(groups: IntArray, rng: np.random.Generator) -> BoolArray:

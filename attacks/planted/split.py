@@ -80,13 +80,11 @@ class PlantedSplit:
 
     def blocks(self, n_rows: int = 0) -> tuple[BlockShape, ...]:
         """One flat block, the client's weight in the last place."""
-        del n_rows
         size = int(self._ends[-1]) + 1
         return (BlockShape(name=TABLE, kind=BlockKind.FLAT, size=size, width=self.width),)
 
     def initial_public(self, n_rows: int, streams: Streams) -> PublicState:
         """Random parameters, zero biases."""
-        del n_rows
         draws = streams.stream("planted-start").generator()
         values = [
             draws.normal(scale=0.5, size=shape) if len(shape) > 1 else np.zeros(shape)
@@ -96,14 +94,12 @@ class PlantedSplit:
 
     def initialise(self, vault: Vault, streams: Streams) -> None:
         """Every private vector starts at zero."""
-        del streams
         vault.create(_PRIVATE, np.zeros((vault.n_clients, self.config.dim)))
 
     def client_step(
         self, clients: IntArray, public: PublicState, vault: Vault, streams: Streams
     ) -> "PlantedStep":
         """One gradient step of some clients."""
-        del streams
         vectors, tables = vault.read(_PRIVATE, clients), []
         rate = self.config.learning_rate
         for position, client in enumerate(clients.tolist()):

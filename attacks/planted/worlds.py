@@ -14,6 +14,7 @@ import numpy as np
 from scipy.stats import binomtest
 
 from attacks.generic import Worlds, weigh_view
+from attacks.planted.recording import recorded
 from attacks.scoring.truth import GroundTruth
 from secure_fedrec.algorithms.base import PublicState
 from secure_fedrec.blocks import TABLE
@@ -27,7 +28,7 @@ from secure_fedrec.streams import Streams
 from secure_fedrec.traits import RowTraits
 from secure_fedrec.uploads import Aggregate, RowBlock, SetBlock, Upload
 from secure_fedrec.vault import Vault
-from secure_fedrec.wire import Adversary, BlockStore, OwnUploads, RecordingPolicy, Truth
+from secure_fedrec.wire import Adversary, BlockStore, OwnUploads, Truth
 
 __all__ = ["Outcome", "PlantedRatings", "play"]
 
@@ -165,17 +166,14 @@ def _run(
         items=items.astype(np.int32),
         ratings=ratings[clients, items],
     )
-    run = RecordedRun(
-        algorithm=PlantedRatings(n_items, rounds=rounds, in_bag=stack.bags is not None),
-        stack=stack,
-        problem=Problem(vault=vault, n_rows=n_items, knowledge={"n_items": n_items}),
-        streams=streams,
-        policy=RecordingPolicy(payload_rounds=tuple(range(1, rounds + 1))),
+    return recorded(
+        PlantedRatings(n_items, rounds=rounds, in_bag=stack.bags is not None),
+        Problem(vault=vault, n_rows=n_items, knowledge={"n_items": n_items}),
+        stack,
+        streams,
+        tuple(range(1, rounds + 1)),
         cohort=CohortConfig(clients_per_round=cohort),
     )
-    for _ in range(rounds):
-        run.run_round()
-    return run
 
 
 class PlantedRatings:
@@ -196,7 +194,6 @@ class PlantedRatings:
 
     def initial_public(self, n_rows: int, streams: Streams) -> PublicState:
         """A table of zeros."""
-        del streams
         return PublicState(round=0, table=np.zeros((n_rows, 1)))
 
     def initialise(self, vault: Vault, streams: Streams) -> None:
@@ -206,7 +203,6 @@ class PlantedRatings:
         self, clients: IntArray, public: PublicState, vault: Vault, streams: Streams
     ) -> "PlantedRatingStep":
         """The clients' ratings."""
-        del public, streams
         grid = np.zeros((len(clients), self._items))
         rated = vault.rated(clients)
         grid[np.repeat(np.arange(len(clients)), rated.counts), rated.items] = rated.ratings
@@ -220,7 +216,6 @@ class PlantedRatings:
         self, public: PublicState, vault: Vault, clients: IntArray, items: IndexArray
     ) -> FloatArray:
         """Nothing is predicted."""
-        del public, vault, clients
         return np.zeros(len(items))
 
     def upload_vectors(self, vault: Vault) -> Mapping[str, IntArray]:
@@ -229,7 +224,6 @@ class PlantedRatings:
 
     def upload_rows(self, vault: Vault, n_rows: int) -> IntArray:
         """A row per rating."""
-        del n_rows
         return np.ones_like(vault.example_counts()) if self._in_bag else vault.example_counts()
 
     def public_knowledge(self) -> dict[str, Any]:
@@ -276,7 +270,6 @@ class PlantedRatingStep:
         self, indptr: IntArray, items: IndexArray, *, method: str, local_steps: int
     ) -> FloatArray:
         """A client's mean rating."""
-        del items, method, local_steps
         counts = np.maximum((self._grid != 0.0).sum(axis=1), 1)
         return np.repeat(self._grid.sum(axis=1) / counts, np.diff(indptr))
 
@@ -284,7 +277,6 @@ class PlantedRatingStep:
         self, indptr: IntArray, items: IndexArray, *, draws: IntArray
     ) -> FloatArray:
         """One of a client's ratings."""
-        del items
         own = [row[row != 0.0] for row in self._grid]
         of = np.repeat(np.arange(len(own)), np.diff(indptr))
         return np.array([own[c][d % len(own[c])] for c, d in zip(of, draws, strict=True)])

@@ -33,6 +33,7 @@ from attacks.scoring.scored import (
     Figures,
     NotApplicable,
     Scored,
+    by_client,
     hit_interval,
     hit_null,
     interval_figures,
@@ -229,14 +230,14 @@ def score_drafts(matches: Matches, *, prefix: str, seed: int) -> Scored:
     if matches.named:
         placed = (holders == clients).astype(np.float64)
         chance = _chance(holders, clients)
-        share = mean_interval(_by_client(placed, clients), seed=seed, span=1.0)
+        share = mean_interval(by_client(placed, clients), seed=seed, span=1.0)
         # Clients weigh by their members: resampled, a share may come out above 1.
         share = replace(share, low=max(0.0, share.low), high=min(1.0, share.high))
         figures |= {
             **interval_figures("holder_accuracy", share),
             "holder_chance": chance,
         }
-        gains = {f"{prefix}holder_lift": Gain(_by_client(placed - chance, clients))}
+        gains = {f"{prefix}holder_lift": Gain(by_client(placed - chance, clients))}
         dealt = np.random.default_rng(seed).permutation(clients)
         hits = (holders == dealt).astype(np.float64)
         null = hit_null(f"{prefix}holder_accuracy", hits, chance)
@@ -299,16 +300,6 @@ def _nearest(vectors: FloatArray, drafts: FloatArray) -> tuple[IntArray, FloatAr
         nearest[part] = found.argmin(axis=1)
         distances[part] = found.min(axis=1)
     return nearest, distances
-
-
-def _by_client(values: FloatArray, clients: IntArray) -> FloatArray:
-    """Sums over the members of each client, scaled so that their mean is the mean over members.
-
-    Members of one client resemble each other: they are placed, rightly or wrongly, together.
-    """
-    sizes = np.bincount(clients)
-    sums = np.bincount(clients, weights=values)[sizes > 0]
-    return np.asarray(sums * (len(sums) / len(values)))
 
 
 def _chance(guesses: IntArray, clients: IntArray) -> float:

@@ -11,7 +11,7 @@ References:
     [3] Hall, "On the removal of skewness by transformation", JRSS B 54(1), 1992.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 import numpy as np
@@ -195,9 +195,5 @@ def interval_figures(name: str, interval: Interval | None) -> Figures:
 
 def shifted(interval: Interval, by: float) -> Interval:
     """An interval moved by a constant."""
-    return Interval(
-        value=interval.value + by,
-        low=interval.low + by,
-        high=interval.high + by,
-        n_clients=interval.n_clients,
-    )
+    moved = {name: getattr(interval, name) + by for name in ("value", "low", "high")}
+    return replace(interval, **moved)

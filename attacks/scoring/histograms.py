@@ -5,8 +5,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from attacks.scoring.gains import Gain, Gains
-from attacks.scoring.intervals import mean_interval
 from attacks.scoring.measures import (
     CORRELATION,
     LEADS,
@@ -21,13 +19,13 @@ from attacks.scoring.measures import (
 )
 from attacks.scoring.scored import (
     NOBODY,
-    Figures,
     NotApplicable,
     Scored,
-    interval_figures,
+    beside_others,
     is_honest,
     normal_null,
     require_finite,
+    unit,
 )
 from attacks.scoring.truth import Case
 from secure_fedrec.core.arrays import FloatArray, IntArray
@@ -122,10 +120,9 @@ def score_histograms(
     # [claim, truth]: the diagonal is the claim about the client itself.
     errors = np.abs(claimed[:, None] - shares[None]).sum(axis=2) / 2
     correlations = _ranked(claimed) @ _ranked(shares).T
-    figures, gains = _beside_others("histogram_error", errors, seed, lower_is_better=True)
-    ranked, more = _beside_others(
-        "histogram_correlation", correlations, seed, lower_is_better=False
-    )
+    each = np.arange(len(totals))
+    figures, gains = beside_others("histogram_error", errors, each, seed=seed, span=1.0, sign=-1.0)
+    ranked, more = beside_others("histogram_correlation", correlations, each, seed=seed, span=2.0)
     figures |= ranked
     figures["activity_correlation"] = None
     if len(np.unique(totals)) > 2:
@@ -145,31 +142,7 @@ def score_histograms(
     )
 
 
-def _beside_others(
-    name: str, values: FloatArray, seed: int, *, lower_is_better: bool
-) -> tuple[Figures, Gains]:
-    """Mean of the diagonal, of the rest, and how much better the diagonal is.
-
-    Args:
-        name: of the figure.
-        values: float64[B, B] in [-1, 1], row b is client b's claim against every truth.
-        seed: of the bootstrap.
-        lower_is_better: whether a low value is the better claim.
-    """
-    own = np.diagonal(values)
-    span = 1.0 if lower_is_better else 2.0
-    figures = interval_figures(name, mean_interval(own, seed=seed, span=span))
-    if len(own) < 2:
-        return figures | {f"{name}_chance": None}, {f"{name}_lift": None}
-    others = (values.sum(axis=1) - own) / (len(own) - 1)
-    better = others - own if lower_is_better else own - others
-    figures[f"{name}_chance"] = float(others.mean())
-    return figures, {f"{name}_lift": Gain(better, span=2 * span)}
-
-
 def _ranked(values: FloatArray) -> FloatArray:
     """Centred ranks of length 1 along the last axis; 0 where all values are equal."""
     ranks = midranks(values)
-    centred = ranks - ranks.mean(axis=-1, keepdims=True)
-    length = np.linalg.norm(centred, axis=-1, keepdims=True)
-    return np.asarray(centred / np.where(length > 0, length, 1.0))
+    return unit(ranks - ranks.mean(axis=-1, keepdims=True))

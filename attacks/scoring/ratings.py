@@ -19,7 +19,7 @@ from attacks.scoring.measures import (
     gain,
     records,
 )
-from attacks.scoring.scored import Figures, Scored, is_honest
+from attacks.scoring.scored import Figures, Scored, by_client, is_honest
 from attacks.scoring.truth import Case
 from secure_fedrec.core.arrays import BoolArray, FloatArray, IntArray
 from secure_fedrec.data import RatingTable
@@ -125,7 +125,7 @@ def rating_figures(
     known = constant == train.ratings
 
     gain, room = (
-        _per_client(each, train, judged)
+        by_client(each[judged], train.clients[judged])
         for each in (right.astype(np.float64) - known, 1.0 - known.astype(np.float64))
     )
     figures: Figures = {
@@ -134,14 +134,6 @@ def rating_figures(
         "coverage": float(covered[judged].mean()),
     }
     return figures, {"rating_lift": Gain(gain), "rating_headroom_lift": headroom(gain, room)}
-
-
-def _per_client(values: FloatArray, train: RatingTable, judged: BoolArray) -> FloatArray:
-    """Sums of each client, scaled so that their mean is the mean over all ratings judged."""
-    owners = train.clients[judged]
-    sums = np.bincount(owners, weights=values[judged], minlength=train.n_clients)
-    rated = np.bincount(owners, minlength=train.n_clients) > 0
-    return np.asarray(sums[rated] * (np.count_nonzero(rated) / len(owners)))
 
 
 def best_constant(train: RatingTable, judged: BoolArray) -> FloatArray:

@@ -7,21 +7,24 @@ from typing import Any
 import numpy as np
 from scipy.special import bdtr
 
-from attacks.scoring.gains import Figures, Gains, Level, gain_figures, interval_figures
+from attacks.scoring.gains import Figures, Gain, Gains, Level, gain_figures, interval_figures
 from attacks.scoring.intervals import Interval, mean_interval, share_interval
-from secure_fedrec.core.arrays import BoolArray, FloatArray, IntArray
+from secure_fedrec.core.arrays import BoolArray, FloatArray, IndexArray, IntArray
 
 __all__ = [
     "NOBODY",
     "Figures",
     "NotApplicable",
     "Scored",
+    "beside_others",
+    "by_client",
     "hit_interval",
     "hit_null",
     "interval_figures",
     "is_honest",
     "normal_null",
     "require_finite",
+    "unit",
 ]
 
 NOBODY = "nobody but the adversary's own clients has a secret to tell"
@@ -84,6 +87,48 @@ def require_finite(what: str, values: FloatArray) -> None:
     """
     if not np.isfinite(values).all():
         raise ValueError(f"{what} must be finite")
+
+
+def beside_others(
+    name: str, values: FloatArray, own: IntArray, *, seed: int, span: float, sign: float = 1.0
+) -> tuple[Figures, Gains]:
+    """Mean value of claims for their own truth, ``_chance`` for all others', ``_lift`` over it.
+
+    Args:
+        name: of the figure.
+        values: float64[B, n], row b is claim b against every truth.
+        own: int64[B], column of the claim's own truth.
+        seed: of the bootstrap.
+        span: length of the interval that values lie in.
+        sign: -1 where a low value is the better claim.
+    """
+    to_own = values[np.arange(len(own)), own]
+    figures = interval_figures(name, mean_interval(to_own, seed=seed, span=span))
+    if values.shape[1] < 2:
+        return figures | {f"{name}_chance": None}, {f"{name}_lift": None}
+    to_others = (values.sum(axis=1) - to_own) / (values.shape[1] - 1)
+    figures[f"{name}_chance"] = float(to_others.mean())
+    return figures, {f"{name}_lift": Gain(sign * (to_own - to_others), span=2 * span)}
+
+
+def by_client(values: FloatArray, clients: IntArray | IndexArray) -> FloatArray:
+    """Sums over what each client has (members, ratings), scaled so that their mean is that of all.
+
+    Members of one client resemble each other: they are placed, rightly or wrongly, together.
+
+    Args:
+        values: float64[N].
+        clients: int[N], whose each is.
+    """
+    sizes = np.bincount(clients)
+    sums = np.bincount(clients, weights=values)[sizes > 0]
+    return np.asarray(sums * (len(sums) / len(values)))
+
+
+def unit(vectors: FloatArray) -> FloatArray:
+    """Vectors of length 1 along the last axis; zero stays zero."""
+    length = np.linalg.norm(vectors, axis=-1, keepdims=True)
+    return np.asarray(vectors / np.where(length > 0, length, 1.0))
 
 
 def hit_interval(odds: FloatArray, *, seed: int) -> Interval:

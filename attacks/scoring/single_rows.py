@@ -17,7 +17,7 @@ from secure_fedrec.core.arrays import BoolArray, FloatArray, IntArray
 from secure_fedrec.data import RatingTable
 from secure_fedrec.wire import Step, Truth, View
 
-__all__ = ["AnonymousRowClaim", "SingleRowsClaim", "row_figures"]
+__all__ = ["AnonymousRowClaim", "GroupedRows", "SingleRowsClaim", "row_figures"]
 
 _TAIL = Scale(SHARE, "what the best constant names", "a miss", "claims of all rounds are pooled")
 
@@ -44,27 +44,36 @@ MEASURES = records(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class AnonymousRowClaim:
-    """Rows of single clients, read off the sum of a round without knowing whose they are.
+class GroupedRows:
+    """Rows, which of them are of one client, and what they decode to.
 
     Args:
-        round: which round.
-        items: int64[N], items that exactly one client of the round is said to have rated.
-        groups: int64[N], rows of one group are said to be of one client: numbers below G.
+        groups: int64[N], rows of one group are said to be of one client: 0 to G - 1, without gaps.
         ratings: float64[N]; counts where ``named``.
         named: bool[N], whether the rating is claimed.
         vectors: float64[G, d], private vectors of the groups; count where ``solved``.
         solved: bool[G], whether the vector is claimed.
-        owners: int64[G], the client of each group; -1 where none is named.
     """
 
-    round: int
-    items: IntArray
     groups: IntArray
     ratings: FloatArray
     named: BoolArray
     vectors: FloatArray
     solved: BoolArray
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class AnonymousRowClaim(GroupedRows):
+    """Rows of single clients, read off the sum of a round without knowing whose they are.
+
+    Args:
+        round: which round.
+        items: int64[N], items that exactly one client of the round is said to have rated.
+        owners: int64[G], the client of each group; -1 where none is named.
+    """
+
+    round: int
+    items: IntArray
     owners: IntArray
 
 

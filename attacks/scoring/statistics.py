@@ -46,7 +46,6 @@ __all__ = [
     "per_client_auc",
     "permute_labels_within_clients",
     "pooled_roc",
-    "precision_recall",
     "share_interval",
     "tpr_at_fpr",
     "tpr_at_fpr_interval",
@@ -233,19 +232,6 @@ def permute_labels_within_clients(table: ScoreTable, *, seed: int) -> ScoreTable
     for start, stop in zip(table.indptr[:-1], table.indptr[1:], strict=True):
         rng.shuffle(labels[start:stop])
     return ScoreTable(indptr=table.indptr, scores=table.scores, labels=labels)
-
-
-def precision_recall(predicted: BoolArray, table: ScoreTable) -> tuple[float, float]:
-    """Precision and recall of a guessed set, pooled over pairs.
-
-    Returns:
-        (precision, recall); NaN for the precision of an empty guess and the recall of no positives.
-    """
-    _check_column("predicted", predicted, "bool", length=table.n_pairs)
-    hits = int(np.count_nonzero(predicted & table.labels))
-    sizes = (int(np.count_nonzero(predicted)), int(np.count_nonzero(table.labels)))
-    precision, recall = (hits / size if size else float("nan") for size in sizes)
-    return precision, recall
 
 
 def exact_set_share(predicted: BoolArray, table: ScoreTable, confidence: float = 0.95) -> Interval:

@@ -11,8 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from attacks.scoring.gains import Gain, Gains
-from attacks.scoring.intervals import mean_interval
+from attacks.scoring.gains import Gain
 from attacks.scoring.measures import (
     CORRELATION,
     LEADS,
@@ -30,11 +29,13 @@ from attacks.scoring.scored import (
     Figures,
     NotApplicable,
     Scored,
+    beside_others,
     hit_interval,
     hit_null,
     interval_figures,
     is_honest,
     require_finite,
+    unit,
 )
 from attacks.scoring.truth import Case
 from secure_fedrec.core.arrays import FloatArray, IntArray
@@ -132,8 +133,8 @@ def score_vectors(
     claimed = claim.vectors[honest]
     require_finite("claimed vectors", claimed)
     own = np.searchsorted(candidates, claim.clients[honest])
-    cosines = _cosines(claimed, actual)
-    direction, gains = _direction(cosines, own, seed)
+    cosines = unit(claimed) @ unit(actual).T
+    direction, gains = beside_others("vector_cosine", cosines, own, seed=seed, span=2.0)
     figures = _closeness(claimed, actual[own]) | direction
     chance = 1.0 / len(candidates)
     odds = _reidentified(cosines, own)
@@ -165,30 +166,8 @@ def _closeness(claimed: FloatArray, actual: FloatArray) -> Figures:
     }
 
 
-def _direction(cosines: FloatArray, own: IntArray, seed: int) -> tuple[Figures, Gains]:
-    """Mean cosine beside that with other clients' vectors."""
-    to_own = cosines[np.arange(len(own)), own]
-    figures = interval_figures("vector_cosine", mean_interval(to_own, seed=seed, span=2.0))
-    if cosines.shape[1] < 2:
-        return figures | {"vector_cosine_chance": None}, {"vector_cosine_lift": None}
-    to_others = (cosines.sum(axis=1) - to_own) / (cosines.shape[1] - 1)
-    figures["vector_cosine_chance"] = float(to_others.mean())
-    return figures, {"vector_cosine_lift": Gain(to_own - to_others, span=4.0)}
-
-
 def _reidentified(cosines: FloatArray, own: IntArray) -> FloatArray:
     """Odds of naming client ``own`` for each claim: float64[B]."""
     closest = cosines >= cosines.max(axis=1, keepdims=True) - _TIE
     hit = closest[np.arange(len(own)), own]
     return np.asarray(hit / closest.sum(axis=1))
-
-
-def _cosines(claimed: FloatArray, actual: FloatArray) -> FloatArray:
-    """float64[B, n]; 0 where a vector is zero."""
-    return _unit(claimed) @ _unit(actual).T
-
-
-def _unit(vectors: FloatArray) -> FloatArray:
-    """Vectors of length 1; zero stays zero."""
-    length = np.linalg.norm(vectors, axis=1, keepdims=True)
-    return np.asarray(vectors / np.where(length > 0, length, 1.0))

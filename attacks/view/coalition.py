@@ -7,10 +7,11 @@ the rows of the adversary's own clients, and with those clients left out of the 
 import numpy as np
 
 from attacks.view.knowledge import Knowledge
+from secure_fedrec.core.arrays import RingArray
 from secure_fedrec.uploads import RowBlock
 from secure_fedrec.wire import Messages, Step, View
 
-__all__ = ["others_sum", "others_uploads", "others_vectors", "rows_of"]
+__all__ = ["others_sum", "others_uploads", "others_vectors", "rows_of", "words_of"]
 
 
 def rows_of(messages: Messages) -> tuple[Messages, RowBlock]:
@@ -22,6 +23,18 @@ def rows_of(messages: Messages) -> tuple[Messages, RowBlock]:
     if not isinstance(messages.payload, RowBlock):
         raise TypeError("expected rows")
     return messages, messages.payload
+
+
+def words_of(block: RowBlock) -> RingArray:
+    """The ring words of a payload.
+
+    Raises:
+        ValueError: only the row numbers are kept.
+    """
+    if block.values is None:
+        raise ValueError("payloads were asked for")
+    words: RingArray = block.values
+    return words
 
 
 def others_uploads(view: View, round_: int, *, payload: bool = False) -> tuple[Messages, RowBlock]:

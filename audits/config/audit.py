@@ -269,22 +269,18 @@ def _trained(raw: Mapping[str, Any]) -> dict[str, Any]:
     algorithm = dict(require_table("algorithm", raw.get("algorithm", {})))
     data = require_table("data", raw.get("data", {}))
     system = system_named(algorithm.pop("name", _DEFAULT_SYSTEM))
-    name, kind = _data_kind(system, data)
-    return {
-        "system": system.name,
-        "data": build(kind.settings, "data", {"name": name, **data}),
-        "algorithm": build(kind.algorithm, "algorithm", algorithm),
-    }
-
-
-def _data_kind(system: System, data: Mapping[str, Any]) -> tuple[str, DataKind]:
     name = data.get("name", system.default_data)
     if not isinstance(name, str):
         raise ConfigError("data.name", name, "should be a valid string", system.kinds)
     if name not in system.kinds:
         problem = f"is no data set that {system.name} learns from"
         raise ConfigError("data.name", name, problem, system.kinds)
-    return name, system.kinds[name]
+    kind = system.kinds[name]
+    return {
+        "system": system.name,
+        "data": build(kind.settings, "data", {"name": name, **data}),
+        "algorithm": build(kind.algorithm, "algorithm", algorithm),
+    }
 
 
 def _layers(

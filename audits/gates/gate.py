@@ -214,11 +214,11 @@ class GateResult:
     """
 
     gate: GateConfig
-    value: float | bool | None
-    low: float | None
-    high: float | None
     outcome: Outcome
     reason: str
+    value: float | bool | None = None
+    low: float | None = None
+    high: float | None = None
 
 
 def judge(
@@ -242,11 +242,14 @@ def judge(
             missing.
     """
     if gate.metric == "epsilon":
-        return _judge_epsilon(gate, epsilons or {})
+        # By the adversary's own price: what others would learn says nothing of it.
+        own = (epsilons or {}).get((gate.adversary or "", gate.covers))
+        return _judge_number(gate, own, "no epsilon is claimed against this adversary")
     if gate.metric == "lossless":
         return _judge_lossless(gate, lossless, lossless_words)
     if gate.is_utility:
-        return _judge_utility(gate, utility)
+        unknown = "the figure is not measurable on the test examples"
+        return _judge_number(gate, utility.get(gate.metric), unknown)
     return _judge_finding(gate, findings)
 
 
@@ -262,32 +265,21 @@ def _judge_finding(gate: GateConfig, findings: Iterable[Finding]) -> GateResult:
         return _undecided(
             gate, f"only {clients} clients behind the figure, a gate needs {FEWEST_CLIENTS}"
         )
-    value_or_none = finding.figures.get(gate.metric)
-    if value_or_none is None:
-        return _undecided(gate, "the figure is not measurable on this data")
-    low = finding.figures.get(f"{gate.metric}_low")
-    high = finding.figures.get(f"{gate.metric}_high")
+    low, high = (finding.figures.get(f"{gate.metric}_{end}") for end in ("low", "high"))
     interval = None if low is None or high is None else (low, high)
-    return _judge_number(gate, value_or_none, interval)
-
-
-def _judge_utility(gate: GateConfig, utility: Mapping[str, float]) -> GateResult:
-    if gate.metric not in utility:
-        return _undecided(gate, "the figure is not measurable on the test examples")
-    return _judge_number(gate, utility[gate.metric], None)
-
-
-def _judge_epsilon(gate: GateConfig, epsilons: Mapping[tuple[str, str], float]) -> GateResult:
-    """By the adversary's own price: what others would learn says nothing of it."""
-    value = epsilons.get((gate.adversary or "", gate.covers))
-    if value is None:
-        return _undecided(gate, "no epsilon is claimed against this adversary")
-    return _judge_number(gate, value, None)
+    unknown = "the figure is not measurable on this data"
+    return _judge_number(gate, finding.figures.get(gate.metric), unknown, interval)
 
 
 def _judge_number(
-    gate: GateConfig, value: float, interval: tuple[float, float] | None
+    gate: GateConfig,
+    value: float | None,
+    unknown: str,
+    interval: tuple[float, float] | None = None,
 ) -> GateResult:
+    """By its interval, where it has one; ``unknown`` says why there is no figure."""
+    if value is None:
+        return _undecided(gate, unknown)
     low, high = (value, value) if interval is None else interval
     if gate.max is not None:
         failed, passed = low > gate.max, high <= gate.max
@@ -301,9 +293,7 @@ def _judge_number(
     outcome = Outcome.FAIL if failed else held if passed else Outcome.INCONCLUSIVE
     reason = f"{gate.metric} is {value:.4f}"
     if interval is None:
-        return GateResult(
-            gate=gate, value=value, low=None, high=None, outcome=outcome, reason=reason
-        )
+        return GateResult(gate=gate, value=value, outcome=outcome, reason=reason)
     reason += f" (95 % interval {low:.4f} to {high:.4f})"
     return GateResult(gate=gate, value=value, low=low, high=high, outcome=outcome, reason=reason)
 
@@ -313,12 +303,8 @@ def _judge_lossless(gate: GateConfig, lossless: bool | None, words: str) -> Gate
         return _undecided(gate, "the plain twin was not trained (run.check_lossless = false)")
     outcome = Outcome.PASS if lossless == gate.equals else Outcome.FAIL
     reason = f"{words}: every table equals the plain twin's" if lossless else "the tables differ"
-    return GateResult(
-        gate=gate, value=lossless, low=None, high=None, outcome=outcome, reason=reason
-    )
+    return GateResult(gate=gate, value=lossless, outcome=outcome, reason=reason)
 
 
 def _undecided(gate: GateConfig, reason: str) -> GateResult:
-    return GateResult(
-        gate=gate, value=None, low=None, high=None, outcome=Outcome.INCONCLUSIVE, reason=reason
-    )
+    return GateResult(gate=gate, outcome=Outcome.INCONCLUSIVE, reason=reason)

@@ -18,6 +18,7 @@ from attacks import SUITE, Finding
 from attacks.planted.controls import ControlResult
 from audits.config.audit import AuditConfig
 from audits.gates.gate import GateResult, Outcome
+from audits.gates.verdict import Verdict
 from audits.report import SCHEMA_VERSION
 from audits.report.claims import protection_json
 from audits.report.costs import cost_json
@@ -28,7 +29,6 @@ from audits.run.training import Lossless, run_identity
 from audits.run.utility import Utility
 from audits.systems.base import Task
 from secure_fedrec.engines import RecordedRun
-from secure_fedrec.protection import Claim
 
 if TYPE_CHECKING:
     from secure_fedrec.accounting import PrivacyStatement
@@ -41,8 +41,7 @@ class Measured:
     """Everything an audit measured.
 
     Args:
-        config: what was asked.
-        federation: what was run.
+        federation: what was asked and run.
         run: the recorded run.
         utility: over all folds, beside trivial rules.
         lossless: comparison with the plain twin; None if it was not made.
@@ -52,7 +51,6 @@ class Measured:
         privacy: what the run cost, for each reader and noised layer.
     """
 
-    config: AuditConfig
     federation: Federation[Task]
     run: RecordedRun
     utility: Utility
@@ -62,27 +60,31 @@ class Measured:
     gates: Sequence[GateResult]
     privacy: "Sequence[PrivacyStatement]"
 
+    @property
+    def config(self) -> AuditConfig:
+        """What was asked."""
+        return self.federation.config
+
 
 def assemble(
-    measured: Measured,
-    *,
-    outcome: Outcome,
-    exit_code: int,
-    reasons: Sequence[str],
-    command: Sequence[str],
-    started: float,
+    measured: Measured, verdict: Verdict, *, command: Sequence[str], started: float
 ) -> dict[str, Any]:
     """The content of ``report.json``."""
-    seconds = time.time() - started
+    seconds, config = time.time() - started, measured.config
+    bags = None if config.bag_claim is None else (config.bag_protection, config.bag_claim)
+    statement = {key: text for key, text in asdict(config.statement).items() if text is not None}
+    protection = protection_json(
+        config.protection, statements=measured.privacy, claim=config.claim, bags=bags
+    )
     return {
         "schema_version": SCHEMA_VERSION,
-        "title": measured.config.title,
-        "configuration": measured.config.as_json(),
+        "title": config.title,
+        "configuration": config.as_json(),
         "verdict": {
-            "outcome": str(outcome),
-            "exit_code": exit_code,
-            "summary": _summary(measured, outcome),
-            "reasons": list(reasons),
+            "outcome": str(verdict.outcome),
+            "exit_code": verdict.exit_code,
+            "summary": _summary(measured, verdict.outcome),
+            "reasons": list(verdict.reasons),
         },
         "gates": [_gate(result) for result in measured.gates],
         "findings": [
@@ -92,21 +94,15 @@ def assemble(
         "utility": _utility(measured),
         "cost": cost_json(
             measured.run,
-            layers={**measured.config.protection, **measured.config.bag_protection},
+            layers={**config.protection, **config.bag_protection},
             denoisers=measured.federation.denoiser_clients,
             seconds=seconds,
         ),
         "lossless": _lossless(measured),
-        "protection": protection_json(
-            measured.config.protection,
-            statements=measured.privacy,
-            claim=measured.config.claim,
-            bags=_bags(measured.config),
-        )
-        | {"algorithm": _algorithm(measured.config)},
+        "protection": {**protection, "algorithm": statement},
         "data": _data(measured),
         "capped_clients": _capped(measured),
-        "attack_cards": {name: asdict(SUITE[name].card) for name in measured.config.attacks},
+        "attack_cards": {name: asdict(SUITE[name].card) for name in config.attacks},
         "not_tested": _not_tested(measured),
         "manifest": _manifest(measured, command, started, seconds),
     }
@@ -155,34 +151,21 @@ def _gate(result: GateResult) -> dict[str, Any]:
     }
 
 
-def _algorithm(config: AuditConfig) -> dict[str, str]:
-    statement: dict[str, str | None] = asdict(config.statement)
-    return {key: value for key, value in statement.items() if value is not None}
-
-
-def _bags(config: AuditConfig) -> tuple[Mapping[str, Any], Claim] | None:
-    claim = config.bag_claim
-    return None if claim is None else (config.bag_protection, claim)
-
-
 def _utility(measured: Measured) -> dict[str, Any]:
     utility = measured.utility
-    names = tuple(utility.mean)
-    deviation = None
+    names, deviation = list(utility.mean), None
     if len(utility.folds) > 1:
         deviation = {
             name: float(np.std([fold[name] for fold in utility.folds], ddof=1)) for name in names
         }
-    rounds = [
-        {"round": report.round, **report.metrics}
-        for report in measured.run.history
-        if report.metrics is not None
-    ]
-    final = {name: utility.folds[0][name] for name in names}
     return {
-        "metric_names": list(names),
-        "rounds": rounds,
-        "final": final,
+        "metric_names": names,
+        "rounds": [
+            {"round": report.round, **report.metrics}
+            for report in measured.run.history
+            if report.metrics is not None
+        ],
+        "final": {name: utility.folds[0][name] for name in names},
         "folds": [dict(fold) for fold in utility.folds],
         "mean": dict(utility.mean),
         "sd": deviation,
@@ -192,23 +175,20 @@ def _utility(measured: Measured) -> dict[str, Any]:
 
 
 def _lossless(measured: Measured) -> dict[str, Any]:
-    claimed = measured.config.claims_lossless
     outcome = measured.lossless
     if outcome is None:
-        statement, holds, rounds = "The plain twin was not trained.", None, 0
+        statement = "The plain twin was not trained."
     elif outcome.holds:
         statement = (
             f"{outcome.words.capitalize()}: after each of {outcome.rounds} rounds the public table "
             "equals the plain twin's, bit for bit."
         )
-        holds, rounds = True, outcome.rounds
     else:
         statement = "The public table differs from the plain twin's."
-        holds, rounds = False, outcome.rounds
     return {
-        "claimed": claimed,
-        "holds": holds,
-        "rounds_compared": rounds,
+        "claimed": measured.config.claims_lossless,
+        "holds": None if outcome is None else outcome.holds,
+        "rounds_compared": 0 if outcome is None else outcome.rounds,
         "statement": statement,
         "first_difference": None if outcome is None else outcome.first_difference,
     }
@@ -249,15 +229,15 @@ def _not_tested(measured: Measured) -> list[str]:
     skipped = [name for name in measured.config.audited.attacks if name not in asked]
     notes = [f"the attack {name} was not asked for" for name in skipped]
     notes += _inapplicable(measured.findings)
-    others = ["membership in the released model", "traffic analysis"]
+    others = "membership in the released model and traffic analysis"
     if not any(finding.figures.get("attribute_auc") for finding in measured.findings):
-        others.insert(0, "attribute inference")
-    notes += [
+        others = f"attribute inference, {others}"
+    return [
+        *notes,
         "adversaries that deviate from the protocol",
-        " and ".join([", ".join(others[:-1]), others[-1]]),
+        others,
         "other data sets and hyper-parameters than the ones named here",
     ]
-    return notes
 
 
 def _inapplicable(findings: Sequence[Finding]) -> list[str]:

@@ -26,19 +26,29 @@ __all__ = ["bytes_chart", "leakage_chart", "roc_chart", "utility_chart"]
 _WIDTH, _LABELS, _VALUES = 7.6, 2.25, 1.55
 _DASHES: tuple[Any, ...] = ("-", (0, (5, 1.6)), (0, (1.2, 1.4)), (0, (6, 1.5, 1.2, 1.5)))
 _MARKERS = ("o", "s", "^", "D")
+_PRIOR: dict[str, Any] = {
+    "marker": "D",
+    "markersize": 6.2,
+    "markerfacecolor": "none",
+    "markeredgecolor": SERIES[1],
+    "markeredgewidth": 1.2,
+}
+_DOT: dict[str, Any] = {"marker": "o", "markersize": 5.5, "color": SERIES[0]}
+_ABOVE: dict[str, Any] = {"loc": "lower right", "bbox_to_anchor": (1.0, 1.0), "ncols": 2}
+_ABOVE |= {"frameon": False, "borderaxespad": 0.1}
 
 
 def _axes(figure: "Figure", left: float, bottom: float, right: float, top: float) -> "Axes":
     """Adds axes by margins in inches, so text keeps its room whatever the figure's height."""
     width, height = figure.get_size_inches()
-    return figure.add_axes(
-        (
-            left / width,
-            bottom / height,
-            (width - left - right) / width,
-            (height - bottom - top) / height,
-        )
-    )
+    inside = (width - left - right) / width, (height - bottom - top) / height
+    return figure.add_axes((left / width, bottom / height, *inside))
+
+
+def _line(place: int) -> dict[str, Any]:
+    """How the line of a series looks."""
+    colour, dash = SERIES[place % len(SERIES)], _DASHES[place % len(_DASHES)]
+    return {"color": colour, "linestyle": dash, "linewidth": 1.7}
 
 
 def _shorten(name: str, limit: int) -> str:
@@ -73,14 +83,8 @@ def roc_chart(findings: Sequence[Mapping[str, Any]]) -> str:
             start = max(FPR_FLOOR, min(resolution(finding), 1.0))
             rates = np.geomspace(start, 1.0, 160)
             hits = tpr_at(finding["roc"], rates.tolist())
-            lines += axes.plot(
-                rates,
-                np.where(hits >= FPR_FLOOR, hits, np.nan),
-                color=SERIES[place % len(SERIES)],
-                linestyle=_DASHES[place % len(_DASHES)],
-                linewidth=1.7,
-                clip_on=False,
-            )
+            shown = np.where(hits >= FPR_FLOOR, hits, np.nan)
+            lines += axes.plot(rates, shown, **_line(place), clip_on=False)
         _log_log(axes)
         axes.legend(
             [*lines, *guessing],
@@ -159,10 +163,8 @@ def leakage_chart(findings: Sequence[Mapping[str, Any]]) -> str:
         axes.grid(axis="x", color=RULE, linewidth=0.5)
         axes.set_axisbelow(True)
         other = any(":" in name for name, finding in rows if finding is not None)
-        axes.set_xlabel(
-            "AUC: 0.5 is guessing, 1 is certainty"
-            + ("; other measures beside their chance" if other else "")
-        )
+        more = "; other measures beside their chance" if other else ""
+        axes.set_xlabel(f"AUC: 0.5 is guessing, 1 is certainty{more}")
         _leakage_key(axes)
         told = "; ".join(_leakage_words(finding) for finding in findings)
         return finish(figure, "leakage", "Leakage by attack and adversary", f"{told}.")
@@ -192,44 +194,18 @@ def _leakage_row(axes: "Axes", place: int, name: str, finding: Mapping[str, Any]
     low, high = point.low, point.high
     if low is not None and high is not None:
         axes.plot([low, high], [place, place], color=SERIES[0], linewidth=2.2, clip_on=False)
-    axes.plot([point.value], [place], marker="o", markersize=5.5, color=SERIES[0], clip_on=False)
+    axes.plot([point.value], [place], **_DOT, clip_on=False)
     if point.prior is not None:
-        axes.plot(
-            [point.prior],
-            [place],
-            marker="D",
-            markersize=6.2,
-            markerfacecolor="none",
-            markeredgecolor=SERIES[1],
-            markeredgewidth=1.2,
-            clip_on=False,
-        )
+        axes.plot([point.prior], [place], **_PRIOR, clip_on=False)
     words = f"{decimal(point.value)} {interval(low, high)}"
     axes.text(1.02, place, words, transform=beside, va="center", color=INK)
 
 
 def _leakage_key(axes: "Axes") -> None:
     """Explains the two marks above the chart."""
-    dot = axes.plot([], [], marker="o", markersize=5.5, color=SERIES[0], linewidth=2.2)[0]
-    diamond = axes.plot(
-        [],
-        [],
-        marker="D",
-        linestyle="none",
-        markersize=6.2,
-        markerfacecolor="none",
-        markeredgecolor=SERIES[1],
-        markeredgewidth=1.2,
-    )[0]
-    axes.legend(
-        [dot, diamond],
-        ["attack, 95% interval", "prior alone"],
-        loc="lower right",
-        bbox_to_anchor=(1.0, 1.0),
-        ncols=2,
-        frameon=False,
-        borderaxespad=0.1,
-    )
+    marks = axes.plot([], [], **_DOT, linewidth=2.2)
+    marks += axes.plot([], [], **_PRIOR, linestyle="none")
+    axes.legend(marks, ["attack, 95% interval", "prior alone"], **_ABOVE)
 
 
 def _leakage_words(finding: Mapping[str, Any]) -> str:
@@ -262,15 +238,8 @@ def utility_chart(rounds: Sequence[Mapping[str, Any]]) -> str:
         axes = _axes(figure, 0.62, 0.5, 1.25, 0.12)
         for place, name in enumerate(names):
             line = [float(row[name]) for row in rounds]
-            axes.plot(
-                steps,
-                line,
-                color=SERIES[place % len(SERIES)],
-                linestyle=_DASHES[place % len(_DASHES)],
-                linewidth=1.7,
-                marker=_MARKERS[place % len(_MARKERS)] if len(steps) <= 25 else None,
-                markersize=3.6,
-            )
+            marker = _MARKERS[place % len(_MARKERS)] if len(steps) <= 25 else None
+            axes.plot(steps, line, **_line(place), marker=marker, markersize=3.6)
             axes.annotate(
                 f"{measure(name)} {line[-1]:.4f}",
                 (steps[-1], line[-1]),
@@ -317,28 +286,20 @@ def bytes_chart(cost: Mapping[str, Any]) -> str:
         # A role that moved nothing in one direction has no place on a log axis; the text says 0 B.
         series = (("up", sent, SERIES[0], "o"), ("down", received, SERIES[1], "s"))
         for name, line, colour, marker in series:
-            kept = [(value, row) for value, row in zip(line, rows, strict=True) if value > 0]
-            axes.scatter(
-                [value for value, _ in kept],
-                [row for _, row in kept],
-                color=colour,
-                marker=marker,
-                s=30,
-                label=name,
-            )
-        for row, (up, down) in enumerate(zip(sent, received, strict=True)):
-            words = f"{byte_size(up)} up, {byte_size(down)} down"
+            kept = [row for row in rows if line[row] > 0]
+            values = [line[row] for row in kept]
+            axes.scatter(values, kept, color=colour, marker=marker, s=30, label=name)
+        both = zip(sent, received, strict=True)
+        moved = [f"{byte_size(up)} up, {byte_size(down)} down" for up, down in both]
+        for row, words in enumerate(moved):
             axes.text(1.03, row, words, transform=axes.get_yaxis_transform(), va="center")
         labels = [f"{role['role']} ({count(role['parties'])})" for role in roles]
         axes.set_yticks(list(rows), labels, color=INK)
         axes.grid(axis="x", color=RULE, linewidth=0.5)
         axes.set_axisbelow(True)
-        axes.legend(
-            loc="lower right", bbox_to_anchor=(1.0, 1.0), ncols=2, frameon=False, borderaxespad=0.1
-        )
+        axes.legend(**_ABOVE)
         told = "; ".join(
-            f"{role['role']}: {byte_size(up)} up, {byte_size(down)} down"
-            for role, up, down in zip(roles, sent, received, strict=True)
+            f"{role['role']}: {words}" for role, words in zip(roles, moved, strict=True)
         )
         return finish(figure, "bytes", "Mean bytes per round and party", f"{told}.")
 

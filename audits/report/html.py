@@ -17,7 +17,7 @@ from markupsafe import Markup
 from audits.report import charts, text, view
 from secure_fedrec.errors import DataError
 
-__all__ = ["SCHEMA_VERSION", "embed_json", "render_html"]
+__all__ = ["SCHEMA_VERSION", "embed_json", "render_html", "render_summary"]
 
 SCHEMA_VERSION = "1"
 
@@ -28,17 +28,6 @@ _JSON_ESCAPES = str.maketrans(
 )
 
 _NOUNS = {"clients": "clients", "items": "items", "examples": "ratings"}
-
-_MARKS = {
-    "pass": "✓",
-    "fail": "✕",
-    "inconclusive": "?",
-    "not tested": "–",
-    "no gate": "–",
-    "leaks as documented": "!",
-}
-_TONES = {"leaks as documented": "leak"} | {o: o for o in ("pass", "fail", "inconclusive")}
-"""Class of the style sheet by outcome; what is no outcome has none."""
 
 
 def embed_json(report: Mapping[str, object]) -> Markup:
@@ -76,7 +65,6 @@ def _environment() -> Environment:
         "rounds": text.round_ranges,
         "plain": _plain,
     }
-    environment.globals |= {"marks": _MARKS, "tones": _TONES}
     return environment
 
 
@@ -146,3 +134,8 @@ def render_html(report: Mapping[str, object]) -> str:
         problem = f"schema_version is {version!r}; this version reads {SCHEMA_VERSION!r}"
         raise DataError("report.json", problem)
     return _environment().get_template("template.html.j2").render(_context(report))
+
+
+def render_summary(report: Mapping[str, Any]) -> str:
+    """Writes what the command line says of a report, line by line."""
+    return _environment().get_template("summary.txt.j2").render(report=report)

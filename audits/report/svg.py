@@ -13,7 +13,8 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from html import escape
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -33,28 +34,7 @@ _VARIABLES = {
     **{colour: f"series-{place}" for place, colour in enumerate(SERIES, start=1)},
 }
 
-_STYLE: dict[Any, Any] = {
-    "svg.fonttype": "none",
-    "svg.hashsalt": "secure-fedrec",
-    "font.family": "DejaVu Sans",
-    "font.size": 8.5,
-    "text.color": INK,
-    "text.parse_math": False,  # names come from configurations; a "$" in one is a dollar sign
-    "axes.edgecolor": RULE,
-    "axes.labelcolor": MUTED,
-    "axes.linewidth": 0.8,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "xtick.color": MUTED,
-    "ytick.color": MUTED,
-    "xtick.major.size": 3,
-    "ytick.major.size": 0,
-    "xtick.minor.size": 0,
-    "ytick.minor.size": 0,
-    "figure.facecolor": "none",
-    "axes.facecolor": "none",
-    "savefig.facecolor": "none",
-}
+_STYLE = Path(__file__).with_name("charts.mplstyle")
 
 
 @contextmanager
@@ -75,7 +55,7 @@ def canvas(width: float, height: float) -> Iterator["Figure"]:
         # The browser picks the glyphs; whether matplotlib's own font has them is of no interest.
         warnings.filterwarnings("ignore", message=r"Glyph \d+ .* missing from font")
         mpl.rcdefaults()
-        mpl.rcParams.update(_STYLE)
+        mpl.rc_file(_STYLE)
         yield Figure(figsize=(width, height))
 
 

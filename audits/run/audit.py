@@ -20,7 +20,6 @@ from audits.run.build import Federation, build_federation, load_dataset
 from audits.run.folder import one_writer
 from audits.run.privacy import draws_noise, epsilons, prices, readers
 from audits.run.training import (
-    Lossless,
     check_lossless,
     open_run,
     projection,
@@ -93,49 +92,54 @@ def audit(
             local_only=draws_noise(federation.stack),
         )
         require_complete(out, config.algorithm.rounds)
-        return _judged(federation, run, utility, out, command, started, progress=progress)
+        measured = _measured(federation, run, utility, out, progress=progress)
+        verdict = decide(measured.gates, measured.findings, measured.controls)
+        report = assemble(measured, verdict, command=command, started=started)
+        return AuditResult(report=report, verdict=verdict, files=write_report(report, out))
 
 
-def _judged(
-    federation: Federation[Task],
-    run: RecordedRun,
-    utility: Utility,
-    out: Path,
-    command: Sequence[str],
-    started: float,
-    *,
-    progress: bool,
-) -> AuditResult:
-    """Attack, judge and write the report of a finished run."""
-    config = federation.config
-    lossless = None
+def _measured(
+    federation: Federation[Task], run: RecordedRun, utility: Utility, out: Path, *, progress: bool
+) -> Measured:
+    """Compare a finished run with its plain twin, attack it, price it and judge it."""
+    config, lossless = federation.config, None
     if config.run.check_lossless:
         lossless = check_lossless(federation, run, progress=progress)
-    findings = _attacked(federation, run, progress=progress)
-    repeated = repeated_releases(federation, run, out)
-    measured = _measured(config, federation, run, utility, lossless, findings, repeated)
-    verdict = decide(measured.gates, findings, measured.controls)
-    report = assemble(
-        measured,
-        outcome=verdict.outcome,
-        exit_code=verdict.exit_code,
-        reasons=verdict.reasons,
-        command=command,
-        started=started,
-    )
-    return AuditResult(report=report, verdict=verdict, files=write_report(report, out))
-
-
-def _attacked(federation: Federation[Task], run: RecordedRun, *, progress: bool) -> list[Finding]:
-    config = federation.config
     truth = ground_truth(
         federation.task.secrets(),
         run.truth,
         name=config.data.name,
         denoisers=federation.denoiser_clients,
     )
-    return attack_all(
+    findings = attack_all(
         run.transcript, truth, config.adversaries, config.attacks, seed=config.seed, bars=progress
+    )
+    priced = prices(
+        federation.stack,
+        rounds=run.completed,
+        repeated=repeated_releases(federation, run, out),
+        readers=readers(config.adversaries),
+    )
+    gates = [
+        judge(
+            gate,
+            findings=findings,
+            utility=utility.figures(),
+            lossless=None if lossless is None else lossless.holds,
+            lossless_words="lossless" if lossless is None else lossless.words,
+            epsilons=epsilons(config.adversaries, federation.stack, priced),
+        )
+        for gate in config.gates
+    ]
+    return Measured(
+        federation=federation,
+        run=run,
+        utility=utility,
+        lossless=lossless,
+        findings=findings,
+        controls={name: positive_controls()[name] for name in config.attacks},
+        gates=gates,
+        privacy=tuple(each.statement for each in priced),
     )
 
 
@@ -179,43 +183,3 @@ def attack_all(
         evaluate(SUITE[name], adversary, transcript, truth, seed=seed, judged=judged)
         for name, adversary in tqdm(pairs, desc="attacking", unit="attack", disable=not bars)
     ]
-
-
-def _measured(
-    config: AuditConfig,
-    federation: Federation[Task],
-    run: RecordedRun,
-    utility: Utility,
-    lossless: Lossless | None,
-    findings: list[Finding],
-    repeated: int,
-) -> Measured:
-    priced = prices(
-        federation.stack,
-        rounds=run.completed,
-        repeated=repeated,
-        readers=readers(config.adversaries),
-    )
-    gates = [
-        judge(
-            gate,
-            findings=findings,
-            utility=utility.figures(),
-            lossless=None if lossless is None else lossless.holds,
-            lossless_words="lossless" if lossless is None else lossless.words,
-            epsilons=epsilons(config.adversaries, federation.stack, priced),
-        )
-        for gate in config.gates
-    ]
-    controls = {name: positive_controls()[name] for name in config.attacks}
-    return Measured(
-        config=config,
-        federation=federation,
-        run=run,
-        utility=utility,
-        lossless=lossless,
-        findings=findings,
-        controls=controls,
-        gates=gates,
-        privacy=tuple(each.statement for each in priced),
-    )

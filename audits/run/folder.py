@@ -50,14 +50,12 @@ def one_writer(out: Path, *, resume: bool) -> Iterator[None]:
         _require_usable(out, resume=resume)  # before anything is touched
         out.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as refused:
-        problem = f"cannot be made ({refused.strerror})"
-        raise ConfigError("--out", str(out), problem) from refused
+        raise _unusable(out, f"cannot be made ({refused.strerror})") from refused
     try:
         out.chmod(0o700)  # a transcript gives the ratings away as surely as the truth does
         descriptor = os.open(out / _LOCK, os.O_RDWR | os.O_CREAT, 0o600)
     except OSError as refused:
-        problem = f"cannot be written ({refused.strerror})"
-        raise ConfigError("--out", str(out), problem) from refused
+        raise _unusable(out, f"cannot be written ({refused.strerror})") from refused
     try:
         _lock(descriptor, out, shared=False)
         with _folder_locked(out, shared=False):
@@ -147,14 +145,18 @@ def _lock(descriptor: int, folder: Path, *, shared: bool) -> None:
         import fcntl  # noqa: PLC0415 - POSIX alone has it
     except ImportError as absent:
         problem = "cannot be locked on this system, and two writers would mix their rounds"
-        raise ConfigError("--out", str(folder), problem) from absent
+        raise _unusable(folder, problem) from absent
     try:
         fcntl.flock(descriptor, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
     except OSError as refused:
         problem = f"cannot be locked ({refused.strerror}); choose a folder on a local disk"
         if refused.errno in (errno.EWOULDBLOCK, errno.EACCES):
             problem = "is being written by another process"
-        raise ConfigError("--out", str(folder), problem) from refused
+        raise _unusable(folder, problem) from refused
+
+
+def _unusable(folder: Path, problem: str) -> ConfigError:
+    return ConfigError("--out", str(folder), problem)
 
 
 def _require_usable(out: Path, *, resume: bool) -> None:
@@ -164,17 +166,16 @@ def _require_usable(out: Path, *, resume: bool) -> None:
         ConfigError: it already holds a run, holds none to resume, or is no empty folder.
     """
     if out.exists() and not out.is_dir():
-        raise ConfigError("--out", str(out), "is not a folder")
+        raise _unusable(out, "is not a folder")
     for parent in Path(os.path.realpath(out)).parents:
         if (parent / CONFIG_NAME).exists() and (parent / _LOCK).exists():
-            raise ConfigError("--out", str(out), f"lies within the run folder {parent}")
+            raise _unusable(out, f"lies within the run folder {parent}")
     begun = (out / CONFIG_NAME).exists()
     if begun and not resume:
-        problem = "already holds a run; continue it with --resume or name a new folder"
-        raise ConfigError("--out", str(out), problem)
+        raise _unusable(out, "already holds a run; continue it with --resume or name a new folder")
     if resume and not begun:
-        raise ConfigError("--out", str(out), "holds no run to resume")
+        raise _unusable(out, "holds no run to resume")
     # A kill before the first file was whole leaves only its unfinished form.
     found = out.iterdir() if out.exists() else ()
     if not resume and any(path.suffix != ".part" and path.name != _LOCK for path in found):
-        raise ConfigError("--out", str(out), "is not empty; name a new folder")
+        raise _unusable(out, "is not empty; name a new folder")

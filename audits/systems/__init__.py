@@ -5,7 +5,8 @@ imported when a configuration names it and not before: FURL brings PyTorch along
 need none of it should not wait for it.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from importlib import import_module
 from types import MappingProxyType
 
 from audits.systems.base import System
@@ -14,29 +15,15 @@ from secure_fedrec.errors import ConfigError
 __all__ = ["SYSTEMS", "system_named"]
 
 
-def _pmf() -> System:
-    from audits.systems.pmf import PMF_SYSTEM  # noqa: PLC0415
-
-    return PMF_SYSTEM
-
-
-def _furl() -> System:
-    from audits.systems.furl.system import FURL_SYSTEM  # noqa: PLC0415
-
-    return FURL_SYSTEM
-
-
-def _hpfl() -> System:
-    from audits.systems.hpfl.system import HPFL_SYSTEM  # noqa: PLC0415
-
-    return HPFL_SYSTEM
-
-
-_IMPORTS: Mapping[str, Callable[[], System]] = MappingProxyType(
-    {"pmf": _pmf, "furl": _furl, "hpfl": _hpfl}
+_WHERE: Mapping[str, str] = MappingProxyType(
+    {
+        "pmf": "audits.systems.pmf:PMF_SYSTEM",
+        "furl": "audits.systems.furl.system:FURL_SYSTEM",
+        "hpfl": "audits.systems.hpfl.system:HPFL_SYSTEM",
+    }
 )
 
-SYSTEMS = tuple(_IMPORTS)
+SYSTEMS = tuple(_WHERE)
 """Names of the algorithms that can be audited."""
 
 
@@ -46,6 +33,8 @@ def system_named(name: object) -> System:
     Raises:
         ConfigError: there is none of that name.
     """
-    if not isinstance(name, str) or name not in _IMPORTS:
+    if not isinstance(name, str) or name not in _WHERE:
         raise ConfigError("algorithm.name", name, "unknown algorithm", SYSTEMS)
-    return _IMPORTS[name]()
+    module, _, record = _WHERE[name].partition(":")
+    system: System = getattr(import_module(module), record)
+    return system

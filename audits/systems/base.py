@@ -100,19 +100,15 @@ class Task(Protocol):
     @property
     def facts(self) -> DataFacts:
         """The data in figures."""
-        ...
 
     def identity(self) -> str:
         """Digest of every example that is trained or measured on."""
-        ...
 
     def fresh(self) -> Fresh:
         """Algorithm and problem of one more run, always the same."""
-        ...
 
     def secrets(self) -> Secrets:
         """What attacks are scored against, beside the private tables that a run records."""
-        ...
 
 
 class Dataset(Protocol):
@@ -121,11 +117,9 @@ class Dataset(Protocol):
     @property
     def folds(self) -> Sequence[int]:
         """Folds that the utility averages over, the audited one first."""
-        ...
 
     def task(self, fold: int) -> Task:
         """One fold."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +139,6 @@ class Undivided:
 
     def task(self, fold: int) -> Task:
         """The one there is."""
-        del fold
         return self.only
 
 
@@ -166,7 +159,7 @@ class Check:
     facts: Mapping[str, Any] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class DataKind:
     """A data set that a system learns from.
 
@@ -216,7 +209,6 @@ class Loader(Protocol):
             DataError: it is missing or damaged.
             ConfigError: the settings do not fit it.
         """
-        ...
 
 
 class Checker(Protocol):
@@ -224,7 +216,6 @@ class Checker(Protocol):
 
     def __call__(self, task: Task, algorithm: Any, *, rounds: int, seed: int) -> Sequence[Check]:
         """Check them on the task's own data, over so many rounds."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

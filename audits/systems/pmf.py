@@ -132,15 +132,7 @@ PMF_SYSTEM = System(
     name="pmf",
     statement=_statement,
     kinds=MappingProxyType(
-        {
-            name: DataKind(
-                settings=RatingData,
-                algorithm=PMFConfig,
-                metrics=("mae", "rmse"),
-                secrets=("ratings",),
-            )
-            for name in DATASETS
-        }
+        dict.fromkeys(DATASETS, DataKind(RatingData, PMFConfig, ("mae", "rmse"), ("ratings",)))
     ),
     default_data="synthetic",
     claims=STACKS,

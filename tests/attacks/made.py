@@ -1,5 +1,7 @@
 """What an attack claimed, by kind."""
 
+import numpy as np
+
 from attacks import Claims
 from attacks.scoring.rated_sets import RatedSetClaim
 from attacks.scoring.virtual_rows import UnmaskedClaim
@@ -19,5 +21,6 @@ def predicted_of(claims: Claims) -> BoolArray:
 
 
 def proven_of(claims: Claims) -> BoolArray:
-    """Items proven to be virtual."""
-    return claims.of(UnmaskedClaim)[0].proven
+    """Items proven to be virtual; none where no such claim is made."""
+    told = claims.of(UnmaskedClaim)
+    return told[0].proven if told else np.zeros_like(rated_of(claims).visible)

@@ -53,8 +53,7 @@ def assert_true(claims: Claims, truth: GroundTruth) -> None:
     assert not (predicted_of(claims) & ~rated).any()
     lowest = rated_of(claims).scores <= 0.5
     assert not (lowest & rated & rated_of(claims).visible).any()
-    if proven_of(claims) is not None:
-        assert not (proven_of(claims) & rated).any()
+    assert not (proven_of(claims) & rated).any()
 
 
 # --- tail items of masked sums --------------------------------------------------------------------
@@ -199,7 +198,7 @@ def test_shared_uploads_under_full_participation_give_counts_alone(
     rated = grid(claims, truth)
     counts, supports = rated.sum(axis=0), rated_of(claims).visible.sum(axis=0)
     # Settled are the items whose count says it all: nobody, or everybody who shows the item.
-    settled = predicted_of(claims) | (proven_of(claims) if proven_of(claims) is not None else False)
+    settled = predicted_of(claims) | proven_of(claims)
     by_count = rated_of(claims).visible & ((counts == 0) | (counts == supports))
     np.testing.assert_array_equal(settled[:, counts != 1], by_count[:, counts != 1])
 

@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 
 import attacks.planted.controls as controls
-from attacks import SUITE, Claims, NotApplicable, attack_named
+from attacks import SUITE, AttackCard, Claims, NotApplicable, attack_named
 from attacks.base import Claim, Controlled
 from attacks.families.ratings.lattice import Lattice
+from attacks.families.sums.subsets import MOST_ROWS
 from attacks.scoring.attributes import FeatureClaim
 from attacks.scoring.drafts import DraftClaim
 from attacks.scoring.histograms import HistogramClaim
@@ -278,6 +279,21 @@ def test_every_attack_explains_itself(name: str) -> None:
         assert text == text.strip()
         assert text.endswith("."), field.name
         assert "  " not in text
+
+
+def test_a_card_is_the_docstring_and_lacks_no_paragraph() -> None:
+    words = "\n".join(
+        f"    {each.name.capitalize()}: One\n        two." for each in fields(AttackCard)
+    )
+    card = AttackCard.read(f"Attacks.\n\n{words}\n\n    Args:\n        round_: which.\n    ")
+    assert {getattr(card, each.name) for each in fields(card)} == {"One two."}
+    with pytest.raises(TypeError, match="limits"):
+        AttackCard.read(words.partition("    Limits")[0])
+    assert AttackCard.read(None).game == ""  # of an interpreter that strips docstrings
+
+
+def test_the_most_rows_of_a_search_are_told() -> None:
+    assert f"more than {MOST_ROWS} clients" in SUITE["denoiser-sums"].card.limits
 
 
 def test_names_and_games_are_unique() -> None:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from attacks.base import NotApplicable
+from attacks.base import InapplicableError
 from attacks.families.split.architecture import Architecture
 from attacks.families.split.dense_layer import recover_inputs
 from attacks.families.split.flat_uploads import FlatUploads
@@ -106,8 +106,8 @@ def test_layers_and_tables_are_told_by_name_and_shape() -> None:
 def test_an_algorithm_that_names_no_parameters_is_a_reason(missing: str) -> None:
     known = parameters(hidden__weight=(5, 7), hidden__bias=(5,))
     del known[missing]
-    answer = Architecture.of(view_of(known))
-    assert answer == NotApplicable(reason="the algorithm shares no named parameters")
+    with pytest.raises(InapplicableError, match="shares no named parameters"):
+        Architecture.of(view_of(known))
 
 
 def test_uploads_are_cut_where_the_parameters_lie() -> None:
@@ -148,8 +148,8 @@ def test_uploads_that_are_not_whole_are_a_reason(change: str) -> None:
                     edited["rows"] = np.roll(columns["rows"], 1)
                 copy.append(1, name, edited)
         store = copy
-    answer = FlatUploads.read(Transcript(store, public).view(SERVER))
-    assert answer == NotApplicable(reason="the uploads are not whole vectors")
+    with pytest.raises(InapplicableError, match="uploads are not whole vectors"):
+        FlatUploads.read(Transcript(store, public).view(SERVER))
 
 
 # --- rows of tables -------------------------------------------------------------------------------

@@ -51,10 +51,7 @@ def truth_of(claims: Claims, truth: GroundTruth) -> BoolArray:
 
 def proven(claims: Claims) -> tuple[BoolArray, BoolArray]:
     """Pairs claimed to be real, and visible pairs claimed to be virtual."""
-    virtual = proven_of(claims)
-    return predicted_of(claims), (
-        np.zeros_like(predicted_of(claims)) if virtual is None else virtual
-    )
+    return predicted_of(claims), proven_of(claims)
 
 
 # --- proofs ---------------------------------------------------------------------------------------
@@ -95,7 +92,7 @@ def test_nothing_false_is_ever_proven(
             assert empty_round or few_bits
             continue
         rated = truth_of(claims, truth)
-        real, virtual = proven_of(claims)
+        real, virtual = proven(claims)
         assert not (real & ~rated).any(), attack.name
         assert not (virtual & rated).any(), attack.name
         assert not (virtual & ~rated_of(claims).visible).any(), attack.name
@@ -130,7 +127,7 @@ def test_tail_items_reads_exactly_what_the_counts_settle(federate: Federate, eta
     popularity = truth.ratings.item_popularity()
     settled = rated_of(claims).visible & (popularity <= 1)
     rated = truth_of(claims, truth)
-    real, virtual = proven_of(claims)
+    real, virtual = proven(claims)
     np.testing.assert_array_equal(real, settled & rated)
     np.testing.assert_array_equal(virtual, settled & ~rated)
     assert claims.details["tail_items"] == int(np.sum(popularity == 1))
@@ -142,7 +139,7 @@ def test_tail_items_reads_exactly_what_the_counts_settle(federate: Federate, eta
 def test_tail_items_orders_its_verdicts(federate: Federate) -> None:
     run, _ = federate(cloak=VirtualRatingsConfig(rho=2.0), denoisers=10)
     claims = claims_of(TailItems(), run)
-    real, virtual = proven_of(claims)
+    real, virtual = proven(claims)
     undecided = rated_of(claims).visible & ~real & ~virtual
     scores = rated_of(claims).scores
     levels = [scores[mask] for mask in (real, undecided, virtual, ~rated_of(claims).visible)]
@@ -154,7 +151,7 @@ def test_tail_items_orders_its_verdicts(federate: Federate) -> None:
 def test_tail_items_of_a_plain_sum_prove_their_raters(federate: Federate) -> None:
     run, truth = federate()
     claims = claims_of(TailItems(), run)
-    real, virtual = proven_of(claims)
+    real, virtual = proven(claims)
     singles = truth.ratings.item_popularity() == 1
     assert not virtual.any()
     np.testing.assert_array_equal(real, truth_of(claims, truth) & singles)
@@ -182,7 +179,7 @@ def test_equal_uploads_of_a_tail_item_are_not_told_apart(
     view = rewritten(run.transcript, copy_row).view(SERVER)
     claims = TailItems().run(view)
     assert isinstance(claims, Claims)
-    now_real, now_virtual = proven_of(claims)
+    now_real, now_virtual = proven(claims)
     assert not now_real[:, item].any()
     assert not now_virtual[:, item].any()
     others = np.arange(truth.ratings.n_items) != item
@@ -213,7 +210,7 @@ def test_explained_sums_prove_the_rows_outside_them_real(federate: Federate) -> 
     """With the group's virtual rows of an item known, what else it uploads of the item is real."""
     run, truth = federate(cloak=VirtualRatingsConfig(rho=1.0), denoisers=20)
     claims = claims_of(DenoiserSums(), run)
-    real, virtual = proven_of(claims)
+    real, virtual = proven(claims)
     rated = truth_of(claims, truth)
     assert real.sum() == claims.details["rows_proven_real"]
     assert virtual.sum() == claims.details["rows_unmasked"]
@@ -225,7 +222,7 @@ def test_one_denoiser_leaves_the_sums_unexplained(federate: Federate) -> None:
     data = SyntheticConfig(clients=120, items=60, mean_ratings=15.0, seed=5)
     run, _ = federate(data=data, cloak=VirtualRatingsConfig(rho=1.0), denoisers=1)
     claims = claims_of(DenoiserSums(), run)
-    real, virtual = proven_of(claims)
+    real, virtual = proven(claims)
     assert not real.any()
     assert not virtual.any()
     expected = {"rows_unmasked": 0, "rows_proven_real": 0, "clients_bound": 0, "sums_explained": 0}

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy.stats import beta, binom
 
-from attacks.scoring.statistics import ScoreTable, exact_set_share, precision_recall, share_interval
+from attacks.scoring.statistics import ScoreTable, exact_set_share, share_interval
 from secure_fedrec.core.arrays import BoolArray
 
 Client = Sequence[tuple[float, bool]]
@@ -26,25 +26,17 @@ def mask(*values: int) -> BoolArray:
     return np.array(values, dtype=np.bool_)
 
 
-def test_precision_recall_and_exact_sets() -> None:
+def test_exact_sets() -> None:
     yes, no = (0.0, True), (0.0, False)
     # Client 0 is hit exactly, 1 has one miss and one false alarm, 2 has no pairs, 3 no positives.
     table = table_of([[yes, no], [yes, yes, no], [], [no, no]])
     guess = mask(1, 0, 1, 0, 1, 0, 0)
-    assert precision_recall(guess, table) == (2 / 3, 2 / 3)
     share = exact_set_share(guess, table)
     assert (share.value, share.n_clients) == (2 / 3, 3)
     assert share == share_interval(2, 3)
 
 
-def test_empty_sets_have_no_precision_or_recall() -> None:
-    table = table_of([[(0.0, True), (0.0, False)]])
-    precision, recall = precision_recall(mask(0, 0), table)
-    assert math.isnan(precision)
-    assert recall == 0.0
-    precision, recall = precision_recall(mask(1, 0), table_of([[(0.0, False), (0.0, False)]]))
-    assert precision == 0.0
-    assert math.isnan(recall)
+def test_nobody_guessed_is_no_success() -> None:
     nobody = exact_set_share(mask(), table_of([[], []]))
     assert math.isnan(nobody.value)
     assert (nobody.low, nobody.high, nobody.n_clients) == (0.0, 1.0, 0)
@@ -52,11 +44,10 @@ def test_empty_sets_have_no_precision_or_recall() -> None:
 
 def test_a_guess_that_does_not_fit_is_refused() -> None:
     table = table_of([[(0.0, True), (0.0, False)]])
-    for statistic in (precision_recall, exact_set_share):
-        with pytest.raises(ValueError, match="predicted"):
-            statistic(mask(1), table)
-        with pytest.raises(TypeError, match="predicted"):
-            statistic(np.ones(2), table)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="predicted"):
+        exact_set_share(mask(1), table)
+    with pytest.raises(TypeError, match="predicted"):
+        exact_set_share(np.ones(2), table)  # type: ignore[arg-type]
 
 
 def test_share_interval_is_exact() -> None:

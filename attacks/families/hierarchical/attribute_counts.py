@@ -8,10 +8,10 @@ histogram of its records.
 
 import numpy as np
 
-from attacks.base import AttackCard, Claims, Control, NotApplicable
+from attacks.base import Claims, Control, SuiteAttack, need
 from attacks.scoring.histograms import HistogramClaim
 from attacks.scoring.sets import SetClaim
-from attacks.view.coalition import rows_of
+from attacks.view.coalition import rows_of, words_of
 from attacks.view.named import named_payload_rounds, named_rows, sees_named_rows
 from secure_fedrec.wire import View
 
@@ -21,8 +21,21 @@ ATTRIBUTES = "attributes"
 """Secret: a client's records per attribute, and the attributes that it has records of."""
 
 
-class AttributeCounts:
-    """Reads the weights of one upload."""
+class AttributeCounts(SuiteAttack):
+    """Reads the weights of one upload.
+
+    Game: Given one upload of an organisation, tell how its records are distributed over the
+        attributes of items.
+    Adversary: Honest-but-curious server.
+    Needs: Payload of the uploads of one round, and where the weights lie in a row.
+    Statistic: Share of each attribute's weight in the sum of the weights; the sum is the
+        organisation's activity.
+    Reference: HPFL (Wu et al. 2021), Algorithm 2, which sends iterations and accuracies in the
+        clear; here their product.
+    Limits: Accuracies that differ between attributes distort the shares; attributes below the
+        threshold are not sent. A weight is an exact fraction whose denominator divides the number
+        of validation records on the attribute; that is not used here.
+    """
 
     name = "attribute-counts"
     reads_one_round = True
@@ -35,43 +48,26 @@ class AttributeCounts:
             f"histograms.{ATTRIBUTES}": lambda planted: planted["attributes"].astype(np.float64),
         },
     )
-    card = AttackCard(
-        game="Given one upload of an organisation, tell how its records are distributed over the "
-        "attributes of items.",
-        adversary="Honest-but-curious server.",
-        needs="Payload of the uploads of one round, and where the weights lie in a row.",
-        statistic="Share of each attribute's weight in the sum of the weights; the sum is the "
-        "organisation's activity.",
-        reference="HPFL (Wu et al. 2021), Algorithm 2, which sends iterations and accuracies in "
-        "the clear; here their product.",
-        limits="Accuracies that differ between attributes distort the shares; attributes below the "
-        "threshold are not sent. A weight is an exact fraction whose denominator divides the "
-        "number of validation records on the attribute; that is not used here.",
-    )
 
-    def run(self, view: View) -> Claims | NotApplicable:
+    def claim(self, view: View) -> Claims:
         """Claim the profile of every client of the first usable round."""
         known = view.public["algorithm"]
-        if "attributes" not in known.get("table", {}):
-            return NotApplicable(reason="the algorithm shares no vectors of attributes")
-        if not sees_named_rows(view):
-            return NotApplicable(reason="the view holds no uploads")
-        rounds = named_payload_rounds(view)
-        if not rounds:
-            return NotApplicable(reason="no payload of an upload was recorded")
+        need(
+            not ("attributes" not in known.get("table", {})),
+            "the algorithm shares no vectors of attributes",
+        )
+        need(sees_named_rows(view), "the view holds no uploads")
+        rounds = need(named_payload_rounds(view), "no payload of an upload was recorded")
         uploads, block = rows_of(named_rows(view, rounds[0], payload=True))
         size = int(known["table"]["attributes"])
         weights = np.zeros((len(block), size))
-        if block.values is None:
-            raise TypeError("a payload has values")
         owners = np.repeat(np.arange(len(block)), block.lengths)
         sent = block.rows < size
-        weights[owners[sent], block.rows[sent]] = view.codec.decode(block.values[sent, -1])
+        weights[owners[sent], block.rows[sent]] = view.codec.decode(words_of(block)[sent, -1])
         # Words that hide a weight may decode to anything; what cannot be a weight counts as none.
         weights = np.maximum(weights, 0.0)
         totals = weights.sum(axis=1)
-        if not totals.any():
-            return NotApplicable(reason="no client sent a vector of an attribute")
+        need(totals.any(), "no client sent a vector of an attribute")
         even = np.full(weights.shape, 1.0 / size)
         shares = np.divide(weights, totals[:, None], out=even, where=totals[:, None] > 0)
         clients = uploads.senders.ids

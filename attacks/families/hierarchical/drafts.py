@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from attacks.base import AttackCard, Claims, Control, NotApplicable
+from attacks.base import Claims, Control, SuiteAttack, common_rounds, need, require_seen
 from attacks.scoring.drafts import DraftClaim
 from attacks.view.coalition import others_vectors
 from secure_fedrec.uploads import SetBlock
@@ -35,8 +35,19 @@ _USERS = _Kind("user-drafts", "user_embeddings", "")
 _ITEMS = _Kind("item-drafts", "item_representations", "item_")
 
 
-class Drafts:
-    """Takes every draft for a member's vector, and its sender for the member's client."""
+class Drafts(SuiteAttack):
+    """Takes every draft for a member's vector, and its sender for the member's client.
+
+    Game: Given the drafts of one round, tell vectors of single members, and which client holds a
+        member.
+    Adversary: Honest-but-curious server.
+    Needs: Payload of the bags of one round; the sender of each message, to place members.
+    Statistic: Every draft, as it stands: the centre of a cluster of one is that member's vector. A
+        member belongs to the client that sent the draft closest to its vector.
+    Reference: HPFL (Wu et al. 2021), section 4.2, whose argument is that drafts are centres.
+    Limits: The place of a member is an upper bound: it takes the member's vector to look it up.
+        Attributes are told for a disclosed vector only.
+    """
 
     name = "drafts"
     reads_one_round = True
@@ -48,32 +59,18 @@ class Drafts:
             "attributes.sign": lambda planted: (planted["members"][:, 0] > 0).astype(np.int64)
         },
     )
-    card = AttackCard(
-        game="Given the drafts of one round, tell vectors of single members, and which client "
-        "holds a member.",
-        adversary="Honest-but-curious server.",
-        needs="Payload of the bags of one round; the sender of each message, to place members.",
-        statistic="Every draft, as it stands: the centre of a cluster of one is that member's "
-        "vector. A member belongs to the client that sent the draft closest to its vector.",
-        reference="HPFL (Wu et al. 2021), section 4.2, whose argument is that drafts are centres.",
-        limits="The place of a member is an upper bound: it takes the member's vector to look it "
-        "up. Attributes are told for a disclosed vector only.",
-    )
 
-    def run(self, view: View) -> Claims | NotApplicable:
+    def claim(self, view: View) -> Claims:
         """Claim the drafts of the first usable round."""
-        if not view.sees(Step.BAG):
-            return NotApplicable(reason="the view holds no vectors for a bag")
-        rounds = view.payload_rounds(Step.BAG)
-        if not rounds:
-            return NotApplicable(reason="no vectors for a bag were recorded")
+        require_seen(view, {Step.BAG: "vectors for a bag"})
+        none = "no vectors for a bag were recorded"
+        rounds = common_rounds(view, Step.BAG, payload=True, otherwise=none)
         present = view.bags(rounds[0])
         claims = tuple(
             _claim(view, rounds[0], kind) for kind in (_USERS, _ITEMS) if kind.bag in present
         )
         given = tuple(claim for claim in claims if len(claim.vectors))
-        if not given:
-            return NotApplicable(reason="no bag holds drafts of users or items")
+        need(given, "no bag holds drafts of users or items")
         return Claims(rounds=rounds[:1], made=given)
 
 

@@ -15,19 +15,18 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from attacks.base import AttackCard, Claims, Control, NotApplicable, client_grid
-from attacks.families.ratings.offsets import fit_offset, hides_residuals
+from attacks.base import Claims, Control, SuiteAttack, client_grid, need
+from attacks.families.ratings.offsets import fit_offset, hides_residuals, scale_roots
 from attacks.scoring.rated_sets import RatedSetClaim
 from attacks.scoring.ratings import RatingClaim
 from attacks.scoring.vectors import VectorClaim
+from attacks.view.coalition import rows_of, words_of
 from attacks.view.named import named_payload_rounds, named_rows, sees_named_rows
 from secure_fedrec.core.arrays import BoolArray, FloatArray, IntArray
-from secure_fedrec.uploads import RowBlock
 from secure_fedrec.wire import Step, View
 
 __all__ = ["Lattice", "nearest_levels", "refine_scale", "scale_candidates"]
 
-_GUESS_ROWS = 48  # at rho = 3 a quarter of the rows is real: all 48 virtual has odds below 1e-5
 _NOISE_MULTIPLE = 8.0
 _FLOAT_NOISE = 1e-9
 _RING_NOISE = 1e-5
@@ -50,8 +49,21 @@ class _Decoded:
     vector: FloatArray
 
 
-class Lattice:
+class Lattice(SuiteAttack):
     """Decodes single uploads.
+
+    Game: Given one upload of a client, tell its real from its virtual rows, and name the ratings
+        and the private vector.
+    Adversary: Honest-but-curious server.
+    Needs: Payloads of uploads and the public table of one round; regularization and rating scale
+        are public.
+    Statistic: Minus the distance of the decoded rating to the rating scale, after fitting the one
+        unknown scale of the user vector.
+    Reference: Rank-one structure of matrix-factorization gradients; cf. Chai et al. 2020 (FedMF),
+        who need two rounds.
+    Limits: Assumes one gradient step of a bilinear model. Clients whose mean rating lies on the
+        scale hide their average-filled rows; noise on the rows widens the tolerance until nothing
+        can be told.
 
     Args:
         round_: which recorded round to decode; None takes the first with payloads.
@@ -59,20 +71,6 @@ class Lattice:
 
     name = "lattice"
     control = Control(measure="rating_accuracy", on="ratings")
-    card = AttackCard(
-        game="Given one upload of a client, tell its real from its virtual rows, and name the "
-        "ratings and the private vector.",
-        adversary="Honest-but-curious server.",
-        needs="Payloads of uploads and the public table of one round; regularization and rating "
-        "scale are public.",
-        statistic="Minus the distance of the decoded rating to the rating scale, after fitting the "
-        "one unknown scale of the user vector.",
-        reference="Rank-one structure of matrix-factorization gradients; cf. Chai et al. 2020 "
-        "(FedMF), who need two rounds.",
-        limits="Assumes one gradient step of a bilinear model. Clients whose mean rating lies on "
-        "the scale hide their average-filled rows; noise on the rows widens the tolerance until "
-        "nothing can be told.",
-    )
 
     def __init__(self, round_: int | None = None) -> None:
         self._round = round_
@@ -82,34 +80,26 @@ class Lattice:
         """Unless a round was asked for, the harness tries every one."""
         return self._round is None
 
-    def run(self, view: View) -> Claims | NotApplicable:
+    def claim(self, view: View) -> Claims:
         """Decode every recorded upload of the round."""
-        if not view.sees(Step.UPLOAD) and not sees_named_rows(view):
-            return NotApplicable(reason="the view holds no uploads")
-        if view.public["algorithm"]["name"] != "pmf":
-            return NotApplicable(reason="rows are not one gradient step of matrix factorization")
-        if not view.sees(Step.MODEL):
-            return NotApplicable(reason="the view holds no public table")
+        need(view.sees(Step.UPLOAD) or sees_named_rows(view), "the view holds no uploads")
+        factorized = view.public["algorithm"]["name"] == "pmf"
+        need(factorized, "rows are not one gradient step of matrix factorization")
+        need(view.sees(Step.MODEL), "the view holds no public table")
         rounds = [r for r in named_payload_rounds(view) if r in view.payload_rounds(Step.MODEL)]
         if self._round is not None:
             rounds = [r for r in rounds if r == self._round]
-        if not rounds:
-            wanted = "no round was" if self._round is None else f"round {self._round} was not"
-            return NotApplicable(
-                reason=f"{wanted} recorded with payloads of uploads and the public table"
-            )
+        wanted = "no round was" if self._round is None else f"round {self._round} was not"
+        need(rounds, f"{wanted} recorded with payloads of uploads and the public table")
         return self._decode(view, rounds[0])
 
-    def _decode(self, view: View, round_: int) -> Claims | NotApplicable:
-        messages = named_rows(view, round_, payload=True)
-        block, clients = messages.payload, messages.senders.ids
-        if not len(clients):
-            return NotApplicable(reason=f"the view holds no uploads of round {round_}")
-        if not isinstance(block, RowBlock) or block.values is None:
-            raise TypeError("uploads carry rows")
+    def _decode(self, view: View, round_: int) -> Claims:
+        messages, block = rows_of(named_rows(view, round_, payload=True))
+        clients = messages.senders.ids
+        need(len(clients), f"the view holds no uploads of round {round_}")
         items = block.rows.astype(np.int64)
         table = view.table(round_)
-        rows = view.codec.decode(block.values)
+        rows = view.codec.decode(words_of(block))
         rows -= float(view.public["algorithm"]["regularization"]) * table[items]
         levels = np.asarray(view.public["rating_levels"], dtype=np.float64)
         spans = list(zip(block.indptr[:-1].tolist(), block.indptr[1:].tolist(), strict=True))
@@ -119,22 +109,8 @@ class Lattice:
         ]
         ratings = np.concatenate([one.ratings for one in decoded])
         distance = np.concatenate([one.distance for one in decoded])
-        return self._claims(round_, clients, items, block, ratings, distance, levels, decoded, view)
-
-    @staticmethod
-    def _claims(
-        round_: int,
-        clients: IntArray,
-        items: IntArray,
-        block: RowBlock,
-        ratings: FloatArray,
-        distance: FloatArray,
-        levels: FloatArray,
-        decoded: list[_Decoded],
-        view: View,
-    ) -> Claims:
         owners = np.repeat(clients, block.lengths)
-        flat, visible = client_grid(clients, owners, items, int(view.public["n_items"]))
+        flat, visible = client_grid(clients, clients, block, view)
         scores = np.full(visible.size, _HIDDEN)
         scores[flat] = -np.minimum(distance, 1e6)
         predicted = np.zeros(visible.size, dtype=bool)
@@ -159,14 +135,11 @@ class Lattice:
 def _decode_upload(rows: FloatArray, vectors: FloatArray, levels: FloatArray) -> _Decoded:
     """Decode one upload: rows and item vectors are float64[N, d]."""
     if len(rows) == 0:
-        empty = np.empty(0)
-        return _Decoded(ratings=empty, distance=empty, vector=np.zeros(rows.shape[1]))
+        return _undecided(rows, levels)
     direction = np.linalg.svd(rows, full_matrices=False)[2][0]
     a, b = rows @ direction, vectors @ direction
     if _is_noise(float(np.sum(a**2)), float(np.sum(rows**2)), rows.shape):
-        middle = np.full(len(rows), levels[len(levels) // 2])
-        far = np.full(len(rows), np.inf)
-        return _Decoded(ratings=middle, distance=far, vector=np.zeros(rows.shape[1]))
+        return _undecided(rows, levels)
     left_over = rows - a[:, None] * direction
     noise = float(np.sqrt(np.mean(left_over**2)))
     scale = _fit_scale(a, b, levels, noise)
@@ -179,9 +152,7 @@ def _decode_upload(rows: FloatArray, vectors: FloatArray, levels: FloatArray) ->
 def _decode_biased(rows: FloatArray, vectors: FloatArray, levels: FloatArray) -> _Decoded:
     """Decode one upload of a client that adds a mean of its own, see ``offsets``."""
     if len(rows) < 2 or hides_residuals(rows, levels):
-        middle = np.full(len(rows), levels[len(levels) // 2])
-        far = np.full(len(rows), np.inf)
-        return _Decoded(ratings=middle, distance=far, vector=np.zeros(rows.shape[1]))
+        return _undecided(rows, levels)
     direction = np.linalg.svd(rows, full_matrices=False)[2][0]
     a, b = rows @ direction, vectors @ direction
     noise = float(np.sqrt(np.mean((rows - a[:, None] * direction) ** 2)))
@@ -192,6 +163,13 @@ def _decode_biased(rows: FloatArray, vectors: FloatArray, levels: FloatArray) ->
     gap = np.abs(fit.values - levels[nearest_levels(fit.values, levels)])
     tolerance = min(loose / abs(fit.scale), _WIDEST * float(levels[1] - levels[0]))
     return _Decoded(ratings=fit.values, distance=gap / tolerance, vector=fit.scale * direction)
+
+
+def _undecided(rows: FloatArray, levels: FloatArray) -> _Decoded:
+    """Rows that tell nothing: each far from the middle of the scale, which it is said to be."""
+    middle = np.full(len(rows), levels[len(levels) // 2])
+    far = np.full(len(rows), np.inf)
+    return _Decoded(ratings=middle, distance=far, vector=np.zeros(rows.shape[1]))
 
 
 def _is_noise(along: float, total: float, shape: tuple[int, ...]) -> bool:
@@ -219,14 +197,8 @@ def _fit_scale(a: FloatArray, b: FloatArray, levels: FloatArray, noise: float) -
 
 
 def scale_candidates(a: FloatArray, b: FloatArray, levels: FloatArray) -> FloatArray:
-    """Both roots of s^2 b - v s - a = 0 for some rows and every rating v."""
-    chosen = np.linspace(0, len(a) - 1, min(len(a), _GUESS_ROWS)).astype(np.int64)
-    a, b = a[chosen, None], b[chosen, None]
-    inside = levels**2 + 4 * a * b
-    root = levels + np.sqrt(np.maximum(inside, 0.0))  # levels are positive: no cancellation
-    small = -2 * a / root
-    large = np.divide(root, 2 * b, out=np.zeros_like(root), where=b != 0)
-    found = np.concatenate([small[inside >= 0], large[inside >= 0]])
+    """Scales that put one of some rows on one of the levels."""
+    found = scale_roots(a, b, levels)
     found = found[np.isfinite(found) & (found != 0.0)]
     return found if len(found) else np.ones(1)
 

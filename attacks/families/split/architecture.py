@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from attacks.base import NotApplicable
+from attacks.base import need
 from secure_fedrec.wire import View
 
 __all__ = ["Architecture", "DenseLayer", "Parameter"]
@@ -57,11 +57,13 @@ class Architecture:
     weight_position: int
 
     @classmethod
-    def of(cls, view: View) -> "Architecture | NotApplicable":
+    def of(cls, view: View) -> "Architecture":
         """Read the public knowledge."""
         known: Mapping[str, Any] = view.public["algorithm"]
-        if not {"federated", "private", "weight_position"} <= known.keys():
-            return NotApplicable(reason="the algorithm shares no named parameters")
+        need(
+            {"federated", "private", "weight_position"} <= known.keys(),
+            "the algorithm shares no named parameters",
+        )
         return cls(
             parameters=tuple(
                 Parameter(

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from attacks.base import AttackCard, Claims, Control, NotApplicable
+from attacks.base import Claims, Control, SuiteAttack, need
 from attacks.families.split.dense_layer import DenseLayerInputs
 from attacks.families.split.flat_uploads import FlatUploads
 from attacks.families.split.touched_rows import row_changes
@@ -13,8 +13,19 @@ from secure_fedrec.wire import View
 __all__ = ["AttributeInference"]
 
 
-class AttributeInference:
-    """Gathers what one upload says about a client, for a classifier of its attributes."""
+class AttributeInference(SuiteAttack):
+    """Gathers what one upload says about a client, for a classifier of its attributes.
+
+    Game: Given one upload of each client, and the attributes of some clients, tell those of the
+        others.
+    Adversary: Honest-but-curious server that knows the attributes of some clients.
+    Needs: Payload of the uploads of one round, and names and shapes of the federated parameters.
+    Statistic: Ridge classifier, cross-validated over clients, on the private vector as dense-layer
+        reads it and the length of the change of every embedding row.
+    Reference: Attribute inference from recommenders' representations (Weinsberg et al. 2012).
+    Limits: A linear classifier: a stronger one can only learn more. The same classifier on the true
+        training data stands beside it as the ceiling.
+    """
 
     name = "attribute-inference"
     reads_one_round = True
@@ -24,30 +35,15 @@ class AttributeInference:
         on="split",
         secrets={"attributes.group": lambda planted: planted["groups"]},
     )
-    card = AttackCard(
-        game="Given one upload of each client, and the attributes of some clients, tell those of "
-        "the others.",
-        adversary="Honest-but-curious server that knows the attributes of some clients.",
-        needs="Payload of the uploads of one round, and names and shapes of the federated "
-        "parameters.",
-        statistic="Ridge classifier, cross-validated over clients, on the private vector as "
-        "dense-layer reads it and the length of the change of every embedding row.",
-        reference="Attribute inference from recommenders' representations (Weinsberg et al. 2012).",
-        limits="A linear classifier: a stronger one can only learn more. The same classifier on "
-        "the true training data stands beside it as the ceiling.",
-    )
 
-    def run(self, view: View) -> Claims | NotApplicable:
+    def claim(self, view: View) -> Claims:
         """Hand over the features of the clients of the first usable round."""
         uploads = FlatUploads.read(view)
-        if isinstance(uploads, NotApplicable):
-            return uploads
         tables = uploads.architecture.tables()
         parts = [row_changes(uploads.change(table)) for table in tables]
         vectors = DenseLayerInputs().run(view)
         if isinstance(vectors, Claims):
             parts += [claim.vectors for claim in vectors.of(VectorClaim)]
-        if not parts:
-            return NotApplicable(reason="neither an embedding table nor a private vector to read")
+        need(parts, "neither an embedding table nor a private vector to read")
         claim = FeatureClaim(clients=uploads.clients, features=np.concatenate(parts, axis=1))
         return Claims(rounds=(uploads.round,), made=(claim,))

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from attacks.base import AttackCard, Claims, Control, NotApplicable
+from attacks.base import Claims, Control, SuiteAttack, need
 from attacks.families.split.architecture import DenseLayer
 from attacks.families.split.flat_uploads import FlatUploads
 from attacks.scoring.vectors import VectorClaim
@@ -43,38 +43,33 @@ class DenseInputs(NamedTuple):
     fits: FloatArray
 
 
-class DenseLayerInputs:
-    """Divides the change of the weights by the change of the bias."""
+class DenseLayerInputs(SuiteAttack):
+    """Divides the change of the weights by the change of the bias.
+
+    Game: Given one upload of a client, tell its private vector.
+    Adversary: Honest-but-curious server.
+    Needs: Payload of the uploads of one round, and names and shapes of the federated parameters; a
+        dense layer that reads the vector, of four units or more where its place is not known.
+    Statistic: Change of the weights over change of the bias of the dense layer, by least squares
+        over its units. Where it is not known which inputs of which layer are private, those that
+        fit the form dW = db x' best.
+    Reference: The exact inputs of a biased dense layer from its gradients (Geiping et al. 2020,
+        prop. 3.1), applied to FURL's private parameters.
+    Limits: Exact for one step on all examples. With several steps the vector moves while it is
+        read, and its length is distorted more than its direction; adaptive optimisers and momentum
+        break the quotient. Needs a vector that enters by concatenation; other inputs that hardly
+        change within a client can be taken for it where its place is not known.
+    """
 
     name = "dense-layer"
     reads_one_round = True
     reads_item_rows = False
     control = Control(measure="reidentified_share", on="split")
-    card = AttackCard(
-        game="Given one upload of a client, tell its private vector.",
-        adversary="Honest-but-curious server.",
-        needs="Payload of the uploads of one round, and names and shapes of the federated "
-        "parameters; a dense layer that reads the vector, of four units or more where its place is "
-        "not known.",
-        statistic="Change of the weights over change of the bias of the dense layer, by least "
-        "squares over its units. Where it is not known which inputs of which layer are private, "
-        "those that fit the form dW = db x' best.",
-        reference="The exact inputs of a biased dense layer from its gradients (Geiping et al. "
-        "2020, prop. 3.1), applied to FURL's private parameters.",
-        limits="Exact for one step on all examples. With several steps the vector moves while it "
-        "is read, and its length is distorted more than its direction; adaptive optimisers and "
-        "momentum break the quotient. Needs a vector that enters by concatenation; other inputs "
-        "that hardly change within a client can be taken for it where its place is not known.",
-    )
 
-    def run(self, view: View) -> Claims | NotApplicable:
+    def claim(self, view: View) -> Claims:
         """Claim the private vector of every client of the first usable round."""
         uploads = FlatUploads.read(view)
-        if isinstance(uploads, NotApplicable):
-            return uploads
-        size = uploads.architecture.private
-        if not size:
-            return NotApplicable(reason="no parameter is private")
+        size = need(uploads.architecture.private, "no parameter is private")
         known: Mapping[str, Any] | None = view.public.get("private_input")
         first = None if known is None else int(known["first"])
         layers = [
@@ -87,8 +82,7 @@ class DenseLayerInputs:
                 else layer.weight.name == known["layer"]
             )
         ]
-        if not layers:
-            return NotApplicable(reason="no dense layer can read the private parameters")
+        need(layers, "no dense layer can read the private parameters")
         # Of layers that fit alike, the first: the vector cannot enter before it.
         best = max((_read(uploads, layer, size, first) for layer in layers), key=lambda at: at.fit)
         claim = VectorClaim(

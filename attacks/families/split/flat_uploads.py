@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from attacks.base import NotApplicable
+from attacks.base import need
 from attacks.families.split.architecture import Architecture, Parameter
 from attacks.view.blocks import flat_view
 from attacks.view.coalition import rows_of
@@ -35,26 +35,21 @@ class FlatUploads:
     architecture: Architecture
 
     @classmethod
-    def read(cls, view: View) -> "FlatUploads | NotApplicable":
+    def read(cls, view: View) -> "FlatUploads":
         """Read the first round whose payloads were kept."""
         architecture = Architecture.of(view)
-        if isinstance(architecture, NotApplicable):
-            return architecture
-        if not sees_named_rows(view):
-            return NotApplicable(reason="the view holds no uploads")
-        rounds = named_payload_rounds(view)
-        if not rounds:
-            return NotApplicable(reason="no payload of an upload was recorded")
-        flat = flat_view(view)
-        if flat is None:
-            return NotApplicable(reason="no block of the uploads is flat parameters")
+        need(sees_named_rows(view), "the view holds no uploads")
+        rounds = need(named_payload_rounds(view), "no payload of an upload was recorded")
+        flat = need(flat_view(view), "no block of the uploads is flat parameters")
         uploads, block = rows_of(named_rows(flat, rounds[0], payload=True))
         rows = len(block.rows) // max(1, len(block))
         whole = np.tile(np.arange(rows), len(block))
         words = np.zeros((0, 0)) if block.values is None else block.values
         words = words.reshape(len(block), -1) if np.array_equal(block.rows, whole) else words[:0]
-        if words.shape[1] <= architecture.weight_position:
-            return NotApplicable(reason="the uploads are not whole vectors")
+        need(
+            not (words.shape[1] <= architecture.weight_position),
+            "the uploads are not whole vectors",
+        )
         return cls(
             round=rounds[0],
             clients=uploads.senders.ids,

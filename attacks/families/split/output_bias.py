@@ -7,7 +7,7 @@ model foresees, p, is added back (``expectation``).
 
 import numpy as np
 
-from attacks.base import AttackCard, Claims, Control, NotApplicable
+from attacks.base import Claims, Control, SuiteAttack, need
 from attacks.families.split.expectation import expected_shares, label_shares, largest_step
 from attacks.families.split.flat_uploads import FlatUploads
 from attacks.scoring.labels import LabelClaim
@@ -24,8 +24,24 @@ CLASSES = "classes"
 """Secret: the classes that occur among a client's examples."""
 
 
-class OutputBias:
-    """Reads which classes a client has."""
+class OutputBias(SuiteAttack):
+    """Reads which classes a client has.
+
+    Game: Given one upload of a client, tell the class of most of its examples, and which classes
+        occur.
+    Adversary: Honest-but-curious server.
+    Needs: Payload of the uploads of one round, and names and shapes of the federated parameters; an
+        output layer with a unit per class. Better with the public model of the round and plain or
+        momentum SGD.
+    Statistic: Change of the output bias per class over the length of the step, plus what the model
+        expected of the client: the dense layers before the output, run on inputs that the upload
+        gives away. The largest share names the majority, a share of more than half an example says
+        that the class occurs. Without the model: the change alone, and its sign.
+    Reference: Label inference from the sign of last-layer gradients (Zhao et al. 2020, iDLG), with
+        the inputs of a dense layer from its gradients (Geiping et al. 2020, prop. 3.1).
+    Limits: The length of a clipped step is known within bounds only. The dense layers are taken to
+        be joined by ReLU. Adaptive optimisers leave the change alone.
+    """
 
     name = "output-bias"
     reads_one_round = True
@@ -38,31 +54,15 @@ class OutputBias:
             f"sets.{CLASSES}": lambda planted: planted["classes"] > 0,
         },
     )
-    card = AttackCard(
-        game="Given one upload of a client, tell the class of most of its examples, and which "
-        "classes occur.",
-        adversary="Honest-but-curious server.",
-        needs="Payload of the uploads of one round, and names and shapes of the federated "
-        "parameters; an output layer with a unit per class. Better with the public model of the "
-        "round and plain or momentum SGD.",
-        statistic="Change of the output bias per class over the length of the step, plus what the "
-        "model expected of the client: the dense layers before the output, run on inputs that the "
-        "upload gives away. The largest share names the majority, a share of more than half an "
-        "example says that the class occurs. Without the model: the change alone, and its sign.",
-        reference="Label inference from the sign of last-layer gradients (Zhao et al. 2020, iDLG), "
-        "with the inputs of a dense layer from its gradients (Geiping et al. 2020, prop. 3.1).",
-        limits="The length of a clipped step is known within bounds only. The dense layers are "
-        "taken to be joined by ReLU. Adaptive optimisers leave the change alone.",
-    )
 
-    def run(self, view: View) -> Claims | NotApplicable:
+    def claim(self, view: View) -> Claims:
         """Claim the labels of every client of the first usable round."""
         uploads = FlatUploads.read(view)
-        if isinstance(uploads, NotApplicable):
-            return uploads
         layers = uploads.architecture.dense_layers()
-        if not layers or layers[-1].bias.shape[0] < 2:
-            return NotApplicable(reason="the output layer has no unit per class")
+        need(
+            not (not layers or layers[-1].bias.shape[0] < 2),
+            "the output layer has no unit per class",
+        )
         bias = layers[-1].bias
         change, examples = uploads.change(bias), np.maximum(np.abs(uploads.weights()), 1.0)
         scores, predicted = change, np.asarray(change > 0)

@@ -8,7 +8,7 @@ negatives hide among the touched rows, but they pull the other way: the change o
 
 import numpy as np
 
-from attacks.base import AttackCard, Claims, Control, NotApplicable
+from attacks.base import Claims, Control, SuiteAttack, need
 from attacks.families.split.flat_uploads import FlatUploads
 from attacks.scoring.rated_sets import RatedSetClaim
 from attacks.scoring.sets import SetClaim
@@ -21,33 +21,29 @@ _DEVIATIONS = 5.0
 """Where no row is exactly zero, a touched one stands out by this many deviations of the median."""
 
 
-class TouchedRows:
-    """Reads which rows of every embedding table a client has changed."""
+class TouchedRows(SuiteAttack):
+    """Reads which rows of every embedding table a client has changed.
+
+    Game: Given one upload of a client, tell which items (or characters) its examples contain.
+    Adversary: Honest-but-curious server.
+    Needs: Payload of the uploads of one round, and names and shapes of the federated parameters; a
+        federated embedding table.
+    Statistic: Length of the change of every row. Guessed outright: all that changed; where all did,
+        those five median absolute deviations above the median.
+    Reference: The touched-row read, on a dense upload.
+    Limits: Tells which, not how often, nor sampled negatives from positives; a regulariser or
+        optimiser that moves untouched rows leaves the ranking only.
+    """
 
     name = "touched-rows"
     reads_one_round = True
     reads_item_rows = False
     control = Control(measure="exact_set_share", on="split")
-    card = AttackCard(
-        game="Given one upload of a client, tell which items (or characters) its examples contain.",
-        adversary="Honest-but-curious server.",
-        needs="Payload of the uploads of one round, and names and shapes of the federated "
-        "parameters; a federated embedding table.",
-        statistic="Length of the change of every row. Guessed outright: all that changed; where "
-        "all did, those five median absolute deviations above the median.",
-        reference="The touched-row read, on a dense upload.",
-        limits="Tells which, not how often, nor sampled negatives from positives; a regulariser "
-        "or optimiser that moves untouched rows leaves the ranking only.",
-    )
 
-    def run(self, view: View) -> Claims | NotApplicable:
+    def claim(self, view: View) -> Claims:
         """Claim the rows used by every client of the first usable round."""
         uploads = FlatUploads.read(view)
-        if isinstance(uploads, NotApplicable):
-            return uploads
-        tables = uploads.architecture.tables()
-        if not tables:
-            return NotApplicable(reason="no embedding table is federated")
+        tables = need(uploads.architecture.tables(), "no embedding table is federated")
         rated: list[RatedSetClaim] = []
         sets: list[SetClaim] = []
         for table in tables:
@@ -65,37 +61,36 @@ class TouchedRows:
         return Claims(rounds=(uploads.round,), made=(*rated, *sets))
 
 
-class SignedRows:
-    """Tells a client's positive items from its sampled negatives."""
+class SignedRows(SuiteAttack):
+    """Tells a client's positive items from its sampled negatives.
+
+    Game: Given one upload of a client that trains on positives and sampled negatives, tell its
+        positive items from all others.
+    Adversary: Honest-but-curious server.
+    Needs: Payload of the uploads of one round, names and shapes of the federated parameters, and
+        the number of negatives per positive.
+    Statistic: Projection of the change of every item's row on the main direction of all of them;
+        the side with fewer items is that of the positives, as negatives outnumber them.
+    Reference: Signs of item gradients in federated recommenders with sampled negatives.
+    Limits: With at most one negative per positive the sides cannot be told apart. Once a model fits
+        its positives, a single round may point either way.
+    """
 
     name = "signed-rows"
     reads_one_round = True
     reads_item_rows = False
     control = Control(measure="auc", on="implicit")
-    card = AttackCard(
-        game="Given one upload of a client that trains on positives and sampled negatives, tell "
-        "its positive items from all others.",
-        adversary="Honest-but-curious server.",
-        needs="Payload of the uploads of one round, names and shapes of the federated parameters, "
-        "and the number of negatives per positive.",
-        statistic="Projection of the change of every item's row on the main direction of all of "
-        "them; the side with fewer items is that of the positives, as negatives outnumber them.",
-        reference="Signs of item gradients in federated recommenders with sampled negatives.",
-        limits="With at most one negative per positive the sides cannot be told apart. Once a "
-        "model fits its positives, a single round may point either way.",
-    )
 
-    def run(self, view: View) -> Claims | NotApplicable:
+    def claim(self, view: View) -> Claims:
         """Claim the positives of every client of the first usable round."""
-        if int(view.public.get("negatives", 0)) < 2:
-            return NotApplicable(reason="positives are not outnumbered by sampled negatives")
+        need(
+            not (int(view.public.get("negatives", 0)) < 2),
+            "positives are not outnumbered by sampled negatives",
+        )
         uploads = FlatUploads.read(view)
-        if isinstance(uploads, NotApplicable):
-            return uploads
         named = view.public.get("item_table")
         table = next((each for each in uploads.architecture.tables() if each.name == named), None)
-        if table is None:
-            return NotApplicable(reason="no federated table has the items as its rows")
+        table = need(table, "no federated table has the items as its rows")
         change = uploads.change(table)
         scores = signed_changes(change)
         seen = touched(row_changes(change))

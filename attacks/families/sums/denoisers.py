@@ -14,11 +14,20 @@ from math import comb
 
 import numpy as np
 
-from attacks.base import AttackCard, Claims, Control, NotApplicable, client_grid
+from attacks.base import (
+    Claims,
+    Control,
+    SuiteAttack,
+    client_grid,
+    common_rounds,
+    need,
+    require_seen,
+)
 from attacks.families.linkage import fingerprints
 from attacks.families.sums.subsets import MOST_ROWS, MOST_SUBSETS, find_subset
 from attacks.scoring.rated_sets import RatedSetClaim
 from attacks.scoring.virtual_rows import UnmaskedClaim
+from attacks.view.coalition import rows_of, words_of
 from attacks.view.knowledge import Knowledge
 from secure_fedrec.core.arrays import FloatArray, IntArray
 from secure_fedrec.fixedpoint import FixedPoint
@@ -31,46 +40,39 @@ _FEWEST_BITS = 40  # a run tries some 2^30 subsets; below, a wrong one can match
 _COLLINEAR = 1e-5  # residual share of a row that must lie along the denoiser's own vector
 
 
-class DenoiserExposure:
-    """Rated items of the denoisers themselves that no collected virtual row covers."""
+class DenoiserExposure(SuiteAttack):
+    """Rated items of the denoisers themselves that no collected virtual row covers.
+
+    Game: Given a denoiser's sums and counts, tell its own rated items from all others.
+    Adversary: Honest-but-curious server.
+    Needs: Item numbers and counts of the denoisers' messages of one round.
+    Statistic: A count of -1 is the denoiser's own rating alone; items it does not send are unrated;
+        in between, the lower the count the likelier.
+    Reference: FedRec++ claims in section 'Eliminate the Gradient Noise in the Client' that the
+        denoiser's privacy does not leak towards the server.
+    Limits: One denoiser for everybody covers all its items; the more denoisers, the less cover each
+        has.
+    """
 
     name = "denoiser-exposure"
-    reads_one_round = False
     control = Control(measure="precision", on="ratings")
-    card = AttackCard(
-        game="Given a denoiser's sums and counts, tell its own rated items from all others.",
-        adversary="Honest-but-curious server.",
-        needs="Item numbers and counts of the denoisers' messages of one round.",
-        statistic="A count of -1 is the denoiser's own rating alone; items it does not send are "
-        "unrated; in between, the lower the count the likelier.",
-        reference="FedRec++ claims in section 'Eliminate the Gradient Noise in the Client' that "
-        "the denoiser's privacy does not leak towards the server.",
-        limits="One denoiser for everybody covers all its items; the more denoisers, the less "
-        "cover each has.",
-    )
 
-    def run(self, view: View) -> Claims | NotApplicable:
+    def claim(self, view: View) -> Claims:
         """Claim that items with count -1 are the denoiser's own."""
-        if not view.sees(Step.DENOISE):
-            return NotApplicable(reason="the view holds no denoisers' sums")
-        rounds = view.rounds(Step.DENOISE)
-        if not rounds:
-            return NotApplicable(reason="no denoisers' sums were recorded")
+        require_seen(view, {Step.DENOISE: "denoisers' sums"})
+        rounds = common_rounds(view, Step.DENOISE, otherwise="no denoisers' sums were recorded")
         knowledge = Knowledge.of(view)
-        if knowledge.hidden or knowledge.summed_in_shares:
-            return NotApplicable(reason="the denoisers' sums are shares, with no row of their own")
-        if not knowledge.rated_only:
-            return NotApplicable(reason="clients send rows of items that they have not rated")
+        own = not knowledge.hidden and not knowledge.summed_in_shares
+        need(own, "the denoisers' sums are shares, with no row of their own")
+        need(knowledge.rated_only, "clients send rows of items that they have not rated")
         messages = view.messages(Step.DENOISE, rounds[0])
-        block = messages.payload
-        if not isinstance(block, RowBlock) or block.counts is None:
+        _, block = rows_of(messages)
+        if block.counts is None:
             raise TypeError("denoisers send rows with counts")
         identities = np.asarray(knowledge.denoisers, dtype=np.int64)
-        owners = np.repeat(identities[messages.senders.ids], block.lengths)
-        clients = np.unique(owners)
-        flat, visible = client_grid(
-            clients, owners, block.rows.astype(np.int64), int(view.public["n_items"])
-        )
+        senders = identities[messages.senders.ids]
+        clients = np.unique(senders[block.lengths > 0])
+        flat, visible = client_grid(clients, senders, block, view)
         lowest = float(block.counts.max(initial=0)) + 1.0
         filled = np.full(visible.size, -lowest)
         filled[flat] = -block.counts.astype(np.float64)
@@ -81,43 +83,37 @@ class DenoiserExposure:
         return Claims(rounds=(rounds[0],), made=(claim,), details=details)
 
 
-class DenoiserSums:
-    """Virtual rows unmasked by the server alone."""
+class DenoiserSums(SuiteAttack):
+    """Virtual rows unmasked by the server alone.
+
+    Game: Given the identified uploads and the denoisers' sums of one round, tell virtual from real
+        rows.
+    Adversary: Honest-but-curious server, alone.
+    Needs: Payloads of uploads and of the denoisers' sums of one round, and the public table.
+    Statistic: A sum with one term equals an uploaded row: that row is virtual and its sender is
+        bound to that denoiser. With the group known, every other sum is a small subset-sum over the
+        group's rows; the denoiser's own row is recognised by its direction. Shares of denoisers
+        that send shares of one sum are added up first: it is over all clients.
+    Reference: Small-group aggregates; more denoisers are cheaper and leak more. Subset sums by
+        halves, Horowitz and Sahni 1974.
+    Limits: With one denoiser for all clients, sums have many terms and nothing is found (in shares:
+        of items that more than 24 clients upload); with rows of few bits (low rank, coarse ring)
+        nothing would be proven.
+    """
 
     name = "denoiser-sums"
     reads_one_round = True
     control = Control(measure="unmasked_share", on="ratings")
-    card = AttackCard(
-        game="Given the identified uploads and the denoisers' sums of one round, tell virtual from "
-        "real rows.",
-        adversary="Honest-but-curious server, alone.",
-        needs="Payloads of uploads and of the denoisers' sums of one round, and the public table.",
-        statistic="A sum with one term equals an uploaded row: that row is virtual and its sender "
-        "is bound to that denoiser. With the group known, every other sum is a small subset-sum "
-        "over the group's rows; the denoiser's own row is recognised by its direction. Shares of "
-        "denoisers that send shares of one sum are added up first: it is over all clients.",
-        reference="Small-group aggregates; more denoisers are cheaper and leak more. Subset sums "
-        "by halves, Horowitz and Sahni 1974.",
-        limits="With one denoiser for all clients, sums have many terms and nothing is found "
-        f"(in shares: of items that more than {MOST_ROWS} clients upload); with rows of few bits "
-        "(low rank, coarse ring) nothing would be proven.",
-    )
 
-    def run(self, view: View) -> Claims | NotApplicable:
+    def claim(self, view: View) -> Claims:
         """Explain as many sums as possible."""
-        for step, what in ((Step.UPLOAD, "uploads"), (Step.DENOISE, "denoisers' sums")):
-            if not view.sees(step):
-                return NotApplicable(reason=f"the view holds no {what}")
-        rounds = sorted(
-            set(view.payload_rounds(Step.UPLOAD)) & set(view.payload_rounds(Step.DENOISE))
-        )
-        if not rounds:
-            return NotApplicable(reason="no round has payloads of uploads and sums")
-        if not Knowledge.of(view).rated_only:
-            return NotApplicable(reason="clients send rows of items that they have not rated")
+        require_seen(view, {Step.UPLOAD: "uploads", Step.DENOISE: "denoisers' sums"})
+        none = "no round has payloads of uploads and sums"
+        rounds = common_rounds(view, Step.UPLOAD, Step.DENOISE, payload=True, otherwise=none)
+        need(Knowledge.of(view).rated_only, "clients send rows of items that they have not rated")
         puzzle = _read(view, rounds[0])
-        if puzzle.bits_per_row(view.codec) < _FEWEST_BITS:
-            return NotApplicable(reason="rows hold too few bits to be told apart in sums")
+        bits = puzzle.bits_per_row(view.codec)
+        need(bits >= _FEWEST_BITS, "rows hold too few bits to be told apart in sums")
         whole = Knowledge.of(view).summed_in_shares
         if whole:
             puzzle.group_of = dict.fromkeys(range(len(puzzle.senders)), _EVERYBODY)
@@ -129,9 +125,7 @@ class DenoiserSums:
     @staticmethod
     def _claims(view: View, round_: int, puzzle: "_Puzzle") -> Claims:
         block, senders = puzzle.sent, puzzle.senders
-        owners = np.repeat(senders, block.lengths)
-        n_items = int(view.public["n_items"])
-        flat, visible = client_grid(senders, owners, block.rows.astype(np.int64), n_items)
+        flat, visible = client_grid(senders, senders, block, view)
         scores = np.where(visible.ravel(), 1.0, 0.0)
         scores[flat[puzzle.verdict == _REAL]] = 2.0
         scores[flat[puzzle.verdict == _VIRTUAL]] = 0.5
@@ -174,9 +168,9 @@ class _Puzzle:
 
     def bits_per_row(self, codec: FixedPoint) -> float:
         """About how many bits the words of an uploaded row hold."""
-        if self.sent.values is None or not len(self.sent.rows):
+        if not len(self.sent.rows):
             return 0.0
-        spread = codec.to_integers(self.sent.values).std(axis=0)
+        spread = codec.to_integers(words_of(self.sent)).std(axis=0)
         return float(np.log2(1.0 + spread).sum())
 
     def find_groups(self) -> None:
@@ -246,14 +240,12 @@ class _Puzzle:
         self, cell: int, members: list[int], count: int, codec: FixedPoint, *, halves: bool
     ) -> tuple[int, ...] | None:
         """Rows behind a sum without a row of the denoiser."""
-        if self.sent.values is None or self.sums.values is None:
-            return None
         return find_subset(
             members,
             count,
             prints=self.sent_prints,
-            words=self.sent.values,
-            total=self.sums.values[cell],
+            words=words_of(self.sent),
+            total=words_of(self.sums)[cell],
             target=self.sum_prints[cell],
             codec=codec,
             halves=halves,
@@ -284,25 +276,22 @@ class _Puzzle:
 
 
 def _read(view: View, round_: int) -> _Puzzle:
-    uploads = view.messages(Step.UPLOAD, round_, payload=True)
-    sums = view.messages(Step.DENOISE, round_, payload=True)
-    sent, told, denoisers = uploads.payload, sums.payload, sums.senders.ids
-    if not isinstance(sent, RowBlock) or not isinstance(told, RowBlock):
-        raise TypeError("uploads and sums carry rows")
+    uploads, sent = rows_of(view.messages(Step.UPLOAD, round_, payload=True))
+    sums, told = rows_of(view.messages(Step.DENOISE, round_, payload=True))
+    denoisers = sums.senders.ids
     if Knowledge.of(view).summed_in_shares:
         told, denoisers = _added_up(told, view.codec), np.array([_EVERYBODY])
-    if sent.values is None or told.values is None:
-        raise ValueError("payloads were asked for")
+    words, totals = words_of(sent), words_of(told)
     regularization = float(view.public["algorithm"].get("regularization", 0.0))
     return _Puzzle(
         senders=uploads.senders.ids,
         sent=sent,
-        sent_rows=view.codec.decode(sent.values),
-        sent_prints=fingerprints(sent.values, view.codec).tolist(),
+        sent_rows=view.codec.decode(words),
+        sent_prints=fingerprints(words, view.codec).tolist(),
         denoisers=denoisers,
         sums=told,
-        sum_rows=view.codec.decode(told.values),
-        sum_prints=fingerprints(told.values, view.codec).tolist(),
+        sum_rows=view.codec.decode(totals),
+        sum_prints=fingerprints(totals, view.codec).tolist(),
         pull=regularization * view.table(round_),
         verdict=np.full(len(sent.rows), _UNKNOWN, dtype=np.int64),
     )

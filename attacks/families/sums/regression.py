@@ -15,11 +15,11 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from attacks.base import AttackCard, Claims, Control, NotApplicable
+from attacks.base import Claims, Control, SuiteAttack, common_rounds, need, require_seen
 from attacks.families.sums.equations import fit_bits
 from attacks.scoring.rated_sets import RatedSetClaim
 from attacks.scoring.virtual_rows import UnmaskedClaim
-from attacks.view.coalition import others_sum, others_uploads
+from attacks.view.coalition import others_sum, others_uploads, words_of
 from attacks.view.knowledge import Knowledge
 from attacks.view.presence import Presence
 from secure_fedrec.core.arrays import BoolArray, FloatArray, IntArray
@@ -35,32 +35,29 @@ _SPARE_BITS = 40.0
 has odds of about 2^-40."""
 
 
-class SubsetRegression:
-    """Solves for the bits."""
+class SubsetRegression(SuiteAttack):
+    """Solves for the bits.
+
+    Game: Given all identified rows and the exact sums of the real ones, over several rounds, tell
+        real from virtual rows.
+    Adversary: Honest-but-curious server, alone.
+    Needs: Payloads of uploads and of the aggregate of at least one round, in a protocol whose
+        aggregate is free of virtual rows.
+    Statistic: Ridge estimate of the bit of every uploaded item, from one equation per coordinate
+        and round and one for the count; items missing from any upload of the client are virtual. A
+        solved item is proven by exact substitution in the ring.
+    Reference: Linear reconstruction from subset sums, Dinur and Nissim 2003; an exact sum is what
+        lossless removal of virtual rows hands to the server.
+    Limits: Needs as many independent equations as uploads of the item; rows of parties that do not
+        upload (the denoisers) act as noise on the items they rated.
+    """
 
     name = "subset-regression"
-    reads_one_round = False
     control = Control(measure="support_auc", on="sticky")
-    card = AttackCard(
-        game="Given all identified rows and the exact sums of the real ones, over several rounds, "
-        "tell real from virtual rows.",
-        adversary="Honest-but-curious server, alone.",
-        needs="Payloads of uploads and of the aggregate of at least one round, in a protocol whose "
-        "aggregate is free of virtual rows.",
-        statistic="Ridge estimate of the bit of every uploaded item, from one equation per "
-        "coordinate and round and one for the count; items missing from any upload of the client "
-        "are virtual. A solved item is proven by exact substitution in the ring.",
-        reference="Linear reconstruction from subset sums, Dinur and Nissim 2003; an exact sum is "
-        "what lossless removal of virtual rows hands to the server.",
-        limits="Needs as many independent equations as uploads of the item; rows of parties that "
-        "do not upload (the denoisers) act as noise on the items they rated.",
-    )
 
-    def run(self, view: View) -> Claims | NotApplicable:
+    def claim(self, view: View) -> Claims:
         """Solve after every stop; claim what the last one gives."""
         rounds = self._rounds(view)
-        if isinstance(rounds, NotApplicable):
-            return rounds
         stops = [stop for stop in _STOPS if stop < len(rounds)]
         fits = {stop: _solve(view, rounds[:stop]) for stop in (*stops, len(rounds))}
         last = fits[len(rounds)]
@@ -82,31 +79,26 @@ class SubsetRegression:
         return Claims(rounds=rounds, made=(claim, proven), details=details)
 
     @staticmethod
-    def _rounds(view: View) -> tuple[int, ...] | NotApplicable:
-        for step, what in ((Step.UPLOAD, "uploads"), (Step.AGGREGATE, "aggregate")):
-            if not view.sees(step):
-                return NotApplicable(reason=f"the view holds no {what}")
-        reason = _no_equations(Knowledge.of(view))
-        both = set(view.payload_rounds(Step.AGGREGATE)) & set(view.payload_rounds(Step.UPLOAD))
-        whole = tuple(sorted(r for r in both if _all_kept(view, r)))
-        if reason is None and not whole:
-            reason = "no round has payloads of the aggregate and of every one of its uploads"
-        return whole if reason is None else NotApplicable(reason=reason)
+    def _rounds(view: View) -> tuple[int, ...]:
+        require_seen(view, {Step.UPLOAD: "uploads", Step.AGGREGATE: "aggregate"})
+        _need_equations(Knowledge.of(view))
+        none = "no round has payloads of the aggregate and of every one of its uploads"
+        both = common_rounds(view, Step.UPLOAD, Step.AGGREGATE, payload=True, otherwise=none)
+        return need(tuple(round_ for round_ in both if _all_kept(view, round_)), none)
 
 
-def _no_equations(knowledge: Knowledge) -> str | None:
-    """Why rows and sums of this protocol are no equations in constant bits; None if they are."""
-    if knowledge.hidden:
-        return "uploads are hidden: there are no identified rows to put into equations"
-    if not knowledge.sums_are_real:
-        return "the aggregate still contains the virtual rows"
-    if not knowledge.rated_only:
-        return "clients send rows of items that they have not rated: a bit is not a rating"
-    if not knowledge.every_row:
-        return "clients send rows of some of their rated items: no bit stays the same"
-    if not knowledge.constant:
-        return "uploads of rated items are drawn afresh every round: no bit stays the same"
-    return None if knowledge.exact else "the aggregate carries noise: its sums are no equations"
+def _need_equations(knowledge: Knowledge) -> None:
+    """Rows and sums of the protocol have to be equations in constant bits."""
+    hidden = "uploads are hidden: there are no identified rows to put into equations"
+    need(not knowledge.hidden, hidden)
+    need(knowledge.sums_are_real, "the aggregate still contains the virtual rows")
+    unrated = "clients send rows of items that they have not rated: a bit is not a rating"
+    need(knowledge.rated_only, unrated)
+    some = "clients send rows of some of their rated items: no bit stays the same"
+    need(knowledge.every_row, some)
+    drawn = "uploads of rated items are drawn afresh every round: no bit stays the same"
+    need(knowledge.constant, drawn)
+    need(knowledge.exact, "the aggregate carries noise: its sums are no equations")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -240,24 +232,22 @@ def _rows(
     place: npt.NDArray[np.int64] = np.empty(presence.visible.size, dtype=np.int64)
     for position, round_ in enumerate(rounds):
         uploads, block = others_uploads(view, round_, payload=True)
-        if block.values is None:
-            raise ValueError("payloads were asked for")
+        words = words_of(block)
         owners = np.searchsorted(presence.clients, uploads.senders.ids)
         place.fill(-1)
         place[np.repeat(owners, block.lengths) * n_items + block.rows] = np.arange(len(block.rows))
         where = place[members * n_items + items]
         there = where >= 0
-        found[position][:, there] = view.codec.to_integers(block.values[where[there]]).T
+        found[position][:, there] = view.codec.to_integers(words[where[there]]).T
     return found
 
 
 def _sums(view: View, round_: int) -> IntArray:
     """Ring integers of the aggregate of a round: int64[m, d]."""
     total = others_sum(view, round_, payload=True)
-    if total.values is None:
-        raise ValueError("payloads were asked for")
-    sums = np.zeros((int(view.public["n_items"]), total.values.shape[1]), dtype=np.int64)
-    sums[total.rows] = view.codec.to_integers(total.values)
+    words = words_of(total)
+    sums = np.zeros((int(view.public["n_items"]), words.shape[1]), dtype=np.int64)
+    sums[total.rows] = view.codec.to_integers(words)
     return sums
 
 

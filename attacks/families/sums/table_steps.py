@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from attacks.base import AttackCard, Claims, Control, NotApplicable
-from attacks.families.sums.tail_rows import CHANCE, RowGroups, group_rows
+from attacks.base import Claims, Control, SuiteAttack, need
+from attacks.families.sums.tail_rows import CHANCE, RowGroups, group_steps
 from attacks.scoring.rated_sets import RatedSetClaim
 from attacks.scoring.single_rows import AnonymousRowClaim, SingleRowsClaim
 from attacks.view.coalition import rows_of
@@ -28,46 +28,42 @@ _WHOLE = 0.125
 """Of a ring unit: how far from a word a sum may come out, by the rounding of floats."""
 
 
-class TableSteps:
-    """Reads the step from one public table to the next, less what its own clients put into it."""
+class TableSteps(SuiteAttack):
+    """Reads the step from one public table to the next, less what its own clients put into it.
+
+    Game: Given public tables before and after a round, and the rows of some clients, tell what the
+        others rated.
+    Adversary: Honest-but-curious clients, without the server.
+    Needs: Payloads of one round, and sums free of virtual rows and of noise.
+    Statistic: The server's step is carried out with the adversary's own rows alone: an item that
+        moved otherwise was rated by one of the others. Less the own rows, the step of an item with
+        one other rater is that rater's row; such rows of one client are collinear and decode to its
+        ratings and vector, as in tail-items.
+    Reference: Differences of published aggregates; the step of a mean tells the sum up to its
+        count.
+    Limits: Where several clients are left, it says which items one of them rated, and not which of
+        them; rows are then named in groups whose odds of being means are small. With biases no row
+        is decoded. Other algorithms' steps are not read.
+    """
 
     name = "table-steps"
-    reads_one_round = False
     control = Control(measure="precision", on="ratings", who="all clients but one")
-    card = AttackCard(
-        game="Given public tables before and after a round, and the rows of some clients, tell "
-        "what the others rated.",
-        adversary="Honest-but-curious clients, without the server.",
-        needs="Payloads of one round, and sums free of virtual rows and of noise.",
-        statistic="The server's step is carried out with the adversary's own rows alone: an item "
-        "that moved otherwise was rated by one of the others. Less the own rows, the step of an "
-        "item with one other rater is that rater's row; such rows of one client are collinear and "
-        "decode to its ratings and vector, as in tail-items.",
-        reference="Differences of published aggregates; the step of a mean tells the sum up to "
-        "its count.",
-        limits="Where several clients are left, it says which items one of them rated, and not "
-        "which of them; rows are then named in groups whose odds of being means are small. With "
-        "biases no row is decoded. Other algorithms' steps are not read.",
-    )
 
-    def run(self, view: View) -> Claims | NotApplicable:
+    def claim(self, view: View) -> Claims:
         """Claim what moved."""
-        if view.sees(Step.AGGREGATE):
-            return NotApplicable(reason="the view holds the sums themselves")
-        if view.public["algorithm"]["name"] != "pmf":
-            return NotApplicable(reason="the steps of this algorithm are not read")
-        if not view.sees(Step.MODEL):
-            return NotApplicable(reason="the view holds no public table")
+        need(not view.sees(Step.AGGREGATE), "the view holds the sums themselves")
+        need(view.public["algorithm"]["name"] == "pmf", "the steps of this algorithm are not read")
+        need(view.sees(Step.MODEL), "the view holds no public table")
         knowledge = Knowledge.of(view)
-        if not knowledge.sums_are_real or not knowledge.exact:
-            return NotApplicable(reason="the table moved by virtual rows or by noise as well")
+        undisturbed = knowledge.sums_are_real and knowledge.exact
+        need(undisturbed, "the table moved by virtual rows or by noise as well")
         steps = [_Step.read(view, round_) for round_ in view.payload_rounds(Step.MODEL)]
         known = [step for step in steps if step is not None]
-        if not known:
-            return NotApplicable(
-                reason="no round has the tables before and after it and the adversary's own rows: "
-                "see recording.payload_rounds and recording.payload_senders"
-            )
+        need(
+            known,
+            "no round has the tables before and after it and the adversary's own rows: "
+            "see recording.payload_rounds and recording.payload_senders",
+        )
         return _claims(view, known)
 
 
@@ -144,10 +140,7 @@ def _own_uploads(view: View, own: OwnUploads, round_: int) -> Messages | None:
 
 def _claims(view: View, steps: Sequence[_Step]) -> Claims:
     known = frozenset() if view.own is None else view.own.clients
-    others = np.asarray(
-        [client for client in range(int(view.public["n_clients"])) if client not in known],
-        dtype=np.int64,
-    )
+    others = np.setdiff1d(np.arange(int(view.public["n_clients"])), sorted(known))
     moved = np.mean([step.moved for step in steps], axis=0)
     scores = np.broadcast_to(moved, (len(others), len(moved)))
     seen = scores > 0
@@ -169,31 +162,17 @@ def _claims(view: View, steps: Sequence[_Step]) -> Claims:
 
 def _row_claim(view: View, step: _Step, others: IntArray) -> AnonymousRowClaim:
     """Rows that decode; a mean of several rows lies along no other one."""
-    items, algorithm = np.flatnonzero(step.moved), view.public["algorithm"]
+    items = np.flatnonzero(step.moved)
     groups = RowGroups.alone(len(items), step.rows.shape[1])
-    if not algorithm["biases"]:
-        vectors = view.table(step.round)[items]
-        groups = group_rows(
-            step.rows[items] - float(algorithm["regularization"]) * vectors,
-            vectors,
-            np.asarray(view.public["rating_levels"], dtype=np.float64),
-            resolution=view.codec.resolution,
-        )
+    if not view.public["algorithm"]["biases"]:
+        groups = group_steps(view, step.round, items, step.rows[items])
     named = groups.named
     if len(others) > 1:
         named = named & _of_one(groups.groups, step.whole[items], step.rows.shape[1])
     kept = groups.keep(named)
     owner = int(others[0]) if len(others) == 1 else -1
-    return AnonymousRowClaim(
-        round=step.round,
-        items=items[named],
-        groups=kept.groups,
-        ratings=kept.ratings,
-        named=kept.named,
-        vectors=kept.vectors,
-        solved=kept.solved,
-        owners=np.full(len(kept.solved), owner, dtype=np.int64),
-    )
+    owners = np.full(len(kept.solved), owner, dtype=np.int64)
+    return kept.claim(step.round, items[named], owners)
 
 
 def _of_one(groups: IntArray, whole: BoolArray, width: int) -> BoolArray:

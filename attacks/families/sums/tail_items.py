@@ -6,13 +6,21 @@ from typing import Any
 
 import numpy as np
 
-from attacks.base import AttackCard, Claims, Control, NotApplicable, client_grid
+from attacks.base import (
+    Claims,
+    Control,
+    SuiteAttack,
+    client_grid,
+    common_rounds,
+    need,
+    require_seen,
+)
 from attacks.families.sums.participation import Verdicts, deduce
-from attacks.families.sums.tail_rows import RowGroups, group_rows
+from attacks.families.sums.tail_rows import RowGroups, group_steps
 from attacks.scoring.rated_sets import RatedSetClaim
 from attacks.scoring.single_rows import AnonymousRowClaim, SingleRowsClaim
 from attacks.scoring.virtual_rows import UnmaskedClaim
-from attacks.view.coalition import others_sum, others_uploads, rows_of
+from attacks.view.coalition import others_sum, others_uploads, rows_of, words_of
 from attacks.view.knowledge import Knowledge
 from attacks.view.presence import Presence
 from secure_fedrec.core.arrays import BoolArray, FloatArray, IntArray
@@ -22,52 +30,45 @@ from secure_fedrec.wire import Step, View
 __all__ = ["TailItems"]
 
 
-class TailItems:
-    """Reads singletons: under names where uploads can be read, without names where they cannot."""
+class TailItems(SuiteAttack):
+    """Reads singletons: under names where uploads can be read, without names where they cannot.
+
+    Game: Given the sums and counts the server ends up with, tell which identified rows are real;
+        where uploads are hidden, read single clients' rows off the sums and tell what each client
+        can have rated.
+    Adversary: Honest-but-curious server.
+    Needs: The aggregate of at least one round, free of virtual rows, and who uploaded; payloads of
+        both in the same round where uploads can be read.
+    Statistic: An item with count 1: the aggregate is that rater's row. The readable upload that
+        equals it is real and every other one of the item virtual; of hidden uploads the row stays
+        without a name, but rows of one client are collinear and decode to its ratings and vector.
+        Count 0 clears everybody who took part, and counts of changing cohorts are equations in the
+        bits of each client. An adversary's own clients are taken out first.
+    Reference: Singletons in published aggregates; secure aggregation does not remove them.
+        Statistical disclosure from changing cohorts, Danezis 2003.
+    Limits: Reaches only the tail of the catalogue; a popular item hides its raters. Noised counts
+        prove nothing, noised rows fit no rating, and rows of items below a tail floor are not in
+        the sum: none is then reported as recovered.
+    """
 
     name = "tail-items"
-    reads_one_round = False
     control = Control(measure="precision", on="ratings")
-    card = AttackCard(
-        game="Given the sums and counts the server ends up with, tell which identified rows are "
-        "real; where uploads are hidden, read single clients' rows off the sums and tell what "
-        "each client can have rated.",
-        adversary="Honest-but-curious server.",
-        needs="The aggregate of at least one round, free of virtual rows, and who uploaded; "
-        "payloads of both in the same round where uploads can be read.",
-        statistic="An item with count 1: the aggregate is that rater's row. The readable upload "
-        "that equals it is real and every other one of the item virtual; of hidden uploads the row "
-        "stays without a name, but rows of one client are collinear and decode to its ratings and "
-        "vector. Count 0 clears everybody who took part, and counts of changing cohorts are "
-        "equations in the bits of each client. An adversary's own clients are taken out first.",
-        reference="Singletons in published aggregates; secure aggregation does not remove them. "
-        "Statistical disclosure from changing cohorts, Danezis 2003.",
-        limits="Reaches only the tail of the catalogue; a popular item hides its raters. Noised "
-        "counts prove nothing, noised rows fit no rating, and rows of items below a tail floor are "
-        "not in the sum: none is then reported as recovered.",
-    )
 
-    def run(self, view: View) -> Claims | NotApplicable:
+    def claim(self, view: View) -> Claims:
         """Claim what the counts prove."""
-        for step, what in ((Step.AGGREGATE, "aggregate"), (Step.UPLOAD, "uploads")):
-            if not view.sees(step):
-                return NotApplicable(reason=f"the view holds no {what}")
+        require_seen(view, {Step.AGGREGATE: "aggregate", Step.UPLOAD: "uploads"})
         knowledge = Knowledge.of(view)
-        if not knowledge.sums_are_real or not knowledge.rated_only:
-            rows = "the virtual rows" if knowledge.rated_only else "rows of items nobody rated"
-            return NotApplicable(
-                reason=f"the aggregate still contains {rows}, its counts prove nothing"
-            )
+        rows = "the virtual rows" if knowledge.rated_only else "rows of items nobody rated"
+        need(
+            knowledge.sums_are_real and knowledge.rated_only,
+            f"the aggregate still contains {rows}, its counts prove nothing",
+        )
         if knowledge.hidden:
             counted = tuple(sorted(set(view.rounds(Step.UPLOAD)) & set(_counted(view))))
-            if not counted:
-                return NotApplicable(reason="no round has both uploads and an aggregate")
+            need(counted, "no round has both uploads and an aggregate")
             return _Hidden(view, knowledge, Presence.read(view, knowledge, counted)).claims()
-        rounds = tuple(
-            sorted(set(view.payload_rounds(Step.AGGREGATE)) & set(view.payload_rounds(Step.UPLOAD)))
-        )
-        if not rounds:
-            return NotApplicable(reason="no round has payloads of both uploads and aggregate")
+        none = "no round has payloads of both uploads and aggregate"
+        rounds = common_rounds(view, Step.AGGREGATE, Step.UPLOAD, payload=True, otherwise=none)
         return _identified(view, knowledge, rounds)
 
 
@@ -86,8 +87,7 @@ def _identified(view: View, knowledge: Knowledge, rounds: Sequence[int]) -> Clai
         uploads, block = others_uploads(view, round_, payload=True)
         total = others_sum(view, round_, payload=True)
         counts = np.zeros(n_items, dtype=np.int64) if total.counts is None else total.counts
-        owners = np.repeat(uploads.senders.ids, block.lengths)
-        flat, seen = client_grid(clients, owners, block.rows.astype(np.int64), n_items)
+        flat, seen = client_grid(clients, uploads.senders.ids, block, view)
         proven, disproven = _compare(block, total, counts)
         visible |= seen
         real.reshape(-1)[flat[proven]] = True
@@ -110,10 +110,8 @@ def _identified(view: View, knowledge: Knowledge, rounds: Sequence[int]) -> Clai
 
 def _compare(block: RowBlock, total: RowBlock, counts: IntArray) -> tuple[BoolArray, BoolArray]:
     """Rows proven real and rows proven virtual: bool[N] each."""
-    if block.values is None or total.values is None:
-        raise ValueError("payloads were asked for")
     of_item = counts[block.rows]
-    equal = (of_item == 1) & np.all(block.values == total.values[block.rows], axis=1)
+    equal = (of_item == 1) & np.all(words_of(block) == words_of(total)[block.rows], axis=1)
     # In a coarse ring two uploads can hold the same words: then neither is proven real.
     alike = np.bincount(block.rows[equal], minlength=len(counts))
     return equal & (alike[block.rows] == 1), ~equal & (of_item <= 1)
@@ -133,11 +131,12 @@ def _counted(view: View) -> tuple[int, ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _Tail:
-    """Rows of one round's items with count 1, and the groups found among them."""
+    """Rows of one round's items with count 1, the groups found among them, and who is left out."""
 
     round: int
     items: IntArray
     groups: RowGroups
+    left_out: int
 
 
 class _Hidden:
@@ -152,8 +151,7 @@ class _Hidden:
         """Rows without names, then verdicts on each client, then names where one is left."""
         presence, knowledge = self._presence, self._knowledge
         values = set(self._view.payload_rounds(Step.AGGREGATE))
-        read = [self._tail(r) for r in presence.rounds if r in values]
-        tails = [tail for tail, _ in read]
+        tails = [self._tail(r) for r in presence.rounds if r in values]
         verdicts = deduce(presence, knowledge)
         owners = [self._owners(tail, verdicts) for tail in tails]
         # A name settles the items of its group, which may settle other counts, and so on.
@@ -171,19 +169,17 @@ class _Hidden:
             visible=presence.visible,
             predicted=verdicts.rated,
         )
-        rows = tuple(map(_row_claim, tails, owners))
+        both = zip(tails, owners, strict=True)
+        rows = tuple(tail.groups.claim(tail.round, tail.items, whose) for tail, whose in both)
         proven = UnmaskedClaim(clients=presence.clients, visible=presence.visible, proven=excluded)
+        made = (claim, SingleRowsClaim(parts=rows))
         return Claims(
             rounds=presence.rounds,
-            made=(
-                claim,
-                SingleRowsClaim(parts=rows),
-                *([proven] if knowledge.virtual_rows else []),
-            ),
-            details=self._details(rows, [hidden for _, hidden in read], verdicts, excluded),
+            made=(*made, proven) if knowledge.virtual_rows else made,
+            details=self._details(rows, sum(tail.left_out for tail in tails), verdicts, excluded),
         )
 
-    def _tail(self, round_: int) -> tuple[_Tail, int]:
+    def _tail(self, round_: int) -> _Tail:
         """Rows of the items with count 1 that are in the sum; and how many are not."""
         view = self._view
         total = others_sum(view, round_, payload=True)
@@ -194,23 +190,17 @@ class _Hidden:
         kept = np.flatnonzero(single & (total.values != 0).any(axis=1))
         items = total.rows[kept].astype(np.int64)
         groups = self._grouped(round_, items, view.codec.decode(total.values[kept]))
-        tail = _Tail(round=round_, items=items, groups=groups)
         if not self._knowledge.exact:  # a count of 1 is an estimate: keep what the rows confirm
-            tail = _Tail(round=round_, items=items[groups.named], groups=groups.keep(groups.named))
-        return tail, int(single.sum()) - len(kept)
+            items, groups = items[groups.named], groups.keep(groups.named)
+        left_out = int(single.sum()) - len(kept)
+        return _Tail(round=round_, items=items, groups=groups, left_out=left_out)
 
     def _grouped(self, round_: int, items: IntArray, rows: FloatArray) -> RowGroups:
         view, algorithm = self._view, self._view.public["algorithm"]
         known = view.sees(Step.MODEL) and round_ in view.payload_rounds(Step.MODEL)
         if algorithm["name"] != "pmf" or not known:
             return RowGroups.alone(*rows.shape)
-        vectors = view.table(round_)[items]
-        return group_rows(
-            rows - float(algorithm["regularization"]) * vectors,
-            vectors,
-            np.asarray(view.public["rating_levels"], dtype=np.float64),
-            resolution=view.codec.resolution,
-        )
+        return group_steps(view, round_, items, rows)
 
     def _owners(self, tail: _Tail, verdicts: Verdicts) -> IntArray:
         """The one client that can have rated every item of a group; -1 where several can."""
@@ -239,7 +229,7 @@ class _Hidden:
     def _details(
         self,
         rows: Sequence[AnonymousRowClaim],
-        suppressed: Sequence[int],
+        left_out: int,
         verdicts: Verdicts,
         excluded: BoolArray,
     ) -> dict[str, Any]:
@@ -248,7 +238,7 @@ class _Hidden:
         return {
             "tail_items": int(tail.sum()),
             "rows_recovered": sum(len(claim.items) for claim in rows),
-            "rows_left_out": sum(suppressed),
+            "rows_left_out": left_out,
             "groups": sum(int((size > 1).sum()) for size in sizes),
             "ratings_named": sum(int(claim.named.sum()) for claim in rows),
             "groups_attributed": sum(int((claim.owners >= 0).sum()) for claim in rows),
@@ -258,17 +248,3 @@ class _Hidden:
             "counts_exact": self._knowledge.exact,
             "counts_consistent": verdicts.consistent,
         }
-
-
-def _row_claim(tail: _Tail, owners: IntArray) -> AnonymousRowClaim:
-    found = tail.groups
-    return AnonymousRowClaim(
-        round=tail.round,
-        items=tail.items,
-        groups=found.groups,
-        ratings=found.ratings,
-        named=found.named,
-        vectors=found.vectors,
-        solved=found.solved,
-        owners=owners,
-    )

@@ -11,16 +11,18 @@ explains; ratings are named if one assignment of ratings fits, and a wrong one w
 odds below 1e-4. Clipped or noised rows pass neither test.
 """
 
-from dataclasses import dataclass
+from dataclasses import fields
 
 import numpy as np
 from scipy import sparse
 from scipy.sparse.csgraph import connected_components
 
 from attacks.families.ratings.lattice import nearest_levels, refine_scale, scale_candidates
+from attacks.scoring.single_rows import AnonymousRowClaim, GroupedRows
 from secure_fedrec.core.arrays import BoolArray, FloatArray, IntArray
+from secure_fedrec.wire import View
 
-__all__ = ["CHANCE", "RowGroups", "group_rows"]
+__all__ = ["CHANCE", "RowGroups", "group_rows", "group_steps"]
 
 _FEWEST_DIMENSIONS = 3  # in a plane, rows of different clients come close to collinear by chance
 _SHARPEST = 2.5e-4  # relative error of a row beyond which it is left alone
@@ -31,23 +33,10 @@ CHANCE = 1e-4
 _BLOCK = 512
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class RowGroups:
-    """Rows after grouping and decoding.
+class RowGroups(GroupedRows):
+    """Rows after grouping and decoding; what is not named or solved is 0."""
 
-    Args:
-        groups: int64[N], numbered from 0 without gaps.
-        ratings: float64[N], 0 where not named.
-        named: bool[N].
-        vectors: float64[G, d], 0 where not solved.
-        solved: bool[G].
-    """
-
-    groups: IntArray
-    ratings: FloatArray
-    named: BoolArray
-    vectors: FloatArray
-    solved: BoolArray
+    __slots__ = ()
 
     @classmethod
     def alone(cls, size: int, width: int) -> "RowGroups":
@@ -70,6 +59,22 @@ class RowGroups:
             vectors=self.vectors[used],
             solved=self.solved[used],
         )
+
+    def claim(self, round_: int, items: IntArray, owners: IntArray) -> AnonymousRowClaim:
+        """The rows of a round: int64[N], their items, and int64[G], whose each group is."""
+        found = {each.name: getattr(self, each.name) for each in fields(self)}
+        return AnonymousRowClaim(round=round_, items=items, owners=owners, **found)
+
+
+def group_steps(view: View, round_: int, items: IntArray, rows: FloatArray) -> RowGroups:
+    """Group and decode rows of PMF, each one gradient step of some client: float64[N, d]."""
+    vectors = view.table(round_)[items]
+    return group_rows(
+        rows - float(view.public["algorithm"]["regularization"]) * vectors,
+        vectors,
+        np.asarray(view.public["rating_levels"], dtype=np.float64),
+        resolution=view.codec.resolution,
+    )
 
 
 def group_rows(

@@ -28,24 +28,11 @@ _RANKING = ("hit_rate_at_10", "ndcg_at_10")
 
 _KINDS: Mapping[str, DataKind] = MappingProxyType(
     {
-        "stickers": DataKind(
-            settings=StickersData, algorithm=DocumentSettings, metrics=_CLICKS, secrets=("secrets",)
+        "stickers": DataKind(StickersData, DocumentSettings, _CLICKS, ("secrets",)),
+        "20newsgroups": DataKind(NewsgroupsData, DocumentSettings, _CLASSES, ("secrets",)),
+        **dict.fromkeys(
+            DATASETS, DataKind(InteractionData, NCFSettings, _RANKING, ("ratings", "secrets"))
         ),
-        "20newsgroups": DataKind(
-            settings=NewsgroupsData,
-            algorithm=DocumentSettings,
-            metrics=_CLASSES,
-            secrets=("secrets",),
-        ),
-        **{
-            name: DataKind(
-                settings=InteractionData,
-                algorithm=NCFSettings,
-                metrics=_RANKING,
-                secrets=("ratings", "secrets"),
-            )
-            for name in DATASETS
-        },
     }
 )
 
@@ -74,7 +61,6 @@ def _load(data: Any, algorithm: Any, *, seed: int, data_dir: Path | None) -> Dat
 
 
 def _check(task: Task, algorithm: Any, *, rounds: int, seed: int) -> Sequence[Check]:
-    del algorithm
     case = task.split_case() if isinstance(task, TextTask | InteractionTask) else None
     return [] if case is None else check_split(case, rounds=rounds, seed=seed)
 

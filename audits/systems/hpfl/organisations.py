@@ -145,7 +145,6 @@ class OrganisationTask:
         algorithm, own = HPFL(self.settings, self.organisations), self.organisations
 
         def evaluate(public: PublicState, vault: Vault) -> Mapping[str, float] | None:
-            del public
             return self._quality(
                 [
                     algorithm.predict_scores(vault, client, *own.test.of(client)[:2])

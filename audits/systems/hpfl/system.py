@@ -20,13 +20,10 @@ _METRICS = ("accuracy", "auc", "mae", "rmse")
 
 _KINDS: Mapping[str, DataKind] = MappingProxyType(
     {
-        name: DataKind(
-            settings=SyntheticOrganisationData if name == "synthetic" else OrganisationData,
-            algorithm=HPFLConfig,
-            metrics=_METRICS,
-            secrets=("secrets",),
-        )
-        for name in ("synthetic", *ORGANISATIONS)
+        "synthetic": DataKind(SyntheticOrganisationData, HPFLConfig, _METRICS, ("secrets",)),
+        **dict.fromkeys(
+            ORGANISATIONS, DataKind(OrganisationData, HPFLConfig, _METRICS, ("secrets",))
+        ),
     }
 )
 
@@ -74,10 +71,6 @@ def _statement(algorithm: HPFLConfig) -> Statement:
     )
 
 
-def _gives_to_bags(algorithm: HPFLConfig) -> bool:
-    return algorithm.shares_private
-
-
 HPFL_SYSTEM = System(
     name="hpfl",
     statement=_statement,
@@ -85,7 +78,7 @@ HPFL_SYSTEM = System(
     default_data="synthetic",
     claims=_CLAIMS,
     bag_claims=BAG_STACKS,
-    gives_to_bags=_gives_to_bags,
+    gives_to_bags=lambda algorithm: bool(algorithm.shares_private),
     attacks=FAMILIES["hierarchical"],
     libraries=("numba", "scikit-learn"),
     load=load_records,
