@@ -227,8 +227,8 @@ def lie_about_pairs(monkeypatch: pytest.MonkeyPatch, liar: int, lie: str) -> Non
         told = pair_secret(secrets.mask_element, self.context, self.number)
         return sealed + pairs.pair_hash(self.context, liar, self.number, told)
 
-    def init(self: RoundSecrets, context: Any, owner: int, *, with_kem: bool) -> None:
-        honest_init(self, context, owner, with_kem=with_kem)
+    def init(self: RoundSecrets, context: Any, owner: int, **how: Any) -> None:
+        honest_init(self, context, owner, **how)
         if owner == liar and lie == "KEM key":
             self.mask_kem = KemKey(fresh_key(), "mask-kem", context, owner)
 

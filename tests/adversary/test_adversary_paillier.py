@@ -37,6 +37,7 @@ from secure_fedrec.protection.paillier import (
 )
 from secure_fedrec.protection.paillier.envelopes import ENVELOPE_BYTES, Kind, seal
 from secure_fedrec.protection.paillier.pairwise import PairwiseMask
+from secure_fedrec.protection.paillier.words import read_words
 
 OPERATOR = Ed25519PrivateKey.generate()
 CODEC = FixedPoint(bits=40, fraction_bits=20, clip=1000.0)
@@ -183,7 +184,7 @@ def opened_alone(
     )
     authority = Authority(plan, identities[Party(Role.AUTHORITY)], key)
     answer = authority.answer(sums, 1)
-    words = np.frombuffer(answer[HEAD:-64], dtype="<u8").astype(np.uint64)
+    (words,) = read_words(answer[HEAD:-64], plan.layouts)
     return CODEC.to_integers(words)
 
 

@@ -118,7 +118,9 @@ def test_the_model_asks_the_clients_own_predicates(
 ) -> None:
     """A client's predicate that is weakened, not a switch of the model: the attack is found."""
     home = (
-        "secure_fedrec.protection.masking." if "." in predicate else "tests.model_check.settings."
+        "secure_fedrec.protection.masking.round."
+        if "." in predicate
+        else "tests.model_check.settings."
     )
     monkeypatch.setattr(home + predicate, weak)
     case = CASES[setting]

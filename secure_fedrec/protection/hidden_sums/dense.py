@@ -32,7 +32,8 @@ __all__ = [
     "show_uploads",
 ]
 
-_CHUNK_BYTES = 32 * 2**20
+_CHUNK_BYTES = 2 * 2**20
+"""Of words hidden and sent at a time: what a core's cache holds, and the allocator keeps."""
 _HELD_BYTES = 2**28
 """Of the rows of a round that have to wait; the others go to a file."""
 
