@@ -35,10 +35,12 @@ def cost_json(
     is_denoiser[list(denoisers)] = True
     groups = (("ordinary client", ~is_denoiser), ("denoiser", is_denoiser))
     roles = [_clients(meter, role, who, rounds) for role, who in groups if who.any()]
-    received = meter.server("vectors_received")
-    roles.append(_party("server", meter.server, rounds, vectors=received))
+    vectors = meter.server("vectors_received")
+    roles.append(
+        _party("server", meter.server, rounds, up="received", down="sent", vectors=vectors)
+    )
     if meter.authority("messages_sent"):
-        roles.append(_party("authority", meter.authority, rounds, vectors=0))
+        roles.append(_party("authority", meter.authority, rounds, up="sent", down="received"))
     totals = {
         quantity: int(meter.clients(f"{quantity}_sent").sum())
         + meter.server(f"{quantity}_sent")
@@ -74,15 +76,17 @@ def _clients(meter: Meter, role: str, members: BoolArray, rounds: int) -> dict[s
     }
 
 
-def _party(role: str, meter: Callable[[str], int], rounds: int, *, vectors: int) -> dict[str, Any]:
-    """Up is what it receives: all directions are seen from the clients."""
+def _party(
+    role: str, meter: Callable[[str], int], rounds: int, *, up: str, down: str, vectors: int = 0
+) -> dict[str, Any]:
+    """All directions are seen from the clients: up is what the server receives."""
     return {
         "role": role,
         "parties": 1,
         "messages_per_round": meter("messages_sent") / rounds,
         "vectors_per_round": vectors / rounds,
-        "bytes_up_per_round": meter("bytes_received") / rounds,
-        "bytes_down_per_round": meter("bytes_sent") / rounds,
+        "bytes_up_per_round": meter(f"bytes_{up}") / rounds,
+        "bytes_down_per_round": meter(f"bytes_{down}") / rounds,
     }
 
 
