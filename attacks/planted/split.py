@@ -178,6 +178,7 @@ class PlantedSplit:
         ]
 
 
+@dataclass(frozen=True, slots=True, eq=False)
 class PlantedStep:
     """One round's work of some clients.
 
@@ -187,16 +188,15 @@ class PlantedStep:
         table: float64[B, n], what they give out.
     """
 
-    def __init__(self, clients: IntArray, vectors: FloatArray, table: FloatArray) -> None:
-        self.clients = clients
-        self._vectors = vectors
-        self._table = table
+    clients: IntArray
+    vectors: FloatArray
+    table: FloatArray
 
     @property
     def upload(self) -> Upload:
         """The whole vector from every client."""
-        return Upload(clients=self.clients, blocks={TABLE: FlatBlock(values=self._table)})
+        return Upload(clients=self.clients, blocks={TABLE: FlatBlock(values=self.table)})
 
     def commit(self, vault: Vault) -> None:
         """Keep the private vectors."""
-        vault.write(_PRIVATE, self.clients, self._vectors)
+        vault.write(_PRIVATE, self.clients, self.vectors)

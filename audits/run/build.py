@@ -12,7 +12,7 @@ from audits.systems.base import Dataset, Fresh, Task
 from secure_fedrec.algorithms.base import Algorithm, PublicState
 from secure_fedrec.engines import Evaluate, sizes_of
 from secure_fedrec.errors import ConfigError
-from secure_fedrec.protection import Stack, build_stack
+from secure_fedrec.protection import Stack, Withstood, build_stack
 from secure_fedrec.streams import Streams
 from secure_fedrec.vault import Vault
 from secure_fedrec.wire import Adversary
@@ -100,8 +100,8 @@ def build_federation(config: AuditConfig, task: TaskT, *, priced: bool = True) -
         streams=streams,
         bag_layers=config.bag_protection,
     )
-    require_parties(config.adversaries, n_clients=n_clients, denoisers=len(stack.denoisers))
-    require_withstood(config.adversaries, stack.withstands(sizes.cohort), n_clients=sizes.n_clients)
+    claims, denoisers = stack.withstands(sizes.cohort), len(stack.denoisers)
+    require_parties(config.adversaries, claims, n_clients=n_clients, denoisers=denoisers)
     if priced:
         require_priced(config, stack, sizes)
     return Federation(config=config, task=task, stack=stack, streams=streams)
@@ -122,11 +122,13 @@ def _require_plain_schedule(config: AuditConfig) -> None:
         )
 
 
-def require_parties(adversaries: Sequence[Adversary], *, n_clients: int, denoisers: int) -> None:
-    """Refuse an adversary that corrupts a numbered party the federation does not have.
+def require_parties(
+    adversaries: Sequence[Adversary], claims: Sequence[Withstood], *, n_clients: int, denoisers: int
+) -> None:
+    """Refuse an adversary with parties the federation does not have, or outside the claims.
 
     Raises:
-        ConfigError: it does.
+        ConfigError: there is one.
     """
     counts = {"client": n_clients, "denoiser": denoisers}
     for adversary in adversaries:
@@ -138,6 +140,7 @@ def require_parties(adversaries: Sequence[Adversary], *, n_clients: int, denoise
                     f"{role}:{min(absent)}",
                     f"there are {count} {role}s, numbered from 0",
                 )
+    require_withstood(adversaries, claims, n_clients=n_clients)
 
 
 def _measured(config: AuditConfig, evaluate: Evaluate) -> Evaluate:
