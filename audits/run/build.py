@@ -83,9 +83,7 @@ def build_federation(config: AuditConfig, task: TaskT, *, priced: bool = True) -
     algorithm, problem, bags = task.fresh()
     n_clients, per_round = problem.vault.n_clients, config.cohort.clients_per_round
     if per_round is not None and per_round > n_clients:
-        raise ConfigError(
-            "cohort.clients_per_round", per_round, f"there are only {n_clients} clients"
-        )
+        raise config.cohort.refusal("clients_per_round", f"there are only {n_clients} clients")
     _require_plain_schedule(config)
     sizes = sizes_of(algorithm, problem, cohort=config.cohort.largest(n_clients), bags=bags)
     for sender in config.recording.payload_senders or ():
@@ -115,11 +113,10 @@ def _require_plain_schedule(config: AuditConfig) -> None:
     """
     full, rounds = config.cohort.everybody_in, config.algorithm.rounds
     if any(round_ > rounds for round_ in full):
-        raise ConfigError("cohort.everybody_in", full, f"there are only {rounds} rounds")
+        raise config.cohort.refusal("everybody_in", f"there are only {rounds} rounds")
     if full and (config.protection or config.bag_protection):
-        raise ConfigError(
-            "cohort.everybody_in", full, "layers of protection are laid out for one size of cohort"
-        )
+        problem = "layers of protection are laid out for one size of cohort"
+        raise config.cohort.refusal("everybody_in", problem)
 
 
 def require_parties(
