@@ -23,7 +23,6 @@ from audits.report.html import render_summary
 from audits.run import audit as runner
 from audits.run import training
 from audits.run.build import Federation, build_federation, load_dataset, require_parties
-from audits.run.coalitions import require_withstood
 from audits.run.folder import CONFIG_NAME, one_writer, read_own_config, unwritten
 from audits.run.truth import ground_truth, read_secrets
 from audits.systems.base import Task
@@ -96,13 +95,9 @@ def _attack(arguments: argparse.Namespace, transcript: Transcript) -> int:
         )
         require_parties(
             adversaries,
-            n_clients=int(transcript.public["n_clients"]),
-            denoisers=len(truth.denoiser_clients),
-        )
-        require_withstood(
-            adversaries,
             [Withstood(**claim) for claim in transcript.public.get("withstands", ())],
             n_clients=int(transcript.public["n_clients"]),
+            denoisers=len(truth.denoiser_clients),
         )
     names = tuple(arguments.attack or config.attacks)
     for name in names:

@@ -158,24 +158,20 @@ def _with_honest(deployment: Deployment, found: Plan) -> Plan:
             f"the smallest sum holds {honest} honest clients; lower --dropout or --corrupt, or "
             "enlarge --cohort",
         )
-    figure = Figure(
-        name="honest among them at least",
-        value=honest,
-        unit="clients",
-        source="survivors at least, less the corrupt clients",
-    )
     names = [each.name for each in found.figures]
     place = names.index("survivors at least") + 1
-    added = [figure]
+    added = [
+        Figure(
+            name="honest among them at least",
+            value=honest,
+            unit="clients",
+            source="survivors at least, less the corrupt clients",
+        )
+    ]
     if deployment.tail_floor > 1:
-        added += [
-            Figure(
-                name="clients behind a summed row at least",
-                value=deployment.tail_floor,
-                unit="clients",
-                source="tail floor: a round of masked counts comes before this one",
-            )
-        ]
+        source = "tail floor: a round of masked counts comes before this one"
+        name, floor = "clients behind a summed row at least", deployment.tail_floor
+        added.append(Figure(name=name, value=floor, unit="clients", source=source))
     return replace(found, figures=(*found.figures[:place], *added, *found.figures[place:]))
 
 

@@ -4,7 +4,7 @@ import argparse
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from audits.reproduction.files import read_paper, write_text
 from secure_fedrec.errors import ConfigError
@@ -12,26 +12,11 @@ from secure_fedrec.errors import ConfigError
 __all__ = ["add_reproduce", "reproduce"]
 
 
-class _Option(NamedTuple):
-    """An option that only some papers have.
-
-    Attributes:
-        papers: those that have it.
-        absent: its value where it was not given.
-    """
-
-    papers: tuple[str, ...]
-    absent: object
-
-
-_OWN: Final[Mapping[str, _Option]] = {
-    "start": _Option(("hpfl",), None),
-    "form": _Option(("hpfl",), None),
-    "data": _Option(("hpfl",), None),
-    "method": _Option(("hpfl",), None),
-    "variants": _Option(("hpfl",), absent=False),
-    "task": _Option(("furl",), None),
+_OWN: Final[Mapping[str, str]] = {
+    **dict.fromkeys(("start", "form", "data", "method", "variants"), "hpfl"),
+    "task": "furl",
 }
+"""Paper by the option that it alone has."""
 
 
 def add_reproduce(command: argparse.ArgumentParser) -> None:
@@ -96,8 +81,7 @@ def _run(arguments: argparse.Namespace) -> tuple[dict[str, Any], Sequence[str]]:
 
 def _refuse_foreign_options(arguments: argparse.Namespace) -> None:
     """Refuse an option of another paper: ignored, it would seem to have had an effect."""
-    for name, (papers, absent) in _OWN.items():
+    for name, paper in _OWN.items():
         value = getattr(arguments, name)
-        if value != absent and arguments.paper not in papers:
-            flag = "--" + name.replace("_", "-")
-            raise ConfigError(flag, value, f"is an option of {' and '.join(papers)} only")
+        if value not in (None, False) and arguments.paper != paper:
+            raise ConfigError(f"--{name}", value, f"is an option of {paper} only")

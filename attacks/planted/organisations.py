@@ -78,11 +78,12 @@ class PlantedOrganisations:
         self, clients: IntArray, public: PublicState, vault: Vault, streams: Streams
     ) -> "PlantedOrganisationStep":
         """Move vectors, form groups, count records."""
-        moved: dict[str, list[FloatArray]] = {name: [] for name in BAGS}
+        moved = {
+            bag: [_MOVE * vault.read_ragged(table, client) for client in clients.tolist()]
+            for bag, table in BAGS.items()
+        }
         rows, values = [], []
         for client in clients.tolist():
-            for bag, table in BAGS.items():
-                moved[bag].append(_MOVE * vault.read_ragged(table, client))
             counts = np.bincount(
                 vault.examples(client)["attributes"], minlength=self.table.attributes
             )

@@ -12,6 +12,7 @@ so the control does not rest on the code under audit.
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from itertools import pairwise
 from typing import Any, Final
 
 import numpy as np
@@ -118,12 +119,10 @@ class PlantedSplit:
 
     def public_knowledge(self) -> dict[str, Any]:
         """Names, shapes and places."""
-        ends = self._ends.tolist()
+        ends, shapes = self._ends.tolist(), self.config.shapes.items()
         federated = [
             {"name": name, "shape": list(shape), "start": start, "stop": stop}
-            for (name, shape), start, stop in zip(
-                self.config.shapes.items(), ends[:-1], ends[1:], strict=True
-            )
+            for (name, shape), (start, stop) in zip(shapes, pairwise(ends), strict=True)
         ]
         dim = self.config.dim
         private = [{"name": "user", "shape": [1, dim], "start": 0, "stop": dim}]
@@ -169,15 +168,12 @@ class PlantedSplit:
         return at_inputs[:, :dim].sum(axis=0), shared
 
     def _values(self, public: PublicState) -> list[FloatArray]:
-        flat = public.table
-        places = zip(self._ends[:-1], self._ends[1:], strict=True)
+        parts = np.split(public.table, self._ends[1:-1])
         shapes = self.config.shapes.values()
-        return [
-            flat[start:stop].reshape(shape)
-            for (start, stop), shape in zip(places, shapes, strict=True)
-        ]
+        return [part.reshape(shape) for part, shape in zip(parts, shapes, strict=True)]
 
 
+@dataclass(frozen=True, slots=True, eq=False)
 class PlantedStep:
     """One round's work of some clients.
 
@@ -187,16 +183,15 @@ class PlantedStep:
         table: float64[B, n], what they give out.
     """
 
-    def __init__(self, clients: IntArray, vectors: FloatArray, table: FloatArray) -> None:
-        self.clients = clients
-        self._vectors = vectors
-        self._table = table
+    clients: IntArray
+    vectors: FloatArray
+    table: FloatArray
 
     @property
     def upload(self) -> Upload:
         """The whole vector from every client."""
-        return Upload(clients=self.clients, blocks={TABLE: FlatBlock(values=self._table)})
+        return Upload(clients=self.clients, blocks={TABLE: FlatBlock(values=self.table)})
 
     def commit(self, vault: Vault) -> None:
         """Keep the private vectors."""
-        vault.write(_PRIVATE, self.clients, self._vectors)
+        vault.write(_PRIVATE, self.clients, self.vectors)

@@ -65,7 +65,13 @@ def _kept(n_clients: int, draws: int, seed: int) -> tuple[FloatArray, ...]:
 def percentile_interval(
     value: float, drawn: FloatArray, units: int, level: float, span: float = 1.0
 ) -> Interval:
-    """Percentile interval that holds its value, widened where all draws agree."""
+    """Percentile interval that holds its value, widened where all draws agree.
+
+    Where all clients have one value v (an AUC of 1.0 under a perfect attack), every draw is v and
+    the bootstrap would claim certainty. The interval then follows from "all n at v": with v taken
+    from the first client, the other n - 1 bound the share p of such clients from below [5], and
+    since an AUC lies in [0, 1] the mean lies between p v and p v + 1 - p.
+    """
     tail = (1.0 - level) / 2
     low, high = (float(end) for end in np.quantile(drawn, [tail, 1.0 - tail]))
     if drawn.min() == drawn.max():

@@ -8,7 +8,7 @@ ranks best there; the rule is applied to the other half, and the other way round
 is in the ranking of its own items, and a view that adds nothing is given no weight.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import numpy as np
 
@@ -98,7 +98,12 @@ def _best_rule(table: _Levels, labels: BoolArray, learn: IntArray) -> _Rule:
     """The rule that names most on these clients; popularity unless another is clearly better."""
     told = labels[learn]
     best, rule = precision_at_size(table.popularity[learn], told), _picked(table.popularity)
-    for other in _rules(table, labels, learn):
+    log_odds = table.fitted(labels, learn)
+
+    def fitted(clients: IntArray) -> FloatArray:
+        return np.asarray(log_odds[table.level[clients], table.place[clients]])
+
+    for other in (_picked(table.score_first), fitted):
         found = precision_at_size(other(learn), told)
         better = found - best
         better = better[np.isfinite(better)]
@@ -106,12 +111,6 @@ def _best_rule(table: _Levels, labels: BoolArray, learn: IntArray) -> _Rule:
         if len(better) and better.mean() > _CLEARLY * error:
             best, rule = found, other
     return rule
-
-
-def _rules(table: _Levels, labels: BoolArray, learn: IntArray) -> Iterator[_Rule]:
-    yield _picked(table.score_first)
-    log_odds = table.fitted(labels, learn)
-    yield lambda clients: log_odds[table.level[clients], table.place[clients]]
 
 
 def _picked(scores: FloatArray) -> _Rule:

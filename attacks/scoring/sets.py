@@ -63,6 +63,7 @@ KIND = "sets"
 ALL_CORRUPTED = "every client the claims are about is the adversary's own"
 NO_CONTRAST = "there is nothing to tell apart in the truth"
 
+_LIFT = Behind(("set_lift",), 0.99)
 _GUESSED = Scale(SHARE, "that of any guess of its size", "a client without a guess is left out")
 
 MEASURES = records(
@@ -70,7 +71,7 @@ MEASURES = records(
         "AUC of the set",
         "Mean AUC of what a client's examples hold (classes, used rows) above what they do not.",
         Scale(AREA, Prior("set_prior_auc", "popularity alone"), "ties count by half"),
-        Behind(("set_lift",), 0.99),
+        _LIFT,
         LEADS,
         words="tells what a client's examples hold from what they do not with AUC {set_auc:.3f}"
         "[ (popularity alone: {set_prior_auc:.3f})]",
@@ -80,19 +81,16 @@ MEASURES = records(
         "Precision of the set",
         "Share of the set the attack names that is right.",
         _GUESSED,
-        Behind(("set_lift",), 0.99),
+        _LIFT,
     ),
     set_recall=Measure(
-        "Recall of the set",
-        "Share of the true set the attack names.",
-        _GUESSED,
-        Behind(("set_lift",), 0.99),
+        "Recall of the set", "Share of the true set the attack names.", _GUESSED, _LIFT
     ),
     set_exact_share=Measure(
         "Clients with the exact set",
         "Share of clients whose whole set is recovered without an error.",
         _GUESSED._replace(abstention="a miss"),
-        Behind(("set_lift",), 0.99),
+        _LIFT,
     ),
 )
 

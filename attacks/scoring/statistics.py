@@ -41,7 +41,6 @@ __all__ = [
     "ScoreTable",
     "advantage",
     "exact_set_share",
-    "mean_auc_interval",
     "mean_interval",
     "per_client_auc",
     "permute_labels_within_clients",
@@ -128,26 +127,6 @@ def per_client_auc(table: ScoreTable) -> FloatArray:
     return aucs
 
 
-def mean_auc_interval(
-    table: ScoreTable, *, seed: int, confidence: float = 0.95, draws: int = 2000
-) -> Interval:
-    """Mean of the defined per-client AUCs, with a percentile bootstrap over these clients.
-
-    Each client weighs the same. Where all have one AUC v (1.0 under a perfect attack), every draw
-    is v and the bootstrap would claim certainty. The interval then follows from "all n at v": with
-    v taken from the first client, the other n - 1 bound the share p of such clients from below [5],
-    and since an AUC lies in [0, 1] the mean lies between p v and p v + 1 - p.
-
-    Returns:
-        The interval; ``n_clients`` counts the clients with a defined AUC.
-
-    Raises:
-        ValueError: if no client has both positives and negatives.
-    """
-    aucs = per_client_auc(table)
-    return mean_interval(aucs, seed=seed, confidence=confidence, draws=draws, span=1.0)
-
-
 def pooled_roc(table: ScoreTable) -> RocCurve:
     """ROC curve over all pairs, thinned to at most 512 points for drawing.
 
@@ -187,8 +166,8 @@ def tpr_at_fpr_interval(
     Draws choose among at most 512 cuts: all that matter if the negatives have no more distinct
     scores, else ranks of the negatives, densest at the target, so that a draw is conservative by
     less than one step (0.2 % of the target near it, 2.5 % a factor of 4 away). If all draws agree
-    the interval is widened as in ``mean_auc_interval``; for a pooled rate that is an approximation,
-    which takes a client's TPR as unrelated to its number of positives.
+    the interval is widened as in ``percentile_interval``; for a pooled rate that is an
+    approximation, which takes a client's TPR as unrelated to its number of positives.
 
     Returns:
         The interval, ``n_clients`` counting those with positives. None ("not measurable") without

@@ -112,9 +112,9 @@ class AuditConfig(Settings):
         for gate in self.gates:
             gate.require_measured(self.metrics)
             if gate.adversary is not None and gate.adversary not in names:
-                raise ConfigError("gates.adversary", gate.adversary, "unknown adversary", names)
+                raise gate.refusal("adversary", "unknown adversary", names)
             if gate.attack is not None and gate.attack not in self.attacks:
-                raise ConfigError("gates.attack", gate.attack, "is not run", self.attacks)
+                raise gate.refusal("attack", "is not run", self.attacks)
 
     @property
     def audited(self) -> System:

@@ -95,27 +95,25 @@ class GateConfig(Settings, section="gates"):
     def _agree(self) -> None:
         self._require_whole_leak()
         if self.covers not in COVERED:
-            raise ConfigError("gates.covers", self.covers, "is not sent", COVERED)
+            raise self.refusal("covers", "is not sent", COVERED)
         if self.covers != EVERYTHING and self.metric != "epsilon":
-            raise ConfigError("gates.covers", self.covers, "is for the metric epsilon only")
+            raise self.refusal("covers", "is for the metric epsilon only")
         known = dict.fromkeys(("lossless", *UTILITY_METRICS, *MEASURES, "epsilon"))
         if self.metric not in known:
-            raise ConfigError("gates.metric", self.metric, "unknown metric", known)
+            raise self.refusal("metric", "unknown metric", known)
         bounds = [name for name in _BOUNDS if getattr(self, name) is not None]
         if len(bounds) != 1:
             raise ConfigError("gates", self.metric, "needs exactly one bound", _BOUNDS[:3])
         if (self.metric == "lossless") != (self.equals is not None):
-            raise ConfigError(
-                "gates.metric", self.metric, "only 'lossless' is compared with equals"
-            )
+            raise self.refusal("metric", "only 'lossless' is compared with equals")
         if self.metric == "epsilon":
             self._require_one_adversary()
             return
         names = (self.attack is not None) + (self.adversary is not None)
         if self.metric in MEASURES and names < 2 and not self.is_utility:
-            raise ConfigError("gates.metric", self.metric, "needs an attack and an adversary")
+            raise self.refusal("metric", "needs an attack and an adversary")
         if self.metric not in MEASURES and names:
-            raise ConfigError("gates.metric", self.metric, "belongs to no attack")
+            raise self.refusal("metric", "belongs to no attack")
 
     def _require_whole_leak(self) -> None:
         """Check that the keys of a documented leak come together, and without a bound."""
@@ -123,27 +121,27 @@ class GateConfig(Settings, section="gates"):
             for name in ("least", "reason"):
                 if getattr(self, name) is not None:
                     problem = "belongs to a documented leak, expect = 'leak'"
-                    raise ConfigError(f"gates.{name}", getattr(self, name), problem)
+                    raise self.refusal(name, problem)
             return
         if self.expect != "leak":
-            raise ConfigError("gates.expect", self.expect, "is not expected", ("leak",))
+            raise self.refusal("expect", "is not expected", ("leak",))
         for name in _BOUNDS[:3]:
             if getattr(self, name) is not None:
                 problem = "stands beside expect = 'leak', which says 'least' instead"
-                raise ConfigError(f"gates.{name}", getattr(self, name), problem)
+                raise self.refusal(name, problem)
         whole = self.attack is not None and self.adversary is not None
         if not whole or self.metric not in MEASURES or MEASURES[self.metric].scale.lower_is_worse:
             problem = "a leak is a figure of an attack by an adversary, the higher the worse"
-            raise ConfigError("gates.metric", self.metric, problem)
+            raise self.refusal("metric", problem)
         if self.least is None or not self.least > 0:
             problem = "a documented leak says what its figure reaches at least, more than 0"
-            raise ConfigError("gates.least", self.least, problem)
+            raise self.refusal("least", problem)
         if self.reason is None or not self.reason.strip():
-            raise ConfigError("gates.reason", self.reason, "a documented leak says why")
+            raise self.refusal("reason", "a documented leak says why")
 
     def _require_one_adversary(self) -> None:
         if self.adversary is None or self.attack is not None:
-            raise ConfigError("gates.metric", "epsilon", "needs an adversary, and no attack")
+            raise self.refusal("metric", "needs an adversary, and no attack")
         if self.max is None:
             raise ConfigError("gates", "epsilon", "is an upper bound on what is lost", ("max",))
 
@@ -164,8 +162,8 @@ class GateConfig(Settings, section="gates"):
         if not self.is_utility or self.metric in (*utility, UTILITY_GAIN):
             return
         if self.metric in MEASURES:
-            raise ConfigError("gates.metric", self.metric, "needs an attack and an adversary")
-        raise ConfigError("gates.metric", self.metric, "is not measured on this data", utility)
+            raise self.refusal("metric", "needs an attack and an adversary")
+        raise self.refusal("metric", "is not measured on this data", utility)
 
     @property
     def bound(self) -> str:

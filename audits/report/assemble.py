@@ -170,7 +170,7 @@ def _utility(measured: Measured) -> dict[str, Any]:
         "mean": dict(utility.mean),
         "sd": deviation,
         "baselines": {name: dict(rule.figures) for name, rule in utility.rules.items()},
-        "standing": utility.standing_json(),
+        "standing": None if utility.standing is None else asdict(utility.standing),
     }
 
 

@@ -6,6 +6,7 @@ Which figures there are, how bad they are and what is said of them stands in the
 
 import re
 from collections.abc import Mapping
+from dataclasses import asdict
 from string import Formatter
 from typing import Any
 
@@ -79,12 +80,8 @@ def finding_json(finding: Finding, control: ControlResult | None) -> dict[str, A
     named = {key: figures.pop(key) for key in listed_keys() if key in figures}
     positive = None
     if control is not None:
-        positive = {
-            "metric": control.metric,
-            "value": 0.0 if control.value is None else control.value,
-            "floor": control.floor,
-            "passed": control.passed,
-        }
+        told = asdict(control) | {"passed": control.passed}
+        positive = told | {"value": 0.0 if control.value is None else control.value}
     return {
         "attack": finding.attack,
         "adversary": finding.adversary,

@@ -12,7 +12,7 @@ from audits.systems.base import Dataset, Fresh, Task
 from secure_fedrec.algorithms.base import Algorithm, PublicState
 from secure_fedrec.engines import Evaluate, sizes_of
 from secure_fedrec.errors import ConfigError
-from secure_fedrec.protection import Stack, build_stack
+from secure_fedrec.protection import Stack, Withstood, build_stack
 from secure_fedrec.streams import Streams
 from secure_fedrec.vault import Vault
 from secure_fedrec.wire import Adversary
@@ -83,9 +83,7 @@ def build_federation(config: AuditConfig, task: TaskT, *, priced: bool = True) -
     algorithm, problem, bags = task.fresh()
     n_clients, per_round = problem.vault.n_clients, config.cohort.clients_per_round
     if per_round is not None and per_round > n_clients:
-        raise ConfigError(
-            "cohort.clients_per_round", per_round, f"there are only {n_clients} clients"
-        )
+        raise config.cohort.refusal("clients_per_round", f"there are only {n_clients} clients")
     _require_plain_schedule(config)
     sizes = sizes_of(algorithm, problem, cohort=config.cohort.largest(n_clients), bags=bags)
     for sender in config.recording.payload_senders or ():
@@ -100,8 +98,8 @@ def build_federation(config: AuditConfig, task: TaskT, *, priced: bool = True) -
         streams=streams,
         bag_layers=config.bag_protection,
     )
-    require_parties(config.adversaries, n_clients=n_clients, denoisers=len(stack.denoisers))
-    require_withstood(config.adversaries, stack.withstands(sizes.cohort), n_clients=sizes.n_clients)
+    claims, denoisers = stack.withstands(sizes.cohort), len(stack.denoisers)
+    require_parties(config.adversaries, claims, n_clients=n_clients, denoisers=denoisers)
     if priced:
         require_priced(config, stack, sizes)
     return Federation(config=config, task=task, stack=stack, streams=streams)
@@ -115,18 +113,19 @@ def _require_plain_schedule(config: AuditConfig) -> None:
     """
     full, rounds = config.cohort.everybody_in, config.algorithm.rounds
     if any(round_ > rounds for round_ in full):
-        raise ConfigError("cohort.everybody_in", full, f"there are only {rounds} rounds")
+        raise config.cohort.refusal("everybody_in", f"there are only {rounds} rounds")
     if full and (config.protection or config.bag_protection):
-        raise ConfigError(
-            "cohort.everybody_in", full, "layers of protection are laid out for one size of cohort"
-        )
+        problem = "layers of protection are laid out for one size of cohort"
+        raise config.cohort.refusal("everybody_in", problem)
 
 
-def require_parties(adversaries: Sequence[Adversary], *, n_clients: int, denoisers: int) -> None:
-    """Refuse an adversary that corrupts a numbered party the federation does not have.
+def require_parties(
+    adversaries: Sequence[Adversary], claims: Sequence[Withstood], *, n_clients: int, denoisers: int
+) -> None:
+    """Refuse an adversary with parties the federation does not have, or outside the claims.
 
     Raises:
-        ConfigError: it does.
+        ConfigError: there is one.
     """
     counts = {"client": n_clients, "denoiser": denoisers}
     for adversary in adversaries:
@@ -138,6 +137,7 @@ def require_parties(adversaries: Sequence[Adversary], *, n_clients: int, denoise
                     f"{role}:{min(absent)}",
                     f"there are {count} {role}s, numbered from 0",
                 )
+    require_withstood(adversaries, claims, n_clients=n_clients)
 
 
 def _measured(config: AuditConfig, evaluate: Evaluate) -> Evaluate:

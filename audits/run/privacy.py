@@ -165,19 +165,11 @@ def require_priced(config: AuditConfig, stack: Stack, sizes: Sizes) -> None:
             continue
         parts = sorted(part for name, part in known if name == gate.adversary)
         if not parts:
-            raise ConfigError(
-                "gates.adversary",
-                gate.adversary,
-                "no epsilon is claimed against it",
-                sorted({name for name, _ in known}),
-            )
-        raise ConfigError(
-            "gates.covers",
-            gate.covers,
-            f"no epsilon covers that: clients send {' and '.join(_parts(stack))}; name what is "
-            "noised",
-            parts,
-        )
+            names = sorted({name for name, _ in known})
+            raise gate.refusal("adversary", "no epsilon is claimed against it", names)
+        sent = " and ".join(_parts(stack))
+        problem = f"no epsilon covers that: clients send {sent}; name what is noised"
+        raise gate.refusal("covers", problem, parts)
 
 
 _ADVICE = (

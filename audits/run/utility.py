@@ -1,8 +1,7 @@
 """Utility beside trivial rules: what a run gains over the best that could stand in its place."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -64,10 +63,6 @@ class Utility:
         """What gates may ask for, by name."""
         gain = {} if self.standing is None else {UTILITY_GAIN: self.standing.gain}
         return {**self.mean, **gain}
-
-    def standing_json(self) -> dict[str, Any] | None:
-        """The standing as JSON values."""
-        return None if self.standing is None else asdict(self.standing)
 
 
 def utility_of(

@@ -9,8 +9,9 @@ import pytest
 
 from attacks import SUITE, Attack, Claims, Finding, GroundTruth, attack_named, evaluate
 from attacks.families.hierarchical.attribute_counts import ATTRIBUTES
-from attacks.families.hierarchical.differencing import leaver, leaver_cosines, leaver_interval
+from attacks.families.hierarchical.differencing import leaver, leaver_cosines
 from attacks.planted import plant_organisations, plant_split
+from attacks.scoring.intervals import mean_interval
 from secure_fedrec.algorithms.hpfl.client import count_attributes
 from secure_fedrec.algorithms.hpfl.drafts import cluster_centres
 from secure_fedrec.algorithms.hpfl.system import HPFL, HPFLConfig
@@ -216,7 +217,7 @@ def test_a_member_that_leaves_is_the_difference_of_two_drafts() -> None:
     cosines = leaver_cosines(members, single_draft)
     assert cosines.shape == (12,)
     np.testing.assert_allclose(cosines, 1.0, atol=1e-9)
-    interval = leaver_interval(cosines, seed=0)
+    interval = mean_interval(cosines, seed=0, span=2.0)
     assert interval.low > 0.5  # twelve members bound no share of the others from close by
     one = leaver(members.mean(axis=0), members[1:].mean(axis=0), 12)
     np.testing.assert_allclose(one, members[0], atol=1e-12)

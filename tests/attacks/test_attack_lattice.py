@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from attacks import Claims, GroundTruth, NotApplicable, evaluate
 from attacks.families.ratings.lattice import Lattice
 from attacks.scoring.ratings import RatingClaim
-from attacks.scoring.statistics import ScoreTable, mean_auc_interval
+from attacks.scoring.statistics import ScoreTable
 from attacks.scoring.vectors import VectorClaim
 from secure_fedrec.algorithms import PMFConfig
 from secure_fedrec.core.arrays import BoolArray, FloatArray, IntArray
@@ -21,7 +21,7 @@ from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.protection import VirtualRatingsConfig
 from secure_fedrec.wire import Adversary, BlockStore, Transcript, View
 from secure_fedrec.wire.recording import Columns
-from tests.attacks.made import predicted_of, rated_of
+from tests.attacks.made import mean_auc_interval, predicted_of, rated_of
 
 Federate = Callable[..., tuple[RecordedRun, GroundTruth]]
 

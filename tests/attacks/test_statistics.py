@@ -14,13 +14,13 @@ import attacks.scoring.statistics as statistics
 from attacks.scoring.statistics import (
     ScoreTable,
     advantage,
-    mean_auc_interval,
     per_client_auc,
     permute_labels_within_clients,
     pooled_roc,
     tpr_at_fpr,
     tpr_at_fpr_interval,
 )
+from tests.attacks.made import mean_auc_interval
 
 Client = Sequence[tuple[float, bool]]
 

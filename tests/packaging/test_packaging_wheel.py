@@ -64,7 +64,10 @@ def test_every_file_of_the_packages_is_inside(wheel: zipfile.ZipFile) -> None:
         "secure_fedrec/data/catalogue.toml",
         "audits/configs/quickstart.toml",
         "audits/configs/fedrecpp-ml100k.toml",
+        "attacks/planted/ratings.toml",
         "audits/report/schema.json",
+        "audits/report/charts.mplstyle",
+        "audits/report/summary.txt.j2",
         "audits/report/style.css",
         "audits/report/template.html.j2",
     }

@@ -12,10 +12,9 @@ from typing import TypeAlias
 import numpy as np
 
 from attacks.base import AttackCard
-from attacks.scoring.intervals import Interval, mean_interval
 from secure_fedrec.core.arrays import FloatArray
 
-__all__ = ["CARD", "Release", "leaver", "leaver_cosines", "leaver_interval"]
+__all__ = ["CARD", "Release", "leaver", "leaver_cosines"]
 
 Release: TypeAlias = Callable[[FloatArray], FloatArray]
 """What a client gives for its members' vectors: float64[drafts, d] from float64[n, d]."""
@@ -64,8 +63,3 @@ def leaver_cosines(members: FloatArray, release: Release) -> FloatArray:
         length = np.linalg.norm(vector) * np.linalg.norm(members[one])
         found.append(float(vector @ members[one] / length) if length > 0 else 0.0)
     return np.array(found)
-
-
-def leaver_interval(cosines: FloatArray, *, seed: int) -> Interval:
-    """Mean cosine over members, each of whom may be the one to leave, with its interval."""
-    return mean_interval(cosines, seed=seed, span=2.0)

@@ -33,6 +33,11 @@ class Parameter:
     start: int
     stop: int
 
+    @property
+    def is_matrix(self) -> bool:
+        """Whether it has rows and columns."""
+        return len(self.shape) == _MATRIX
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DenseLayer:
@@ -80,26 +85,18 @@ class Architecture:
 
     def dense_layers(self) -> tuple[DenseLayer, ...]:
         """All dense layers, from the input to the output."""
-        biases = {
-            each.name.removesuffix(".bias"): each
-            for each in self.parameters
-            if each.name.endswith(".bias")
-        }
+        pairs = ((each, self._bias_of(each)) for each in self.parameters if each.is_matrix)
         return tuple(
-            DenseLayer(weight=each, bias=biases[each.name.removesuffix(".weight")])
-            for each in self.parameters
-            if each.name.removesuffix(".weight") in biases
-            and len(each.shape) == _MATRIX
-            and biases[each.name.removesuffix(".weight")].shape == each.shape[:1]
+            DenseLayer(weight=weight, bias=bias)
+            for weight, bias in pairs
+            if bias is not None and bias.shape == weight.shape[:1]
         )
 
     def tables(self) -> tuple[Parameter, ...]:
         """Tables of vectors, one row per item, character or the like."""
-        names = {each.name for each in self.parameters}
-        return tuple(
-            each
-            for each in self.parameters
-            if each.name.endswith(".weight")
-            and len(each.shape) == _MATRIX
-            and f"{each.name.removesuffix('.weight')}.bias" not in names
-        )
+        weights = (each for each in self.parameters if each.name.endswith(".weight"))
+        return tuple(each for each in weights if each.is_matrix and self._bias_of(each) is None)
+
+    def _bias_of(self, weight: Parameter) -> Parameter | None:
+        name = f"{weight.name.removesuffix('.weight')}.bias"
+        return next((each for each in self.parameters if each.name == name), None)

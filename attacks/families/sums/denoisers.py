@@ -7,9 +7,8 @@ the virtual rows of all clients, and who sent a cell does not matter any more.
 """
 
 from collections import defaultdict
-from collections.abc import Iterator
 from dataclasses import dataclass, field
-from itertools import combinations
+from itertools import combinations, pairwise, starmap
 from math import comb
 
 import numpy as np
@@ -202,8 +201,8 @@ class _Puzzle:
             group = self.group_of.get(owner[position])
             if group is not None:
                 candidates[group].setdefault(item, []).append(position)
-        counts = self.sums.counts
-        for denoiser, cells in self._cells():
+        counts, spans = self.sums.counts, starmap(range, pairwise(self.sums.indptr.tolist()))
+        for denoiser, cells in zip(self.denoisers.tolist(), spans, strict=True):
             direction = self._own_direction(cells)
             summed = set(self.sums.rows[cells.start : cells.stop].tolist())
             of_group = candidates.get(denoiser, {})
@@ -213,18 +212,22 @@ class _Puzzle:
             for cell in cells:
                 members = of_group.get(int(self.sums.rows[cell]), [])
                 count = 0 if counts is None else int(counts[cell])
-                subset = self._virtual(cell, members, count, codec, halves=halves)
+                subset = find_subset(
+                    members,
+                    count,
+                    prints=self.sent_prints,
+                    words=words_of(self.sent),
+                    total=words_of(self.sums)[cell],
+                    target=self.sum_prints[cell],
+                    codec=codec,
+                    halves=halves,
+                )
                 if subset is None:
                     subset = self._with_own_row(cell, members, count, direction)
                 if subset is not None:
                     self.explained += 1
                     self.verdict[members] = _REAL
                     self.verdict[list(subset)] = _VIRTUAL
-
-    def _cells(self) -> Iterator[tuple[int, range]]:
-        indptr = self.sums.indptr.tolist()
-        for position, denoiser in enumerate(self.denoisers.tolist()):
-            yield denoiser, range(indptr[position], indptr[position + 1])
 
     def _own_direction(self, cells: range) -> FloatArray | None:
         """Direction of the denoiser's own vector, from the sums that are its row alone."""
@@ -235,21 +238,6 @@ class _Puzzle:
             return None
         own = -self.sum_rows[alone] - self.pull[self.sums.rows[alone]]
         return np.asarray(np.linalg.svd(own, full_matrices=False)[2][0])
-
-    def _virtual(
-        self, cell: int, members: list[int], count: int, codec: FixedPoint, *, halves: bool
-    ) -> tuple[int, ...] | None:
-        """Rows behind a sum without a row of the denoiser."""
-        return find_subset(
-            members,
-            count,
-            prints=self.sent_prints,
-            words=words_of(self.sent),
-            total=words_of(self.sums)[cell],
-            target=self.sum_prints[cell],
-            codec=codec,
-            halves=halves,
-        )
 
     def _with_own_row(
         self, cell: int, members: list[int], count: int, direction: FloatArray | None

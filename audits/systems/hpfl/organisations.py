@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from audits.systems.base import DataFacts, Fresh, Nouns, Secrets, Undivided, digest_of
 from audits.systems.ratings import given
@@ -129,14 +130,11 @@ class OrganisationTask:
     def identity(self) -> str:
         """Digest of all records and of their parts."""
         own = self.organisations
-        columns = {
-            f"{part}.{name}": values
-            for part in ("train", "validation", "test")
-            for name, values in {
-                "indptr": getattr(own, part).indptr,
-                **getattr(own, part).columns(),
-            }.items()
-        }
+        columns: dict[str, npt.NDArray[Any]] = {}
+        for part in ("train", "validation", "test"):
+            records = getattr(own, part)
+            named = {"indptr": records.indptr, **records.columns()}
+            columns |= {f"{part}.{name}": values for name, values in named.items()}
         items = np.concatenate([attributes.ravel() for attributes in own.attributes])
         return digest_of({**columns, "attributes": items, "levels": own.levels})
 
