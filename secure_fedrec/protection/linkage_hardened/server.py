@@ -1,6 +1,6 @@
 """The server's half: it adds up identified uploads and takes the denoisers' sums of fakes off."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from enum import Enum
 from typing import NoReturn
@@ -75,7 +75,7 @@ class LinkageServer:
         """Clients whose uploads are in the sum."""
         return frozenset(self._heard)
 
-    def step(self, inbox: Sequence[bytes]) -> list[Parcel]:
+    def step(self, inbox: Iterable[bytes]) -> list[Parcel]:
         """Ask for uploads, then for sets of rows, hand them on, add up (``Party.step``).
 
         An upload that is refused is left out, and the round then aborted for its cells.

@@ -13,7 +13,7 @@ What the arrangement promises, and against whom, is in ``key_holders``: without 
 cannot tell a sum from one upload, since anybody can encrypt a count.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from enum import Enum
 
 from secure_fedrec.core.arrays import RingArray
@@ -220,7 +220,7 @@ class UploadingServer:
         """Whether the authority has answered."""
         return self._state is _Server.DONE
 
-    def step(self, inbox: Sequence[bytes]) -> list[Parcel]:
+    def step(self, inbox: Iterable[bytes]) -> list[Parcel]:
         """Prompt the clients; or take what is awaited, all of it, and go on (``Party.step``).
 
         What is refused changes nothing.

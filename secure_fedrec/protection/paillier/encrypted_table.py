@@ -26,7 +26,7 @@ those and to the round, not to the cohort.
 """
 
 import hmac
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from enum import Enum
 
 from cryptography.hazmat.primitives.hashes import SHA256
@@ -322,7 +322,7 @@ class TableServer:
         """What is awaited."""
         return self._state.name
 
-    def step(self, inbox: Sequence[bytes]) -> list[Parcel]:
+    def step(self, inbox: Iterable[bytes]) -> list[Parcel]:
         """Begin a round; or take what is awaited, all of it, and go on (``Party.step``).
 
         In round 0 the two clients that make the first table are prompted.

@@ -1,6 +1,6 @@
 """The server's half: it holds explicit shares, proposes a set of clients, and adds the sums up."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from enum import Enum
 from typing import NoReturn
@@ -89,7 +89,7 @@ class SharingServer:
         """Whether there is an aggregate."""
         return self._state is _State.DONE
 
-    def step(self, inbox: Sequence[bytes]) -> list[Parcel]:
+    def step(self, inbox: Iterable[bytes]) -> list[Parcel]:
         """Ask for keys, hand them on, take shares, agree and add up (``Party.step``).
 
         A client's share that is refused is left out; the set agreed on does not have that client.
@@ -106,7 +106,7 @@ class SharingServer:
             case "ADVERT":
                 return self._ask("SHARES", clients, "ADVERT", *whole)
             case "SHARES":
-                for share in inbox:
+                for share in whole:
                     with suppress(ProtocolError, WireError):
                         self.receive(share)
                 return self._ask("HELD", denoisers, "HELD", b"")
