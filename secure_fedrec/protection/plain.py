@@ -17,6 +17,7 @@ __all__ = [
     "DirectSum",
     "ServerSum",
     "TableCollector",
+    "TableSession",
     "TableSizes",
     "aggregate_note",
     "upload_messages",
@@ -168,6 +169,40 @@ class TableCollector:
         del cohort
         return Withstood()
 
+    def server_sum(self, round_: int, expected: IntArray) -> ServerSum:
+        """The server's side of a round in which these clients send identified uploads."""
+        return ServerSum(
+            round_=round_,
+            expected=expected,
+            n_clients=self.n_clients,
+            n_items=self.n_items,
+            width=self.width,
+            codec=self.codec,
+        )
+
+
+class TableSession:
+    """One round of a collector of rows.
+
+    Args:
+        collector: whose round it is.
+        round_: its number.
+        participants: int64[P], the clients, in the order in which they are submitted.
+        wire: of the run.
+    """
+
+    def __init__(
+        self, collector: TableCollector, round_: int, participants: IntArray, wire: Wire
+    ) -> None:
+        self.collector = collector
+        self.round = round_
+        self.wire = wire
+        self.order = participants
+
+    def exempt(self, clients: IntArray) -> BoolArray:
+        """Nobody is exempt from the cloak."""
+        return np.zeros(len(clients), dtype=bool)
+
 
 class DirectSum(TableCollector):
     """Collector of identified uploads, which nothing hides."""
@@ -190,39 +225,25 @@ class DirectSum(TableCollector):
         return
 
 
-class DirectSession:
+class DirectSession(TableSession):
     """One round of identified uploads."""
 
     def __init__(
         self, collector: DirectSum, round_: int, participants: IntArray, wire: Wire
     ) -> None:
-        self._collector = collector
-        self._round = round_
-        self._wire = wire
-        self.order = participants
-        self._server = ServerSum(
-            round_=round_,
-            expected=participants,
-            n_clients=collector.n_clients,
-            n_items=collector.n_items,
-            width=collector.width,
-            codec=collector.codec,
-        )
-
-    def exempt(self, clients: IntArray) -> BoolArray:
-        """Nobody is exempt from the cloak."""
-        return np.zeros(len(clients), dtype=bool)
+        super().__init__(collector, round_, participants, wire)
+        self._server = collector.server_sum(round_, participants)
 
     def submit(self, clients: IntArray, block: RowBlock, virtual: BoolArray) -> None:
         """Send the uploads of a batch of clients."""
         del virtual
-        collector = self._collector
-        sent = upload_messages(self._round, clients, block, collector.width, collector.codec)
-        self._server.accept(self._wire.send(sent, origins=clients))
+        collector = self.collector
+        sent = upload_messages(self.round, clients, block, collector.width, collector.codec)
+        self._server.accept(self.wire.send(sent, origins=clients))
 
     def close(self) -> Aggregate:
         """Check completeness and hand over the sum."""
         self._server.require_complete()
         aggregate = self._server.aggregate()
-        self._wire.note(aggregate_note(self._round, aggregate))
+        self.wire.note(aggregate_note(self.round, aggregate))
         return aggregate
