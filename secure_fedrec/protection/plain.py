@@ -9,6 +9,7 @@ from secure_fedrec.core.kernels import scatter_add
 from secure_fedrec.errors import ProtocolError
 from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.protection.base import Withstood
+from secure_fedrec.protection.heard import Heard
 from secure_fedrec.traits import AS_BEFORE, Traits
 from secure_fedrec.uploads import Aggregate, RowBlock
 from secure_fedrec.wire import Messages, Parties, Step, Traffic, Wire, message_sizes
@@ -46,10 +47,8 @@ class ServerSum:
         width: int,
         codec: FixedPoint,
     ) -> None:
-        self._round = round_
+        self._heard = Heard(round_, Step.UPLOAD, expected=expected, senders=n_clients)
         self._codec = codec
-        self._awaited = np.zeros(n_clients, dtype=bool)
-        self._awaited[expected] = True
         self.ring = np.zeros((n_items, width), dtype=codec.dtype)
         self.counts = np.zeros(n_items, dtype=np.int64)
 
@@ -59,20 +58,7 @@ class ServerSum:
         Raises:
             ProtocolError: an upload of another round, from a client not awaited, or a second one.
         """
-        if messages.round != self._round or messages.step is not Step.UPLOAD:
-            raise ProtocolError(
-                f"round {self._round} awaits uploads, got {messages.step.name} of round "
-                f"{messages.round}"
-            )
-        senders = messages.senders.ids
-        if not self._awaited[senders].all():
-            unexpected = int(senders[~self._awaited[senders]][0])
-            raise ProtocolError(
-                f"round {self._round}: client {unexpected} is not awaited, or sent twice"
-            )
-        if len(np.unique(senders)) != len(senders):
-            raise ProtocolError(f"round {self._round}: a client sent two uploads")
-        self._awaited[senders] = False
+        self._heard.take(messages)
         self.add(messages.payload)
 
     def add(self, block: object) -> None:
@@ -90,12 +76,7 @@ class ServerSum:
         Raises:
             ProtocolError: one is missing; nothing is aggregated without it.
         """
-        missing = np.flatnonzero(self._awaited)
-        if len(missing):
-            raise ProtocolError(
-                f"round {self._round}: no upload from {len(missing)} clients, the first is client "
-                f"{int(missing[0])}; the round is abandoned"
-            )
+        self._heard.require_complete()
 
     def aggregate(self) -> Aggregate:
         """The sum and counts as they stand."""
