@@ -30,8 +30,8 @@ from secure_fedrec.errors import ConfigError, ProtocolError
 from secure_fedrec.protection.group_sums import GroupSums, pick, pick_segments
 from secure_fedrec.protection.layer import Claim, Layer
 from secure_fedrec.protection.plain import (
-    ServerSum,
     TableCollector,
+    TableSession,
     TableSizes,
     aggregate_note,
     upload_messages,
@@ -201,28 +201,21 @@ DENOISERS = Layer(
 )
 
 
-class DenoisingSession:
+class DenoisingSession(TableSession):
     """One round with denoisers."""
+
+    collector: Denoisers
 
     def __init__(
         self, collector: Denoisers, round_: int, participants: IntArray, wire: Wire
     ) -> None:
-        self._collector = collector
-        self._round = round_
-        self._wire = wire
         binding = collector.binding
         group, own = binding.group[participants], binding.is_denoiser[participants]
         # Groups one after the other, the denoiser first: a group's sums are complete, and can be
         # sent, as soon as its last client has been submitted.
-        self.order: IntArray = participants[np.lexsort((participants, ~own, group))]
-        self._server = ServerSum(
-            round_=round_,
-            expected=participants[~own],
-            n_clients=collector.n_clients,
-            n_items=collector.n_items,
-            width=collector.width,
-            codec=collector.codec,
-        )
+        order = participants[np.lexsort((participants, ~own, group))]
+        super().__init__(collector, round_, order, wire)
+        self._server = collector.server_sum(round_, participants[~own])
         members = np.bincount(group, minlength=collector.config.count)
         self._sums = GroupSums(members, collector.n_items, collector.width, collector.codec)
         self._noise_due = np.bincount(group[~own], minlength=collector.config.count)
@@ -231,11 +224,11 @@ class DenoisingSession:
 
     def exempt(self, clients: IntArray) -> BoolArray:
         """Denoisers draw no virtual items: their rows reach the server only inside sums."""
-        return self._collector.binding.is_denoiser[clients]
+        return self.collector.binding.is_denoiser[clients]
 
     def submit(self, clients: IntArray, block: RowBlock, virtual: BoolArray) -> None:
         """Send the rows of the next clients in ``order``."""
-        own = self._collector.binding.is_denoiser[clients]
+        own = self.collector.binding.is_denoiser[clients]
         kept = block
         if own.any():
             self._sums.add(self._groups(clients[own]), pick_segments(block, own), sign=-1)
@@ -251,46 +244,46 @@ class DenoisingSession:
         """Check completeness, take the noise off, hand over the sum of the real rows."""
         tags = np.concatenate(self._tags_seen) if self._tags_seen else np.empty(0, np.uint64)
         if len(np.unique(tags)) != len(tags):
-            raise ProtocolError(f"round {self._round}: a noise message arrived twice")
+            raise ProtocolError(f"round {self.round}: a noise message arrived twice")
         if self._noise_due.any():
             late = int(np.flatnonzero(self._noise_due)[0])
             raise ProtocolError(
-                f"round {self._round}: denoiser {late} misses {int(self._noise_due[late])} noise "
+                f"round {self.round}: denoiser {late} misses {int(self._noise_due[late])} noise "
                 "messages; the round is abandoned"
             )
         if self._denoise_due:
             raise ProtocolError(
-                f"round {self._round}: no sums from denoiser {min(self._denoise_due)}; the round "
+                f"round {self.round}: no sums from denoiser {min(self._denoise_due)}; the round "
                 "is abandoned"
             )
         self._server.require_complete()
         aggregate = self._server.aggregate()
-        self._wire.note(aggregate_note(self._round, aggregate))
+        self.wire.note(aggregate_note(self.round, aggregate))
         return aggregate
 
     def _groups(self, clients: IntArray) -> IntArray:
-        return self._collector.binding.group[clients]
+        return self.collector.binding.group[clients]
 
     def _upload(self, clients: IntArray, block: RowBlock) -> None:
-        collector = self._collector
-        sent = upload_messages(self._round, clients, block, collector.width, collector.codec)
-        self._server.accept(self._wire.send(sent, origins=clients))
+        collector = self.collector
+        sent = upload_messages(self.round, clients, block, collector.width, collector.codec)
+        self._server.accept(self.wire.send(sent, origins=clients))
 
     def _send_noise(self, clients: IntArray, block: RowBlock) -> None:
-        collector = self._collector
+        collector = self.collector
         groups = self._groups(clients)
         zeros = np.zeros(len(clients), dtype=np.int64)
         sent = Messages(
-            round=self._round,
+            round=self.round,
             step=Step.NOISE,
             senders=Parties.anonymous("client", len(clients)),
             receivers=Parties(role="denoiser", ids=groups),
             payload=block,
             sizes=collector.noise_sizes(block),
-            tags=collector.arrival.words_at(self._round, clients, zeros, width=1)[:, 0],
+            tags=collector.arrival.words_at(self.round, clients, zeros, width=1)[:, 0],
         )
         targets = collector.binding.denoisers[groups]
-        delivered = self._wire.send(sent, origins=clients, targets=targets)
+        delivered = self.wire.send(sent, origins=clients, targets=targets)
         self._delivered(sent, delivered)
         self._collect(delivered)
 
@@ -299,18 +292,18 @@ class DenoisingSession:
 
     def _collect(self, messages: Messages) -> None:
         """The denoisers' side: accept delivered noise."""
-        if messages.round != self._round or messages.step is not Step.NOISE:
+        if messages.round != self.round or messages.step is not Step.NOISE:
             raise ProtocolError(
-                f"round {self._round} awaits noise, got {messages.step.name} of round "
+                f"round {self.round} awaits noise, got {messages.step.name} of round "
                 f"{messages.round}"
             )
         if messages.tags is None:
-            raise ProtocolError(f"round {self._round}: a noise message carries no tag")
+            raise ProtocolError(f"round {self.round}: a noise message carries no tag")
         self._tags_seen.append(messages.tags)
         groups = messages.receivers.ids
         np.subtract.at(self._noise_due, groups, 1)
         if np.any(self._noise_due < 0):
-            raise ProtocolError(f"round {self._round}: a denoiser got more messages than senders")
+            raise ProtocolError(f"round {self.round}: a denoiser got more messages than senders")
         if isinstance(messages.payload, RowBlock):
             self._sums.add(groups, messages.payload, sign=1)
 
@@ -318,35 +311,35 @@ class DenoisingSession:
         if finished is None:
             return
         groups, block = finished
-        collector = self._collector
+        collector = self.collector
         sent = Messages(
-            round=self._round,
+            round=self.round,
             step=Step.DENOISE,
             senders=Parties(role="denoiser", ids=groups),
             receivers=Parties.server(len(groups)),
             payload=block,
             sizes=message_sizes(block, width=collector.width, codec=collector.codec),
         )
-        delivered = self._wire.send(sent, origins=collector.binding.denoisers[groups])
+        delivered = self.wire.send(sent, origins=collector.binding.denoisers[groups])
         self._take_off(delivered)
 
     def _take_off(self, messages: Messages) -> None:
         """The server's side: accept delivered sums and take them off."""
-        if messages.round != self._round or messages.step is not Step.DENOISE:
+        if messages.round != self.round or messages.step is not Step.DENOISE:
             raise ProtocolError(
-                f"round {self._round} awaits denoisers' sums, got {messages.step.name} of round "
+                f"round {self.round} awaits denoisers' sums, got {messages.step.name} of round "
                 f"{messages.round}"
             )
         for denoiser in messages.senders.ids.tolist():
             if denoiser not in self._denoise_due:
                 raise ProtocolError(
-                    f"round {self._round}: sums of denoiser {denoiser} were not awaited"
+                    f"round {self.round}: sums of denoiser {denoiser} were not awaited"
                 )
             self._denoise_due.remove(denoiser)
         block = messages.payload
         if not isinstance(block, RowBlock) or block.values is None or block.counts is None:
-            raise ProtocolError(f"round {self._round}: denoisers send rows with counts")
+            raise ProtocolError(f"round {self.round}: denoisers send rows with counts")
         scatter_add(self._server.ring, block.rows, block.values, sign=-1)
-        size = self._collector.n_items
+        size = self.collector.n_items
         counts = np.bincount(block.rows, weights=block.counts, minlength=size)
         self._server.counts -= counts.astype(np.int64)

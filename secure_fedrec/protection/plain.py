@@ -9,6 +9,7 @@ from secure_fedrec.core.kernels import scatter_add
 from secure_fedrec.errors import ProtocolError
 from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.protection.base import Withstood
+from secure_fedrec.protection.heard import Heard
 from secure_fedrec.traits import AS_BEFORE, Traits
 from secure_fedrec.uploads import Aggregate, RowBlock
 from secure_fedrec.wire import Messages, Parties, Step, Traffic, Wire, message_sizes
@@ -17,6 +18,7 @@ __all__ = [
     "DirectSum",
     "ServerSum",
     "TableCollector",
+    "TableSession",
     "TableSizes",
     "aggregate_note",
     "upload_messages",
@@ -45,10 +47,8 @@ class ServerSum:
         width: int,
         codec: FixedPoint,
     ) -> None:
-        self._round = round_
+        self._heard = Heard(round_, Step.UPLOAD, expected=expected, senders=n_clients)
         self._codec = codec
-        self._awaited = np.zeros(n_clients, dtype=bool)
-        self._awaited[expected] = True
         self.ring = np.zeros((n_items, width), dtype=codec.dtype)
         self.counts = np.zeros(n_items, dtype=np.int64)
 
@@ -58,20 +58,7 @@ class ServerSum:
         Raises:
             ProtocolError: an upload of another round, from a client not awaited, or a second one.
         """
-        if messages.round != self._round or messages.step is not Step.UPLOAD:
-            raise ProtocolError(
-                f"round {self._round} awaits uploads, got {messages.step.name} of round "
-                f"{messages.round}"
-            )
-        senders = messages.senders.ids
-        if not self._awaited[senders].all():
-            unexpected = int(senders[~self._awaited[senders]][0])
-            raise ProtocolError(
-                f"round {self._round}: client {unexpected} is not awaited, or sent twice"
-            )
-        if len(np.unique(senders)) != len(senders):
-            raise ProtocolError(f"round {self._round}: a client sent two uploads")
-        self._awaited[senders] = False
+        self._heard.take(messages)
         self.add(messages.payload)
 
     def add(self, block: object) -> None:
@@ -89,12 +76,7 @@ class ServerSum:
         Raises:
             ProtocolError: one is missing; nothing is aggregated without it.
         """
-        missing = np.flatnonzero(self._awaited)
-        if len(missing):
-            raise ProtocolError(
-                f"round {self._round}: no upload from {len(missing)} clients, the first is client "
-                f"{int(missing[0])}; the round is abandoned"
-            )
+        self._heard.require_complete()
 
     def aggregate(self) -> Aggregate:
         """The sum and counts as they stand."""
@@ -168,6 +150,40 @@ class TableCollector:
         del cohort
         return Withstood()
 
+    def server_sum(self, round_: int, expected: IntArray) -> ServerSum:
+        """The server's side of a round in which these clients send identified uploads."""
+        return ServerSum(
+            round_=round_,
+            expected=expected,
+            n_clients=self.n_clients,
+            n_items=self.n_items,
+            width=self.width,
+            codec=self.codec,
+        )
+
+
+class TableSession:
+    """One round of a collector of rows.
+
+    Args:
+        collector: whose round it is.
+        round_: its number.
+        participants: int64[P], the clients, in the order in which they are submitted.
+        wire: of the run.
+    """
+
+    def __init__(
+        self, collector: TableCollector, round_: int, participants: IntArray, wire: Wire
+    ) -> None:
+        self.collector = collector
+        self.round = round_
+        self.wire = wire
+        self.order = participants
+
+    def exempt(self, clients: IntArray) -> BoolArray:
+        """Nobody is exempt from the cloak."""
+        return np.zeros(len(clients), dtype=bool)
+
 
 class DirectSum(TableCollector):
     """Collector of identified uploads, which nothing hides."""
@@ -190,39 +206,25 @@ class DirectSum(TableCollector):
         return
 
 
-class DirectSession:
+class DirectSession(TableSession):
     """One round of identified uploads."""
 
     def __init__(
         self, collector: DirectSum, round_: int, participants: IntArray, wire: Wire
     ) -> None:
-        self._collector = collector
-        self._round = round_
-        self._wire = wire
-        self.order = participants
-        self._server = ServerSum(
-            round_=round_,
-            expected=participants,
-            n_clients=collector.n_clients,
-            n_items=collector.n_items,
-            width=collector.width,
-            codec=collector.codec,
-        )
-
-    def exempt(self, clients: IntArray) -> BoolArray:
-        """Nobody is exempt from the cloak."""
-        return np.zeros(len(clients), dtype=bool)
+        super().__init__(collector, round_, participants, wire)
+        self._server = collector.server_sum(round_, participants)
 
     def submit(self, clients: IntArray, block: RowBlock, virtual: BoolArray) -> None:
         """Send the uploads of a batch of clients."""
         del virtual
-        collector = self._collector
-        sent = upload_messages(self._round, clients, block, collector.width, collector.codec)
-        self._server.accept(self._wire.send(sent, origins=clients))
+        collector = self.collector
+        sent = upload_messages(self.round, clients, block, collector.width, collector.codec)
+        self._server.accept(self.wire.send(sent, origins=clients))
 
     def close(self) -> Aggregate:
         """Check completeness and hand over the sum."""
         self._server.require_complete()
         aggregate = self._server.aggregate()
-        self._wire.note(aggregate_note(self._round, aggregate))
+        self.wire.note(aggregate_note(self.round, aggregate))
         return aggregate

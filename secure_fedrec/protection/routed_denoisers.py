@@ -156,7 +156,7 @@ ROUTING = Layer(
 class RoutedSession(DenoisingSession):
     """One round with denoisers behind mixes."""
 
-    _collector: RoutedDenoisers
+    collector: RoutedDenoisers
 
     def __init__(
         self, collector: RoutedDenoisers, round_: int, participants: IntArray, wire: Wire
@@ -186,9 +186,9 @@ class RoutedSession(DenoisingSession):
         self._receipts.require_received()
         aggregate = super().close()
         used = np.flatnonzero(self._cells_of)
-        binding = self._collector.binding
+        binding = self.collector.binding
         count_receipts(
-            self._wire.meter,
+            self.wire.meter,
             self._cells_of[used],
             signers=binding.denoisers[used],
             readers=self.order[~binding.is_denoiser[self.order]],
@@ -196,7 +196,7 @@ class RoutedSession(DenoisingSession):
         return aggregate
 
     def _send_noise(self, clients: IntArray, block: RowBlock) -> None:
-        cells = self._collector.noise_sizes(block) // self._collector.routing.cell_bytes
+        cells = self.collector.noise_sizes(block) // self.collector.routing.cell_bytes
         np.add.at(self._cells_of, self._groups(clients), cells)
         if self._network is not None:
             self._wrap(self._network, self._groups(clients), block)
@@ -207,11 +207,11 @@ class RoutedSession(DenoisingSession):
 
     def _wrap(self, network: MixNetwork, groups: IntArray, block: RowBlock) -> None:
         """Make the cells of some clients; they wait for those of the other clients."""
-        codec, capacity = self._collector.codec, network.directory.config.capacity
+        codec, capacity = self.collector.codec, network.directory.config.capacity
         for group, one in zip(groups.tolist(), block.split(), strict=True):
-            message = encode_rows(one, round_=self._round, step=Step.NOISE, codec=codec)
+            message = encode_rows(one, round_=self.round, step=Step.NOISE, codec=codec)
             self._sent[group, message] += 1
-            self._noted.append(SentCells(network.directory, batch=self._round))
+            self._noted.append(SentCells(network.directory, batch=self.round))
             self._cells += send(
                 [message],
                 recipient=group,
@@ -233,8 +233,8 @@ class RoutedSession(DenoisingSession):
             whole = network.ends[place].receive(cell)
             if whole is not None:
                 found[place, whole] += 1
-        network.require_received(self._noted, batch=self._round)
+        network.require_received(self._noted, batch=self.round)
         for end in network.ends:
             end.require_whole()
         if found != self._sent:
-            raise LosslessnessError(f"round {self._round}: the mixes changed or lost a message")
+            raise LosslessnessError(f"round {self.round}: the mixes changed or lost a message")

@@ -183,8 +183,8 @@ class LastBatch(DirectSum):
 class _LastBatch(DirectSession):
     def submit(self, clients: IntArray, block: RowBlock, virtual: BoolArray) -> None:
         super().submit(clients, block, virtual)
-        width, codec = self._collector.width, self._collector.codec
-        ring = np.zeros((self._collector.n_items, width), dtype=codec.dtype)
+        width, codec = self.collector.width, self.collector.codec
+        ring = np.zeros((self.collector.n_items, width), dtype=codec.dtype)
         assert block.values is not None
         np.add.at(ring, block.rows, block.values)
         counts = np.bincount(block.rows, minlength=len(ring))

@@ -106,7 +106,7 @@ class EncodesTwice(Mutant):
     """Noise rows pass through float32 and are encoded again for the denoiser."""
 
     def _send_noise(self, clients: IntArray, block: RowBlock) -> None:
-        codec = self._collector.codec
+        codec = self.collector.codec
         assert block.values is not None
         single = codec.decode(block.values).astype(np.float32).astype(np.float64)
         again = replace(block, values=codec.encode(np.clip(single, -codec.clip, codec.clip)))
@@ -115,7 +115,7 @@ class EncodesTwice(Mutant):
         super()._send_noise(clients, again)
 
     def close(self) -> Any:
-        self.damage &= np.uint64(2**self._collector.codec.bits - 1)
+        self.damage &= np.uint64(2**self.collector.codec.bits - 1)
         return super().close()
 
 

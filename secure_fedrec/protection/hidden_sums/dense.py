@@ -12,10 +12,11 @@ from typing import Protocol
 
 import numpy as np
 
-from secure_fedrec.core.arrays import BoolArray, IndexArray, IntArray, RingArray
+from secure_fedrec.core.arrays import IndexArray, IntArray, RingArray
 from secure_fedrec.core.spill import Kept, Spill
 from secure_fedrec.errors import LosslessnessError, ProtocolError
 from secure_fedrec.fixedpoint import FixedPoint
+from secure_fedrec.protection.heard import Heard
 from secure_fedrec.protection.session import Parcel
 from secure_fedrec.traits import Traits
 from secure_fedrec.uploads import RowBlock
@@ -294,12 +295,9 @@ class DenseSum:
         layout: DenseLayout,
         codec: FixedPoint,
     ) -> None:
-        self._round = round_
-        self._step = step
+        self._heard = Heard(round_, step, expected=expected, senders=n_clients)
         self._codec = codec
         self._layout = layout
-        self._awaited: BoolArray = np.zeros(n_clients, dtype=bool)
-        self._awaited[expected] = True
         self._cut = len(layout.items) * layout.width
         self.total: RingArray = np.zeros(layout.length, dtype=codec.dtype)
 
@@ -310,14 +308,8 @@ class DenseSum:
             ProtocolError: of another round or step, from a client not awaited, a second message,
                 or not in the agreed layout.
         """
-        if messages.round != self._round or messages.step is not self._step:
-            raise ProtocolError(
-                f"round {self._round} awaits {self._step.name}, got {messages.step.name} of round "
-                f"{messages.round}"
-            )
+        self._heard.take(messages)
         senders, block = messages.senders.ids, messages.payload
-        if not self._awaited[senders].all() or len(np.unique(senders)) != len(senders):
-            raise ProtocolError(f"round {self._round}: a client is not awaited, or sent twice")
         items, width = self._layout.items, self._layout.width
         if (
             not isinstance(block, RowBlock)
@@ -326,8 +318,7 @@ class DenseSum:
             or block.values.shape != (len(senders) * len(items), width)
             or not np.array_equal(block.rows, np.tile(items, len(senders)))
         ):
-            raise ProtocolError(f"round {self._round}: an upload is not in the agreed layout")
-        self._awaited[senders] = False
+            raise self._heard.refusal("got an upload that is not in the agreed layout")
         dtype = self.total.dtype
         values = block.values.reshape(len(senders), -1)
         self.total[: self._cut] += values.sum(axis=0, dtype=dtype)
@@ -340,9 +331,4 @@ class DenseSum:
         Raises:
             ProtocolError: one is missing; without it the words are noise.
         """
-        missing = np.flatnonzero(self._awaited)
-        if len(missing):
-            raise ProtocolError(
-                f"round {self._round}: no upload from {len(missing)} clients, the first is client "
-                f"{int(missing[0])}; the round is abandoned"
-            )
+        self._heard.require_complete()

@@ -16,7 +16,7 @@ from secure_fedrec.protection.hidden_sums.dense import (
     Gathered,
     Hider,
 )
-from secure_fedrec.protection.plain import TableCollector, TableSizes
+from secure_fedrec.protection.plain import TableCollector, TableSession, TableSizes
 from secure_fedrec.traits import Traits
 from secure_fedrec.uploads import RowBlock
 from secure_fedrec.wire import Step, Traffic, Wire
@@ -74,28 +74,23 @@ class HiddenSum(TableCollector):
         )
 
 
-class HiddenSession:
+class HiddenSession(TableSession):
     """One round of hidden uploads up to the point where all clients have submitted.
 
     Where a session ``streams``, uploads are hidden, sent and added as they come.
     """
 
+    collector: HiddenSum
+
     def __init__(
         self, collector: HiddenSum, round_: int, participants: IntArray, wire: Wire
     ) -> None:
         collector.require_enough(round_, participants)
-        self.order = participants
-        self.collector = collector
-        self.round = round_
-        self.wire = wire
+        super().__init__(collector, round_, participants, wire)
         self._sum: HiddenAddition | None = None
         self._gathered = Gathered(
             round_=round_, expected=participants, n_items=collector.n_items, codec=collector.codec
         )
-
-    def exempt(self, clients: IntArray) -> BoolArray:
-        """Nobody is exempt from a cloak."""
-        return np.zeros(len(clients), dtype=bool)
 
     def submit(self, clients: IntArray, block: RowBlock, virtual: BoolArray) -> None:
         """Send the rows of the next clients, or hold them until all are there."""

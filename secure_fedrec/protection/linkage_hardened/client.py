@@ -8,6 +8,7 @@ The number of cells a client sends to each denoiser is public and the same for a
 import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import Enum
 
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -23,10 +24,11 @@ from secure_fedrec.protection.linkage_hardened.rows import (
 )
 from secure_fedrec.protection.routing import Directory, SentCells, address_of, send
 from secure_fedrec.protection.routing.mix import node_of
-from secure_fedrec.protection.session import SERVER, Node, Parcel, Role
+from secure_fedrec.protection.session import Node, Parcel, Role
 from secure_fedrec.protection.shared_upload.client import require_rows
 from secure_fedrec.protection.shared_upload.context import RoundContext
-from secure_fedrec.protection.shared_upload.messages import Kind, encode_rows, sign
+from secure_fedrec.protection.shared_upload.halves import SigningHalf
+from secure_fedrec.protection.shared_upload.messages import Kind, encode_rows
 from secure_fedrec.protection.shared_upload.words import Keystream
 
 __all__ = ["LinkageClient", "Sent", "require_directory"]
@@ -89,7 +91,12 @@ def require_directory(directory: Directory, context: RoundContext, *, cells: int
         )
 
 
-class LinkageClient:
+class _State(Enum):
+    READY = "ready to send"
+    DONE = "done"
+
+
+class LinkageClient(SigningHalf):
     """One client in one round.
 
     Args:
@@ -104,18 +111,6 @@ class LinkageClient:
         ConfigError: see ``require_directory``.
     """
 
-    __slots__ = (
-        "_cells",
-        "_client",
-        "_context",
-        "_directory",
-        "_done",
-        "_identity",
-        "_loaded",
-        "node",
-        "sent",
-    )
-
     def __init__(
         self,
         context: RoundContext,
@@ -125,16 +120,11 @@ class LinkageClient:
         directory: Directory,
         cells: int,
     ) -> None:
-        context.require_key(Node(Role.CLIENT, client), identity)
+        super().__init__(context, Node(Role.CLIENT, client), identity, _State.READY)
         require_directory(directory, context, cells=cells)
-        self._context = context
-        self._client = client
-        self._identity = identity
         self._directory = directory
         self._cells = cells
-        self._done = False
         self._loaded: tuple[IndexArray, RingArray, BoolArray] | None = None
-        self.node = Node(Role.CLIENT, client)
         self.sent: Sent | None = None
         """What ``step`` sent."""
 
@@ -149,11 +139,11 @@ class LinkageClient:
         """
         del inbox  # nobody has anything to say to a client
         if self._loaded is None:
-            raise ProtocolError(f"client {self._client} has nothing to send")
+            raise ProtocolError(f"{self.node} has nothing to send")
         sent = self.sent = self.send(*self._loaded)
         first = [node_of(0, address_of(cell).node) for cell in sent.cells]
         return [
-            Parcel(self.node, SERVER, Kind.UPLOAD.name, sent.upload),
+            self._parcel(Kind.UPLOAD, sent.upload),
             *(
                 Parcel(self.node, mix, "CELL", cell)
                 for mix, cell in zip(first, sent.cells, strict=True)
@@ -174,8 +164,7 @@ class LinkageClient:
             EncodingError: a word stands for a value beyond the ring's clip.
             ProtocolError: the client has sent already.
         """
-        if self._done:
-            raise ProtocolError(f"client {self._client} is done")
+        self._require(_State.READY)
         context, codec = self._context, self._context.codec
         if virtual.dtype != np.bool_ or virtual.shape != rows.shape:
             raise WireError("marks of fakes must be bool[n]")
@@ -204,7 +193,6 @@ class LinkageClient:
                 sent=noted,
             )
         secrets.SystemRandom().shuffle(cells)
-        self._done = True
-        body = encode_rows(rows, words, context)
-        upload = sign(Kind.UPLOAD, self._client, body, context=context, identity=self._identity)
+        self._state = _State.DONE
+        upload = self._sign(Kind.UPLOAD, encode_rows(rows, words, context))
         return Sent(upload, tuple(cells), noted, tuple(names))

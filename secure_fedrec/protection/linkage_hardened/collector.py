@@ -24,7 +24,7 @@ from secure_fedrec.protection.linkage_hardened.config import LinkageHardenedConf
 from secure_fedrec.protection.linkage_hardened.real import RealRound
 from secure_fedrec.protection.linkage_hardened.rows import decode_sums
 from secure_fedrec.protection.plain import (
-    ServerSum,
+    TableSession,
     TableSizes,
     aggregate_note,
     upload_messages,
@@ -173,37 +173,25 @@ LINKAGE_HARDENED = Layer(
 )
 
 
-class LinkageSession:
+class LinkageSession(TableSession):
     """One round."""
+
+    collector: LinkageHardened
 
     def __init__(
         self, collector: LinkageHardened, round_: int, participants: IntArray, wire: Wire
     ) -> None:
-        self._collector = collector
-        self._round = round_
-        self._wire = wire
-        self.order = participants
+        super().__init__(collector, round_, participants, wire)
         self._stream = Keystream(secrets.token_bytes(32))
         self._real: tuple[RealRound, OverWire] | None = None
-        self._server = ServerSum(
-            round_=round_,
-            expected=participants,
-            n_clients=collector.n_clients,
-            n_items=collector.n_items,
-            width=collector.width,
-            codec=collector.codec,
-        )
+        self._server = collector.server_sum(round_, participants)
         self._receipts = LineReceipts(round_)
         self._held = [_FakeTally(round_, self._server.ring) for _ in range(collector.config.count)]
         self._fakes = 0
 
-    def exempt(self, clients: IntArray) -> BoolArray:
-        """Nobody is exempt from the cloak: denoisers upload like everybody."""
-        return np.zeros(len(clients), dtype=bool)
-
     def submit(self, clients: IntArray, block: RowBlock, virtual: BoolArray) -> None:
         """Send the rows of the next clients, and the shares of their fakes."""
-        collector = self._collector
+        collector = self.collector
         before = np.concatenate([[0], np.cumsum(virtual)])
         fakes = before[block.indptr[1:]] - before[block.indptr[:-1]]
         collector.require_cells(clients, fakes)
@@ -223,18 +211,18 @@ class LinkageSession:
         """
         aggregate = self._simulated() if self._real is None else self._run(*self._real)
         self._count_receipts()
-        self._wire.note(aggregate_note(self._round, aggregate))
+        self.wire.note(aggregate_note(self.round, aggregate))
         return aggregate
 
     def _simulated(self) -> Aggregate:
-        codec = self._collector.codec
+        codec = self.collector.codec
         self._server.require_complete()
         tags = [held.tags() for held in self._held]
         for number, own in enumerate(tags):
             # Dummies fill every client's cells up to the public number, so a denoiser counts this.
             if len(own) != self._fakes or not np.array_equal(own, tags[0]):
                 raise ProtocolError(
-                    f"round {self._round}: denoiser {number} holds other rows than the others; the "
+                    f"round {self.round}: denoiser {number} holds other rows than the others; the "
                     "round is abandoned"
                 )
         self._receipts.require_received()
@@ -255,7 +243,7 @@ class LinkageSession:
     ) -> None:
         """Load the real halves, and add up what must come out of them."""
         if self._real is None:
-            self._real = self._collector.real_round(self._round, self._wire)
+            self._real = self.collector.real_round(self.round, self.wire)
         self._real[0].submit(clients, block, virtual)
         if block.values is not None:
             self._server.add(
@@ -265,7 +253,7 @@ class LinkageSession:
                     values=block.values[~virtual],
                 )
             )
-        for number in range(self._collector.config.count):
+        for number in range(self.collector.config.count):
             self._meter_dummies(number, clients, fakes)
 
     def _run(self, real: RealRound, line: OverWire) -> Aggregate:
@@ -273,7 +261,7 @@ class LinkageSession:
         try:
             aggregate = real.close()
         except ProtocolError as error:
-            raise ProtocolError(f"round {self._round}: {error}") from None
+            raise ProtocolError(f"round {self.round}: {error}") from None
         require_equal(aggregate, self._server.aggregate())
         self._show_uploads(real, line.delivered["UPLOAD"])
         owners = {
@@ -284,22 +272,22 @@ class LinkageSession:
         for number, held in enumerate(real.held):
             ids = b"".join(share.row_id[:8] for share in held)
             origins = np.array([owners[share.row_id] for share in held], dtype=np.int64)
-            words = [np.empty((0, self._collector.width), self._collector.codec.dtype)]
+            words = [np.empty((0, self.collector.width), self.collector.codec.dtype)]
             sent = self._noise(
                 number,
                 np.array([share.row for share in held], dtype=np.int32),
                 np.concatenate(words + [share.words for share in held]),
                 np.frombuffer(ids, dtype="<u8").astype(np.uint64),
             )
-            targets = np.full(len(held), self._collector.denoisers[number])
-            self._wire.meter.count(sent, senders=origins, receivers=targets)
-            self._wire.show(sent, origins=origins)
+            targets = np.full(len(held), self.collector.denoisers[number])
+            self.wire.meter.count(sent, senders=origins, receivers=targets)
+            self.wire.show(sent, origins=origins)
         for parcel in line.delivered["FAKES"]:
             number = parcel.sender.number
             body = open_envelope(parcel.data, Kind.FAKES, context=real.context).body
             _, rows, counts, words_ = decode_sums(body, real.context)
             shown = self._sums(number, rows, words_, counts, len(parcel.data))
-            self._wire.show(shown, origins=self._collector.denoisers[number : number + 1])
+            self.wire.show(shown, origins=self.collector.denoisers[number : number + 1])
         return aggregate
 
     def _show_uploads(self, real: RealRound, uploads: Sequence[Parcel]) -> None:
@@ -310,7 +298,7 @@ class LinkageSession:
                 *decode_rows(
                     open_envelope(parcel.data, Kind.UPLOAD, context=real.context).body,
                     real.context,
-                    width=self._collector.width,
+                    width=self.collector.width,
                 ),
             )
             for parcel in uploads
@@ -322,24 +310,24 @@ class LinkageSession:
             values=np.concatenate(words),
         )
         plain = upload_messages(
-            self._round, self.order, block, self._collector.width, self._collector.codec
+            self.round, self.order, block, self.collector.width, self.collector.codec
         )
-        self._wire.show(replace(plain, sizes=np.array(sizes)), origins=self.order)
+        self.wire.show(replace(plain, sizes=np.array(sizes)), origins=self.order)
 
     def _upload(self, clients: IntArray, block: RowBlock, sizes: IntArray) -> None:
-        collector = self._collector
+        collector = self.collector
         codec, width = collector.codec, collector.width
-        plain = upload_messages(self._round, clients, block, width, codec)
+        plain = upload_messages(self.round, clients, block, width, codec)
         sent = replace(plain, sizes=sizes)
-        delivered = self._wire.send(sent, origins=clients)
-        if delivered.round == self._round:
+        delivered = self.wire.send(sent, origins=clients)
+        if delivered.round == self.round:
             require_genuine(sent, delivered, "the server")
         self._server.accept(delivered)
 
     def _send_fakes(
         self, clients: IntArray, fakes: IntArray, block: RowBlock, which: IntArray
     ) -> None:
-        collector = self._collector
+        collector = self.collector
         config, codec = collector.config, collector.codec
         if block.values is None:
             raise ProtocolError("rows without values cannot be shared")
@@ -355,7 +343,7 @@ class LinkageSession:
                 last = last - share
             sent = self._noise(number, rows, codec.reduce(share), tags)
             targets = np.full(len(which), collector.denoisers[number])
-            delivered = self._wire.send(sent, origins=owners, targets=targets)
+            delivered = self.wire.send(sent, origins=owners, targets=targets)
             held.accept(delivered)
             self._receipts.note(sent, delivered)
             self._meter_dummies(number, clients, fakes)
@@ -363,45 +351,45 @@ class LinkageSession:
     def _noise(self, number: int, rows: IndexArray, words: RingArray, tags: WordArray) -> Messages:
         count = len(rows)
         return Messages(
-            round=self._round,
+            round=self.round,
             step=Step.NOISE,
             senders=Parties.anonymous("client", count),
             receivers=Parties(role="denoiser", ids=np.full(count, number)),
             payload=RowBlock(indptr=np.arange(count + 1), rows=rows, values=words),
-            sizes=np.full(count, self._collector.config.cell_bytes),
+            sizes=np.full(count, self.collector.config.cell_bytes),
             tags=tags,
         )
 
     def _meter_dummies(self, number: int, clients: IntArray, fakes: IntArray) -> None:
-        config = self._collector.config
+        config = self.collector.config
         senders = np.repeat(clients, config.cells - fakes)
-        targets = np.full(len(senders), self._collector.denoisers[number])
+        targets = np.full(len(senders), self.collector.denoisers[number])
         sizes = np.full(len(senders), config.cell_bytes)
-        self._wire.meter.count_beside(sizes, senders=senders, receivers=targets)
+        self.wire.meter.count_beside(sizes, senders=senders, receivers=targets)
 
     def _foreseen(self, support: int) -> Mapping[Kind, int]:
         """Sizes of the messages of denoisers, where no halves run."""
-        per_row = 8 + self._collector.width * self._collector.codec.bytes_per_value
+        per_row = 8 + self.collector.width * self.collector.codec.bytes_per_value
         return {Kind.ROW_SET: _ROW_SET_BYTES, Kind.FAKES: ENVELOPE_BYTES + 8 + per_row * support}
 
     def _release(
         self, number: int, support: IndexArray, held: "_FakeTally", size: int
     ) -> RingArray:
         """Send a denoiser's sums; what the server receives."""
-        collector = self._collector
+        collector = self.collector
         words = collector.codec.reduce(held.totals[support])
         sent = self._sums(number, support, words, held.counts[support], size)
         origin = collector.denoisers[number : number + 1]
-        delivered = self._wire.send(sent, origins=origin)
-        if delivered.round != self._round or len(delivered) != 1:
+        delivered = self.wire.send(sent, origins=origin)
+        if delivered.round != self.round or len(delivered) != 1:
             raise ProtocolError(
-                f"round {self._round}: {len(delivered)} sums of denoiser {number} of round "
+                f"round {self.round}: {len(delivered)} sums of denoiser {number} of round "
                 f"{delivered.round}; the round is abandoned"
             )
         require_genuine(sent, delivered, "the server")
         payload = delivered.payload
         if not isinstance(payload, RowBlock) or payload.values is None:
-            raise ProtocolError(f"round {self._round}: denoisers send rows with words")
+            raise ProtocolError(f"round {self.round}: denoisers send rows with words")
         return payload.values
 
     def _sums(
@@ -410,7 +398,7 @@ class LinkageSession:
         """A denoiser's sums of fakes."""
         indptr = np.array([0, len(rows)])
         return Messages(
-            round=self._round,
+            round=self.round,
             step=Step.DENOISE,
             senders=Parties(role="denoiser", ids=np.array([number])),
             receivers=Parties.server(1),
@@ -419,14 +407,14 @@ class LinkageSession:
         )
 
     def _count_receipts(self) -> None:
-        collector = self._collector
+        collector = self.collector
         cells = np.full(collector.config.count, collector.config.cells * len(self.order))
-        signers, meter = collector.denoisers, self._wire.meter
+        signers, meter = collector.denoisers, self.wire.meter
         count_receipts(meter, cells, signers=signers, readers=self.order)
 
     def _count_agreement(self, size: int) -> None:
         """Meter the sets of rows that denoisers compare, over the server."""
-        denoisers, meter = self._collector.denoisers, self._wire.meter
+        denoisers, meter = self.collector.denoisers, self.wire.meter
         count = len(denoisers)
         meter.count_beside(np.full(count, size), senders=denoisers, receivers=None)
         everybody = np.repeat(denoisers, count)  # each gets the sets of all

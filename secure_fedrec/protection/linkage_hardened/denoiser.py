@@ -4,7 +4,6 @@ import struct
 from collections.abc import Sequence
 from contextlib import suppress
 from enum import Enum
-from typing import NoReturn
 
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -19,9 +18,10 @@ from secure_fedrec.protection.linkage_hardened.rows import (
     set_of_rows,
 )
 from secure_fedrec.protection.routing import Endpoint
-from secure_fedrec.protection.session import SERVER, Node, Parcel, Role
+from secure_fedrec.protection.session import Node, Parcel, Role
 from secure_fedrec.protection.shared_upload.context import RoundContext
-from secure_fedrec.protection.shared_upload.messages import Kind, open_envelope, sign
+from secure_fedrec.protection.shared_upload.halves import SigningHalf
+from secure_fedrec.protection.shared_upload.messages import Kind
 
 __all__ = ["LinkageDenoiser"]
 
@@ -35,7 +35,7 @@ class _State(Enum):
     ABORTED = "aborted"
 
 
-class LinkageDenoiser:
+class LinkageDenoiser(SigningHalf):
     """One denoiser in one round.
 
     Args:
@@ -49,19 +49,6 @@ class LinkageDenoiser:
         ProtocolError: the roster has another key for this denoiser.
     """
 
-    __slots__ = (
-        "_cells",
-        "_context",
-        "_denoiser",
-        "_dummies",
-        "_endpoint",
-        "_identity",
-        "_rows",
-        "_state",
-        "_words",
-        "node",
-    )
-
     def __init__(
         self,
         context: RoundContext,
@@ -71,17 +58,13 @@ class LinkageDenoiser:
         endpoint: Endpoint,
         cells: int,
     ) -> None:
-        context.require_key(Node(Role.DENOISER, denoiser), identity)
+        super().__init__(context, Node(Role.DENOISER, denoiser), identity, _State.COLLECTING)
         self._cells = cells
-        self._context = context
         self._denoiser = denoiser
-        self._identity = identity
         self._endpoint = endpoint
         self._dummies = endpoint.dummies
         self._rows: dict[bytes, int] = {}
         self._words: list[RingArray] = []
-        self._state = _State.COLLECTING
-        self.node = Node(Role.DENOISER, denoiser)
 
     def step(self, inbox: Sequence[bytes]) -> list[Parcel]:
         """Take cells and tell which rows are held; upon all sets, release (``Party.step``).
@@ -95,9 +78,8 @@ class LinkageDenoiser:
             for cell in inbox:
                 with suppress(ProtocolError, WireError):
                     self.receive(cell)
-            return [Parcel(self.node, SERVER, Kind.ROW_SET.name, self.close())]
-        sums = self.release(list(dict.fromkeys(inbox)))
-        return [Parcel(self.node, SERVER, Kind.FAKES.name, sums)]
+            return [self._parcel(Kind.ROW_SET, self.close())]
+        return [self._parcel(Kind.FAKES, self.release(list(dict.fromkeys(inbox))))]
 
     @property
     def shares(self) -> list[RowShare]:
@@ -160,14 +142,8 @@ class LinkageDenoiser:
             WireError: a malformed message; it is dropped.
         """
         self._require(_State.CLOSED)
-        context = self._context
-        if len(sets) != context.denoisers:
-            raise ProtocolError(f"{len(sets)} sets of {context.denoisers} denoisers")
-        for number, message in enumerate(sets):
-            signed = open_envelope(message, Kind.ROW_SET, context=context)
-            if signed.sender != number:
-                raise ProtocolError(f"expected the set of denoiser {number}, not {signed.sender}")
-            if signed.body != self._set():
+        for number, body in enumerate(self._open_all(sets, Kind.ROW_SET)):
+            if body != self._set():
                 self._abort(f"denoiser {number} holds other rows or cells")
         self._state = _State.DONE
         return self._sign(Kind.FAKES, self._sums())
@@ -186,16 +162,5 @@ class LinkageDenoiser:
         words = context.codec.reduce(totals[support])
         return encode_sums(self.received, support, counts[support], words, context)
 
-    def _sign(self, kind: Kind, body: bytes) -> bytes:
-        return sign(kind, self._denoiser, body, context=self._context, identity=self._identity)
-
-    def _require(self, state: _State) -> None:
-        if self._state is not state:
-            raise ProtocolError(f"denoiser {self._denoiser} is {self._state.value}")
-
-    def _abort(self, reason: str) -> NoReturn:
-        self._state = _State.ABORTED
+    def _forget(self) -> None:
         self._words = []
-        raise ProtocolError(
-            f"denoiser {self._denoiser} aborts round {self._context.round}: {reason}"
-        )

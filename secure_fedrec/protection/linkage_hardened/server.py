@@ -1,9 +1,8 @@
 """The server's half: it adds up identified uploads and takes the denoisers' sums of fakes off."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from enum import Enum
-from typing import NoReturn
 
 import numpy as np
 
@@ -14,6 +13,7 @@ from secure_fedrec.protection.linkage_hardened.rows import decode_sums
 from secure_fedrec.protection.session import SERVER, Node, Parcel, Role, from_server
 from secure_fedrec.protection.shared_upload.client import with_counts
 from secure_fedrec.protection.shared_upload.context import RoundContext
+from secure_fedrec.protection.shared_upload.halves import HubHalf
 from secure_fedrec.protection.shared_upload.messages import Kind, decode_rows, open_envelope
 from secure_fedrec.protection.shared_upload.server import reveal
 from secure_fedrec.uploads import Aggregate
@@ -27,55 +27,31 @@ class _State(Enum):
     ABORTED = "aborted"
 
 
-class LinkageServer:
+class LinkageServer(HubHalf):
     """The server in one round.
 
     Args:
         context: the round.
         cells: public number of cells of each client to each denoiser.
         cohort: clients that ``step`` invites; None for all of the roster.
-
-    Attributes:
-        aggregate: sums and counts, once the round is over.
     """
-
-    __slots__ = (
-        "_cells",
-        "_cohort",
-        "_context",
-        "_heard",
-        "_named",
-        "_state",
-        "_totals",
-        "aggregate",
-        "stage",
-    )
-    node = SERVER
 
     def __init__(
         self, context: RoundContext, *, cells: int, cohort: Sequence[int] | None = None
     ) -> None:
-        self._context = context
+        super().__init__(context, SERVER, _State.COLLECTING)
         self._cells = cells
         self._heard: set[int] = set()
         self._totals = np.zeros((context.n_items, context.width + 1), dtype=context.codec.dtype)
         self._named: IntArray = np.zeros(context.n_items, dtype=np.int64)
-        self._state = _State.COLLECTING
         self._cohort = range(context.clients) if cohort is None else cohort
-        self.aggregate: Aggregate | None = None
-        self.stage = "CREATED"
-
-    @property
-    def finished(self) -> bool:
-        """Whether there is an aggregate."""
-        return self.aggregate is not None
 
     @property
     def heard(self) -> frozenset[int]:
         """Clients whose uploads are in the sum."""
         return frozenset(self._heard)
 
-    def step(self, inbox: Sequence[bytes]) -> list[Parcel]:
+    def step(self, inbox: Iterable[bytes]) -> list[Parcel]:
         """Ask for uploads, then for sets of rows, hand them on, add up (``Party.step``).
 
         An upload that is refused is left out, and the round then aborted for its cells.
@@ -84,25 +60,20 @@ class LinkageServer:
             ProtocolError, WireError: a denoiser is missing or refused, or the round is aborted.
         """
         whole = list(dict.fromkeys(inbox))  # what came twice in the same bytes came once
-        denoisers = [Node(Role.DENOISER, n) for n in range(self._context.denoisers)]
         match self.stage:
             case "CREATED":
+                self.stage = "UPLOAD"
                 clients = [Node(Role.CLIENT, number) for number in self._cohort]
-                return self._ask("UPLOAD", clients, "UPLOAD", b"")
+                return from_server(clients, "UPLOAD", b"")
             case "UPLOAD":
                 for upload in whole:
                     with suppress(ProtocolError, WireError):
                         self.receive(upload)
-                return self._ask("ROW_SET", denoisers, "ROW_SET", b"")
+                return self._ask("ROW_SET", Kind.ROW_SET, b"")
             case "ROW_SET":
-                return self._ask("FAKES", denoisers, "ROW_SET", *whole)
+                return self._ask("FAKES", Kind.ROW_SET, *whole)
         self.aggregate = self.finish(whole)
         return []
-
-    def _ask(self, stage: str, nodes: Sequence[Node], kind: str, *messages: bytes) -> list[Parcel]:
-        """Await a stage, for which every node is sent the messages."""
-        self.stage = stage
-        return from_server(nodes, kind, *messages)
 
     def receive(self, message: bytes) -> None:
         """Take a client's upload.
@@ -111,7 +82,7 @@ class LinkageServer:
             ProtocolError: it is unsigned, of another round, or the client's second; it is dropped.
             WireError: a malformed message; it is dropped.
         """
-        self._require()
+        self._require(_State.COLLECTING)
         context = self._context
         signed = open_envelope(message, Kind.UPLOAD, context=context)
         if signed.sender in self._heard:
@@ -134,16 +105,9 @@ class LinkageServer:
                 unsigned or of another round.
             WireError: a malformed message.
         """
-        self._require()
+        self._require(_State.COLLECTING)
         context = self._context
-        if len(sums) != context.denoisers:
-            raise ProtocolError(f"sums of {len(sums)} of {context.denoisers} denoisers")
-        parts = []
-        for number, message in enumerate(sums):
-            signed = open_envelope(message, Kind.FAKES, context=context)
-            if signed.sender != number:
-                raise ProtocolError(f"expected sums of denoiser {number}, not of {signed.sender}")
-            parts.append(decode_sums(signed.body, context))
+        parts = [decode_sums(body, context) for body in self._open_all(sums, Kind.FAKES)]
         if len(self._heard) < context.floor:
             self._abort(f"{len(self._heard)} clients are fewer than the floor of {context.floor}")
         expected = self._cells * len(self._heard)
@@ -160,11 +124,3 @@ class LinkageServer:
             return reveal(self._totals, self._named, context.codec)
         except ProtocolError as damage:
             self._abort(str(damage))
-
-    def _require(self) -> None:
-        if self._state is not _State.COLLECTING:
-            raise ProtocolError(f"the server is {self._state.value}")
-
-    def _abort(self, reason: str) -> NoReturn:
-        self._state = _State.ABORTED
-        raise ProtocolError(f"the server aborts round {self._context.round}: {reason}")

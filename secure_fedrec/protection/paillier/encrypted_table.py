@@ -26,7 +26,7 @@ those and to the round, not to the cohort.
 """
 
 import hmac
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from enum import Enum
 
 from cryptography.hazmat.primitives.hashes import SHA256
@@ -36,6 +36,7 @@ from secure_fedrec.core.arrays import RingArray
 from secure_fedrec.errors import ConfigError, ProtocolError, WireError
 from secure_fedrec.protection.paillier.encryption import Decryptor, Encryptor
 from secure_fedrec.protection.paillier.envelopes import Envelope, Identity, Kind, Role, seal
+from secure_fedrec.protection.paillier.halves import ClientHalf, ServerHalf
 from secure_fedrec.protection.paillier.keys import PrivateKey
 from secure_fedrec.protection.paillier.plans import Plan
 from secure_fedrec.protection.paillier.slots import SlotLayout
@@ -47,14 +48,7 @@ from secure_fedrec.protection.paillier.vectors import (
     split_vectors,
 )
 from secure_fedrec.protection.paillier.words import write_words
-from secure_fedrec.protection.session import (
-    SERVER,
-    Node,
-    Parcel,
-    from_server,
-    refusals_of,
-    replies_to,
-)
+from secure_fedrec.protection.session import Parcel, refusals_of, replies_to
 
 __all__ = ["DIGEST_BYTES", "TableClient", "TableServer", "TableUpdate", "updaters"]
 
@@ -80,7 +74,7 @@ class _Client(Enum):
     ABORTED = "none: it aborted"
 
 
-class TableClient:
+class TableClient(ClientHalf):
     """A client's half, over all rounds.
 
     Args:
@@ -103,13 +97,11 @@ class TableClient:
         round_: int = 1,
         decryptor: Decryptor | None = None,
     ) -> None:
-        self._table_layout = _require_table(plan)
-        plan.require_party(identity, Role.CLIENT)
+        super().__init__(plan, identity, Role.CLIENT, holder="clients", round_=round_)
+        self._table_layout = plan.table_layout
         self._decryptor = Decryptor(private) if decryptor is None else decryptor
         if {private.public, encryptor.key, self._decryptor.key} != {plan.key}:
             raise ConfigError("paillier.private_key", private, "is not the key of the plan")
-        self._plan = plan
-        self._identity = identity
         self._encryptor = encryptor
         self._update = update
         primes = _primes(private)
@@ -118,11 +110,8 @@ class TableClient:
         self._table: RingArray | None = None
         self._first: RingArray | None = None
         self._make: Callable[[RingArray], Sequence[RingArray]] | None = None
-        self.node = identity.node
         self._started = round_ > 1
         self._state = _Client.TABLE
-        self.round = round_
-        """The round in progress."""
 
     def load(
         self,
@@ -148,10 +137,10 @@ class TableClient:
         """
         if not inbox:
             sent = None if self._first is None else self.initialise(self._first)
-            return [] if sent is None else [Parcel(self.node, SERVER, Kind.UPDATE.name, sent)]
-        stage = (Kind.UPDATE if self._state is _Client.SUMS else Kind.UPLOAD).name
+            return [] if sent is None else [self._parcel(Kind.UPDATE, sent)]
+        kind = Kind.UPDATE if self._state is _Client.SUMS else Kind.UPLOAD
         replies = replies_to(inbox, self._answer, gone=lambda: self._state is _Client.ABORTED)
-        return [Parcel(self.node, SERVER, stage, reply) for reply in replies]
+        return [self._parcel(kind, reply) for reply in replies]
 
     def _answer(self, data: bytes) -> list[bytes]:
         if self._state is _Client.SUMS:
@@ -176,7 +165,7 @@ class TableClient:
         """
         if self._started or self.round != 1 or self._state is not _Client.TABLE:
             raise ProtocolError(f"round {self.round}: the table was begun already")
-        if self._identity.node.number not in updaters(self._plan.clients, 0):
+        if self.node.number not in updaters(self._plan.clients, 0):
             return None
         sent = self._encrypt_table(words, round_=0)
         self._started = True
@@ -194,7 +183,7 @@ class TableClient:
                 case the client aborts for good.
         """
         self._require(_Client.TABLE)
-        body = self._read(data, Kind.TABLE)
+        body = self._read(data, Kind.TABLE, Role.SERVER).body
         digest, vector = _split_table(body, self._plan, self._table_layout)
         table = decrypt_vector(vector, self._decryptor)
         if not hmac.compare_digest(digest, self._digest(table, self.round)):
@@ -219,8 +208,8 @@ class TableClient:
         plan = self._plan
         require_words(vectors, plan.layouts)
         body = encrypt_upload(vectors, plan.layouts, self._encryptor)
-        sent = self._seal(Kind.UPLOAD, body, self.round)
-        if self._identity.node.number in updaters(plan.clients, self.round):
+        sent = self._seal(Kind.UPLOAD, body)
+        if self.node.number in updaters(plan.clients, self.round):
             self._state = _Client.SUMS
         else:
             self._next_round()
@@ -236,7 +225,8 @@ class TableClient:
         """
         self._require(_Client.SUMS)
         plan = self._plan
-        vectors = split_vectors(self._read(data, Kind.SUMS), key=plan.key, layouts=plan.layouts)
+        body = self._read(data, Kind.SUMS, Role.SERVER).body
+        vectors = split_vectors(body, key=plan.key, layouts=plan.layouts)
         if any(vector.terms != len(plan.clients) for vector in vectors):
             raise ProtocolError(f"round {self.round}: the sums are not over the whole cohort")
         sums = tuple(decrypt_vector(vector, self._decryptor) for vector in vectors)
@@ -249,7 +239,8 @@ class TableClient:
     def _encrypt_table(self, words: RingArray, round_: int) -> bytes:
         vector = encrypt_vector(words, self._table_layout, self._encryptor)
         body = self._digest(words, round_ + 1) + vector.to_bytes()
-        return self._seal(Kind.UPDATE, body, round_)
+        context = self._plan.context  # the first table is of round 0
+        return seal(self._identity, Kind.UPDATE, round_=round_, context=context, body=body)
 
     def _digest(self, words: RingArray, round_: int) -> bytes:
         """What the table of a round must match; unreadable without the private key."""
@@ -261,19 +252,6 @@ class TableClient:
         self.round += 1
         self._state = _Client.TABLE
 
-    def _read(self, data: bytes, kind: Kind) -> bytes:
-        return self._plan.read(data, round_=self.round, awaits=kind, sender=Role.SERVER).body
-
-    def _seal(self, kind: Kind, body: bytes, round_: int) -> bytes:
-        return seal(self._identity, kind, round_=round_, context=self._plan.context, body=body)
-
-    def _require(self, state: _Client) -> None:
-        if self._state is not state:
-            raise ProtocolError(
-                f"round {self.round}: {self._identity.node} refuses the step {state.value}; its "
-                f"next step is {self._state.value}"
-            )
-
 
 class _Server(Enum):
     UPDATES = "two updates of the table"
@@ -282,7 +260,7 @@ class _Server(Enum):
     HANDED_ON = "nothing more: another cohort has the table"
 
 
-class TableServer:
+class TableServer(ServerHalf):
     """The server's half, over all rounds. It starts with round 0, in which the table is made.
 
     Args:
@@ -299,30 +277,19 @@ class TableServer:
     def __init__(
         self, plan: Plan, identity: Identity, earlier: "TableServer | None" = None
     ) -> None:
-        self._table_layout = _require_table(plan)
-        plan.require_party(identity, Role.SERVER)
-        self._plan = plan
-        self._identity = identity
+        super().__init__(plan, identity, Role.SERVER, holder="clients", round_=0)
+        self._table_layout = plan.table_layout
         self._sum = UploadSum(plan)
         self._updates: dict[int, tuple[bytes, EncryptedVector]] = {}
         self._table: tuple[bytes, EncryptedVector] | None = None
         self._state = _Server.UPDATES
-        self.round = 0
-        """The round in progress."""
         self._driven = 0
         self.finished = False
         """Whether the last round that ``step`` began has left a table."""
         if earlier is not None:
             self._take_over(earlier)
 
-    node = SERVER
-
-    @property
-    def stage(self) -> str:
-        """What is awaited."""
-        return self._state.name
-
-    def step(self, inbox: Sequence[bytes]) -> list[Parcel]:
+    def step(self, inbox: Iterable[bytes]) -> list[Parcel]:
         """Begin a round; or take what is awaited, all of it, and go on (``Party.step``).
 
         In round 0 the two clients that make the first table are prompted.
@@ -337,15 +304,15 @@ class TableServer:
         if self.finished or not self._driven:
             self.finished, self._driven = False, self._driven + 1
             if not self.round:
-                return self._send(pair, Kind.UPDATE, b"")
-            return self._send(clients, Kind.TABLE, self.table())
+                return self._ask(pair, Kind.UPDATE, b"")
+            return self._ask(clients, Kind.TABLE, self.table())
         before, refused = self._state, refusals_of(inbox, self.receive)
         if self._state in (before, _Server.ABORTED):
             updates = f"{len(self._updates)} of 2 updates of the table came"
             missing = self._sum.describe_missing() if before is _Server.UPLOADS else updates
             raise ProtocolError(f"round {self.round}: {missing}{refused}")
         if self._state is _Server.UPDATES:
-            return self._send(pair, Kind.SUMS, self.sums())
+            return self._ask(pair, Kind.SUMS, self.sums())
         self.finished = True
         return []
 
@@ -358,12 +325,12 @@ class TableServer:
                 two updaters disagree, and then the server aborts for good.
         """
         if self._state is _Server.UPLOADS:
-            self._sum.add(self._read(data, Kind.UPLOAD))
+            self._sum.add(self._read(data, Kind.UPLOAD, Role.CLIENT))
             if not self._sum.missing:
                 self._updates = {}
                 self._state = _Server.UPDATES
         elif self._state is _Server.UPDATES:
-            self._take_update(self._read(data, Kind.UPDATE))
+            self._take_update(self._read(data, Kind.UPDATE, Role.CLIENT))
         else:
             raise ProtocolError(f"round {self.round}: the server awaits {self._state.value}")
 
@@ -387,10 +354,6 @@ class TableServer:
         if self._state is not _Server.UPDATES or not self.round:
             raise ProtocolError(f"round {self.round}: {self._sum.describe_missing()}")
         return self._seal(Kind.SUMS, self._sum.to_bytes())
-
-    @staticmethod
-    def _send(clients: Sequence[int], kind: Kind, data: bytes) -> list[Parcel]:
-        return from_server((Node(Role.CLIENT, client) for client in clients), kind.name, data)
 
     def _take_over(self, earlier: "TableServer") -> None:
         if earlier._plan.table_context != self._plan.table_context:
@@ -421,30 +384,12 @@ class TableServer:
         self.round += 1
         self._state = _Server.UPLOADS
 
-    def _read(self, data: bytes, kind: Kind) -> Envelope:
-        return self._plan.read(data, round_=self.round, awaits=kind, sender=Role.CLIENT)
-
-    def _seal(self, kind: Kind, body: bytes) -> bytes:
-        context = self._plan.context
-        return seal(self._identity, kind, round_=self.round, context=context, body=body)
-
 
 def _split_table(body: bytes, plan: Plan, layout: SlotLayout) -> tuple[bytes, EncryptedVector]:
     if len(body) < DIGEST_BYTES:
         raise WireError(f"a table of {len(body)} bytes is shorter than its digest")
     digest, data = body[:DIGEST_BYTES], body[DIGEST_BYTES:]
     return digest, EncryptedVector.from_bytes(data, key=plan.key, layout=layout)
-
-
-def _require_table(plan: Plan) -> SlotLayout:
-    if plan.holding.holder != "clients" or plan.table is None:
-        raise ConfigError(
-            "protection.paillier.holder",
-            plan.holding.holder,
-            "is not this protocol's",
-            ["clients"],
-        )
-    return plan.table
 
 
 def _primes(private: PrivateKey) -> bytes:

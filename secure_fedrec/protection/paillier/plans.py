@@ -110,6 +110,17 @@ class Plan:
             )
 
     @property
+    def table_layout(self) -> SlotLayout:
+        """Layout of the item table.
+
+        Raises:
+            ConfigError: the plan has none.
+        """
+        if self.table is None:
+            raise ConfigError("paillier.table", None, "a key held by clients goes with a table")
+        return self.table
+
+    @property
     def context(self) -> bytes:
         """SHA-256 over the whole agreement; a party's own minimum is not part of it."""
         holding = self.holding

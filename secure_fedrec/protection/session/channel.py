@@ -10,7 +10,7 @@ sends to a ``Channel`` and what comes back to the hub. ``MemoryChannel`` has all
 this process; an engine whose clients are elsewhere brings a channel of its own.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import NamedTuple, Protocol
 
@@ -71,6 +71,10 @@ class Party(Protocol):
 class Hub(Party, Protocol):
     """The half through which a round goes."""
 
+    def step(self, inbox: Iterable[bytes]) -> list[Parcel]:
+        """Take all messages, each as it comes, and give messages (``Party.step``)."""
+        ...
+
     @property
     def stage(self) -> str:
         """What it awaits, or "DONE"."""
@@ -91,10 +95,11 @@ class Channel(Protocol):
 
     def exchange(
         self, stage: str, messages: Sequence[Parcel], timeout: float | None = None
-    ) -> list[bytes]:
+    ) -> Iterable[bytes]:
         """Send messages, and wait for what comes back to the hub.
 
-        What parties send each other is passed on; it is there at their next step.
+        Nobody need work before the answers are read, and none need be kept. What parties send each
+        other is passed on; it is there at their next step.
 
         Args:
             stage: what the hub awaits.
@@ -114,16 +119,24 @@ Carrier = Callable[[Sequence[Parcel]], Sequence[Parcel]]
 class MemoryChannel:
     """All parties but the hub, in this process.
 
-    A party that refuses what it is sent is silent, and ``refused`` says why.
+    A party that refuses what it is sent is silent, and ``refused`` says why. Without a carrier one
+    party's answer is with the hub before the next party works, and no more than one is in memory.
 
     Args:
         parties: the halves.
         carrier: stands between sender and receiver; by default everything arrives.
+        passes: which messages are not lost before that; by default all.
     """
 
-    def __init__(self, parties: Iterable[Party], carrier: Carrier | None = None) -> None:
+    def __init__(
+        self,
+        parties: Iterable[Party],
+        carrier: Carrier | None = None,
+        passes: Callable[[Parcel], bool] | None = None,
+    ) -> None:
         self._parties = {party.node: party for party in parties}
         self._carrier = carrier
+        self._passes = passes
         self._waiting: dict[Node, list[bytes]] = {}
         self._refused: dict[Node, str] = {}
 
@@ -138,28 +151,29 @@ class MemoryChannel:
 
     def exchange(
         self, stage: str, messages: Sequence[Parcel], timeout: float | None = None
-    ) -> list[bytes]:
-        """Send messages; the answers are there at once (``Channel.exchange``)."""
+    ) -> Iterator[bytes]:
+        """Send messages; parties answer as answers are read (``Channel.exchange``)."""
         del stage, timeout
-        self._deliver(messages)
+        for _ in self._delivered(messages):
+            pass
         inboxes, self._waiting = self._waiting, {}
-        sent: list[Parcel] = []
+        yield from self._delivered(self._answers(inboxes))
+
+    def _answers(self, inboxes: Mapping[Node, Sequence[bytes]]) -> Iterator[Parcel]:
         for node in filter(inboxes.__contains__, self._parties):
             try:
-                sent += self._parties[node].step([data for data in inboxes[node] if data])
+                yield from self._parties[node].step([data for data in inboxes[node] if data])
             except (ProtocolError, WireError) as error:
                 self._refused[node] = str(error)
-        return self._deliver(sent)
 
-    def _deliver(self, sent: Sequence[Parcel]) -> list[bytes]:
-        """Put what arrives before its receivers; what is for the server is returned."""
-        here = []
-        for parcel in sent if self._carrier is None else self._carrier(sent):
+    def _delivered(self, sent: Iterable[Parcel]) -> Iterator[bytes]:
+        """Put what arrives before its receivers; what is for the server is given."""
+        kept = filter(self._passes, sent) if self._passes is not None else sent
+        for parcel in kept if self._carrier is None else self._carrier(list(kept)):
             if parcel.receiver in self._parties:
                 self._waiting.setdefault(parcel.receiver, []).append(parcel.data)
             elif parcel.receiver == SERVER:
-                here.append(parcel.data)
-        return here
+                yield parcel.data
 
 
 def from_server(nodes: Iterable[Node], stage: str, *messages: bytes) -> list[Parcel]:
@@ -195,7 +209,7 @@ def replies_to(
     return replies
 
 
-def refusals_of(inbox: Sequence[bytes], receive: Callable[[bytes], None]) -> str:
+def refusals_of(inbox: Iterable[bytes], receive: Callable[[bytes], None]) -> str:
     """Take messages of which some may be refused; clauses that say why those were."""
     reasons = []
     for data in inbox:
@@ -243,18 +257,26 @@ def drive(
         hub: the server's half, not started.
         channel: reaches the others.
         timeout: seconds for each exchange.
-        between: called after each exchange with the stage that it was of, for what a host does
-            then, such as making a beacon known.
+        between: called with a stage once all answers to it are there, before the hub goes on, for
+            what a host does then, such as making a beacon known.
 
     Raises:
         ProtocolError: the round was aborted; there is no partial result.
     """
-    inbox: list[bytes] = []
+    inbox: Iterable[bytes] = ()
     while True:
         outbox = hub.step(inbox)
-        stage = hub.stage
-        inbox = channel.exchange(stage, outbox, timeout)
+        answers = channel.exchange(hub.stage, outbox, timeout)
         if hub.finished:
+            for _ in answers:
+                pass
             return
-        if between is not None:
-            between(stage)
+        inbox = _heard(answers, hub.stage, between)
+
+
+def _heard(
+    answers: Iterable[bytes], stage: str, between: Callable[[str], None] | None
+) -> Iterator[bytes]:
+    yield from answers
+    if between is not None:
+        between(stage)

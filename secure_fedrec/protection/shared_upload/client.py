@@ -19,15 +19,14 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from secure_fedrec.core.arrays import BoolArray, IndexArray, RingArray
 from secure_fedrec.errors import EncodingError, ProtocolError, WireError
 from secure_fedrec.protection.routing.sealing import SealingKey, labelled
-from secure_fedrec.protection.session import SERVER, Node, Parcel, Role
+from secure_fedrec.protection.session import Node, Parcel, Role
 from secure_fedrec.protection.shared_upload.context import DOMAIN, RoundContext
+from secure_fedrec.protection.shared_upload.halves import SigningHalf
 from secure_fedrec.protection.shared_upload.messages import (
     SEED_BYTES,
     Kind,
     encode_rows,
     encode_seed,
-    open_envelope,
-    sign,
 )
 from secure_fedrec.protection.shared_upload.words import Keystream
 
@@ -54,7 +53,7 @@ class _State(Enum):
     DONE = "done"
 
 
-class SharingClient:
+class SharingClient(SigningHalf):
     """One client in one round.
 
     Args:
@@ -66,17 +65,11 @@ class SharingClient:
         ProtocolError: the roster has another key for this client.
     """
 
-    __slots__ = ("_client", "_context", "_identity", "_keys", "_loaded", "_state", "node")
-
     def __init__(self, context: RoundContext, client: int, identity: Ed25519PrivateKey) -> None:
-        context.require_key(Node(Role.CLIENT, client), identity)
-        self._context = context
+        super().__init__(context, Node(Role.CLIENT, client), identity, _State.WAITING)
         self._client = client
-        self._identity = identity
         self._keys: list[SealingKey] = []
         self._loaded: tuple[IndexArray, RingArray, BoolArray] | None = None
-        self._state = _State.WAITING
-        self.node = Node(Role.CLIENT, client)
 
     def load(self, rows: IndexArray, words: RingArray, rated: BoolArray) -> None:
         """Hand over what ``step`` shares (arguments: ``share``)."""
@@ -94,12 +87,11 @@ class SharingClient:
         if self._loaded is None:
             raise ProtocolError(f"client {self._client} has nothing to share")
         shared = self.share(*self._loaded)
-        seeds = enumerate(shared.denoisers)
         return [
-            Parcel(self.node, SERVER, Kind.SHARES.name, shared.server),
+            self._parcel(Kind.SHARES, shared.server),
             *(
                 Parcel(self.node, Node(Role.DENOISER, number), Kind.SEED.name, seed)
-                for number, seed in seeds
+                for number, seed in enumerate(shared.denoisers)
             ),
         ]
 
@@ -111,15 +103,8 @@ class SharingClient:
             WireError: a malformed message or key.
         """
         self._require(_State.WAITING)
-        context = self._context
-        if len(adverts) != context.denoisers:
-            raise ProtocolError(f"{len(adverts)} keys for {context.denoisers} denoisers")
-        keys = []
-        for number, advert in enumerate(adverts):
-            signed = open_envelope(advert, Kind.ADVERT, context=context)
-            if signed.sender != number:
-                raise ProtocolError(f"expected the key of denoiser {number}, not {signed.sender}")
-            keys.append(SealingKey(context.mechanism, signed.body))
+        bodies = self._open_all(adverts, Kind.ADVERT)
+        keys = [SealingKey(self._context.mechanism, body) for body in bodies]
         if len({key.data for key in keys}) != len(keys):
             raise ProtocolError("two denoisers advertise one key")
         self._keys, self._state = keys, _State.READY
@@ -152,13 +137,6 @@ class SharingClient:
         return Shared(
             self._sign(Kind.SHARES, body), tuple(self._sign(Kind.SEED, box) for box in boxes)
         )
-
-    def _sign(self, kind: Kind, body: bytes) -> bytes:
-        return sign(kind, self._client, body, context=self._context, identity=self._identity)
-
-    def _require(self, state: _State) -> None:
-        if self._state is not state:
-            raise ProtocolError(f"client {self._client} is {self._state.value}")
 
 
 def with_counts(words: RingArray, rated: BoolArray) -> RingArray:

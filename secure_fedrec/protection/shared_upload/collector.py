@@ -20,7 +20,7 @@ from secure_fedrec.core.kernels import scatter_add
 from secure_fedrec.errors import ConfigError, LosslessnessError, ProtocolError
 from secure_fedrec.protection.executions import Execution
 from secure_fedrec.protection.layer import Claim, Layer, Place, Stand
-from secure_fedrec.protection.plain import TableSizes, aggregate_note
+from secure_fedrec.protection.plain import TableSession, TableSizes, aggregate_note
 from secure_fedrec.protection.routing.sealing import KEMS, require_kem
 from secure_fedrec.protection.session import OverWire, Parcel
 from secure_fedrec.protection.shared_upload.client import with_counts
@@ -180,16 +180,15 @@ SHARED_UPLOAD = Layer(
 )
 
 
-class SharedUploadSession:
+class SharedUploadSession(TableSession):
     """One round of shared uploads."""
+
+    collector: SharedUpload
 
     def __init__(
         self, collector: SharedUpload, round_: int, participants: IntArray, wire: Wire
     ) -> None:
-        self._collector = collector
-        self._round = round_
-        self._wire = wire
-        self.order = participants
+        super().__init__(collector, round_, participants, wire)
         self._streams: list[Keystream] = []
         self._real: RealRound | None = None
         self._named = np.zeros(collector.n_items, dtype=np.int64)
@@ -212,19 +211,15 @@ class SharedUploadSession:
             tally(Step.SHARE, f"denoiser {number}") for number in range(collector.config.count)
         ]
 
-    def exempt(self, clients: IntArray) -> BoolArray:
-        """Nobody is exempt from the cloak: what a fake shares is zero."""
-        return np.zeros(len(clients), dtype=bool)
-
     def submit(self, clients: IntArray, block: RowBlock, virtual: BoolArray) -> None:
         """Send the shares of the next clients; the real halves do so in ``close``."""
         if block.values is None:
             raise ProtocolError("rows without values cannot be shared")
         self._named += np.bincount(block.rows, minlength=len(self._named))
-        if self._collector.config.execution == "real":
+        if self.collector.config.execution == "real":
             self._load(clients, block, ~virtual)
             return
-        collector, codec = self._collector, self._collector.codec
+        collector, codec = self.collector, self.collector.codec
         if not self._streams:
             self._streams = [Keystream(secrets.token_bytes(32)) for _ in self._held]
         shape = len(block.rows), collector.width + 1
@@ -235,12 +230,12 @@ class SharedUploadSession:
         overhead = require_kem("protection.kem", collector.config.kem).overhead
         sizes = rows_message_bytes(block.lengths, collector.width + 1, codec.bytes_per_value)
         uploads = self._upload(block, codec.reduce(rest), sizes, clients)
-        self._server.accept(uploads, self._wire.send(uploads, origins=clients))
+        self._server.accept(uploads, self.wire.send(uploads, origins=clients))
         for number, (held, words) in enumerate(zip(self._held, shares, strict=True)):
             sizes = seed_message_bytes(block.lengths, overhead)
             sent = self._share(number, block, words, sizes, clients)
             targets = np.full(len(clients), collector.denoisers[number])
-            held.accept(sent, self._wire.send(sent, origins=clients, targets=targets))
+            held.accept(sent, self.wire.send(sent, origins=clients, targets=targets))
 
     def close(self) -> Aggregate:
         """Agree on the clients, release the sums, add them up.
@@ -260,28 +255,28 @@ class SharedUploadSession:
             totals = self._server.totals
             for number, held in enumerate(self._held):
                 totals[support] += self._release(number, held.totals[support], sizes[Kind.SUMS])
-            aggregate = reveal(totals, self._named, self._collector.codec)
-        self._wire.note(aggregate_note(self._round, aggregate))
+            aggregate = reveal(totals, self._named, self.collector.codec)
+        self.wire.note(aggregate_note(self.round, aggregate))
         return aggregate
 
     def _load(self, clients: IntArray, block: RowBlock, rated: BoolArray) -> None:
         """Load the real halves, and add up what must come out of them."""
         if self._real is None:
-            self._real = self._collector.real_round(self._round, self._line)
+            self._real = self.collector.real_round(self.round, self._line)
         self._real.submit(clients, block, rated)
         if block.values is not None:
             scatter_add(self._plain, block.rows, with_counts(block.values, rated))
 
     def _over_wire(self) -> OverWire:
-        collector = self._collector
+        collector = self.collector
         per_row = 4 + (collector.width + 1) * collector.codec.bytes_per_value
         kem = require_kem("protection.kem", collector.config.kem)
         nothing = np.zeros(1, dtype=np.int64)
         shares = int(rows_message_bytes(nothing, 0, 0)[0])
         seeds = int(seed_message_bytes(nothing, kem.overhead)[0])
         return OverWire(
-            self._wire,
-            round_=self._round,
+            self.wire,
+            round_=self.round,
             steps={"SHARES": Step.UPLOAD, "SEED": Step.SHARE, "SUMS": Step.DENOISE},
             rows={
                 "SHARES": lambda sizes: (sizes - shares) // per_row,
@@ -297,28 +292,28 @@ class SharedUploadSession:
         try:
             aggregate = real.close()
         except ProtocolError as error:
-            raise ProtocolError(f"round {self._round}: {error}") from None
+            raise ProtocolError(f"round {self.round}: {error}") from None
         require_equal(aggregate, reveal(self._plain, self._named, aggregate.codec))
         server, *denoisers = real.held
         uploads, seeds, sums = (line.delivered[stage] for stage in ("SHARES", "SEED", "SUMS"))
-        self._wire.show(self._upload(*_joined(server), _sizes(uploads)), origins=self.order)
+        self.wire.show(self._upload(*_joined(server), _sizes(uploads)), origins=self.order)
         for number, held in enumerate(denoisers):
             own = [parcel for parcel in seeds if parcel.receiver.number == number]
             shown = self._share(number, *_joined(held), _sizes(own))
-            self._wire.show(shown, origins=self.order)
+            self.wire.show(shown, origins=self.order)
         for parcel in sums:
             released = open_envelope(parcel.data, Kind.SUMS, context=real.context).body
-            lone = decode_rows(released, real.context, width=self._collector.width + 1)
+            lone = decode_rows(released, real.context, width=self.collector.width + 1)
             block, words = _joined([lone])
             size = np.array([len(parcel.data)])
             number = parcel.sender.number
-            origin = self._collector.denoisers[number : number + 1]
-            self._wire.show(self._sums(number, block, words, size), origins=origin)
+            origin = self.collector.denoisers[number : number + 1]
+            self.wire.show(self._sums(number, block, words, size), origins=origin)
         return aggregate
 
     def _foreseen(self) -> Mapping[Kind, int]:
         """Sizes of the messages between denoisers and server, where no halves run."""
-        collector, clients = self._collector, len(self.order)
+        collector, clients = self.collector, len(self.order)
         config, rows = collector.config, np.array([np.count_nonzero(self._named)])
         public_bytes = require_kem("protection.kem", config.kem).public_bytes
         sums = rows_message_bytes(rows, collector.width + 1, collector.codec.bytes_per_value)
@@ -327,14 +322,14 @@ class SharedUploadSession:
 
     def _release(self, number: int, sums: RingArray, size: int) -> RingArray:
         """Send a denoiser's sums; what the server receives."""
-        collector, codec = self._collector, self._collector.codec
+        collector, codec = self.collector, self.collector.codec
         support = np.flatnonzero(self._named).astype(np.int32)
         block = RowBlock(indptr=np.array([0, len(support)]), rows=support, values=None)
         sent = self._sums(number, block, codec.reduce(sums), np.array([size]))
         origin = collector.denoisers[number : number + 1]
-        delivered = self._wire.send(sent, origins=origin)
+        delivered = self.wire.send(sent, origins=origin)
         received = ShareTally(
-            round_=self._round,
+            round_=self.round,
             step=Step.DENOISE,
             holder=f"the server, of denoiser {number}",
             expected=np.array([number]),
@@ -369,11 +364,11 @@ class SharedUploadSession:
         """A denoiser's sums."""
         senders = Parties(role="denoiser", ids=np.array([number]))
         return Messages(
-            round=self._round,
+            round=self.round,
             step=Step.DENOISE,
             senders=senders,
             receivers=Parties.server(1),
-            payload=share_block(block, words, self._collector.codec),
+            payload=share_block(block, words, self.collector.codec),
             sizes=size,
         )
 
@@ -387,17 +382,17 @@ class SharedUploadSession:
         receivers: Parties,
     ) -> Messages:
         return Messages(
-            round=self._round,
+            round=self.round,
             step=step,
             senders=Parties(role="client", ids=self.order if clients is None else clients),
             receivers=receivers,
-            payload=share_block(block, words, self._collector.codec),
+            payload=share_block(block, words, self.collector.codec),
             sizes=sizes,
         )
 
     def _count_agreement(self, sizes: Mapping[Kind, int]) -> None:
         """Meter keys and agreement, which hold nothing that a view does not have already."""
-        denoisers, meter = self._collector.denoisers, self._wire.meter
+        denoisers, meter = self.collector.denoisers, self.wire.meter
         count = len(denoisers)
         for kind in (Kind.ADVERT, Kind.HELD, Kind.CONSENT):
             meter.count_beside(np.full(count, sizes[kind]), senders=denoisers, receivers=None)

@@ -11,9 +11,10 @@ from secure_fedrec.core.arrays import IndexArray, RingArray
 from secure_fedrec.core.kernels import scatter_add
 from secure_fedrec.errors import ProtocolError, WireError
 from secure_fedrec.protection.routing.sealing import OpeningKey
-from secure_fedrec.protection.session import SERVER, Node, Parcel, Role, replies_to
+from secure_fedrec.protection.session import Node, Parcel, Role, replies_to
 from secure_fedrec.protection.shared_upload.client import expand, seed_info
 from secure_fedrec.protection.shared_upload.context import RoundContext
+from secure_fedrec.protection.shared_upload.halves import SigningHalf
 from secure_fedrec.protection.shared_upload.messages import (
     Kind,
     Members,
@@ -23,7 +24,6 @@ from secure_fedrec.protection.shared_upload.messages import (
     encode_rows,
     open_envelope,
     set_digest,
-    sign,
     split_consents,
     support_digest,
 )
@@ -39,7 +39,7 @@ class _State(Enum):
     ABORTED = "aborted"
 
 
-class SharingDenoiser:
+class SharingDenoiser(SigningHalf):
     """One denoiser in one round.
 
     Its HPKE key is made here and dies with this object: a denoiser that restarts has another key,
@@ -54,29 +54,13 @@ class SharingDenoiser:
         ProtocolError: the roster has another key for this denoiser.
     """
 
-    __slots__ = (
-        "_context",
-        "_denoiser",
-        "_held",
-        "_identity",
-        "_key",
-        "_set",
-        "_shown",
-        "_state",
-        "node",
-    )
-
     def __init__(self, context: RoundContext, denoiser: int, identity: Ed25519PrivateKey) -> None:
-        context.require_key(Node(Role.DENOISER, denoiser), identity)
-        self._context = context
+        super().__init__(context, Node(Role.DENOISER, denoiser), identity, _State.COLLECTING)
         self._denoiser = denoiser
-        self._identity = identity
         self._key = OpeningKey.generate(context.mechanism)
         self._held: dict[int, tuple[bytes, IndexArray]] = {}
         self._set: tuple[Members, bytes] = ({}, b"")
-        self._state = _State.COLLECTING
         self._shown = False
-        self.node = Node(Role.DENOISER, denoiser)
 
     def step(self, inbox: Sequence[bytes]) -> list[Parcel]:
         """Show the key; take seeds and tell whose are held; consent; release (``Party.step``).
@@ -100,9 +84,6 @@ class SharingDenoiser:
             inbox, lambda data: [answer(data)], gone=lambda: self._state is _State.ABORTED
         )
         return [self._parcel(kind, reply) for reply in replies]
-
-    def _parcel(self, kind: Kind, data: bytes) -> Parcel:
-        return Parcel(self.node, SERVER, kind.name, data)
 
     def advertise(self) -> bytes:
         """The key of this round, for the clients.
@@ -183,19 +164,15 @@ class SharingDenoiser:
             WireError: a malformed message; it is dropped.
         """
         self._require(_State.CONSENTED)
-        context = self._context
-        signed = open_envelope(agreement, Kind.AGREEMENT, context=context)
-        count = context.denoisers
-        for number, message in enumerate(split_consents(signed.body, count)):
-            consent = open_envelope(message, Kind.CONSENT, context=context)
-            if consent.sender != number:
-                raise ProtocolError(f"expected the consent of denoiser {number}")
-            if consent.body != self._set[1]:
+        signed = open_envelope(agreement, Kind.AGREEMENT, context=self._context)
+        consents = split_consents(signed.body, self._context.denoisers)
+        for number, body in enumerate(self._open_all(consents, Kind.CONSENT)):
+            if body != self._set[1]:
                 self._abort(f"denoiser {number} consented to another set")
-        body = self._sums()
+        sums = self._sums()
         self._state = _State.DONE
         self._forget()
-        return self._sign(Kind.SUMS, body)
+        return self._sign(Kind.SUMS, sums)
 
     def _sums(self) -> bytes:
         context = self._context
@@ -214,21 +191,7 @@ class SharingDenoiser:
             for client, (_, rows) in sorted(self._held.items())
         }
 
-    def _sign(self, kind: Kind, body: bytes) -> bytes:
-        return sign(kind, self._denoiser, body, context=self._context, identity=self._identity)
-
-    def _require(self, state: _State) -> None:
-        if self._state is not state:
-            raise ProtocolError(f"denoiser {self._denoiser} is {self._state.value}")
-
-    def _abort(self, reason: str) -> None:
-        self._state = _State.ABORTED
-        self._forget()
-        raise ProtocolError(
-            f"denoiser {self._denoiser} aborts round {self._context.round}: {reason}"
-        )
-
     def _forget(self) -> None:
-        """Drop the key and the seeds; Python offers no way to wipe the memory they lay in."""
+        """Drop the key and the seeds (``Half._forget``)."""
         self._held = {}
         self._key = OpeningKey.generate(self._context.mechanism)

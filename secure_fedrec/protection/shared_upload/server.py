@@ -1,9 +1,8 @@
 """The server's half: it holds explicit shares, proposes a set of clients, and adds the sums up."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from enum import Enum
-from typing import NoReturn
 
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -14,6 +13,7 @@ from secure_fedrec.errors import ProtocolError, WireError
 from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.protection.session import SERVER, Node, Parcel, Role, from_server
 from secure_fedrec.protection.shared_upload.context import RoundContext
+from secure_fedrec.protection.shared_upload.halves import HubHalf, SigningHalf
 from secure_fedrec.protection.shared_upload.messages import (
     Kind,
     Members,
@@ -22,7 +22,6 @@ from secure_fedrec.protection.shared_upload.messages import (
     encode_members,
     open_envelope,
     set_digest,
-    sign,
     support_digest,
 )
 from secure_fedrec.uploads import Aggregate
@@ -38,7 +37,7 @@ class _State(Enum):
     ABORTED = "aborted"
 
 
-class SharingServer:
+class SharingServer(SigningHalf, HubHalf):
     """The server in one round.
 
     Args:
@@ -51,21 +50,7 @@ class SharingServer:
 
     Attributes:
         left_out: why a client that was heard is not in the proposed set, by client.
-        aggregate: sums and counts, once the round is over.
     """
-
-    __slots__ = (
-        "_body",
-        "_cohort",
-        "_context",
-        "_identity",
-        "_shares",
-        "_state",
-        "aggregate",
-        "left_out",
-        "stage",
-    )
-    node = SERVER
 
     def __init__(
         self,
@@ -73,23 +58,13 @@ class SharingServer:
         identity: Ed25519PrivateKey,
         cohort: Sequence[int] | None = None,
     ) -> None:
-        context.require_key(SERVER, identity)
-        self._context = context
-        self._identity = identity
+        super().__init__(context, SERVER, identity, _State.COLLECTING)
         self._shares: dict[int, tuple[IndexArray, RingArray]] = {}
         self._body = b""
-        self._state = _State.COLLECTING
         self._cohort = range(context.clients) if cohort is None else cohort
         self.left_out: dict[int, str] = {}
-        self.aggregate: Aggregate | None = None
-        self.stage = "CREATED"
 
-    @property
-    def finished(self) -> bool:
-        """Whether there is an aggregate."""
-        return self._state is _State.DONE
-
-    def step(self, inbox: Sequence[bytes]) -> list[Parcel]:
+    def step(self, inbox: Iterable[bytes]) -> list[Parcel]:
         """Ask for keys, hand them on, take shares, agree and add up (``Party.step``).
 
         A client's share that is refused is left out; the set agreed on does not have that client.
@@ -98,29 +73,24 @@ class SharingServer:
             ProtocolError, WireError: a denoiser is missing or refused, or the round is aborted.
         """
         whole = list(dict.fromkeys(inbox))  # what came twice in the same bytes came once
-        denoisers = [Node(Role.DENOISER, n) for n in range(self._context.denoisers)]
-        clients = [Node(Role.CLIENT, number) for number in self._cohort]
         match self.stage:
             case "CREATED":
-                return self._ask("ADVERT", denoisers, "ADVERT", b"")
+                return self._ask("ADVERT", Kind.ADVERT, b"")
             case "ADVERT":
-                return self._ask("SHARES", clients, "ADVERT", *whole)
+                self.stage = "SHARES"
+                clients = [Node(Role.CLIENT, number) for number in self._cohort]
+                return from_server(clients, "ADVERT", *whole)
             case "SHARES":
-                for share in inbox:
+                for share in whole:
                     with suppress(ProtocolError, WireError):
                         self.receive(share)
-                return self._ask("HELD", denoisers, "HELD", b"")
+                return self._ask("HELD", Kind.HELD, b"")
             case "HELD":
-                return self._ask("CONSENT", denoisers, "PROPOSAL", self.propose(whole))
+                return self._ask("CONSENT", Kind.PROPOSAL, self.propose(whole))
             case "CONSENT":
-                return self._ask("SUMS", denoisers, "AGREEMENT", self.agree(whole))
+                return self._ask("SUMS", Kind.AGREEMENT, self.agree(whole))
         self.aggregate = self.finish(whole)
         return []
-
-    def _ask(self, stage: str, nodes: Sequence[Node], kind: str, *messages: bytes) -> list[Parcel]:
-        """Await a stage, for which every node is sent the messages."""
-        self.stage = stage
-        return from_server(nodes, kind, *messages)
 
     def receive(self, message: bytes) -> None:
         """Take a client's share.
@@ -235,31 +205,8 @@ class SharingServer:
         collecting = self._state in (_State.COLLECTING, _State.ABORTED)
         return () if collecting else tuple(decode_members(self._body, self._context))
 
-    def _open_all(self, messages: Sequence[bytes], kind: Kind) -> list[bytes]:
-        count = self._context.denoisers
-        if len(messages) != count:
-            raise ProtocolError(f"{len(messages)} {kind.name} messages of {count} denoisers")
-        bodies = []
-        for number, message in enumerate(messages):
-            signed = open_envelope(message, kind, context=self._context)
-            if signed.sender != number:
-                raise ProtocolError(
-                    f"expected {kind.name} of denoiser {number}, not of {signed.sender}"
-                )
-            bodies.append(signed.body)
-        return bodies
-
-    def _sign(self, kind: Kind, body: bytes) -> bytes:
-        return sign(kind, 0, body, context=self._context, identity=self._identity)
-
-    def _require(self, state: _State) -> None:
-        if self._state is not state:
-            raise ProtocolError(f"the server is {self._state.value}")
-
-    def _abort(self, reason: str) -> NoReturn:
-        self._state = _State.ABORTED
+    def _forget(self) -> None:
         self._shares = {}
-        raise ProtocolError(f"the server aborts round {self._context.round}: {reason}")
 
 
 def reveal(totals: RingArray, named: IntArray, codec: FixedPoint) -> Aggregate:

@@ -6,6 +6,7 @@ from secure_fedrec.core.arrays import IntArray, RingArray
 from secure_fedrec.core.kernels import scatter_add
 from secure_fedrec.errors import ProtocolError
 from secure_fedrec.fixedpoint import FixedPoint
+from secure_fedrec.protection.heard import Heard
 from secure_fedrec.uploads import RowBlock
 from secure_fedrec.wire import Messages, Step
 
@@ -52,12 +53,9 @@ class ShareTally:
         shape: tuple[int, int],
         codec: FixedPoint,
     ) -> None:
-        self._round = round_
-        self._step = step
+        self._heard = Heard(round_, step, expected=expected, senders=n_clients, receiver=holder)
         self._holder = holder
         self._codec = codec
-        self._awaited = np.zeros(n_clients, dtype=bool)
-        self._awaited[expected] = True
         self.totals: RingArray = np.zeros(shape, dtype=codec.dtype)
 
     def accept(self, sent: Messages, delivered: Messages) -> None:
@@ -71,22 +69,11 @@ class ShareTally:
             ProtocolError: a message of another round or step, of a sender who is not awaited or
                 was heard before, or one that its sender did not sign.
         """
-        if delivered.round != self._round or delivered.step is not self._step:
-            raise ProtocolError(
-                f"round {self._round}: {self._holder} awaits {self._step.name}, got "
-                f"{delivered.step.name} of round {delivered.round}"
-            )
-        senders = delivered.senders.ids
-        if not self._awaited[senders].all() or len(np.unique(senders)) != len(senders):
-            raise ProtocolError(
-                f"round {self._round}: {self._holder} got two {self._step.name} messages of a "
-                "sender, or one of a sender who is not awaited"
-            )
+        self._heard.take(delivered)
         block = delivered.payload
         if not isinstance(block, RowBlock) or block.values is None or block.counts is None:
-            raise ProtocolError(f"round {self._round}: shares are rows with words and counts")
+            raise self._heard.refusal("got shares that are no rows with words and counts")
         require_genuine(sent, delivered, self._holder)
-        self._awaited[senders] = False
         counts = self._codec.from_integers(block.counts)
         words = np.concatenate([block.values, counts[:, None]], axis=1)
         scatter_add(self.totals, block.rows, words)
@@ -97,12 +84,7 @@ class ShareTally:
         Raises:
             ProtocolError: somebody is missing: the sets are unequal, and nothing is released.
         """
-        missing = np.flatnonzero(self._awaited)
-        if len(missing):
-            raise ProtocolError(
-                f"round {self._round}: {self._holder} misses the {self._step.name} message of "
-                f"{len(missing)} senders, the first is {int(missing[0])}; the round is abandoned"
-            )
+        self._heard.require_complete()
 
 
 def require_genuine(sent: Messages, delivered: Messages, holder: str) -> None:

@@ -199,9 +199,9 @@ def test_states_and_senders_are_checked(new_round: NewRound) -> None:
     round_.deliver(arriving)
     sets = [denoiser.close() for denoiser in round_.denoisers]
     for wrong, match in (
-        (sets[:1], "1 sets of 2"),
-        (sets[::-1], "the set of denoiser 0, not 1"),
-        ([sets[0], sets[0]], "the set of denoiser 1, not 0"),
+        (sets[:1], "1 ROW_SET messages of 2"),
+        (sets[::-1], "ROW_SET of denoiser 0, not of 1"),
+        ([sets[0], sets[0]], "ROW_SET of denoiser 1, not of 0"),
     ):
         with pytest.raises(ProtocolError, match=match):
             round_.denoisers[0].release(wrong)
@@ -218,9 +218,9 @@ def test_states_and_senders_are_checked(new_round: NewRound) -> None:
     sums = [denoiser.release(sets) for denoiser in round_.denoisers]
     with pytest.raises(ProtocolError, match="is done"):
         round_.denoisers[0].release(sets)
-    with pytest.raises(ProtocolError, match="sums of 1 of 2"):
+    with pytest.raises(ProtocolError, match="1 FAKES messages of 2"):
         round_.server.finish(sums[:1])
-    with pytest.raises(ProtocolError, match="sums of denoiser 0, not of 1"):
+    with pytest.raises(ProtocolError, match="FAKES of denoiser 0, not of 1"):
         round_.server.finish(sums[::-1])
     with pytest.raises(ProtocolError, match="expected FAKES, got ROW_SET"):
         round_.server.finish(sets)

@@ -132,11 +132,11 @@ def test_a_client_shares_once_and_after_the_keys(begin: Make) -> None:
     adverts = [denoiser.advertise() for denoiser in round_.denoisers]
     with pytest.raises(ProtocolError, match="waiting for the denoisers' keys"):
         client.share(*_upload(round_))
-    with pytest.raises(ProtocolError, match="1 keys for 2 denoisers"):
+    with pytest.raises(ProtocolError, match="1 ADVERT messages of 2 denoisers"):
         client.accept(adverts[:1])
-    with pytest.raises(ProtocolError, match="the key of denoiser 0, not 1"):
+    with pytest.raises(ProtocolError, match="ADVERT of denoiser 0, not of 1"):
         client.accept(adverts[::-1])
-    with pytest.raises(ProtocolError, match="the key of denoiser 1, not 0"):
+    with pytest.raises(ProtocolError, match="ADVERT of denoiser 1, not of 0"):
         client.accept([adverts[0], adverts[0]])
     client.accept(adverts)
     with pytest.raises(ProtocolError, match="ready to share"):

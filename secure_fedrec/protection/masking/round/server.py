@@ -12,7 +12,7 @@ client by sending in its name. But a message that proves its sender and breaks a
 sender the round, as if it had gone silent, and no other client: it is named in ``dropped``.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from enum import Enum
 from types import MappingProxyType
@@ -163,7 +163,7 @@ class MaskingServer:
         """Whether there is a result."""
         return self.state is ServerState.DONE
 
-    def step(self, inbox: Sequence[bytes]) -> list[Parcel]:
+    def step(self, inbox: Iterable[bytes]) -> list[Parcel]:
         """Begin; or take what clients answered, and go on with them (``Party.step``).
 
         A message that is refused costs its sender, not the round: ``dropped`` and ``faults`` tell.

@@ -156,8 +156,8 @@ def run_round(
     """
     for number, client in clients.items():
         client.load(vectors[number])
-    losses = _Losses({} if drops is None else drops, carrier)
-    channel = MemoryChannel(clients.values(), losses)
+    losses = _Losses({} if drops is None else drops)
+    channel = MemoryChannel(clients.values(), carrier, losses.passes)
 
     def publish(stage: str) -> None:
         if beacon is not None and stage == Kind.ADVERTISE.name:
@@ -191,21 +191,15 @@ class _Losses:
 
     Args:
         drops: the message that a client is the first not to send.
-        carrier: carries what is left.
     """
 
-    def __init__(self, drops: Mapping[int, Kind], carrier: Carrier | None) -> None:
+    def __init__(self, drops: Mapping[int, Kind]) -> None:
         self._drops = drops
-        self._carrier = carrier
         self._silent: set[int] = set()
         self.sent = self.received = 0
 
-    def __call__(self, parcels: Sequence[Parcel]) -> Sequence[Parcel]:
-        """What arrives."""
-        kept = [parcel for parcel in parcels if self._passes(parcel)]
-        return kept if self._carrier is None else self._carrier(kept)
-
-    def _passes(self, parcel: Parcel) -> bool:
+    def passes(self, parcel: Parcel) -> bool:
+        """Whether a message is sent, and counted."""
         by_server = parcel.sender.role is Role.SERVER
         number = (parcel.receiver if by_server else parcel.sender).number
         dropped = self._drops.get(number)

@@ -1,0 +1,112 @@
+"""What the halves of both hardened forms of denoisers have in common."""
+
+from collections.abc import Sequence
+from enum import Enum
+from typing import NoReturn
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from secure_fedrec.errors import ProtocolError
+from secure_fedrec.protection.session import SERVER, Node, Parcel, Role, from_server
+from secure_fedrec.protection.shared_upload.context import RoundContext
+from secure_fedrec.protection.shared_upload.messages import Kind, open_envelope, sign
+from secure_fedrec.uploads import Aggregate
+
+__all__ = ["Half", "HubHalf", "SigningHalf"]
+
+
+class Half:
+    """One party in one round.
+
+    Args:
+        context: the round.
+        node: who it is.
+        state: how far it is; its value goes on after "is". Who can abort has a state "ABORTED".
+    """
+
+    def __init__(self, context: RoundContext, node: Node, state: Enum) -> None:
+        self.node = node
+        self._context = context
+        self._state = state
+
+    def _require(self, state: Enum) -> None:
+        if self._state is not state:
+            raise ProtocolError(f"{self.node} is {self._state.value}")
+
+    def _abort(self, reason: str) -> NoReturn:
+        self._state = type(self._state)["ABORTED"]
+        self._forget()
+        raise ProtocolError(f"{self.node} aborts round {self._context.round}: {reason}")
+
+    def _forget(self) -> None:
+        """Drop what was held; Python offers no way to wipe the memory it lay in."""
+
+    def _open_all(self, messages: Sequence[bytes], kind: Kind) -> list[bytes]:
+        """Bodies of one message of every denoiser, in order.
+
+        Raises:
+            ProtocolError: one is missing, repeated, unsigned, or of another round.
+            WireError: a malformed message.
+        """
+        count = self._context.denoisers
+        if len(messages) != count:
+            raise ProtocolError(f"{len(messages)} {kind.name} messages of {count} denoisers")
+        bodies = []
+        for number, message in enumerate(messages):
+            signed = open_envelope(message, kind, context=self._context)
+            if signed.sender != number:
+                raise ProtocolError(
+                    f"expected {kind.name} of denoiser {number}, not of {signed.sender}"
+                )
+            bodies.append(signed.body)
+        return bodies
+
+
+class SigningHalf(Half):
+    """A party that signs what it says.
+
+    Args:
+        context: the round.
+        node: who it is.
+        identity: its signing key.
+        state: as in ``Half``.
+
+    Raises:
+        ProtocolError: the roster has another key for this party.
+    """
+
+    def __init__(
+        self, context: RoundContext, node: Node, identity: Ed25519PrivateKey, state: Enum
+    ) -> None:
+        context.require_key(node, identity)
+        super().__init__(context, node, state)
+        self._identity = identity
+
+    def _sign(self, kind: Kind, body: bytes) -> bytes:
+        return sign(kind, self.node.number, body, context=self._context, identity=self._identity)
+
+    def _parcel(self, kind: Kind, data: bytes) -> Parcel:
+        return Parcel(self.node, SERVER, kind.name, data)
+
+
+class HubHalf(Half):
+    """The server: what it awaits, whom it asks, and what it comes to (a ``Hub``).
+
+    Attributes:
+        aggregate: sums and counts, once the round is over.
+        stage: kind of the messages that are awaited.
+    """
+
+    aggregate: Aggregate | None = None
+    stage = "CREATED"
+
+    @property
+    def finished(self) -> bool:
+        """Whether there is an aggregate."""
+        return self.aggregate is not None
+
+    def _ask(self, stage: str, kind: Kind, *messages: bytes) -> list[Parcel]:
+        """Await a stage, for which every denoiser is sent the messages."""
+        self.stage = stage
+        denoisers = [Node(Role.DENOISER, n) for n in range(self._context.denoisers)]
+        return from_server(denoisers, kind.name, *messages)
