@@ -85,34 +85,24 @@ def train_privately(
     try:
         # Opacus judges and hooks a model in training mode only.
         size = _require_fit(model.train(), data, optimizer)
-        return _train(model, size, data, losses, optimizer, config)
+        named = model.named_parameters()
+        weights = {name: weight for name, weight in named if weight.requires_grad}
+        dimension = sum(weight.numel() for weight in weights.values())
+        noise = LatticeNoise(
+            size=dimension, sensitivity=config.clip, multiplier=config.noise_multiplier
+        )
+        with ClippedGradients(model, weights, losses, config.clip * _MARGIN) as gradients:
+            for _ in range(config.steps):
+                optimizer.zero_grad()
+                chosen = _poisson_batch(size, config.rate)
+                if len(chosen):
+                    gradients.leave(tuple(column[chosen] for column in data))
+                _noise_gradients(list(weights.values()), noise, config.expected_batch)
+                optimizer.step()
+        return _events(config, dimension, noise.table)
     finally:
         optimizer.zero_grad()
         model.train(training)
-
-
-def _train(
-    model: nn.Module,
-    size: int,
-    data: tuple[Tensor, ...],
-    losses: ExampleLosses,
-    optimizer: torch.optim.Optimizer,
-    config: DpSgdConfig,
-) -> tuple[Event, ...]:
-    weights = {name: weight for name, weight in model.named_parameters() if weight.requires_grad}
-    dimension = sum(weight.numel() for weight in weights.values())
-    noise = LatticeNoise(
-        size=dimension, sensitivity=config.clip, multiplier=config.noise_multiplier
-    )
-    with ClippedGradients(model, weights, losses, config.clip * _MARGIN) as gradients:
-        for _ in range(config.steps):
-            optimizer.zero_grad()
-            chosen = _poisson_batch(size, config.rate)
-            if len(chosen):
-                gradients.leave(tuple(column[chosen] for column in data))
-            _noise_gradients(list(weights.values()), noise, config.expected_batch)
-            optimizer.step()
-    return _events(config, dimension, noise.table)
 
 
 def _require_fit(

@@ -27,6 +27,7 @@ __all__ = [
     "find_studies",
     "needed_studies",
     "pinned_settings",
+    "studies_of",
 ]
 
 
@@ -93,6 +94,14 @@ def needed_studies(
         for configuration in configurations
         for seed in seeds
     ]
+
+
+def studies_of(
+    task: PaperTask, configuration: str, studies: Mapping[Needed, Stored], seeds: Sequence[int]
+) -> list[Stored]:
+    """The studies that there are of one configuration, by seed."""
+    places = needed_studies([task], [configuration], seeds)
+    return [studies[place] for place in places if place in studies]
 
 
 def find_studies(needed: Sequence[Needed], source: StudySource) -> dict[Needed, Stored]:

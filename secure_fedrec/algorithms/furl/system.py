@@ -132,10 +132,7 @@ class FURL:
         self._ring = ring
         with seeded_torch(0):  # of names and shapes only: values are drawn under the run's seed
             self._model = build()
-        if private is None:
-            self.split = ParameterSplit.federated_only(self._model)
-        else:
-            self.split = ParameterSplit.of(self._model, private=private)
+        self.split = ParameterSplit.of(self._model, private=private)
         names = [segment.name for segment in self.split.private]
         self._optimizer = LocalOptimizer(self._model, config.local, private=names)
         self.width = config.row_width

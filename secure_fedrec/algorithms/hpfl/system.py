@@ -152,7 +152,7 @@ class HPFL:
     ) -> FinishedStep:
         """Local work of some clients, one after the other."""
         done = [self._work(client, public, vault, streams) for client in clients.tolist()]
-        upload = pack(clients, [each for _, each in done], bags=self.config.shares_private)
+        upload = pack(clients, [each for _, each in done])
 
         def commit(vault: Vault) -> None:
             for client, (model, _) in zip(clients.tolist(), done, strict=True):
