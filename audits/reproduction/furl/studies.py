@@ -119,7 +119,6 @@ def find_studies(needed: Sequence[Needed], source: StudySource) -> dict[Needed, 
         _in_folder(set(needed), source.folder),
         needed,
         lambda each, bar: _run(each, source, bar.set_postfix_str),
-        named=str,
     )
 
 
