@@ -129,20 +129,12 @@ def _poisson_batch(size: int, rate: float) -> Tensor:
 
 
 def _noise_gradients(parameters: list[nn.Parameter], noise: LatticeNoise, divisor: float) -> None:
-    flat = np.concatenate(
-        [
-            np.zeros(weight.numel())
-            if weight.grad is None
-            else weight.grad.detach().to("cpu", torch.float64).numpy().reshape(-1)
-            for weight in parameters
-        ]
-    )
-    noisy = torch.from_numpy(noise.add(flat) / divisor)
-    start = 0
-    for weight in parameters:
-        part = noisy[start : start + weight.numel()].reshape(weight.shape)
-        weight.grad = part.to(weight.device, weight.dtype)
-        start += weight.numel()
+    sizes = [weight.numel() for weight in parameters]
+    found = [torch.zeros_like(each) if each.grad is None else each.grad for each in parameters]
+    flat = torch.cat([each.detach().to("cpu", torch.float64).reshape(-1) for each in found])
+    noisy = torch.from_numpy(noise.add(flat.numpy()) / divisor)
+    for weight, part in zip(parameters, torch.split(noisy, sizes), strict=True):
+        weight.grad = part.reshape(weight.shape).to(weight.device, weight.dtype)
 
 
 def _events(config: DpSgdConfig, size: int, table: NoiseTable) -> tuple[Event, ...]:

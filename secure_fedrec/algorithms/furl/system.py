@@ -213,7 +213,10 @@ class FURL:
             tables[_PRIVATE] = steps  # eq. 7
         else:
             tables[_PRIVATE] = private
-            tables[_PENDING] = self._pending(self._ring, round_, weights, steps)
+            # c_i d_i as the ring of the sum c holds them.
+            coded = self._ring.decode(self._ring.encode(weights[:, None] * steps))
+            started = np.full((len(steps), 1), float(round_))
+            tables[_PENDING] = np.concatenate([started, coded], axis=1)
 
         def commit(vault: Vault) -> None:
             for name, values in tables.items():
@@ -275,10 +278,3 @@ class FURL:
         with seeded_torch(int(words[0, 0])):
             model = self._build()
         return self.split.read_federated(model), self.split.read_private(model)
-
-    def _pending(
-        self, ring: FixedPoint, round_: int, weights: IntArray, steps: FloatArray
-    ) -> FloatArray:
-        """Rows (round, c_i d_i) of steps that wait for sum c, as the ring of the sum holds them."""
-        coded = ring.decode(ring.encode(weights[:, None] * steps))
-        return np.concatenate([np.full((len(steps), 1), float(round_)), coded], axis=1)
