@@ -49,8 +49,6 @@ class StudyFolder:
         found: dict[Wanted, Made],
         needed: Iterable[Wanted],
         make: Callable[[Wanted, "tqdm[Any]"], Made],
-        *,
-        named: Callable[[Wanted], str],
     ) -> dict[Wanted, Made]:
         """What was found and, where that is wanted, what is missing, run now and in order.
 
@@ -60,16 +58,15 @@ class StudyFolder:
             found: studies that there are.
             needed: all of them.
             make: runs one of them; may refresh the bar and add to it.
-            named: what the bar calls a study, where standard error is a terminal.
         """
         missing = [each for each in needed if each not in found] if self.run else []
         hidden = not self.progress or None
         with tqdm(total=len(missing), unit="study", file=sys.stderr, disable=hidden) as bar:
             for each in missing:
-                bar.set_description(named(each))
+                bar.set_description(str(each))
                 try:
                     found[each] = make(each, bar)
                 except DivergedError as diverged:
-                    bar.write(f"left out, {named(each)}: {diverged.problem}", file=sys.stderr)
+                    bar.write(f"left out, {each}: {diverged.problem}", file=sys.stderr)
                 bar.update()
         return found

@@ -1,14 +1,14 @@
 """Repetitions under several seeds: which ones, and what they say together."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 from scipy.special import stdtrit
 
 from secure_fedrec.errors import ConfigError
 
-__all__ = ["deviation", "first_seeds", "mean_interval"]
+__all__ = ["deviation", "first_seeds", "mean_interval", "require_reproduced"]
 
 _LEVEL = 0.95
 
@@ -48,3 +48,17 @@ def mean_interval(values: Sequence[float]) -> dict[str, float | None]:
 def deviation(values: Sequence[float]) -> float | None:
     """Standard deviation over seeds (divisor n - 1); None for a single value."""
     return float(np.std(values, ddof=1)) if len(values) > 1 else None
+
+
+def require_reproduced(
+    option: str, asked: Sequence[object] | None, known: Iterable[object]
+) -> None:
+    """Refuse what an option asks for and no study reproduces.
+
+    Raises:
+        ConfigError: one of the values is not known.
+    """
+    choices = tuple(known)
+    for value in asked or ():
+        if value not in choices:
+            raise ConfigError(option, value, "is none that is reproduced", choices)

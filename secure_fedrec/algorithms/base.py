@@ -11,7 +11,7 @@ projection of costs needs besides is a capability that an algorithm may have: ``
 ``Addressed`` and ``MeasuredStep``.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
 
@@ -26,6 +26,7 @@ __all__ = [
     "Algorithm",
     "ClientStep",
     "Exchanging",
+    "FinishedStep",
     "MeasuredStep",
     "NamedBlocks",
     "PublicState",
@@ -59,16 +60,28 @@ class ClientStep(Protocol):
     @property
     def clients(self) -> IntArray:
         """int64[B], the clients of the batch."""
-        ...
 
     @property
     def upload(self) -> Upload:
         """What the clients give out."""
-        ...
 
     def commit(self, vault: Vault) -> None:
         """Write the new private state back; call once, after the upload has been sent."""
-        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class FinishedStep:
+    """A ``ClientStep`` whose work is done when it is made.
+
+    Args:
+        clients: int64[B], the clients of the batch.
+        upload: what they give out.
+        commit: writes their new private state back.
+    """
+
+    clients: IntArray
+    upload: Upload
+    commit: Callable[[Vault], None]
 
 
 class RatingStep(ClientStep, Protocol):
@@ -77,25 +90,21 @@ class RatingStep(ClientStep, Protocol):
     @property
     def rated(self) -> RowBlock:
         """Items of the clients' own ratings, without values."""
-        ...
 
     def impute(
         self, indptr: IntArray, items: IndexArray, *, method: str, local_steps: int
     ) -> FloatArray:
         """Virtual ratings for unrated items."""
-        ...
 
     def resample_residuals(
         self, indptr: IntArray, items: IndexArray, *, draws: IntArray
     ) -> FloatArray:
         """Virtual ratings with residuals of the client's own ratings."""
-        ...
 
     def rows(
         self, indptr: IntArray, items: IndexArray, virtual: BoolArray, ratings: FloatArray
     ) -> FloatArray:
         """Upload rows of rated and virtual items together."""
-        ...
 
 
 class Algorithm(Protocol):
@@ -104,12 +113,10 @@ class Algorithm(Protocol):
     @property
     def width(self) -> int:
         """Values per uploaded row."""
-        ...
 
     @property
     def rounds(self) -> int:
         """Rounds of a full training run."""
-        ...
 
     def initial_public(self, n_rows: int, streams: Streams) -> PublicState:
         """Public state before round 1.
@@ -118,28 +125,23 @@ class Algorithm(Protocol):
             n_rows: rows of the shared table.
             streams: the run's random streams.
         """
-        ...
 
     def initialise(self, vault: Vault, streams: Streams) -> None:
         """Create the private tables."""
-        ...
 
     def client_step(
         self, clients: IntArray, public: PublicState, vault: Vault, streams: Streams
     ) -> ClientStep:
         """Local work of some clients in round ``public.round + 1``."""
-        ...
 
     def server_step(self, public: PublicState, aggregate: Aggregate) -> PublicState:
         """Next public state."""
-        ...
 
     def public_knowledge(self) -> dict[str, Any]:
         """Hyper-parameters everybody knows, as JSON values; ``traits`` holds a ``RowTraits``.
 
         Of an algorithm that states no traits, attacks that need them conclude nothing.
         """
-        ...
 
 
 @runtime_checkable
@@ -150,13 +152,11 @@ class RatingAlgorithm(Algorithm, Protocol):
         self, clients: IntArray, public: PublicState, vault: Vault, streams: Streams
     ) -> RatingStep:
         """Local work of some clients in round ``public.round + 1``."""
-        ...
 
     def predict(
         self, public: PublicState, vault: Vault, clients: IntArray, items: IndexArray
     ) -> FloatArray:
         """Predicted ratings of (client, item) pairs: float64[N]."""
-        ...
 
 
 @runtime_checkable
@@ -165,7 +165,6 @@ class NamedBlocks(Protocol):
 
     def blocks(self, n_rows: int) -> tuple[BlockShape, ...]:
         """The blocks of every upload; ``n_rows`` is that of ``initial_public``."""
-        ...
 
 
 @runtime_checkable
@@ -174,11 +173,9 @@ class SizedUploads(Protocol):
 
     def upload_rows(self, vault: Vault, n_rows: int) -> IntArray:
         """int64[n], rows each client sends in a round."""
-        ...
 
     def upload_vectors(self, vault: Vault) -> Mapping[str, IntArray]:
         """int64[n] by name of the bag: vectors each client gives to it in a round."""
-        ...
 
 
 @runtime_checkable
@@ -187,7 +184,6 @@ class SizedSteps(Protocol):
 
     def step_bytes(self, vault: Vault, n_rows: int) -> IntArray:
         """int64[n], bytes that each client's step works in, its upload included."""
-        ...
 
 
 @runtime_checkable
@@ -198,15 +194,12 @@ class Exchanging(Protocol):
         self, clients: IntArray, public: PublicState, vault: Vault, streams: Streams
     ) -> PeerBlock:
         """What some clients give to others that take part, in round ``public.round + 1``."""
-        ...
 
     def take(self, clients: IntArray, given: PeerBlock, vault: Vault) -> None:
         """Keep what some clients were given, ordered by receiver, then by sender."""
-        ...
 
     def given_rows(self, n_clients: int) -> tuple[int, int, int]:
         """(messages, rows, values per row) of a round with so many clients, at most."""
-        ...
 
 
 @runtime_checkable
@@ -219,7 +212,6 @@ class Addressed(Protocol):
 
     def addressed(self, public: PublicState) -> Mapping[str, IntArray]:
         """int64[k] by name of an extra, ascending: the clients who are sent it."""
-        ...
 
 
 @runtime_checkable
@@ -228,4 +220,3 @@ class MeasuredStep(Protocol):
 
     def measure(self) -> Mapping[str, FloatArray]:
         """float64[B] by name of the figure; NaN for clients with nothing to measure."""
-        ...

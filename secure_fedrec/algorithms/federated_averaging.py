@@ -23,13 +23,13 @@ The change is weighted before it is encoded, so ``ring.clip`` has to exceed the 
 the largest change of one parameter; ``weight_unit`` scales the weights of records.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Annotated, Any, Protocol
 
 import numpy as np
 
-from secure_fedrec.algorithms.base import PublicState
+from secure_fedrec.algorithms.base import FinishedStep, PublicState
 from secure_fedrec.algorithms.user_models import UserModels, split_records
 from secure_fedrec.blocks import BlockKind, BlockLayout, BlockShape
 from secure_fedrec.core.arrays import FloatArray, IntArray
@@ -64,7 +64,6 @@ class Release(Protocol):
 
     def __call__(self, change: FloatArray) -> FloatArray:
         """Released form of one client's change: float64[P] from float64[P]."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,6 +94,18 @@ class FederatedAveragingConfig(Settings, section="algorithm"):
     proximal: NonNegative = 0.0
     weight_unit: Positive = 1024.0
     row_width: Count = 32
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class FederatedAveragingStep(FinishedStep):
+    """One round's work of a batch of clients.
+
+    Args:
+        changes: float64[n_shared] per client, what its layers changed by in training; ``upload``
+            has them after the client's release, if it has one.
+    """
+
+    changes: Sequence[FloatArray]
 
 
 class FederatedAveraging:
@@ -169,7 +180,7 @@ class FederatedAveraging:
 
     def client_step(
         self, clients: IntArray, public: PublicState, vault: Vault, streams: Streams
-    ) -> "FederatedAveragingStep":
+    ) -> FederatedAveragingStep:
         """Local work of some clients, one after the other."""
         private, changes, released, weights = [], [], [], []
         for client in clients.tolist():
@@ -182,7 +193,15 @@ class FederatedAveraging:
         for number, (name, moves) in enumerate(self.layers(np.stack(released)).items()):
             weighted = moves * blocks[_WEIGHTS].values[:, [number]]
             blocks[name] = FlatBlock(values=np.ascontiguousarray(weighted))
-        return FederatedAveragingStep(clients, private, changes, blocks)
+
+        def commit(vault: Vault) -> None:
+            for client, own in zip(clients.tolist(), private, strict=True):
+                vault.write_ragged(_PRIVATE, client, own)
+
+        upload = Upload(clients=clients, blocks=blocks)
+        return FederatedAveragingStep(
+            clients=clients, upload=upload, commit=commit, changes=changes
+        )
 
     def server_step(self, public: PublicState, aggregate: Aggregate) -> PublicState:
         """Weighted mean of the changes, layer by layer; without any weight a layer stays."""
@@ -245,36 +264,3 @@ def common_start(config: GUMConfig, n_attributes: int, streams: Streams) -> Floa
     attributes = np.ones((1, n_attributes), dtype=np.bool_)
     gum = GUM(config, n_users=1, attributes=attributes)
     return gum.start(streams.stream(_START).generator())[gum.layout.private.stop :]
-
-
-class FederatedAveragingStep:
-    """One round's work of a batch of clients.
-
-    Args:
-        clients: int64[B].
-        private: what each client keeps.
-        changes: float64[P], by how much local training moved the layers of each client.
-        blocks: what the clients give out.
-    """
-
-    def __init__(
-        self,
-        clients: IntArray,
-        private: Sequence[FloatArray],
-        changes: Sequence[FloatArray],
-        blocks: Mapping[str, FlatBlock],
-    ) -> None:
-        self.clients = clients
-        self.changes = changes
-        self._private = private
-        self._blocks = blocks
-
-    @property
-    def upload(self) -> Upload:
-        """Weighted changes, and weights."""
-        return Upload(clients=self.clients, blocks=self._blocks)
-
-    def commit(self, vault: Vault) -> None:
-        """Keep the trained embeddings."""
-        for client, own in zip(self.clients.tolist(), self._private, strict=True):
-            vault.write_ragged(_PRIVATE, client, own)

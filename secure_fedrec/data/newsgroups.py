@@ -10,9 +10,8 @@ character by character, 4 of them of the same poster (seed 1). Whoever remembers
 right; the split stays as it is, so that results remain comparable.
 """
 
-import gzip
+import io
 import json
-import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +20,7 @@ from typing import Annotated, Final, NamedTuple
 import numpy as np
 
 from secure_fedrec.data.registry import check_files, dataset_info, locate
+from secure_fedrec.data.textfiles import read_bytes
 from secure_fedrec.data.user_texts import UserTexts, encode_texts, split_by_user
 from secure_fedrec.errors import DataError
 from secure_fedrec.settings import Count, Natural, Settings, Within
@@ -126,15 +126,11 @@ def _read_posts(path: Path) -> Iterator[_Post]:
         DataError: the file cannot be read or unpacked, or a line is not a post.
     """
     try:
-        with gzip.open(path, "rt", encoding="utf-8", newline="\n") as stream:
-            for line, raw in enumerate(stream, start=1):
-                yield _post(path, line, raw)
+        text = read_bytes(path).decode("utf-8")
     except UnicodeDecodeError as error:
         raise DataError(path, f"is not UTF-8 text ({error.reason})") from error
-    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-        raise DataError(path, f"is a damaged or truncated gzip file ({error})") from error
-    except OSError as error:
-        raise DataError(path, f"cannot be read ({error.strerror or error})") from error
+    for line, raw in enumerate(io.StringIO(text, newline="\n"), start=1):
+        yield _post(path, line, raw)
 
 
 def _post(path: Path, line: int, raw: str) -> _Post:

@@ -159,12 +159,9 @@ def check_files(info: DatasetInfo, folder: Path) -> None:
 
 def _check_size(info: DatasetInfo, folder: Path, table: RatingTable) -> None:
     """Refuses a table that has more or fewer clients, items or ratings than published."""
-    sizes = {
-        "clients": (info.clients, table.n_clients),
-        "items": (info.items, table.n_items),
-        "ratings": (info.ratings, len(table)),
-    }
-    for what, (expected, found) in sizes.items():
+    sizes = {"clients": table.n_clients, "items": table.n_items, "ratings": len(table)}
+    for what, found in sizes.items():
+        expected = getattr(info, what)
         if expected is not None and found != expected:
             problem = f"is incomplete or altered: {found} {what}, expected {expected}"
             raise DataError(folder, problem)

@@ -17,7 +17,7 @@ import numpy as np
 from secure_fedrec.core.arrays import FloatArray, IntArray
 from secure_fedrec.errors import DataError
 
-__all__ = ["read_numbers", "read_records", "whole_numbers"]
+__all__ = ["read_bytes", "read_numbers", "read_records", "whole_numbers"]
 
 # Everything a non-negative decimal number is made of. "nan", "inf", signs, exponents and blanks
 # have no place in a rating file and must not reach a parser that would accept them.
@@ -126,7 +126,7 @@ def whole_numbers(path: Path, values: FloatArray, what: str, first_line: int) ->
 
 def _read_body(path: Path, header: str | None) -> bytes:
     """The file's lines below its header, with Unix line ends, each complete."""
-    content = _read_bytes(path).replace(b"\r\n", b"\n")
+    content = read_bytes(path).replace(b"\r\n", b"\n")
     if not content.endswith(b"\n"):
         problem = "is empty" if not content else "the last line has no end: the file is cut short"
         raise DataError(path, problem, line=content.count(b"\n") + 1 if content else None)
@@ -140,8 +140,12 @@ def _read_body(path: Path, header: str | None) -> bytes:
     return body
 
 
-def _read_bytes(path: Path) -> bytes:
-    """The file's bytes, unpacked where the name ends in ``.gz``."""
+def read_bytes(path: Path) -> bytes:
+    """The file's bytes, unpacked where the name ends in ``.gz``.
+
+    Raises:
+        DataError: it cannot be read or unpacked, or unpacks to more than any known data set.
+    """
     try:
         if path.suffix != ".gz":
             return path.read_bytes()

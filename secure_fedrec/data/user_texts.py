@@ -119,14 +119,19 @@ class UserTexts:
         del columns["user"]
         return Vault.of_examples(indptr, columns)
 
+    def label_counts(self) -> IntArray:
+        """int64[U, classes], training texts of every class by user."""
+        rows = self.rows("train")
+        counts = np.zeros((self.n_users, len(self.classes)), dtype=np.int64)
+        np.add.at(counts, (self.users[rows], self.label[rows]), 1)
+        return counts
+
     def majority_labels(self) -> IntArray:
         """Each user's most frequent class in training; of equals, the one frequent overall.
 
         The strongest guess that does not read the text: int64[U].
         """
-        rows = self.rows("train")
-        votes = np.zeros((self.n_users, len(self.classes)))
-        np.add.at(votes, (self.users[rows], self.label[rows]), 1.0)
+        votes = self.label_counts()
         overall = votes.sum(0)
         return np.asarray(np.argmax(votes + overall / (overall.sum() + 1), axis=1))
 

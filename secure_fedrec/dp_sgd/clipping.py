@@ -23,6 +23,7 @@ from secure_fedrec.dp_sgd.layers import (
 )
 from secure_fedrec.dp_sgd.norms import GhostNorms
 from secure_fedrec.errors import ConfigError
+from secure_fedrec.models.graph import graph_nodes
 from secure_fedrec.protection.dp.sampler import secret_words
 
 __all__ = ["ClippedGradients", "ExampleLosses"]
@@ -197,8 +198,8 @@ class ClippedGradients:
             raise ConfigError(
                 "dp_sgd.losses", tuple(found.shape), f"{count} losses were due, one per example"
             )
-        require_precise(_nodes(found))
-        require_no_own_backward(_nodes(found))
+        require_precise(graph_nodes(found))
+        require_no_own_backward(graph_nodes(found))
         require_no_weight_hooks(self._weights)
         uses = _count_uses(found)
         for name, weight in self._weights.items():
@@ -255,23 +256,11 @@ def _differ(one: _Learned, other: _Learned) -> bool:
     )
 
 
-def _nodes(found: Tensor) -> list[Any]:
-    """All nodes of the graph behind a tensor."""
-    seen: set[Any] = set()
-    stack: list[Any] = [found.grad_fn]
-    while stack:
-        node = stack.pop()
-        if node is not None and node not in seen:
-            seen.add(node)
-            stack.extend(after for after, _ in node.next_functions)
-    return list(seen)
-
-
 def _count_uses(found: Tensor) -> Counter[int]:
     """Edges into each leaf of the graph behind a tensor, by the leaf's ``id``."""
     return Counter(
         id(after.variable)
-        for node in _nodes(found)
+        for node in graph_nodes(found)
         for after, _ in node.next_functions
         if hasattr(after, "variable")
     )

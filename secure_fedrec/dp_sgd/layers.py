@@ -122,13 +122,8 @@ def require_no_weight_hooks(weights: Mapping[str, nn.Parameter]) -> None:
 def _require_precise_weights(model: nn.Module) -> None:
     for name, weight in model.named_parameters():
         if weight.dtype not in _PRECISE:
-            raise ConfigError(
-                "dp_sgd.model",
-                f"{name} ({weight.dtype})",
-                "is too coarse for norms that are to hold; train in float32 (model.float()), and "
-                "round what leaves the client afterwards",
-                [str(each) for each in _PRECISE],
-            )
+            advice = "train in float32 (model.float()), and round what leaves the client afterwards"
+            raise _too_coarse("dp_sgd.model", f"{name} ({weight.dtype})", advice)
     chosen = torch.get_float32_matmul_precision()
     if chosen != "highest":
         raise ConfigError(
@@ -151,12 +146,13 @@ def require_precise(nodes: Iterable[Any]) -> None:
     for node in nodes:
         for output in node._input_metadata:  # torch has no public name for a node's dtypes
             if output.dtype not in _PRECISE:
-                raise ConfigError(
-                    "dp_sgd.losses",
-                    f"{node.name()} ({output.dtype})",
-                    "is too coarse for norms that are to hold; leave autocast and casts out",
-                    [str(each) for each in _PRECISE],
-                )
+                named = f"{node.name()} ({output.dtype})"
+                raise _too_coarse("dp_sgd.losses", named, "leave autocast and casts out")
+
+
+def _too_coarse(key: str, named: str, advice: str) -> ConfigError:
+    problem = f"is too coarse for norms that are to hold; {advice}"
+    return ConfigError(key, named, problem, [str(each) for each in _PRECISE])
 
 
 def require_no_own_backward(nodes: Iterable[Any]) -> None:

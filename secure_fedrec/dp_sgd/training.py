@@ -85,34 +85,24 @@ def train_privately(
     try:
         # Opacus judges and hooks a model in training mode only.
         size = _require_fit(model.train(), data, optimizer)
-        return _train(model, size, data, losses, optimizer, config)
+        named = model.named_parameters()
+        weights = {name: weight for name, weight in named if weight.requires_grad}
+        dimension = sum(weight.numel() for weight in weights.values())
+        noise = LatticeNoise(
+            size=dimension, sensitivity=config.clip, multiplier=config.noise_multiplier
+        )
+        with ClippedGradients(model, weights, losses, config.clip * _MARGIN) as gradients:
+            for _ in range(config.steps):
+                optimizer.zero_grad()
+                chosen = _poisson_batch(size, config.rate)
+                if len(chosen):
+                    gradients.leave(tuple(column[chosen] for column in data))
+                _noise_gradients(list(weights.values()), noise, config.expected_batch)
+                optimizer.step()
+        return _events(config, dimension, noise.table)
     finally:
         optimizer.zero_grad()
         model.train(training)
-
-
-def _train(
-    model: nn.Module,
-    size: int,
-    data: tuple[Tensor, ...],
-    losses: ExampleLosses,
-    optimizer: torch.optim.Optimizer,
-    config: DpSgdConfig,
-) -> tuple[Event, ...]:
-    weights = {name: weight for name, weight in model.named_parameters() if weight.requires_grad}
-    dimension = sum(weight.numel() for weight in weights.values())
-    noise = LatticeNoise(
-        size=dimension, sensitivity=config.clip, multiplier=config.noise_multiplier
-    )
-    with ClippedGradients(model, weights, losses, config.clip * _MARGIN) as gradients:
-        for _ in range(config.steps):
-            optimizer.zero_grad()
-            chosen = _poisson_batch(size, config.rate)
-            if len(chosen):
-                gradients.leave(tuple(column[chosen] for column in data))
-            _noise_gradients(list(weights.values()), noise, config.expected_batch)
-            optimizer.step()
-    return _events(config, dimension, noise.table)
 
 
 def _require_fit(
@@ -139,20 +129,12 @@ def _poisson_batch(size: int, rate: float) -> Tensor:
 
 
 def _noise_gradients(parameters: list[nn.Parameter], noise: LatticeNoise, divisor: float) -> None:
-    flat = np.concatenate(
-        [
-            np.zeros(weight.numel())
-            if weight.grad is None
-            else weight.grad.detach().to("cpu", torch.float64).numpy().reshape(-1)
-            for weight in parameters
-        ]
-    )
-    noisy = torch.from_numpy(noise.add(flat) / divisor)
-    start = 0
-    for weight in parameters:
-        part = noisy[start : start + weight.numel()].reshape(weight.shape)
-        weight.grad = part.to(weight.device, weight.dtype)
-        start += weight.numel()
+    sizes = [weight.numel() for weight in parameters]
+    found = [torch.zeros_like(each) if each.grad is None else each.grad for each in parameters]
+    flat = torch.cat([each.detach().to("cpu", torch.float64).reshape(-1) for each in found])
+    noisy = torch.from_numpy(noise.add(flat.numpy()) / divisor)
+    for weight, part in zip(parameters, torch.split(noisy, sizes), strict=True):
+        weight.grad = part.reshape(weight.shape).to(weight.device, weight.dtype)
 
 
 def _events(config: DpSgdConfig, size: int, table: NoiseTable) -> tuple[Event, ...]:

@@ -35,14 +35,12 @@ class PublicWords:
 
     def after(self, words: WordArray, aggregate: Aggregate) -> WordArray:
         """The bits of the state that the server's step makes of another one of the same shapes."""
-        before, place = self._public, 0
-        arrays: dict[str, FloatArray] = {}
+        before = self._public
         shapes = {"": before.table.shape, **{n: before.extras[n].shape for n in _names(before)}}
-        for name, shape in shapes.items():
-            size = int(np.prod(shape))
-            part = np.ascontiguousarray(words[place : place + size])
-            arrays[name] = part.view(np.float64).reshape(shape)
-            place += size
+        ends = np.cumsum([int(np.prod(shape)) for shape in shapes.values()])
+        arrays: dict[str, FloatArray] = {}
+        for (name, shape), part in zip(shapes.items(), np.split(words, ends[:-1]), strict=True):
+            arrays[name] = np.ascontiguousarray(part).view(np.float64).reshape(shape)
         table = arrays.pop("")
         read = PublicState(round=before.round, table=table, extras=arrays)
         named = replace(aggregate, layout=self._layout)

@@ -56,19 +56,21 @@ class ParameterSplit:
         self.private = tuple(private)
 
     @classmethod
-    def of(cls, model: nn.Module, *, private: Sequence[str]) -> "ParameterSplit":
+    def of(cls, model: nn.Module, *, private: Sequence[str] | None) -> "ParameterSplit":
         """Part the parameters of a model.
 
         Args:
             model: any module whose whole state is in its parameters.
             private: patterns as in file names, e.g. ``("user_embedding.*",)``; what matches one
-                is private.
+                is private. None for ``federated_only``.
 
         Raises:
             ConfigError: there is no pattern, one matches nothing, nothing is left to federate, or
                 the model has state that cannot be parted: a tensor that is federated under one
                 name and private under another, buffers, or values a float64 cannot hold.
         """
+        if private is None:
+            return cls.federated_only(model)
         names = [name for name, _ in model.named_parameters(remove_duplicate=False)]
         if not private:
             raise ConfigError("model.private", tuple(private), "names no private parameter", names)

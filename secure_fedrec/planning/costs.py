@@ -25,7 +25,7 @@ from secure_fedrec.protection.masking.message_sizes import MessageSize, message_
 __all__ = ["Figure", "Plan", "plan"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Figure:
     """One line of a plan.
 
@@ -153,16 +153,6 @@ def plan(
         *_time_figures(config, parameters, measured),
         *(() if epsilon is None else epsilon(config)),
     ]
-    return _plan(clients, parameters, config, measured, figures)
-
-
-def _plan(
-    clients: int,
-    parameters: MaskingParameters,
-    config: MaskingConfig,
-    measured: Calibration,
-    figures: Sequence[Figure],
-) -> Plan:
     drawn = clients > parameters.n
     return Plan(
         roster=clients,
@@ -233,66 +223,36 @@ def _parameter_figures(
     quorum = "a curious server names one set; nothing to agree on"
     if parameters.adversary == "active":
         quorum = "floor((n + c) / 2) + 1: no two survivor sets can both gather it"
+    survivors = f"n - floor({dropout:g} n)"
     figures = [
-        Figure(
-            name="corrupt clients", value=parameters.corrupt_clients, unit="clients", source=drawn
-        ),
-        Figure(name="graph degree", value=k, unit="neighbours", source=graph),
-        Figure(name="threshold", value=t, unit="shares", source=shares),
-        Figure(name="quorum", value=parameters.quorum, unit="signatures", source=quorum),
-        Figure(
-            name="survivors at least",
-            value=parameters.min_survivors,
-            unit="clients",
-            source=f"n - floor({dropout:g} n)",
-        ),
+        Figure("corrupt clients", parameters.corrupt_clients, "clients", drawn),
+        Figure("graph degree", k, "neighbours", graph),
+        Figure("threshold", t, "shares", shares),
+        Figure("quorum", parameters.quorum, "signatures", quorum),
+        Figure("survivors at least", parameters.min_survivors, "clients", survivors),
     ]
     if parameters.window_least is not None:
-        figures.append(
-            Figure(
-                name="window check",
-                value=parameters.window_least,
-                unit=f"of {k // 2} places",
-                source="survivors in every k/2 consecutive ring places, c_w + 1",
-            )
-        )
-    figures += [
-        Figure(
-            name=f"{bound.protects}: {bound.event}",
-            value=bound.log2,
-            unit="log2 probability",
-            source=bound.formula,
-        )
-        for bound in parameters.bounds
-    ]
+        window = "survivors in every k/2 consecutive ring places, c_w + 1"
+        unit = f"of {k // 2} places"
+        figures.append(Figure("window check", parameters.window_least, unit, window))
     private = [bound for bound in parameters.bounds if bound.protects == "privacy"]
     chance = sum(2.0**bound.log2 for bound in private)
-    figures.append(
-        Figure(
-            name="privacy: all events",
-            value=math.log2(chance) if chance else -math.inf,
-            unit="log2 probability",
-            source=f"{', '.join(bound.event for bound in private)}: the sum, in each round",
-        )
-    )
-    return figures
+    chances = [
+        (f"{each.protects}: {each.event}", each.log2, each.formula) for each in parameters.bounds
+    ]
+    summed = f"{', '.join(bound.event for bound in private)}: the sum, in each round"
+    chances.append(("privacy: all events", math.log2(chance) if chance else -math.inf, summed))
+    return figures + [Figure(name, value, "log2 probability", why) for name, value, why in chances]
 
 
 def _byte_figures(messages: Sequence[MessageSize]) -> list[Figure]:
     figures = [
-        Figure(
-            name=f"{message.step} {message.kind} {message.direction}",
-            value=message.size,
-            unit="bytes",
-            source=message.contents,
-        )
-        for message in messages
+        Figure(f"{each.step} {each.kind} {each.direction}", each.size, "bytes", each.contents)
+        for each in messages
     ]
     for direction, name in (("up", "client sends"), ("down", "client receives")):
         size = sum(message.size for message in messages if message.direction == direction)
-        figures.append(
-            Figure(name=name, value=size, unit="bytes", source="sum of the messages above")
-        )
+        figures.append(Figure(name, size, "bytes", "sum of the messages above"))
     return figures
 
 
@@ -301,22 +261,16 @@ def _time_figures(
 ) -> list[Figure]:
     d = parameters.dropped_clients
     rate = f"masks at {calibration.mask_gigabytes_per_second:.2f} GB/s, measured now"
-    timed = [
-        ("client time", client_seconds(config, calibration), f"operations and bookkeeping; {rate}"),
-        (
-            "server time, no dropouts",
-            server_seconds(config, calibration, dropped=0),
-            "n self masks and vectors, 3 n signatures",
-        ),
-        (
-            f"server time, {d} dropouts",
-            server_seconds(config, calibration, dropped=d),
-            "and for each dropout a secret and a mask per surviving neighbour",
-        ),
-    ]
+    whole = client_seconds(config, calibration)
+    alone = server_seconds(config, calibration, dropped=0)
+    dropped = server_seconds(config, calibration, dropped=d)
+    why = "and for each dropout a secret and a mask per surviving neighbour"
     return [
-        Figure(name=name, value=seconds, unit="CPU s", source=source)
-        for name, seconds, source in timed
+        Figure("client time", whole, "CPU s", f"operations and bookkeeping; {rate}"),
+        Figure(
+            "server time, no dropouts", alone, "CPU s", "n self masks and vectors, 3 n signatures"
+        ),
+        Figure(f"server time, {d} dropouts", dropped, "CPU s", why),
     ]
 
 

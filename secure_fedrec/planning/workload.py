@@ -97,9 +97,9 @@ def _unexplained(clients: int) -> tuple[int, float, float]:
         public_state=layout.hash,  # any name: nothing is computed from a state here
     )
     operations = measure_operations(config)
-    spent = [_sample_round(config, layout) for _ in range(_SAMPLE_ROUNDS)]
-    client = min(round_.clients for round_ in spent) / clients
-    server = min(round_.server for round_ in spent)
+    rounds = [_sample_round(config, layout) for _ in range(_SAMPLE_ROUNDS)]
+    at_clients, server = map(min, zip(*rounds, strict=True))
+    client = at_clients / clients
     return (
         config.neighbours,
         client - client_seconds(config, operations),
@@ -123,16 +123,8 @@ class _Stopwatch:
         return answer
 
 
-@dataclass(frozen=True, slots=True)
-class _Spent:
-    """CPU seconds of all clients, and of the server."""
-
-    clients: float
-    server: float
-
-
-def _sample_round(config: MaskingConfig, layout: SumLayout) -> _Spent:
-    """A round in which everybody answers."""
+def _sample_round(config: MaskingConfig, layout: SumLayout) -> tuple[float, float]:
+    """CPU seconds of all clients, and of the server, in a round in which everybody answers."""
     federation = Federation(range(config.clients), policy=SitePolicy(corrupt=0.0, dropout=0.0))
     cohort = np.arange(config.clients, dtype=np.int64)
     server = federation.open_server(config, cohort)
@@ -147,4 +139,4 @@ def _sample_round(config: MaskingConfig, layout: SumLayout) -> _Spent:
             for reply in at_clients.time(clients[number].receive, message):
                 at_server.time(server.receive, reply)
         outgoing = [] if server.state is ServerState.DONE else at_server.time(server.close_step)
-    return _Spent(clients=at_clients.seconds, server=at_server.seconds)
+    return at_clients.seconds, at_server.seconds

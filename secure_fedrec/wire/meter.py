@@ -10,14 +10,8 @@ from secure_fedrec.wire.messages import Messages
 
 __all__ = ["Meter"]
 
-_FIELDS = (
-    "messages_sent",
-    "messages_received",
-    "vectors_sent",
-    "vectors_received",
-    "bytes_sent",
-    "bytes_received",
-)
+_QUANTITIES, _DIRECTIONS = ("messages", "vectors", "bytes"), ("sent", "received")
+_FIELDS = tuple(f"{what}_{where}" for what in _QUANTITIES for where in _DIRECTIONS)
 _BESIDE = ("messages", "bytes")
 _SERVER = "server"
 _AUTHORITY = "authority"
@@ -122,12 +116,9 @@ class Meter:
         senders: IntArray | str | None,
         receivers: IntArray | str | None,
     ) -> None:
-        for direction, parties in (("sent", senders), ("received", receivers)):
-            for quantity, amounts in (
-                ("messages", np.ones(len(sizes), dtype=np.int64)),
-                ("vectors", rows),
-                ("bytes", sizes),
-            ):
+        added = (np.ones(len(sizes), dtype=np.int64), rows, sizes)
+        for direction, parties in zip(_DIRECTIONS, (senders, receivers), strict=True):
+            for quantity, amounts in zip(_QUANTITIES, added, strict=True):
                 name = f"{quantity}_{direction}"
                 if parties is None or isinstance(parties, str):
                     self._others[parties or _SERVER][name] += int(amounts.sum())

@@ -14,7 +14,7 @@ from secure_fedrec.data import Organisations, SyntheticOrganisationsConfig, gene
 from secure_fedrec.errors import ConfigError, DataError, EncodingError
 from secure_fedrec.models.gum.model import STARTS, GUMConfig
 from secure_fedrec.studies.hpfl import study as hpfl_study
-from secure_fedrec.studies.hpfl.methods import RUNS
+from secure_fedrec.studies.hpfl.methods import RUNS, Task
 from secure_fedrec.studies.hpfl.noise import local_noise
 from secure_fedrec.studies.hpfl.results import read_characteristics, read_study, write_study
 from secure_fedrec.studies.hpfl.settings import (
@@ -53,7 +53,7 @@ def answers() -> Organisations:
 
 @pytest.mark.parametrize("method", sorted({*METHODS, *VARIANTS} - {"ncd"}))
 def test_every_method_shows_all_held_out_records(ratings: Organisations, method: str) -> None:
-    states = list(RUNS[method](ratings, SETTING, MODEL, 1))
+    states = list(RUNS[method](Task(ratings, SETTING, MODEL, 1)))
     alone = method in {"gum", "distributed-early", "ncf"}
     assert len(states) == (1 if alone else SETTING.rounds)
     for state in states:
@@ -70,7 +70,7 @@ def test_every_method_starts_where_it_is_told(ratings: Organisations, method: st
     spread = {}
     for start in STARTS:
         model = gum_config(ratings, form="paper", start=start)
-        (state, *_) = RUNS[method](ratings, still, model, 1)
+        (state, *_) = RUNS[method](Task(ratings, still, model, 1))
         spread[start] = np.ptp(state.test)
     assert spread["identity"] < 1e-6  # nobody is known: all predictions are half the scale
     assert spread["xavier"] > 0.1
@@ -90,7 +90,7 @@ def test_the_start_is_named(method: str, ratings: Organisations, answers: Organi
 
 
 def test_ncd_diagnoses_answers(answers: Organisations) -> None:
-    (state,) = RUNS["ncd"](answers, SETTING, MODEL, 1)
+    (state,) = RUNS["ncd"](Task(answers, SETTING, MODEL, 1))
     assert np.all((state.test > 0) & (state.test < 1))
     assert all(np.all((own > 0) & (own < 1)) for own in state.characteristics)
 
@@ -98,7 +98,7 @@ def test_ncd_diagnoses_answers(answers: Organisations) -> None:
 @pytest.mark.parametrize("method", ["hpfl", "fedavg", "distributed", "gum"])
 def test_seed_decides_everything(ratings: Organisations, method: str) -> None:
     once, again, other = (
-        list(RUNS[method](ratings, SETTING, MODEL, seed))[-1].test for seed in (1, 1, 2)
+        list(RUNS[method](Task(ratings, SETTING, MODEL, seed)))[-1].test for seed in (1, 1, 2)
     )
     np.testing.assert_array_equal(once, again)
     assert np.any(once != other)
@@ -107,11 +107,11 @@ def test_seed_decides_everything(ratings: Organisations, method: str) -> None:
 def test_one_model_for_all_predicts_in_the_order_of_the_records(ratings: Organisations) -> None:
     """Of one organisation, central training is training on its own: local numbers are the same."""
     alone = ratings.pooled()
-    (central,) = RUNS["gum"](alone, SETTING, MODEL, 1)
-    (own,) = RUNS["distributed-early"](alone, SETTING, MODEL, 1)
+    (central,) = RUNS["gum"](Task(alone, SETTING, MODEL, 1))
+    (own,) = RUNS["distributed-early"](Task(alone, SETTING, MODEL, 1))
     np.testing.assert_array_equal(central.test, own.test)
     # And in many organisations, its predictions are those of the pooled numbers, dealt out.
-    (dealt,) = RUNS["gum"](ratings, SETTING, MODEL, 1)
+    (dealt,) = RUNS["gum"](Task(ratings, SETTING, MODEL, 1))
     users = [ids[own.users] for ids, own in by_client(ratings, ratings.user_ids)]
     items = [ids[own.items] for ids, own in by_client(ratings, ratings.item_ids)]
     keys = list(zip(np.concatenate(users), np.concatenate(items), strict=True))
@@ -131,8 +131,8 @@ def test_distributed_is_worse_late_than_early() -> None:
         SyntheticOrganisationsConfig(clients=3, users=20, items=60, noise=1.0, seed=2)
     )
     setting = replace(SETTING, learning_rate=0.03, epochs=10)
-    late = list(RUNS["distributed"](data, setting, MODEL, 1))[-1]
-    (early,) = RUNS["distributed-early"](data, setting, MODEL, 1)
+    late = list(RUNS["distributed"](Task(data, setting, MODEL, 1)))[-1]
+    (early,) = RUNS["distributed-early"](Task(data, setting, MODEL, 1))
     late_error = score_metrics(data, late)["test"]["rmse"]
     assert score_metrics(data, early)["test"]["rmse"] < late_error
 
@@ -140,10 +140,9 @@ def test_distributed_is_worse_late_than_early() -> None:
 def told(values: list[list[float]]) -> dict[str, Any]:
     """Runs whose setting with epochs e shows the constant predictions ``values[e - 1]``."""
 
-    def run(
-        data: Organisations, setting: Setting, model: GUMConfig, seed: int
-    ) -> Iterator[Snapshot]:
-        for value in values[setting.epochs - 1]:
+    def run(task: Task) -> Iterator[Snapshot]:
+        data = task.organisations
+        for value in values[task.setting.epochs - 1]:
             if not np.isfinite(value):
                 raise EncodingError("diverged")
             yield Snapshot(

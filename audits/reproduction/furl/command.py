@@ -20,7 +20,7 @@ from audits.reproduction.furl.studies import (
     pinned_settings,
 )
 from audits.reproduction.furl.tables import compare_task, learning_curves
-from audits.reproduction.seeds import first_seeds
+from audits.reproduction.seeds import first_seeds, require_reproduced
 from secure_fedrec.errors import ConfigError, DataError
 
 __all__ = ["reproduce_furl"]
@@ -41,7 +41,7 @@ def reproduce_furl(arguments: argparse.Namespace) -> tuple[dict[str, Any], list[
             place differ in their settings.
         EncodingError: training left the ring.
     """
-    _require_table(arguments.table)
+    require_reproduced("--table", arguments.table, [TABLE])
     if arguments.quick and arguments.results is not None:
         raise ConfigError("--results", str(arguments.results), "has no place beside --quick")
     paper = load_paper(quick=arguments.quick)
@@ -64,12 +64,6 @@ def reproduce_furl(arguments: argparse.Namespace) -> tuple[dict[str, Any], list[
         "figures": figures,
     }
     return result, [line for task in reproduced for line in [*as_lines(task), ""]]
-
-
-def _require_table(numbers: Sequence[int] | None) -> None:
-    for number in numbers or ():
-        if number != TABLE:
-            raise ConfigError("--table", number, "is none that is reproduced", [TABLE])
 
 
 def _task(

@@ -6,6 +6,7 @@ from typing import Annotated, Any, Final
 
 from audits.config.tables import build, require_table
 from audits.reproduction.files import read_paper
+from audits.reproduction.seeds import require_reproduced
 from secure_fedrec.algorithms.furl.configurations import CONFIGURATIONS
 from secure_fedrec.errors import ConfigError
 from secure_fedrec.settings import Filled, Settings
@@ -88,9 +89,7 @@ class FURLPaper(Settings):
         Raises:
             ConfigError: there is no task of that name.
         """
-        for name in names or ():
-            if name not in self.tasks:
-                raise ConfigError("--task", name, "is none that is reproduced", self.tasks)
+        require_reproduced("--task", names, self.tasks)
         return tuple(task for name, task in self.tasks.items() if names is None or name in names)
 
 

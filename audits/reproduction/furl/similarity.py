@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from audits.reproduction.furl.paper import PaperTask
-from audits.reproduction.furl.studies import Needed, Stored
+from audits.reproduction.furl.studies import Needed, Stored, studies_of
 from secure_fedrec.core.arrays import BoolArray
 from secure_fedrec.errors import DataError
 from secure_fedrec.evaluation.representations import compare_representations
@@ -52,9 +52,9 @@ def pair_studies(
     Returns:
         At most one pair per seed of the federation, in order of the seeds.
     """
-    servers = _of(SERVER, task, studies, seeds)
+    servers = studies_of(task, SERVER, studies, seeds)
     pairs = []
-    for federation in _of(FEDERATION, task, studies, seeds):
+    for federation in studies_of(task, FEDERATION, studies, seeds):
         apart = _apart(servers, federation.place.seed)
         same = [each for each in apart if _same_texts(each, federation)]
         alike = [each for each in servers if each not in apart and _same_texts(each, federation)]
@@ -112,13 +112,6 @@ def compare_spaces(pair: Pair) -> dict[str, Any]:
     except ValueError as refused:
         return {**found, "problem": str(refused)}
     return {**found, **asdict(report)}
-
-
-def _of(
-    configuration: str, task: PaperTask, studies: Mapping[Needed, Stored], seeds: Sequence[int]
-) -> list[Stored]:
-    places = [Needed(task.name, configuration, seed) for seed in seeds]
-    return [studies[place] for place in places if place in studies]
 
 
 def _apart(servers: Sequence[Stored], seed: int) -> list[Stored]:

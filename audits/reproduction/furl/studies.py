@@ -27,6 +27,7 @@ __all__ = [
     "find_studies",
     "needed_studies",
     "pinned_settings",
+    "studies_of",
 ]
 
 
@@ -95,6 +96,14 @@ def needed_studies(
     ]
 
 
+def studies_of(
+    task: PaperTask, configuration: str, studies: Mapping[Needed, Stored], seeds: Sequence[int]
+) -> list[Stored]:
+    """The studies that there are of one configuration, by seed."""
+    places = needed_studies([task], [configuration], seeds)
+    return [studies[place] for place in places if place in studies]
+
+
 def find_studies(needed: Sequence[Needed], source: StudySource) -> dict[Needed, Stored]:
     """The studies that are needed, from the folder or, where it has none, run now.
 
@@ -110,7 +119,6 @@ def find_studies(needed: Sequence[Needed], source: StudySource) -> dict[Needed, 
         _in_folder(set(needed), source.folder),
         needed,
         lambda each, bar: _run(each, source, bar.set_postfix_str),
-        named=str,
     )
 
 

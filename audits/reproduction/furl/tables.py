@@ -11,7 +11,7 @@ from typing import Any, Final
 import numpy as np
 
 from audits.reproduction.furl.paper import TABLE, PaperTask
-from audits.reproduction.furl.studies import Needed, Stored
+from audits.reproduction.furl.studies import Needed, Stored, studies_of
 from audits.reproduction.seeds import deviation, mean_interval
 
 __all__ = ["COMPARED", "MAJORITY", "MIXED", "POINTS", "compare_task", "learning_curves"]
@@ -111,7 +111,7 @@ def learning_curves(
     name = f"validation_{task.measures[0]}"
     found = {}
     for configuration in configurations:
-        own = [studies[place] for place in _places(task, configuration, seeds) if place in studies]
+        own = studies_of(task, configuration, studies, seeds)
         curves = [
             {point["epoch"]: point[name] for point in study.summary["curve"] if name in point}
             for study in own
@@ -128,10 +128,6 @@ def learning_curves(
             "high": values.max(0).tolist(),
         }
     return found
-
-
-def _places(task: PaperTask, configuration: str, seeds: Sequence[int]) -> list[Needed]:
-    return [Needed(task.name, configuration, seed) for seed in seeds]
 
 
 def _values(

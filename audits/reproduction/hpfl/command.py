@@ -147,13 +147,10 @@ def _draw(
     """One drawing per data set and start, of the methods that the tables needed; the files."""
     drawn = []
     for data, start in product(dict.fromkeys(table.data for table in tables), starts):
-        wanted = {
-            method: needed_study(data, method, seed, start) for method in paper.figure_methods
-        }
         panels = {
-            method: read_characteristics(studies[each].path)
-            for method, each in wanted.items()
-            if each in studies
+            method: read_characteristics(studies[place].path)
+            for method in paper.figure_methods
+            if (place := needed_study(data, method, seed, start)) in studies
         }
         if not panels:
             continue

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from audits.reproduction.files import read_paper
+from audits.reproduction.seeds import require_reproduced
 from secure_fedrec.errors import ConfigError
 from secure_fedrec.settings import Settings
 from secure_fedrec.studies.hpfl.settings import METHODS
@@ -43,6 +44,16 @@ class PaperTable(Settings):
             for method, cells in self.rows.items()
         }
         object.__setattr__(self, "rows", printed)
+
+    @property
+    def every_measure(self) -> tuple[str, ...]:
+        """The paper's measures, then ours."""
+        return (*self.measures, *self.ours)
+
+    def only(self, methods: Sequence[str] | None) -> "PaperTable":
+        """The rows of some methods; None for all."""
+        rows = {name: row for name, row in self.rows.items() if not methods or name in methods}
+        return replace(self, rows=rows)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,11 +101,11 @@ class Paper(Settings):
         Raises:
             ConfigError: there is no such table, data set or method, or no table has all of these.
         """
-        _require("--table", numbers, sorted({table.number for table in self.tables}))
-        _require("--data", data, sorted({table.data for table in self.tables}))
-        _require("--method", methods, METHODS)
+        require_reproduced("--table", numbers, sorted({table.number for table in self.tables}))
+        require_reproduced("--data", data, sorted({table.data for table in self.tables}))
+        require_reproduced("--method", methods, METHODS)
         chosen = [
-            replace(table, rows=_some(table.rows, methods))
+            table.only(methods)
             for table in self.tables
             if (not numbers or table.number in numbers) and (not data or table.data in data)
         ]
@@ -102,18 +113,6 @@ class Paper(Settings):
         if not filled:
             raise ConfigError("--method", methods, "is in no table that was asked for")
         return filled
-
-
-def _require(option: str, asked: Sequence[object] | None, known: Sequence[object]) -> None:
-    for value in asked or ():
-        if value not in known:
-            raise ConfigError(option, value, "is none that is reproduced", known)
-
-
-def _some(
-    rows: Mapping[str, tuple[float | None, ...]], methods: Sequence[str] | None
-) -> dict[str, tuple[float | None, ...]]:
-    return {name: row for name, row in rows.items() if not methods or name in methods}
 
 
 def load_paper() -> Paper:

@@ -38,6 +38,9 @@ class Needed(NamedTuple):
     start: str
     grid: str | None = None
 
+    def __str__(self) -> str:
+        return f"{self.method} on {self.data} from {self.start}, seed {self.seed}"
+
 
 class Found(NamedTuple):
     """One study that there is.
@@ -113,12 +116,7 @@ def find_studies(needed: Iterable[Needed], source: StudySource) -> dict[Needed, 
         _stored(wanted, source),
         wanted,
         lambda each, bar: _run(each, source, bar.refresh),
-        named=_named,
     )
-
-
-def _named(each: Needed) -> str:
-    return f"{each.method} on {each.data} from {each.start}, seed {each.seed}"
 
 
 def _stored(wanted: Mapping[Needed, None], source: StudySource) -> dict[Needed, Found]:

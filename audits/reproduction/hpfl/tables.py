@@ -69,7 +69,6 @@ def compare_table(
     """
     found = _found(table, studies, seeds, start)
     values = _values(table, found)
-    measures = (*table.measures, *table.ours)
     rows = [
         {
             "method": method,
@@ -78,7 +77,7 @@ def compare_table(
                 **dict(zip(table.measures, printed, strict=True)),
                 **dict.fromkeys(table.ours),
             },
-            "ours": {measure: _summary(values[method][measure]) for measure in measures},
+            "ours": {measure: _summary(values[method][measure]) for measure in table.every_measure},
         }
         for method, printed in table.rows.items()
     ]
@@ -178,7 +177,7 @@ def _values(
     return {
         method: {
             measure: [None if each is None else _measured(each, measure) for each in own]
-            for measure in (*table.measures, *table.ours)
+            for measure in table.every_measure
         }
         for method, own in found.items()
     }
@@ -192,10 +191,10 @@ def _trivial_rows(table: PaperTable, rules: Sequence[Mapping[str, Rule]]) -> lis
         {
             "method": name,
             "seeds": len(rules),
-            "paper": dict.fromkeys((*table.measures, *table.ours)),
+            "paper": dict.fromkeys(table.every_measure),
             "ours": {
                 measure: _summary([of[name].figures.get(measure) for of in rules])
-                for measure in (*table.measures, *table.ours)
+                for measure in table.every_measure
             },
         }
         for name in names

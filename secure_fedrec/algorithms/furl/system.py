@@ -27,14 +27,14 @@ Everything a client computes runs on library kernels, whose results depend on th
 clients are therefore trained one at a time, and a batch of clients gives the bits of each alone.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Annotated, Any
 
 import numpy as np
 from torch import nn
 
-from secure_fedrec.algorithms.base import PublicState
+from secure_fedrec.algorithms.base import FinishedStep, PublicState
 from secure_fedrec.algorithms.local_training import (
     LocalOptimizer,
     LocalTrainingConfig,
@@ -54,7 +54,7 @@ from secure_fedrec.traits import OTHER_ROWS
 from secure_fedrec.uploads import Aggregate, FlatBlock, Upload
 from secure_fedrec.vault import Vault
 
-__all__ = ["FURL", "FURLConfig", "FURLRounds", "FURLStep"]
+__all__ = ["FURL", "FURLConfig", "FURLRounds"]
 
 PRIVATE_RULES = ("keep", "weighted")
 _PARAMETERS = "parameters"
@@ -132,10 +132,7 @@ class FURL:
         self._ring = ring
         with seeded_torch(0):  # of names and shapes only: values are drawn under the run's seed
             self._model = build()
-        if private is None:
-            self.split = ParameterSplit.federated_only(self._model)
-        else:
-            self.split = ParameterSplit.of(self._model, private=private)
+        self.split = ParameterSplit.of(self._model, private=private)
         names = [segment.name for segment in self.split.private]
         self._optimizer = LocalOptimizer(self._model, config.local, private=names)
         self.width = config.row_width
@@ -181,7 +178,7 @@ class FURL:
 
     def client_step(
         self, clients: IntArray, public: PublicState, vault: Vault, streams: Streams
-    ) -> "FURLStep":
+    ) -> FinishedStep:
         """Local training of some clients, one after the other."""
         stream, round_ = streams.stream("local-training"), public.round + 1
         weights = vault.example_counts(clients)
@@ -216,8 +213,18 @@ class FURL:
             tables[_PRIVATE] = steps  # eq. 7
         else:
             tables[_PRIVATE] = private
-            tables[_PENDING] = self._pending(self._ring, round_, weights, steps)
-        return FURLStep(clients, uploads, tables)
+            # c_i d_i as the ring of the sum c holds them.
+            coded = self._ring.decode(self._ring.encode(weights[:, None] * steps))
+            started = np.full((len(steps), 1), float(round_))
+            tables[_PENDING] = np.concatenate([started, coded], axis=1)
+
+        def commit(vault: Vault) -> None:
+            for name, values in tables.items():
+                vault.write(name, clients, values)
+
+        blocks = {_PARAMETERS: FlatBlock(values=uploads)}
+        upload = Upload(clients=clients, blocks=blocks)
+        return FinishedStep(clients=clients, upload=upload, commit=commit)
 
     def server_step(self, public: PublicState, aggregate: Aggregate) -> PublicState:
         """The weighted mean of the changes (eq. 5); without any client w_f stays."""
@@ -271,37 +278,3 @@ class FURL:
         with seeded_torch(int(words[0, 0])):
             model = self._build()
         return self.split.read_federated(model), self.split.read_private(model)
-
-    def _pending(
-        self, ring: FixedPoint, round_: int, weights: IntArray, steps: FloatArray
-    ) -> FloatArray:
-        """Rows (round, c_i d_i) of steps that wait for sum c, as the ring of the sum holds them."""
-        coded = ring.decode(ring.encode(weights[:, None] * steps))
-        return np.concatenate([np.full((len(steps), 1), float(round_)), coded], axis=1)
-
-
-class FURLStep:
-    """One round's work of some clients.
-
-    Args:
-        clients: int64[B].
-        uploads: float64[B, n_federated + 1], c_i d_i and c_i of each client.
-        tables: what each client keeps, by name of the vault's table: float64[B, ...].
-    """
-
-    def __init__(
-        self, clients: IntArray, uploads: FloatArray, tables: Mapping[str, FloatArray]
-    ) -> None:
-        self.clients = clients
-        self._uploads = uploads
-        self._tables = tables
-
-    @property
-    def upload(self) -> Upload:
-        """The whole vector from every client."""
-        return Upload(clients=self.clients, blocks={_PARAMETERS: FlatBlock(values=self._uploads)})
-
-    def commit(self, vault: Vault) -> None:
-        """Keep w_p, and what else stays on the device."""
-        for name, values in self._tables.items():
-            vault.write(name, self.clients, values)

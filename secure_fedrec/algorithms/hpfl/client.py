@@ -3,7 +3,7 @@
 Everything here happens on one client, with its own records; what leaves it is decided in ``hpfl``.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -23,8 +23,9 @@ __all__ = [
     "update",
 ]
 
-_USERS, _ITEMS = "user_embeddings", "item_representations"
-_VECTORS, _HIDDEN, _ACCURACIES = "attribute_vectors", "hidden_vectors", "accuracies"
+# Private tables by what they hold of a ``ClientModel``: any number of rows, or one array each.
+_RAGGED = {"users": "user_embeddings", "items": "item_representations"}
+_WHOLE = {"vectors": "attribute_vectors", "hidden": "hidden_vectors", "accuracies": "accuracies"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -81,36 +82,25 @@ class ClientModel:
     def read(cls, vault: Vault, client: int) -> "ClientModel":
         """From the client's vault."""
         one = np.array([client])
-        return cls(
-            users=vault.read_ragged(_USERS, client),
-            items=vault.read_ragged(_ITEMS, client),
-            vectors=vault.read(_VECTORS, one)[0],
-            hidden=vault.read(_HIDDEN, one)[0],
-            accuracies=vault.read(_ACCURACIES, one)[0],
-        )
+        rows = {part: vault.read_ragged(name, client) for part, name in _RAGGED.items()}
+        return cls(**rows, **{part: vault.read(name, one)[0] for part, name in _WHOLE.items()})
 
     def write(self, vault: Vault, client: int) -> None:
         """Back to the client's vault."""
-        one = np.array([client])
-        vault.write_ragged(_USERS, client, self.users)
-        vault.write_ragged(_ITEMS, client, self.items)
-        vault.write(_VECTORS, one, self.vectors[None])
-        vault.write(_HIDDEN, one, self.hidden[None])
-        vault.write(_ACCURACIES, one, self.accuracies[None])
+        for part, name in _RAGGED.items():
+            vault.write_ragged(name, client, getattr(self, part))
+        for part, name in _WHOLE.items():
+            vault.write(name, np.array([client]), getattr(self, part)[None])
 
 
 def create_tables(vault: Vault, models: list[ClientModel]) -> None:
     """Put the models of all clients into their vaults."""
-    for name, tables in (
-        (_USERS, [model.users for model in models]),
-        (_ITEMS, [model.items for model in models]),
-    ):
-        ends = np.cumsum([len(table) for table in tables], dtype=np.int64)
-        indptr = np.concatenate([np.zeros(1, dtype=np.int64), ends])
-        vault.create_ragged(name, indptr, np.concatenate(tables))
-    vault.create(_VECTORS, np.stack([model.vectors for model in models]))
-    vault.create(_HIDDEN, np.stack([model.hidden for model in models]))
-    vault.create(_ACCURACIES, np.stack([model.accuracies for model in models]))
+    for part, name in _RAGGED.items():
+        tables = [getattr(model, part) for model in models]
+        ends = np.cumsum([0, *map(len, tables)], dtype=np.int64)
+        vault.create_ragged(name, ends, np.concatenate(tables))
+    for part, name in _WHOLE.items():
+        vault.create(name, np.stack([getattr(model, part) for model in models]))
 
 
 def update(
@@ -141,14 +131,14 @@ def update(
             own_hidden = blend(own_hidden, hidden, overall)
     # Dimension k of an embedding is attribute k; slip and guess belong to no attribute.
     extra = np.repeat(overall, model.items.shape[1] - len(by_attribute))
-    return ClientModel(
+    return replace(
+        model,
         users=_blend_centres(model.users, user_centres, by_attribute, config),
         items=_blend_centres(
             model.items, item_centres, np.concatenate([by_attribute, extra]), config
         ),
         vectors=own_vectors,
         hidden=own_hidden,
-        accuracies=model.accuracies,
     )
 
 

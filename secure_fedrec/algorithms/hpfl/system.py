@@ -20,13 +20,13 @@ global model, so there is none in round 1. HM is not named among the public part
 unless ``share_hidden``. Settings named in ``HPFLConfig`` repeat choices of the published code.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, replace
 from typing import Any
 
 import numpy as np
 
-from secure_fedrec.algorithms.base import PublicState
+from secure_fedrec.algorithms.base import FinishedStep, PublicState
 from secure_fedrec.algorithms.hpfl.aggregation import HPFLTable, accuracy_threshold
 from secure_fedrec.algorithms.hpfl.client import (
     ClientModel,
@@ -52,10 +52,10 @@ from secure_fedrec.models.gum.model import GUM
 from secure_fedrec.models.gum.training import Trained, train
 from secure_fedrec.streams import Streams, uniform_reals
 from secure_fedrec.traits import OTHER_ROWS
-from secure_fedrec.uploads import Aggregate, Upload
+from secure_fedrec.uploads import Aggregate
 from secure_fedrec.vault import Vault
 
-__all__ = ["HPFL", "HPFLConfig", "HPFLStep"]
+__all__ = ["HPFL", "HPFLConfig"]
 
 _USER_CENTRES, _ITEM_CENTRES, _THRESHOLD = "user-centres", "item-centres", "threshold"
 _SEEDS = 2**32
@@ -143,23 +143,22 @@ class HPFL:
             accuracies = np.zeros(gum.layout.attributes + 1)
             own = ClientModel.of(gum, gum.start(stream.generator(lane=client + 1)), accuracies)
             if self.config.start == "common":
-                own = ClientModel(
-                    users=own.users,
-                    items=own.items,
-                    vectors=common.vectors,
-                    hidden=common.hidden,
-                    accuracies=accuracies,
-                )
+                own = replace(own, vectors=common.vectors, hidden=common.hidden)
             models.append(own)
         create_tables(vault, models)
 
     def client_step(
         self, clients: IntArray, public: PublicState, vault: Vault, streams: Streams
-    ) -> "HPFLStep":
+    ) -> FinishedStep:
         """Local work of some clients, one after the other."""
         done = [self._work(client, public, vault, streams) for client in clients.tolist()]
-        models, given = [model for model, _ in done], [each for _, each in done]
-        return HPFLStep(clients, models, given, bags=self.config.shares_private)
+        upload = pack(clients, [each for _, each in done])
+
+        def commit(vault: Vault) -> None:
+            for client, (model, _) in zip(clients.tolist(), done, strict=True):
+                model.write(vault, client)
+
+        return FinishedStep(clients=clients, upload=upload, commit=commit)
 
     def server_step(self, public: PublicState, aggregate: Aggregate) -> PublicState:
         """Algorithm 2: means of attribute vectors (eq. 3), threshold, clusters of all drafts."""
@@ -285,37 +284,3 @@ class HPFL:
         gum = GUM(self.config.gum, n_users=1, attributes=np.ones((1, k), dtype=np.bool_))
         start = gum.start(streams.stream("hpfl-start").generator())
         return ClientModel.of(gum, start, np.zeros(k + 1))
-
-
-class HPFLStep:
-    """One round's work of a batch of clients.
-
-    Args:
-        clients: int64[B].
-        models: what each client keeps.
-        given: what each client gives out.
-        bags: whether there are drafts.
-    """
-
-    def __init__(
-        self,
-        clients: IntArray,
-        models: Sequence[ClientModel],
-        given: Sequence[Given],
-        *,
-        bags: bool,
-    ) -> None:
-        self.clients = clients
-        self._models = models
-        self._given = given
-        self._bags = bags
-
-    @property
-    def upload(self) -> Upload:
-        """Weighted attribute vectors, and drafts."""
-        return pack(self.clients, self._given, bags=self._bags)
-
-    def commit(self, vault: Vault) -> None:
-        """Keep the trained models."""
-        for client, model in zip(self.clients.tolist(), self._models, strict=True):
-            model.write(vault, client)

@@ -1,6 +1,6 @@
 """What leaves a client of HPFL: weighted rows into a sum, drafts into bags."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence, Sized
 from dataclasses import dataclass
 from typing import Final
 
@@ -50,14 +50,13 @@ class Given:
     Args:
         rows: int32[R], ascending.
         values: float64[R, width].
-        user_drafts: float64[m, K].
-        item_drafts: float64[m, K] or float64[m, K + 2].
+        drafts: by name of the bag, float64[m, K] of users and float64[m, K] or float64[m, K + 2]
+            of items; empty where there are none to give.
     """
 
     rows: IndexArray
     values: FloatArray
-    user_drafts: FloatArray
-    item_drafts: FloatArray
+    drafts: Mapping[str, FloatArray]
 
 
 def give_out(
@@ -79,42 +78,38 @@ def give_out(
     rows, values = np.empty(0, dtype=np.int32), np.empty((0, table.width))
     if config.shares_public:
         rows, values = _rows(model, iterations, config, table, selection)
-    users, items = model.users[:0], model.items[:0]
+    drafts = {}
     if config.shares_private:
-        least = config.least_members
-        users, items = (
-            cluster_centres(points, share, seed=seed, seeding=config.seeding, least_members=least)
-            for points, share, seed in (
-                (model.users, config.user_drafts, selection.seeds[0]),
-                (model.items, config.item_drafts, selection.seeds[1]),
+        users, items = selection.seeds
+        drafts = {
+            name: cluster_centres(
+                points,
+                share,
+                seed=seed,
+                seeding=config.seeding,
+                least_members=config.least_members,
             )
-        )
-    return Given(rows=rows, values=values, user_drafts=users, item_drafts=items)
+            for name, points, share, seed in (
+                (USER_DRAFTS, model.users, config.user_drafts, users),
+                (ITEM_DRAFTS, model.items, config.item_drafts, items),
+            )
+        }
+    return Given(rows=rows, values=values, drafts=drafts)
 
 
-def pack(clients: IntArray, given: Sequence[Given], *, bags: bool) -> Upload:
-    """The upload of a batch of clients; without ``bags`` there are no drafts in it."""
+def pack(clients: IntArray, given: Sequence[Given]) -> Upload:
+    """The upload of a batch of clients, all of whom give drafts or none."""
     block = RowBlock(
-        indptr=_ends([len(each.rows) for each in given]),
+        indptr=_ends([each.rows for each in given]),
         rows=np.concatenate([each.rows for each in given]),
         values=np.concatenate([each.values for each in given]),
     )
-    if not bags:
-        return Upload(clients=clients, blocks={TABLE: block})
-    drafts = {
-        USER_DRAFTS: [each.user_drafts for each in given],
-        ITEM_DRAFTS: [each.item_drafts for each in given],
+    parts = {name: [each.drafts[name] for each in given] for name in given[0].drafts}
+    bags = {
+        name: SetBlock(indptr=_ends(drafts), values=np.concatenate(drafts))
+        for name, drafts in parts.items()
     }
-    return Upload(
-        clients=clients,
-        blocks={TABLE: block},
-        bags={
-            name: SetBlock(
-                indptr=_ends([len(vectors) for vectors in parts]), values=np.concatenate(parts)
-            )
-            for name, parts in drafts.items()
-        },
-    )
+    return Upload(clients=clients, blocks={TABLE: block}, bags=bags)
 
 
 def _rows(
@@ -139,5 +134,5 @@ def _rows(
     return table.contribution(vectors, weights / config.weight_unit, histogram)
 
 
-def _ends(lengths: Sequence[int]) -> IntArray:
-    return np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(lengths, dtype=np.int64)])
+def _ends(parts: Sequence[Sized]) -> IntArray:
+    return np.cumsum([0, *map(len, parts)], dtype=np.int64)

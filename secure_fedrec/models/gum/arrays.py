@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 from secure_fedrec.core.arrays import BoolArray, FloatArray, IntArray
 
-__all__ = ["ItemAttributes", "Link", "Moments", "Parts", "Pull", "Records"]
+__all__ = ["Descent", "ItemAttributes", "Link", "Moments", "Parts", "Pull", "Records"]
 
 
 class Parts(NamedTuple):
@@ -98,3 +98,21 @@ class Pull(NamedTuple):
 
     strengths: FloatArray
     anchor: FloatArray
+
+
+class Descent(NamedTuple):
+    """What an optimiser moves, and by what.
+
+    Attributes:
+        parameters: float64[P].
+        gradient: float64[P], empty (0) between two steps.
+        moments: of the optimiser.
+        pull: of the proximal term.
+        adam: whether the optimiser is Adam; else SGD.
+    """
+
+    parameters: FloatArray
+    gradient: FloatArray
+    moments: Moments
+    pull: Pull
+    adam: bool

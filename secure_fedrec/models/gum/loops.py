@@ -13,11 +13,10 @@ import numpy as np
 from secure_fedrec.core.arrays import BoolArray, FloatArray, IntArray
 from secure_fedrec.core.compiled import compiled_loop
 from secure_fedrec.models.gum.arrays import (
+    Descent,
     ItemAttributes,
     Link,
-    Moments,
     Parts,
-    Pull,
     Records,
 )
 
@@ -231,24 +230,15 @@ def _sgd(parameters: FloatArray, gradient: FloatArray, rate: float) -> None:
 
 
 @compiled_loop
-def _move(
-    parameters: FloatArray,
-    gradient: FloatArray,
-    moments: Moments,
-    pull: Pull,
-    adam: bool,
-    start: int,
-    stop: int,
-    rate: float,
-    root: float,
-) -> None:
+def _move(descent: Descent, start: int, stop: int, rate: float, root: float) -> None:
     """One optimiser step on ``parameters[start:stop]``; their gradient is emptied."""
-    moved, slopes = parameters[start:stop], gradient[start:stop]
+    moved, slopes = descent.parameters[start:stop], descent.gradient[start:stop]
+    moments, pull = descent.moments, descent.pull
     if len(pull.strengths) > 0:
         strengths, anchor = pull.strengths[start:stop], pull.anchor[start:stop]
         for place in range(len(moved)):
             slopes[place] += strengths[place] * (moved[place] - anchor[place])
-    if adam:
+    if descent.adam:
         _adam(moved, slopes, moments.first[start:stop], moments.second[start:stop], rate, root)
     else:
         _sgd(moved, slopes, rate)
@@ -256,55 +246,33 @@ def _move(
 
 
 @compiled_loop
-def _step(
-    parameters: FloatArray,
-    gradient: FloatArray,
-    moments: Moments,
-    pull: Pull,
-    width: int,
-    adam: bool,
-    learning_rate: float,
-    step: int,
-) -> None:
+def _step(descent: Descent, width: int, learning_rate: float, step: int) -> None:
     """Optimiser step number ``step``, from 1; embeddings that cannot move are skipped."""
     rate, root = learning_rate, 1.0
-    if adam:
+    if descent.adam:
         rate = learning_rate / (1.0 - _FIRST_DECAY**step)
         root = 1.0 / np.sqrt(1.0 - _SECOND_DECAY**step)
-    row, rows = 0, len(moments.moving)
+    moving = descent.moments.moving
+    row, rows = 0, len(moving)
     while row < rows:
         start = row
-        while row < rows and moments.moving[row]:
+        while row < rows and moving[row]:
             row += 1
         if row > start:
-            _move(
-                parameters,
-                gradient,
-                moments,
-                pull,
-                adam,
-                start * width,
-                row * width,
-                rate,
-                root,
-            )
+            _move(descent, start * width, row * width, rate, root)
         row += 1
-    _move(parameters, gradient, moments, pull, adam, rows * width, len(parameters), rate, root)
+    _move(descent, rows * width, len(descent.parameters), rate, root)
 
 
 @compiled_loop
 def run_epoch(
-    parameters: FloatArray,
+    descent: Descent,
     parts: Parts,
+    slopes: Parts,
     items: ItemAttributes,
     link: Link,
     records: Records,
     order: IntArray,
-    gradient: FloatArray,
-    slopes: Parts,
-    moments: Moments,
-    pull: Pull,
-    adam: bool,
     learning_rate: float,
     batch_size: int,
     step: int,
@@ -317,7 +285,7 @@ def run_epoch(
     width = parts.relation.shape[0]
     for begin in range(0, len(order), batch_size):
         rows = order[begin : begin + batch_size]
-        add_gradient(parts, items, link, records, rows, slopes, moments.moving)
+        add_gradient(parts, items, link, records, rows, slopes, descent.moments.moving)
         step += 1
-        _step(parameters, gradient, moments, pull, width, adam, learning_rate, step)
+        _step(descent, width, learning_rate, step)
     return step

@@ -13,8 +13,8 @@ from typing import Annotated
 
 import numpy as np
 
-from secure_fedrec.core.arrays import FloatArray
-from secure_fedrec.models.gum.arrays import Moments, Pull, Records
+from secure_fedrec.core.arrays import BoolArray, FloatArray
+from secure_fedrec.models.gum.arrays import Descent, Moments, Pull, Records
 from secure_fedrec.models.gum.loops import run_epoch
 from secure_fedrec.models.gum.model import GUM
 from secure_fedrec.settings import Count, Natural, OneOf, Positive, Settings
@@ -128,53 +128,49 @@ class _Run:
         pull: Pull | None,
     ) -> None:
         layout = gum.layout
-        nothing = np.empty(0)
+        nothing, adam = np.empty(0), config.optimizer == "adam"
         self.parameters = parameters
         self._gum = gum
         self._parts = layout.parts(parameters)
         self._records = records
         self._config = config
         self._generator = generator
-        self._pull = Pull(strengths=nothing, anchor=nothing) if pull is None else pull
-        self._gradient = np.zeros(layout.size)
-        self._slopes = layout.parts(self._gradient)
-        adam = config.optimizer == "adam"
-        self._moments = Moments(
-            first=np.zeros(layout.size if adam else 0),
-            second=np.zeros(layout.size if adam else 0),
-            moving=self._pulled_rows(),
+        pull = Pull(strengths=nothing, anchor=nothing) if pull is None else pull
+        first, second = (np.zeros(layout.size if adam else 0) for _ in range(2))
+        self._descent = Descent(
+            parameters=parameters,
+            gradient=np.zeros(layout.size),
+            moments=Moments(first=first, second=second, moving=_pulled_rows(gum, pull)),
+            pull=pull,
+            adam=adam,
         )
+        self._slopes = layout.parts(self._descent.gradient)
         self._steps = 0
 
     def epoch(self) -> None:
         """One pass over the records."""
         config, size = self._config, len(self._records.scores)
         self._steps = run_epoch(
-            self.parameters,
+            self._descent,
             self._parts,
+            self._slopes,
             self._gum.items,
             self._gum.link,
             self._records,
             self._generator.permutation(size),
-            self._gradient,
-            self._slopes,
-            self._moments,
-            self._pull,
-            config.optimizer == "adam",
             float(config.learning_rate),
             size if config.batch_size is None else config.batch_size,
             self._steps,
         )
 
-    def _pulled_rows(self) -> "np.ndarray":
-        """Embeddings that move without a record of theirs: those a proximal term pulls."""
-        layout = self._gum.layout
-        rows = layout.users + layout.items
-        if not len(self._pull.strengths):
-            return np.zeros(rows, dtype=np.bool_)
-        return np.asarray(
-            self._pull.strengths[: rows * layout.attributes].reshape(rows, -1).any(axis=1)
-        )
+
+def _pulled_rows(gum: GUM, pull: Pull) -> BoolArray:
+    """bool[U + I], embeddings that the proximal term alone can move."""
+    rows = gum.layout.users + gum.layout.items
+    if not len(pull.strengths):
+        return np.zeros(rows, dtype=np.bool_)
+    own = pull.strengths[: rows * gum.layout.attributes]
+    return np.asarray(own.reshape(rows, -1).any(axis=1))
 
 
 def _squared_error(gum: GUM, parameters: FloatArray, records: Records) -> float:

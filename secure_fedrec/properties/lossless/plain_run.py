@@ -26,6 +26,9 @@ from secure_fedrec.vault import Vault
 __all__ = ["Plain", "PlainRun", "Rows", "own_ring"]
 
 
+_COLUMNS = ("clients", "rows", "values", "counts")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Rows:
     """Encoded rows of many clients, ascending by client, then by row.
@@ -47,12 +50,7 @@ class Rows:
 
     def pick(self, keep: BoolArray | IntArray) -> "Rows":
         """Some of the rows."""
-        return Rows(
-            clients=self.clients[keep],
-            rows=self.rows[keep],
-            values=self.values[keep],
-            counts=self.counts[keep],
-        )
+        return Rows(**{name: getattr(self, name)[keep] for name in _COLUMNS})
 
     def keys(self, n_rows: int) -> IntArray:
         """int64[N], one number per client and row."""
@@ -78,8 +76,7 @@ class Rows:
         empty = cls(clients=nothing, rows=nothing, values=nothing.reshape(0, width), counts=nothing)
         if not parts:
             return empty
-        columns = ("clients", "rows", "values", "counts")
-        found = cls(**{c: np.concatenate([getattr(part, c) for part in parts]) for c in columns})
+        found = cls(**{c: np.concatenate([getattr(part, c) for part in parts]) for c in _COLUMNS})
         return found.pick(np.lexsort((found.rows, found.clients)))
 
 

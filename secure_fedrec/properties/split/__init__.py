@@ -4,34 +4,35 @@
 run which keeps private parameters at home ends in the bits of one that ships everything.
 """
 
-from secure_fedrec.properties.split.check import (
+from secure_fedrec.errors import SplitPersonalizationError
+from secure_fedrec.properties.split.aggregation import (
     AggregationInput,
     Aggregator,
-    Anchored,
     Averaging,
-    Batches,
-    Column,
-    FedProx,
-    Gap,
-    Loss,
-    SplitPersonalizationError,
-    SplitReport,
-    Summaries,
     Summary,
-    Violation,
+    federated_averaging,
+    keep_local,
+)
+from secure_fedrec.properties.split.check import (
     assert_split_personalization,
     check_split_personalization,
-    federated_averaging,
-    integers,
-    keep_local,
-    normals,
-    random_batches,
 )
 from secure_fedrec.properties.split.equivalence import (
     SplitComparison,
     assert_split_equals_unsplit,
     compare_split,
 )
+from secure_fedrec.properties.split.evaluation import Anchored, Loss
+from secure_fedrec.properties.split.independent_aggregation import Summaries
+from secure_fedrec.properties.split.losses import FedProx
+from secure_fedrec.properties.split.random import (
+    Batches,
+    Column,
+    integers,
+    normals,
+    random_batches,
+)
+from secure_fedrec.properties.split.report import Gap, SplitReport, Violation
 
 __all__ = [
     "AggregationInput",

@@ -52,6 +52,33 @@ class AggregationInput:
     local_private: Mapping[int, Values]
     summaries: Mapping[int, Summary]
 
+    @classmethod
+    def alike(
+        cls, federated: Values, private: Values, users: int, summaries: Mapping[int, Summary]
+    ) -> "AggregationInput":
+        """The same federated and the same private values for everybody."""
+        return cls(
+            federated=federated,
+            private=dict.fromkeys(range(users), private),
+            local_federated=dict.fromkeys(summaries, federated),
+            local_private=dict.fromkeys(summaries, private),
+            summaries=summaries,
+        )
+
+    def mapped(self, change: Callable[[Values], Values]) -> "AggregationInput":
+        """All values changed, in the order of the fields and of the users."""
+
+        def of_users(values: Mapping[int, Values]) -> dict[int, Values]:
+            return {user: change(own) for user, own in values.items()}
+
+        return AggregationInput(
+            federated=change(self.federated),
+            private=of_users(self.private),
+            local_federated=of_users(self.local_federated),
+            local_private=of_users(self.local_private),
+            summaries=self.summaries,
+        )
+
 
 Aggregator: TypeAlias = Callable[[AggregationInput], tuple[Values, Mapping[int, Values]]]
 """Returns the next federated parameters, and the next private ones of (at least) the participants.

@@ -21,18 +21,13 @@ import torch
 from torch import nn
 from tqdm import tqdm
 
-from secure_fedrec.errors import ConfigError, SplitPersonalizationError
+from secure_fedrec.errors import ConfigError
 from secure_fedrec.properties.asserting import asserting
 from secure_fedrec.properties.split.aggregation import (
-    AggregationInput,
     Aggregator,
-    Averaging,
-    Summary,
-    federated_averaging,
     keep_local,
 )
 from secure_fedrec.properties.split.evaluation import (
-    Anchored,
     Loss,
     require_callable,
     with_gradients,
@@ -43,49 +38,20 @@ from secure_fedrec.properties.split.independent_aggregation import (
     example_counts,
 )
 from secure_fedrec.properties.split.independent_training import LocalTrials
-from secure_fedrec.properties.split.losses import FedProx
 from secure_fedrec.properties.split.model import SplitModel
 from secure_fedrec.properties.split.random import (
     Batches,
-    Column,
     generator_of,
-    integers,
-    normals,
-    random_batches,
 )
 from secure_fedrec.properties.split.report import (
     Findings,
-    Gap,
     SplitReport,
-    Violation,
 )
 from secure_fedrec.properties.split.scales import LOG_UNIFORM, MIXED, kinds_of
 from secure_fedrec.properties.split.trials import Trial
 from secure_fedrec.streams import Streams
 
-__all__ = [
-    "AggregationInput",
-    "Aggregator",
-    "Anchored",
-    "Averaging",
-    "Batches",
-    "Column",
-    "FedProx",
-    "Gap",
-    "Loss",
-    "SplitPersonalizationError",
-    "SplitReport",
-    "Summaries",
-    "Summary",
-    "Violation",
-    "assert_split_personalization",
-    "check_split_personalization",
-    "federated_averaging",
-    "integers",
-    "keep_local",
-    "normals",
-    "random_batches",
-]
+__all__ = ["assert_split_personalization", "check_split_personalization"]
 
 _FEW = 16  # users up to which every trial has all of them
 _OF_MANY = 8  # users of a trial where there are more

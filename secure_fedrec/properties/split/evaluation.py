@@ -38,7 +38,6 @@ class Anchored(Protocol):
 
     def begin(self, model: nn.Module) -> None:
         """Called once when a user's local training begins, its start values loaded."""
-        ...
 
 
 def begin_training(loss: object, model: nn.Module) -> None:

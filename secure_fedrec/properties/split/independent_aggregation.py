@@ -16,7 +16,6 @@ from dataclasses import replace
 from typing import Any, Final, NamedTuple, TypeAlias
 
 import torch
-from torch import Tensor
 
 from secure_fedrec.properties.split.aggregation import AggregationInput, Aggregator, Summary
 from secure_fedrec.properties.split.interference import separations
@@ -158,21 +157,18 @@ class AggregationTrials:
         kind = LOG_UNIFORM if trial.seed // 2 % 2 else NORMAL
         how = drawn(kind, self._split.n_users, generator)
 
-        def noise(like: Values) -> dict[str, Tensor]:
-            return {name: noise_like(value, trial.scale, generator) for name, value in like.items()}
+        def noise(values: Values) -> Values:
+            found = values.items()
+            return {name: noise_like(value, trial.scale, generator) for name, value in found}
 
-        return [
-            AggregationInput(
-                federated=noise(federated),
-                private={user: noise(private) for user in range(self._split.n_users)},
-                local_federated={
-                    user: how.resized(user, noise(federated), federated) for user in summaries
-                },
-                local_private={user: noise(private) for user in summaries},
-                summaries=summaries,
-            )
-            for summaries in cohorts
-        ]
+        answers = []
+        for summaries in cohorts:
+            like = AggregationInput.alike(federated, private, self._split.n_users, summaries)
+            given = like.mapped(noise)
+            local = given.local_federated.items()
+            resized = {user: how.resized(user, values, federated) for user, values in local}
+            answers.append(replace(given, local_federated=resized))
+        return answers
 
     def _resized(
         self,
@@ -183,17 +179,15 @@ class AggregationTrials:
     ) -> list[AggregationInput]:
         """Private values of one kind. A user's that stay are those it had, and did not train."""
         how = drawn(kind, self._split.n_users, trial.generator(f"aggregation.{kind}"))
+
+        def resized(new: Mapping[int, Values], old: Mapping[int, Values]) -> dict[int, Values]:
+            return {user: how.resized(user, values, old[user]) for user, values in new.items()}
+
         return [
             replace(
                 new,
-                private={
-                    user: how.resized(user, values, old.private[user])
-                    for user, values in new.private.items()
-                },
-                local_private={
-                    user: how.resized(user, values, old.private[user])
-                    for user, values in new.local_private.items()
-                },
+                private=resized(new.private, old.private),
+                local_private=resized(new.local_private, old.private),
             )
             for new, old in zip(other, given, strict=True)
         ]
@@ -356,16 +350,11 @@ def _replaced(
     given: AggregationInput, other: AggregationInput, changes: Sequence[_Change]
 ) -> AggregationInput:
     """An input with some of its values from another."""
-    fields: dict[str, dict[Any, Any]] = {
-        "federated": dict(given.federated),
-        "private": {user: dict(values) for user, values in given.private.items()},
-        "local_federated": {user: dict(values) for user, values in given.local_federated.items()},
-        "local_private": {user: dict(values) for user, values in given.local_private.items()},
-    }
+    changed: Any = given.mapped(dict)
     for _, field, user, name in changes:
-        source = getattr(other, field)
+        old, new = getattr(changed, field), getattr(other, field)
         if user is None:
-            fields[field][name] = source[name]
+            old[name] = new[name]
         else:
-            fields[field][user][name] = source[user][name]
-    return replace(given, **fields)
+            old[user][name] = new[user][name]
+    return changed  # type: ignore[no-any-return]

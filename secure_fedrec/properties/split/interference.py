@@ -246,9 +246,6 @@ class Interference:
             history: who trains before.
             before: on which values, if those only change afterwards.
         """
-        if self._has_named_enough(history):
-            self.broken.add(reader)
-            return
         parts = [(slot, owner) for slot in self._slots for owner in owners if owner != reader]
         base = self._base if before is None else self._now(before)
 
@@ -257,13 +254,10 @@ class Interference:
             first = then if before is None else before
             return self._traces.observed(first, history=history, then=then, reader=reader)
 
-        step = self._first(len(parts), at)
-        if step is not None:
-            slot, owner = parts[step]
-            verb = "moves with it"
-            if history:
-                verb += ", after that user has trained" if before is None else ", after all trained"
-            self._violate(reader, slot.name, owner, at(step + 1), at(0), verb)
+        verb = "moves with it"
+        if history:
+            verb += ", after that user has trained" if before is None else ", after all trained"
+        self._blame(reader, history, [(slot.name, owner) for slot, owner in parts], at, verb)
 
     def _blame_presence(self, reader: int, first: Sequence[int], history: Sequence[int]) -> None:
         """Find the one user whose training moves another's, by halves.
@@ -273,9 +267,6 @@ class Interference:
             first: who has trained before all, itself among them; or nobody.
             history: who has trained since.
         """
-        if self._has_named_enough(history):
-            self.broken.add(reader)
-            return
 
         def at(number: int) -> Observed:
             before = (*first, *history[:number])
@@ -283,22 +274,50 @@ class Interference:
                 self._earlier, history=before, then=self._base, reader=reader
             )
 
-        step = self._first(len(history), at)
-        if step is not None:
-            verb = "moves when that has been " + ("in between" if first else "before")
-            self._violate(reader, TRAINING, history[step], at(step + 1), at(0), verb)
+        verb = "moves when that has been " + ("in between" if first else "before")
+        self._blame(reader, history, [(TRAINING, user) for user in history], at, verb)
 
-    def _first(self, steps: int, at: Callable[[int], Observed]) -> int | None:
-        """The step that changes what is observed; None if all of them together do not."""
+    def _blame(
+        self,
+        reader: int,
+        history: Sequence[int],
+        steps: Sequence[tuple[str, int]],
+        at: Callable[[int], Observed],
+        verb: str,
+    ) -> None:
+        """Report the first step that changes what is observed, if all of them together do.
+
+        Args:
+            reader: whose training.
+            history: who trains before.
+            steps: what is moved, and whose it is.
+            at: what is observed after so many steps.
+            verb: what the training does, in words.
+        """
+        if len(self.broken) >= (_NAMED_OF_MANY if len(history) > _MANY else _NAMED):
+            self.broken.add(reader)
+            return
         expected = at(0)
 
         def changed(number: int) -> bool:
             return _first_difference(at(number), expected) is not None
 
-        return first_change(steps, changed) if changed(steps) else None
-
-    def _has_named_enough(self, history: Sequence[int]) -> bool:
-        return len(self.broken) >= (_NAMED_OF_MANY if len(history) > _MANY else _NAMED)
+        if not changed(len(steps)):
+            return
+        step = first_change(len(steps), changed)
+        self.broken.add(reader)
+        what, size = _first_difference(at(step + 1), at(0)) or (TRAINING, float("nan"))
+        self._findings.add(
+            Violation(
+                constraint=1,
+                parameter=steps[step][0],
+                owner=steps[step][1],
+                reader=reader,
+                reaches=f"that user's {what} {verb}",
+                size=size,
+                seed=self._trial.seed,
+            )
+        )
 
     def _mixed(self, base: Values, others: Values, parts: Sequence[Part]) -> Values:
         """A state, with some users' values from elsewhere."""
@@ -308,29 +327,6 @@ class Interference:
         for slot, owner in parts:
             slot.part(mixed, owner).copy_(slot.part(others, owner))
         return mixed
-
-    def _violate(
-        self,
-        reader: int,
-        name: str,
-        owner: int,
-        found: Observed,
-        expected: Observed,
-        verb: str,
-    ) -> None:
-        self.broken.add(reader)
-        what, size = _first_difference(found, expected) or (TRAINING, float("nan"))
-        self._findings.add(
-            Violation(
-                constraint=1,
-                parameter=name,
-                owner=owner,
-                reader=reader,
-                reaches=f"that user's {what} {verb}",
-                size=size,
-                seed=self._trial.seed,
-            )
-        )
 
     def _leave_open(self, problem: str) -> None:
         self._findings.leave_open(Gap(subject=LOSS, problem=problem, seed=self._trial.seed))

@@ -130,17 +130,12 @@ class KeptHome:
     def _noise(self, round_: int, party: int, summaries: Mapping[int, Summary]) -> AggregationInput:
         generator = generator_of(self._local.streams, "split.withheld", round_, party + 1)
 
-        def noise(like: Values) -> dict[str, Tensor]:
-            return {name: noise_like(value, 1.0, generator) for name, value in like.items()}
+        def noise(values: Values) -> Values:
+            return {name: noise_like(value, 1.0, generator) for name, value in values.items()}
 
-        federated, private = self.federated, self.devices[0].private
-        return AggregationInput(
-            federated=noise(federated),
-            private={user: noise(private) for user in range(len(self.devices))},
-            local_federated={user: noise(federated) for user in summaries},
-            local_private={user: noise(private) for user in summaries},
-            summaries=summaries,
-        )
+        private = self.devices[0].private
+        like = AggregationInput.alike(self.federated, private, len(self.devices), summaries)
+        return like.mapped(noise)
 
     def _send(
         self,

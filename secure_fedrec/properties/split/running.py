@@ -7,6 +7,7 @@ whose state knows what this party was told and no more.
 
 import copy
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, TypeAlias
 
 from torch import Tensor
@@ -49,15 +50,8 @@ class RunningRule:
                 participant, in their shapes.
         """
         # Copies on both sides: a rule may write into what it got, or into what it once returned.
-        answer = self.rule(
-            AggregationInput(
-                federated=_copied(given.federated),
-                private=_copied(given.private),
-                local_federated=_copied(given.local_federated),
-                local_private=_copied(given.local_private),
-                summaries={user: dict(summary) for user, summary in given.summaries.items()},
-            )
-        )
+        summaries = {user: dict(summary) for user, summary in given.summaries.items()}
+        answer = self.rule(replace(given.mapped(_copied), summaries=summaries))
         federated, private = _require_pair(answer)
         _require("federated", federated, given.federated)
         missing = sorted(given.summaries.keys() - private.keys())

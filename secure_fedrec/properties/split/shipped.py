@@ -46,10 +46,6 @@ class Shipped:
         self._optimizers: dict[int, FloatArray | None] = {}
         self.state: Values = start
 
-    def private(self, user: int) -> dict[str, Tensor]:
-        """A user's private values, in the server's model."""
-        return _parts((*self._split.slots, *self._split.counters), self.state, user)
-
     def run_round(
         self, round_: int, participants: Sequence[int], *, backwards: bool = False
     ) -> None:

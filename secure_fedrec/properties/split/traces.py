@@ -9,13 +9,14 @@ sequence begins, so that a training can find what others before it have left.
 import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 import torch
 from torch import Tensor
 
 from secure_fedrec.algorithms.local_training import one_thread, seeded_torch
 from secure_fedrec.errors import ConfigError
+from secure_fedrec.models.graph import graph_nodes
 from secure_fedrec.properties.split.evaluation import (
     LOSS,
     Loss,
@@ -337,9 +338,9 @@ class LocalTraces:
 
     def _inspect_graph(self, user: int, value: Tensor, inspection: Inspection) -> None:
         parameters = {id(weight) for weight, *_ in self._weights}
-        for leaf in _leaves(value):
-            if id(leaf) not in parameters:
-                inspection.leaves[user] = leaf
+        for node in graph_nodes(value):
+            if hasattr(node, "variable") and id(node.variable) not in parameters:
+                inspection.leaves[user] = node.variable
 
     def _inspect_step(
         self, user: int, value: Tensor, gradients: Values, begun: Values, inspection: Inspection
@@ -413,17 +414,3 @@ def _add_sizes(
     else:
         found = sizes.setdefault(slot.name, torch.zeros(users, dtype=torch.float64))
         found[owner] = gradient.abs().max()
-
-
-def _leaves(value: Tensor) -> Iterator[Tensor]:
-    """The leaf tensors that a backward pass from here would reach."""
-    waiting: list[Any] = [value.grad_fn]
-    seen: set[Any] = set()
-    while waiting:
-        node = waiting.pop()
-        if node is None or node in seen:
-            continue
-        seen.add(node)
-        if hasattr(node, "variable"):
-            yield node.variable
-        waiting += [following for following, _ in node.next_functions]

@@ -14,6 +14,15 @@ What a strategy drew is printed with the falsifying example, in words that can b
 regular test. Defaults keep a federation small enough for some milliseconds per example.
 """
 
+try:
+    from hypothesis import note
+    from hypothesis import strategies as st
+except ImportError as absent:
+    raise ImportError(
+        "secure_fedrec.properties.strategies needs Hypothesis: pip install "
+        "'secure-fedrec[properties]'"
+    ) from absent
+
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
@@ -37,15 +46,6 @@ from secure_fedrec.protection import Denoisers, RandomizedResponse, Stack
 from secure_fedrec.protection.denoisers import Binding
 from secure_fedrec.streams import Streams
 from secure_fedrec.wire import Alter, Delay, Drop, Fault, Repeat, Step
-
-try:
-    from hypothesis import note
-    from hypothesis import strategies as st
-except ImportError as absent:
-    raise ImportError(
-        "secure_fedrec.properties.strategies needs Hypothesis: pip install "
-        "'secure-fedrec[properties]'"
-    ) from absent
 
 __all__ = [
     "CLOAKS",

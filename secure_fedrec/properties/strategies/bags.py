@@ -6,20 +6,13 @@ Import this module by name; it needs Hypothesis.
 from dataclasses import dataclass
 
 import numpy as np
+from hypothesis import strategies as st
 
 from secure_fedrec.blocks import TABLE
 from secure_fedrec.core.arrays import FloatArray
 from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.protection.bags import BagShape
 from secure_fedrec.uploads import RowBlock, SetBlock, Upload
-
-try:
-    from hypothesis import strategies as st
-except ImportError as absent:
-    raise ImportError(
-        "secure_fedrec.properties.strategies.bags needs Hypothesis: pip install "
-        "'secure-fedrec[properties]'"
-    ) from absent
 
 __all__ = ["Collection", "collections"]
 

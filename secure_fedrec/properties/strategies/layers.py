@@ -4,6 +4,8 @@ Import that module by name; both need Hypothesis.
 """
 
 import numpy as np
+from hypothesis import note
+from hypothesis import strategies as st
 
 from secure_fedrec.data import RatingTable
 from secure_fedrec.errors import ConfigError
@@ -20,15 +22,6 @@ from secure_fedrec.protection import (
 )
 from secure_fedrec.protection.virtual_ratings import DRAWS, FILLINGS
 from secure_fedrec.streams import Streams
-
-try:
-    from hypothesis import note
-    from hypothesis import strategies as st
-except ImportError as absent:
-    raise ImportError(
-        "secure_fedrec.properties.strategies.layers needs Hypothesis: pip install "
-        "'secure-fedrec[properties]'"
-    ) from absent
 
 __all__ = ["CLOAKS", "codecs", "randomized_responses", "stacks", "virtual_ratings"]
 

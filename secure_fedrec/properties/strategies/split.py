@@ -17,6 +17,8 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
+from hypothesis import strategies as st
+
 from secure_fedrec.algorithms.local_training import OPTIMIZERS, LocalTrainingConfig
 from secure_fedrec.errors import ConfigError
 from secure_fedrec.properties.split.aggregation import (
@@ -29,14 +31,6 @@ from secure_fedrec.properties.split.aggregation import (
 from secure_fedrec.properties.split.random import Column, generator_of
 from secure_fedrec.properties.split.training import Examples
 from secure_fedrec.streams import Streams
-
-try:
-    from hypothesis import strategies as st
-except ImportError as absent:
-    raise ImportError(
-        "secure_fedrec.properties.strategies.split needs Hypothesis: pip install "
-        "'secure-fedrec[properties]'"
-    ) from absent
 
 __all__ = ["SplitRun", "averaging_rules", "local_trainings", "split_runs"]
 

@@ -8,7 +8,6 @@ from collections.abc import Iterator
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from secure_fedrec.algorithms.local_training import one_thread, seeded_torch
 from secure_fedrec.core.arrays import BoolArray, FloatArray, IntArray
@@ -34,12 +33,7 @@ class DocumentQuality:
         self._data = data
         with seeded_torch(0):  # all values are written before any is used
             self._model = DocumentModel(config).eval()
-        personal = config.user_dim > 0
-        self._split = (
-            ParameterSplit.of(self._model, private=PRIVATE)
-            if personal
-            else ParameterSplit.federated_only(self._model)
-        )
+        self._split = ParameterSplit.of(self._model, private=PRIVATE if config.user_dim else None)
 
     def measure(self, federated: FloatArray, private: FloatArray) -> dict[str, float]:
         """Metrics on the validation and test parts, by names such as ``test_accuracy``.
@@ -75,12 +69,9 @@ class DocumentQuality:
                 found[places] = self._model(
                     torch.from_numpy(data.text[chosen]),
                     torch.from_numpy(data.length[chosen]),
-                    self._user_rows(chosen),
+                    torch.from_numpy(data.users[chosen]),
                 ).numpy()
         return found
-
-    def _user_rows(self, rows: IntArray) -> Tensor:
-        return torch.from_numpy(self._data.users[rows])
 
 
 def quality_of_labels(data: UserTexts, rows: IntArray, labels: IntArray) -> dict[str, float]:
@@ -110,10 +101,9 @@ def quality_of_users(data: UserTexts, rows: IntArray) -> dict[str, float]:
     found = quality_of_labels(data, rows, data.majority_labels()[data.users[rows]])
     if len(data.classes) != 2:
         return found
-    train = data.rows("train")
-    counts = np.bincount(data.users[train], minlength=data.n_users)
-    hits = np.bincount(data.users[train], data.label[train] == 1, minlength=data.n_users)
-    overall = hits.sum() / max(1, len(train))
+    labels = data.label_counts()
+    counts, hits = labels.sum(axis=1), labels[:, 1]
+    overall = hits.sum() / max(1, counts.sum())
     shares = np.divide(hits, counts, out=np.full(data.n_users, overall), where=counts > 0)
     area = area_under_curve(shares[data.users[rows]], data.label[rows] == 1)
     return found if area is None else {**found, "auc": area}

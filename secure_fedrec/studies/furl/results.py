@@ -11,8 +11,6 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Any, Final
 
-import numpy as np
-
 from secure_fedrec.core.arrays import FloatArray, IntArray
 from secure_fedrec.data.newsgroups import NewsgroupsConfig, load_newsgroups
 from secure_fedrec.data.stickers import StickersConfig, generate_stickers
@@ -136,7 +134,7 @@ def write_study(
         "user_embeddings": result.user_embeddings,
         "user_labels": data.user_labels,
         "majority_labels": data.majority_labels(),
-        "label_counts": _label_counts(data),
+        "label_counts": data.label_counts(),
         "federated": result.federated,
     }
     write_files(path, summary, arrays)
@@ -176,14 +174,6 @@ def read_vectors(path: Path) -> UserVectors:
     if found.embeddings.ndim != 2 or len(found.embeddings) != len(found.users):
         raise DataError(arrays_beside(path), "must have one user vector per user")
     return found
-
-
-def _label_counts(data: UserTexts) -> IntArray:
-    """int64[U, classes], training texts of every class by user."""
-    rows = data.rows("train")
-    counts = np.zeros((data.n_users, len(data.classes)), dtype=np.int64)
-    np.add.at(counts, (data.users[rows], data.label[rows]), 1)
-    return counts
 
 
 def _is_point(point: object) -> bool:

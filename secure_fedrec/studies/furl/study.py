@@ -203,12 +203,7 @@ def _train_server(
     words = streams.stream("model-init").words_at(0, np.array([0]), np.array([0]), width=1)
     with seeded_torch(int(words[0, 0])):
         model = DocumentModel(config.model(len(data.classes), users=data.n_users))
-    personal = config.configured.personal
-    split = (
-        ParameterSplit.of(model, private=PRIVATE)
-        if personal
-        else ParameterSplit.federated_only(model)
-    )
+    split = ParameterSplit.of(model, private=PRIVATE if config.configured.personal else None)
     optimizer = LocalOptimizer(
         model,
         replace(config.training, epochs=1),

@@ -8,8 +8,9 @@ points: k-means++ spends most of a round on the choice of its starts.
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from functools import partial
 from types import MappingProxyType
-from typing import Any, Final, Protocol
+from typing import Any, Final, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 
@@ -40,36 +41,58 @@ from secure_fedrec.studies.hpfl.snapshots import Snapshot, take_snapshot
 from secure_fedrec.vault import Vault
 from secure_fedrec.wire import Meter, Wire
 
-__all__ = ["RUNS", "Run"]
+__all__ = ["RUNS", "Run", "Task"]
 
-Run = Callable[[Organisations, Setting, GUMConfig, int], Iterator[Snapshot]]
-"""(organisations, setting, user model, seed) to the states after each round."""
+
+class Task(NamedTuple):
+    """What a method is run on.
+
+    Attributes:
+        organisations: the data.
+        setting: of the method.
+        model: the user model.
+        seed: of start values and of all draws.
+    """
+
+    organisations: Organisations
+    setting: Setting
+    model: GUMConfig
+    seed: int
+
+    @property
+    def clients(self) -> range:
+        """Numbers of the clients."""
+        return range(self.organisations.n_clients)
+
+
+Run = Callable[[Task], Iterator[Snapshot]]
+"""To the states after each round."""
 
 _RING: Final = FixedPoint(bits=64, fraction_bits=30, clip=2.0**20)
 _LOCAL_PATIENCE: Final = 5
 _MATRICES: Final = ("knowledge_user", "knowledge_item", "relation")
 
+_Models: TypeAlias = list[tuple[GUM, FloatArray]]
+"""Every client's, with its parameters."""
+
 
 def _hpfl(components: str, **settings: Any) -> Run:
-    def run(
-        organisations: Organisations, setting: Setting, model: GUMConfig, seed: int
-    ) -> Iterator[Snapshot]:
+    def run(task: Task) -> Iterator[Snapshot]:
         config = HPFLConfig(
-            rounds=setting.rounds,
+            rounds=task.setting.rounds,
             components=components,
-            gum=model,
-            training=setting.training(keep="best"),
+            gum=task.model,
+            training=task.setting.training(keep="best"),
             seeding="random",
             **settings,
         )
-        algorithm = HPFL(config, organisations)
-        width = organisations.n_attributes
-        for engine in _rounds(algorithm, organisations, seed, bag_width=width):
+        algorithm = HPFL(config, task.organisations)
+        for engine in _rounds(algorithm, task):
             models = [
                 (algorithm.gum(client), algorithm.parameters(engine.vault, client))
-                for client in range(organisations.n_clients)
+                for client in task.clients
             ]
-            yield _of_models(organisations, models)
+            yield _of_models(task, models)
 
     return run
 
@@ -80,21 +103,19 @@ def _averaging(
     keep: str = "best",
     release: Release | None = None,
 ) -> Run:
-    def run(
-        organisations: Organisations, setting: Setting, model: GUMConfig, seed: int
-    ) -> Iterator[Snapshot]:
+    def run(task: Task) -> Iterator[Snapshot]:
         config = FederatedAveragingConfig(
-            rounds=setting.rounds,
-            gum=model,
-            training=setting.training(keep=keep),
+            rounds=task.setting.rounds,
+            gum=task.model,
+            training=task.setting.training(keep=keep),
             weighting=weighting,
-            proximal=setting.proximal,
+            proximal=task.setting.proximal,
         )
-        algorithm = _Watched(config, organisations, release=release)
-        for engine in _rounds(algorithm, organisations, seed):
+        algorithm = _Watched(config, task.organisations, release=release)
+        for engine in _rounds(algorithm, task):
             models = [
                 (algorithm.gum(client), algorithm.parameters(engine.public, engine.vault, client))
-                for client in range(organisations.n_clients)
+                for client in task.clients
             ]
             # After averaging the shared layers are equal; eq. 11 compares what clients trained.
             local = [
@@ -102,7 +123,7 @@ def _averaging(
                 for client, (gum, own) in enumerate(models)
             ]
             yield replace(
-                _of_models(organisations, models),
+                _of_models(task, models),
                 knowledge=tuple(_knowledge(gum, own) for gum, own in local),
             )
 
@@ -112,14 +133,8 @@ def _averaging(
 class _Watched(FederatedAveraging):
     """Keeps each client's layers as its local training left them."""
 
-    def __init__(
-        self,
-        config: FederatedAveragingConfig,
-        organisations: Organisations,
-        *,
-        release: Release | None = None,
-    ) -> None:
-        super().__init__(config, organisations, release=release)
+    def __init__(self, *given: Any, **named: Any) -> None:
+        super().__init__(*given, **named)
         self.local: dict[int, FloatArray] = {}
 
     def client_step(
@@ -132,51 +147,35 @@ class _Watched(FederatedAveraging):
         return step
 
 
-def _distributed(
-    organisations: Organisations, setting: Setting, model: GUMConfig, seed: int
-) -> Iterator[Snapshot]:
+def _distributed(task: Task) -> Iterator[Snapshot]:
     """Local training only, to the last epoch; a "round" is as many epochs as that of the others."""
-    models = _started(organisations, model, seed)
-    training = setting.training(keep="last")
-    for round_ in range(1, setting.rounds + 1):
-        models = [
-            (gum, _trained(organisations, client, gum, own, training, seed, round_))
-            for client, (gum, own) in enumerate(models)
-        ]
-        yield _of_models(organisations, models)
+    models = _started(task)
+    training = task.setting.training(keep="last")
+    for round_ in range(1, task.setting.rounds + 1):
+        models = _trained(task, models, training, round_)
+        yield _of_models(task, models)
 
 
-def _distributed_early(
-    organisations: Organisations, setting: Setting, model: GUMConfig, seed: int
-) -> Iterator[Snapshot]:
+def _distributed_early(task: Task) -> Iterator[Snapshot]:
     """Local training only; every client keeps its best epoch on its validation records."""
-    yield _of_models(organisations, _best_epochs(organisations, setting, model, seed))
+    yield _of_models(task, _best_epochs(task))
 
 
-def _central(
-    organisations: Organisations, setting: Setting, model: GUMConfig, seed: int
-) -> Iterator[Snapshot]:
+def _central(task: Task) -> Iterator[Snapshot]:
     """The user model trained on all records together, best epoch on the validation records."""
-    pooled = organisations.pooled()
-    ((gum, parameters),) = _best_epochs(pooled, setting, model, seed)
-    yield _of_one_model(
-        organisations,
-        pooled,
-        lambda users, items: gum.predict(parameters, users, items),
-        gum.characteristics(parameters),
-    )
+    pooled = task.organisations.pooled()
+    ((gum, parameters),) = _best_epochs(task._replace(organisations=pooled))
+    predict = partial(gum.predict, parameters)
+    yield _of_one_model(task, pooled, predict, gum.characteristics(parameters))
 
 
 def _network(method: str) -> Run:
-    def run(
-        organisations: Organisations, setting: Setting, model: GUMConfig, seed: int
-    ) -> Iterator[Snapshot]:
+    def run(task: Task) -> Iterator[Snapshot]:
         from secure_fedrec.studies.hpfl.networks import train_network  # noqa: PLC0415  torch
 
-        del model
-        pooled = organisations.pooled()
-        predict, characteristics = train_network(method, pooled, setting, seed)
-        yield _of_one_model(organisations, pooled, predict, characteristics)
+        pooled = task.organisations.pooled()
+        predict, characteristics = train_network(method, pooled, task.setting, task.seed)
+        yield _of_one_model(task, pooled, predict, characteristics)
 
     return run
 
@@ -188,17 +187,11 @@ class _Shared(Algorithm, Protocol):
     def rows(self) -> int: ...
 
 
-def _rounds(
-    algorithm: _Shared, organisations: Organisations, seed: int, *, bag_width: int = 0
-) -> Iterator[LocalEngine]:
+def _rounds(algorithm: _Shared, task: Task) -> Iterator[LocalEngine]:
     """The engine after every round, uploads unprotected: no protection changes a sum or a bag."""
-    n_clients, vault, streams = (
-        organisations.n_clients,
-        organisations.vault(),
-        Streams.from_seed(seed),
-    )
+    vault, streams = task.organisations.vault(), Streams.from_seed(task.seed)
     bags = {
-        name: BagShape(width=bag_width, most=int(counts.max()))
+        name: BagShape(width=task.organisations.n_attributes, most=int(counts.max()))
         for name, counts in upload_vectors(algorithm, vault).items()
     }
     sizes = sizes_of(algorithm, Problem(vault=vault, n_rows=algorithm.rows), bags=bags)
@@ -208,66 +201,51 @@ def _rounds(
         vault=vault,
         n_rows=algorithm.rows,
         streams=streams,
-        wire=Wire(meter=Meter(n_clients)),
+        wire=Wire(meter=Meter(vault.n_clients)),
     )
     for _ in range(algorithm.rounds):
         engine.run_round()
         yield engine
 
 
-def _started(
-    organisations: Organisations, config: GUMConfig, seed: int
-) -> list[tuple[GUM, FloatArray]]:
+def _started(task: Task) -> _Models:
     """Every client's model before training; what is shared elsewhere starts at the same values."""
-    streams = Streams.from_seed(seed)
+    streams = Streams.from_seed(task.seed)
     stream = streams.stream("gum-start")
-    common = common_start(config, organisations.n_attributes, streams)
+    common = common_start(task.model, task.organisations.n_attributes, streams)
     models = []
-    for client, gum in enumerate(UserModels(config, organisations)):
+    for client, gum in enumerate(UserModels(task.model, task.organisations)):
         own = gum.start(stream.generator(lane=1 + client))
         models.append((gum, np.concatenate([own[gum.layout.private], common])))
     return models
 
 
-def _trained(
-    organisations: Organisations,
-    client: int,
-    gum: GUM,
-    parameters: FloatArray,
-    training: GUMTraining,
-    seed: int,
-    round_: int,
-) -> FloatArray:
-    generator = Streams.from_seed(seed).stream("gum-batches").generator(round_, client)
-    return train(
-        gum,
-        parameters,
-        Records(*organisations.train.of(client)),
-        Records(*organisations.validation.of(client)),
-        training,
-        generator,
-    ).parameters
+def _trained(task: Task, models: _Models, training: GUMTraining, round_: int) -> _Models:
+    """Every client's model after local training from where it is."""
+    stream, data = Streams.from_seed(task.seed).stream("gum-batches"), task.organisations
+    found = []
+    for client, (gum, own) in enumerate(models):
+        records, held_out = (Records(*part.of(client)) for part in (data.train, data.validation))
+        generator = stream.generator(round_, client)
+        trained = train(gum, own, records, held_out, training, generator)
+        found.append((gum, trained.parameters))
+    return found
 
 
-def _best_epochs(
-    organisations: Organisations, setting: Setting, model: GUMConfig, seed: int
-) -> list[tuple[GUM, FloatArray]]:
+def _best_epochs(task: Task) -> _Models:
     """Every client's model at its best epoch of as many as a federation would make."""
-    epochs = setting.rounds * setting.epochs
-    training = replace(setting, epochs=epochs).training(keep="best", patience=_LOCAL_PATIENCE)
-    return [
-        (gum, _trained(organisations, client, gum, own, training, seed, 1))
-        for client, (gum, own) in enumerate(_started(organisations, model, seed))
-    ]
+    epochs = task.setting.rounds * task.setting.epochs
+    training = replace(task.setting, epochs=epochs).training(keep="best", patience=_LOCAL_PATIENCE)
+    return _trained(task, _started(task), training, 1)
 
 
-def _of_models(organisations: Organisations, models: list[tuple[GUM, FloatArray]]) -> Snapshot:
+def _of_models(task: Task, models: _Models) -> Snapshot:
     def predict(client: int, users: IntArray, items: IntArray) -> FloatArray:
         gum, parameters = models[client]
         return gum.predict(parameters, users, items)
 
     return take_snapshot(
-        organisations,
+        task.organisations,
         predict,
         [gum.characteristics(parameters) for gum, parameters in models],
         [_knowledge(gum, parameters) for gum, parameters in models],
@@ -275,16 +253,16 @@ def _of_models(organisations: Organisations, models: list[tuple[GUM, FloatArray]
 
 
 def _of_one_model(
-    organisations: Organisations,
+    task: Task,
     pooled: Organisations,
     predict: Callable[[IntArray, IntArray], FloatArray],
     characteristics: FloatArray,
 ) -> Snapshot:
     """A model of all users and items, in the numbers of the whole data set."""
-    users = [np.searchsorted(pooled.user_ids[0], own) for own in organisations.user_ids]
-    items = [np.searchsorted(pooled.item_ids[0], own) for own in organisations.item_ids]
+    users = [np.searchsorted(pooled.user_ids[0], own) for own in task.organisations.user_ids]
+    items = [np.searchsorted(pooled.item_ids[0], own) for own in task.organisations.item_ids]
     return take_snapshot(
-        organisations,
+        task.organisations,
         lambda client, user, item: predict(users[client][user], items[client][item]),
         [characteristics[own] for own in users],
     )

@@ -8,7 +8,7 @@ are the same for all methods on it, but for FedSGD, whose rounds are single step
 
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from itertools import cycle
 from pathlib import Path
@@ -99,14 +99,9 @@ class Setting:
 
     def training(self, *, keep: str, patience: int = 0) -> GUMTraining:
         """The same as settings of a user model's training."""
-        return GUMTraining(
-            optimizer=self.optimizer,
-            learning_rate=self.learning_rate,
-            batch_size=self.batch_size,
-            epochs=self.epochs,
-            patience=patience,
-            keep=keep,
-        )
+        own = asdict(self)
+        del own["rounds"], own["proximal"]
+        return GUMTraining(**own, patience=patience, keep=keep)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

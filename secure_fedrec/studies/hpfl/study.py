@@ -16,7 +16,7 @@ from secure_fedrec.data.organisations.tables import Organisations
 from secure_fedrec.errors import ConfigError, DivergedError, EncodingError
 from secure_fedrec.evaluation import AccuracyRule
 from secure_fedrec.settings import Natural, OneOf, Settings
-from secure_fedrec.studies.hpfl.methods import RUNS
+from secure_fedrec.studies.hpfl.methods import RUNS, Task
 from secure_fedrec.studies.hpfl.settings import (
     FORMS,
     GRIDS,
@@ -208,7 +208,7 @@ def _try(
     gum = gum_config(organisations, form=config.form, start=config.start)
     begun = perf_counter()
     try:
-        for found in RUNS[config.method](organisations, setting, gum, config.seed):
+        for found in RUNS[config.method](Task(organisations, setting, gum, config.seed)):
             metrics = score_metrics(organisations, found, rule=config.accuracy)
             rounds.append(metrics)
             reached = _criterion(organisations, metrics["validation"])
