@@ -143,11 +143,11 @@ def test_a_clip_plans_skellam_noise_in_the_ring(command: Command) -> None:
 @pytest.mark.parametrize(
     ("words", "problem"),
     [
-        (("--clients", "2"), "--clients = 2: must be between 3 and 16777216"),
+        (("--clients", "2"), "--clients = 2: must be between 3 and 2^24"),
         (("--cohort", "41"), "--cohort = 41: must be between 3 and 40"),
         (("--dropout", "1"), "--dropout = 1.0: must be at least 0 and below 1"),
         (("--corrupt", "nan"), "--corrupt = nan: must be finite"),
-        (("--dim", "0"), "--dim = 0: must be between 1 and 2147483647"),
+        (("--dim", "0"), "--dim = 0: must be between 1 and 2^31 - 1"),
         (("--bits", "65"), "--bits = 65: must be between 1 and 64"),
         (("--adversary", "rude"), "--adversary = 'rude': unknown (choices: curious, active, both"),
         (("--key-agreement", "rsa"), "--key-agreement = 'rsa': unknown (choices: x25519, x25519"),
