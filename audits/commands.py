@@ -25,7 +25,7 @@ from audits.run import training
 from audits.run.build import Federation, build_federation, load_dataset, require_parties
 from audits.run.folder import CONFIG_NAME, one_writer, read_own_config, unwritten
 from audits.run.truth import ground_truth, read_secrets
-from audits.systems.base import Task
+from audits.system import Task
 from secure_fedrec.core.files import replace_file
 from secure_fedrec.engines import RoundReport, require_complete
 from secure_fedrec.errors import ConfigError, TranscriptError

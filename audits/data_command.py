@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from audits.systems.ratings import RatingData, load_table
+from audits.rating_data import RatingData, load_table
 from secure_fedrec.data import (
     DATASETS,
     EXAMPLE_SETS,

@@ -30,8 +30,8 @@ from attacks import SUITE, attack_named
 from audits.config.tables import as_table, build, require_table, require_tables
 from audits.gates.gate import GateConfig
 from audits.run.folder import CONFIG_DIGEST
+from audits.system import DataKind, Statement, System
 from audits.systems import system_named
-from audits.systems.base import DataKind, Statement, System
 from secure_fedrec.core.files import read_json
 from secure_fedrec.engines import CohortConfig
 from secure_fedrec.errors import ConfigError, DataError

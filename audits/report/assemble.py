@@ -27,7 +27,7 @@ from audits.run.build import Federation
 from audits.run.privacy import draws_noise
 from audits.run.training import Lossless, run_identity
 from audits.run.utility import Utility
-from audits.systems.base import Task
+from audits.system import Task
 from secure_fedrec.engines import RecordedRun
 
 if TYPE_CHECKING:

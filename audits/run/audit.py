@@ -29,7 +29,7 @@ from audits.run.training import (
 )
 from audits.run.truth import ground_truth
 from audits.run.utility import Utility, utility_of
-from audits.systems.base import Task
+from audits.system import Task
 from secure_fedrec.engines import RecordedRun, require_complete
 from secure_fedrec.wire import Adversary, Transcript
 

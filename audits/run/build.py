@@ -8,7 +8,7 @@ from typing import Generic, TypeVar
 from audits.config.audit import AuditConfig
 from audits.run.coalitions import require_withstood
 from audits.run.privacy import require_priced, with_noise_found
-from audits.systems.base import Dataset, Fresh, Task
+from audits.system import Dataset, Fresh, Task
 from secure_fedrec.algorithms.base import Algorithm, PublicState
 from secure_fedrec.engines import Evaluate, sizes_of
 from secure_fedrec.errors import ConfigError

@@ -22,7 +22,7 @@ from audits.run.privacy import draws_noise
 from audits.run.releases import ReleaseJournal
 from audits.run.truth import write_secrets
 from audits.run.twin import plain_twin
-from audits.systems.base import Dataset, Task
+from audits.system import Dataset, Task
 from secure_fedrec.core.files import read_json
 from secure_fedrec.engines import (
     LocalEngine,

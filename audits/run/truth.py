@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from attacks import GroundTruth
 from attacks.suite import KINDS
-from audits.systems.base import Secrets
+from audits.system import Secrets
 from secure_fedrec.core.npz import read_npz, write_npz
 from secure_fedrec.data import RatingScale, RatingTable
 from secure_fedrec.errors import TranscriptError

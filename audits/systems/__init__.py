@@ -1,29 +1,22 @@
-"""Systems: what an audit can train and attack, one module per algorithm.
+"""Systems: what an audit can train and attack, a module or a folder per algorithm, named like it.
 
-``base`` says what an audit asks of an algorithm; ``pmf``, ``furl`` and ``hpfl`` answer. A system is
-imported when a configuration names it and not before: FURL brings PyTorch along, and commands that
-need none of it should not wait for it.
+``audits.system`` says what an audit asks of an algorithm; the ``SYSTEM`` of each module here, of a
+folder's module ``system``, answers. It is found by its name, imported when a configuration says it
+and not before: FURL brings PyTorch along, and commands that need none should not wait for it.
 """
 
-from collections.abc import Mapping
 from importlib import import_module
-from types import MappingProxyType
+from pkgutil import iter_modules
 
-from audits.systems.base import System
+from audits.system import System
 from secure_fedrec.errors import ConfigError
 
-__all__ = ["SYSTEMS", "system_named"]
+_FOUND = {
+    each.name: f"{__name__}.{each.name}" + (".system" if each.ispkg else "")
+    for each in iter_modules(__path__)
+}
 
-
-_WHERE: Mapping[str, str] = MappingProxyType(
-    {
-        "pmf": "audits.systems.pmf:PMF_SYSTEM",
-        "furl": "audits.systems.furl.system:FURL_SYSTEM",
-        "hpfl": "audits.systems.hpfl.system:HPFL_SYSTEM",
-    }
-)
-
-SYSTEMS = tuple(_WHERE)
+SYSTEMS = tuple(_FOUND)
 """Names of the algorithms that can be audited."""
 
 
@@ -33,8 +26,7 @@ def system_named(name: object) -> System:
     Raises:
         ConfigError: there is none of that name.
     """
-    if not isinstance(name, str) or name not in _WHERE:
+    if not isinstance(name, str) or name not in _FOUND:
         raise ConfigError("algorithm.name", name, "unknown algorithm", SYSTEMS)
-    module, _, record = _WHERE[name].partition(":")
-    system: System = getattr(import_module(module), record)
+    system: System = import_module(_FOUND[name]).SYSTEM
     return system

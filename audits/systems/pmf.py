@@ -9,8 +9,8 @@ from types import MappingProxyType
 from typing import Any
 
 from attacks.suite import FAMILIES
-from audits.systems.base import DataFacts, DataKind, Fresh, Secrets, Statement, System
-from audits.systems.ratings import RatingData, load_table, rated_sets, split_table, table_facts
+from audits.rating_data import RatingData, load_table, rated_sets, split_table, table_facts
+from audits.system import DataFacts, DataKind, Fresh, Secrets, Statement, System
 from secure_fedrec.algorithms import PMF, PMFConfig
 from secure_fedrec.core.arrays import FloatArray
 from secure_fedrec.data import DATASETS, RatingTable, Split
@@ -18,7 +18,7 @@ from secure_fedrec.engines import rating_problem
 from secure_fedrec.evaluation import Pairs, Rule, rating_error, score_rules
 from secure_fedrec.protection import STACKS
 
-__all__ = ["PMF_SYSTEM", "RatingTask", "Ratings", "load_ratings"]
+__all__ = ["SYSTEM", "RatingTask", "Ratings", "load_ratings"]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -128,7 +128,7 @@ def _statement(algorithm: Any) -> Statement:
     )
 
 
-PMF_SYSTEM = System(
+SYSTEM = System(
     name="pmf",
     statement=_statement,
     kinds=MappingProxyType(

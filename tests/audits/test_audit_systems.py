@@ -87,8 +87,11 @@ def test_a_configuration_survives_with_its_defaults_spelt_out() -> None:
 @pytest.mark.parametrize(
     ("raw", "word"),
     [
-        ({"algorithm": {"name": "svd"}}, "algorithm.name = 'svd': unknown algorithm (choices: pmf"),
-        ({"algorithm": {"name": 3}}, "algorithm.name = 3: unknown algorithm (choices: pmf"),
+        (
+            {"algorithm": {"name": "svd"}},
+            "algorithm.name = 'svd': unknown algorithm (choices: furl",
+        ),
+        ({"algorithm": {"name": 3}}, "algorithm.name = 3: unknown algorithm (choices: furl"),
         (
             {"algorithm": {"name": "furl"}, "data": {"name": "assist2009"}},
             "data.name = 'assist2009': is no data set that furl learns from (choices: stickers, ",

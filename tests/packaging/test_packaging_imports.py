@@ -41,7 +41,10 @@ def imported_after(names: list[str]) -> set[str]:
 ON_TORCH = (
     "secure_fedrec.accounting",  # Opacus' accountants
     "secure_fedrec.dp_sgd",
-    *(f"secure_fedrec.models.{name}" for name in ("document", "lstm", "ncd", "ncf", "split")),
+    *(
+        f"secure_fedrec.models.{name}"
+        for name in ("document", "graph", "lstm", "ncd", "ncf", "split")
+    ),
     *(f"secure_fedrec.algorithms.{name}" for name in ("furl", "local_training")),
     *(f"secure_fedrec.studies.{name}" for name in ("furl", "hpfl.networks")),
     *(f"secure_fedrec.properties.{name}" for name in ("split", "strategies.split")),

@@ -14,7 +14,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
-from audits.systems.base import Check
+from audits.system import Check
 from secure_fedrec.algorithms.local_training import Batch, LocalTrainingConfig, seeded_torch
 from secure_fedrec.properties.split import (
     Batches,

@@ -9,10 +9,10 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from audits.systems.base import DataFacts, Fresh, Nouns, Secrets, Undivided, digest_of
+from audits.rating_data import latest_items, load_table, rated_sets, table_facts
+from audits.system import DataFacts, Fresh, Nouns, Secrets, Undivided, digest_of
 from audits.systems.furl.checks import USERS, SplitCase
 from audits.systems.furl.settings import InteractionData, NCFSettings
-from audits.systems.ratings import latest_items, load_table, rated_sets, table_facts
 from secure_fedrec.algorithms.base import PublicState
 from secure_fedrec.algorithms.furl.system import FURL
 from secure_fedrec.algorithms.local_training import Batch, one_thread

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, fields
 from typing import Annotated
 
-from audits.systems.ratings import TableData, given
+from audits.rating_data import TableData, given
 from secure_fedrec.algorithms.furl.configurations import CONFIGURATIONS, ConfiguredDocument
 from secure_fedrec.algorithms.furl.system import FURLConfig, FURLRounds
 from secure_fedrec.data import DATASETS

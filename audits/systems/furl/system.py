@@ -6,7 +6,7 @@ from types import MappingProxyType
 from typing import Any
 
 from attacks.suite import FAMILIES
-from audits.systems.base import Check, DataKind, Dataset, Statement, System, Task
+from audits.system import Check, DataKind, Dataset, Statement, System, Task
 from audits.systems.furl.checks import check_split
 from audits.systems.furl.interactions import InteractionTask, load_feedback
 from audits.systems.furl.settings import (
@@ -20,7 +20,7 @@ from audits.systems.furl.texts import TextTask, load_texts
 from secure_fedrec.data import DATASETS
 from secure_fedrec.protection import Claim, Subject, claims_about
 
-__all__ = ["FURL_SYSTEM"]
+__all__ = ["SYSTEM"]
 
 _CLASSES = ("accuracy", "accuracy_mixed")
 _CLICKS = ("auc", "accuracy")
@@ -86,7 +86,7 @@ def _statement(algorithm: DocumentSettings | NCFSettings) -> Statement:
     )
 
 
-FURL_SYSTEM = System(
+SYSTEM = System(
     name="furl",
     statement=_statement,
     kinds=_KINDS,

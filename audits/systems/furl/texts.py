@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from audits.systems.base import DataFacts, Fresh, Nouns, Secrets, Undivided, digest_of
+from audits.system import DataFacts, Fresh, Nouns, Secrets, Undivided, digest_of
 from audits.systems.furl.checks import USERS, SplitCase
 from audits.systems.furl.settings import DocumentSettings, NewsgroupsData, StickersData
 from secure_fedrec.algorithms.base import PublicState

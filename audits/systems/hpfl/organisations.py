@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from audits.systems.base import DataFacts, Fresh, Nouns, Secrets, Undivided, digest_of
-from audits.systems.ratings import given
+from audits.rating_data import given
+from audits.system import DataFacts, Fresh, Nouns, Secrets, Undivided, digest_of
 from secure_fedrec.algorithms.base import PublicState
 from secure_fedrec.algorithms.hpfl.system import HPFL, HPFLConfig
 from secure_fedrec.core.arrays import FloatArray, IntArray

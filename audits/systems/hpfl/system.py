@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from attacks.suite import FAMILIES
-from audits.systems.base import DataKind, Statement, System
+from audits.system import DataKind, Statement, System
 from audits.systems.hpfl.organisations import (
     OrganisationData,
     SyntheticOrganisationData,
@@ -14,7 +14,7 @@ from secure_fedrec.algorithms.hpfl.system import HPFLConfig
 from secure_fedrec.data import ORGANISATIONS
 from secure_fedrec.protection import BAG_STACKS, Claim, Subject, claims_about
 
-__all__ = ["HPFL_SYSTEM"]
+__all__ = ["SYSTEM"]
 
 _METRICS = ("accuracy", "auc", "mae", "rmse")
 
@@ -71,7 +71,7 @@ def _statement(algorithm: HPFLConfig) -> Statement:
     )
 
 
-HPFL_SYSTEM = System(
+SYSTEM = System(
     name="hpfl",
     statement=_statement,
     kinds=_KINDS,

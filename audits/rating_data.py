@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import numpy as np
 import numpy.typing as npt
 
-from audits.systems.base import DataFacts
+from audits.system import DataFacts
 from secure_fedrec.data import (
     DATASETS,
     RatingTable,
