@@ -3,7 +3,9 @@
 import ast
 import re
 import shlex
+from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -120,3 +122,18 @@ def test_presets_of_the_readme_exist() -> None:
     presets = {path.stem for path in (ROOT / "audits" / "configs").glob("*.toml")}
     named = set(re.findall(r"^\| `([\w-]+)` \|", README, re.MULTILINE))
     assert named == presets
+
+
+def test_the_contract_of_the_page_is_kept() -> None:
+    """Every test of the class that the page shows."""
+    page = (ROOT / "docs" / "contracts.md").read_text(encoding="utf-8")
+    (block,) = re.findall(r"^```python\n(.*?)^```$", page, flags=re.MULTILINE | re.DOTALL)
+    names: dict[str, Any] = {}
+    exec(block, names)  # noqa: S102  the page's own
+    mine = names["TestMine"]()
+    tests = [name for name in dir(mine) if name.startswith("test_")]
+    assert len(tests) >= 5
+    for name in tests:
+        getattr(mine, name)()
+    for contract in re.findall(r"`((?:secure_fedrec|attacks)\.testing)\.(\w+)`", page):
+        assert hasattr(import_module(contract[0]), contract[1])
