@@ -10,19 +10,19 @@ a mix cascade run beside it, and any difference is an error.
 
 import secrets
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
-from typing import Any, Unpack
+from dataclasses import replace
+from typing import Unpack
 
 import numpy as np
 
 from secure_fedrec.core.arrays import BoolArray, IndexArray, IntArray, RingArray, WordArray
-from secure_fedrec.core.kernels import scatter_add
-from secure_fedrec.errors import ConfigError, ProtocolError
+from secure_fedrec.errors import ProtocolError
 from secure_fedrec.protection.layer import Claim, Layer, Stand
 from secure_fedrec.protection.line_receipts import LineReceipts, count_receipts
 from secure_fedrec.protection.linkage_hardened.config import LinkageHardenedConfig
 from secure_fedrec.protection.linkage_hardened.real import RealRound
 from secure_fedrec.protection.linkage_hardened.rows import decode_sums
+from secure_fedrec.protection.linkage_hardened.tally import FakeTally
 from secure_fedrec.protection.plain import (
     TableSession,
     TableSizes,
@@ -71,7 +71,9 @@ class LinkageHardened(RecruitedDenoisers):
         self, config: LinkageHardenedConfig, *, streams: Streams, **table: Unpack[TableSizes]
     ) -> None:
         config.require_fits(table["n_clients"], width=table["width"], codec=table["codec"])
-        super().__init__(config, floor=LEAST_FLOOR, streams=streams, **table)
+        super().__init__(
+            config, layer=LINKAGE_HARDENED, floor=LEAST_FLOOR, streams=streams, **table
+        )
         self.config = config
 
     def open(self, *, round_: int, participants: IntArray, wire: Wire) -> "LinkageSession":
@@ -110,21 +112,6 @@ class LinkageHardened(RecruitedDenoisers):
         context = self.context(round_)
         return RealRound(context, identities, network, cells=config.cells, carrier=line), line
 
-    def require_cells(self, clients: IntArray, fakes: IntArray) -> None:
-        """Check that the fakes of every client fit its cells; nothing is sent otherwise.
-
-        Raises:
-            ConfigError: those of some client do not.
-        """
-        most = int(fakes.max(initial=0))
-        if most > self.config.cells:
-            client = int(clients[int(np.argmax(fakes))])
-            raise ConfigError(
-                "protection.cells",
-                self.config.cells,
-                f"client {client} has {most} virtual rows; raise it for everyone, or lower rho",
-            )
-
     def traffic(self, rows: IntArray, virtual: IntArray) -> tuple[Traffic, ...]:
         """One upload per client, one message per fake and denoiser, one sum per denoiser."""
         count, width, fakes = self.config.count, self.width, int(virtual.sum())
@@ -133,16 +120,6 @@ class LinkageHardened(RecruitedDenoisers):
         noise = Traffic(step=Step.NOISE, messages=count * fakes, rows=count * fakes, width=width)
         totals = Traffic(step=Step.DENOISE, messages=count, rows=sums, width=width, counts=True)
         return uploads, noise, totals
-
-    def describe(self) -> tuple[str, dict[str, Any]]:
-        """All settings and the denoisers are public."""
-        settings = {**asdict(self.config), "clients": self.denoisers.tolist()}
-        return LINKAGE_HARDENED.name, settings
-
-    @property
-    def traits(self) -> Traits:
-        """Sums in shares, and who the denoisers are."""
-        return replace(LINKAGE_HARDENED.traits, denoisers=tuple(self.denoisers.tolist()))
 
 
 LINKAGE_HARDENED = Layer(
@@ -186,7 +163,7 @@ class LinkageSession(TableSession):
         self._real: tuple[RealRound, OverWire] | None = None
         self._server = collector.server_sum(round_, participants)
         self._receipts = LineReceipts(round_)
-        self._held = [_FakeTally(round_, self._server.ring) for _ in range(collector.config.count)]
+        self._held = [FakeTally(round_, self._server.ring) for _ in range(collector.config.count)]
         self._fakes = 0
 
     def submit(self, clients: IntArray, block: RowBlock, virtual: BoolArray) -> None:
@@ -194,7 +171,7 @@ class LinkageSession(TableSession):
         collector = self.collector
         before = np.concatenate([[0], np.cumsum(virtual)])
         fakes = before[block.indptr[1:]] - before[block.indptr[:-1]]
-        collector.require_cells(clients, fakes)
+        collector.config.require_cells(clients, fakes)
         if collector.config.execution == "real":
             self._load(clients, block, virtual, fakes)
             return
@@ -372,9 +349,7 @@ class LinkageSession(TableSession):
         per_row = 8 + self.collector.width * self.collector.codec.bytes_per_value
         return {Kind.ROW_SET: _ROW_SET_BYTES, Kind.FAKES: ENVELOPE_BYTES + 8 + per_row * support}
 
-    def _release(
-        self, number: int, support: IndexArray, held: "_FakeTally", size: int
-    ) -> RingArray:
+    def _release(self, number: int, support: IndexArray, held: "FakeTally", size: int) -> RingArray:
         """Send a denoiser's sums; what the server receives."""
         collector = self.collector
         words = collector.codec.reduce(held.totals[support])
@@ -419,36 +394,3 @@ class LinkageSession(TableSession):
         meter.count_beside(np.full(count, size), senders=denoisers, receivers=None)
         everybody = np.repeat(denoisers, count)  # each gets the sets of all
         meter.count_beside(np.full(len(everybody), size), senders=None, receivers=everybody)
-
-
-class _FakeTally:
-    """What one denoiser holds of a simulated round: row ids, sums and counts by row."""
-
-    def __init__(self, round_: int, like: RingArray) -> None:
-        self._round = round_
-        self._tags: list[WordArray] = []
-        self.totals: RingArray = np.zeros_like(like)
-        self.counts: IntArray = np.zeros(len(like), dtype=np.int64)
-
-    def accept(self, delivered: Messages) -> None:
-        """Add the row shares that arrived of a batch.
-
-        Raises:
-            ProtocolError: messages of another round or step, or without tags or words.
-        """
-        if delivered.round != self._round or delivered.step is not Step.NOISE:
-            raise ProtocolError(
-                f"round {self._round} awaits row shares, got {delivered.step.name} of round "
-                f"{delivered.round}"
-            )
-        block, tags = delivered.payload, delivered.tags
-        if not isinstance(block, RowBlock) or block.values is None or tags is None:
-            raise ProtocolError(f"round {self._round}: row shares are tagged rows with words")
-        self._tags.append(tags)
-        scatter_add(self.totals, block.rows, block.values)
-        self.counts += np.bincount(block.rows, minlength=len(self.counts))
-
-    def tags(self) -> WordArray:
-        """Row ids, ascending."""
-        held: WordArray = np.concatenate([np.empty(0, dtype=np.uint64), *self._tags])
-        return np.sort(held)

@@ -3,6 +3,9 @@
 from dataclasses import dataclass
 from typing import Annotated
 
+import numpy as np
+
+from secure_fedrec.core.arrays import IntArray
 from secure_fedrec.errors import ConfigError, renamed_keys
 from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.protection.executions import Execution
@@ -77,4 +80,19 @@ class LinkageHardenedConfig(Settings, section="protection"):
                 "protection.cell_bytes",
                 self.cell_bytes,
                 f"must be at least {self.cell_bytes + lacking} to carry a row",
+            )
+
+    def require_cells(self, clients: IntArray, fakes: IntArray) -> None:
+        """Check that the fakes of every client fit its cells; nothing is sent otherwise.
+
+        Raises:
+            ConfigError: those of some client do not.
+        """
+        most = int(fakes.max(initial=0))
+        if most > self.cells:
+            client = int(clients[int(np.argmax(fakes))])
+            raise ConfigError(
+                "protection.cells",
+                self.cells,
+                f"client {client} has {most} virtual rows; raise it for everyone, or lower rho",
             )

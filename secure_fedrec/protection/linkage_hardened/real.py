@@ -7,7 +7,8 @@ from clients to denoisers.
 import secrets
 from collections.abc import Sequence
 
-from secure_fedrec.core.arrays import BoolArray, IntArray
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
 from secure_fedrec.errors import ProtocolError
 from secure_fedrec.protection.linkage_hardened.client import LinkageClient, Sent
 from secure_fedrec.protection.linkage_hardened.denoiser import LinkageDenoiser
@@ -15,17 +16,17 @@ from secure_fedrec.protection.linkage_hardened.rows import RowShare
 from secure_fedrec.protection.linkage_hardened.server import LinkageServer
 from secure_fedrec.protection.routing.network import MixNetwork
 from secure_fedrec.protection.routing.onions import address_of
-from secure_fedrec.protection.session import Carrier, Node, Parcel, Party, Role, run_in_memory
+from secure_fedrec.protection.session import Carrier, Node, Parcel, Role
 from secure_fedrec.protection.shared_upload.context import RoundContext
 from secure_fedrec.protection.shared_upload.messages import Kind
-from secure_fedrec.protection.shared_upload.real import Identities
-from secure_fedrec.uploads import Aggregate, RowBlock
+from secure_fedrec.protection.shared_upload.real import HalvesInMemory, Identities
+from secure_fedrec.uploads import Aggregate
 
 __all__ = ["RealRound"]
 
 
-class RealRound:
-    """One round.
+class RealRound(HalvesInMemory[LinkageClient]):
+    """One round; clients are given which of their rows are virtual.
 
     Args:
         context: the round.
@@ -39,8 +40,6 @@ class RealRound:
         held: what each denoiser held of them.
     """
 
-    __slots__ = ("_carrier", "_cells", "_clients", "_identities", "_network", "context", "held")
-
     def __init__(
         self,
         context: RoundContext,
@@ -50,12 +49,10 @@ class RealRound:
         cells: int,
         carrier: Carrier | None = None,
     ) -> None:
-        self.context = context
-        self._identities = identities
+        super().__init__(context, identities, self._through_mixes)
         self._network = network
         self._cells = cells
-        self._carrier = carrier
-        self._clients: list[LinkageClient] = []
+        self._rest = carrier
         self.held: list[list[RowShare]] = []
 
     @property
@@ -63,22 +60,9 @@ class RealRound:
         """What each client sent, in the order submitted."""
         return [half.sent for half in self._clients if half.sent is not None]
 
-    def submit(self, clients: IntArray, block: RowBlock, virtual: BoolArray) -> None:
-        """Load the halves of some clients with their rows."""
-        if block.values is None:
-            raise ValueError("an upload has values")
-        ends = zip(clients.tolist(), block.indptr[:-1], block.indptr[1:], strict=True)
-        for client, start, stop in ends:
-            mine = slice(int(start), int(stop))
-            half = LinkageClient(
-                self.context,
-                client,
-                self._identities.clients[client],
-                directory=self._network.directory,
-                cells=self._cells,
-            )
-            half.load(block.rows[mine], block.values[mine], virtual[mine])
-            self._clients.append(half)
+    def _half(self, client: int, identity: Ed25519PrivateKey) -> LinkageClient:
+        directory = self._network.directory
+        return LinkageClient(self.context, client, identity, directory=directory, cells=self._cells)
 
     def close(self) -> Aggregate:
         """Drive the halves to the end; sums and counts of the rated rows of all clients.
@@ -86,7 +70,7 @@ class RealRound:
         Raises:
             ProtocolError: the round was aborted, or a client is not in the sum.
         """
-        numbers = [half.node.number for half in self._clients]
+        numbers = self._numbers
         server = LinkageServer(self.context, cells=self._cells, cohort=numbers)
         denoisers = [
             LinkageDenoiser(self.context, n, key, endpoint=self._network.ends[n], cells=self._cells)
@@ -104,16 +88,12 @@ class RealRound:
                 raise ProtocolError(f"no upload from clients {missing[:5]}")
             self.held = [denoiser.shares for denoiser in denoisers]
 
-        parties: list[Party] = [*denoisers, *self._clients]
-        run_in_memory(server, parties, carrier=self._through_mixes, between=look)
-        if server.aggregate is None:
-            raise ProtocolError("the round ended without sums")
-        return server.aggregate
+        return self._drive(server, denoisers, look)
 
     def _through_mixes(self, sent: Sequence[Parcel]) -> list[Parcel]:
         """Cells go through the mixes, all of a round as one batch; the rest goes as it goes."""
         rest = [parcel for parcel in sent if parcel.stage != "CELL"]
-        arrived = list(rest if self._carrier is None else self._carrier(rest))
+        arrived = list(rest if self._rest is None else self._rest(rest))
         cells = [parcel.data for parcel in sent if parcel.stage == "CELL"]
         if cells:
             secrets.SystemRandom().shuffle(cells)

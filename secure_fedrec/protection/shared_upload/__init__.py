@@ -17,11 +17,8 @@ in the same bits; full participation, the floor or noise bound what they give.
 
 from secure_fedrec.protection.session import Roster
 from secure_fedrec.protection.shared_upload.client import Shared, SharingClient
-from secure_fedrec.protection.shared_upload.collector import (
-    SHARED_UPLOAD,
-    SharedUpload,
-    SharedUploadConfig,
-)
+from secure_fedrec.protection.shared_upload.collector import SHARED_UPLOAD, SharedUpload
+from secure_fedrec.protection.shared_upload.config import SharedUploadConfig
 from secure_fedrec.protection.shared_upload.context import RoundContext
 from secure_fedrec.protection.shared_upload.denoiser import SharingDenoiser
 from secure_fedrec.protection.shared_upload.server import SharingServer

@@ -10,21 +10,19 @@ what they come to is compared with the rows that went in.
 
 import secrets
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
-from typing import Annotated, Any, Unpack
+from typing import Unpack
 
 import numpy as np
 
 from secure_fedrec.core.arrays import BoolArray, IntArray, RingArray
 from secure_fedrec.core.kernels import scatter_add
 from secure_fedrec.errors import ConfigError, LosslessnessError, ProtocolError
-from secure_fedrec.protection.executions import Execution
 from secure_fedrec.protection.layer import Claim, Layer, Place, Stand
 from secure_fedrec.protection.plain import TableSession, TableSizes, aggregate_note
-from secure_fedrec.protection.routing.sealing import KEMS, require_kem
+from secure_fedrec.protection.routing.sealing import require_kem
 from secure_fedrec.protection.session import OverWire, Parcel
 from secure_fedrec.protection.shared_upload.client import with_counts
-from secure_fedrec.protection.shared_upload.context import LEAST_FLOOR
+from secure_fedrec.protection.shared_upload.config import SharedUploadConfig
 from secure_fedrec.protection.shared_upload.messages import (
     Kind,
     agreement_bytes,
@@ -38,44 +36,12 @@ from secure_fedrec.protection.shared_upload.recruits import RecruitedDenoisers
 from secure_fedrec.protection.shared_upload.server import reveal
 from secure_fedrec.protection.shared_upload.tally import ShareTally, share_block
 from secure_fedrec.protection.shared_upload.words import Keystream
-from secure_fedrec.settings import Count, OneOf, Settings, Within
 from secure_fedrec.streams import Streams
 from secure_fedrec.traits import Traits
 from secure_fedrec.uploads import Aggregate, RowBlock
 from secure_fedrec.wire import Messages, Parties, Step, Traffic, Wire
 
-__all__ = ["SHARED_UPLOAD", "SharedUpload", "SharedUploadConfig", "require_equal"]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SharedUploadConfig(Settings, section="protection"):
-    """Settings of the layer.
-
-    Args:
-        count: number of denoisers, clients drawn once; they hold shares with the server.
-        floor: fewest clients over which anything is summed. Whoever knows the uploads of c of them
-            is left with a sum over floor - c.
-        kem: key encapsulation of the sealed seeds, "x25519" or "mlkem768-x25519".
-        execution: "simulated", or "real": run the halves over the wire.
-
-    Raises:
-        ConfigError: a field is out of range.
-    """
-
-    count: Count = 1
-    floor: Annotated[int, Within(least=LEAST_FLOOR)] = 16
-    kem: Annotated[str, OneOf(KEMS, "unknown key encapsulation")] = "x25519"
-    execution: Execution = "simulated"
-
-    def require_fits(self, n_clients: int) -> None:
-        """Check the settings against the number of clients.
-
-        Raises:
-            ConfigError: more denoisers than clients, or a floor that no round can reach.
-        """
-        for key, value in (("count", self.count), ("floor", self.floor)):
-            if value > n_clients:
-                raise ConfigError(f"protection.{key}", value, f"there are {n_clients} clients")
+__all__ = ["SHARED_UPLOAD", "SharedUpload", "require_equal"]
 
 
 class SharedUpload(RecruitedDenoisers):
@@ -95,7 +61,7 @@ class SharedUpload(RecruitedDenoisers):
         self, config: SharedUploadConfig, *, streams: Streams, **table: Unpack[TableSizes]
     ) -> None:
         config.require_fits(table["n_clients"])
-        super().__init__(config, floor=config.floor, streams=streams, **table)
+        super().__init__(config, layer=SHARED_UPLOAD, floor=config.floor, streams=streams, **table)
         self.config = config
 
     def open(self, *, round_: int, participants: IntArray, wire: Wire) -> "SharedUploadSession":
@@ -125,15 +91,6 @@ class SharedUpload(RecruitedDenoisers):
             Traffic(step=step, messages=messages, rows=sent, width=width, counts=True)
             for step, messages, sent in parts
         )
-
-    def describe(self) -> tuple[str, dict[str, Any]]:
-        """All settings and the denoisers are public."""
-        return SHARED_UPLOAD.name, {**asdict(self.config), "clients": self.denoisers.tolist()}
-
-    @property
-    def traits(self) -> Traits:
-        """Uploads and sums in shares, and who the denoisers are."""
-        return replace(SHARED_UPLOAD.traits, denoisers=tuple(self.denoisers.tolist()))
 
 
 def _fits(place: Place) -> None:

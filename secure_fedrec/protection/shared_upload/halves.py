@@ -1,6 +1,6 @@
 """What the halves of both hardened forms of denoisers have in common."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from enum import Enum
 from typing import NoReturn
 
@@ -104,6 +104,10 @@ class HubHalf(Half):
     def finished(self) -> bool:
         """Whether there is an aggregate."""
         return self.aggregate is not None
+
+    def step(self, inbox: Iterable[bytes]) -> list[Parcel]:
+        """Take what came, and go on (``Party.step``)."""
+        raise NotImplementedError
 
     def _ask(self, stage: str, kind: Kind, *messages: bytes) -> list[Parcel]:
         """Await a stage, for which every denoiser is sent the messages."""

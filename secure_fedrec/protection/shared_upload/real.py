@@ -3,21 +3,24 @@
 For small cohorts. What stands between the halves is the caller's, such as the wire of a run.
 """
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Generic, Protocol, TypeVar
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from secure_fedrec.core.arrays import BoolArray, IndexArray, IntArray, RingArray
 from secure_fedrec.errors import ProtocolError
-from secure_fedrec.protection.session import Carrier, Roster, run_in_memory
+from secure_fedrec.protection.session import Carrier, Party, Roster, run_in_memory
 from secure_fedrec.protection.shared_upload.client import SharingClient
 from secure_fedrec.protection.shared_upload.context import RoundContext
 from secure_fedrec.protection.shared_upload.denoiser import SharingDenoiser
+from secure_fedrec.protection.shared_upload.halves import HubHalf
 from secure_fedrec.protection.shared_upload.messages import Kind
 from secure_fedrec.protection.shared_upload.server import SharingServer
 from secure_fedrec.uploads import Aggregate, RowBlock
 
-__all__ = ["Held", "Identities", "RealRound"]
+__all__ = ["HalvesInMemory", "Held", "Identities", "RealRound"]
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -53,20 +56,21 @@ Held = list[tuple[IndexArray, RingArray]]
 """What one holder knows of each client's rows: numbers, and uniform words [n, d + 1]."""
 
 
-class RealRound:
-    """One round.
+class _ClientHalf(Party, Protocol):
+    def load(self, rows: IndexArray, words: RingArray, marks: BoolArray, /) -> None: ...
+
+
+_Client = TypeVar("_Client", bound=_ClientHalf)
+
+
+class HalvesInMemory(Generic[_Client]):
+    """One round of clients, denoisers and server.
 
     Args:
         context: the round.
         identities: everybody's keys.
         carrier: what stands between the halves.
-
-    Attributes:
-        held: what the server and then every denoiser holds, by client in the order submitted; of
-            a round that has come to its end.
     """
-
-    __slots__ = ("_carrier", "_clients", "_identities", "context", "held")
 
     def __init__(
         self, context: RoundContext, identities: Identities, carrier: Carrier | None = None
@@ -74,19 +78,48 @@ class RealRound:
         self.context = context
         self._identities = identities
         self._carrier = carrier
-        self._clients: list[SharingClient] = []
-        self.held: list[Held] = []
+        self._clients: list[_Client] = []
 
-    def submit(self, clients: IntArray, block: RowBlock, rated: BoolArray) -> None:
-        """Load the halves of some clients with their rows."""
+    @property
+    def _numbers(self) -> list[int]:
+        return [half.node.number for half in self._clients]
+
+    def submit(self, clients: IntArray, block: RowBlock, marks: BoolArray) -> None:
+        """Load the halves of some clients with their rows and the marks of these."""
         if block.values is None:
             raise ValueError("an upload has values")
         ends = zip(clients.tolist(), block.indptr[:-1], block.indptr[1:], strict=True)
         for client, start, stop in ends:
             mine = slice(int(start), int(stop))
-            half = SharingClient(self.context, client, self._identities.clients[client])
-            half.load(block.rows[mine], block.values[mine], rated[mine])
+            half = self._half(client, self._identities.clients[client])
+            half.load(block.rows[mine], block.values[mine], marks[mine])
             self._clients.append(half)
+
+    def _half(self, client: int, identity: Ed25519PrivateKey) -> _Client:
+        raise NotImplementedError
+
+    def _drive(
+        self, server: HubHalf, denoisers: Sequence[Party], look: Callable[[str], None]
+    ) -> Aggregate:
+        parties: list[Party] = [*denoisers, *self._clients]
+        run_in_memory(server, parties, carrier=self._carrier, between=look)
+        if server.aggregate is None:
+            raise ProtocolError("the round ended without sums")
+        return server.aggregate
+
+
+class RealRound(HalvesInMemory[SharingClient]):
+    """One round (arguments: ``HalvesInMemory``); clients are given which of their rows are rated.
+
+    Attributes:
+        held: what the server and then every denoiser holds, by client in the order submitted; of
+            a round that has come to its end.
+    """
+
+    held: Sequence[Held] = ()
+
+    def _half(self, client: int, identity: Ed25519PrivateKey) -> SharingClient:
+        return SharingClient(self.context, client, identity)
 
     def close(self) -> Aggregate:
         """Drive the halves to the end; sums and counts over all clients.
@@ -95,7 +128,7 @@ class RealRound:
             ProtocolError: the round was aborted, or a client is not in the sum.
         """
         context, keys = self.context, self._identities
-        numbers = [half.node.number for half in self._clients]
+        numbers = self._numbers
         server = SharingServer(context, keys.server, numbers)
         denoisers = [SharingDenoiser(context, n, key) for n, key in enumerate(keys.denoisers)]
 
@@ -106,7 +139,4 @@ class RealRound:
                 holders: list[SharingServer | SharingDenoiser] = [server, *denoisers]
                 self.held = [[each.share_of(number) for number in numbers] for each in holders]
 
-        run_in_memory(server, [*denoisers, *self._clients], carrier=self._carrier, between=look)
-        if server.aggregate is None:
-            raise ProtocolError("the round ended without sums")
-        return server.aggregate
+        return self._drive(server, denoisers, look)

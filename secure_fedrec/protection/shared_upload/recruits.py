@@ -1,16 +1,19 @@
 """What collectors share whose denoisers hold a part of every upload: who they are, keys, floors."""
 
 import secrets
-from typing import Protocol, Unpack
+from dataclasses import asdict, replace
+from typing import Any, ClassVar, Protocol, Unpack
 
 import numpy as np
 
 from secure_fedrec.core.arrays import IntArray
 from secure_fedrec.errors import ConfigError, ProtocolError
+from secure_fedrec.protection.layer import Layer
 from secure_fedrec.protection.plain import TableCollector, TableSizes
 from secure_fedrec.protection.shared_upload.context import RoundContext
 from secure_fedrec.protection.shared_upload.real import Identities
 from secure_fedrec.streams import Streams
+from secure_fedrec.traits import Traits
 
 __all__ = ["MAX_REAL_CLIENTS", "RecruitedDenoisers"]
 
@@ -19,6 +22,8 @@ MAX_REAL_CLIENTS = 64
 
 
 class _Settings(Protocol):
+    __dataclass_fields__: ClassVar[dict[str, Any]]
+
     @property
     def count(self) -> int: ...
 
@@ -34,6 +39,7 @@ class RecruitedDenoisers(TableCollector):
 
     Args:
         settings: of the layer.
+        layer: its record.
         floor: fewest clients of a round.
         streams: the run's random streams; "denoisers" draws who they are. Shares and keys come
             from the operating system.
@@ -50,6 +56,7 @@ class RecruitedDenoisers(TableCollector):
         self,
         settings: _Settings,
         *,
+        layer: Layer,
         floor: int,
         streams: Streams,
         **table: Unpack[TableSizes],
@@ -57,12 +64,22 @@ class RecruitedDenoisers(TableCollector):
         super().__init__(**table)
         self.codec.require_budget(self.n_clients)
         self._settings = settings
+        self._layer = layer
         self._floor = floor
         draw = streams.stream("denoisers").generator()
         self.denoisers: IntArray = draw.permutation(self.n_clients)[: settings.count].astype(
             np.int64
         )
         self._identities: Identities | None = None
+
+    def describe(self) -> tuple[str, dict[str, Any]]:
+        """All settings and the denoisers are public."""
+        return self._layer.name, {**asdict(self._settings), "clients": self.denoisers.tolist()}
+
+    @property
+    def traits(self) -> Traits:
+        """Sums in shares, and who the denoisers are."""
+        return replace(self._layer.traits, denoisers=tuple(self.denoisers.tolist()))
 
     def require_round(self, round_: int, participants: IntArray) -> None:
         """Check that a round of these clients can begin.

@@ -1,0 +1,43 @@
+"""Settings of shared uploads."""
+
+from dataclasses import dataclass
+from typing import Annotated
+
+from secure_fedrec.errors import ConfigError
+from secure_fedrec.protection.executions import Execution
+from secure_fedrec.protection.routing.sealing import KEMS
+from secure_fedrec.protection.shared_upload.context import LEAST_FLOOR
+from secure_fedrec.settings import Count, OneOf, Settings, Within
+
+__all__ = ["SharedUploadConfig"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SharedUploadConfig(Settings, section="protection"):
+    """Settings of the layer.
+
+    Args:
+        count: number of denoisers, clients drawn once; they hold shares with the server.
+        floor: fewest clients over which anything is summed. Whoever knows the uploads of c of them
+            is left with a sum over floor - c.
+        kem: key encapsulation of the sealed seeds, "x25519" or "mlkem768-x25519".
+        execution: "simulated", or "real": run the halves over the wire.
+
+    Raises:
+        ConfigError: a field is out of range.
+    """
+
+    count: Count = 1
+    floor: Annotated[int, Within(least=LEAST_FLOOR)] = 16
+    kem: Annotated[str, OneOf(KEMS, "unknown key encapsulation")] = "x25519"
+    execution: Execution = "simulated"
+
+    def require_fits(self, n_clients: int) -> None:
+        """Check the settings against the number of clients.
+
+        Raises:
+            ConfigError: more denoisers than clients, or a floor that no round can reach.
+        """
+        for key, value in (("count", self.count), ("floor", self.floor)):
+            if value > n_clients:
+                raise ConfigError(f"protection.{key}", value, f"there are {n_clients} clients")
