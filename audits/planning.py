@@ -158,20 +158,14 @@ def _with_honest(deployment: Deployment, found: Plan) -> Plan:
             f"the smallest sum holds {honest} honest clients; lower --dropout or --corrupt, or "
             "enlarge --cohort",
         )
+    least = "survivors at least, less the corrupt clients"
     names = [each.name for each in found.figures]
     place = names.index("survivors at least") + 1
-    added = [
-        Figure(
-            name="honest among them at least",
-            value=honest,
-            unit="clients",
-            source="survivors at least, less the corrupt clients",
-        )
-    ]
+    added = [Figure("honest among them at least", honest, "clients", least)]
     if deployment.tail_floor > 1:
-        source = "tail floor: a round of masked counts comes before this one"
-        name, floor = "clients behind a summed row at least", deployment.tail_floor
-        added.append(Figure(name=name, value=floor, unit="clients", source=source))
+        floor = "tail floor: a round of masked counts comes before this one"
+        named = "clients behind a summed row at least"
+        added.append(Figure(named, deployment.tail_floor, "clients", floor))
     return replace(found, figures=(*found.figures[:place], *added, *found.figures[place:]))
 
 
@@ -181,7 +175,7 @@ def _privacy(deployment: Deployment, config: MaskingConfig) -> list[Figure]:
     encoding = deployment.encoding
     if encoding is None:
         found_by += "; a rounded Gaussian stands in for the noise, --clip plans it in the ring"
-    figures = [Figure(name="noise multiplier", value=multiplier, unit="x clip", source=found_by)]
+    figures = [Figure("noise multiplier", multiplier, "x clip", found_by)]
     if encoding is None:
         figures += _epsilons(deployment, _events(deployment, multiplier))
         return figures
@@ -194,21 +188,15 @@ def _privacy(deployment: Deployment, config: MaskingConfig) -> list[Figure]:
         corrupt=config.corrupt_clients,
     )
     figures += _epsilons(deployment, skellam.events(rounds=1))
-    figures += [
-        Figure(
-            name="noise of one client",
-            value=math.sqrt(skellam.local_variance),
-            unit="ring units (sd)",
-            source="variance of the whole over (survivors at least - corrupt clients)",
-        ),
-        Figure(
-            name="correctness: sum leaves the ring",
-            value=math.log2(skellam.wrap_probability) if skellam.wrap_probability else -math.inf,
-            unit="log2 probability",
-            source="Hoeffding over the rotation, Chernoff over the noise; a wrong result, no leak",
-        ),
+    spread = math.sqrt(skellam.local_variance)
+    share = "variance of the whole over (survivors at least - corrupt clients)"
+    wrap = math.log2(skellam.wrap_probability) if skellam.wrap_probability else -math.inf
+    bound = "Hoeffding over the rotation, Chernoff over the noise; a wrong result, no leak"
+    return [
+        *figures,
+        Figure("noise of one client", spread, "ring units (sd)", share),
+        Figure("correctness: sum leaves the ring", wrap, "log2 probability", bound),
     ]
-    return figures
 
 
 def _noise(deployment: Deployment) -> tuple[float, str]:
@@ -257,12 +245,9 @@ def _epsilons(deployment: Deployment, events: "Sequence[Event]") -> list[Figure]
 def _epsilon(reader: str, statement: "PrivacyStatement", condition: str) -> Figure:
     noise = statement.releases[0].partition(",")[0]
     conversion = f"Renyi order {statement.spent.order:g}, Opacus' conversion"
-    return Figure(
-        name=f"epsilon per round, {reader}",
-        value=statement.epsilon,
-        unit=f"at delta {statement.delta:g}",
-        source=f"{condition}; {noise}, {conversion}; {statement.adjacency}",
-    )
+    source = f"{condition}; {noise}, {conversion}; {statement.adjacency}"
+    unit = f"at delta {statement.delta:g}"
+    return Figure(f"epsilon per round, {reader}", statement.epsilon, unit, source)
 
 
 _OPTIONS: Mapping[str, str] = {

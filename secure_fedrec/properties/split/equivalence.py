@@ -59,10 +59,10 @@ class SplitComparison:
     """
 
     rounds: int
-    trainings: int
-    first_difference: str | None
-    largest_difference: float
-    messages: tuple[SplitMessage, ...]
+    trainings: int = 0
+    first_difference: str | None = None
+    largest_difference: float = 0.0
+    messages: tuple[SplitMessage, ...] = ()
     gap: str | None = None
 
     @property
@@ -138,7 +138,10 @@ def compare_split(
                     return outcome
                 # What is used up only now (an iterator, a quota) is no difference of the split.
                 gap = runs.gap_in(reference, shipped or aggregate)
-            return outcome if gap is None else _open(gap, reference)
+            if gap is None:
+                return outcome
+            why = f"{gap}: nothing can be compared"
+            return SplitComparison(rounds=len(reference) - 1, gap=why)
         finally:
             memory.restore()
 
@@ -288,17 +291,6 @@ class _Runs:
             ]
             found = found or _moved(user, (before[user], sent[0]), (kept.private(user), sent[1]))
         return found
-
-
-def _open(gap: str, reference: Sequence[Values]) -> SplitComparison:
-    return SplitComparison(
-        rounds=len(reference) - 1,
-        trainings=0,
-        first_difference=None,
-        largest_difference=0.0,
-        messages=(),
-        gap=f"{gap}: nothing can be compared",
-    )
 
 
 def _first_difference(
