@@ -258,18 +258,15 @@ class Hider(Protocol):
     @property
     def size(self) -> int:
         """Bytes that a client sends."""
-        ...
 
     def hide(self, part: DenseWords) -> RingArray:
         """Words as they are sent: [B, length]."""
-        ...
 
     def open(self, total: RingArray) -> RingArray:
         """The sum of the plain words, given the sum of the words sent: [length] each.
 
         Words are summed modulo their word size and cut to the ring afterwards.
         """
-        ...
 
 
 class DenseSum:

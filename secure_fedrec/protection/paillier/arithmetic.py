@@ -34,29 +34,23 @@ class Arithmetic(Protocol):
 
     def number(self, value: int) -> int:
         """The engine's own form of an integer: products of two such stay in the engine."""
-        ...
 
     def power(self, base: int, exponent: int, modulus: int) -> int:
         """``base ** exponent % modulus`` for a public exponent."""
-        ...
 
     def secret_power(self, base: int, exponent: int, modulus: int) -> int:
         """``base ** exponent % modulus`` for a secret exponent above 0 and an odd modulus."""
-        ...
 
     def secret_powers(
         self, bases: Sequence[int], exponent: int, modulus: int, threads: int
     ) -> list[int]:
         """``secret_power`` of many bases, by several threads where the engine lets them run."""
-        ...
 
     def inverse(self, value: int, modulus: int) -> int:
         """The inverse of a unit."""
-        ...
 
     def gcd(self, left: int, right: int) -> int:
         """Greatest common divisor."""
-        ...
 
 
 class _PlainArithmetic:

@@ -78,7 +78,6 @@ class Journal(Protocol):
                 the same state, purpose and layout; or it is another client's journal. Nothing was
                 stored.
         """
-        ...
 
     def see(self, round_id: bytes, peers: Mapping[int, tuple[bytes, int]]) -> None:
         """Record the generations that peers have advertised.
@@ -91,7 +90,6 @@ class Journal(Protocol):
             ProtocolError: the round is not the last one begun, or a generation is not beyond the
                 last of its key, which names the client. Nothing was stored.
         """
-        ...
 
     def reveal(self, round_id: bytes, message: bytes) -> None:
         """Record a REVEAL message that is about to be sent.
@@ -99,11 +97,9 @@ class Journal(Protocol):
         Raises:
             ProtocolError: the round is not the last one begun, or something was revealed in it.
         """
-        ...
 
     def revealed(self, round_id: bytes) -> bytes | None:
         """The REVEAL message of a round, if it was the last one begun and revealed."""
-        ...
 
     def park(self, round_id: bytes, ticket: bytes) -> None:
         """Record the only saved state that the round may be gone on with, by its hash (``saved``).
@@ -111,11 +107,9 @@ class Journal(Protocol):
         Raises:
             ProtocolError: the round is not the last one begun, or something was revealed in it.
         """
-        ...
 
     def redeem(self, round_id: bytes, ticket: bytes) -> None:
         """Strike a state's ticket, before anything is made of it; another one is refused."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
