@@ -24,7 +24,7 @@ __all__ = [
 
 
 class ServerSum:
-    """The server's side of a round of identified uploads.
+    """The server's side of a round of identified uploads, whose rows it adds as they come.
 
     Args:
         round_: the round in progress.
@@ -33,6 +33,7 @@ class ServerSum:
         n_items: rows of the shared table.
         width: values per row.
         codec: the ring.
+        step: the step whose messages it adds.
     """
 
     def __init__(
@@ -44,8 +45,10 @@ class ServerSum:
         n_items: int,
         width: int,
         codec: FixedPoint,
+        step: Step = Step.UPLOAD,
     ) -> None:
         self._round = round_
+        self._step = step
         self._codec = codec
         self._awaited = np.zeros(n_clients, dtype=bool)
         self._awaited[expected] = True
@@ -56,11 +59,12 @@ class ServerSum:
         """Add delivered uploads to the sum.
 
         Raises:
-            ProtocolError: an upload of another round, from a client not awaited, or a second one.
+            ProtocolError: an upload of another round or step, from a client not awaited, a second
+                one, or one of another form.
         """
-        if messages.round != self._round or messages.step is not Step.UPLOAD:
+        if messages.round != self._round or messages.step is not self._step:
             raise ProtocolError(
-                f"round {self._round} awaits uploads, got {messages.step.name} of round "
+                f"round {self._round} awaits {self._step.name}, got {messages.step.name} of round "
                 f"{messages.round}"
             )
         senders = messages.senders.ids

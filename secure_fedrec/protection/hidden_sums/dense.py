@@ -8,17 +8,18 @@ is what masking and encryption differ in; what they have in common is here.
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
-from secure_fedrec.core.arrays import BoolArray, IndexArray, IntArray, RingArray
+from secure_fedrec.core.arrays import IndexArray, IntArray, RingArray
 from secure_fedrec.core.spill import Kept, Spill
 from secure_fedrec.errors import LosslessnessError, ProtocolError
 from secure_fedrec.fixedpoint import FixedPoint
+from secure_fedrec.protection.plain import ServerSum
 from secure_fedrec.protection.session import Parcel
 from secure_fedrec.traits import Traits
-from secure_fedrec.uploads import RowBlock
+from secure_fedrec.uploads import Aggregate, RowBlock
 from secure_fedrec.wire import Messages, Parties, Step, Wire
 
 __all__ = [
@@ -58,10 +59,11 @@ class DenseLayout:
         """Words per client: k * width values, then k counts."""
         return len(self.items) * (self.width + 1)
 
-    def split(self, words: RingArray, codec: FixedPoint) -> tuple[RingArray, IntArray]:
+    def split(self, words: RingArray, codec: FixedPoint) -> Aggregate:
         """Values [k, width] and counts int64[k] in [length] ring words."""
         cut = len(self.items) * self.width
-        return words[:cut].reshape(len(self.items), self.width), codec.to_integers(words[cut:])
+        ring = words[:cut].reshape(len(self.items), self.width)
+        return Aggregate(ring=ring, counts=codec.to_integers(words[cut:]), codec=codec)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -269,77 +271,37 @@ class Hider(Protocol):
         """
 
 
-class DenseSum:
+class DenseSum(ServerSum):
     """The server's side: adds hidden words up as they come.
 
     Args:
-        round_: the round in progress.
-        step: the step whose messages it adds.
-        expected: int64[P], clients that must each be heard exactly once.
-        n_clients: clients of the federation.
         layout: what the words stand for.
-        codec: the ring.
+        common: round, step, clients and ring, see ``ServerSum``.
     """
 
-    def __init__(
-        self,
-        *,
-        round_: int,
-        step: Step,
-        expected: IntArray,
-        n_clients: int,
-        layout: DenseLayout,
-        codec: FixedPoint,
-    ) -> None:
-        self._round = round_
-        self._step = step
-        self._codec = codec
-        self._layout = layout
-        self._awaited: BoolArray = np.zeros(n_clients, dtype=bool)
-        self._awaited[expected] = True
-        self._cut = len(layout.items) * layout.width
-        self.total: RingArray = np.zeros(layout.length, dtype=codec.dtype)
+    def __init__(self, layout: DenseLayout, **common: Any) -> None:
+        super().__init__(n_items=len(layout.items), width=layout.width, **common)
+        self._items = layout.items
 
-    def accept(self, messages: Messages) -> None:
-        """Add delivered words.
+    def add(self, block: object) -> None:
+        """Add the words of some clients; hidden counts wrap as the ring's words do.
 
         Raises:
-            ProtocolError: of another round or step, from a client not awaited, a second message,
-                or not in the agreed layout.
+            ProtocolError: they are not in the agreed layout.
         """
-        if messages.round != self._round or messages.step is not self._step:
-            raise ProtocolError(
-                f"round {self._round} awaits {self._step.name}, got {messages.step.name} of round "
-                f"{messages.round}"
-            )
-        senders, block = messages.senders.ids, messages.payload
-        if not self._awaited[senders].all() or len(np.unique(senders)) != len(senders):
-            raise ProtocolError(f"round {self._round}: a client is not awaited, or sent twice")
-        items, width = self._layout.items, self._layout.width
         if (
             not isinstance(block, RowBlock)
             or block.values is None
             or block.counts is None
-            or block.values.shape != (len(senders) * len(items), width)
-            or not np.array_equal(block.rows, np.tile(items, len(senders)))
+            or block.values.shape != (len(block) * len(self._items), self.ring.shape[1])
+            or not np.array_equal(block.rows, np.tile(self._items, len(block)))
         ):
             raise ProtocolError(f"round {self._round}: an upload is not in the agreed layout")
-        self._awaited[senders] = False
-        dtype = self.total.dtype
-        values = block.values.reshape(len(senders), -1)
-        self.total[: self._cut] += values.sum(axis=0, dtype=dtype)
-        counts = self._codec.from_integers(block.counts.reshape(len(senders), -1))
-        self.total[self._cut :] += counts.sum(axis=0, dtype=dtype)
+        values = block.values.reshape(len(block), *self.ring.shape)
+        self.ring += values.sum(axis=0, dtype=self.ring.dtype)
+        self.counts += block.counts.reshape(len(block), -1).sum(axis=0)
 
-    def require_complete(self) -> None:
-        """Check that every client was heard.
-
-        Raises:
-            ProtocolError: one is missing; without it the words are noise.
-        """
-        missing = np.flatnonzero(self._awaited)
-        if len(missing):
-            raise ProtocolError(
-                f"round {self._round}: no upload from {len(missing)} clients, the first is client "
-                f"{int(missing[0])}; the round is abandoned"
-            )
+    @property
+    def total(self) -> RingArray:
+        """The sum of the words, not yet cut to the ring: [layout.length]."""
+        return np.concatenate([self.ring.reshape(-1), self._codec.from_integers(self.counts)])

@@ -203,15 +203,14 @@ class EncryptedSession(HiddenSession):
         try:
             if self._sum is None:
                 total = self._real_sum(list(self._gathered.words(layout)))
-                ring, counts = layout.split(total, collector.codec)
+                aggregate = layout.split(total, collector.codec)
             else:
-                ring, counts = self._sum.open()
+                aggregate = self._sum.open()
                 beside = [sent for sent in self._foreseen() if sent.kind not in _ELSEWHERE]
                 meter_beside(self.wire.meter, beside)
         except BaseException:
             collector.state.forget()
             raise
-        aggregate = Aggregate(ring=ring, counts=counts, codec=collector.codec)
         if not collector.held_by_clients:  # else nobody opens it for the server
             self.wire.note(aggregate_note(self.round, aggregate))
         return aggregate

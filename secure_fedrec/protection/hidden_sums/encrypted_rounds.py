@@ -27,7 +27,6 @@ from secure_fedrec.protection.paillier.message_sizes import Sent
 from secure_fedrec.protection.paillier.rounds import AuthorityFederation, TableFederation
 from secure_fedrec.protection.session import Carrier, OverWire
 from secure_fedrec.streams import Stream
-from secure_fedrec.uploads import Aggregate
 from secure_fedrec.wire import Meter, Step, Wire
 
 __all__ = [
@@ -35,7 +34,6 @@ __all__ = [
     "EncryptedState",
     "StandIns",
     "TableCiphertexts",
-    "aggregate_of",
     "meter_beside",
     "table_layout",
 ]
@@ -45,16 +43,6 @@ def table_layout(words: int) -> SlotLayout:
     """How the bits of a public state are packed: whole words of 64 bits, never added."""
     codec = FixedPoint(bits=64, fraction_bits=0, clip=1.0)
     return SlotLayout(codec=codec, length=words, budget=1, whole_ring=True)
-
-
-def aggregate_of(words: RingArray, layout: DenseLayout, codec: FixedPoint) -> Aggregate:
-    """Sums and counts, from the ring words of a layout that has all rows."""
-    cut = len(layout.items) * layout.width
-    return Aggregate(
-        ring=words[:cut].reshape(len(layout.items), layout.width),
-        counts=codec.to_integers(words[cut:]),
-        codec=codec,
-    )
 
 
 def meter_beside(meter: Meter, messages: Sequence[Sent]) -> None:
@@ -268,7 +256,7 @@ class TableCiphertexts(_Ciphertexts):
             federation.step(uploads, self._update, carrier=self._line)
         for opened in self._opened:
             self._require_equal(opened, parts)
-        after = step.after(step.words, aggregate_of(self._opened[0], self._layout, self._codec))
+        after = step.after(step.words, self._layout.split(self._opened[0], self._codec))
         if not all(np.array_equal(after, made) for made in self._next):
             raise LosslessnessError(
                 f"round {self._number}: the clients' next state differs from the plain step"
@@ -293,7 +281,7 @@ class TableCiphertexts(_Ciphertexts):
     def _update(self, table: RingArray, sums: tuple[RingArray, ...]) -> RingArray:
         """An updater's step, from what it decrypted and nothing else."""
         (opened,) = sums
-        made = self._step.after(table, aggregate_of(opened, self._layout, self._codec))
+        made = self._step.after(table, self._layout.split(opened, self._codec))
         self._opened.append(opened)
         self._next.append(made)
         return made

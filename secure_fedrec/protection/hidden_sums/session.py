@@ -6,7 +6,7 @@ from typing import Unpack
 
 import numpy as np
 
-from secure_fedrec.core.arrays import BoolArray, IntArray, RingArray
+from secure_fedrec.core.arrays import BoolArray, IntArray
 from secure_fedrec.errors import ConfigError, ProtocolError
 from secure_fedrec.protection.hidden_sums.dense import (
     HIDDEN,
@@ -18,7 +18,7 @@ from secure_fedrec.protection.hidden_sums.dense import (
 )
 from secure_fedrec.protection.plain import TableCollector, TableSizes
 from secure_fedrec.traits import Traits
-from secure_fedrec.uploads import RowBlock
+from secure_fedrec.uploads import Aggregate, RowBlock
 from secure_fedrec.wire import Step, Traffic, Wire
 
 __all__ = ["HiddenAddition", "HiddenSession", "HiddenSum"]
@@ -140,11 +140,11 @@ class HiddenAddition:
         self._step = step
         self._layout = layout
         self._server = DenseSum(
+            layout,
             round_=session.round,
             step=step,
             expected=session.order,
             n_clients=session.collector.n_clients,
-            layout=layout,
             codec=session.collector.codec,
         )
 
@@ -164,7 +164,7 @@ class HiddenAddition:
             )
             self._server.accept(session.wire.send(sent, origins=part.clients))
 
-    def open(self) -> tuple[RingArray, IntArray]:
+    def open(self) -> Aggregate:
         """The sum: [k, width] ring words, and counts int64[k].
 
         Raises:
