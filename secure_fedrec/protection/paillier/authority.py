@@ -21,12 +21,12 @@ from secure_fedrec.errors import ConfigError, ProtocolError
 from secure_fedrec.protection.paillier.encryption import Decryptor, Encryptor
 from secure_fedrec.protection.paillier.envelopes import (
     ENVELOPE_BYTES,
-    Envelope,
     Identity,
     Kind,
     Role,
     seal,
 )
+from secure_fedrec.protection.paillier.halves import Half, other_protocol
 from secure_fedrec.protection.paillier.keys import PrivateKey
 from secure_fedrec.protection.paillier.pairwise import MASK_KEY_BYTES, PairwiseMask
 from secure_fedrec.protection.paillier.plans import Plan
@@ -37,7 +37,6 @@ from secure_fedrec.protection.session import (
     SERVER,
     Node,
     Parcel,
-    from_server,
     refusals_of,
     replies_to,
 )
@@ -61,7 +60,7 @@ class _Server(Enum):
     DONE = "nothing more"
 
 
-class UploadingClient:
+class UploadingClient(Half):
     """The client's half of one round.
 
     Args:
@@ -73,18 +72,14 @@ class UploadingClient:
 
     def __init__(self, plan: Plan, identity: Identity, encryptor: Encryptor, round_: int) -> None:
         _require_authority(plan)
-        plan.require_party(identity, Role.CLIENT)
+        super().__init__(plan, identity, Role.CLIENT, round_)
         if encryptor.key != plan.key:
             raise ConfigError("paillier.encryptor", encryptor.key, "is of another key")
-        self._plan = plan
-        self._identity = identity
         self._encryptor = encryptor
-        self._round = round_
         self._secrets: dict[int, bytes] = {}
         self._mask: PairwiseMask | None = None
         self._vectors: Sequence[RingArray] = ()
-        self.node = identity.node
-        self._state = _Client.ADVERTISE if plan.holding.masked else _Client.UPLOAD
+        self._state: _Client = _Client.ADVERTISE if plan.holding.masked else _Client.UPLOAD
 
     def load(self, vectors: Sequence[RingArray]) -> None:
         """Hand over what ``step`` uploads (arguments: ``upload``)."""
@@ -103,7 +98,7 @@ class UploadingClient:
         if self._state is _Client.KEYS:
             refused = refusals_of(inbox, self.receive_keys)
             if not self._secrets:
-                raise ProtocolError(f"round {self._round}: there are no mask keys{refused}")
+                raise ProtocolError(f"round {self.round}: there are no mask keys{refused}")
         return [self._parcel(Kind.UPLOAD, self.upload(self._vectors))]
 
     def advertise(self) -> bytes:
@@ -114,7 +109,7 @@ class UploadingClient:
         """
         self._require(_Client.ADVERTISE)
         self._mask = PairwiseMask(
-            client=self._identity.node.number, round_=self._round, context=self._plan.context
+            client=self._identity.node.number, round_=self.round, context=self._plan.context
         )
         self._state = _Client.KEYS
         return self._seal(Kind.MASK_KEY, self._mask.public)
@@ -127,7 +122,7 @@ class UploadingClient:
             ProtocolError: not now, or a key that is missing, repeated, replaced, unsigned or weak.
         """
         mask = self._require_mask(_Client.KEYS)
-        plan, round_ = self._plan, self._round
+        plan, round_ = self._plan, self.round
         bundle = plan.read(data, round_=round_, awaits=Kind.MASK_KEYS, sender=Role.SERVER)
         size = ENVELOPE_BYTES + MASK_KEY_BYTES
         if len(bundle.body) != size * len(plan.clients):
@@ -169,25 +164,14 @@ class UploadingClient:
     def _parcel(self, kind: Kind, data: bytes) -> Parcel:
         return Parcel(self.node, SERVER, kind.name, data)
 
-    def _seal(self, kind: Kind, body: bytes) -> bytes:
-        context = self._plan.context
-        return seal(self._identity, kind, round_=self._round, context=context, body=body)
-
     def _require_mask(self, state: _Client) -> PairwiseMask:
         self._require(state)
         if self._mask is None:
-            raise ProtocolError(f"round {self._round}: there is no mask key")
+            raise ProtocolError(f"round {self.round}: there is no mask key")
         return self._mask
 
-    def _require(self, state: _Client) -> None:
-        if self._state is not state:
-            raise ProtocolError(
-                f"round {self._round}: {self._identity.node} refuses the step {state.value}; its "
-                f"next step is {self._state.value}"
-            )
 
-
-class UploadingServer:
+class UploadingServer(Half):
     """The server's half of one round: it adds ciphertexts and holds no key.
 
     Args:
@@ -198,22 +182,12 @@ class UploadingServer:
 
     def __init__(self, plan: Plan, identity: Identity, round_: int) -> None:
         _require_authority(plan)
-        plan.require_party(identity, Role.SERVER)
-        self._plan = plan
-        self._identity = identity
-        self._round = round_
+        super().__init__(plan, identity, Role.SERVER, round_)
         self._keys: dict[int, bytes] = {}
         self._sum = UploadSum(plan)
         self._result: tuple[RingArray, ...] = ()
-        self._state = _Server.KEYS if plan.holding.masked else _Server.UPLOADS
+        self._state: _Server = _Server.KEYS if plan.holding.masked else _Server.UPLOADS
         self._begun = False
-
-    node = SERVER
-
-    @property
-    def stage(self) -> str:
-        """What is awaited."""
-        return self._state.name
 
     @property
     def finished(self) -> bool:
@@ -231,12 +205,12 @@ class UploadingServer:
         if not self._begun:
             self._begun = True
             kind = Kind.MASK_KEY if self._state is _Server.KEYS else Kind.UPLOAD
-            return self._to_clients(kind, b"")
+            return self._to_clients(self._plan.clients, kind, b"")
         before, refused = self._state, refusals_of(inbox, self.receive)
         if self._state is before:
-            raise ProtocolError(f"round {self._round}: {self._missing()}{refused}")
+            raise ProtocolError(f"round {self.round}: {self._missing()}{refused}")
         if self._state is _Server.UPLOADS:
-            return self._to_clients(Kind.MASK_KEYS, self.mask_keys())
+            return self._to_clients(self._plan.clients, Kind.MASK_KEYS, self.mask_keys())
         if self._state is _Server.RESULT:
             return [Parcel(SERVER, AUTHORITY, Kind.SUMS.name, self.sums())]
         return []
@@ -258,7 +232,7 @@ class UploadingServer:
         elif self._state is _Server.RESULT:
             self._take_result(data)
         else:
-            raise ProtocolError(f"round {self._round} is over")
+            raise ProtocolError(f"round {self.round} is over")
 
     def mask_keys(self) -> bytes:
         """All mask keys, for every client.
@@ -267,7 +241,7 @@ class UploadingServer:
             ProtocolError: some are missing, or the round has no masks.
         """
         if len(self._keys) < len(self._plan.clients):
-            raise ProtocolError(f"round {self._round}: there are not all mask keys")
+            raise ProtocolError(f"round {self.round}: there are not all mask keys")
         return self._seal(Kind.MASK_KEYS, b"".join(self._keys[c] for c in self._plan.clients))
 
     def sums(self) -> bytes:
@@ -277,7 +251,7 @@ class UploadingServer:
             ProtocolError: uploads are missing; the message counts them.
         """
         if self._state in (_Server.KEYS, _Server.UPLOADS):
-            raise ProtocolError(f"round {self._round}: {self._sum.describe_missing()}")
+            raise ProtocolError(f"round {self.round}: {self._sum.describe_missing()}")
         return self._seal(Kind.SUMS, self._sum.to_bytes())
 
     def result(self) -> tuple[RingArray, ...]:
@@ -287,23 +261,19 @@ class UploadingServer:
             ProtocolError: the authority did not answer yet.
         """
         if self._state is not _Server.DONE:
-            raise ProtocolError(f"round {self._round} awaits {self._state.value}")
+            raise ProtocolError(f"round {self.round} awaits {self._state.value}")
         return self._result
 
     def _missing(self) -> str:
         uploading = self._state is _Server.UPLOADS
         return self._sum.describe_missing() if uploading else f"{self._state.value} are missing"
 
-    def _to_clients(self, kind: Kind, data: bytes) -> list[Parcel]:
-        clients = (Node(Role.CLIENT, client) for client in self._plan.clients)
-        return from_server(clients, kind.name, data)
-
     def _take_key(self, data: bytes) -> None:
         found = self._read(data, Kind.MASK_KEY, Role.CLIENT)
         if len(found.body) != MASK_KEY_BYTES:
             raise ProtocolError(f"{found.sender} sent a mask key of {len(found.body)} bytes")
         if found.sender.number in self._keys:
-            raise ProtocolError(f"round {self._round}: {found.sender} sent a second mask key")
+            raise ProtocolError(f"round {self.round}: {found.sender} sent a second mask key")
         self._keys[found.sender.number] = data
         if len(self._keys) == len(self._plan.clients):
             self._state = _Server.UPLOADS
@@ -312,13 +282,6 @@ class UploadingServer:
         body = self._read(data, Kind.RESULT, Role.AUTHORITY).body
         self._result = read_words(body, self._plan.layouts)
         self._state = _Server.DONE
-
-    def _read(self, data: bytes, kind: Kind, sender: Role) -> Envelope:
-        return self._plan.read(data, round_=self._round, awaits=kind, sender=sender)
-
-    def _seal(self, kind: Kind, body: bytes) -> bytes:
-        context = self._plan.context
-        return seal(self._identity, kind, round_=self._round, context=context, body=body)
 
 
 class Authority:
@@ -382,9 +345,4 @@ class Authority:
 
 def _require_authority(plan: Plan) -> None:
     if plan.holding.holder != "authority":
-        raise ConfigError(
-            "protection.paillier.holder",
-            plan.holding.holder,
-            "is not this protocol's",
-            ["authority"],
-        )
+        raise other_protocol(plan, "authority")

@@ -35,7 +35,8 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from secure_fedrec.core.arrays import RingArray
 from secure_fedrec.errors import ConfigError, ProtocolError, WireError
 from secure_fedrec.protection.paillier.encryption import Decryptor, Encryptor
-from secure_fedrec.protection.paillier.envelopes import Envelope, Identity, Kind, Role, seal
+from secure_fedrec.protection.paillier.envelopes import Envelope, Identity, Kind, Role
+from secure_fedrec.protection.paillier.halves import Half, other_protocol
 from secure_fedrec.protection.paillier.keys import PrivateKey
 from secure_fedrec.protection.paillier.plans import Plan
 from secure_fedrec.protection.paillier.slots import SlotLayout
@@ -49,9 +50,7 @@ from secure_fedrec.protection.paillier.vectors import (
 from secure_fedrec.protection.paillier.words import write_words
 from secure_fedrec.protection.session import (
     SERVER,
-    Node,
     Parcel,
-    from_server,
     refusals_of,
     replies_to,
 )
@@ -80,7 +79,7 @@ class _Client(Enum):
     ABORTED = "none: it aborted"
 
 
-class TableClient:
+class TableClient(Half):
     """A client's half, over all rounds.
 
     Args:
@@ -104,12 +103,10 @@ class TableClient:
         decryptor: Decryptor | None = None,
     ) -> None:
         self._table_layout = _require_table(plan)
-        plan.require_party(identity, Role.CLIENT)
+        super().__init__(plan, identity, Role.CLIENT, round_)
         self._decryptor = Decryptor(private) if decryptor is None else decryptor
         if {private.public, encryptor.key, self._decryptor.key} != {plan.key}:
             raise ConfigError("paillier.private_key", private, "is not the key of the plan")
-        self._plan = plan
-        self._identity = identity
         self._encryptor = encryptor
         self._update = update
         primes = _primes(private)
@@ -118,11 +115,8 @@ class TableClient:
         self._table: RingArray | None = None
         self._first: RingArray | None = None
         self._make: Callable[[RingArray], Sequence[RingArray]] | None = None
-        self.node = identity.node
         self._started = round_ > 1
-        self._state = _Client.TABLE
-        self.round = round_
-        """The round in progress."""
+        self._state: _Client = _Client.TABLE
 
     def load(
         self,
@@ -194,7 +188,7 @@ class TableClient:
                 case the client aborts for good.
         """
         self._require(_Client.TABLE)
-        body = self._read(data, Kind.TABLE)
+        body = self._read(data, Kind.TABLE, Role.SERVER).body
         digest, vector = _split_table(body, self._plan, self._table_layout)
         table = decrypt_vector(vector, self._decryptor)
         if not hmac.compare_digest(digest, self._digest(table, self.round)):
@@ -219,7 +213,7 @@ class TableClient:
         plan = self._plan
         require_words(vectors, plan.layouts)
         body = encrypt_upload(vectors, plan.layouts, self._encryptor)
-        sent = self._seal(Kind.UPLOAD, body, self.round)
+        sent = self._seal(Kind.UPLOAD, body)
         if self._identity.node.number in updaters(plan.clients, self.round):
             self._state = _Client.SUMS
         else:
@@ -236,7 +230,9 @@ class TableClient:
         """
         self._require(_Client.SUMS)
         plan = self._plan
-        vectors = split_vectors(self._read(data, Kind.SUMS), key=plan.key, layouts=plan.layouts)
+        vectors = split_vectors(
+            self._read(data, Kind.SUMS, Role.SERVER).body, key=plan.key, layouts=plan.layouts
+        )
         if any(vector.terms != len(plan.clients) for vector in vectors):
             raise ProtocolError(f"round {self.round}: the sums are not over the whole cohort")
         sums = tuple(decrypt_vector(vector, self._decryptor) for vector in vectors)
@@ -261,19 +257,6 @@ class TableClient:
         self.round += 1
         self._state = _Client.TABLE
 
-    def _read(self, data: bytes, kind: Kind) -> bytes:
-        return self._plan.read(data, round_=self.round, awaits=kind, sender=Role.SERVER).body
-
-    def _seal(self, kind: Kind, body: bytes, round_: int) -> bytes:
-        return seal(self._identity, kind, round_=round_, context=self._plan.context, body=body)
-
-    def _require(self, state: _Client) -> None:
-        if self._state is not state:
-            raise ProtocolError(
-                f"round {self.round}: {self._identity.node} refuses the step {state.value}; its "
-                f"next step is {self._state.value}"
-            )
-
 
 class _Server(Enum):
     UPDATES = "two updates of the table"
@@ -282,7 +265,7 @@ class _Server(Enum):
     HANDED_ON = "nothing more: another cohort has the table"
 
 
-class TableServer:
+class TableServer(Half):
     """The server's half, over all rounds. It starts with round 0, in which the table is made.
 
     Args:
@@ -300,27 +283,16 @@ class TableServer:
         self, plan: Plan, identity: Identity, earlier: "TableServer | None" = None
     ) -> None:
         self._table_layout = _require_table(plan)
-        plan.require_party(identity, Role.SERVER)
-        self._plan = plan
-        self._identity = identity
+        super().__init__(plan, identity, Role.SERVER, 0)
         self._sum = UploadSum(plan)
         self._updates: dict[int, tuple[bytes, EncryptedVector]] = {}
         self._table: tuple[bytes, EncryptedVector] | None = None
-        self._state = _Server.UPDATES
-        self.round = 0
-        """The round in progress."""
+        self._state: _Server = _Server.UPDATES
         self._driven = 0
         self.finished = False
         """Whether the last round that ``step`` began has left a table."""
         if earlier is not None:
             self._take_over(earlier)
-
-    node = SERVER
-
-    @property
-    def stage(self) -> str:
-        """What is awaited."""
-        return self._state.name
 
     def step(self, inbox: Sequence[bytes]) -> list[Parcel]:
         """Begin a round; or take what is awaited, all of it, and go on (``Party.step``).
@@ -337,15 +309,15 @@ class TableServer:
         if self.finished or not self._driven:
             self.finished, self._driven = False, self._driven + 1
             if not self.round:
-                return self._send(pair, Kind.UPDATE, b"")
-            return self._send(clients, Kind.TABLE, self.table())
+                return self._to_clients(pair, Kind.UPDATE, b"")
+            return self._to_clients(clients, Kind.TABLE, self.table())
         before, refused = self._state, refusals_of(inbox, self.receive)
         if self._state in (before, _Server.ABORTED):
             updates = f"{len(self._updates)} of 2 updates of the table came"
             missing = self._sum.describe_missing() if before is _Server.UPLOADS else updates
             raise ProtocolError(f"round {self.round}: {missing}{refused}")
         if self._state is _Server.UPDATES:
-            return self._send(pair, Kind.SUMS, self.sums())
+            return self._to_clients(pair, Kind.SUMS, self.sums())
         self.finished = True
         return []
 
@@ -358,12 +330,12 @@ class TableServer:
                 two updaters disagree, and then the server aborts for good.
         """
         if self._state is _Server.UPLOADS:
-            self._sum.add(self._read(data, Kind.UPLOAD))
+            self._sum.add(self._read(data, Kind.UPLOAD, Role.CLIENT))
             if not self._sum.missing:
                 self._updates = {}
                 self._state = _Server.UPDATES
         elif self._state is _Server.UPDATES:
-            self._take_update(self._read(data, Kind.UPDATE))
+            self._take_update(self._read(data, Kind.UPDATE, Role.CLIENT))
         else:
             raise ProtocolError(f"round {self.round}: the server awaits {self._state.value}")
 
@@ -387,10 +359,6 @@ class TableServer:
         if self._state is not _Server.UPDATES or not self.round:
             raise ProtocolError(f"round {self.round}: {self._sum.describe_missing()}")
         return self._seal(Kind.SUMS, self._sum.to_bytes())
-
-    @staticmethod
-    def _send(clients: Sequence[int], kind: Kind, data: bytes) -> list[Parcel]:
-        return from_server((Node(Role.CLIENT, client) for client in clients), kind.name, data)
 
     def _take_over(self, earlier: "TableServer") -> None:
         if earlier._plan.table_context != self._plan.table_context:
@@ -421,13 +389,6 @@ class TableServer:
         self.round += 1
         self._state = _Server.UPLOADS
 
-    def _read(self, data: bytes, kind: Kind) -> Envelope:
-        return self._plan.read(data, round_=self.round, awaits=kind, sender=Role.CLIENT)
-
-    def _seal(self, kind: Kind, body: bytes) -> bytes:
-        context = self._plan.context
-        return seal(self._identity, kind, round_=self.round, context=context, body=body)
-
 
 def _split_table(body: bytes, plan: Plan, layout: SlotLayout) -> tuple[bytes, EncryptedVector]:
     if len(body) < DIGEST_BYTES:
@@ -437,13 +398,8 @@ def _split_table(body: bytes, plan: Plan, layout: SlotLayout) -> tuple[bytes, En
 
 
 def _require_table(plan: Plan) -> SlotLayout:
-    if plan.holding.holder != "clients" or plan.table is None:
-        raise ConfigError(
-            "protection.paillier.holder",
-            plan.holding.holder,
-            "is not this protocol's",
-            ["clients"],
-        )
+    if plan.table is None:  # it goes with a key that clients hold, and with no other
+        raise other_protocol(plan, "clients")
     return plan.table
 
 
