@@ -5,7 +5,7 @@ per item (1 where it has a row, 0 elsewhere). How the words are hidden, and how 
 is what masking and encryption differ in; what they have in common is here.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any, Protocol
@@ -14,13 +14,12 @@ import numpy as np
 
 from secure_fedrec.core.arrays import IndexArray, IntArray, RingArray
 from secure_fedrec.core.spill import Kept, Spill
-from secure_fedrec.errors import LosslessnessError, ProtocolError
+from secure_fedrec.errors import ProtocolError
 from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.protection.plain import ServerSum
-from secure_fedrec.protection.session import Parcel
 from secure_fedrec.traits import Traits
 from secure_fedrec.uploads import Aggregate, RowBlock
-from secure_fedrec.wire import Messages, Parties, Step, Wire
+from secure_fedrec.wire import Messages, Parties, Step
 
 __all__ = [
     "HIDDEN",
@@ -29,8 +28,6 @@ __all__ = [
     "DenseWords",
     "Gathered",
     "Hider",
-    "require_plain_sum",
-    "show_uploads",
 ]
 
 _CHUNK_BYTES = 2 * 2**20
@@ -208,50 +205,6 @@ class Gathered:
         values[owners[sent], places[sent]] = block.values[rows][sent][:, : layout.width]
         words[owners[sent], cut + places[sent]] = 1
         return words
-
-
-def show_uploads(
-    wire: Wire,
-    uploads: Sequence[Parcel],
-    read: Callable[[bytes], RingArray],
-    *,
-    round_: int,
-    step: Step,
-    layout: DenseLayout,
-    codec: FixedPoint,
-) -> None:
-    """Let the server's view have the words of uploads that came as bytes.
-
-    Args:
-        wire: whose recorder takes them.
-        uploads: as they arrived.
-        read: from one of them, [length] words in the layout's order.
-        round_: the round in progress.
-        step: what the uploads are for.
-        layout: what the words stand for.
-        codec: the ring.
-    """
-    seen = DenseWords(
-        clients=np.array([upload.sender.number for upload in uploads], dtype=np.int64),
-        words=np.stack([read(upload.data) for upload in uploads]),
-        layout=layout,
-    )
-    sizes = np.array([len(upload.data) for upload in uploads], dtype=np.int64)
-    shown = seen.message(round_=round_, step=step, codec=codec, sizes=sizes)
-    wire.show(shown, origins=seen.clients)
-
-
-def require_plain_sum(
-    total: RingArray, parts: Sequence[DenseWords], codec: FixedPoint, what: str
-) -> None:
-    """Check a sum that a protocol opened against the words that clients put in.
-
-    Raises:
-        LosslessnessError: it is another one; names it by ``what``.
-    """
-    plain: RingArray = np.concatenate([part.words for part in parts]).sum(axis=0, dtype=codec.dtype)
-    if not np.array_equal(total, codec.reduce(plain)):
-        raise LosslessnessError(f"{what} differs from the plain sum")
 
 
 class Hider(Protocol):

@@ -222,25 +222,14 @@ class EncryptedSession(HiddenSession):
 
     def _stream_hider(self) -> StandIns:
         collector = self.collector
-        return StandIns(
-            collector.stand_ins,
-            round_=self.round,
-            codec=collector.codec,
-            size=collector.bytes_per_upload,
-        )
+        return StandIns(self, collector.stand_ins, size=collector.bytes_per_upload)
 
     def _real_sum(self, parts: Sequence[DenseWords]) -> RingArray:
         collector = self.collector
-        common: dict[str, Any] = {
-            "round_": self.round,
-            "wire": self.wire,
-            "layout": collector.layout,
-            "codec": collector.codec,
-        }
         if not collector.held_by_clients:
-            return AuthorityCiphertexts(**common).sum(collector.authority, parts)
+            return AuthorityCiphertexts(self).sum(collector.authority, parts)
         step = collector.require_step(self.round)
-        return TableCiphertexts(**common).sum(collector.state, step, parts)
+        return TableCiphertexts(self).sum(collector.state, step, parts)
 
     def _foreseen(self) -> list[Sent]:
         """What the protocol would send, by its layouts."""

@@ -26,13 +26,12 @@ from secure_fedrec.core.arrays import IntArray, RingArray
 from secure_fedrec.errors import renamed_keys
 from secure_fedrec.protection.base import Withstood
 from secure_fedrec.protection.executions import Execution, Survivors
-from secure_fedrec.protection.hidden_sums.beside import foreseen, upload_bytes
+from secure_fedrec.protection.hidden_sums.beside import count_beside, upload_bytes
 from secure_fedrec.protection.hidden_sums.dense import DenseLayout, DenseWords
 from secure_fedrec.protection.hidden_sums.floored import FloorRounds
 from secure_fedrec.protection.hidden_sums.protocol import (
     MaskedRounds,
     layout_hash,
-    round_config,
 )
 from secure_fedrec.protection.hidden_sums.session import HiddenAddition, HiddenSession, HiddenSum
 from secure_fedrec.protection.masking import (
@@ -193,7 +192,7 @@ class MaskedSession(HiddenSession):
     def _stream_hider(self) -> "_Pads":
         collector, layout = self.collector, self.collector.layout
         config = self._config(layout.length, layout_hash(layout, collector.codec))
-        return _Pads(collector, config, self.round, Step.UPLOAD, self.order)
+        return _Pads(self, config, Step.UPLOAD)
 
     def _words(self, layout: DenseLayout) -> Iterator[DenseWords]:
         """What the clients put under the masks."""
@@ -211,7 +210,7 @@ class MaskedSession(HiddenSession):
         named = layout_hash(layout, self.collector.codec)
         config = self._config(layout.length, named)
         held = list(self._words(layout))  # noised words are drawn once
-        rounds = self._rounds()
+        rounds = MaskedRounds(self, self.collector.config.policy)
         expected = Expected(layout_hash=named, public_state=config.public_state)
         vectors = rounds.encode(held, config)
         total = rounds.sum(Step.UPLOAD, held, vectors, config=config, expected=expected)
@@ -226,7 +225,10 @@ class MaskedSession(HiddenSession):
         rounds = None
         if self._real:
             rows = dict(self._gathered.rows_of())
-            rounds = FloorRounds(floor, self._rounds(), rows, marks=marks, first=first)
+            protocol = MaskedRounds(self, collector.config.policy)
+            rounds = FloorRounds(
+                floor=floor, protocol=protocol, rows=rows, marks=marks, first=first
+            )
             known = codec.to_integers(rounds.count(list(self._words(counting))))
         else:
             known = self._padded_sum(Step.COUNTS, counting, first).counts
@@ -251,34 +253,28 @@ class MaskedSession(HiddenSession):
     def _real(self) -> bool:
         return self.collector.config.execution == "real"
 
-    def _rounds(self) -> MaskedRounds:
-        collector = self.collector
-        return MaskedRounds(
-            self.order,
-            round_=self.round,
-            wire=self.wire,
-            codec=collector.codec,
-            policy=collector.config.policy,
-        )
-
     def _config(self, length: int, named: bytes) -> MaskingConfig:
         collector, model = self.collector, self.wire.model
         state = NO_STATE  # sizes alone count where nothing is run
         if self._real and model is not None and model.values is not None:
             state = state_hash({"table": model.values, **model.extras})
-        return round_config(
-            len(self.order),
+        policy, clients = collector.config.policy, len(self.order)
+        config = MaskingConfig.for_cohort(
+            clients,
+            bits=collector.codec.bits,
             length=length,
             layout_hash=named,
+            corrupt=policy.corrupt,
+            dropout=policy.dropout,
+            adversary=policy.adversary,
+            roster=collector.n_clients if collector.n_clients > clients else None,
             public_state=state,
-            codec=collector.codec,
-            policy=collector.config.policy,
-            roster=collector.n_clients,
         )
+        return replace(config, min_survivors=max(config.min_survivors, policy.min_survivors))
 
     def _padded_sum(self, step: Step, layout: DenseLayout, config: MaskingConfig) -> Aggregate:
         """Send and add words under simulated pads."""
-        pads = _Pads(self.collector, config, self.round, step, self.order)
+        pads = _Pads(self, config, step)
         addition = HiddenAddition(self, step, layout, pads)
         addition.add(self._words(layout))
         return self._opened(addition)
@@ -286,7 +282,7 @@ class MaskedSession(HiddenSession):
     def _opened(self, addition: HiddenAddition) -> Aggregate:
         found, hider = addition.open(), addition.hider
         if isinstance(hider, _Pads):
-            hider.beside.count(self.wire.meter)
+            count_beside(self.wire.meter, hider.config, self.order)
         return found
 
 
@@ -296,14 +292,8 @@ class _Pads:
     A device has its mask keys from the key agreement; a simulation takes them from a seeded stream.
     """
 
-    def __init__(
-        self,
-        collector: MaskedSum,
-        config: MaskingConfig,
-        round_: int,
-        step: Step,
-        order: IntArray,
-    ) -> None:
+    def __init__(self, session: MaskedSession, config: MaskingConfig, step: Step) -> None:
+        collector, order, round_ = session.collector, session.order, session.round
         phases = np.full(len(order), int(step))
         keys = collector.pads.words_at(round_, order, phases, width=4)
         self._own = {int(client): key.tobytes() for client, key in zip(order, keys, strict=True)}
@@ -311,7 +301,7 @@ class _Pads:
         self._codec = collector.codec
         self._expander = MaskExpander()
         self.size = upload_bytes(config)
-        self.beside = foreseen(config, order)
+        self.config = config
 
     def hide(self, part: DenseWords) -> RingArray:
         """Words under their pads."""
