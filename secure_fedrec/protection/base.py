@@ -56,12 +56,10 @@ class LocalUpload(Protocol):
     @property
     def clients(self) -> IntArray:
         """int64[B], the clients of the batch."""
-        ...
 
     @property
     def upload(self) -> Upload:
         """What the clients give out, as it is sent without a cloak."""
-        ...
 
 
 class LocalModel(LocalUpload, Protocol):
@@ -70,7 +68,6 @@ class LocalModel(LocalUpload, Protocol):
     @property
     def rated(self) -> RowBlock:
         """The clients' rated items, ascending, without values."""
-        ...
 
     def impute(
         self, indptr: IntArray, items: IndexArray, *, method: str, local_steps: int
@@ -87,7 +84,6 @@ class LocalModel(LocalUpload, Protocol):
         Returns:
             float64[N].
         """
-        ...
 
     def resample_residuals(
         self, indptr: IntArray, items: IndexArray, *, draws: IntArray
@@ -102,7 +98,6 @@ class LocalModel(LocalUpload, Protocol):
         Returns:
             float64[N].
         """
-        ...
 
     def rows(
         self, indptr: IntArray, items: IndexArray, virtual: BoolArray, ratings: FloatArray
@@ -121,7 +116,6 @@ class LocalModel(LocalUpload, Protocol):
         Raises:
             ValueError: an item is neither virtual nor rated, or the numbers do not match.
         """
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -142,23 +136,18 @@ class Cloak(Protocol):
 
     def cover(self, local: LocalModel, *, round_: int, exempt: BoolArray) -> Cloaked:
         """Make covered uploads; clients marked in ``exempt`` (bool[B]) send their rated items."""
-        ...
 
     def expected_rows(self, rated: IntArray) -> tuple[IntArray, IntArray]:
         """Expected rows sent, and virtual rows among them, for clients with ``rated`` ratings."""
-        ...
 
     def capped(self, rated: IntArray) -> IntArray:
         """Positions of the clients that have fewer unrated items than the cloak wants."""
-        ...
 
     def without_virtual(self) -> "Cloak | None":
         """The same cloak with its virtual rows left out; None where nothing else remains."""
-        ...
 
     def describe(self) -> tuple[str, dict[str, Any]]:
         """Layer name and public settings, as JSON values."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -189,15 +178,12 @@ class RoundSession(Protocol):
     @property
     def order(self) -> IntArray:
         """int64[P], the clients in the order in which they must be submitted."""
-        ...
 
     def exempt(self, clients: IntArray) -> BoolArray:
         """Which of these clients must not be cloaked."""
-        ...
 
     def submit(self, clients: IntArray, block: RowBlock, virtual: BoolArray) -> None:
         """Send the encoded rows of the next clients in ``order``."""
-        ...
 
     def close(self) -> Aggregate:
         """Complete the round.
@@ -205,7 +191,6 @@ class RoundSession(Protocol):
         Raises:
             ProtocolError: a message is missing, repeated, or of another round.
         """
-        ...
 
 
 class Collector(Protocol):
@@ -214,37 +199,29 @@ class Collector(Protocol):
     @property
     def codec(self) -> FixedPoint:
         """The ring it sums in."""
-        ...
 
     @property
     def n_clients(self) -> int:
         """Clients of the federation."""
-        ...
 
     @property
     def model_hidden_from(self) -> tuple[str, ...]:
         """Roles that pass the public table on without being able to read it."""
-        ...
 
     def participants(self, cohort: IntArray) -> IntArray:
         """Clients of the cohort that can take part, ascending; the others sit the round out."""
-        ...
 
     def open(self, *, round_: int, participants: IntArray, wire: Wire) -> RoundSession:
         """Begin a round."""
-        ...
 
     def withstands(self, cohort: int) -> Withstood:
         """Coalitions that the claim covers in rounds of so many clients."""
-        ...
 
     def traffic(self, rows: IntArray, virtual: IntArray) -> tuple[Traffic, ...]:
         """Messages of a round; client c sends ``rows[c]`` rows, ``virtual[c]`` of them virtual."""
-        ...
 
     def describe(self) -> tuple[str, dict[str, Any]] | None:
         """Layer name and public settings, as JSON values; None if it is no protection."""
-        ...
 
 
 @runtime_checkable
@@ -254,7 +231,6 @@ class Stated(Protocol):
     @property
     def traits(self) -> Traits:
         """How the part leaves uploads and sums."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -282,7 +258,6 @@ class Noised(Protocol):
 
     def released(self, *, rounds: int, repeated: int = 0) -> Released | None:
         """What so many rounds release, and those begun once more; None where no noise is added."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -313,7 +288,6 @@ class BagRound(Protocol):
             EncodingError: a value cannot be encoded.
             ProtocolError: the server refuses a delivered message.
         """
-        ...
 
     def close(self) -> dict[str, FloatArray]:
         """The bags as the server holds them: float64[N, d] each, without order or owner.
@@ -321,7 +295,6 @@ class BagRound(Protocol):
         Raises:
             ProtocolError: a message is missing or came twice.
         """
-        ...
 
 
 class BagChannel(Protocol):
@@ -330,37 +303,29 @@ class BagChannel(Protocol):
     @property
     def codec(self) -> FixedPoint:
         """The ring its vectors are encoded in."""
-        ...
 
     @property
     def n_clients(self) -> int:
         """Clients of the federation."""
-        ...
 
     @property
     def names(self) -> tuple[str, ...]:
         """Names of the bags."""
-        ...
 
     def open(self, *, round_: int, participants: IntArray, wire: Wire) -> BagRound:
         """Begin a round."""
-        ...
 
     def withstands(self, cohort: int) -> Withstood:
         """Coalitions that the claim covers in rounds of so many clients."""
-        ...
 
     def bare(self) -> "BagChannel":
         """The same bags without any layer."""
-        ...
 
     def traffic(self) -> tuple[Traffic, ...]:
         """Most messages of a round with every client present."""
-        ...
 
     def describe(self) -> dict[str, Any]:
         """Names of the layers in order, sizes and settings, as JSON values."""
-        ...
 
 
 class PublicStep(Protocol):
@@ -369,11 +334,9 @@ class PublicStep(Protocol):
     @property
     def words(self) -> WordArray:
         """uint64[L], the bits of the state."""
-        ...
 
     def after(self, words: WordArray, aggregate: Aggregate) -> WordArray:
         """uint64[L], the bits of the state that an aggregate turns a state into."""
-        ...
 
 
 @runtime_checkable
@@ -385,8 +348,6 @@ class StateKeeper(Protocol):
 
     def keep(self, step: PublicStep) -> None:
         """Take the state of the round that is opened next."""
-        ...
 
     def broadcast_bytes(self, words: int) -> int:
         """Size of the message that brings a client a state of so many words."""
-        ...

@@ -25,7 +25,6 @@ from typing import Any, Unpack
 import numpy as np
 
 from secure_fedrec.core.arrays import BoolArray, IntArray, WordArray
-from secure_fedrec.core.kernels import scatter_add
 from secure_fedrec.errors import ConfigError, ProtocolError
 from secure_fedrec.protection.group_sums import GroupSums, pick, pick_segments
 from secure_fedrec.protection.layer import Claim, Layer
@@ -33,6 +32,7 @@ from secure_fedrec.protection.plain import (
     TableCollector,
     TableSession,
     TableSizes,
+    accumulate,
     aggregate_note,
     upload_messages,
 )
@@ -339,7 +339,4 @@ class DenoisingSession(TableSession):
         block = messages.payload
         if not isinstance(block, RowBlock) or block.values is None or block.counts is None:
             raise ProtocolError(f"round {self.round}: denoisers send rows with counts")
-        scatter_add(self._server.ring, block.rows, block.values, sign=-1)
-        size = self.collector.n_items
-        counts = np.bincount(block.rows, weights=block.counts, minlength=size)
-        self._server.counts -= counts.astype(np.int64)
+        accumulate(self._server.ring, self._server.counts, block.rows, block, sign=-1)

@@ -2,10 +2,9 @@
 
 import numpy as np
 
-from secure_fedrec.core.arrays import BoolArray, IndexArray, IntArray, RingArray
-from secure_fedrec.core.kernels import scatter_add
-from secure_fedrec.errors import ProtocolError
+from secure_fedrec.core.arrays import BoolArray, IntArray, RingArray
 from secure_fedrec.fixedpoint import FixedPoint
+from secure_fedrec.protection.plain import accumulate
 from secure_fedrec.uploads import RowBlock
 
 __all__ = ["GroupSums", "pick", "pick_segments"]
@@ -87,7 +86,7 @@ class GroupSums:
         values: RingArray = np.zeros((len(cells), self._width), dtype=self._codec.dtype)
         counts = np.zeros(len(cells), dtype=np.int64)
         for key, (_, block, sign) in zip(keys, parts, strict=True):
-            _accumulate(values, counts, place[key], block, sign)
+            accumulate(values, counts, place[key], block, sign=sign)
         values = self._codec.from_integers(self._codec.to_integers(values))  # back into the ring
         indptr = np.searchsorted(cells, np.arange(len(slots) + 1) * self._n_items)
         rows = (cells % self._n_items).astype(np.int32)
@@ -105,7 +104,7 @@ class _OpenSum:
 
     def add(self, block: RowBlock, sign: int) -> None:
         """Add rows with a sign."""
-        _accumulate(self._values, self._counts, block.rows, block, sign)
+        accumulate(self._values, self._counts, block.rows, block, sign=sign)
         self._touched[block.rows] = True
 
     def block(self) -> RowBlock:
@@ -119,20 +118,6 @@ class _OpenSum:
             values=values,
             counts=self._counts[rows],
         )
-
-
-def _accumulate(
-    values: RingArray,
-    counts: IntArray,
-    places: IntArray | IndexArray,
-    block: RowBlock,
-    sign: int,
-) -> None:
-    if block.values is None:
-        raise ProtocolError("rows without values cannot be summed")
-    scatter_add(values, places, block.values, sign=sign)
-    weights = None if block.counts is None else block.counts.astype(np.float64)
-    counts += sign * np.bincount(places, weights=weights, minlength=len(counts)).astype(np.int64)
 
 
 def pick(block: RowBlock, parties: BoolArray, rows: BoolArray) -> RowBlock:

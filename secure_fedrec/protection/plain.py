@@ -4,7 +4,7 @@ from typing import TypedDict, Unpack
 
 import numpy as np
 
-from secure_fedrec.core.arrays import BoolArray, IntArray
+from secure_fedrec.core.arrays import BoolArray, IndexArray, IntArray, RingArray
 from secure_fedrec.core.kernels import scatter_add
 from secure_fedrec.errors import ProtocolError
 from secure_fedrec.fixedpoint import FixedPoint
@@ -20,13 +20,14 @@ __all__ = [
     "TableCollector",
     "TableSession",
     "TableSizes",
+    "accumulate",
     "aggregate_note",
     "upload_messages",
 ]
 
 
 class ServerSum:
-    """The server's side of a round of identified uploads.
+    """The server's side of a round of identified uploads, whose rows it adds as they come.
 
     Args:
         round_: the round in progress.
@@ -35,6 +36,7 @@ class ServerSum:
         n_items: rows of the shared table.
         width: values per row.
         codec: the ring.
+        step: the step whose messages it adds.
     """
 
     def __init__(
@@ -46,8 +48,9 @@ class ServerSum:
         n_items: int,
         width: int,
         codec: FixedPoint,
+        step: Step = Step.UPLOAD,
     ) -> None:
-        self._heard = Heard(round_, Step.UPLOAD, expected=expected, senders=n_clients)
+        self._heard = Heard(round_, step, expected=expected, senders=n_clients)
         self._codec = codec
         self.ring = np.zeros((n_items, width), dtype=codec.dtype)
         self.counts = np.zeros(n_items, dtype=np.int64)
@@ -56,19 +59,17 @@ class ServerSum:
         """Add delivered uploads to the sum.
 
         Raises:
-            ProtocolError: an upload of another round, from a client not awaited, or a second one.
+            ProtocolError: an upload of another round or step, from a client not awaited, a second
+                one, or one of another form.
         """
         self._heard.take(messages)
         self.add(messages.payload)
 
     def add(self, block: object) -> None:
         """Add the rows of a block, each standing for ``counts`` ratings (one if not given)."""
-        if not isinstance(block, RowBlock) or block.values is None:
+        if not isinstance(block, RowBlock):
             raise ProtocolError("expected rows with values")
-        scatter_add(self.ring, block.rows, block.values)
-        weights = None if block.counts is None else block.counts.astype(np.float64)
-        counts = np.bincount(block.rows, weights=weights, minlength=len(self.counts))
-        self.counts += counts.astype(np.int64)
+        accumulate(self.ring, self.counts, block.rows, block)
 
     def require_complete(self) -> None:
         """Check that every awaited client was heard.
@@ -82,6 +83,33 @@ class ServerSum:
         """The sum and counts as they stand."""
         reduced = self._codec.from_integers(self._codec.to_integers(self.ring))
         return Aggregate(ring=reduced, counts=self.counts, codec=self._codec)
+
+
+def accumulate(
+    values: RingArray,
+    counts: IntArray,
+    places: IntArray | IndexArray,
+    block: RowBlock,
+    *,
+    sign: int = 1,
+) -> None:
+    """Add a block's rows, or take them off, each with its count, which is 1 where none is given.
+
+    Args:
+        values: [k, width] ring words, added to in place.
+        counts: int64[k], likewise.
+        places: row of ``values`` for each row of the block.
+        block: rows.
+        sign: 1 or -1.
+
+    Raises:
+        ProtocolError: the rows have no values.
+    """
+    if block.values is None:
+        raise ProtocolError("rows without values cannot be summed")
+    scatter_add(values, places, block.values, sign=sign)
+    weights = None if block.counts is None else block.counts.astype(np.float64)
+    counts += sign * np.bincount(places, weights=weights, minlength=len(counts)).astype(np.int64)
 
 
 def upload_messages(

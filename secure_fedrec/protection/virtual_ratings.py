@@ -16,6 +16,7 @@ clients that rated it, plus one, which everybody is taken to know.
 
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from typing import Annotated, Any
 
 import numpy as np
@@ -160,23 +161,10 @@ class VirtualRatings:
         return np.minimum(asked, room).astype(np.int64), asked > room
 
     def _draw(self, local: LocalModel, wanted: IntArray, round_: int) -> RowBlock:
+        draw = partial(draw_unrated, n_items=self._n_items)
         if self._popularity is not None and self.config.draw == "popularity":
-            return draw_by_popularity(
-                local.rated,
-                local.clients,
-                wanted,
-                popularity=self._popularity,
-                stream=self._fakes,
-                round_=round_,
-            )
-        return draw_unrated(
-            local.rated,
-            local.clients,
-            wanted,
-            n_items=self._n_items,
-            stream=self._fakes,
-            round_=round_,
-        )
+            draw = partial(draw_by_popularity, popularity=self._popularity)
+        return draw(local.rated, local.clients, wanted, stream=self._fakes, round_=round_)
 
     def _method(self, round_: int) -> str:
         if self.config.filling != "hybrid":

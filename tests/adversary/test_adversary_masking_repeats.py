@@ -153,11 +153,11 @@ def jump(federation: Federation, number: int) -> None:
 
 def test_one_setup_does_not_use_up_the_numbers_of_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
     ours = Federation(range(6), policy=POLICY)
-    before = ours.journals[VICTIM]._held  # type: ignore[attr-defined]
+    before = ours.journals[VICTIM]._held
     for number in (2**20 + 1, 2**63, 2**64 - 1):
         with pytest.raises(ProtocolError, match="more than 1048576 beyond round 0"):
             jump(ours, number)
-    assert ours.journals[VICTIM]._held is before  # type: ignore[attr-defined]
+    assert ours.journals[VICTIM]._held is before
     ours.rounds = 0
     assert VICTIM in ours.sum(config_of(model(1)), VECTORS).survivors
     # Weakened copy: no bound.

@@ -11,7 +11,7 @@ to ``most`` vectors per bag. Not protected: how many vectors there are.
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from types import MappingProxyType
 from typing import Annotated, Final, Literal
 
@@ -210,12 +210,10 @@ def _covering(event: Event, covers: str, *, vectors: int) -> Event:
         mechanism = GaussianNoise(multiplier=shorter, form=mechanism.form)
     elif isinstance(mechanism, LaplaceNoise):
         mechanism = LaplaceNoise(epsilon=mechanism.epsilon * vectors)
-    return Event(
+    return replace(
+        event,
         mechanism=mechanism,
         covers=covers,
-        adjacency=event.adjacency,
-        noised_against=event.noised_against,
-        rounds=event.rounds,
         distance=min(1.0, vectors * event.distance),
         assumes=("how many vectors a client gives is not protected",),
     )

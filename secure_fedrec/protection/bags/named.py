@@ -34,15 +34,12 @@ class Line(Protocol):
 
     def due(self, bag: str) -> int:
         """Messages that must arrive for a bag."""
-        ...
 
     def hand_in(self, clients: IntArray, blocks: Mapping[str, SetBlock]) -> Iterator[Sending]:
         """Messages of a batch of clients; ``blocks`` holds ring words by bag."""
-        ...
 
     def count_receipts(self, meter: Meter) -> None:
         """Meter the lists by which senders see that their cells arrived."""
-        ...
 
     def require_delivered(self, bags: Mapping[str, RingArray]) -> None:
         """Check, where real halves ran beside the wire, that they brought the same bags.
@@ -50,7 +47,6 @@ class Line(Protocol):
         Raises:
             LosslessnessError: they did not.
         """
-        ...
 
 
 class NamedLine:

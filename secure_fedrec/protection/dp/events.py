@@ -5,7 +5,6 @@ make; to whom the noise is a protection; and what is assumed. ``secure_fedrec.ac
 events; nothing here computes an epsilon.
 """
 
-import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal, TypeAlias
@@ -207,11 +206,6 @@ def require_public_to_server(sampling: Sampling | None) -> Sampling:
             ["release"],
         )
     return sampling
-
-
-def _require_positive(name: str, value: float) -> None:
-    if not (math.isfinite(value) and value > 0):
-        raise ConfigError(f"dp.{name}", value, "must be positive and finite")
 
 
 def explained(events: Sequence[Event], repeated: int) -> Sequence[Event]:

@@ -15,7 +15,7 @@ cryptography" (2017). The Renyi curve is in ``secure_fedrec.accounting``.
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
 from typing import Annotated
@@ -136,14 +136,12 @@ class SkellamConfig(Settings, section="dp"):
 
     def events(self, *, rounds: int) -> tuple[Event, ...]:
         """What so many rounds release: the noised sum, and every part that leaves exactly."""
-        bound, contribution = self.encoding.bound, self.encoding.contribution
+        contribution = self.encoding.contribution
         names = ", ".join(part.name for part in contribution.noised)
-        noised = Event(
-            mechanism=SkellamNoise(l2_square=bound.l2_square, l1=bound.l1, variance=self.variance),
-            covers=f"one client's whole contribution to a round ({names})",
-            adjacency="zero-out",
-            noised_against=("server", "release"),
-            rounds=rounds,
+        (planned,) = skellam_events(self.noise_multiplier, self.encoding, rounds=rounds)
+        noised = replace(
+            planned,
+            covers=f"{planned.covers} ({names})",
             distance=min(1.0, self.cohort * contribution.size * self.table.distance),
             wrap=self.wrap_probability,
             assumes=(

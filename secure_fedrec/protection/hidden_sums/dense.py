@@ -5,22 +5,21 @@ per item (1 where it has a row, 0 elsewhere). How the words are hidden, and how 
 is what masking and encryption differ in; what they have in common is here.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
 from secure_fedrec.core.arrays import IndexArray, IntArray, RingArray
 from secure_fedrec.core.spill import Kept, Spill
-from secure_fedrec.errors import LosslessnessError, ProtocolError
+from secure_fedrec.errors import ProtocolError
 from secure_fedrec.fixedpoint import FixedPoint
-from secure_fedrec.protection.heard import Heard
-from secure_fedrec.protection.session import Parcel
+from secure_fedrec.protection.plain import ServerSum
 from secure_fedrec.traits import Traits
-from secure_fedrec.uploads import RowBlock
-from secure_fedrec.wire import Messages, Parties, Step, Wire
+from secure_fedrec.uploads import Aggregate, RowBlock
+from secure_fedrec.wire import Messages, Parties, Step
 
 __all__ = [
     "HIDDEN",
@@ -29,8 +28,6 @@ __all__ = [
     "DenseWords",
     "Gathered",
     "Hider",
-    "require_plain_sum",
-    "show_uploads",
 ]
 
 _CHUNK_BYTES = 2 * 2**20
@@ -59,10 +56,11 @@ class DenseLayout:
         """Words per client: k * width values, then k counts."""
         return len(self.items) * (self.width + 1)
 
-    def split(self, words: RingArray, codec: FixedPoint) -> tuple[RingArray, IntArray]:
+    def split(self, words: RingArray, codec: FixedPoint) -> Aggregate:
         """Values [k, width] and counts int64[k] in [length] ring words."""
         cut = len(self.items) * self.width
-        return words[:cut].reshape(len(self.items), self.width), codec.to_integers(words[cut:])
+        ring = words[:cut].reshape(len(self.items), self.width)
+        return Aggregate(ring=ring, counts=codec.to_integers(words[cut:]), codec=codec)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -209,126 +207,54 @@ class Gathered:
         return words
 
 
-def show_uploads(
-    wire: Wire,
-    uploads: Sequence[Parcel],
-    read: Callable[[bytes], RingArray],
-    *,
-    round_: int,
-    step: Step,
-    layout: DenseLayout,
-    codec: FixedPoint,
-) -> None:
-    """Let the server's view have the words of uploads that came as bytes.
-
-    Args:
-        wire: whose recorder takes them.
-        uploads: as they arrived.
-        read: from one of them, [length] words in the layout's order.
-        round_: the round in progress.
-        step: what the uploads are for.
-        layout: what the words stand for.
-        codec: the ring.
-    """
-    seen = DenseWords(
-        clients=np.array([upload.sender.number for upload in uploads], dtype=np.int64),
-        words=np.stack([read(upload.data) for upload in uploads]),
-        layout=layout,
-    )
-    sizes = np.array([len(upload.data) for upload in uploads], dtype=np.int64)
-    shown = seen.message(round_=round_, step=step, codec=codec, sizes=sizes)
-    wire.show(shown, origins=seen.clients)
-
-
-def require_plain_sum(
-    total: RingArray, parts: Sequence[DenseWords], codec: FixedPoint, what: str
-) -> None:
-    """Check a sum that a protocol opened against the words that clients put in.
-
-    Raises:
-        LosslessnessError: it is another one; names it by ``what``.
-    """
-    plain: RingArray = np.concatenate([part.words for part in parts]).sum(axis=0, dtype=codec.dtype)
-    if not np.array_equal(total, codec.reduce(plain)):
-        raise LosslessnessError(f"{what} differs from the plain sum")
-
-
 class Hider(Protocol):
     """One way of hiding the words of a round and of opening their sum."""
 
     @property
     def size(self) -> int:
         """Bytes that a client sends."""
-        ...
 
     def hide(self, part: DenseWords) -> RingArray:
         """Words as they are sent: [B, length]."""
-        ...
 
     def open(self, total: RingArray) -> RingArray:
         """The sum of the plain words, given the sum of the words sent: [length] each.
 
         Words are summed modulo their word size and cut to the ring afterwards.
         """
-        ...
 
 
-class DenseSum:
+class DenseSum(ServerSum):
     """The server's side: adds hidden words up as they come.
 
     Args:
-        round_: the round in progress.
-        step: the step whose messages it adds.
-        expected: int64[P], clients that must each be heard exactly once.
-        n_clients: clients of the federation.
         layout: what the words stand for.
-        codec: the ring.
+        common: round, step, clients and ring, see ``ServerSum``.
     """
 
-    def __init__(
-        self,
-        *,
-        round_: int,
-        step: Step,
-        expected: IntArray,
-        n_clients: int,
-        layout: DenseLayout,
-        codec: FixedPoint,
-    ) -> None:
-        self._heard = Heard(round_, step, expected=expected, senders=n_clients)
-        self._codec = codec
-        self._layout = layout
-        self._cut = len(layout.items) * layout.width
-        self.total: RingArray = np.zeros(layout.length, dtype=codec.dtype)
+    def __init__(self, layout: DenseLayout, **common: Any) -> None:
+        super().__init__(n_items=len(layout.items), width=layout.width, **common)
+        self._items = layout.items
 
-    def accept(self, messages: Messages) -> None:
-        """Add delivered words.
+    def add(self, block: object) -> None:
+        """Add the words of some clients; hidden counts wrap as the ring's words do.
 
         Raises:
-            ProtocolError: of another round or step, from a client not awaited, a second message,
-                or not in the agreed layout.
+            ProtocolError: they are not in the agreed layout.
         """
-        self._heard.take(messages)
-        senders, block = messages.senders.ids, messages.payload
-        items, width = self._layout.items, self._layout.width
         if (
             not isinstance(block, RowBlock)
             or block.values is None
             or block.counts is None
-            or block.values.shape != (len(senders) * len(items), width)
-            or not np.array_equal(block.rows, np.tile(items, len(senders)))
+            or block.values.shape != (len(block) * len(self._items), self.ring.shape[1])
+            or not np.array_equal(block.rows, np.tile(self._items, len(block)))
         ):
             raise self._heard.refusal("got an upload that is not in the agreed layout")
-        dtype = self.total.dtype
-        values = block.values.reshape(len(senders), -1)
-        self.total[: self._cut] += values.sum(axis=0, dtype=dtype)
-        counts = self._codec.from_integers(block.counts.reshape(len(senders), -1))
-        self.total[self._cut :] += counts.sum(axis=0, dtype=dtype)
+        values = block.values.reshape(len(block), *self.ring.shape)
+        self.ring += values.sum(axis=0, dtype=self.ring.dtype)
+        self.counts += block.counts.reshape(len(block), -1).sum(axis=0)
 
-    def require_complete(self) -> None:
-        """Check that every client was heard.
-
-        Raises:
-            ProtocolError: one is missing; without it the words are noise.
-        """
-        self._heard.require_complete()
+    @property
+    def total(self) -> RingArray:
+        """The sum of the words, not yet cut to the ring: [layout.length]."""
+        return np.concatenate([self.ring.reshape(-1), self._codec.from_integers(self.counts)])

@@ -203,15 +203,14 @@ class EncryptedSession(HiddenSession):
         try:
             if self._sum is None:
                 total = self._real_sum(list(self._gathered.words(layout)))
-                ring, counts = layout.split(total, collector.codec)
+                aggregate = layout.split(total, collector.codec)
             else:
-                ring, counts = self._sum.open()
+                aggregate = self._sum.open()
                 beside = [sent for sent in self._foreseen() if sent.kind not in _ELSEWHERE]
                 meter_beside(self.wire.meter, beside)
         except BaseException:
             collector.state.forget()
             raise
-        aggregate = Aggregate(ring=ring, counts=counts, codec=collector.codec)
         if not collector.held_by_clients:  # else nobody opens it for the server
             self.wire.note(aggregate_note(self.round, aggregate))
         return aggregate
@@ -223,25 +222,14 @@ class EncryptedSession(HiddenSession):
 
     def _stream_hider(self) -> StandIns:
         collector = self.collector
-        return StandIns(
-            collector.stand_ins,
-            round_=self.round,
-            codec=collector.codec,
-            size=collector.bytes_per_upload,
-        )
+        return StandIns(self, collector.stand_ins, size=collector.bytes_per_upload)
 
     def _real_sum(self, parts: Sequence[DenseWords]) -> RingArray:
         collector = self.collector
-        common: dict[str, Any] = {
-            "round_": self.round,
-            "wire": self.wire,
-            "layout": collector.layout,
-            "codec": collector.codec,
-        }
         if not collector.held_by_clients:
-            return AuthorityCiphertexts(**common).sum(collector.authority, parts)
+            return AuthorityCiphertexts(self).sum(collector.authority, parts)
         step = collector.require_step(self.round)
-        return TableCiphertexts(**common).sum(collector.state, step, parts)
+        return TableCiphertexts(self).sum(collector.state, step, parts)
 
     def _foreseen(self) -> list[Sent]:
         """What the protocol would send, by its layouts."""

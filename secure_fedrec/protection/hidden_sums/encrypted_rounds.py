@@ -6,36 +6,29 @@ whoever lacks the key is the same thing, and count what the protocol would send 
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 
 import numpy as np
 
 from secure_fedrec.core.arrays import RingArray, WordArray
-from secure_fedrec.errors import LosslessnessError, ProtocolError
+from secure_fedrec.errors import LosslessnessError
 from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.protection.base import PublicStep
-from secure_fedrec.protection.hidden_sums.dense import (
-    DenseLayout,
-    DenseWords,
-    require_plain_sum,
-    show_uploads,
-)
+from secure_fedrec.protection.hidden_sums.dense import DenseWords
+from secure_fedrec.protection.hidden_sums.session import HiddenSession, RealSum
 from secure_fedrec.protection.masking.round.prg import MaskExpander
 from secure_fedrec.protection.paillier import PrivateKey, SlotLayout
 from secure_fedrec.protection.paillier.envelopes import SIGNATURE_BYTES, Kind, Role
 from secure_fedrec.protection.paillier.message_sizes import Sent
 from secure_fedrec.protection.paillier.rounds import AuthorityFederation, TableFederation
-from secure_fedrec.protection.session import Carrier, OverWire
+from secure_fedrec.protection.session import Carrier
 from secure_fedrec.streams import Stream
-from secure_fedrec.uploads import Aggregate
-from secure_fedrec.wire import Meter, Step, Wire
+from secure_fedrec.wire import Meter, Step
 
 __all__ = [
     "AuthorityCiphertexts",
     "EncryptedState",
     "StandIns",
     "TableCiphertexts",
-    "aggregate_of",
     "meter_beside",
     "table_layout",
 ]
@@ -45,16 +38,6 @@ def table_layout(words: int) -> SlotLayout:
     """How the bits of a public state are packed: whole words of 64 bits, never added."""
     codec = FixedPoint(bits=64, fraction_bits=0, clip=1.0)
     return SlotLayout(codec=codec, length=words, budget=1, whole_ring=True)
-
-
-def aggregate_of(words: RingArray, layout: DenseLayout, codec: FixedPoint) -> Aggregate:
-    """Sums and counts, from the ring words of a layout that has all rows."""
-    cut = len(layout.items) * layout.width
-    return Aggregate(
-        ring=words[:cut].reshape(len(layout.items), layout.width),
-        counts=codec.to_integers(words[cut:]),
-        codec=codec,
-    )
 
 
 def meter_beside(meter: Meter, messages: Sequence[Sent]) -> None:
@@ -71,17 +54,15 @@ class StandIns:
     """Random words in the place of ciphertexts, and the sum of the plaintexts.
 
     Args:
+        session: whose round it is.
         keys: the stream that random words are drawn from.
-        round_: the round in progress.
-        codec: the ring.
         size: bytes of an upload.
     """
 
-    def __init__(self, keys: Stream, *, round_: int, codec: FixedPoint, size: int) -> None:
+    def __init__(self, session: HiddenSession, keys: Stream, *, size: int) -> None:
         self.size = size
+        self._session = session
         self._keys = keys
-        self._round = round_
-        self._codec = codec
         self._expander = MaskExpander()
         self._plain: RingArray | None = None
 
@@ -89,72 +70,32 @@ class StandIns:
         """Random words; the plain ones are added up beside."""
         self._plain = _added(self._plain, part.words)
         zeros = np.zeros(len(part.clients), dtype=np.int64)
-        keys = self._keys.words_at(self._round, part.clients, zeros, width=4)
+        keys = self._keys.words_at(self._session.round, part.clients, zeros, width=4)
         shown = np.zeros_like(part.words)
         for words, key in zip(shown, keys, strict=True):
             self._expander.apply(words, add=[key.tobytes()], subtract=[])
-        return self._codec.reduce(shown)
+        return self._session.collector.codec.reduce(shown)
 
     def open(self, total: RingArray) -> RingArray:
         """The sum of the plain words."""
         return np.zeros_like(total) if self._plain is None else self._plain
 
 
-class _Ciphertexts:
-    """What real rounds have in common, whoever holds the key.
+class _Ciphertexts(RealSum):
+    """What real rounds have in common, whoever holds the key."""
 
-    Args:
-        round_: the round in progress.
-        wire: carries what the halves send.
-        layout: of the uploads.
-        codec: the ring.
-    """
+    def __init__(self, session: HiddenSession) -> None:
+        unmetered = frozenset({Kind.TABLE.name})  # counted as the round's broadcast
+        super().__init__(session, Step.UPLOAD, session.collector.layout, unmetered=unmetered)
 
-    def __init__(self, *, round_: int, wire: Wire, layout: DenseLayout, codec: FixedPoint) -> None:
-        self._number = round_
-        self._wire = wire
-        self._layout = layout
-        self._codec = codec
-        self._line = OverWire(
-            wire,
-            round_=round_,
-            steps={Kind.UPLOAD.name: Step.UPLOAD},
-            rows={Kind.UPLOAD.name: lambda sizes: np.full_like(sizes, len(layout.items))},
-            unmetered=frozenset({Kind.TABLE.name}),  # counted as the round's broadcast
-        )
+    def _read(self, data: bytes) -> RingArray:
+        """As many words of a client's ciphertexts as it encrypted, the last of its message.
 
-    @contextmanager
-    def _in_round(self) -> Iterator[None]:
-        try:
-            yield
-        except ProtocolError as error:
-            raise ProtocolError(f"round {self._number}: {error}") from None
-
-    def _require_equal(self, opened: RingArray, parts: Sequence[DenseWords]) -> None:
-        require_plain_sum(opened, parts, self._codec, "the decrypted sum")
-
-    def _show(self) -> None:
-        """Let the server's view have as many words of each client's ciphertexts as it encrypted.
-
-        They are the last of a message but for the signature.
+        Its signature alone comes behind them.
         """
-        length, dtype = self._layout.length, np.dtype(self._codec.dtype)
-
-        def read(data: bytes) -> RingArray:
-            end = len(data) - SIGNATURE_BYTES
-            return self._codec.reduce(
-                np.frombuffer(data[end - length * dtype.itemsize : end], dtype=dtype)
-            )
-
-        show_uploads(
-            self._wire,
-            self._line.delivered[Kind.UPLOAD.name],
-            read,
-            round_=self._number,
-            step=Step.UPLOAD,
-            layout=self._layout,
-            codec=self._codec,
-        )
+        dtype, end = np.dtype(self.codec.dtype), len(data) - SIGNATURE_BYTES
+        start = end - self.layout.length * dtype.itemsize
+        return self.codec.reduce(np.frombuffer(data[start:end], dtype=dtype))
 
 
 class AuthorityCiphertexts(_Ciphertexts):
@@ -172,10 +113,10 @@ class AuthorityCiphertexts(_Ciphertexts):
             LosslessnessError: the sum is not that of the clients' words.
         """
         vectors = {client: [words] for client, words in _by_client(parts)}
-        with self._in_round():
-            (opened,) = federation.sum(vectors, carrier=self._line)
-        self._require_equal(opened, parts)
-        self._show()
+        with self.in_round():
+            (opened,) = federation.sum(vectors, carrier=self.line)
+        self.check(opened, parts, "the decrypted sum")
+        self.show(self._read)
         return opened
 
 
@@ -259,31 +200,31 @@ class TableCiphertexts(_Ciphertexts):
             LosslessnessError: a client read another state than the engine's, or the two agree on
                 anything but the step from the plain sums.
         """
-        self._step = step
+        number, self._state = self.session.round, step
         self._opened: list[RingArray] = []
         self._next: list[WordArray] = []
         uploads = {client: self._upload(client, words) for client, words in _by_client(parts)}
-        with self._in_round():
-            federation = kept.federation(self._number, list(uploads), step.words, self._line)
-            federation.step(uploads, self._update, carrier=self._line)
+        with self.in_round():
+            federation = kept.federation(number, list(uploads), step.words, self.line)
+            federation.step(uploads, self._update, carrier=self.line)
         for opened in self._opened:
-            self._require_equal(opened, parts)
-        after = step.after(step.words, aggregate_of(self._opened[0], self._layout, self._codec))
+            self.check(opened, parts, "the decrypted sum")
+        after = step.after(step.words, self.layout.split(self._opened[0], self.codec))
         if not all(np.array_equal(after, made) for made in self._next):
             raise LosslessnessError(
-                f"round {self._number}: the clients' next state differs from the plain step"
+                f"round {number}: the clients' next state differs from the plain step"
             )
-        kept.leave(federation, self._number, after)
-        self._show()
+        kept.leave(federation, number, after)
+        self.show(self._read)
         return self._opened[0]
 
     def _upload(self, client: int, words: RingArray) -> Callable[[RingArray], Sequence[RingArray]]:
         """What a client uploads once it has read the state, which must be the engine's."""
 
         def make(table: RingArray) -> Sequence[RingArray]:
-            if not np.array_equal(table, self._step.words):
+            if not np.array_equal(table, self._state.words):
                 raise LosslessnessError(
-                    f"round {self._number}: client {client} decrypted another state than the "
+                    f"round {self.session.round}: client {client} decrypted another state than the "
                     "engine's"
                 )
             return [words]
@@ -293,7 +234,7 @@ class TableCiphertexts(_Ciphertexts):
     def _update(self, table: RingArray, sums: tuple[RingArray, ...]) -> RingArray:
         """An updater's step, from what it decrypted and nothing else."""
         (opened,) = sums
-        made = self._step.after(table, aggregate_of(opened, self._layout, self._codec))
+        made = self._state.after(table, self.layout.split(opened, self.codec))
         self._opened.append(opened)
         self._next.append(made)
         return made

@@ -5,6 +5,7 @@ checked, and encodes the rows that round asks for. Nothing of that is done a sec
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from secure_fedrec.core.arrays import RingArray
 from secure_fedrec.protection.hidden_sums.dense import DenseWords
@@ -22,6 +23,7 @@ from secure_fedrec.wire import Step
 __all__ = ["FloorRounds"]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class FloorRounds:
     """Both rounds of one cohort.
 
@@ -33,20 +35,11 @@ class FloorRounds:
         first: its configuration.
     """
 
-    def __init__(
-        self,
-        floor: TailFloor,
-        protocol: MaskedRounds,
-        rows: Mapping[int, RowBlock],
-        *,
-        marks: SumLayout,
-        first: MaskingConfig,
-    ) -> None:
-        self._floor = floor
-        self._protocol = protocol
-        self._rows = rows
-        self._marks = marks
-        self._first = first
+    floor: TailFloor
+    protocol: MaskedRounds
+    rows: Mapping[int, RowBlock]
+    marks: SumLayout
+    first: MaskingConfig
 
     def count(self, parts: Sequence[DenseWords]) -> RingArray:
         """The first round: in how many clients each row is, as ring words [k].
@@ -58,10 +51,10 @@ class FloorRounds:
             ProtocolError: the round aborted.
             LosslessnessError: the protocol's sum differs from the plain one.
         """
-        first = self._first
-        vectors = {n: self._floor.presence(self._marks, rows) for n, rows in self._rows.items()}
+        first = self.first
+        vectors = {n: self.floor.presence(self.marks, rows) for n, rows in self.rows.items()}
         expected = Expected(layout_hash=first.layout_hash, public_state=first.public_state)
-        return self._protocol.sum(Step.COUNTS, parts, vectors, config=first, expected=expected)
+        return self.protocol.sum(Step.COUNTS, parts, vectors, config=first, expected=expected)
 
     def sum(self, parts: Sequence[DenseWords], second: SecondRound) -> RingArray:
         """The second round: the rows at the floor.
@@ -76,18 +69,18 @@ class FloorRounds:
         """
         layout = second.layout
         own = {
-            number: self._floor.second_round_of(
-                half, self._protocol.packed, first=self._marks, codec=layout.codec,
+            number: self.floor.second_round_of(
+                half, self.protocol.packed, first=self.marks, codec=layout.codec,
                 width=layout.width,
             )
-            for number, half in self._protocol.halves.items()
+            for number, half in self.protocol.halves.items()
         }  # fmt: skip
-        corrupt = self._first.corrupt_clients
-        return self._protocol.sum(
+        corrupt = self.first.corrupt_clients
+        return self.protocol.sum(
             Step.UPLOAD,
             parts,
-            {number: own[number].encode(rows) for number, rows in self._rows.items()},
-            config=self._floor.config(second, self._first),
+            {number: own[number].encode(rows) for number, rows in self.rows.items()},
+            config=self.floor.config(second, self.first),
             expected={n: each.expected(corrupt_clients=corrupt) for n, each in own.items()},
             shift=len(layout.rows),
         )

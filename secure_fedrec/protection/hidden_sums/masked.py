@@ -22,17 +22,16 @@ from typing import Any, Unpack
 
 import numpy as np
 
-from secure_fedrec.core.arrays import IndexArray, IntArray, RingArray
+from secure_fedrec.core.arrays import IntArray, RingArray
 from secure_fedrec.errors import renamed_keys
 from secure_fedrec.protection.base import Withstood
 from secure_fedrec.protection.executions import Execution, Survivors
-from secure_fedrec.protection.hidden_sums.beside import foreseen, upload_bytes
+from secure_fedrec.protection.hidden_sums.beside import count_beside, upload_bytes
 from secure_fedrec.protection.hidden_sums.dense import DenseLayout, DenseWords
 from secure_fedrec.protection.hidden_sums.floored import FloorRounds
 from secure_fedrec.protection.hidden_sums.protocol import (
     MaskedRounds,
     layout_hash,
-    round_config,
 )
 from secure_fedrec.protection.hidden_sums.session import HiddenAddition, HiddenSession, HiddenSum
 from secure_fedrec.protection.masking import (
@@ -176,17 +175,12 @@ class MaskedSession(HiddenSession):
     def close(self) -> Aggregate:
         """Hide, send and sum what was gathered."""
         self._gathered.require_complete()
-        collector, floor = self.collector, self.collector.config.floor
-        items, known = collector.layout.items, None
+        floor = self.collector.config.floor
         if floor is None:
-            values, counts = self._masked_sum(Step.UPLOAD, collector.layout)
+            seen = aggregate = self._masked_sum()
         else:  # the server learns counts beside those of the rows it gets
-            items, values, counts, known = self._floored(floor)
-        ring: RingArray = np.zeros((collector.n_items, collector.width), dtype=values.dtype)
-        summed = np.zeros(collector.n_items, dtype=np.int64)
-        ring[items], summed[items] = values, counts
-        aggregate = Aggregate(ring=ring, counts=summed, codec=collector.codec)
-        seen = aggregate if known is None else replace(aggregate, counts=known)
+            aggregate, known = self._floored(floor)
+            seen = replace(aggregate, counts=known)
         self.wire.note(aggregate_note(self.round, seen))
         return aggregate
 
@@ -198,31 +192,32 @@ class MaskedSession(HiddenSession):
     def _stream_hider(self) -> "_Pads":
         collector, layout = self.collector, self.collector.layout
         config = self._config(layout.length, layout_hash(layout, collector.codec))
-        return _Pads(collector, config, self.round, Step.UPLOAD, self.order)
+        return _Pads(self, config, Step.UPLOAD)
 
     def _words(self, layout: DenseLayout) -> Iterator[DenseWords]:
         """What the clients put under the masks."""
         return self._hidden(self._gathered.words(layout))
 
-    def _masked_sum(self, step: Step, layout: DenseLayout) -> tuple[RingArray, IntArray]:
-        """Sums and counts of a layout: ([k, width] ring words, int64[k]).
+    def _masked_sum(self) -> Aggregate:
+        """Sums and counts of all rows.
 
         Raises:
             ConfigError: no safe parameters for so few clients.
         """
         if self._sum is not None:
             return self._opened(self._sum)
+        layout = self.collector.layout
         named = layout_hash(layout, self.collector.codec)
         config = self._config(layout.length, named)
         held = list(self._words(layout))  # noised words are drawn once
-        rounds = self._rounds()
+        rounds = MaskedRounds(self, self.collector.config.policy)
         expected = Expected(layout_hash=named, public_state=config.public_state)
         vectors = rounds.encode(held, config)
-        total = rounds.sum(step, held, vectors, config=config, expected=expected)
+        total = rounds.sum(Step.UPLOAD, held, vectors, config=config, expected=expected)
         return layout.split(total, self.collector.codec)
 
-    def _floored(self, floor: TailFloor) -> tuple[IndexArray, RingArray, IntArray, IntArray]:
-        """Items at the floor, their sums and counts, and the counts of all."""
+    def _floored(self, floor: TailFloor) -> tuple[Aggregate, IntArray]:
+        """Sums and counts of the items at the floor, zeros at the others, and the counts of all."""
         collector, codec, n = self.collector, self.collector.codec, len(self.order)
         marks = TailFloor.presence_layout(collector.n_items, clients=n, bits=codec.bits)
         first = self._config(marks.words, marks.hash)
@@ -230,65 +225,64 @@ class MaskedSession(HiddenSession):
         rounds = None
         if self._real:
             rows = dict(self._gathered.rows_of())
-            rounds = FloorRounds(floor, self._rounds(), rows, marks=marks, first=first)
+            protocol = MaskedRounds(self, collector.config.policy)
+            rounds = FloorRounds(
+                floor=floor, protocol=protocol, rows=rows, marks=marks, first=first
+            )
             known = codec.to_integers(rounds.count(list(self._words(counting))))
         else:
-            _, known = self._padded_sum(Step.COUNTS, counting, first)
+            known = self._padded_sum(Step.COUNTS, counting, first).counts
         items = floor.rows(known).astype(np.int32)
+        ring: RingArray = np.zeros((collector.n_items, collector.width), dtype=codec.dtype)
+        counts = np.zeros(collector.n_items, dtype=np.int64)
+        aggregate = Aggregate(ring=ring, counts=counts, codec=codec)
         if not len(items):  # nothing is asked for
-            values = np.zeros((0, collector.width), dtype=codec.dtype)
-            return items, values, np.zeros(0, dtype=np.int64), known
+            return aggregate, known
         layout = replace(collector.layout, items=items)
         second = floor.second_round(
             known, self.order, first=first, codec=codec, width=collector.width
         )
         if rounds is not None:
-            total = rounds.sum(list(self._words(layout)), second)
-            return items, *layout.split(total, codec), known
-        return items, *self._padded_sum(Step.UPLOAD, layout, floor.config(second, first)), known
+            found = layout.split(rounds.sum(list(self._words(layout)), second), codec)
+        else:
+            found = self._padded_sum(Step.UPLOAD, layout, floor.config(second, first))
+        ring[items], counts[items] = found.ring, found.counts
+        return aggregate, known
 
     @property
     def _real(self) -> bool:
         return self.collector.config.execution == "real"
-
-    def _rounds(self) -> MaskedRounds:
-        collector = self.collector
-        return MaskedRounds(
-            self.order,
-            round_=self.round,
-            wire=self.wire,
-            codec=collector.codec,
-            policy=collector.config.policy,
-        )
 
     def _config(self, length: int, named: bytes) -> MaskingConfig:
         collector, model = self.collector, self.wire.model
         state = NO_STATE  # sizes alone count where nothing is run
         if self._real and model is not None and model.values is not None:
             state = state_hash({"table": model.values, **model.extras})
-        return round_config(
-            len(self.order),
+        policy, clients = collector.config.policy, len(self.order)
+        config = MaskingConfig.for_cohort(
+            clients,
+            bits=collector.codec.bits,
             length=length,
             layout_hash=named,
+            corrupt=policy.corrupt,
+            dropout=policy.dropout,
+            adversary=policy.adversary,
+            roster=collector.n_clients if collector.n_clients > clients else None,
             public_state=state,
-            codec=collector.codec,
-            policy=collector.config.policy,
-            roster=collector.n_clients,
         )
+        return replace(config, min_survivors=max(config.min_survivors, policy.min_survivors))
 
-    def _padded_sum(
-        self, step: Step, layout: DenseLayout, config: MaskingConfig
-    ) -> tuple[RingArray, IntArray]:
+    def _padded_sum(self, step: Step, layout: DenseLayout, config: MaskingConfig) -> Aggregate:
         """Send and add words under simulated pads."""
-        pads = _Pads(self.collector, config, self.round, step, self.order)
+        pads = _Pads(self, config, step)
         addition = HiddenAddition(self, step, layout, pads)
         addition.add(self._words(layout))
         return self._opened(addition)
 
-    def _opened(self, addition: HiddenAddition) -> tuple[RingArray, IntArray]:
+    def _opened(self, addition: HiddenAddition) -> Aggregate:
         found, hider = addition.open(), addition.hider
         if isinstance(hider, _Pads):
-            hider.beside.count(self.wire.meter)
+            count_beside(self.wire.meter, hider.config, self.order)
         return found
 
 
@@ -298,14 +292,8 @@ class _Pads:
     A device has its mask keys from the key agreement; a simulation takes them from a seeded stream.
     """
 
-    def __init__(
-        self,
-        collector: MaskedSum,
-        config: MaskingConfig,
-        round_: int,
-        step: Step,
-        order: IntArray,
-    ) -> None:
+    def __init__(self, session: MaskedSession, config: MaskingConfig, step: Step) -> None:
+        collector, order, round_ = session.collector, session.order, session.round
         phases = np.full(len(order), int(step))
         keys = collector.pads.words_at(round_, order, phases, width=4)
         self._own = {int(client): key.tobytes() for client, key in zip(order, keys, strict=True)}
@@ -313,7 +301,7 @@ class _Pads:
         self._codec = collector.codec
         self._expander = MaskExpander()
         self.size = upload_bytes(config)
-        self.beside = foreseen(config, order)
+        self.config = config
 
     def hide(self, part: DenseWords) -> RingArray:
         """Words under their pads."""

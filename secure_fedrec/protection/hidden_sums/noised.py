@@ -39,7 +39,7 @@ from secure_fedrec.protection.plain import TableSizes, aggregate_note
 from secure_fedrec.settings import Count, Natural, Positive, Settings, Within
 from secure_fedrec.streams import Streams
 from secure_fedrec.uploads import Aggregate
-from secure_fedrec.wire import Step, Wire
+from secure_fedrec.wire import Wire
 
 __all__ = [
     "DP_KEYS",
@@ -257,8 +257,8 @@ class NoisedSession(MaskedSession):
         """Clip, noise, hide, send and sum what was gathered."""
         self._gathered.require_complete()
         collector = self.collector
-        values, counts = self._masked_sum(Step.UPLOAD, collector.layout)
-        words = np.concatenate([values.reshape(-1), collector.skellam.codec.from_integers(counts)])
+        masked, codec = self._masked_sum(), collector.skellam.codec
+        words = np.concatenate([masked.ring.reshape(-1), codec.from_integers(masked.counts)])
         server = SkellamServer(collector.skellam, self._seed)
         sums = server.decode(words, survivors=len(self.order))
         aggregate = self._estimate(sums["rows"], sums["counts"])

@@ -7,7 +7,6 @@ for the protocol. The server's view shows the masked vectors as they arrived.
 
 import struct
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from hashlib import sha256
 
 import numpy as np
@@ -16,87 +15,33 @@ from secure_fedrec.core.arrays import IntArray, RingArray
 from secure_fedrec.core.packing import packed_size, unpack
 from secure_fedrec.errors import ProtocolError
 from secure_fedrec.fixedpoint import FixedPoint
-from secure_fedrec.protection.hidden_sums.dense import (
-    DenseLayout,
-    DenseWords,
-    require_plain_sum,
-    show_uploads,
-)
+from secure_fedrec.protection.hidden_sums.dense import DenseLayout, DenseWords
+from secure_fedrec.protection.hidden_sums.session import HiddenSession, RealSum
 from secure_fedrec.protection.masking import (
     EncodedVector,
     Expected,
     Federation,
-    Kind,
     MaskingClient,
     MaskingConfig,
     SitePolicy,
     run_round,
 )
-from secure_fedrec.protection.session import OverWire
-from secure_fedrec.wire import Step, Wire
+from secure_fedrec.wire import Step
 
-__all__ = ["MaskedRounds", "layout_hash", "round_config"]
-
-_UPLOAD = Kind.UPLOAD.name
-
-
-def round_config(
-    clients: int,
-    *,
-    length: int,
-    layout_hash: bytes,
-    public_state: bytes,
-    codec: FixedPoint,
-    policy: SitePolicy,
-    roster: int,
-) -> MaskingConfig:
-    """The protocol's settings for one sum.
-
-    Args:
-        clients: clients of the round.
-        length: ring words of a client.
-        layout_hash: what they stand for.
-        public_state: hash of what they are computed from.
-        codec: the ring.
-        policy: the conditions of every client.
-        roster: clients from which the round's were drawn; the share of corrupt ones is theirs.
-
-    Raises:
-        ConfigError: no safe parameters for so few clients.
-    """
-    config = MaskingConfig.for_cohort(
-        clients,
-        bits=codec.bits,
-        length=length,
-        layout_hash=layout_hash,
-        corrupt=policy.corrupt,
-        dropout=policy.dropout,
-        adversary=policy.adversary,
-        roster=roster if roster > clients else None,
-        public_state=public_state,
-    )
-    return replace(config, min_survivors=max(config.min_survivors, policy.min_survivors))
+__all__ = ["MaskedRounds", "layout_hash"]
 
 
 class MaskedRounds:
     """One federation of a round's clients, for all sums that the round takes.
 
     Args:
-        clients: int64[n], ascending.
-        round_: of the run.
-        wire: carries what the halves send.
-        codec: the ring.
+        session: whose round it is.
         policy: the conditions of every client.
     """
 
-    def __init__(
-        self, clients: IntArray, *, round_: int, wire: Wire, codec: FixedPoint, policy: SitePolicy
-    ) -> None:
-        self._clients = clients
-        self._round = round_
-        self._wire = wire
-        self._codec = codec
-        self._federation = Federation(clients.tolist(), policy=policy)
+    def __init__(self, session: HiddenSession, policy: SitePolicy) -> None:
+        self._session = session
+        self._federation = Federation(session.order.tolist(), policy=policy)
         self.halves: dict[int, MaskingClient] = {}
         self.packed = b""
 
@@ -107,9 +52,9 @@ class MaskedRounds:
         return {
             number: EncodedVector(
                 words=words,
-                bits=self._codec.bits,
+                bits=config.bits,
                 layout_hash=config.layout_hash,
-                clients=len(self._clients),
+                clients=config.clients,
             )
             for part in parts
             for number, words in zip(part.clients.tolist(), part.words, strict=True)
@@ -140,41 +85,30 @@ class MaskedRounds:
             LosslessnessError: the sum is not that of the clients' words.
         """
         layout = parts[0].layout
-        rows = {_UPLOAD: lambda sizes: np.full_like(sizes, len(layout.items))}
-        line = OverWire(self._wire, round_=self._round, steps={_UPLOAD: step}, rows=rows)
-        server = self._federation.open_server(config, self._clients)
+        real = RealSum(self._session, step, layout)
+        server = self._federation.open_server(config, self._session.order)
         self.halves = {
             number: self._federation.open_client(
                 number, expected if isinstance(expected, Expected) else expected[number]
             )
             for number in vectors
         }
-        try:
-            outcome = run_round(server, self.halves, vectors, carrier=line)
-        except ProtocolError as error:
-            raise ProtocolError(f"round {self._round}: {error}") from None
+        with real.in_round():
+            outcome = run_round(server, self.halves, vectors, carrier=real.line)
         self._require_everybody(outcome.survivors)
         total: RingArray = np.roll(outcome.words, -shift)
-        require_plain_sum(total, parts, self._codec, "the masking protocol's sum")
+        real.check(total, parts, "the masking protocol's sum")
         self.packed = server.packed_result
-        size, bits = packed_size(layout.length, self._codec.bits), self._codec.bits
-        show_uploads(
-            self._wire,
-            line.delivered[_UPLOAD],
-            lambda data: np.roll(unpack(data[-size:], layout.length, bits), -shift),
-            round_=self._round,
-            step=step,
-            layout=layout,
-            codec=self._codec,
-        )
+        size, bits = packed_size(layout.length, config.bits), config.bits
+        real.show(lambda data: np.roll(unpack(data[-size:], layout.length, bits), -shift))
         return total
 
     def _require_everybody(self, survivors: IntArray) -> None:
         """Check that nobody is left out of what the whole round is trained on."""
-        missing = np.setdiff1d(self._clients, survivors)
+        number, missing = self._session.round, np.setdiff1d(self._session.order, survivors)
         if len(missing):
             raise ProtocolError(
-                f"round {self._round}: the sum is without {len(missing)} clients, the first is "
+                f"round {number}: the sum is without {len(missing)} clients, the first is "
                 f"client {missing[0]}; the round is abandoned"
             )
 

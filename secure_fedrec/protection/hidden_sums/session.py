@@ -1,13 +1,14 @@
 """One round of hidden uploads: submitted, hidden, sent, added up and opened."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Unpack
 
 import numpy as np
 
 from secure_fedrec.core.arrays import BoolArray, IntArray, RingArray
-from secure_fedrec.errors import ConfigError, ProtocolError
+from secure_fedrec.errors import ConfigError, LosslessnessError, ProtocolError
 from secure_fedrec.protection.hidden_sums.dense import (
     HIDDEN,
     DenseLayout,
@@ -17,11 +18,15 @@ from secure_fedrec.protection.hidden_sums.dense import (
     Hider,
 )
 from secure_fedrec.protection.plain import TableCollector, TableSession, TableSizes
+from secure_fedrec.protection.session import OverWire
 from secure_fedrec.traits import Traits
-from secure_fedrec.uploads import RowBlock
+from secure_fedrec.uploads import Aggregate, RowBlock
 from secure_fedrec.wire import Step, Traffic, Wire
 
-__all__ = ["HiddenAddition", "HiddenSession", "HiddenSum"]
+__all__ = ["HiddenAddition", "HiddenSession", "HiddenSum", "RealSum"]
+
+_UPLOAD = Step.UPLOAD.name
+"""As every protocol calls the message with a client's words."""
 
 
 class HiddenSum(TableCollector):
@@ -135,11 +140,11 @@ class HiddenAddition:
         self._step = step
         self._layout = layout
         self._server = DenseSum(
+            layout,
             round_=session.round,
             step=step,
             expected=session.order,
             n_clients=session.collector.n_clients,
-            layout=layout,
             codec=session.collector.codec,
         )
 
@@ -159,7 +164,7 @@ class HiddenAddition:
             )
             self._server.accept(session.wire.send(sent, origins=part.clients))
 
-    def open(self) -> tuple[RingArray, IntArray]:
+    def open(self) -> Aggregate:
         """The sum: [k, width] ring words, and counts int64[k].
 
         Raises:
@@ -168,3 +173,70 @@ class HiddenAddition:
         self._server.require_complete()
         codec = self._session.collector.codec
         return self._layout.split(codec.reduce(self.hider.open(self._server.total)), codec)
+
+
+class RealSum:
+    """One sum of a round by a protocol's halves, whose bytes go over the run's wire.
+
+    Args:
+        session: whose round it is.
+        step: what the uploads are for.
+        layout: what their words stand for.
+        unmetered: kinds of messages that are counted elsewhere.
+    """
+
+    def __init__(
+        self,
+        session: HiddenSession,
+        step: Step,
+        layout: DenseLayout,
+        *,
+        unmetered: frozenset[str] = frozenset(),
+    ) -> None:
+        self.session = session
+        self.codec = session.collector.codec
+        self.layout = layout
+        self._step = step
+        self.line = OverWire(
+            session.wire,
+            round_=session.round,
+            steps={_UPLOAD: step},
+            rows={_UPLOAD: lambda sizes: np.full_like(sizes, len(layout.items))},
+            unmetered=unmetered,
+        )
+
+    @contextmanager
+    def in_round(self) -> Iterator[None]:
+        """Let what goes wrong inside name the round."""
+        try:
+            yield
+        except ProtocolError as error:
+            raise ProtocolError(f"round {self.session.round}: {error}") from None
+
+    def check(self, total: RingArray, parts: Sequence[DenseWords], what: str) -> None:
+        """Check a sum that the protocol opened against the words that clients put in.
+
+        Raises:
+            LosslessnessError: it is another one; names it by ``what``.
+        """
+        codec = self.codec
+        words = np.concatenate([part.words for part in parts])
+        plain: RingArray = words.sum(axis=0, dtype=codec.dtype)
+        if not np.array_equal(total, codec.reduce(plain)):
+            raise LosslessnessError(f"{what} differs from the plain sum")
+
+    def show(self, read: Callable[[bytes], RingArray]) -> None:
+        """Let the server's view have the words of the uploads as they arrived.
+
+        Args:
+            read: from one of them, [length] words in the layout's order.
+        """
+        uploads, session = self.line.delivered[_UPLOAD], self.session
+        seen = DenseWords(
+            clients=np.array([upload.sender.number for upload in uploads], dtype=np.int64),
+            words=np.stack([read(upload.data) for upload in uploads]),
+            layout=self.layout,
+        )
+        sizes = np.array([len(upload.data) for upload in uploads], dtype=np.int64)
+        shown = seen.message(round_=session.round, step=self._step, codec=self.codec, sizes=sizes)
+        session.wire.show(shown, origins=seen.clients)

@@ -10,10 +10,10 @@ numbers. Who can time these operations on the key holder's machine is outside ev
 
 import math
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, Protocol
 
 from secure_fedrec.errors import ConfigError
 
@@ -29,108 +29,65 @@ _MILLER_RABIN_ROUNDS = 40
 _LEAST_SHARED = 16
 
 
-class Arithmetic(Protocol):
-    """Modular arithmetic of one big-number engine; its numbers behave as ``int``."""
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Arithmetic:
+    """Modular arithmetic of one big-number engine; its numbers behave as ``int``.
 
-    def number(self, value: int) -> int:
-        """The engine's own form of an integer: products of two such stay in the engine."""
-        ...
+    Args:
+        number: the engine's own form of an integer; products of two such stay in the engine.
+        power: ``base ** exponent % modulus`` for a public exponent.
+        secret_power: the same for a secret exponent above 0 and an odd modulus.
+        inverse: of a unit, to a modulus.
+        gcd: greatest common divisor.
+        release: lets a thread's large operations run without the interpreter's lock; None for an
+            engine whose numbers hold it.
+    """
 
-    def power(self, base: int, exponent: int, modulus: int) -> int:
-        """``base ** exponent % modulus`` for a public exponent."""
-        ...
-
-    def secret_power(self, base: int, exponent: int, modulus: int) -> int:
-        """``base ** exponent % modulus`` for a secret exponent above 0 and an odd modulus."""
-        ...
+    number: Callable[[int], int]
+    power: Callable[[int, int, int], int]
+    secret_power: Callable[[int, int, int], int]
+    inverse: Callable[[int, int], int]
+    gcd: Callable[[int, int], int]
+    release: Callable[[], None] | None = None
 
     def secret_powers(
         self, bases: Sequence[int], exponent: int, modulus: int, threads: int
     ) -> list[int]:
         """``secret_power`` of many bases, by several threads where the engine lets them run."""
-        ...
 
-    def inverse(self, value: int, modulus: int) -> int:
-        """The inverse of a unit."""
-        ...
-
-    def gcd(self, left: int, right: int) -> int:
-        """Greatest common divisor."""
-        ...
-
-
-class _PlainArithmetic:
-    """Python integers."""
-
-    def number(self, value: int) -> int:
-        return int(value)
-
-    def power(self, base: int, exponent: int, modulus: int) -> int:
-        return pow(base, exponent, modulus)
-
-    def secret_power(self, base: int, exponent: int, modulus: int) -> int:
-        return pow(base, exponent, modulus)
-
-    def secret_powers(
-        self, bases: Sequence[int], exponent: int, modulus: int, threads: int
-    ) -> list[int]:
-        del threads  # Python's integers hold the interpreter's lock
-        return [pow(base, exponent, modulus) for base in bases]
-
-    def inverse(self, value: int, modulus: int) -> int:
-        return pow(value, -1, modulus)
-
-    def gcd(self, left: int, right: int) -> int:
-        return math.gcd(left, right)
-
-
-class _GmpArithmetic:
-    """GMP integers."""
-
-    def __init__(self, gmpy2: Any) -> None:
-        self._gmpy2 = gmpy2
-
-    def number(self, value: int) -> int:
-        made: int = self._gmpy2.mpz(value)
-        return made
-
-    def power(self, base: int, exponent: int, modulus: int) -> int:
-        made: int = self._gmpy2.powmod(base, exponent, modulus)
-        return made
-
-    def secret_power(self, base: int, exponent: int, modulus: int) -> int:
-        made: int = self._gmpy2.powmod_sec(base, exponent, modulus)
-        return made
-
-    def secret_powers(
-        self, bases: Sequence[int], exponent: int, modulus: int, threads: int
-    ) -> list[int]:
         def power(base: int) -> int:
             return self.secret_power(base, exponent, modulus)
 
-        if threads < 2 or len(bases) < _LEAST_SHARED:
+        if self.release is None or threads < 2 or len(bases) < _LEAST_SHARED:
             return list(map(power, bases))
         # A power takes milliseconds: handing it to a thread costs nothing beside it.
-        with ThreadPoolExecutor(threads, initializer=self._share_the_lock) as pool:
+        with ThreadPoolExecutor(threads, initializer=self.release) as pool:
             return list(pool.map(power, bases))
 
-    def _share_the_lock(self) -> None:
-        """Let this thread's large operations run without the interpreter's lock."""
-        self._gmpy2.get_context().allow_release_gil = True
 
-    def inverse(self, value: int, modulus: int) -> int:
-        made: int = self._gmpy2.invert(value, modulus)
-        return made
-
-    def gcd(self, left: int, right: int) -> int:
-        made: int = self._gmpy2.gcd(left, right)
-        return made
+def _release() -> None:
+    _gmpy2.get_context().allow_release_gil = True
 
 
 def _installed() -> dict[str, Arithmetic]:
-    found: dict[str, Arithmetic] = {"int": _PlainArithmetic()}
+    found = {
+        "int": Arithmetic(
+            number=int,
+            power=pow,
+            secret_power=pow,
+            inverse=lambda value, modulus: pow(value, -1, modulus),
+            gcd=math.gcd,
+        )
+    }
     if _gmpy2 is not None:
-        found["gmpy2"] = _GmpArithmetic(_gmpy2)
+        found["gmpy2"] = Arithmetic(
+            number=_gmpy2.mpz,
+            power=_gmpy2.powmod,
+            secret_power=_gmpy2.powmod_sec,
+            inverse=_gmpy2.invert,
+            gcd=_gmpy2.gcd,
+            release=_release,
+        )
     return found
 
 

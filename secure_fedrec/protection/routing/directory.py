@@ -17,7 +17,7 @@ import struct
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
-from typing import Annotated, TypeAlias
+from typing import Annotated
 
 from secure_fedrec.errors import ConfigError, WireError
 from secure_fedrec.protection.routing.fragments import FRAGMENT_HEADER_BYTES
@@ -37,11 +37,6 @@ _VERSION = 1
 _HEADER = struct.Struct("<BBBBIII")
 _COUNT = struct.Struct("<H")
 _DOMAIN = b"secure-fedrec|routing|v1"
-
-
-_Batch: TypeAlias = Annotated[
-    int, Within(LEAST_SENDERS, 2**31 - 1, why="; a batch of one mixes none")
-]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -96,17 +96,6 @@ class Endpoint:
         ConfigError: ``max_pieces`` is out of range.
     """
 
-    __slots__ = (
-        "_index",
-        "_loops",
-        "_max_pieces",
-        "_opener",
-        "_reassembler",
-        "_signed",
-        "_unsigned",
-        "dummies",
-    )
-
     def __init__(self, *, layers: int, index: int, max_pieces: int = MAX_PIECES) -> None:
         if not 1 <= max_pieces < 2**32:
             raise ConfigError("routing.max_pieces", max_pieces, "must be between 1 and 2^32 - 1")

@@ -54,7 +54,6 @@ class Party(Protocol):
     @property
     def node(self) -> Node:
         """Who it is."""
-        ...
 
     def step(self, inbox: Sequence[bytes]) -> list[Parcel]:
         """Take messages, give messages.
@@ -65,7 +64,6 @@ class Party(Protocol):
         Raises:
             ProtocolError, WireError: nothing in it can be gone on with; nothing is sent.
         """
-        ...
 
 
 class Hub(Party, Protocol):
@@ -78,12 +76,10 @@ class Hub(Party, Protocol):
     @property
     def stage(self) -> str:
         """What it awaits, or "DONE"."""
-        ...
 
     @property
     def finished(self) -> bool:
         """Whether it has come to its result; what its last step gave is still to be sent."""
-        ...
 
 
 class Channel(Protocol):
@@ -91,7 +87,6 @@ class Channel(Protocol):
 
     def nodes(self) -> tuple[Node, ...]:
         """Who can be reached."""
-        ...
 
     def exchange(
         self, stage: str, messages: Sequence[Parcel], timeout: float | None = None
@@ -109,7 +104,6 @@ class Channel(Protocol):
         Returns:
             Messages to the hub, as they came: some may be missing, repeated, altered or late.
         """
-        ...
 
 
 Carrier = Callable[[Sequence[Parcel]], Sequence[Parcel]]

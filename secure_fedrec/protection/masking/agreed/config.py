@@ -7,7 +7,7 @@ Layout on the wire, little-endian: u8 bits | u8 adversary | u8 key agreement | u
 
 import struct
 from dataclasses import dataclass
-from typing import Annotated, Literal, TypeAlias, get_args
+from typing import Annotated, Any, Literal, TypeAlias, get_args
 
 from secure_fedrec.errors import ConfigError, ProtocolError
 from secure_fedrec.protection.masking.agreed.formats import labelled_hash
@@ -20,6 +20,17 @@ __all__ = ["KeyAgreement", "MaskingConfig"]
 KeyAgreement: TypeAlias = Literal["x25519", "x25519+mlkem768"]
 
 _LAYOUT = struct.Struct("<BBB8I32s32s")
+_NUMBERS = (
+    "clients",
+    "degree",
+    "threshold",
+    "min_survivors",
+    "quorum",
+    "corrupt_clients",
+    "window_least",
+    "length",
+)
+"""The settings that are numbers, in the order of the layout; 0 for None."""
 _ADVERSARIES = get_args(Adversary)
 _AGREEMENTS = get_args(KeyAgreement)
 _MOST = 2**24
@@ -151,21 +162,9 @@ class MaskingConfig(Settings, section="masking"):
 
     def encode(self) -> bytes:
         """The fixed layout of the module's description."""
-        return _LAYOUT.pack(
-            self.bits,
-            _ADVERSARIES.index(self.adversary),
-            _AGREEMENTS.index(self.key_agreement),
-            self.clients,
-            self.degree or 0,
-            self.threshold,
-            self.min_survivors,
-            self.quorum,
-            self.corrupt_clients,
-            self.window_least or 0,
-            self.length,
-            self.layout_hash,
-            self.public_state,
-        )
+        words = _ADVERSARIES.index(self.adversary), _AGREEMENTS.index(self.key_agreement)
+        numbers = [getattr(self, name) or 0 for name in _NUMBERS]
+        return _LAYOUT.pack(self.bits, *words, *numbers, self.layout_hash, self.public_state)
 
     @staticmethod
     def encoded_size() -> int:
@@ -179,25 +178,20 @@ class MaskingConfig(Settings, section="masking"):
         Raises:
             ProtocolError: no configuration has these bytes, or its settings do not fit together.
         """
-        bits, adversary, agreement, *numbers, layout_hash, public_state = _LAYOUT.unpack(data)
-        clients, degree, threshold, survivors, quorum, corrupt, window, length = numbers
+        bits, adversary, agreement, *given, layout_hash, public_state = _LAYOUT.unpack(data)
+        numbers: dict[str, Any] = dict(zip(_NUMBERS, given, strict=True))
+        for name in ("degree", "window_least"):
+            numbers[name] = numbers[name] or None
         if adversary >= len(_ADVERSARIES) or agreement >= len(_AGREEMENTS):
             raise ProtocolError("SETUP: unknown adversary or key agreement")
         try:
             return cls(
-                clients=clients,
                 bits=bits,
-                length=length,
                 layout_hash=layout_hash,
-                degree=degree or None,
-                threshold=threshold,
-                min_survivors=survivors,
-                quorum=quorum,
-                corrupt_clients=corrupt,
-                window_least=window or None,
                 adversary=_ADVERSARIES[adversary],
                 key_agreement=_AGREEMENTS[agreement],
                 public_state=public_state,
+                **numbers,
             )
         except ConfigError as error:
             raise ProtocolError(f"SETUP: {error}") from None

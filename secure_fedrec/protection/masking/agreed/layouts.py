@@ -127,12 +127,7 @@ class SumLayout(Settings, section="layout"):
             EncodingError: another type or shape, or a value beyond ``largest``.
         """
         integers = _integers(values, (self.length,), self.largest)
-        return EncodedVector(
-            words=_ring(self.bits).from_integers(integers),
-            bits=self.bits,
-            layout_hash=self.hash,
-            clients=self.clients,
-        )
+        return _vector(self, self.bits, _ring(self.bits).from_integers(integers))
 
     def decode(self, words: RingArray) -> IntArray:
         """The exact sum: int64[length]."""
@@ -243,12 +238,7 @@ class MeanLayout(Settings, section="layout"):
         words[0] = weight
         # A ring map: the product of the words is the word of the product, which fits the ring.
         np.multiply(self.codec.encode(reals), self.codec.dtype(weight), out=words[1:])
-        return EncodedVector(
-            words=self.codec.reduce(words),
-            bits=self.codec.bits,
-            layout_hash=self.hash,
-            clients=self.clients,
-        )
+        return _vector(self, self.codec.bits, self.codec.reduce(words))
 
     def decode(self, words: RingArray) -> WeightedMean:
         """The exact sums."""
@@ -320,9 +310,7 @@ class TableLayout(Settings, section="layout"):
         words[places] = self.codec.from_integers(counts)
         table = words[len(self.rows) :].reshape(len(self.rows), self.width)
         table[places] = self.codec.encode(values) if len(places) else 0
-        return EncodedVector(
-            words=words, bits=self.codec.bits, layout_hash=self.hash, clients=self.clients
-        )
+        return _vector(self, self.codec.bits, words)
 
     def decode(self, words: RingArray) -> Aggregate:
         """Exact sums and counts of the layout's rows, in its order."""
@@ -330,6 +318,13 @@ class TableLayout(Settings, section="layout"):
         ring = words[len(self.rows) :].reshape(len(self.rows), self.width)
         counts = self.codec.to_integers(words[: len(self.rows)])
         return Aggregate(ring=ring, counts=counts, codec=self.codec)
+
+
+def _vector(
+    layout: SumLayout | MeanLayout | TableLayout, bits: int, words: RingArray
+) -> EncodedVector:
+    named = layout.hash
+    return EncodedVector(words=words, bits=bits, layout_hash=named, clients=layout.clients)
 
 
 def _ring(bits: int) -> FixedPoint:

@@ -189,10 +189,27 @@ def find_parameters(
     answer = None if n <= complete_up_to else smallest_harary(question)
     if answer is None:
         answer = complete_graph(question, dropout)
-    bounds = _bounds(question, answer, _threshold(question, answer))
+    threshold = _threshold(question, answer)
+    bounds = _bounds(question, answer, threshold)
     if roster is not None and roster > n:
         bounds = (_bound("cohort", "privacy", "P[HG(N, γN, n) > c]", drawn), *bounds)
-    return _found(question, answer, quorum, bounds, (privacy_bits, correctness_bits))
+    return MaskingParameters(
+        n=n,
+        degree=answer.degree,
+        threshold=threshold,
+        threshold_least=answer.least,
+        threshold_most=answer.most,
+        corrupt_clients=clients,
+        dropped_clients=question.dropped,
+        min_survivors=n - question.dropped,
+        quorum=quorum,
+        window_least=answer.window_least,
+        adversary=adversary,
+        agreed_survivors=agreed_survivors,
+        privacy_bits=privacy_bits,
+        correctness_bits=correctness_bits,
+        bounds=bounds,
+    )
 
 
 def _threshold(question: Question, answer: Answer) -> int:
@@ -200,33 +217,6 @@ def _threshold(question: Question, answer: Answer) -> int:
     if question.adversary != "active":
         return answer.least
     return min(answer.most, max(answer.least, answer.never_both))
-
-
-def _found(
-    question: Question,
-    answer: Answer,
-    quorum: int,
-    bounds: tuple[Bound, ...],
-    bits: tuple[int, int],
-) -> MaskingParameters:
-    n = question.n
-    return MaskingParameters(
-        n=n,
-        degree=answer.degree,
-        threshold=_threshold(question, answer),
-        threshold_least=answer.least,
-        threshold_most=answer.most,
-        corrupt_clients=question.corrupt,
-        dropped_clients=question.dropped,
-        min_survivors=n - question.dropped,
-        quorum=quorum,
-        window_least=answer.window_least,
-        adversary=question.adversary,
-        agreed_survivors=question.agreed,
-        privacy_bits=bits[0],
-        correctness_bits=bits[1],
-        bounds=bounds,
-    )
 
 
 def _require_ranges(

@@ -31,6 +31,8 @@ __all__ = ["CohortRule", "Expected", "SitePolicy", "draw_cohort"]
 
 CohortRule: TypeAlias = Literal["roster", "beacon", "server"]
 
+_safe_parameters = lru_cache(maxsize=32)(find_parameters)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SitePolicy(Settings, section="policy"):
@@ -162,12 +164,12 @@ class SitePolicy(Settings, section="policy"):
         try:
             return _safe_parameters(
                 config.clients,
-                self.corrupt,
+                corrupt=self.corrupt,
                 # Dropouts matter to the privacy of a sparse graph alone.
-                0.0 if config.degree is None else self.dropout,
-                config.adversary,
-                max(len(roster.numbers), config.clients) if drawn else None,
-                config.degree is None,
+                dropout=0.0 if config.degree is None else self.dropout,
+                adversary=config.adversary,
+                roster=max(len(roster.numbers), config.clients) if drawn else None,
+                complete_up_to=config.clients if config.degree is None else COMPLETE_UP_TO,
             )
         except ConfigError as error:
             raise ProtocolError(f"SETUP: no parameters are safe at this site: {error}") from None
@@ -242,22 +244,3 @@ def _require_sparse(config: MaskingConfig, safe: MaskingParameters) -> None:
             f"site (degree {safe.degree}, threshold {safe.threshold_least} to "
             f"{safe.threshold_most}, window {window}, survivors {safe.min_survivors})"
         )
-
-
-@lru_cache(maxsize=32)
-def _safe_parameters(
-    clients: int,
-    corrupt: float,
-    dropout: float,
-    adversary: Adversary,
-    roster: int | None,
-    complete: bool,
-) -> MaskingParameters:
-    return find_parameters(
-        clients,
-        corrupt=corrupt,
-        dropout=dropout,
-        adversary=adversary,
-        roster=roster,
-        complete_up_to=clients if complete else COMPLETE_UP_TO,
-    )

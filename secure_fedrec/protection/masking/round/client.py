@@ -16,7 +16,7 @@ CCS 2017, with the sparse graph of Bell et al., CCS 2020, one set of survivors a
 before anything is unmasked, and a signature of each client over the sharers that it masked by.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from enum import Enum
 from hashlib import sha256
 from hmac import compare_digest
@@ -69,8 +69,6 @@ class MaskingClient:
         ConfigError: the roster lists another key for this client, or the site takes part against
             an active server and ``expected`` names no public state.
     """
-
-    _round_type = ResumableRound
 
     def __init__(
         self,
@@ -205,15 +203,8 @@ class MaskingClient:
         if self.state is not ClientState.SETUP:
             raise ProtocolError(f"client {self.number} resumes nothing in state {self.state.name}")
         state = redeem(path, key=key, journal=self._journal)
-        current = self._round_type(
-            identity=self._identity,
-            roster=self._roster,
-            policy=self._policy,
-            expected=self._expected,
-            beacons=state.beacons,
-            setup=Envelope.decode(state.told.get(Kind.SETUP, b"")),
-            roots=state.secrets,
-        )
+        setup = Envelope.decode(state.told.get(Kind.SETUP, b""))
+        current = self._enter(setup, state.beacons, state.secrets)
         current.resume(state)
         self._round, self._vector = current, state.vector
         self._told, self._beacons = dict(state.told), dict(state.beacons)
@@ -320,15 +311,24 @@ class MaskingClient:
                 current.finish(envelope)
                 return []
 
-    def _begin(self, envelope: Envelope) -> bytes:
-        current = self._round_type(
+    def _enter(
+        self,
+        setup: Envelope,
+        beacons: Mapping[int, bytes],
+        roots: tuple[bytes, ...] | None = None,
+    ) -> ResumableRound:
+        return ResumableRound(
             identity=self._identity,
             roster=self._roster,
             policy=self._policy,
             expected=self._expected,
-            beacons=self._beacons,
-            setup=envelope,
+            beacons=beacons,
+            setup=setup,
+            roots=roots,
         )
+
+    def _begin(self, envelope: Envelope) -> bytes:
+        current = self._enter(envelope, self._beacons)
         try:
             if self._vector is not None:
                 require_fitting(self._vector, current.config)

@@ -30,7 +30,7 @@ from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from hmac import compare_digest
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final, TypeAlias
 
 from secure_fedrec.errors import CheckpointError, ProtocolError
 from secure_fedrec.protection.masking.agreed.formats import SERVER
@@ -44,78 +44,6 @@ _MAGIC = b"SFMJ\x03"
 _STATE = struct.Struct("<5sIIQQ16s16sIII32s")
 _SUM_BYTES = 16
 _PEER = struct.Struct("<32sQ")
-
-
-class Journal(Protocol):
-    """Where a client records what it commits to."""
-
-    def begin(
-        self,
-        round_id: bytes,
-        *,
-        roster_version: int,
-        epoch: int,
-        round_floor: int = 0,
-        sum_hash: bytes = b"",
-        owner: int = SERVER,
-    ) -> int:
-        """Record that keys of a round are about to be advertised.
-
-        Args:
-            round_id: 16 bytes.
-            roster_version: version of the roster.
-            epoch: epoch of the beacon, 0 for a round without one.
-            round_floor: round number that the roster's operator signed.
-            sum_hash: what would be revealed for (``public_state.sum_hash``); empty without a state.
-            owner: number of the client whose journal it is.
-
-        Returns:
-            The journal's generation: rounds that it has begun, this one included.
-
-        Raises:
-            ProtocolError: the round's number, or the epoch, is not beyond the last; the number is
-                too far beyond it; the roster is older than the last; something was revealed for
-                the same state, purpose and layout; or it is another client's journal. Nothing was
-                stored.
-        """
-        ...
-
-    def see(self, round_id: bytes, peers: Mapping[int, tuple[bytes, int]]) -> None:
-        """Record the generations that peers have advertised.
-
-        Args:
-            round_id: 16 bytes.
-            peers: signing key and generation by client number.
-
-        Raises:
-            ProtocolError: the round is not the last one begun, or a generation is not beyond the
-                last of its key, which names the client. Nothing was stored.
-        """
-        ...
-
-    def reveal(self, round_id: bytes, message: bytes) -> None:
-        """Record a REVEAL message that is about to be sent.
-
-        Raises:
-            ProtocolError: the round is not the last one begun, or something was revealed in it.
-        """
-        ...
-
-    def revealed(self, round_id: bytes) -> bytes | None:
-        """The REVEAL message of a round, if it was the last one begun and revealed."""
-        ...
-
-    def park(self, round_id: bytes, ticket: bytes) -> None:
-        """Record the only saved state that the round may be gone on with, by its hash (``saved``).
-
-        Raises:
-            ProtocolError: the round is not the last one begun, or something was revealed in it.
-        """
-        ...
-
-    def redeem(self, round_id: bytes, ticket: bytes) -> None:
-        """Strike a state's ticket, before anything is made of it; another one is refused."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -190,7 +118,10 @@ class _Entries:
 
 
 class MemoryJournal:
-    """A journal that dies with the process: for simulations and tests."""
+    """Where a client records what it commits to.
+
+    This one dies with the process: for simulations and tests. Another one overrides ``_save``.
+    """
 
     def __init__(self) -> None:
         self._held = _Entries()
@@ -205,7 +136,25 @@ class MemoryJournal:
         sum_hash: bytes = b"",
         owner: int = SERVER,
     ) -> int:
-        """Record that keys of a round are about to be advertised (``Journal.begin``)."""
+        """Record that keys of a round are about to be advertised.
+
+        Args:
+            round_id: 16 bytes.
+            roster_version: version of the roster.
+            epoch: epoch of the beacon, 0 for a round without one.
+            round_floor: round number that the roster's operator signed.
+            sum_hash: what would be revealed for (``public_state.sum_hash``); empty without a state.
+            owner: number of the client whose journal it is.
+
+        Returns:
+            The journal's generation: rounds that it has begun, this one included.
+
+        Raises:
+            ProtocolError: the round's number, or the epoch, is not beyond the last; the number is
+                too far beyond it; the roster is older than the last; something was revealed for
+                the same state, purpose and layout; or it is another client's journal. Nothing was
+                stored.
+        """
         held, sum_id = self._held, sum_hash[:_SUM_BYTES]
         if held.owner not in (SERVER, owner):
             raise ProtocolError(f"this is the journal of client {held.owner}")
@@ -236,7 +185,16 @@ class MemoryJournal:
         return begun.generation
 
     def see(self, round_id: bytes, peers: Mapping[int, tuple[bytes, int]]) -> None:
-        """Record the generations that peers have advertised (``Journal.see``)."""
+        """Record the generations that peers have advertised.
+
+        Args:
+            round_id: 16 bytes.
+            peers: signing key and generation by client number.
+
+        Raises:
+            ProtocolError: the round is not the last one begun, or a generation is not beyond the
+                last of its key, which names the client. Nothing was stored.
+        """
         held = self._held
         if round_id != held.round_id:
             raise ProtocolError("KEYS: a later round was begun")
@@ -249,7 +207,11 @@ class MemoryJournal:
         self._save(replace(held, peers={**held.peers, **dict(peers.values())}))
 
     def reveal(self, round_id: bytes, message: bytes) -> None:
-        """Record a REVEAL message that is about to be sent (``Journal.reveal``)."""
+        """Record a REVEAL message that is about to be sent.
+
+        Raises:
+            ProtocolError: the round is not the last one begun, or something was revealed in it.
+        """
         held = self._held
         if round_id != held.round_id:
             raise ProtocolError("a reveal must belong to the last round begun")
@@ -259,17 +221,21 @@ class MemoryJournal:
         self._save(replace(held, message=message, revealed=sums, ticket=b""))
 
     def revealed(self, round_id: bytes) -> bytes | None:
-        """The REVEAL message of a round, if there is one (``Journal.revealed``)."""
+        """The REVEAL message of a round, if it was the last one begun and revealed."""
         return self._held.message or None if round_id == self._held.round_id else None
 
     def park(self, round_id: bytes, ticket: bytes) -> None:
-        """Record the only saved state that the round may be gone on with (``Journal.park``)."""
+        """Record the only saved state that the round may be gone on with, by its hash (``saved``).
+
+        Raises:
+            ProtocolError: the round is not the last one begun, or something was revealed in it.
+        """
         if round_id != self._held.round_id or self._held.message:
             raise ProtocolError("a state is saved in the last round begun, and before its reveal")
         self._save(replace(self._held, ticket=ticket))
 
     def redeem(self, round_id: bytes, ticket: bytes) -> None:
-        """Strike the ticket of a saved state (``Journal.redeem``)."""
+        """Strike a state's ticket, before anything is made of it; another one is refused."""
         held = self._held
         if round_id != held.round_id or not compare_digest(ticket, held.ticket):
             raise ProtocolError("a saved state serves once: this one is a copy, or an old one")
@@ -277,6 +243,10 @@ class MemoryJournal:
 
     def _save(self, entries: _Entries) -> None:
         self._held = entries
+
+
+Journal: TypeAlias = MemoryJournal
+"""Any journal: the rules are the same wherever it is kept."""
 
 
 class FileJournal(MemoryJournal):
