@@ -23,7 +23,6 @@ class NextRound(Protocol):
         Raises:
             ProtocolError: the round was aborted.
         """
-        ...
 
 
 class PartyContract:

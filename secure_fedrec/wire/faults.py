@@ -32,7 +32,6 @@ class Fault(Protocol):
 
     def apply(self, messages: Batch) -> Batch:
         """What arrives when ``messages`` are sent."""
-        ...
 
 
 @dataclass(frozen=True, kw_only=True)

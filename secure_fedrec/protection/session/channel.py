@@ -71,7 +71,6 @@ class Hub(Party, Protocol):
 
     def step(self, inbox: Iterable[bytes]) -> list[Parcel]:
         """Take all messages, each as it comes, and give messages (``Party.step``)."""
-        ...
 
     @property
     def stage(self) -> str:
