@@ -16,9 +16,10 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
 
 from secure_fedrec.blocks import BlockShape
-from secure_fedrec.core.arrays import BoolArray, FloatArray, IndexArray, IntArray
+from secure_fedrec.core.arrays import FloatArray, IndexArray, IntArray
+from secure_fedrec.local import LocalModel, LocalUpload
 from secure_fedrec.streams import Streams
-from secure_fedrec.uploads import Aggregate, PeerBlock, RowBlock, Upload
+from secure_fedrec.uploads import Aggregate, PeerBlock, Upload
 from secure_fedrec.vault import Vault
 
 __all__ = [
@@ -54,16 +55,8 @@ class PublicState:
     extras: Mapping[str, FloatArray] = field(default_factory=dict)
 
 
-class ClientStep(Protocol):
+class ClientStep(LocalUpload, Protocol):
     """The local work of a batch of clients in one round."""
-
-    @property
-    def clients(self) -> IntArray:
-        """int64[B], the clients of the batch."""
-
-    @property
-    def upload(self) -> Upload:
-        """What the clients give out."""
 
     def commit(self, vault: Vault) -> None:
         """Write the new private state back; call once, after the upload has been sent."""
@@ -84,27 +77,8 @@ class FinishedStep:
     commit: Callable[[Vault], None]
 
 
-class RatingStep(ClientStep, Protocol):
+class RatingStep(ClientStep, LocalModel, Protocol):
     """Capability: local work on ratings, whose rated set a cloak can cover."""
-
-    @property
-    def rated(self) -> RowBlock:
-        """Items of the clients' own ratings, without values."""
-
-    def impute(
-        self, indptr: IntArray, items: IndexArray, *, method: str, local_steps: int
-    ) -> FloatArray:
-        """Virtual ratings for unrated items."""
-
-    def resample_residuals(
-        self, indptr: IntArray, items: IndexArray, *, draws: IntArray
-    ) -> FloatArray:
-        """Virtual ratings with residuals of the client's own ratings."""
-
-    def rows(
-        self, indptr: IntArray, items: IndexArray, virtual: BoolArray, ratings: FloatArray
-    ) -> FloatArray:
-        """Upload rows of rated and virtual items together."""
 
 
 class Algorithm(Protocol):

@@ -10,13 +10,13 @@ the algorithms nor the engine: ``masking``, ``paillier``, ``dp`` and ``routing``
 """
 
 from secure_fedrec.fixedpoint import FixedPoint
+from secure_fedrec.local import LocalModel
 from secure_fedrec.protection.bags import LocalDPConfig
 from secure_fedrec.protection.base import (
     BagShape,
     Cloak,
     Cloaked,
     Collector,
-    LocalModel,
     Released,
     Withstood,
 )

@@ -24,7 +24,8 @@ from secure_fedrec.core.arrays import (
     WordArray,
 )
 from secure_fedrec.errors import ConfigError
-from secure_fedrec.protection.base import Cloaked, LocalModel, Released
+from secure_fedrec.local import LocalModel
+from secure_fedrec.protection.base import Cloaked, Released
 from secure_fedrec.protection.layer import Claim, Layer
 from secure_fedrec.protection.virtual_ratings import merge_virtual
 from secure_fedrec.settings import Probability, Settings

@@ -9,14 +9,13 @@ from secure_fedrec.blocks import BlockKind, BlockLayout
 from secure_fedrec.core.arrays import BoolArray, IntArray
 from secure_fedrec.errors import ConfigError
 from secure_fedrec.fixedpoint import FixedPoint
+from secure_fedrec.local import LocalModel, LocalUpload
 from secure_fedrec.protection.base import (
     BagChannel,
     BagRound,
     Cloak,
     Cloaked,
     Collector,
-    LocalModel,
-    LocalUpload,
     Noised,
     Released,
     RoundSession,

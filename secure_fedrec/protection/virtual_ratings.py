@@ -31,7 +31,8 @@ from secure_fedrec.core.compiled import (
     take_first_distinct,
 )
 from secure_fedrec.errors import ConfigError
-from secure_fedrec.protection.base import Cloaked, LocalModel
+from secure_fedrec.local import LocalModel
+from secure_fedrec.protection.base import Cloaked
 from secure_fedrec.protection.layer import Claim, Layer
 from secure_fedrec.settings import Count, Natural, NonNegative, OneOf, Settings
 from secure_fedrec.streams import Stream, Streams, uniform_ranks, uniform_reals

@@ -10,6 +10,7 @@ import numpy as np
 from secure_fedrec.core.arrays import BoolArray, FloatArray, IntArray, RingArray
 from secure_fedrec.errors import ProtocolError
 from secure_fedrec.fixedpoint import FixedPoint
+from secure_fedrec.local import LocalModel
 from secure_fedrec.protection import (
     Denoisers,
     DirectSum,
@@ -17,7 +18,7 @@ from secure_fedrec.protection import (
     VirtualRatings,
 )
 from secure_fedrec.protection.bags import LayeredBags
-from secure_fedrec.protection.base import Cloaked, LocalModel
+from secure_fedrec.protection.base import Cloaked
 from secure_fedrec.protection.denoisers import DenoisingSession
 from secure_fedrec.protection.group_sums import pick_segments
 from secure_fedrec.protection.plain import DirectSession

@@ -12,10 +12,10 @@ from secure_fedrec.core.arrays import BoolArray, IntArray
 from secure_fedrec.data import SyntheticConfig, generate
 from secure_fedrec.errors import ConfigError, WireError
 from secure_fedrec.fixedpoint import FixedPoint
+from secure_fedrec.local import LocalModel
 from secure_fedrec.properties import Comparison, compare_runs
 from secure_fedrec.properties.lossless.differences import different_integers, different_parts
 from secure_fedrec.protection import Cloaked, Denoisers, DenoisersConfig, Stack
-from secure_fedrec.protection.base import LocalModel
 from secure_fedrec.streams import Streams
 
 CLIENTS, ITEMS, RANK = 12, 20, 2

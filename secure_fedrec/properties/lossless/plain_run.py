@@ -16,7 +16,7 @@ from secure_fedrec.blocks import BlockKind, BlockLayout
 from secure_fedrec.core.arrays import BoolArray, FloatArray, IntArray
 from secure_fedrec.engines import Problem, blocks_of
 from secure_fedrec.fixedpoint import FixedPoint
-from secure_fedrec.protection.base import LocalModel
+from secure_fedrec.local import LocalModel
 from secure_fedrec.protection.folding import fold
 from secure_fedrec.protection.stack import covers_ratings
 from secure_fedrec.streams import Streams
