@@ -8,8 +8,10 @@ Reading order: ``base`` (what an attack is, and what it may claim), ``knowledge`
 ``controls`` (proof that the attacks work at all), ``suite`` (the list).
 """
 
-from attacks.base import Attack, AttackCard, Claims, NotApplicable
-from attacks.scoring.games import Finding, GroundTruth, evaluate
+from attacks.base import Attack, AttackCard, Claims
+from attacks.scoring.games import Finding, evaluate
+from attacks.scoring.scored import NotApplicable
+from attacks.scoring.truth import GroundTruth
 from attacks.suite import SUITE, attack_named
 
 __all__ = [

@@ -20,16 +20,6 @@ from secure_fedrec.core.arrays import BoolArray, IntArray
 from secure_fedrec.uploads import RowBlock
 from secure_fedrec.wire import Step, View
 
-__all__ = ["Attack", "AttackCard", "Claim", "Claims", "Control", "Controlled", "NotApplicable"]
-__all__ += [
-    "InapplicableError",
-    "SuiteAttack",
-    "client_grid",
-    "common_rounds",
-    "need",
-    "require_seen",
-]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttackCard:

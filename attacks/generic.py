@@ -23,8 +23,6 @@ from secure_fedrec.core.arrays import BoolArray, FloatArray, IntArray
 from secure_fedrec.uploads import RowBlock
 from secure_fedrec.wire import Step, View
 
-__all__ = ["Worlds", "weigh_view"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Worlds:

@@ -33,8 +33,6 @@ from attacks.scoring import (
 from attacks.scoring.measures import Behind, Gained, Measure
 from secure_fedrec.errors import ConfigError
 
-__all__ = ["FAMILIES", "KINDS", "MEASURES", "SUITE", "attack_named", "catalogue"]
-
 _ATTACKS: Mapping[str, tuple[Controlled, ...]] = {
     "ratings": (
         Direct(),

@@ -17,8 +17,6 @@ from attacks.scoring.games import Finding, evaluate
 from attacks.suite import MEASURES
 from secure_fedrec.wire import Transcript
 
-__all__ = ["AttackContract"]
-
 
 class AttackContract:
     """An attack before every adversary of every planted federation.

@@ -14,8 +14,6 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from types import FrameType
 
-__all__ = ["main"]
-
 EXIT_INTERNAL, EXIT_INTERRUPTED = 4, 130
 
 

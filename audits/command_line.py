@@ -29,8 +29,6 @@ from secure_fedrec.errors import (
     TranscriptError,
 )
 
-__all__ = ["parse", "require_own_packages", "resumption", "run"]
-
 _DISTRIBUTION = "secure-fedrec"
 EXIT_USAGE = 2
 

@@ -33,8 +33,6 @@ from secure_fedrec.properties import Comparison, Scope, compare_runs
 from secure_fedrec.protection import Withstood
 from secure_fedrec.wire import Adversary, BlockStore, Meter, Transcript, Truth
 
-__all__ = ["PRESETS", "attack", "audit", "check", "explain", "init", "plan", "train"]
-
 _CONFIGS = Path(__file__).parent / "configs"
 _DEFAULT = _CONFIGS / "quickstart.toml"
 PRESETS = tuple(sorted(path.stem for path in _CONFIGS.glob("*.toml")))

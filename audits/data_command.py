@@ -23,8 +23,6 @@ from secure_fedrec.data.newsgroups import load_newsgroups
 from secure_fedrec.data.user_texts import UserTexts
 from secure_fedrec.errors import ConfigError, DataError
 
-__all__ = ["data"]
-
 _FILES = {**DATASETS, **EXAMPLE_SETS}
 _MADE_OF: Mapping[str, str] = {
     **{name: name for name in _FILES},

@@ -16,14 +16,12 @@ from secure_fedrec.errors import ConfigError
 from secure_fedrec.planning.costs import Figure, Plan, plan
 from secure_fedrec.protection.dp import BoundedEncoding, Contribution, Part, SkellamConfig
 from secure_fedrec.protection.masking import KeyAgreement, MaskingConfig, TailFloor
-from secure_fedrec.protection.masking.agreed.parameters import Adversary
+from secure_fedrec.protection.masking.agreed.degrees import Adversary
 from secure_fedrec.settings import Positive, Settings, Share, Within
 
 if TYPE_CHECKING:
     from secure_fedrec.accounting import PrivacyStatement
     from secure_fedrec.protection.dp import Event
-
-__all__ = ["ADVERSARIES", "AdversaryChoice", "Deployment", "plans"]
 
 AdversaryChoice: TypeAlias = Literal["curious", "active", "both"]
 ADVERSARIES: tuple[str, ...] = get_args(AdversaryChoice)

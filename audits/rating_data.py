@@ -23,17 +23,6 @@ from secure_fedrec.data import (
 )
 from secure_fedrec.settings import OneOf, Settings, Within
 
-__all__ = [
-    "RatingData",
-    "TableData",
-    "given",
-    "latest_items",
-    "load_table",
-    "rated_sets",
-    "split_table",
-    "table_facts",
-]
-
 SPLITS = ("k-fold", "leave-one-out")
 
 

@@ -9,9 +9,6 @@ from typing import Any, Final
 from audits.reproduction.files import read_paper, write_text
 from secure_fedrec.errors import ConfigError
 
-__all__ = ["add_reproduce", "reproduce"]
-
-
 _OWN: Final[Mapping[str, str]] = {
     **dict.fromkeys(("start", "form", "data", "method", "variants"), "hpfl"),
     "task": "furl",

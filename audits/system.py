@@ -21,21 +21,6 @@ from secure_fedrec.evaluation import Rule
 from secure_fedrec.protection import Claim
 from secure_fedrec.protection.bags import BagShape
 
-__all__ = [
-    "Check",
-    "DataFacts",
-    "DataKind",
-    "Dataset",
-    "Fresh",
-    "Nouns",
-    "Secrets",
-    "Statement",
-    "System",
-    "Task",
-    "Undivided",
-    "digest_of",
-]
-
 Secrets = Mapping[str, Mapping[str, npt.NDArray[Any]]]
 """Columns that only the truth holds, by file and name: see ``audits.run.truth``."""
 

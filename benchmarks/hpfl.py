@@ -15,7 +15,8 @@ from torch import Tensor, nn
 
 from benchmarks.federations import Options
 from benchmarks.measure import interleave, progress, ratio
-from secure_fedrec.algorithms.hpfl.system import HPFL, HPFLConfig
+from secure_fedrec.algorithms.hpfl.config import HPFLConfig
+from secure_fedrec.algorithms.hpfl.system import HPFL
 from secure_fedrec.core.arrays import BoolArray, FloatArray
 from secure_fedrec.data.organisations.registry import load_organisations
 from secure_fedrec.data.organisations.synthetic import (

@@ -15,8 +15,6 @@ from typing import Any
 from secure_fedrec.errors import ConfigError, WireError
 from secure_fedrec.fixedpoint import FixedPoint
 
-__all__ = ["TABLE", "BlockKind", "BlockLayout", "BlockShape", "Place", "require_names"]
-
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
 
 TABLE = "table"

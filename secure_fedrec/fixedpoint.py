@@ -20,8 +20,6 @@ from secure_fedrec.core.compiled import round_to_integers
 from secure_fedrec.errors import EncodingError, SumBudgetError
 from secure_fedrec.settings import Positive, Settings, Within
 
-__all__ = ["FixedPoint"]
-
 # A float64 holds every integer up to 2^53. Adding 1.5 * 2^52 to a number below 2^51 and taking it
 # off again leaves the nearest integer, ties to even: the IEEE rounding of the addition itself.
 _EXACT_LIMIT_BITS = 51

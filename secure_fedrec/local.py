@@ -8,8 +8,6 @@ from typing import Protocol
 from secure_fedrec.core.arrays import BoolArray, FloatArray, IndexArray, IntArray
 from secure_fedrec.uploads import RowBlock, Upload
 
-__all__ = ["LocalModel", "LocalUpload"]
-
 
 class LocalUpload(Protocol):
     """What a stack needs of an algorithm's client step, for a batch of clients."""

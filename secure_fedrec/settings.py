@@ -37,22 +37,6 @@ from typing import (
 
 from secure_fedrec.errors import ConfigError
 
-__all__ = [
-    "Count",
-    "Filled",
-    "Natural",
-    "NonNegative",
-    "OneOf",
-    "Positive",
-    "Probability",
-    "Rate",
-    "Refused",
-    "Round",
-    "Settings",
-    "Share",
-    "Within",
-]
-
 Reader: TypeAlias = Callable[[Any], Any]
 """From what was given to what is kept; raises ``Refused``."""
 

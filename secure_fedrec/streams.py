@@ -21,8 +21,6 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from secure_fedrec.core.arrays import FloatArray, IntArray, WordArray
 from secure_fedrec.errors import ConfigError
 
-__all__ = ["Stream", "Streams", "uniform_ranks", "uniform_reals"]
-
 _BLOCK = np.dtype([("lane", "<u8"), ("round", "<u4"), ("index", "<u4")])
 _INDEX_LIMIT = 2**32
 # Rank = high bits of (42 random bits) * size: the bias of a rank is below size / 2^42, and size is

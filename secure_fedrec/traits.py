@@ -13,8 +13,6 @@ from typing import Any
 
 from secure_fedrec.errors import ConfigError
 
-__all__ = ["AS_BEFORE", "BARE", "OTHER_ROWS", "TRAITS", "RowTraits", "Traits"]
-
 TRAITS: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
         "virtual_rows": ("none", "summed", "taken-out"),

@@ -18,18 +18,6 @@ from secure_fedrec.core.arrays import FloatArray, IndexArray, IntArray, RingArra
 from secure_fedrec.errors import WireError
 from secure_fedrec.fixedpoint import FixedPoint
 
-__all__ = [
-    "Aggregate",
-    "Block",
-    "Combine",
-    "DenseBlock",
-    "FlatBlock",
-    "PeerBlock",
-    "RowBlock",
-    "SetBlock",
-    "Upload",
-]
-
 
 class Combine(Enum):
     """How the values of several parties may meet."""

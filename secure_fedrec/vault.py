@@ -19,8 +19,6 @@ from secure_fedrec.core.npz import StoredArray
 from secure_fedrec.core.spill import Kept, Spill
 from secure_fedrec.errors import PrivateStateError
 
-__all__ = ["PrivateTable", "Rated", "Vault"]
-
 PrivateTable: TypeAlias = npt.NDArray[np.float64] | npt.NDArray[np.float32]
 """A private table; each has the precision it was created with."""
 

@@ -22,8 +22,6 @@ from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.uploads import RowBlock
 from secure_fedrec.wire import Step, View
 
-__all__ = ["CollusionLinkage"]
-
 
 class CollusionLinkage(SuiteAttack):
     """Joins the denoisers' anonymous messages to the server's identified uploads.

@@ -13,8 +13,6 @@ from attacks.view.named import named_rounds, named_rows, sees_named_rows
 from secure_fedrec.core.arrays import FloatArray, IntArray
 from secure_fedrec.wire import Step, View
 
-__all__ = ["Direct", "Intersection"]
-
 _HISTORY = (1, 2, 3, 5, 10, 20, 50, 100)
 
 

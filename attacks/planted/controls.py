@@ -15,19 +15,11 @@ from types import MappingProxyType
 from attacks.base import Controlled
 from attacks.planted import plant_organisations, plant_ratings, plant_split
 from attacks.planted.ratings import CLIENTS
-from attacks.scoring.games import Finding, GroundTruth, evaluate
+from attacks.scoring.games import Finding, evaluate
+from attacks.scoring.truth import GroundTruth
 from attacks.suite import MEASURES, SUITE
 from secure_fedrec.engines import RecordedRun
 from secure_fedrec.wire import Adversary
-
-__all__ = [
-    "FEDERATIONS",
-    "WHO",
-    "ControlResult",
-    "planted",
-    "planted_finding",
-    "positive_controls",
-]
 
 _Planted = tuple[RecordedRun, GroundTruth]
 

@@ -21,8 +21,6 @@ from secure_fedrec.traits import OTHER_ROWS
 from secure_fedrec.uploads import Aggregate, RowBlock, SetBlock, Upload
 from secure_fedrec.vault import Vault
 
-__all__ = ["BAGS", "PlantedOrganisations"]
-
 BAGS: Final = {"user-drafts": "user_embeddings", "item-drafts": "item_representations"}
 """Private table of the members behind each bag."""
 

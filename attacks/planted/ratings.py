@@ -11,8 +11,6 @@ from secure_fedrec.engines import RecordedRun, rating_problem
 from secure_fedrec.protection import LAYERS
 from secure_fedrec.streams import Streams
 
-__all__ = ["CLIENTS", "plant_ratings"]
-
 CLIENTS, _ROUNDS = 60, 6
 """Of a run."""
 

@@ -12,8 +12,6 @@ from secure_fedrec.protection.bags import BagShape
 from secure_fedrec.streams import Streams
 from secure_fedrec.wire import RecordingPolicy
 
-__all__ = ["protected", "recorded"]
-
 
 def protected(
     algorithm: Algorithm,

@@ -19,8 +19,6 @@ from secure_fedrec.protection.bags import BagShape
 from secure_fedrec.streams import Streams
 from secure_fedrec.vault import Vault
 
-__all__ = ["plant_organisations", "plant_split"]
-
 _ROUNDS = 3
 
 _CLIENTS, _ITEMS, _CLASSES = 80, 120, 6

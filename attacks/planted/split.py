@@ -25,8 +25,6 @@ from secure_fedrec.traits import OTHER_ROWS
 from secure_fedrec.uploads import Aggregate, FlatBlock, Upload
 from secure_fedrec.vault import Vault
 
-__all__ = ["ITEM_TABLE", "PlantedSplit", "PlantedSplitConfig"]
-
 ITEM_TABLE: Final = "item_embedding.weight"
 """The parameter whose rows are the items."""
 

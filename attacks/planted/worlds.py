@@ -30,8 +30,6 @@ from secure_fedrec.uploads import Aggregate, RowBlock, SetBlock, Upload
 from secure_fedrec.vault import Vault
 from secure_fedrec.wire import Adversary, BlockStore, OwnUploads, Truth
 
-__all__ = ["Outcome", "PlantedRatings", "play"]
-
 _ODDS = 1e-6
 """Of a verdict against a claim that holds."""
 

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from attacks.scoring.classifier import cross_validated_scores, one_against_rest_auc
-from attacks.scoring.gains import Estimate
+from attacks.scoring.gains import Estimate, interval_figures
 from attacks.scoring.intervals import Interval, percentile_interval, resampled
 from attacks.scoring.measures import (
     AREA,
@@ -26,18 +26,9 @@ from attacks.scoring.measures import (
     records,
 )
 from attacks.scoring.ratings import rated_grid
-from attacks.scoring.scored import (
-    NotApplicable,
-    Scored,
-    interval_figures,
-    is_honest,
-    normal_null,
-    require_finite,
-)
+from attacks.scoring.scored import NotApplicable, Scored, is_honest, normal_null, require_finite
 from attacks.scoring.truth import Case
 from secure_fedrec.core.arrays import FloatArray, IntArray
-
-__all__ = ["KIND", "FeatureClaim", "People", "score_attributes"]
 
 KIND = "attributes"
 """Kind of secret: a class of every person, int64[N], -1 where unknown.

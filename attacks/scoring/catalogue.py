@@ -3,8 +3,6 @@
 from attacks.scoring.measures import SEVERITIES, Figures, Measure
 from attacks.suite import MEASURES
 
-__all__ = ["leading", "listed_keys", "measures_of", "severity_of"]
-
 
 def measures_of(figures: Figures) -> list[Measure]:
     """The measures that a finding has, in the order of reports."""

@@ -12,8 +12,6 @@ from threadpoolctl import threadpool_limits
 
 from secure_fedrec.core.arrays import BoolArray, FloatArray, IntArray
 
-__all__ = ["cross_validated_scores", "one_against_rest_auc"]
-
 _FOLDS = 5
 _PENALTIES = 10.0 ** np.arange(-3.0, 4.0)
 """Times the mean eigenvalue of the Gram matrix."""

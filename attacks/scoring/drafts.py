@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from attacks.scoring.attributes import KIND, People, score_attributes
-from attacks.scoring.gains import Gain, Gains
+from attacks.scoring.gains import Figures, Gain, Gains, interval_figures
 from attacks.scoring.intervals import mean_interval
 from attacks.scoring.measures import (
     AREA,
@@ -30,21 +30,17 @@ from attacks.scoring.measures import (
     records,
 )
 from attacks.scoring.scored import (
-    Figures,
     NotApplicable,
     Scored,
     by_client,
     hit_interval,
     hit_null,
-    interval_figures,
     is_honest,
     require_finite,
 )
 from attacks.scoring.truth import Case
 from secure_fedrec.core.arrays import BoolArray, FloatArray, IntArray
 from secure_fedrec.wire import Truth
-
-__all__ = ["DraftClaim", "Matches", "Members", "score_disclosed", "score_drafts"]
 
 _EQUAL = 1e-6
 """Relative distance below which a draft is the member's vector."""

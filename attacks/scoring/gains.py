@@ -20,18 +20,6 @@ from scipy.special import betaincinv, ndtri, stdtrit
 from attacks.scoring.intervals import Interval, mean_interval, share_interval
 from secure_fedrec.core.arrays import FloatArray
 
-__all__ = [
-    "Estimate",
-    "Figures",
-    "Gain",
-    "Gains",
-    "Level",
-    "gain_figures",
-    "headroom",
-    "interval_figures",
-    "shifted",
-]
-
 Figures: TypeAlias = dict[str, float | None]
 
 _FAMILY_ERROR = 0.01

@@ -10,16 +10,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from attacks.base import Attack, Claims, NotApplicable
-from attacks.scoring.gains import Level
-from attacks.scoring.scored import Figures, Scored
+from attacks.base import Attack, Claims
+from attacks.scoring.gains import Figures, Level
+from attacks.scoring.scored import NotApplicable, Scored
 from attacks.scoring.truth import Case, GroundTruth
 from attacks.suite import MEASURES
 from attacks.view.blocks import item_view
 from attacks.view.knowledge import Knowledge, UnknownTraitError
 from secure_fedrec.wire import Adversary, OwnUploads, Step, Transcript, View
-
-__all__ = ["Finding", "GroundTruth", "evaluate"]
 
 _BY_ROUND = tuple(each.key for each in MEASURES.values() if each.page.by_round)
 

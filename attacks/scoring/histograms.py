@@ -31,8 +31,6 @@ from attacks.scoring.truth import Case
 from secure_fedrec.core.arrays import FloatArray, IntArray
 from secure_fedrec.evaluation.ranking import midranks
 
-__all__ = ["KIND", "HistogramClaim", "score_histograms"]
-
 KIND = "histograms"
 """Kind of secret: counts of every client, float64[n, K]."""
 

@@ -14,15 +14,6 @@ from scipy.special import betaincinv
 
 from secure_fedrec.core.arrays import FloatArray
 
-__all__ = [
-    "Interval",
-    "check_share",
-    "mean_interval",
-    "percentile_interval",
-    "resampled",
-    "share_interval",
-]
-
 _BLOCK_ELEMENTS = 1 << 21
 _KEPT_CLIENTS = 1000
 

@@ -5,23 +5,19 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from attacks.scoring.gains import Gain
+from attacks.scoring.gains import Figures, Gain, interval_figures
 from attacks.scoring.measures import LEADS, SHARE, Behind, Measure, Prior, Scale, gain, records
 from attacks.scoring.scored import (
     NOBODY,
-    Figures,
     NotApplicable,
     Scored,
     hit_interval,
     hit_null,
-    interval_figures,
     is_honest,
     require_finite,
 )
 from attacks.scoring.truth import Case
 from secure_fedrec.core.arrays import FloatArray, IntArray
-
-__all__ = ["KIND", "LabelClaim", "score_labels"]
 
 KIND = "labels"
 """Kind of secret: a class of every client, int64[n], -1 where it has none."""

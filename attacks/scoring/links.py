@@ -5,14 +5,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from attacks.scoring.gains import Gain, Gains
+from attacks.scoring.gains import Figures, Gain, Gains
 from attacks.scoring.measures import SHARE, Behind, Measure, Scale, gain, records
-from attacks.scoring.scored import Figures, Scored, is_honest
+from attacks.scoring.scored import Scored, is_honest
 from attacks.scoring.truth import Case
 from secure_fedrec.core.arrays import BoolArray, IntArray, WordArray
 from secure_fedrec.wire import Truth
-
-__all__ = ["LinkClaim", "link_figures"]
 
 MEASURES = records(
     linked_share=Measure(

@@ -12,10 +12,6 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
-__all__ = ["AREA", "CORRELATION", "DIFFERENCE", "HEADROOM", "LEADS", "SEVERITIES", "SHARE"]
-__all__ += ["Behind", "Context", "Gained", "Measure", "Observed", "Page", "Prior", "Rule", "Scale"]
-__all__ += ["Unit", "gain", "records"]
-
 SEVERITIES = ("critical", "high", "medium", "low", "info")
 """Worst first."""
 

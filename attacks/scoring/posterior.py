@@ -15,8 +15,6 @@ import numpy as np
 from attacks.scoring.ranking import PublicRanking, halves, precision_at_size
 from secure_fedrec.core.arrays import BoolArray, FloatArray, IntArray
 
-__all__ = ["combined_scores"]
-
 _FEW_VALUES = 16
 _OCTAVES = 12
 _RIDGE = 1.0

@@ -8,8 +8,6 @@ import numpy as np
 from secure_fedrec.core.arrays import BoolArray, FloatArray, IntArray
 from secure_fedrec.evaluation.ranking import midranks
 
-__all__ = ["PublicRanking", "halves", "precision_at_size", "public_ranking"]
-
 _CHANCE = 0.5
 _CLEARLY = 1.0
 """Standard error above chance from which a ranking is one: the best of several is by chance."""

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from attacks.scoring.gains import Estimate, Gain, Gains, headroom
+from attacks.scoring.gains import Estimate, Figures, Gain, Gains, headroom, interval_figures
 from attacks.scoring.measures import (
     AREA,
     HEADROOM,
@@ -30,14 +30,7 @@ from attacks.scoring.measures import (
 from attacks.scoring.posterior import combined_scores
 from attacks.scoring.ranking import PublicRanking, precision_at_size, public_ranking
 from attacks.scoring.ratings import rated_grid
-from attacks.scoring.scored import (
-    Figures,
-    NotApplicable,
-    Scored,
-    interval_figures,
-    is_honest,
-    normal_null,
-)
+from attacks.scoring.scored import NotApplicable, Scored, is_honest, normal_null
 from attacks.scoring.sets import (
     ALL_CORRUPTED,
     NO_CONTRAST,
@@ -60,8 +53,6 @@ from attacks.scoring.statistics import (
 )
 from attacks.scoring.truth import Case
 from secure_fedrec.core.arrays import BoolArray, FloatArray, IntArray
-
-__all__ = ["RatedSetClaim", "history_figures", "score_rated_sets"]
 
 _CHANCE = 0.5
 _WIDTH_95 = 2 * 1.96

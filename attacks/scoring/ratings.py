@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from attacks.scoring.gains import Gain, Gains, headroom
+from attacks.scoring.gains import Figures, Gain, Gains, headroom
 from attacks.scoring.measures import (
     HEADROOM,
     SHARE,
@@ -19,12 +19,10 @@ from attacks.scoring.measures import (
     gain,
     records,
 )
-from attacks.scoring.scored import Figures, Scored, by_client, is_honest
+from attacks.scoring.scored import Scored, by_client, is_honest
 from attacks.scoring.truth import Case
 from secure_fedrec.core.arrays import BoolArray, FloatArray, IntArray
 from secure_fedrec.data import RatingTable
-
-__all__ = ["RatingClaim", "best_constant", "rated_grid", "rating_figures"]
 
 _SAYS = "the best constant is said"
 _CONSTANT = Prior(

@@ -11,22 +11,6 @@ from attacks.scoring.gains import Figures, Gain, Gains, Level, gain_figures, int
 from attacks.scoring.intervals import Interval, mean_interval, share_interval
 from secure_fedrec.core.arrays import BoolArray, FloatArray, IndexArray, IntArray
 
-__all__ = [
-    "NOBODY",
-    "Figures",
-    "NotApplicable",
-    "Scored",
-    "beside_others",
-    "by_client",
-    "hit_interval",
-    "hit_null",
-    "interval_figures",
-    "is_honest",
-    "normal_null",
-    "require_finite",
-    "unit",
-]
-
 NOBODY = "nobody but the adversary's own clients has a secret to tell"
 
 _NULL_DEVIATIONS = 4.0

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from attacks.scoring.gains import Gain
+from attacks.scoring.gains import Figures, Gain, interval_figures
+from attacks.scoring.intervals import Interval, mean_interval
 from attacks.scoring.measures import (
     AREA,
     LEADS,
@@ -23,39 +24,15 @@ from attacks.scoring.measures import (
     records,
 )
 from attacks.scoring.ranking import public_ranking
-from attacks.scoring.scored import (
-    Figures,
-    NotApplicable,
-    Scored,
-    interval_figures,
-    is_honest,
-    normal_null,
-)
+from attacks.scoring.scored import NotApplicable, Scored, is_honest, normal_null
 from attacks.scoring.statistics import (
-    Interval,
     ScoreTable,
     exact_set_share,
-    mean_interval,
     per_client_auc,
     permute_labels_within_clients,
 )
 from attacks.scoring.truth import Case
 from secure_fedrec.core.arrays import BoolArray, FloatArray, IntArray
-
-__all__ = [
-    "ALL_CORRUPTED",
-    "KIND",
-    "NO_CONTRAST",
-    "SetClaim",
-    "mean_auc",
-    "nan_mean",
-    "null_auc",
-    "popularity_of",
-    "score_sets",
-    "score_table",
-    "set_figures",
-    "units_of",
-]
 
 KIND = "sets"
 """Kind of secret: a set of every client, bool[n, C]."""

@@ -6,18 +6,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from attacks.scoring.gains import Gain, Gains
+from attacks.scoring.gains import Figures, Gain, Gains
 from attacks.scoring.measures import SHARE, Behind, Context, Measure, Page, Scale, gain, records
 from attacks.scoring.ratings import best_constant
-from attacks.scoring.scored import Figures, Scored
+from attacks.scoring.scored import Scored
 from attacks.scoring.truth import Case
 from attacks.scoring.vectors import VECTOR_ERROR
 from attacks.view.blocks import item_view
 from secure_fedrec.core.arrays import BoolArray, FloatArray, IntArray
 from secure_fedrec.data import RatingTable
 from secure_fedrec.wire import Step, Truth, View
-
-__all__ = ["AnonymousRowClaim", "GroupedRows", "SingleRowsClaim", "row_figures"]
 
 _TAIL = Scale(SHARE, "what the best constant names", "a miss", "claims of all rounds are pooled")
 

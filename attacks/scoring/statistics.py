@@ -28,27 +28,11 @@ import numpy as np
 from attacks.scoring.intervals import (
     Interval,
     check_share,
-    mean_interval,
     percentile_interval,
     resampled,
     share_interval,
 )
 from secure_fedrec.core.arrays import BoolArray, FloatArray, IntArray
-
-__all__ = [
-    "Interval",
-    "RocCurve",
-    "ScoreTable",
-    "advantage",
-    "exact_set_share",
-    "mean_interval",
-    "per_client_auc",
-    "permute_labels_within_clients",
-    "pooled_roc",
-    "share_interval",
-    "tpr_at_fpr",
-    "tpr_at_fpr_interval",
-]
 
 _MAX_POINTS = 512
 

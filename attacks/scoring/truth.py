@@ -9,8 +9,6 @@ import numpy.typing as npt
 from secure_fedrec.data import RatingTable
 from secure_fedrec.wire import Adversary, Truth, View
 
-__all__ = ["Case", "GroundTruth"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroundTruth:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from attacks.scoring.gains import Gain
+from attacks.scoring.gains import Figures, Gain, interval_figures
 from attacks.scoring.measures import (
     CORRELATION,
     LEADS,
@@ -26,13 +26,11 @@ from attacks.scoring.measures import (
     records,
 )
 from attacks.scoring.scored import (
-    Figures,
     NotApplicable,
     Scored,
     beside_others,
     hit_interval,
     hit_null,
-    interval_figures,
     is_honest,
     require_finite,
     unit,
@@ -40,8 +38,6 @@ from attacks.scoring.scored import (
 from attacks.scoring.truth import Case
 from secure_fedrec.core.arrays import FloatArray, IntArray
 from secure_fedrec.wire import Truth
-
-__all__ = ["VECTOR_ERROR", "VectorClaim", "score_vectors"]
 
 VECTOR_ERROR = 1e-3
 """A vector counts as recovered to a relative error below this."""

@@ -6,14 +6,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from attacks.scoring.gains import Gain, Gains
+from attacks.scoring.gains import Figures, Gain, Gains
 from attacks.scoring.measures import SHARE, Behind, Measure, Page, Scale, gain, records
 from attacks.scoring.ratings import rated_grid
-from attacks.scoring.scored import Figures, Scored, is_honest
+from attacks.scoring.scored import Scored, is_honest
 from attacks.scoring.truth import Case
 from secure_fedrec.core.arrays import BoolArray, IntArray
-
-__all__ = ["UnmaskedClaim", "unmasked_figures"]
 
 MEASURES = records(
     unmasked_share=Measure(

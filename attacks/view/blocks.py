@@ -5,8 +5,6 @@ The blocks of an upload lie one below the other in one table; which rows are ite
 
 from secure_fedrec.wire import View
 
-__all__ = ["flat_view", "item_view"]
-
 
 def item_view(view: View) -> View | None:
     """The view of the rows that are items; None where no rows are."""

@@ -11,8 +11,6 @@ from secure_fedrec.core.arrays import RingArray
 from secure_fedrec.uploads import RowBlock
 from secure_fedrec.wire import Messages, Step, View
 
-__all__ = ["others_sum", "others_uploads", "others_vectors", "rows_of", "words_of"]
-
 
 def rows_of(messages: Messages) -> tuple[Messages, RowBlock]:
     """Messages with their payload, which must be rows.

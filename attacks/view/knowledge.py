@@ -13,8 +13,6 @@ from secure_fedrec.errors import TranscriptError
 from secure_fedrec.traits import TRAITS
 from secure_fedrec.wire import Transcript, View
 
-__all__ = ["Knowledge", "UnknownTraitError"]
-
 
 class UnknownTraitError(TranscriptError):
     """A transcript does not state a trait, or states it in words that nobody knows."""

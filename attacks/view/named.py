@@ -15,8 +15,6 @@ from secure_fedrec.core.kernels import segments
 from secure_fedrec.uploads import RowBlock
 from secure_fedrec.wire import Messages, Step, View
 
-__all__ = ["named_payload_rounds", "named_rounds", "named_rows", "sees_named_rows"]
-
 
 def sees_named_rows(view: View) -> bool:
     """Whether any rows reach the adversary under a name."""

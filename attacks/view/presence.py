@@ -10,8 +10,6 @@ from attacks.view.knowledge import Knowledge
 from secure_fedrec.core.arrays import BoolArray, FloatArray, IntArray
 from secure_fedrec.wire import View
 
-__all__ = ["Presence"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Presence:

@@ -40,8 +40,6 @@ from secure_fedrec.protection import BAG_LAYERS, LAYERS, Claim, claim_of
 from secure_fedrec.settings import Count, Filled, Settings, Within
 from secure_fedrec.wire import Adversary, RecordingPolicy
 
-__all__ = ["AuditConfig", "RunConfig", "load_config", "parse_config"]
-
 _DEFAULT_SYSTEM = "pmf"
 
 

@@ -13,8 +13,6 @@ from typing import Any, TypeVar, cast
 from secure_fedrec.errors import ConfigError, renamed_keys
 from secure_fedrec.settings import Settings
 
-__all__ = ["as_table", "build", "require_table", "require_tables"]
-
 T = TypeVar("T", bound=Settings)
 
 

@@ -19,8 +19,6 @@ from attacks.suite import MEASURES
 from secure_fedrec.errors import ConfigError
 from secure_fedrec.settings import Settings
 
-__all__ = ["GateConfig", "GateResult", "Outcome", "documents_leak", "judge"]
-
 EVERYTHING = "everything"
 """What an epsilon covers unless a gate names a part of what clients send."""
 

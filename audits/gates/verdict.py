@@ -9,8 +9,6 @@ from attacks.planted.controls import ControlResult
 from audits.gates.gate import FEWEST_CLIENTS, GateResult, Outcome
 from audits.report.findings import severity
 
-__all__ = ["Verdict", "decide", "undecided"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:

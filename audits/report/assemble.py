@@ -33,8 +33,6 @@ from secure_fedrec.engines import RecordedRun
 if TYPE_CHECKING:
     from secure_fedrec.accounting import PrivacyStatement
 
-__all__ = ["Measured", "assemble"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Measured:

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["bytes_chart", "leakage_chart", "roc_chart", "utility_chart"]
-
 # Inches: the full width, and the leakage chart's margins for names and for numbers.
 _WIDTH, _LABELS, _VALUES = 7.6, 2.25, 1.55
 _DASHES: tuple[Any, ...] = ("-", (0, (5, 1.6)), (0, (1.2, 1.4)), (0, (6, 1.5, 1.2, 1.5)))

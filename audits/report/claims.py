@@ -8,8 +8,6 @@ from secure_fedrec.protection import BAG_RECORDS, RECORDS, Claim, Layer, require
 if TYPE_CHECKING:
     from secure_fedrec.accounting import PrivacyStatement
 
-__all__ = ["Execution", "execution_of", "executions_of", "protection_json", "record_of"]
-
 Execution: TypeAlias = Literal["simulated", "real"]
 
 _REAL = "the protocol itself was carried out, with keys made for this run"

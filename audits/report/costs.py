@@ -11,8 +11,6 @@ from secure_fedrec.core.arrays import BoolArray
 from secure_fedrec.engines import RecordedRun
 from secure_fedrec.wire import Meter
 
-__all__ = ["cost_json"]
-
 
 def cost_json(
     run: RecordedRun,

@@ -6,8 +6,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["FPR_FLOOR", "negatives", "resolution", "tpr_at", "tpr_reached"]
-
 FPR_FLOOR = 1e-4
 """Left edge of every log-log ROC chart."""
 

@@ -15,8 +15,6 @@ from attacks.planted.controls import ControlResult
 from attacks.scoring.catalogue import listed_keys, measures_of, severity_of
 from attacks.scoring.measures import Figures, Measure
 
-__all__ = ["finding_json", "sentence", "severity"]
-
 
 def severity(finding: Finding) -> str | None:
     """How bad it is: as the worst of its figures says; None if nothing was measured.

@@ -17,8 +17,6 @@ from markupsafe import Markup
 from audits.report import charts, text, view
 from secure_fedrec.errors import DataError
 
-__all__ = ["SCHEMA_VERSION", "embed_json", "render_html", "render_summary"]
-
 SCHEMA_VERSION = "1"
 
 # Inside <script> the HTML parser looks for "</script" and "<!--" in raw text, where entities mean

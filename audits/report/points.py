@@ -5,8 +5,6 @@ from typing import Any, NamedTuple
 
 from attacks.scoring.catalogue import leading, measures_of
 
-__all__ = ["Point", "leakage_label", "leakage_point"]
-
 
 class Point(NamedTuple):
     """What is drawn of a finding."""

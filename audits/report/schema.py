@@ -7,8 +7,6 @@ from typing import Any
 from attacks.scoring.measures import Unit
 from attacks.suite import MEASURES
 
-__all__ = ["report_schema"]
-
 _FRAME = Path(__file__).with_name("schema.json")
 
 

@@ -19,8 +19,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["INK", "MUTED", "RULE", "SERIES", "canvas", "finish"]
-
 INK = "#1c2128"
 MUTED = "#5b6472"
 RULE = "#d4d9e1"

@@ -10,22 +10,6 @@ from itertools import pairwise
 
 from secure_fedrec.evaluation import LOWER_IS_BETTER
 
-__all__ = [
-    "byte_size",
-    "count",
-    "decimal",
-    "duration",
-    "flatten",
-    "gate_value",
-    "interval",
-    "measure",
-    "percent",
-    "round_ranges",
-    "signed",
-    "signed_span",
-    "which_is_better",
-]
-
 _INITIALS = (*LOWER_IS_BETTER, "auc", "ndcg")
 
 NOT_MEASURED = "not measured"

@@ -23,8 +23,6 @@ from audits.report.text import (
     signed,
 )
 
-__all__ = ["adversary_rows", "by_severity", "finding_card", "gate_rows", "headline", "roc_rows"]
-
 _LEAK = "leaks as documented"
 _OUTCOMES = ("fail", "inconclusive", _LEAK, "pass")
 _BOUNDS = {"max": "≤", "min": "≥", "equals": "=", "least": "≥"}

@@ -6,8 +6,6 @@ from typing import Any
 
 from secure_fedrec.errors import ConfigError, DataError
 
-__all__ = ["read_paper", "write_drawing", "write_text"]
-
 _PAPERS = Path(__file__).parent.parent / "papers"
 
 

@@ -11,8 +11,6 @@ from tqdm import tqdm
 
 from secure_fedrec.errors import DivergedError
 
-__all__ = ["StudyFolder"]
-
 Wanted = TypeVar("Wanted")
 Made = TypeVar("Made")
 

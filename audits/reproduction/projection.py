@@ -11,8 +11,6 @@ from secure_fedrec.core.arrays import FloatArray
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["MARKERS", "distinct", "embed", "panels_chart"]
-
 MARKERS: Final = ("o", "s", "^", "D", "v")
 """Of groups that are told apart."""
 

@@ -8,8 +8,6 @@ from scipy.special import stdtrit
 
 from secure_fedrec.errors import ConfigError
 
-__all__ = ["deviation", "first_seeds", "mean_interval", "require_reproduced"]
-
 _LEVEL = 0.95
 
 

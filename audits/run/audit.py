@@ -33,8 +33,6 @@ from audits.system import Task
 from secure_fedrec.engines import RecordedRun, require_complete
 from secure_fedrec.wire import Adversary, Transcript
 
-__all__ = ["AuditResult", "attack_all", "audit"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditResult:

@@ -17,8 +17,6 @@ from secure_fedrec.streams import Streams
 from secure_fedrec.vault import Vault
 from secure_fedrec.wire import Adversary
 
-__all__ = ["Federation", "build_federation", "load_dataset", "require_parties"]
-
 TaskT = TypeVar("TaskT", bound=Task)
 TaskT_co = TypeVar("TaskT_co", bound=Task, covariant=True)
 

@@ -12,8 +12,6 @@ from secure_fedrec.errors import ConfigError
 from secure_fedrec.protection import Withstood
 from secure_fedrec.wire import Adversary
 
-__all__ = ["require_withstood"]
-
 
 def require_withstood(
     adversaries: Sequence[Adversary], claims: Sequence[Withstood], *, n_clients: int

@@ -18,16 +18,6 @@ from typing import Any
 from secure_fedrec.core.files import read_json, replace_file
 from secure_fedrec.errors import CheckpointError, ConfigError
 
-__all__ = [
-    "CONFIG_DIGEST",
-    "CONFIG_NAME",
-    "one_writer",
-    "read_own_config",
-    "unwritten",
-    "write_json",
-    "write_own_config",
-]
-
 CONFIG_NAME = "config.json"
 CONFIG_DIGEST = "sha256"
 """Key under which a run's ``config.json`` carries the digest of all its other keys."""

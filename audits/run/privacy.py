@@ -16,17 +16,6 @@ from secure_fedrec.wire import Adversary
 if TYPE_CHECKING:
     from secure_fedrec.accounting import PrivacyStatement
 
-__all__ = [
-    "Price",
-    "draws_noise",
-    "epsilons",
-    "prices",
-    "reader_of",
-    "readers",
-    "require_priced",
-    "with_noise_found",
-]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Price:

@@ -11,8 +11,6 @@ from pathlib import Path
 
 from secure_fedrec.errors import CheckpointError
 
-__all__ = ["ReleaseJournal"]
-
 _NAME = "releases.log"
 
 

@@ -37,18 +37,6 @@ from secure_fedrec.errors import CheckpointError, ConfigError
 from secure_fedrec.properties import lossless_words
 from secure_fedrec.wire import Meter, Wire
 
-__all__ = [
-    "Lossless",
-    "check_lossless",
-    "open_run",
-    "projection",
-    "repeated_releases",
-    "run_identity",
-    "train_folds",
-    "train_recorded",
-]
-
-
 _CHECKPOINT = "checkpoint.npz"
 _TWIN_BYTES = 2**19
 """Batches of the twin: others than the run's, because no bit may depend on them."""

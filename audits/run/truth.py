@@ -21,8 +21,6 @@ from secure_fedrec.data import RatingScale, RatingTable
 from secure_fedrec.errors import TranscriptError
 from secure_fedrec.wire import Truth
 
-__all__ = ["ground_truth", "read_secrets", "write_secrets"]
-
 Columns = Mapping[str, npt.NDArray[Any]]
 
 

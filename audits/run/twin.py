@@ -14,8 +14,6 @@ from secure_fedrec.protection.plain import DirectSession, DirectSum
 from secure_fedrec.protection.stack import Stack
 from secure_fedrec.wire import Meter, Wire
 
-__all__ = ["plain_twin"]
-
 
 def plain_twin(stack: Stack, sizes: Sizes) -> Stack:
     """The stack without routing and without virtual rows: what the server should end up with.

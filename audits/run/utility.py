@@ -9,8 +9,6 @@ from audits.gates.gate import UTILITY_GAIN
 from audits.report.text import measure
 from secure_fedrec.evaluation import Rule, best_gain
 
-__all__ = ["Standing", "Utility", "utility_of"]
-
 _HEADLINE = "rmse"
 
 

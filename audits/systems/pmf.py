@@ -18,8 +18,6 @@ from secure_fedrec.engines import rating_problem
 from secure_fedrec.evaluation import Pairs, Rule, rating_error, score_rules
 from secure_fedrec.protection import STACKS
 
-__all__ = ["SYSTEM", "RatingTask", "Ratings", "load_ratings"]
-
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class RatingTask:

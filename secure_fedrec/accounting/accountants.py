@@ -21,8 +21,6 @@ from secure_fedrec.core.arrays import FloatArray
 from secure_fedrec.errors import ConfigError
 from secure_fedrec.protection.dp.events import Adversary, Event, GaussianNoise
 
-__all__ = ["Accountant", "Spent", "spend"]
-
 Accountant: TypeAlias = Literal["rdp", "prv"]
 
 _REALS = np.array(sorted({*map(float, RDPAccountant.DEFAULT_ALPHAS), *range(64, 257, 8)}))

@@ -6,8 +6,6 @@ from secure_fedrec.accounting.accountants import Accountant, spend
 from secure_fedrec.errors import ConfigError
 from secure_fedrec.protection.dp.events import Adversary, Event, GaussianNoise
 
-__all__ = ["find_noise_multiplier", "gaussian_events"]
-
 _LARGEST = 2.0**20
 _FINEST = 1e-12
 

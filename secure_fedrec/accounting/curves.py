@@ -26,15 +26,6 @@ from secure_fedrec.protection.dp.events import (
     SkellamNoise,
 )
 
-__all__ = [
-    "needs_integer_orders",
-    "pure_epsilon",
-    "pure_rdp",
-    "renyi_curve",
-    "sampled_rdp",
-    "skellam_rdp",
-]
-
 _SAMPLED_ADJACENCIES = ("zero-out", "add-or-remove")
 
 

@@ -17,8 +17,6 @@ from secure_fedrec.protection.dp.events import (
     SkellamNoise,
 )
 
-__all__ = ["PrivacyStatement", "claim"]
-
 _WHO: dict[Adversary, str] = {
     "server": "the server, which sees the cohort and all it is sent",
     "release": "whoever sees only what is released",

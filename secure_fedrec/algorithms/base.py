@@ -22,21 +22,6 @@ from secure_fedrec.streams import Streams
 from secure_fedrec.uploads import Aggregate, PeerBlock, Upload
 from secure_fedrec.vault import Vault
 
-__all__ = [
-    "Addressed",
-    "Algorithm",
-    "ClientStep",
-    "Exchanging",
-    "FinishedStep",
-    "MeasuredStep",
-    "NamedBlocks",
-    "PublicState",
-    "RatingAlgorithm",
-    "RatingStep",
-    "SizedSteps",
-    "SizedUploads",
-]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class PublicState:

@@ -34,8 +34,6 @@ from secure_fedrec.core.kernels import segment_sum
 from secure_fedrec.uploads import Aggregate
 from secure_fedrec.vault import Rated
 
-__all__ = ["BIAS_COUNTS", "Lines", "fit_lines", "initial_sums", "next_biases"]
-
 _SUMS, BIAS_COUNTS = "bias_sums", "bias_counts"
 
 

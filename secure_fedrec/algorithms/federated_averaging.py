@@ -43,14 +43,6 @@ from secure_fedrec.traits import OTHER_ROWS
 from secure_fedrec.uploads import Aggregate, FlatBlock, Upload
 from secure_fedrec.vault import Vault
 
-__all__ = [
-    "FederatedAveraging",
-    "FederatedAveragingConfig",
-    "FederatedAveragingStep",
-    "Release",
-    "common_start",
-]
-
 WEIGHTINGS = ("records", "attention")
 _LAYERS = ("knowledge_user", "knowledge_item", "relation", "hidden")
 _WEIGHTS = "weights"

@@ -20,18 +20,6 @@ from secure_fedrec.core.arrays import FloatArray
 from secure_fedrec.settings import Count, NonNegative, OneOf, Positive, Settings, Share
 from secure_fedrec.streams import Stream
 
-__all__ = [
-    "OPTIMIZERS",
-    "Batch",
-    "LocalOptimizer",
-    "LocalTrainingConfig",
-    "Loss",
-    "TrainingDraws",
-    "one_thread",
-    "seeded_torch",
-    "train_locally",
-]
-
 Batch: TypeAlias = Mapping[str, Tensor]
 """Rows of every column of a client's examples."""
 

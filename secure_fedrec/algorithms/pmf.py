@@ -44,8 +44,6 @@ from secure_fedrec.traits import RowTraits
 from secure_fedrec.uploads import Aggregate, RowBlock, Upload
 from secure_fedrec.vault import Rated, Vault
 
-__all__ = ["PMF", "PMFConfig"]
-
 USER_UPDATES = ("rated", "rated+virtual")
 _USER_VECTORS = "user_vectors"
 _ROWS = RowTraits(rows="items", row_sets="rated")

@@ -11,8 +11,6 @@ from secure_fedrec.models.gum.arrays import Records
 from secure_fedrec.models.gum.model import GUM, GUMConfig
 from secure_fedrec.vault import Vault
 
-__all__ = ["UserModels", "split_records"]
-
 
 class UserModels:
     """One GUM per client; they hold no parameters.

@@ -5,15 +5,6 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-__all__ = [
-    "BoolArray",
-    "FloatArray",
-    "IndexArray",
-    "IntArray",
-    "RingArray",
-    "WordArray",
-]
-
 FloatArray: TypeAlias = npt.NDArray[np.float64]
 """Reals on their way in or out of the ring."""
 

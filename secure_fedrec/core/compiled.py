@@ -23,25 +23,6 @@ from secure_fedrec.core.arrays import (
     RingArray,
 )
 
-__all__ = [
-    "add_rows",
-    "compiled_loop",
-    "descend",
-    "gram",
-    "list_ranks",
-    "merge_sets",
-    "merge_values",
-    "pair_dot",
-    "race_unrated",
-    "rank_one_rows",
-    "round_to_integers",
-    "segment_sum",
-    "skip_members",
-    "subtract_rows",
-    "take_first_distinct",
-]
-
-
 _Loop = TypeVar("_Loop", bound=Callable[..., object])
 
 

@@ -8,8 +8,6 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-__all__ = ["file_digest", "read_json", "replace_file"]
-
 
 def replace_file(
     path: Path,

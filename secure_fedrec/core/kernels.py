@@ -13,17 +13,6 @@ from secure_fedrec.core import compiled
 from secure_fedrec.core.arrays import BoolArray, FloatArray, IndexArray, IntArray, RingArray
 from secure_fedrec.errors import WireError
 
-__all__ = [
-    "descend",
-    "gram",
-    "merge_values",
-    "pair_dot",
-    "rank_one_rows",
-    "scatter_add",
-    "segment_sum",
-    "segments",
-]
-
 
 def pair_dot(
     left: FloatArray,

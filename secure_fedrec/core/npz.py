@@ -13,8 +13,6 @@ import numpy.typing as npt
 
 from secure_fedrec.core.files import replace_file
 
-__all__ = ["StoredArray", "npz_names", "read_npz", "write_npz"]
-
 _STREAMED = 64 * 2**20
 """Larger content is written to its file as it comes, smaller content from memory."""
 _PIECE = 2**20

@@ -11,8 +11,6 @@ import numpy as np
 from secure_fedrec.core.arrays import RingArray, WordArray
 from secure_fedrec.errors import ProtocolError
 
-__all__ = ["pack", "packed_size", "unpack", "word_type"]
-
 
 def word_type(bits: int) -> type[np.uint32] | type[np.uint64]:
     """Array type that holds elements of Z_2^bits."""

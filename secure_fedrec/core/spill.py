@@ -11,8 +11,6 @@ from typing import IO, Any
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["Kept", "Spill"]
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Kept:

@@ -6,6 +6,7 @@ resulting table. Organisations, clients with many users each, are read and parte
 that carry their name.
 """
 
+from secure_fedrec.data.catalogue import DATASETS, EXAMPLE_SETS, DataFile, DatasetInfo
 from secure_fedrec.data.download import get
 from secure_fedrec.data.movielens import (
     AGE_BANDS,
@@ -23,16 +24,7 @@ from secure_fedrec.data.organisations.synthetic import (
 )
 from secure_fedrec.data.organisations.tables import ClientRecords, Organisations, Records, organise
 from secure_fedrec.data.ratings import RatingScale, RatingTable
-from secure_fedrec.data.registry import (
-    DATA_DIR_VARIABLE,
-    DATASETS,
-    EXAMPLE_SETS,
-    DataFile,
-    DatasetInfo,
-    cache_dir,
-    load,
-    locate,
-)
+from secure_fedrec.data.registry import DATA_DIR_VARIABLE, cache_dir, load, locate
 from secure_fedrec.data.splits import Split, k_fold, leave_one_out
 from secure_fedrec.data.synthetic import SyntheticConfig, generate
 

@@ -14,8 +14,6 @@ from secure_fedrec.data.movielens import load_ml_1m, load_ml_100k, load_ml_lates
 from secure_fedrec.data.ratings import RatingTable
 from secure_fedrec.errors import ConfigError
 
-__all__ = ["DATASETS", "EXAMPLE_SETS", "SYNTHETIC", "DataFile", "DatasetInfo"]
-
 SYNTHETIC: Final = "synthetic"
 """Name of the data set that is generated."""
 

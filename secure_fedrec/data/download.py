@@ -15,10 +15,9 @@ from urllib.parse import urljoin
 
 from tqdm import tqdm
 
-from secure_fedrec.data.registry import DatasetInfo, data_home, dataset_info, load
+from secure_fedrec.data.catalogue import DatasetInfo
+from secure_fedrec.data.registry import data_home, dataset_info, load
 from secure_fedrec.errors import ConfigError, DataError
-
-__all__ = ["get"]
 
 _TIMEOUT_SECONDS: Final = 30.0
 _CHUNK_BYTES: Final = 1 << 16

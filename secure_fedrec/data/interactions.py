@@ -17,8 +17,6 @@ from secure_fedrec.data.splits import Split
 from secure_fedrec.errors import ConfigError, DataError
 from secure_fedrec.vault import Vault
 
-__all__ = ["Interactions", "sample_interactions"]
-
 # Keeps these draws unrelated to other uses of the same seed (see ``splits``).
 _NEGATIVES: Final = 4
 _NO_ITEM: Final = -1

@@ -17,16 +17,6 @@ from secure_fedrec.data.ratings import RatingScale, RatingTable, StrArray
 from secure_fedrec.data.textfiles import read_numbers, read_records, whole_numbers
 from secure_fedrec.errors import DataError
 
-__all__ = [
-    "AGE_BANDS",
-    "CODE_BOOKS",
-    "GENDERS",
-    "latest_ml_1m",
-    "load_ml_1m",
-    "load_ml_100k",
-    "load_ml_latest_small",
-]
-
 _FILE: Final = Path(__file__).with_suffix(".toml")
 CODE_BOOKS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
     {name: tuple(book) for name, book in tomllib.loads(_FILE.read_text(encoding="utf-8")).items()}

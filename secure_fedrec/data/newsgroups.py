@@ -25,8 +25,6 @@ from secure_fedrec.data.user_texts import UserTexts, encode_texts, split_by_user
 from secure_fedrec.errors import DataError
 from secure_fedrec.settings import Count, Natural, Settings, Within
 
-__all__ = ["NewsgroupsConfig", "load_newsgroups"]
-
 _NAME: Final = "20newsgroups"
 _FILE: Final = "posts.jsonl.gz"
 _FIELDS: Final = {

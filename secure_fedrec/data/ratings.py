@@ -14,8 +14,6 @@ from secure_fedrec.core.arrays import BoolArray, FloatArray, IndexArray, IntArra
 from secure_fedrec.errors import ConfigError, DataError
 from secure_fedrec.settings import Settings
 
-__all__ = ["RatingScale", "RatingTable", "StrArray"]
-
 StrArray = npt.NDArray[np.str_]
 """One categorical value per client."""
 

@@ -9,25 +9,11 @@ from secure_fedrec.data.catalogue import (
     DATASETS,
     EXAMPLE_SETS,
     SYNTHETIC,
-    DataFile,
     DatasetInfo,
 )
 from secure_fedrec.data.ratings import RatingTable
 from secure_fedrec.data.synthetic import SyntheticConfig, generate
 from secure_fedrec.errors import ConfigError, DataError
-
-__all__ = [
-    "DATASETS",
-    "DATA_DIR_VARIABLE",
-    "EXAMPLE_SETS",
-    "DataFile",
-    "DatasetInfo",
-    "cache_dir",
-    "check_files",
-    "dataset_info",
-    "load",
-    "locate",
-]
 
 DATA_DIR_VARIABLE: Final = "SECURE_FEDREC_DATA"
 """Environment variable that names the folder of the data sets."""

@@ -12,8 +12,6 @@ from secure_fedrec.core.arrays import BoolArray, IntArray, WordArray
 from secure_fedrec.data.ratings import RatingTable
 from secure_fedrec.errors import ConfigError, DataError
 
-__all__ = ["Split", "k_fold", "leave_one_out"]
-
 # Keeps the two splits of one seed, and other uses of that seed, unrelated.
 _K_FOLD: Final = 1
 _LEAVE_ONE_OUT: Final = 2

@@ -19,8 +19,6 @@ from secure_fedrec.core.arrays import FloatArray, IntArray
 from secure_fedrec.data.user_texts import UserTexts, encode_texts, split_by_user
 from secure_fedrec.settings import Count, Natural, NonNegative, Settings, Within
 
-__all__ = ["StickersConfig", "generate_stickers"]
-
 _LETTERS: Final = np.array(list("abcdefghijklmnopqrstuvwxyz"))
 _WORD_LENGTH: Final = 4
 _WORDS_PER_TOPIC: Final = 6

@@ -16,8 +16,6 @@ from secure_fedrec.data.movielens import AGE_BANDS, GENDERS
 from secure_fedrec.data.ratings import RatingScale, RatingTable, StrArray
 from secure_fedrec.settings import Count, Natural, NonNegative, Settings, Within
 
-__all__ = ["OCCUPATIONS", "SyntheticConfig", "generate"]
-
 OCCUPATIONS: Final = ("artist", "educator", "engineer", "student", "other")
 """Categories of the attribute ``occupation`` in synthetic sets."""
 

@@ -17,8 +17,6 @@ import numpy as np
 from secure_fedrec.core.arrays import FloatArray, IntArray
 from secure_fedrec.errors import DataError
 
-__all__ = ["read_bytes", "read_numbers", "read_records", "whole_numbers"]
-
 # Everything a non-negative decimal number is made of. "nan", "inf", signs, exponents and blanks
 # have no place in a rating file and must not reach a parser that would accept them.
 _NUMBER_BYTES = b"0123456789."

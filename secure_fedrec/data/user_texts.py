@@ -15,8 +15,6 @@ from secure_fedrec.core.arrays import BoolArray, IntArray
 from secure_fedrec.errors import ConfigError, DataError
 from secure_fedrec.vault import Vault
 
-__all__ = ["ALPHABET", "CODES", "PARTS", "UserTexts", "encode_texts", "split_by_user"]
-
 ALPHABET: Final = "\n" + "".join(map(chr, range(32, 127)))
 """The characters that have a code of their own: line feed and printable ASCII."""
 

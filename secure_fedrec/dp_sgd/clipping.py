@@ -26,8 +26,6 @@ from secure_fedrec.errors import ConfigError
 from secure_fedrec.models.graph import graph_nodes
 from secure_fedrec.protection.dp.sampler import secret_words
 
-__all__ = ["ClippedGradients", "ExampleLosses"]
-
 ExampleLosses: TypeAlias = Callable[[nn.Module, tuple[Tensor, ...]], Tensor]
 """Given the model and a batch of n examples, their n losses."""
 

@@ -9,8 +9,6 @@ from secure_fedrec.errors import ConfigError, EncodingError
 from secure_fedrec.protection.dp.sampler import draw_noise
 from secure_fedrec.protection.dp.tables import NoiseTable, noise_table
 
-__all__ = ["LatticeNoise"]
-
 _ROUNDING_SHARE = 16  # noise at least 16 times what rounding can add: at most 6.7 % more noise
 _MOST_SIGMA = 2**15
 

@@ -14,14 +14,6 @@ from torch.overrides import TorchFunctionMode
 
 from secure_fedrec.errors import ConfigError
 
-__all__ = [
-    "TensorHooksRefused",
-    "require_layers",
-    "require_no_own_backward",
-    "require_no_weight_hooks",
-    "require_precise",
-]
-
 _PRECISE = (torch.float32, torch.float64)
 
 _MODULE_HOOKS = {

@@ -15,8 +15,6 @@ import torch
 from opacus.grad_sample import GradSampleModuleFastGradientClipping
 from torch import Tensor, nn
 
-__all__ = ["GhostNorms"]
-
 
 def _linear_norms(
     layer: nn.Linear, activations: Sequence[Tensor], backprops: Tensor

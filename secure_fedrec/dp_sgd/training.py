@@ -16,8 +16,6 @@ from secure_fedrec.protection.dp.sampler import secret_words
 from secure_fedrec.protection.dp.tables import NoiseTable
 from secure_fedrec.settings import Count, Positive, Rate, Settings
 
-__all__ = ["DpSgdConfig", "train_privately"]
-
 _MARGIN = 1 - 2.0**-10
 
 

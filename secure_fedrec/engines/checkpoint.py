@@ -14,8 +14,6 @@ import numpy.typing as npt
 from secure_fedrec.core.npz import read_npz, write_npz
 from secure_fedrec.errors import CheckpointError
 
-__all__ = ["read_checkpoint", "write_checkpoint"]
-
 _VERSION = "2"
 
 

@@ -17,8 +17,6 @@ from secure_fedrec.uploads import DenseBlock, PeerBlock, RowBlock
 from secure_fedrec.wire import Messages, Parties, Step, Wire, message_sizes
 from secure_fedrec.wire.messages import select_segments
 
-__all__ = ["Exchange", "parts_of"]
-
 _EMPTY = np.zeros(0)
 
 

@@ -34,8 +34,6 @@ from secure_fedrec.uploads import Aggregate, DenseBlock
 from secure_fedrec.vault import Vault
 from secure_fedrec.wire import Messages, Parties, Step, Wire
 
-__all__ = ["BATCH_BYTES", "CohortConfig", "LocalEngine", "RoundReport"]
-
 BATCH_BYTES = 11 * 2**18
 """What the clients of a batch work in, where nothing else is asked for."""
 _MOST_BYTES = 2**25

@@ -20,16 +20,6 @@ from secure_fedrec.protection import Sizes
 from secure_fedrec.protection.bags import BagShape
 from secure_fedrec.vault import Vault
 
-__all__ = [
-    "Evaluate",
-    "Problem",
-    "blocks_of",
-    "sizes_of",
-    "step_bytes",
-    "upload_rows",
-    "upload_vectors",
-]
-
 Evaluate: TypeAlias = Callable[[PublicState, Vault], Mapping[str, float] | None]
 """Metrics of a state by name; None where there is nothing to measure."""
 

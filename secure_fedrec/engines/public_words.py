@@ -9,8 +9,6 @@ from secure_fedrec.blocks import BlockLayout
 from secure_fedrec.core.arrays import FloatArray, WordArray
 from secure_fedrec.uploads import Aggregate
 
-__all__ = ["PublicWords"]
-
 
 class PublicWords:
     """One public state, bit for bit, and the algorithm's step from it (``base.PublicStep``).

@@ -15,14 +15,6 @@ from secure_fedrec.evaluation.ranking import held_out_quality
 from secure_fedrec.streams import Streams
 from secure_fedrec.vault import Vault
 
-__all__ = [
-    "ranking_evaluation",
-    "ranking_problem",
-    "rating_evaluation",
-    "rating_problem",
-    "vault_of",
-]
-
 _EVALUATION_ROWS = 2**16
 
 

@@ -32,8 +32,6 @@ from secure_fedrec.wire import (
     Wire,
 )
 
-__all__ = ["RecordedRun", "projected_transcript_bytes", "public_knowledge", "table_digest"]
-
 _CHECKPOINT = "checkpoint.npz"
 _METRIC = "history.metric."
 

@@ -15,8 +15,6 @@ from secure_fedrec.core.files import file_digest, read_json, replace_file
 from secure_fedrec.errors import TranscriptError
 from secure_fedrec.wire.recording import round_number
 
-__all__ = ["SEAL", "Seal", "require_complete"]
-
 SEAL = "recording.json"
 _MANIFEST = "transcript/transcript.json"
 _STORES = ("transcript", "truth")

@@ -13,8 +13,6 @@ import numpy.typing as npt
 
 from secure_fedrec.core.arrays import FloatArray
 
-__all__ = ["LOWER_IS_BETTER", "Pairs", "Rule", "best_gain", "score_rules"]
-
 LOWER_IS_BETTER = frozenset({"mae", "rmse"})
 """Figures that are errors; of all others more is better."""
 

@@ -10,8 +10,6 @@ import numpy as np
 
 from secure_fedrec.core.arrays import BoolArray, FloatArray, IntArray
 
-__all__ = ["degree_of_agreement", "mean_scores", "ndcg_of_characteristics"]
-
 
 def mean_scores(
     users: IntArray, items: IntArray, scores: FloatArray, attributes: BoolArray, *, n_users: int

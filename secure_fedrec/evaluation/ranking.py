@@ -6,8 +6,6 @@ import numpy as np
 
 from secure_fedrec.core.arrays import BoolArray, FloatArray, IntArray
 
-__all__ = ["held_out_quality", "held_out_rank", "midranks", "ranking_quality"]
-
 
 def midranks(values: FloatArray) -> FloatArray:
     """Ranks along the last axis, from 1; ties share the mean of their places.

@@ -6,8 +6,6 @@ import numpy as np
 
 from secure_fedrec.core.arrays import FloatArray
 
-__all__ = ["RatingError", "rating_error"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RatingError:

@@ -14,8 +14,6 @@ import numpy as np
 from secure_fedrec.core.arrays import FloatArray, IntArray
 from secure_fedrec.evaluation.ranking import midranks
 
-__all__ = ["SimilarityReport", "compare_representations", "representational_similarity"]
-
 _CONFIDENCE = 0.95
 _FEWEST_USERS = 10
 

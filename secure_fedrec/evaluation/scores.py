@@ -9,15 +9,6 @@ from secure_fedrec.core.arrays import BoolArray, FloatArray
 from secure_fedrec.errors import ConfigError
 from secure_fedrec.evaluation.ratings import rating_error
 
-__all__ = [
-    "ACCURACY_RULES",
-    "AccuracyRule",
-    "ScoreQuality",
-    "area_under_curve",
-    "level_hits",
-    "score_quality",
-]
-
 AccuracyRule: TypeAlias = Literal["nearest", "ceil"]
 
 ACCURACY_RULES: Final = ("nearest", "ceil")

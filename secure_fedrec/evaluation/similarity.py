@@ -6,8 +6,6 @@ import numpy as np
 
 from secure_fedrec.core.arrays import FloatArray
 
-__all__ = ["total_dissimilarity"]
-
 
 def total_dissimilarity(vectors: Sequence[FloatArray]) -> float:
     """Sum over ordered pairs of clients of the mean cosine *distance* of corresponding vectors.

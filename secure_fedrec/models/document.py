@@ -25,8 +25,6 @@ from torch import Tensor, nn
 from secure_fedrec.models.lstm.model import CharacterLSTM
 from secure_fedrec.settings import Count, Natural, OneOf, Settings, Share, Within
 
-__all__ = ["PRIVATE", "DocumentConfig", "DocumentModel", "DocumentShape", "document_loss"]
-
 PRIVATE = ("user_embedding.*",)
 """The private parameters of the model, as a pattern of names."""
 

@@ -4,8 +4,6 @@ from typing import Any
 
 from torch import Tensor
 
-__all__ = ["graph_nodes"]
-
 
 def graph_nodes(value: Tensor) -> list[Any]:
     """Every node that a backward pass from ``value`` reaches, once.

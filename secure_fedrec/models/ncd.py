@@ -21,8 +21,6 @@ from torch import Tensor, nn
 from secure_fedrec.core.arrays import BoolArray, FloatArray
 from secure_fedrec.settings import Count, Filled, Settings, Share
 
-__all__ = ["NCD", "NCDConfig"]
-
 # A discrimination of 1 tells nobody apart: NCD's authors scale it so.
 _DISCRIMINATION = 10.0
 

@@ -19,8 +19,6 @@ from torch import nn
 from secure_fedrec.core.arrays import FloatArray
 from secure_fedrec.errors import ConfigError
 
-__all__ = ["ParameterSplit", "Segment"]
-
 _EXACT_IN_FLOAT64 = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
 
 

@@ -25,8 +25,6 @@ from secure_fedrec.protection.masking.round.hybrid import KemKey, seal_to
 from secure_fedrec.protection.masking.round.prg import KEY_BYTES, MaskExpander
 from secure_fedrec.protection.masking.round.shamir import combine, split
 
-__all__ = ["Calibration", "measure_operations"]
-
 _BATCHES = 5
 _BATCH_SECONDS = 0.004
 _MOST_WORDS = 2**18  # longer vectors are measured on so many words and scaled

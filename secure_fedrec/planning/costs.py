@@ -14,15 +14,13 @@ from secure_fedrec.errors import ConfigError
 from secure_fedrec.planning.calibration import Calibration
 from secure_fedrec.planning.workload import calibrate, client_seconds, server_seconds
 from secure_fedrec.protection.masking.agreed.config import KeyAgreement, MaskingConfig
+from secure_fedrec.protection.masking.agreed.degrees import Adversary
 from secure_fedrec.protection.masking.agreed.parameters import (
     COMPLETE_UP_TO,
-    Adversary,
     MaskingParameters,
     find_parameters,
 )
 from secure_fedrec.protection.masking.message_sizes import MessageSize, message_sizes
-
-__all__ = ["Figure", "Plan", "plan"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,8 +19,6 @@ from secure_fedrec.protection.masking.agreed.policy import Expected, SitePolicy
 from secure_fedrec.protection.masking.round.server import ServerState
 from secure_fedrec.protection.masking.round.whole import Federation
 
-__all__ = ["calibrate", "client_seconds", "server_seconds"]
-
 _SAMPLES = (8, 32)  # clients on a complete graph
 _SAMPLE_ROUNDS = 3
 

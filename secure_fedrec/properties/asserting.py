@@ -5,8 +5,6 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any, ParamSpec, TypeVar
 
-__all__ = ["asserting"]
-
 _Arguments = ParamSpec("_Arguments")
 _Found = TypeVar("_Found")
 _Judged = TypeVar("_Judged")

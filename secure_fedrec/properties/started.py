@@ -13,8 +13,6 @@ from secure_fedrec.streams import Streams
 from secure_fedrec.uploads import Aggregate
 from secure_fedrec.vault import Vault
 
-__all__ = ["Started"]
-
 
 class Started:
     """An algorithm whose first round starts from given tables instead of its own initialisation.

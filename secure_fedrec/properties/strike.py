@@ -8,8 +8,6 @@ from secure_fedrec.core.arrays import BoolArray
 from secure_fedrec.uploads import RowBlock
 from secure_fedrec.wire import Messages
 
-__all__ = ["Strike"]
-
 
 @dataclass(kw_only=True)
 class Strike:

@@ -21,8 +21,6 @@ from secure_fedrec.streams import Streams
 from secure_fedrec.uploads import DenseBlock, SetBlock
 from secure_fedrec.wire import Messages, Meter, Parcels, Wire
 
-__all__ = ["Message", "WireTap", "wire_trace"]
-
 Message = tuple[str, int, int, str]
 """Step or stage, sender and receiver as seen on the wire, and the SHA-256 of the whole message."""
 

@@ -30,22 +30,6 @@ from secure_fedrec.wire import Traffic, Wire
 if TYPE_CHECKING:
     from secure_fedrec.protection.dp.events import Event
 
-__all__ = [
-    "BagChannel",
-    "BagRound",
-    "BagShape",
-    "Cloak",
-    "Cloaked",
-    "Collector",
-    "Noised",
-    "PublicStep",
-    "Released",
-    "RoundSession",
-    "StateKeeper",
-    "Stated",
-    "Withstood",
-]
-
 _MOST_VECTORS = 2**20
 
 

@@ -21,20 +21,6 @@ from secure_fedrec.protection.routed_denoisers import ROUTING
 from secure_fedrec.protection.shared_upload import SHARED_UPLOAD
 from secure_fedrec.protection.virtual_ratings import VIRTUAL_RATINGS
 
-__all__ = [
-    "BAG_LAYERS",
-    "BAG_RECORDS",
-    "BAG_STACKS",
-    "LAYERS",
-    "RECORDS",
-    "STACKS",
-    "claim_of",
-    "claims_about",
-    "require_bags_compatible",
-    "require_compatible",
-    "stacks_of",
-]
-
 Claims = Mapping[tuple[str, ...], Claim]
 """Claim by stack of layer names."""
 

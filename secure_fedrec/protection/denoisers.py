@@ -42,8 +42,6 @@ from secure_fedrec.traits import Traits
 from secure_fedrec.uploads import Aggregate, RowBlock
 from secure_fedrec.wire import Messages, Parties, Step, Traffic, Wire, message_sizes
 
-__all__ = ["DENOISERS", "Binding", "Denoisers", "DenoisersConfig", "DenoisingSession"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DenoisersConfig(Settings, section="protection"):

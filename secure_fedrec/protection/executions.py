@@ -4,8 +4,6 @@ from typing import Annotated, TypeAlias
 
 from secure_fedrec.settings import OneOf, Within
 
-__all__ = ["EXECUTIONS", "Execution", "Survivors"]
-
 EXECUTIONS = ("simulated", "real")
 """Words that look like it to whoever holds no key, or the protocol itself; the same sums."""
 

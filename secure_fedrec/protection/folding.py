@@ -15,8 +15,6 @@ from secure_fedrec.errors import WireError
 from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.uploads import FlatBlock, RowBlock, Upload
 
-__all__ = ["Folded", "encode_block", "fold"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Folded:

@@ -7,8 +7,6 @@ from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.protection.plain import accumulate
 from secure_fedrec.uploads import RowBlock
 
-__all__ = ["GroupSums", "pick", "pick_segments"]
-
 
 class GroupSums:
     """Sums per (group, item) of the groups in progress.

@@ -6,8 +6,6 @@ from secure_fedrec.core.arrays import IntArray
 from secure_fedrec.errors import ProtocolError
 from secure_fedrec.wire import Messages, Step
 
-__all__ = ["Heard"]
-
 
 class Heard:
     """Senders of one message each to one receiver, in one step of a round.

@@ -20,8 +20,6 @@ from secure_fedrec.traits import Traits
 if TYPE_CHECKING:
     from secure_fedrec.protection.dp.events import Event
 
-__all__ = ["ROLES", "Budget", "Claim", "Layer", "Place", "Role", "Sizes", "Stand", "Subject"]
-
 Role: TypeAlias = Literal["cloak", "clip", "noise", "collector", "channel"]
 
 ROLES: tuple[Role, ...] = get_args(Role)

@@ -16,8 +16,6 @@ from secure_fedrec.protection.routing import receipt_bytes
 from secure_fedrec.uploads import DenseBlock
 from secure_fedrec.wire import Messages, Meter
 
-__all__ = ["LineReceipts", "count_receipts"]
-
 
 class LineReceipts:
     """Lists of one round, of all receivers together.

@@ -14,17 +14,6 @@ from secure_fedrec.traits import AS_BEFORE, Traits
 from secure_fedrec.uploads import Aggregate, RowBlock
 from secure_fedrec.wire import Messages, Parties, Step, Traffic, Wire, message_sizes
 
-__all__ = [
-    "DirectSum",
-    "ServerSum",
-    "TableCollector",
-    "TableSession",
-    "TableSizes",
-    "accumulate",
-    "aggregate_note",
-    "upload_messages",
-]
-
 
 class ServerSum:
     """The server's side of a round of identified uploads, whose rows it adds as they come.

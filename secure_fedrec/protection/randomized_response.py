@@ -33,8 +33,6 @@ from secure_fedrec.streams import Streams, uniform_reals
 from secure_fedrec.traits import Traits
 from secure_fedrec.uploads import RowBlock
 
-__all__ = ["RANDOMIZED_RESPONSE", "RandomizedResponse", "RandomizedResponseConfig"]
-
 _DELTA = 1e-5
 """Of a claim without a delta of its own."""
 

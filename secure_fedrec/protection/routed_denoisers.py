@@ -43,8 +43,6 @@ from secure_fedrec.traits import AS_BEFORE
 from secure_fedrec.uploads import Aggregate, RowBlock
 from secure_fedrec.wire import Messages, Step, Wire, encode_rows
 
-__all__ = ["ROUTING", "RoutedDenoisers", "RoutingLayerConfig"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoutingLayerConfig(Settings, section="protection"):

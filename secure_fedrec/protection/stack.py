@@ -27,8 +27,6 @@ from secure_fedrec.traits import BARE, Traits
 from secure_fedrec.uploads import Aggregate, RowBlock, Upload
 from secure_fedrec.wire import Traffic, Wire
 
-__all__ = ["Stack", "StackSession", "covers_ratings", "refused_cloak"]
-
 _CAPABILITIES = ("impute", "resample_residuals", "rows")
 
 

@@ -19,8 +19,6 @@ from secure_fedrec.protection.plain import DirectSum
 from secure_fedrec.protection.stack import Stack
 from secure_fedrec.streams import Streams
 
-__all__ = ["Sizes", "build_stack"]
-
 
 def build_stack(
     layers: Mapping[str, Any],

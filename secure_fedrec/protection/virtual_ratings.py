@@ -39,18 +39,6 @@ from secure_fedrec.streams import Stream, Streams, uniform_ranks, uniform_reals
 from secure_fedrec.traits import Traits
 from secure_fedrec.uploads import RowBlock, Upload
 
-__all__ = [
-    "DRAWS",
-    "FILLINGS",
-    "VIRTUAL_RATINGS",
-    "Fill",
-    "VirtualRatings",
-    "VirtualRatingsConfig",
-    "draw_by_popularity",
-    "draw_unrated",
-    "merge_virtual",
-]
-
 FILLINGS = ("hybrid", "average", "predicted")
 DRAWS = ("uniform", "popularity")
 

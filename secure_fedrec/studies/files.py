@@ -12,8 +12,6 @@ from secure_fedrec.core.files import read_json, replace_file
 from secure_fedrec.core.npz import read_npz, write_npz
 from secure_fedrec.errors import DataError
 
-__all__ = ["arrays_beside", "read_arrays", "read_report", "write_files"]
-
 
 def arrays_beside(path: Path) -> Path:
     """The array file of a report."""

@@ -18,8 +18,6 @@ from secure_fedrec.uploads import FlatBlock
 from secure_fedrec.vault import Vault
 from secure_fedrec.wire import Meter, Wire
 
-__all__ = ["AlgorithmContract"]
-
 _Parts = dict[tuple[str, int], bytes]
 """Everything that is of one client, by what it is and whose."""
 

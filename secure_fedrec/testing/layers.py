@@ -30,8 +30,6 @@ from secure_fedrec.streams import Streams
 from secure_fedrec.uploads import RowBlock, SetBlock, Upload
 from secure_fedrec.wire import Delay, Drop, Fault, Repeat, Step
 
-__all__ = ["LayerContract"]
-
 _RANK, _BAG = 2, "vectors"
 _LOSSY = (Drop, Repeat, Delay)
 

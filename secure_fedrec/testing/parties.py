@@ -8,8 +8,6 @@ import numpy as np
 from secure_fedrec.errors import ProtocolError
 from secure_fedrec.protection.session import Carrier, Parcel
 
-__all__ = ["NextRound", "PartyContract"]
-
 
 class NextRound(Protocol):
     """Runs the next round of one federation, all halves in this process."""

@@ -7,8 +7,6 @@ from typing import Annotated
 from secure_fedrec.errors import ConfigError
 from secure_fedrec.settings import OneOf, Settings
 
-__all__ = ["Adversary"]
-
 _PARTY = re.compile(r"server|denoisers|(?:denoiser|client):\d+")
 
 

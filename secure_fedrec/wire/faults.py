@@ -18,8 +18,6 @@ from secure_fedrec.uploads import DenseBlock
 from secure_fedrec.wire.messages import Step
 from secure_fedrec.wire.parcels import Parcels
 
-__all__ = ["Alter", "Delay", "Drop", "Fault", "Repeat"]
-
 Batch: TypeAlias = Any
 """``Messages`` or ``Parcels``; a fault gives back the kind that it takes."""
 

@@ -29,19 +29,6 @@ from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.uploads import Block, DenseBlock, RowBlock, SetBlock
 from secure_fedrec.wire.words import pack_words, require_words, unpack_words
 
-__all__ = [
-    "NOBODY",
-    "Messages",
-    "Parties",
-    "Step",
-    "decode_rows",
-    "decode_set",
-    "encode_rows",
-    "encode_set",
-    "message_sizes",
-    "set_sizes",
-]
-
 NOBODY = -1
 """Sender number of a message whose receiver cannot tell who sent it."""
 

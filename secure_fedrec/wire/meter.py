@@ -8,8 +8,6 @@ from secure_fedrec.core.arrays import IntArray
 from secure_fedrec.uploads import DenseBlock
 from secure_fedrec.wire.messages import Messages
 
-__all__ = ["Meter"]
-
 _QUANTITIES, _DIRECTIONS = ("messages", "vectors", "bytes"), ("sent", "received")
 _FIELDS = tuple(f"{what}_{where}" for what in _QUANTITIES for where in _DIRECTIONS)
 _BESIDE = ("messages", "bytes")

@@ -8,8 +8,6 @@ from secure_fedrec.core.arrays import IntArray
 from secure_fedrec.errors import WireError
 from secure_fedrec.wire.messages import Parties, Step
 
-__all__ = ["Parcels"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Parcels:

@@ -30,17 +30,7 @@ from secure_fedrec.settings import Natural, Positive, Round, Settings
 from secure_fedrec.streams import Stream, Streams
 from secure_fedrec.uploads import DenseBlock, RowBlock, SetBlock
 from secure_fedrec.wire.messages import Messages, Step
-from secure_fedrec.wire.spool import Columns, Spool, concatenate_columns
-
-__all__ = [
-    "BlockStore",
-    "Columns",
-    "Recorder",
-    "RecordingPolicy",
-    "Traffic",
-    "concatenate_columns",
-    "round_number",
-]
+from secure_fedrec.wire.spool import Columns, Spool
 
 _BLOCK_BYTES = 64 * 2**20
 HIDDEN_COUNTS = frozenset({Step.UPLOAD, Step.SHARE})

@@ -22,8 +22,6 @@ from secure_fedrec.core.arrays import IntArray
 from secure_fedrec.core.files import replace_file
 from secure_fedrec.core.kernels import segments
 
-__all__ = ["Columns", "Spool", "concatenate_columns"]
-
 Columns = dict[str, npt.NDArray[Any]]
 _PER_MESSAGE = frozenset({"senders", "receivers", "sizes", "lengths", "tags"})
 

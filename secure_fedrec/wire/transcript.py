@@ -23,20 +23,10 @@ from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.uploads import RowBlock, SetBlock
 from secure_fedrec.wire.adversary import Adversary
 from secure_fedrec.wire.messages import NOBODY, Messages, Parties, Step
-from secure_fedrec.wire.recording import (
-    EXTRA,
-    HIDDEN_COUNTS,
-    RESULT,
-    BlockStore,
-    Columns,
-    concatenate_columns,
-    kind_of,
-    part_of,
-)
+from secure_fedrec.wire.recording import EXTRA, HIDDEN_COUNTS, RESULT, BlockStore, kind_of, part_of
+from secure_fedrec.wire.spool import Columns, concatenate_columns
 from secure_fedrec.wire.truth import OwnUploads
 from secure_fedrec.wire.within import Within
-
-__all__ = ["Transcript", "View"]
 
 _SCHEMA = "1"
 _ENDS = {  # role of sender, role of receiver

@@ -11,17 +11,9 @@ import numpy as np
 from secure_fedrec.core.arrays import WordArray
 from secure_fedrec.uploads import RowBlock
 from secure_fedrec.wire.messages import Messages, Parties, Step
-from secure_fedrec.wire.recording import (
-    ORIGINS,
-    OWN,
-    BlockStore,
-    Columns,
-    concatenate_columns,
-    kind_of,
-)
+from secure_fedrec.wire.recording import ORIGINS, OWN, BlockStore, kind_of
+from secure_fedrec.wire.spool import Columns, concatenate_columns
 from secure_fedrec.wire.within import Within
-
-__all__ = ["OwnUploads", "Truth"]
 
 
 class Truth:

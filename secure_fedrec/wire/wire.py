@@ -14,8 +14,6 @@ from secure_fedrec.wire.meter import Meter
 from secure_fedrec.wire.parcels import Parcels
 from secure_fedrec.wire.recording import Recorder
 
-__all__ = ["Wire"]
-
 
 class Wire:
     """One federation's wire.

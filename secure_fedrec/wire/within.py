@@ -15,8 +15,6 @@ from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.uploads import RowBlock
 from secure_fedrec.wire.messages import Messages
 
-__all__ = ["Within"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Within:

@@ -7,8 +7,6 @@ from secure_fedrec.core.packing import pack, unpack
 from secure_fedrec.errors import WireError
 from secure_fedrec.fixedpoint import FixedPoint
 
-__all__ = ["pack_words", "require_words", "unpack_words"]
-
 
 def pack_words(words: RingArray, codec: FixedPoint) -> bytes:
     """``words.size * codec.bytes_per_value`` bytes."""

@@ -35,9 +35,10 @@ from secure_fedrec.protection.paillier import (
     decrypt_vector,
     generate_key,
 )
-from secure_fedrec.protection.paillier.envelopes import ENVELOPE_BYTES, Kind, seal
+from secure_fedrec.protection.paillier.envelopes import Kind, seal
 from secure_fedrec.protection.paillier.pairwise import PairwiseMask
 from secure_fedrec.protection.paillier.words import read_words
+from secure_fedrec.protection.session.envelope import ENVELOPE_BYTES
 
 OPERATOR = Ed25519PrivateKey.generate()
 CODEC = FixedPoint(bits=40, fraction_bits=20, clip=1000.0)

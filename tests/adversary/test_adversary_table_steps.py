@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 
 from attacks import Finding, GroundTruth, evaluate
-from attacks.base import Claims, NotApplicable
+from attacks.base import Claims
 from attacks.families.sums.table_steps import TableSteps
+from attacks.scoring.scored import NotApplicable
 from attacks.suite import SUITE
 from secure_fedrec.algorithms import PMF, PMFConfig
 from secure_fedrec.data import RatingScale, RatingTable

@@ -17,7 +17,8 @@ from secure_fedrec.algorithms.federated_averaging import (
     FederatedAveragingConfig,
 )
 from secure_fedrec.algorithms.furl.system import FURL, FURLConfig
-from secure_fedrec.algorithms.hpfl.system import HPFL, HPFLConfig
+from secure_fedrec.algorithms.hpfl.config import HPFLConfig
+from secure_fedrec.algorithms.hpfl.system import HPFL
 from secure_fedrec.algorithms.local_training import LocalTrainingConfig
 from secure_fedrec.data import (
     SyntheticConfig,

@@ -9,8 +9,9 @@ import pytest
 
 from secure_fedrec.algorithms.base import PublicState
 from secure_fedrec.algorithms.hpfl import system as hpfl
+from secure_fedrec.algorithms.hpfl.config import HPFLConfig
 from secure_fedrec.algorithms.hpfl.drafts import cluster_centres
-from secure_fedrec.algorithms.hpfl.system import HPFL, HPFLConfig
+from secure_fedrec.algorithms.hpfl.system import HPFL
 from secure_fedrec.algorithms.hpfl.update import blend, general_representations
 from secure_fedrec.algorithms.hpfl.upload import Given, Selection, give_out
 from secure_fedrec.core.arrays import FloatArray, IntArray

@@ -14,7 +14,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from secure_fedrec.algorithms.hpfl.system import HPFL, HPFLConfig
+from secure_fedrec.algorithms.hpfl.config import HPFLConfig
+from secure_fedrec.algorithms.hpfl.system import HPFL
 from secure_fedrec.core.arrays import FloatArray
 from secure_fedrec.data.organisations.registry import load_organisations
 from secure_fedrec.data.organisations.tables import Organisations

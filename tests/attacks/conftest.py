@@ -28,7 +28,7 @@ from secure_fedrec.protection import (
 from secure_fedrec.streams import Streams
 from secure_fedrec.traits import BARE
 from secure_fedrec.wire import Adversary, BlockStore, RecordingPolicy, Transcript
-from secure_fedrec.wire.recording import Columns, concatenate_columns
+from secure_fedrec.wire.spool import Columns, concatenate_columns
 
 Edit = Callable[[int, str, Columns], Columns | None]
 

@@ -13,7 +13,8 @@ from attacks.families.hierarchical.attribute_counts import ATTRIBUTES
 from attacks.families.split.output_bias import CLASSES, MAJORITY
 from secure_fedrec.algorithms.furl.system import FURL, FURLConfig
 from secure_fedrec.algorithms.hpfl.client import count_attributes
-from secure_fedrec.algorithms.hpfl.system import HPFL, HPFLConfig
+from secure_fedrec.algorithms.hpfl.config import HPFLConfig
+from secure_fedrec.algorithms.hpfl.system import HPFL
 from secure_fedrec.algorithms.local_training import LocalTrainingConfig
 from secure_fedrec.data.movielens import load_ml_100k
 from secure_fedrec.data.newsgroups import load_newsgroups

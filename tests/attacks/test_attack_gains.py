@@ -5,12 +5,12 @@ import math
 import numpy as np
 import pytest
 
-from attacks.scoring.gains import Estimate, Gain, Level, gain_figures, headroom
+from attacks.scoring.gains import Estimate, Figures, Gain, Level, gain_figures, headroom
 from attacks.scoring.posterior import combined_scores
 from attacks.scoring.ranking import PublicRanking, precision_at_size, public_ranking
 from attacks.scoring.rated_sets import RatedSetClaim, score_rated_sets
 from attacks.scoring.ratings import RatingClaim, rating_figures
-from attacks.scoring.scored import Figures, Scored
+from attacks.scoring.scored import Scored
 from attacks.scoring.sets import SetClaim, score_sets
 from secure_fedrec.core.arrays import BoolArray, FloatArray
 from secure_fedrec.data import RatingScale, RatingTable

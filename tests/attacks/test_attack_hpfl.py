@@ -13,8 +13,9 @@ from attacks.families.hierarchical.differencing import leaver, leaver_cosines
 from attacks.planted import plant_organisations, plant_split
 from attacks.scoring.intervals import mean_interval
 from secure_fedrec.algorithms.hpfl.client import count_attributes
+from secure_fedrec.algorithms.hpfl.config import HPFLConfig
 from secure_fedrec.algorithms.hpfl.drafts import cluster_centres
-from secure_fedrec.algorithms.hpfl.system import HPFL, HPFLConfig
+from secure_fedrec.algorithms.hpfl.system import HPFL
 from secure_fedrec.data.organisations.synthetic import (
     SyntheticOrganisationsConfig,
     generate_organisations,
@@ -26,11 +27,12 @@ from secure_fedrec.models.gum.model import GUMConfig
 from secure_fedrec.models.gum.training import GUMTraining
 from secure_fedrec.protection.bags import BagShape, LocalDPConfig
 from secure_fedrec.protection.hidden_sums import MaskingLayerConfig
+from secure_fedrec.protection.layer import Sizes
 from secure_fedrec.protection.routed_denoisers import RoutingLayerConfig
-from secure_fedrec.protection.stacking import Sizes, build_stack
+from secure_fedrec.protection.stacking import build_stack
 from secure_fedrec.streams import Streams
 from secure_fedrec.wire import Adversary, BlockStore, RecordingPolicy, Transcript
-from secure_fedrec.wire.recording import Columns
+from secure_fedrec.wire.spool import Columns
 
 SERVER = Adversary(name="server", corrupt=frozenset({"server"}))
 PER_ROW = frozenset({"rows", "counts", "values"})

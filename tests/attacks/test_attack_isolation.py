@@ -27,7 +27,7 @@ from secure_fedrec.protection import (
 from secure_fedrec.streams import Streams
 from secure_fedrec.vault import Vault
 from secure_fedrec.wire import Adversary, OwnUploads, RecordingPolicy, Step, Transcript, Truth, View
-from secure_fedrec.wire.recording import Columns
+from secure_fedrec.wire.spool import Columns
 from tests.attacks.made import rated_of
 
 Federate = Callable[..., tuple[RecordedRun, GroundTruth]]

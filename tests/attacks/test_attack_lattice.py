@@ -20,7 +20,7 @@ from secure_fedrec.engines import RecordedRun
 from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.protection import VirtualRatingsConfig
 from secure_fedrec.wire import Adversary, BlockStore, Transcript, View
-from secure_fedrec.wire.recording import Columns
+from secure_fedrec.wire.spool import Columns
 from tests.attacks.made import mean_auc_interval, predicted_of, rated_of
 
 Federate = Callable[..., tuple[RecordedRun, GroundTruth]]

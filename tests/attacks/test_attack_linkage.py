@@ -13,7 +13,7 @@ from secure_fedrec.engines import RecordedRun
 from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.protection import RandomizedResponseConfig, VirtualRatingsConfig
 from secure_fedrec.wire import Adversary, Transcript, Truth
-from secure_fedrec.wire.recording import Columns
+from secure_fedrec.wire.spool import Columns
 from tests.attacks.made import predicted_of, rated_of
 
 Federate = Callable[..., tuple[RecordedRun, GroundTruth]]

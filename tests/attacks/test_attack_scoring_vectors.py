@@ -7,11 +7,10 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from attacks.base import NotApplicable
 from attacks.scoring.gains import Level
 from attacks.scoring.histograms import HistogramClaim, score_histograms
 from attacks.scoring.labels import LabelClaim, score_labels
-from attacks.scoring.scored import Scored, hit_null
+from attacks.scoring.scored import NotApplicable, Scored, hit_null
 from attacks.scoring.sets import SetClaim, score_sets
 from attacks.scoring.vectors import VectorClaim, score_vectors
 from secure_fedrec.core.arrays import FloatArray

@@ -18,7 +18,7 @@ from secure_fedrec.engines.local import CohortConfig
 from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.protection import RandomizedResponseConfig, VirtualRatingsConfig
 from secure_fedrec.wire import Adversary, Transcript
-from secure_fedrec.wire.recording import Columns
+from secure_fedrec.wire.spool import Columns
 from tests.attacks.made import predicted_of, proven_of, rated_of
 
 Federate = Callable[..., tuple[RecordedRun, GroundTruth]]

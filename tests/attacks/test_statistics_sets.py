@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 from scipy.stats import beta, binom
 
-from attacks.scoring.statistics import ScoreTable, exact_set_share, share_interval
+from attacks.scoring.intervals import share_interval
+from attacks.scoring.statistics import ScoreTable, exact_set_share
 from secure_fedrec.core.arrays import BoolArray
 
 Client = Sequence[tuple[float, bool]]

@@ -132,7 +132,7 @@ def ml_100k(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
             for item in sorted(rng.sample(items, 12))
         )
     )
-    info = registry.DATASETS["ml-100k"]
+    info = vars(registry)["DATASETS"]["ml-100k"]
     altered = dataclasses.replace(
         info,
         files=tuple(dataclasses.replace(file, sha256=None) for file in info.files),
@@ -140,7 +140,7 @@ def ml_100k(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         items=None,
         ratings=None,
     )
-    known = MappingProxyType({**registry.DATASETS, "ml-100k": altered})
+    known = MappingProxyType({**vars(registry)["DATASETS"], "ml-100k": altered})
     monkeypatch.setattr(registry, "DATASETS", known)
     return folder
 

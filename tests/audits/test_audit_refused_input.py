@@ -71,9 +71,9 @@ def test_a_file_that_is_not_the_published_one_is_refused(
     out: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    altered = registry.DATASETS
+    altered = vars(registry)["DATASETS"]
     monkeypatch.undo()
-    assert registry.DATASETS is not altered
+    assert vars(registry)["DATASETS"] is not altered
     small["data"] = {"name": "ml-100k"}
     words = ("audit", write_config(small), "--out", out, "--data-dir", ml_100k.parent)
     line = refusal(*words)

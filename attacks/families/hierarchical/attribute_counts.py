@@ -15,8 +15,6 @@ from attacks.view.coalition import rows_of, words_of
 from attacks.view.named import named_payload_rounds, named_rows, sees_named_rows
 from secure_fedrec.wire import View
 
-__all__ = ["ATTRIBUTES", "AttributeCounts"]
-
 ATTRIBUTES = "attributes"
 """Secret: a client's records per attribute, and the attributes that it has records of."""
 

@@ -14,8 +14,6 @@ import numpy as np
 from attacks.base import AttackCard
 from secure_fedrec.core.arrays import FloatArray
 
-__all__ = ["CARD", "Release", "leaver", "leaver_cosines"]
-
 Release: TypeAlias = Callable[[FloatArray], FloatArray]
 """What a client gives for its members' vectors: float64[drafts, d] from float64[n, d]."""
 

@@ -14,8 +14,6 @@ from attacks.view.coalition import others_vectors
 from secure_fedrec.uploads import SetBlock
 from secure_fedrec.wire import Step, View
 
-__all__ = ["Drafts"]
-
 
 class _Kind(NamedTuple):
     """One kind of drafts.

@@ -25,8 +25,6 @@ from attacks.view.named import named_payload_rounds, named_rows, sees_named_rows
 from secure_fedrec.core.arrays import BoolArray, FloatArray, IntArray
 from secure_fedrec.wire import Step, View
 
-__all__ = ["Lattice", "nearest_levels", "refine_scale", "scale_candidates"]
-
 _NOISE_MULTIPLE = 8.0
 _FLOAT_NOISE = 1e-9
 _RING_NOISE = 1e-5

@@ -14,8 +14,6 @@ import numpy as np
 
 from secure_fedrec.core.arrays import BoolArray, FloatArray
 
-__all__ = ["OffsetFit", "fit_offset", "hides_residuals", "scale_roots"]
-
 _REFERENCES = 6  # at rho = 3 a quarter of the rows is real: all 6 virtual has odds of 0.18
 _GUESS_ROWS = 48  # at rho = 3 a quarter of the rows is real: all 48 virtual has odds below 1e-5
 _SLOPES = (0.25, 4.0)

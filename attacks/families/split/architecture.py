@@ -12,8 +12,6 @@ from typing import Any
 from attacks.base import need
 from secure_fedrec.wire import View
 
-__all__ = ["Architecture", "DenseLayer", "Parameter"]
-
 _MATRIX = 2
 
 

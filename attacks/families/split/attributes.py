@@ -10,8 +10,6 @@ from attacks.scoring.attributes import FeatureClaim
 from attacks.scoring.vectors import VectorClaim
 from secure_fedrec.wire import View
 
-__all__ = ["AttributeInference"]
-
 
 class AttributeInference(SuiteAttack):
     """Gathers what one upload says about a client, for a classifier of its attributes.

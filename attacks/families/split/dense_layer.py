@@ -18,8 +18,6 @@ from attacks.scoring.vectors import VectorClaim
 from secure_fedrec.core.arrays import FloatArray
 from secure_fedrec.wire import View
 
-__all__ = ["PRIVATE_TABLE", "DenseInputs", "DenseLayerInputs", "recover_inputs"]
-
 PRIVATE_TABLE = "private_parameters"
 """Private table that holds the true vectors."""
 

@@ -15,8 +15,6 @@ from attacks.families.split.dense_layer import recover_inputs
 from attacks.families.split.flat_uploads import FlatUploads
 from secure_fedrec.core.arrays import FloatArray
 
-__all__ = ["expected_shares", "label_shares", "largest_step"]
-
 _GRADIENT_STEPS = ("sgd", "momentum")
 
 

@@ -13,8 +13,6 @@ from secure_fedrec.core.arrays import FloatArray, IntArray, RingArray
 from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.wire import View
 
-__all__ = ["FlatUploads"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class FlatUploads:

@@ -15,8 +15,6 @@ from attacks.scoring.sets import SetClaim
 from secure_fedrec.core.arrays import FloatArray
 from secure_fedrec.wire import Step, View
 
-__all__ = ["CLASSES", "MAJORITY", "OutputBias"]
-
 MAJORITY = "majority"
 """Secret: the class that most of a client's examples have."""
 

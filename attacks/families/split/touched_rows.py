@@ -15,8 +15,6 @@ from attacks.scoring.sets import SetClaim
 from secure_fedrec.core.arrays import BoolArray, FloatArray
 from secure_fedrec.wire import View
 
-__all__ = ["SignedRows", "TouchedRows", "row_changes", "signed_changes", "touched"]
-
 _DEVIATIONS = 5.0
 """Where no row is exactly zero, a touched one stands out by this many deviations of the median."""
 

@@ -33,8 +33,6 @@ from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.uploads import RowBlock
 from secure_fedrec.wire import Step, View
 
-__all__ = ["DenoiserExposure", "DenoiserSums"]
-
 _FEWEST_BITS = 40  # a run tries some 2^30 subsets; below, a wrong one can match by chance
 _COLLINEAR = 1e-5  # residual share of a row that must lie along the denoiser's own vector
 

@@ -5,8 +5,6 @@ import numpy as np
 from attacks.families.sums.loops import add_products, solve_positive
 from secure_fedrec.core.arrays import FloatArray
 
-__all__ = ["fit_bits"]
-
 _SHARE = 1e-12
 """Ridge over the trace of the system: no more than keeps it solvable in float64."""
 

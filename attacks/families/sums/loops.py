@@ -8,8 +8,6 @@ arithmetic in a fixed order.
 from secure_fedrec.core.arrays import FloatArray
 from secure_fedrec.core.compiled import compiled_loop
 
-__all__ = ["add_products", "solve_positive"]
-
 
 @compiled_loop
 def add_products(rows: FloatArray, products: FloatArray) -> None:

@@ -19,8 +19,6 @@ from attacks.view.knowledge import Knowledge
 from attacks.view.presence import Presence
 from secure_fedrec.core.arrays import BoolArray, FloatArray, IntArray
 
-__all__ = ["Verdicts", "deduce"]
-
 _RANK = 1e-9  # of the largest eigenvalue: below, an equation is one of the others again
 _SETTLED = 1e-6  # what leverage may lack of 1
 _WHOLE = 1e-3  # what a settled bit may be off by

@@ -26,8 +26,6 @@ from secure_fedrec.core.arrays import BoolArray, FloatArray, IntArray
 from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.wire import Step, View
 
-__all__ = ["SubsetRegression"]
-
 _STOPS = (1, 2, 5, 10, 25, 50, 100)
 _BLOCK_BYTES = 256 * 2**20
 _SPARE_BITS = 40.0

@@ -13,8 +13,6 @@ import numpy as np
 from secure_fedrec.core.arrays import IntArray, RingArray, WordArray
 from secure_fedrec.fixedpoint import FixedPoint
 
-__all__ = ["MOST_ROWS", "MOST_SUBSETS", "find_subset"]
-
 MOST_SUBSETS = 5000
 MOST_ROWS = 24
 """Rows among which a subset is searched by halves: 2^12 sums each."""

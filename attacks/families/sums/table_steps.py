@@ -22,8 +22,6 @@ from secure_fedrec.core.arrays import BoolArray, FloatArray, IntArray
 from secure_fedrec.uploads import Aggregate
 from secure_fedrec.wire import Messages, OwnUploads, Step, View
 
-__all__ = ["TableSteps"]
-
 _WHOLE = 0.125
 """Of a ring unit: how far from a word a sum may come out, by the rounding of floats."""
 

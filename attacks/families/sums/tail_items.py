@@ -27,8 +27,6 @@ from secure_fedrec.core.arrays import BoolArray, FloatArray, IntArray
 from secure_fedrec.uploads import RowBlock
 from secure_fedrec.wire import Step, View
 
-__all__ = ["TailItems"]
-
 
 class TailItems(SuiteAttack):
     """Reads singletons: under names where uploads can be read, without names where they cannot.

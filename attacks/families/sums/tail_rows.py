@@ -22,8 +22,6 @@ from attacks.scoring.single_rows import AnonymousRowClaim, GroupedRows
 from secure_fedrec.core.arrays import BoolArray, FloatArray, IntArray
 from secure_fedrec.wire import View
 
-__all__ = ["CHANCE", "RowGroups", "group_rows", "group_steps"]
-
 _FEWEST_DIMENSIONS = 3  # in a plane, rows of different clients come close to collinear by chance
 _SHARPEST = 2.5e-4  # relative error of a row beyond which it is left alone
 _MULTIPLE = 4.0

@@ -23,8 +23,6 @@ from audits.reproduction.furl.tables import compare_task, learning_curves
 from audits.reproduction.seeds import first_seeds, require_reproduced
 from secure_fedrec.errors import ConfigError, DataError
 
-__all__ = ["reproduce_furl"]
-
 
 def reproduce_furl(arguments: argparse.Namespace) -> tuple[dict[str, Any], list[str]]:
     """Run what is missing, compare the table, draw the figures.

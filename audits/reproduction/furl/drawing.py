@@ -14,8 +14,6 @@ from secure_fedrec.studies.furl.results import UserVectors
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["Group", "curves_chart", "groups_of", "spaces_chart"]
-
 _DASHES: Final[tuple[Any, ...]] = ("-", (0, (5, 1.6)), (0, (1.2, 1.4)), (0, (6, 1.5, 1.2, 1.5)))
 _LARGEST: Final = 5  # groups that get a colour, as in figure 5
 _QUARTERS: Final = ("lowest", "second", "third", "highest")

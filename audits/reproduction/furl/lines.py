@@ -10,8 +10,6 @@ from audits.reproduction.furl.paper import PaperTask
 from audits.reproduction.furl.studies import Needed, Stored, differences
 from audits.reproduction.furl.tables import MIXED, POINTS
 
-__all__ = ["as_lines", "notes_on"]
-
 _NAME, _PAPER, _CELL = 42, 8, 26
 _HEADS = {"best": "ours, chosen epoch", "last": "ours, last epoch"}
 _STARTS = {

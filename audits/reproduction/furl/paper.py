@@ -13,8 +13,6 @@ from secure_fedrec.settings import Filled, Settings
 from secure_fedrec.studies.furl.results import TASKS, StudyTexts
 from secure_fedrec.studies.furl.study import FURLStudyConfig
 
-__all__ = ["TABLE", "FURLPaper", "PaperTask", "load_paper", "parse_paper"]
-
 TABLE: Final = 3
 """The paper's table of results."""
 

@@ -22,8 +22,6 @@ from secure_fedrec.errors import DataError
 from secure_fedrec.evaluation.representations import compare_representations
 from secure_fedrec.studies.furl.results import UserVectors, read_vectors
 
-__all__ = ["FEDERATION", "SERVER", "Pair", "compare_spaces", "pair_studies", "read_pair"]
-
 SERVER: Final = "personalized-server"
 FEDERATION: Final = "personalized-fl"
 

@@ -19,17 +19,6 @@ from secure_fedrec.errors import ConfigError, DataError
 from secure_fedrec.studies.furl.results import StudyTexts, read_study, write_study
 from secure_fedrec.studies.furl.study import FURLStudyConfig, run_furl_study
 
-__all__ = [
-    "Needed",
-    "Stored",
-    "StudySource",
-    "differences",
-    "find_studies",
-    "needed_studies",
-    "pinned_settings",
-    "studies_of",
-]
-
 
 class Needed(NamedTuple):
     """The place of a study in the tables.

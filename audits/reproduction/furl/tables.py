@@ -14,8 +14,6 @@ from audits.reproduction.furl.paper import TABLE, PaperTask
 from audits.reproduction.furl.studies import Needed, Stored, studies_of
 from audits.reproduction.seeds import deviation, mean_interval
 
-__all__ = ["COMPARED", "MAJORITY", "MIXED", "POINTS", "compare_task", "learning_curves"]
-
 POINTS: Final = ("best", "last")
 """Where a study is measured: at the epoch with the best validation result, and at the last."""
 

@@ -36,8 +36,6 @@ from secure_fedrec.evaluation import Rule
 from secure_fedrec.models.gum.model import STARTS
 from secure_fedrec.studies.hpfl.results import read_characteristics
 
-__all__ = ["reproduce_hpfl"]
-
 _FORM = "paper"
 _STAND_IN = "NOT ITS DATA: generated organisations in its place, one setting per method"
 

@@ -14,8 +14,6 @@ from audits.report.svg import SERIES
 from audits.reproduction.projection import MARKERS, distinct, embed, panels_chart
 from secure_fedrec.core.arrays import FloatArray, IntArray
 
-__all__ = ["characteristics_chart"]
-
 CLIENTS = 5
 _CENTRES = 0.1
 _PANEL = 2.0

@@ -10,8 +10,6 @@ from secure_fedrec.errors import ConfigError
 from secure_fedrec.settings import Settings
 from secure_fedrec.studies.hpfl.settings import METHODS
 
-__all__ = ["Paper", "PaperTable", "Variants", "load_paper"]
-
 _NOT_PRINTED = "-"
 
 

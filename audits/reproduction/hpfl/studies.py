@@ -18,8 +18,6 @@ from secure_fedrec.studies.hpfl.results import read_study, write_study
 from secure_fedrec.studies.hpfl.settings import grid_for, starts_of
 from secure_fedrec.studies.hpfl.study import StudyConfig, merge_reports, run_study
 
-__all__ = ["Found", "Needed", "StudySource", "find_studies", "needed_study"]
-
 
 class Needed(NamedTuple):
     """One study that a table needs.

@@ -12,8 +12,6 @@ from audits.reproduction.seeds import deviation, mean_interval
 from secure_fedrec.evaluation import Rule
 from secure_fedrec.studies.hpfl.settings import starts_of
 
-__all__ = ["as_lines", "compare_starts", "compare_table", "needed_studies", "starts_as_lines"]
-
 _BETWEEN = (
     "fedsgd",
     "distributed",

@@ -6,8 +6,6 @@ from typing import Any
 from audits.reproduction.hpfl.paper import PaperTable
 from audits.reproduction.hpfl.studies import Found, Needed, needed_study
 
-__all__ = ["chosen_settings", "tuning_as_lines"]
-
 
 def chosen_settings(
     tables: Sequence[PaperTable],

@@ -10,8 +10,6 @@ from typing import Any
 from audits.reproduction.hpfl.paper import Variants
 from audits.reproduction.hpfl.studies import Found, Needed
 
-__all__ = ["compare_variants", "needed_variants", "variants_as_lines"]
-
 _NAMES = 62
 
 

@@ -24,8 +24,6 @@ from secure_fedrec.properties.split import (
 )
 from secure_fedrec.properties.split.equivalence import compare_split
 
-__all__ = ["SplitCase", "check_split"]
-
 USERS = 4
 """Users of the checked model; every pair of them is looked at."""
 

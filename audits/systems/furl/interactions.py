@@ -25,8 +25,6 @@ from secure_fedrec.evaluation.ranking import held_out_quality
 from secure_fedrec.models.ncf.split import ITEM_TABLE, PRIVATE, NCFSplit, ncf_loss
 from secure_fedrec.vault import Vault
 
-__all__ = ["InteractionTask", "load_feedback"]
-
 _NOUNS = Nouns(clients="clients", items="items", examples="interactions")
 
 

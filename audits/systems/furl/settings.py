@@ -13,14 +13,6 @@ from secure_fedrec.errors import renamed_keys
 from secure_fedrec.models.ncf.split import NCFShape, NCFSplitConfig
 from secure_fedrec.settings import Count, OneOf, Settings
 
-__all__ = [
-    "DocumentSettings",
-    "InteractionData",
-    "NCFSettings",
-    "NewsgroupsData",
-    "StickersData",
-]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewsgroupsData(Settings, section="data"):

@@ -20,8 +20,6 @@ from audits.systems.furl.texts import TextTask, load_texts
 from secure_fedrec.data import DATASETS
 from secure_fedrec.protection import Claim, Subject, claims_about
 
-__all__ = ["SYSTEM"]
-
 _CLASSES = ("accuracy", "accuracy_mixed")
 _CLICKS = ("auc", "accuracy")
 _RANKING = ("hit_rate_at_10", "ndcg_at_10")

@@ -27,8 +27,6 @@ from secure_fedrec.studies.furl.quality import DocumentQuality, quality_of_users
 from secure_fedrec.studies.furl.study import furl_problem
 from secure_fedrec.vault import Vault
 
-__all__ = ["TextTask", "load_texts"]
-
 _CHARACTERS = "character_embedding.weight"
 _NOUNS: Mapping[str, Nouns] = {
     "20newsgroups": Nouns(clients="clients", items="newsgroups", examples="posts"),

@@ -12,7 +12,8 @@ import numpy.typing as npt
 from audits.rating_data import given
 from audits.system import DataFacts, Fresh, Nouns, Secrets, Undivided, digest_of
 from secure_fedrec.algorithms.base import PublicState
-from secure_fedrec.algorithms.hpfl.system import HPFL, HPFLConfig
+from secure_fedrec.algorithms.hpfl.config import HPFLConfig
+from secure_fedrec.algorithms.hpfl.system import HPFL
 from secure_fedrec.core.arrays import FloatArray, IntArray
 from secure_fedrec.data import (
     Organisations,
@@ -28,14 +29,6 @@ from secure_fedrec.errors import ConfigError
 from secure_fedrec.evaluation import Pairs, Rule, score_quality, score_rules
 from secure_fedrec.protection.bags import BagShape
 from secure_fedrec.vault import Vault
-
-__all__ = [
-    "OrganisationData",
-    "OrganisationTask",
-    "SyntheticOrganisationData",
-    "load_records",
-    "organisation_rules",
-]
 
 _NOUNS = Nouns(clients="organisations", items="items", examples="records")
 

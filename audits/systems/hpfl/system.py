@@ -10,11 +10,9 @@ from audits.systems.hpfl.organisations import (
     SyntheticOrganisationData,
     load_records,
 )
-from secure_fedrec.algorithms.hpfl.system import HPFLConfig
+from secure_fedrec.algorithms.hpfl.config import HPFLConfig
 from secure_fedrec.data import ORGANISATIONS
 from secure_fedrec.protection import BAG_STACKS, Claim, Subject, claims_about
-
-__all__ = ["SYSTEM"]
 
 _METRICS = ("accuracy", "auc", "mae", "rmse")
 

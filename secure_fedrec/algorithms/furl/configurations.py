@@ -9,8 +9,6 @@ from secure_fedrec.data.user_texts import CODES
 from secure_fedrec.models.document import DocumentConfig, DocumentShape
 from secure_fedrec.settings import OneOf
 
-__all__ = ["CONFIGURATIONS", "Configuration", "ConfiguredDocument"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Configuration:

@@ -54,8 +54,6 @@ from secure_fedrec.traits import OTHER_ROWS
 from secure_fedrec.uploads import Aggregate, FlatBlock, Upload
 from secure_fedrec.vault import Vault
 
-__all__ = ["FURL", "FURLConfig", "FURLRounds"]
-
 PRIVATE_RULES = ("keep", "weighted")
 _PARAMETERS = "parameters"
 _WEIGHT_SUMS = "weight_sums"

@@ -22,8 +22,6 @@ import numpy as np
 from secure_fedrec.core.arrays import FloatArray, IndexArray, IntArray
 from secure_fedrec.errors import ConfigError
 
-__all__ = ["HPFLTable", "accuracy_threshold", "count_accuracies"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HPFLTable:

@@ -15,14 +15,6 @@ from secure_fedrec.models.gum.arrays import Records
 from secure_fedrec.models.gum.model import GUM
 from secure_fedrec.vault import Vault
 
-__all__ = [
-    "ClientModel",
-    "count_attributes",
-    "create_tables",
-    "judge",
-    "update",
-]
-
 # Private tables by what they hold of a ``ClientModel``: any number of rows, or one array each.
 _RAGGED = {"users": "user_embeddings", "items": "item_representations"}
 _WHOLE = {"vectors": "attribute_vectors", "hidden": "hidden_vectors", "accuracies": "accuracies"}

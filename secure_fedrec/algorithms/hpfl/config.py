@@ -11,8 +11,6 @@ from secure_fedrec.models.gum.model import GUMConfig
 from secure_fedrec.models.gum.training import GUMTraining
 from secure_fedrec.settings import Count, OneOf, Positive, Rate, Settings, Share
 
-__all__ = ["HPFLConfig"]
-
 _COMPONENTS: Final = ("both", "public", "private")
 _THRESHOLDS: Final = ("quantile", "stochastic")
 _STARTS: Final = ("common", "independent")

@@ -20,8 +20,6 @@ from secure_fedrec.core.arrays import FloatArray, IndexArray
 from secure_fedrec.core.kernels import scatter_add
 from secure_fedrec.errors import EncodingError
 
-__all__ = ["SEEDINGS", "cluster_centres", "n_clusters"]
-
 SEEDINGS: Final = ("k-means++", "random")
 """How clusterings choose their starting points."""
 

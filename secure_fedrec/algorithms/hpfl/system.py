@@ -55,8 +55,6 @@ from secure_fedrec.traits import OTHER_ROWS
 from secure_fedrec.uploads import Aggregate
 from secure_fedrec.vault import Vault
 
-__all__ = ["HPFL", "HPFLConfig"]
-
 _USER_CENTRES, _ITEM_CENTRES, _THRESHOLD = "user-centres", "item-centres", "threshold"
 _SEEDS = 2**32
 

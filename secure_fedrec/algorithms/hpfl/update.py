@@ -16,8 +16,6 @@ import numpy as np
 
 from secure_fedrec.core.arrays import FloatArray
 
-__all__ = ["CENTRE_WEIGHTS", "blend", "general_representations"]
-
 CENTRE_WEIGHTS: Final = ("farther", "nearer")
 
 _BLOCK: Final = 1 << 20

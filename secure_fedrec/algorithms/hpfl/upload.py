@@ -14,8 +14,6 @@ from secure_fedrec.blocks import TABLE
 from secure_fedrec.core.arrays import BoolArray, FloatArray, IndexArray, IntArray
 from secure_fedrec.uploads import RowBlock, SetBlock, Upload
 
-__all__ = ["ITEM_DRAFTS", "USER_DRAFTS", "Given", "Selection", "give_out", "pack"]
-
 USER_DRAFTS: Final = "user-drafts"
 ITEM_DRAFTS: Final = "item-drafts"
 """Names of the bags."""

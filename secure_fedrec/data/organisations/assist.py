@@ -24,8 +24,6 @@ from secure_fedrec.data.organisations.tables import Organisations, organise
 from secure_fedrec.data.textfiles import read_numbers, read_records, whole_numbers
 from secure_fedrec.errors import ConfigError, DataError
 
-__all__ = ["ASSIST_CLIENTS", "assist2009_by_blocks", "assist2009_sample"]
-
 ASSIST_CLIENTS: Final = 59
 """Clients of the paper, and of the proxy."""
 

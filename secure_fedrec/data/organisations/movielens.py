@@ -18,8 +18,6 @@ from secure_fedrec.data.organisations.tables import Organisations, organise
 from secure_fedrec.data.textfiles import read_records
 from secure_fedrec.errors import DataError
 
-__all__ = ["GENRES", "ml_100k_by_zip"]
-
 GENRES: Final = CODE_BOOKS["genres"]
 """The 19 flags of ML-100K's films, in file order; the paper counts "unknown" as one of them."""
 

@@ -12,8 +12,6 @@ from secure_fedrec.data.organisations.tables import Organisations
 from secure_fedrec.data.registry import check_files, dataset_info, locate
 from secure_fedrec.errors import ConfigError
 
-__all__ = ["ORGANISATIONS", "load_organisations"]
-
 ORGANISATIONS: Final[Mapping[str, tuple[str, Callable[..., Organisations]]]] = MappingProxyType(
     {
         "ml-100k-zip": ("ml-100k", ml_100k_by_zip),

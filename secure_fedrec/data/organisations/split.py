@@ -14,8 +14,6 @@ from secure_fedrec.core.arrays import BoolArray, IntArray
 from secure_fedrec.errors import ConfigError
 from secure_fedrec.settings import Settings, Share
 
-__all__ = ["TEST", "TRAIN", "VALIDATION", "SplitShares", "draw_parts"]
-
 TRAIN: Final = 0
 VALIDATION: Final = 1
 TEST: Final = 2

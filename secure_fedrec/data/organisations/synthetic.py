@@ -15,8 +15,6 @@ from secure_fedrec.data.organisations.split import SplitShares, draw_parts
 from secure_fedrec.data.organisations.tables import Organisations, organise
 from secure_fedrec.settings import Count, Natural, NonNegative, Rate, Settings, Within
 
-__all__ = ["SyntheticOrganisationsConfig", "generate_organisations"]
-
 _FEWEST_RECORDS: Final = 5
 # In stars: the mean score, and the spread of taste and of quality around it.
 _MEAN: Final = 3.4

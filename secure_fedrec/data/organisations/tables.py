@@ -21,8 +21,6 @@ from secure_fedrec.core.arrays import BoolArray, FloatArray, IntArray
 from secure_fedrec.errors import DataError
 from secure_fedrec.vault import Vault
 
-__all__ = ["PARTS", "ClientRecords", "Organisations", "Records", "organise"]
-
 PARTS: Final = ("train", "validation", "test")
 """Parts of every client's records, in the order of the codes that ``organise`` takes."""
 

@@ -4,8 +4,6 @@ from typing import NamedTuple
 
 from secure_fedrec.core.arrays import BoolArray, FloatArray, IntArray
 
-__all__ = ["Descent", "ItemAttributes", "Link", "Moments", "Parts", "Pull", "Records"]
-
 
 class Parts(NamedTuple):
     """The named pieces of one organisation's parameters, or of their gradient.

@@ -20,8 +20,6 @@ from secure_fedrec.models.gum.arrays import (
     Records,
 )
 
-__all__ = ["add_gradient", "predict_pairs", "run_epoch"]
-
 _FIRST_DECAY = 0.9  # beta_1, beta_2 and epsilon of Adam, as its paper and torch have them
 _SECOND_DECAY = 0.999
 _EPSILON = 1e-8

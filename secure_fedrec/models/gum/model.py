@@ -32,8 +32,6 @@ from secure_fedrec.models.gum.arrays import ItemAttributes, Link, Parts
 from secure_fedrec.models.gum.loops import predict_pairs
 from secure_fedrec.settings import Count, OneOf, Positive, Settings
 
-__all__ = ["GUM", "STARTS", "GUMConfig", "GUMLayout"]
-
 _LINKS = ("identity", "sigmoid")
 _ACTIVATIONS = ("identity", "sigmoid")
 

@@ -19,8 +19,6 @@ from secure_fedrec.models.gum.loops import run_epoch
 from secure_fedrec.models.gum.model import GUM
 from secure_fedrec.settings import Count, Natural, OneOf, Positive, Settings
 
-__all__ = ["GUMTraining", "Trained", "train"]
-
 _OPTIMIZERS = ("adam", "sgd")
 _KEEP = ("best", "last")
 

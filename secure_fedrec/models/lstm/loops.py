@@ -15,8 +15,6 @@ import numpy.typing as npt
 from secure_fedrec.core.arrays import IntArray
 from secure_fedrec.core.compiled import compiled_loop
 
-__all__ = ["SingleArray", "lstm_backward", "lstm_forward", "tanh"]
-
 SingleArray: TypeAlias = npt.NDArray[np.float32]
 """Values of a model in single precision."""
 

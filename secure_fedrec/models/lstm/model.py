@@ -14,8 +14,6 @@ from torch.autograd.function import once_differentiable
 
 from secure_fedrec.models.lstm.loops import lstm_backward, lstm_forward
 
-__all__ = ["CharacterLSTM"]
-
 _BLOCK = 4  # units that the compiled loops take at a time
 
 

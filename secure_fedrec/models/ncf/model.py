@@ -17,8 +17,6 @@ from torch import Tensor, nn
 from secure_fedrec.core.arrays import FloatArray
 from secure_fedrec.settings import Count, Filled, Settings, Share
 
-__all__ = ["NCF", "NCFConfig"]
-
 _START = 0.05
 
 

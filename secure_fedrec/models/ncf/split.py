@@ -20,16 +20,6 @@ from torch.nn import functional
 
 from secure_fedrec.settings import Count, Filled, NonNegative, OneOf, Settings
 
-__all__ = [
-    "ITEM_TABLE",
-    "LOSSES",
-    "PRIVATE",
-    "NCFShape",
-    "NCFSplit",
-    "NCFSplitConfig",
-    "ncf_loss",
-]
-
 PRIVATE = ("user_embedding.*",)
 """The private parameters of the model, as a pattern of names."""
 

@@ -16,8 +16,6 @@ from secure_fedrec.protection.base import BagChannel
 from secure_fedrec.uploads import Upload
 from secure_fedrec.wire import Fault, Meter, Wire
 
-__all__ = ["assert_collected", "expected_bags"]
-
 
 def assert_collected(
     *,

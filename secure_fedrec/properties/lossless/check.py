@@ -36,8 +36,6 @@ from secure_fedrec.streams import Streams
 from secure_fedrec.uploads import Aggregate
 from secure_fedrec.wire import Fault, Meter, Wire
 
-__all__ = ["assert_lossless", "compare_runs"]
-
 
 def compare_runs(
     *,

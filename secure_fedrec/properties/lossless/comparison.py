@@ -8,8 +8,6 @@ import numpy as np
 from secure_fedrec.core.arrays import IntArray
 from secure_fedrec.errors import ConfigError
 
-__all__ = ["Comparison", "Scope", "lossless_words"]
-
 
 def lossless_words(*, reports_dropped: bool, sat_out: bool) -> str:
     """How a claim that holds is called, relative to what was left out."""

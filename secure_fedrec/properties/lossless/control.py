@@ -6,8 +6,6 @@ from dataclasses import dataclass
 from secure_fedrec.core.arrays import BoolArray, FloatArray, IntArray
 from secure_fedrec.properties.lossless.plain_run import PlainRun
 
-__all__ = ["Settled", "fault_of_algorithm"]
-
 _NO_FUNCTION = (
     "two plain runs of one seed differ: it draws from elsewhere than `streams`, or remembers runs "
     "before"

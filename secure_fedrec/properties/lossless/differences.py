@@ -7,8 +7,6 @@ import numpy as np
 
 from secure_fedrec.core.arrays import FloatArray, IntArray
 
-__all__ = ["different_bits", "different_integers", "different_parts"]
-
 
 def different_parts(
     what: str, left: Mapping[str, FloatArray], right: Mapping[str, FloatArray]

@@ -23,9 +23,6 @@ from secure_fedrec.streams import Streams
 from secure_fedrec.uploads import Aggregate, RowBlock, Upload
 from secure_fedrec.vault import Vault
 
-__all__ = ["Plain", "PlainRun", "Rows", "own_ring"]
-
-
 _COLUMNS = ("clients", "rows", "values", "counts")
 
 

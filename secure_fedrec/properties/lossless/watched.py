@@ -18,8 +18,6 @@ from secure_fedrec.protection.base import (
 from secure_fedrec.uploads import Aggregate, RowBlock
 from secure_fedrec.wire import Traffic, Wire
 
-__all__ = ["Given", "Watched", "watched"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Given:

@@ -19,16 +19,6 @@ from torch import Tensor
 from secure_fedrec.errors import ConfigError
 from secure_fedrec.properties.split.model import Values
 
-__all__ = [
-    "AggregationInput",
-    "Aggregator",
-    "Averaging",
-    "Summary",
-    "averaged",
-    "federated_averaging",
-    "keep_local",
-]
-
 Summary: TypeAlias = Mapping[str, float]
 """What the server knows of one user's training data, such as ``{"examples": 12}``."""
 

@@ -51,8 +51,6 @@ from secure_fedrec.properties.split.scales import LOG_UNIFORM, MIXED, kinds_of
 from secure_fedrec.properties.split.trials import Trial
 from secure_fedrec.streams import Streams
 
-__all__ = ["assert_split_personalization", "check_split_personalization"]
-
 _FEW = 16  # users up to which every trial has all of them
 _OF_MANY = 8  # users of a trial where there are more
 _OF_ALL = (MIXED, LOG_UNIFORM)  # kinds of values in the trial of all of them

@@ -42,8 +42,6 @@ from secure_fedrec.properties.split.training import Examples, LocalRuns
 from secure_fedrec.properties.split.trials import largest_change, same_bits
 from secure_fedrec.streams import Streams
 
-__all__ = ["SplitComparison", "assert_split_equals_unsplit", "compare_split"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SplitComparison:

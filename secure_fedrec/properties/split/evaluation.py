@@ -11,18 +11,6 @@ from secure_fedrec.algorithms.local_training import Batch
 from secure_fedrec.errors import ConfigError
 from secure_fedrec.properties.split.model import PrivateSlot
 
-__all__ = [
-    "LOSS",
-    "Anchored",
-    "Loss",
-    "Part",
-    "begin_training",
-    "require_callable",
-    "require_columns",
-    "require_scalar",
-    "with_gradients",
-]
-
 LOSS: Final = "loss"
 
 Loss: TypeAlias = Callable[[nn.Module, int, Batch], Tensor]

@@ -27,8 +27,6 @@ from secure_fedrec.properties.split.running import RunningRule, Updates
 from secure_fedrec.properties.split.scales import LOG_UNIFORM, MISSING, NORMAL, drawn
 from secure_fedrec.properties.split.trials import Trial, first_change, largest_change, same_bits
 
-__all__ = ["AggregationTrials", "Summaries", "example_counts"]
-
 Summaries: TypeAlias = Callable[[int, torch.Generator], Summary]
 """Draws the summary of a user's data: (user, generator) -> numbers by name."""
 

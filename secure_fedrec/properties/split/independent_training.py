@@ -26,8 +26,6 @@ from secure_fedrec.properties.split.scales import MISSING, NORMAL, drawn
 from secure_fedrec.properties.split.traces import Inspection, LocalTraces
 from secure_fedrec.properties.split.trials import Trial, largest_change
 
-__all__ = ["LocalTrials"]
-
 BASE: Final = "base"
 _PAIRS: Final = 64  # users up to which every pair is named
 

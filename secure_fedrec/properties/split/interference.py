@@ -23,8 +23,6 @@ from secure_fedrec.properties.split.report import Findings, Gap, Violation
 from secure_fedrec.properties.split.traces import LocalTraces, Observed
 from secure_fedrec.properties.split.trials import Trial, first_change, largest_change, same_bits
 
-__all__ = ["TRAINING", "Interference", "separations"]
-
 TRAINING: Final = "local training"
 
 _ALONE: Final = 16  # suspects that are asked one by one

@@ -22,8 +22,6 @@ from secure_fedrec.properties.split.random import generator_of, noise_like
 from secure_fedrec.properties.split.running import RunningRule
 from secure_fedrec.properties.split.training import LocalRuns
 
-__all__ = ["KeptHome"]
-
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class _Device:

@@ -10,8 +10,6 @@ from secure_fedrec.errors import ConfigError
 from secure_fedrec.properties.split.evaluation import Loss
 from secure_fedrec.properties.split.model import matches
 
-__all__ = ["FedProx"]
-
 
 class FedProx:
     """A loss with FedProx' proximal term: ``loss + strength / 2 * |w - w_0|^2``.

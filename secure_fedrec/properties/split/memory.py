@@ -31,8 +31,6 @@ from torch import Tensor, nn
 
 from secure_fedrec.properties.split.trials import equal_bits
 
-__all__ = ["Memory"]
-
 # Of these packages only what users make of them is walked: modules, optimisers and containers.
 _FOREIGN: Final = frozenset(
     {"torch", "numpy", "scipy", "sklearn", "numba", "llvmlite", "pydantic"}

@@ -10,8 +10,6 @@ from torch import Tensor
 from secure_fedrec.properties.split.aggregation import Summary
 from secure_fedrec.properties.split.model import Values
 
-__all__ = ["SERVER", "SplitMessage", "decode", "encode"]
-
 SERVER = -1
 """The server as an end of a message; users count from 0."""
 

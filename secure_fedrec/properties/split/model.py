@@ -24,8 +24,6 @@ from secure_fedrec.errors import ConfigError
 from secure_fedrec.properties.split.random import is_exact
 from secure_fedrec.properties.split.tensors import Tensors, require_usable
 
-__all__ = ["PrivateSlot", "SplitModel", "Values", "matches"]
-
 Values = Mapping[str, Tensor]
 """Tensors by name."""
 

@@ -11,18 +11,6 @@ from secure_fedrec.algorithms.local_training import Batch
 from secure_fedrec.errors import ConfigError
 from secure_fedrec.streams import Streams
 
-__all__ = [
-    "Batches",
-    "Column",
-    "generator_of",
-    "integers",
-    "is_exact",
-    "noise_like",
-    "normals",
-    "random_batches",
-    "seed_of",
-]
-
 Batches: TypeAlias = Callable[[int, torch.Generator], Batch]
 """Draws a user's batch: (user, generator) -> columns by name."""
 

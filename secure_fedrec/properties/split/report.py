@@ -5,8 +5,6 @@ from dataclasses import dataclass
 
 from secure_fedrec.errors import SplitPersonalizationError
 
-__all__ = ["Findings", "Gap", "SplitReport", "Violation"]
-
 _SHOWN = 10
 _NAMES = {
     1: "independent local training",

@@ -16,8 +16,6 @@ from secure_fedrec.errors import ConfigError
 from secure_fedrec.properties.split.aggregation import AggregationInput, Aggregator
 from secure_fedrec.properties.split.model import Values
 
-__all__ = ["RunningRule", "Updates"]
-
 Updates: TypeAlias = tuple[dict[str, Tensor], dict[int, dict[str, Tensor]]]
 """The next federated parameters, and the next private ones by user."""
 

@@ -13,8 +13,6 @@ from torch import Tensor
 from secure_fedrec.properties.split.model import Values
 from secure_fedrec.properties.split.random import is_exact, noise_like
 
-__all__ = ["KINDS", "LOG_UNIFORM", "MISSING", "MIXED", "NORMAL", "Drawn", "drawn", "kinds_of"]
-
 NORMAL: Final = "normal"
 UNCHANGED: Final = "unchanged"
 MIXED: Final = "mixed"

@@ -24,8 +24,6 @@ from secure_fedrec.properties.split.random import is_exact
 from secure_fedrec.properties.split.running import RunningRule
 from secure_fedrec.properties.split.training import LocalRuns
 
-__all__ = ["Shipped"]
-
 
 class Shipped:
     """The rounds; see the module docstring.

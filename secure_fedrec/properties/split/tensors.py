@@ -10,8 +10,6 @@ from torch.nn.parameter import UninitializedBuffer, UninitializedParameter
 
 from secure_fedrec.errors import ConfigError
 
-__all__ = ["Place", "Tensors", "require_usable"]
-
 _ROWS: Final = re.compile(r"(?P<name>.*)\[(?P<start>\d*):(?P<stop>\d*)\]")
 
 

@@ -34,8 +34,6 @@ from secure_fedrec.properties.split.trials import (
     same_numbers,
 )
 
-__all__ = ["Inspection", "LocalTraces", "Observed", "Overwritten"]
-
 STEPS: Final = 2
 """Steps of every training. What the first one leaves, the second may find."""
 

@@ -20,8 +20,6 @@ from secure_fedrec.properties.split.evaluation import Loss, begin_training
 from secure_fedrec.properties.split.model import SplitModel
 from secure_fedrec.streams import Streams
 
-__all__ = ["Examples", "LocalRuns"]
-
 Examples: TypeAlias = Mapping[str, npt.NDArray[Any]]
 """A user's training examples: columns of equal length, by name."""
 

@@ -11,16 +11,6 @@ from secure_fedrec.properties.split.model import Values
 from secure_fedrec.properties.split.random import generator_of
 from secure_fedrec.streams import Streams
 
-__all__ = [
-    "Trial",
-    "equal_bits",
-    "first_change",
-    "largest_change",
-    "raw_bytes",
-    "same_bits",
-    "same_numbers",
-]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trial:

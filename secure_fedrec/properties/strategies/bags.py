@@ -14,8 +14,6 @@ from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.protection.bags import BagShape
 from secure_fedrec.uploads import RowBlock, SetBlock, Upload
 
-__all__ = ["Collection", "collections"]
-
 _CLIP = 4.0
 
 

@@ -23,8 +23,6 @@ from secure_fedrec.protection import (
 from secure_fedrec.protection.virtual_ratings import DRAWS, FILLINGS
 from secure_fedrec.streams import Streams
 
-__all__ = ["CLOAKS", "codecs", "randomized_responses", "stacks", "virtual_ratings"]
-
 CLOAKS = ("virtual-ratings", "randomized-response", "none")
 """Under denoisers: FedRec++, SDCF with denoisers, FedRec++ at rho = 0."""
 

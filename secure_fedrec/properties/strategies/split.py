@@ -32,8 +32,6 @@ from secure_fedrec.properties.split.random import Column, generator_of
 from secure_fedrec.properties.split.training import Examples
 from secure_fedrec.streams import Streams
 
-__all__ = ["SplitRun", "averaging_rules", "local_trainings", "split_runs"]
-
 _CORNERS = 16
 """In one run of so many, one user trains at a time."""
 

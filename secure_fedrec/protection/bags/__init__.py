@@ -18,7 +18,8 @@ from secure_fedrec.protection.bags.local_noise import (
     NoisyVectors,
 )
 from secure_fedrec.protection.bags.mixed import BAG_ROUTING
-from secure_fedrec.protection.bags.shapes import BagShape, canonical_order
+from secure_fedrec.protection.bags.shapes import canonical_order
+from secure_fedrec.protection.base import BagShape
 
 __all__ = [
     "BAG_NOISE_KEYS",

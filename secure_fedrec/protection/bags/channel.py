@@ -22,16 +22,14 @@ from secure_fedrec.protection.bags.local_noise import (
 )
 from secure_fedrec.protection.bags.mixed import BAG_ROUTING, Mixes
 from secure_fedrec.protection.bags.named import Line, NamedLine
-from secure_fedrec.protection.bags.shapes import BagShape, require_bags
-from secure_fedrec.protection.base import Released, Withstood
+from secure_fedrec.protection.bags.shapes import require_bags
+from secure_fedrec.protection.base import BagShape, Released, Withstood
 from secure_fedrec.protection.dp import explained
 from secure_fedrec.protection.routed_denoisers import RoutingLayerConfig
 from secure_fedrec.streams import Streams
 from secure_fedrec.traits import BARE, Traits
 from secure_fedrec.uploads import SetBlock
 from secure_fedrec.wire import Step, Traffic, Wire
-
-__all__ = ["BagSession", "LayeredBags"]
 
 _MOST_BAGS = 256
 _DELTA = 1e-5

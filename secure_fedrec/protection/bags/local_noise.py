@@ -20,7 +20,7 @@ import numpy as np
 from secure_fedrec.core.arrays import FloatArray, RingArray
 from secure_fedrec.errors import ConfigError, renamed_keys
 from secure_fedrec.fixedpoint import FixedPoint
-from secure_fedrec.protection.bags.shapes import BagShape
+from secure_fedrec.protection.base import BagShape
 from secure_fedrec.protection.dp import (
     BoundedEncoding,
     Contribution,
@@ -34,8 +34,6 @@ from secure_fedrec.protection.dp import (
 from secure_fedrec.protection.layer import Claim, Layer, Stand
 from secure_fedrec.settings import Positive, Settings, Within
 from secure_fedrec.traits import Traits
-
-__all__ = ["BAG_NOISE_KEYS", "LOCAL_DP", "LocalDPConfig", "NoisyVectors"]
 
 BAG_NOISE_KEYS: Final[Mapping[str, str]] = MappingProxyType(
     {

@@ -20,7 +20,8 @@ from secure_fedrec.errors import ConfigError, LosslessnessError, ProtocolError
 from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.protection.bags.local_noise import LOCAL_DP
 from secure_fedrec.protection.bags.named import Sending
-from secure_fedrec.protection.bags.shapes import BagShape, canonical_order
+from secure_fedrec.protection.bags.shapes import canonical_order
+from secure_fedrec.protection.base import BagShape
 from secure_fedrec.protection.layer import Claim, Stand
 from secure_fedrec.protection.line_receipts import count_receipts
 from secure_fedrec.protection.routed_denoisers import ROUTING, RoutingLayerConfig
@@ -39,8 +40,6 @@ from secure_fedrec.wire import (
     encode_set,
     set_sizes,
 )
-
-__all__ = ["BAG_ROUTING", "MixedLine", "Mixes"]
 
 _SERVER = 0
 _MIXED = Claim(

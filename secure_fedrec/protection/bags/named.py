@@ -11,8 +11,6 @@ from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.uploads import SetBlock
 from secure_fedrec.wire import Messages, Meter, Parties, Step, set_sizes
 
-__all__ = ["Line", "NamedLine", "Sending"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Sending:

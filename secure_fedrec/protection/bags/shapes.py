@@ -10,8 +10,6 @@ from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.protection.base import BagShape
 from secure_fedrec.uploads import SetBlock
 
-__all__ = ["BagShape", "canonical_order", "require_bags"]
-
 
 def canonical_order(words: RingArray, codec: FixedPoint) -> RingArray:
     """Ring vectors [N, d] in ascending order of their values, the first value first.

@@ -20,8 +20,6 @@ from secure_fedrec.core.arrays import FloatArray
 from secure_fedrec.errors import ConfigError, EncodingError
 from secure_fedrec.settings import Count, Positive, Settings
 
-__all__ = ["Contribution", "Part", "Release", "clip_to_norm"]
-
 Release: TypeAlias = Literal["noised", "exact"]
 """How a part leaves: inside the clipped and noised vector, or beside it as an exact sum."""
 

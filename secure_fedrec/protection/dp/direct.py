@@ -37,8 +37,6 @@ from secure_fedrec.protection.dp.sampler import draw_noise
 from secure_fedrec.protection.dp.tables import NoiseTable, noise_table
 from secure_fedrec.settings import Count, Positive, Settings
 
-__all__ = ["CentralNoise", "DirectNoiseConfig", "LocalNoise"]
-
 _ORDERS = {"discrete-gaussian": 2, "rounded-gaussian": 2, "discrete-laplace": 1}
 
 

@@ -12,8 +12,6 @@ from secure_fedrec.protection.dp.rotation import Rotation
 from secure_fedrec.protection.dp.rounding import MOST_NORM, NormBound, norm_bound, round_within
 from secure_fedrec.settings import Positive, Settings, Within
 
-__all__ = ["BoundedEncoding", "require_ring_bits"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BoundedEncoding(Settings, section="dp"):

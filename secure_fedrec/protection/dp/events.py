@@ -12,24 +12,6 @@ from typing import Literal, TypeAlias
 from secure_fedrec.errors import ConfigError
 from secure_fedrec.settings import Count, NonNegative, Positive, Probability, Rate, Settings
 
-__all__ = [
-    "Adjacency",
-    "Adversary",
-    "Event",
-    "ExactSum",
-    "GaussianNoise",
-    "LaplaceNoise",
-    "Mechanism",
-    "Participation",
-    "RandomAnswer",
-    "Sampling",
-    "SamplingScheme",
-    "SkellamNoise",
-    "exact_events",
-    "explained",
-    "require_public_to_server",
-]
-
 Adversary: TypeAlias = Literal["server", "release"]
 """Who looks: the server with what the round shows it, or whoever gets only the result."""
 

@@ -5,8 +5,6 @@ import numpy as np
 from secure_fedrec.core.arrays import FloatArray, IntArray, WordArray
 from secure_fedrec.core.compiled import compiled_loop
 
-__all__ = ["hadamard", "invert", "round_up_or_down"]
-
 
 @compiled_loop
 def invert(

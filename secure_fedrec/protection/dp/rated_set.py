@@ -17,8 +17,6 @@ from secure_fedrec.errors import ConfigError
 from secure_fedrec.protection.dp.events import Event, RandomAnswer
 from secure_fedrec.protection.randomized_response import RandomizedResponseConfig
 
-__all__ = ["permanent_epsilon", "rated_set_events", "report_epsilon", "response_for_epsilon"]
-
 _COIN_STEP = 2.0**-52
 """Grid of the coins (``streams.uniform_reals``): how far a frequency can be from its setting."""
 

@@ -6,8 +6,6 @@ from secure_fedrec.core.arrays import RingArray
 from secure_fedrec.errors import WireError
 from secure_fedrec.fixedpoint import FixedPoint
 
-__all__ = ["require_ring_words"]
-
 
 def require_ring_words(words: RingArray, codec: FixedPoint, size: int) -> None:
     """Refuse an array that is not ``size`` elements of the ring.

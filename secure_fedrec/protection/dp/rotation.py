@@ -22,8 +22,6 @@ from secure_fedrec.core.arrays import FloatArray
 from secure_fedrec.errors import ConfigError, EncodingError
 from secure_fedrec.protection.dp.loops import hadamard
 
-__all__ = ["SEED_BYTES", "Rotation", "window_of"]
-
 SEED_BYTES = 32
 
 

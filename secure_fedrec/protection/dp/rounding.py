@@ -23,8 +23,6 @@ from secure_fedrec.errors import EncodingError
 from secure_fedrec.protection.dp.loops import round_up_or_down
 from secure_fedrec.protection.dp.sampler import secret_words
 
-__all__ = ["MOST_NORM", "NormBound", "norm_bound", "round_within"]
-
 MOST_NORM = 2.0**30
 """Largest norm before rounding, in ring units: integer sums of squares stay below 2^63."""
 

@@ -17,8 +17,6 @@ from secure_fedrec.core.arrays import IntArray, WordArray
 from secure_fedrec.protection.dp.loops import invert
 from secure_fedrec.protection.dp.tables import NoiseTable
 
-__all__ = ["draw_noise", "secret_words"]
-
 _CHUNK = 2**15  # words at a time: 256 KiB stay in the second-level cache
 _MOST_TIES = 64
 

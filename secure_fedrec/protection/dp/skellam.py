@@ -36,15 +36,6 @@ from secure_fedrec.protection.dp.tables import NoiseTable, noise_table
 from secure_fedrec.protection.dp.weights import log_skellam_tail
 from secure_fedrec.settings import Natural, Settings, Within
 
-__all__ = [
-    "MOST_NOISE",
-    "MOST_WRAP",
-    "SkellamClient",
-    "SkellamConfig",
-    "SkellamServer",
-    "local_share",
-]
-
 MOST_WRAP = 2.0**-40
 """Largest accepted bound on the probability that one round's sum leaves the ring."""
 

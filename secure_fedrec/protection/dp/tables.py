@@ -26,8 +26,6 @@ from secure_fedrec.protection.dp.weights import (
     skellam_weights,
 )
 
-__all__ = ["MOST_ENTRIES", "TAIL_BITS", "THRESHOLD_BITS", "Noise", "NoiseTable", "noise_table"]
-
 Noise: TypeAlias = Literal["discrete-gaussian", "discrete-laplace", "rounded-gaussian", "skellam"]
 """The distributions; their parameter is sigma, the scale t, sigma, and the variance."""
 

@@ -17,15 +17,6 @@ from collections.abc import Callable
 from decimal import Context, Decimal
 from fractions import Fraction
 
-__all__ = [
-    "TRUNCATION_BITS",
-    "discrete_gaussian_weights",
-    "discrete_laplace_weights",
-    "log_skellam_tail",
-    "rounded_gaussian_weights",
-    "skellam_weights",
-]
-
 TRUNCATION_BITS = 180
 """Mass left out by a list of weights, as a power of two."""
 

@@ -13,8 +13,6 @@ from secure_fedrec.protection.masking.agreed.formats import Kind
 from secure_fedrec.protection.masking.message_sizes import message_sizes
 from secure_fedrec.wire import Meter
 
-__all__ = ["count_beside", "upload_bytes"]
-
 
 def count_beside(meter: Meter, config: MaskingConfig, clients: IntArray) -> None:
     """Count what a round in which everybody answers would send, without the uploads."""

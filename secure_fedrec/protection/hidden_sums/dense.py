@@ -21,15 +21,6 @@ from secure_fedrec.traits import Traits
 from secure_fedrec.uploads import Aggregate, RowBlock
 from secure_fedrec.wire import Messages, Parties, Step
 
-__all__ = [
-    "HIDDEN",
-    "DenseLayout",
-    "DenseSum",
-    "DenseWords",
-    "Gathered",
-    "Hider",
-]
-
 _CHUNK_BYTES = 2 * 2**20
 """Of words hidden and sent at a time: what a core's cache holds, and the allocator keeps."""
 _HELD_BYTES = 2**28

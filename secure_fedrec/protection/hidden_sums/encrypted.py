@@ -55,8 +55,6 @@ from secure_fedrec.streams import Streams
 from secure_fedrec.uploads import Aggregate
 from secure_fedrec.wire import Wire
 
-__all__ = ["EncryptedSum", "EncryptionLayerConfig"]
-
 _ELSEWHERE = (Kind.UPLOAD, Kind.TABLE)  # counted as the round's uploads and its broadcast
 
 

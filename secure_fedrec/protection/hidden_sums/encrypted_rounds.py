@@ -17,21 +17,13 @@ from secure_fedrec.protection.hidden_sums.dense import DenseWords
 from secure_fedrec.protection.hidden_sums.session import HiddenSession, RealSum
 from secure_fedrec.protection.masking.round.prg import MaskExpander
 from secure_fedrec.protection.paillier import PrivateKey, SlotLayout
-from secure_fedrec.protection.paillier.envelopes import SIGNATURE_BYTES, Kind, Role
+from secure_fedrec.protection.paillier.envelopes import Kind
 from secure_fedrec.protection.paillier.message_sizes import Sent
 from secure_fedrec.protection.paillier.rounds import AuthorityFederation, TableFederation
-from secure_fedrec.protection.session import Carrier
+from secure_fedrec.protection.session import Carrier, Role
+from secure_fedrec.protection.session.envelope import SIGNATURE_BYTES
 from secure_fedrec.streams import Stream
 from secure_fedrec.wire import Meter, Step
-
-__all__ = [
-    "AuthorityCiphertexts",
-    "EncryptedState",
-    "StandIns",
-    "TableCiphertexts",
-    "meter_beside",
-    "table_layout",
-]
 
 
 def table_layout(words: int) -> SlotLayout:

@@ -20,8 +20,6 @@ from secure_fedrec.protection.masking import (
 from secure_fedrec.uploads import RowBlock
 from secure_fedrec.wire import Step
 
-__all__ = ["FloorRounds"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class FloorRounds:

@@ -22,8 +22,6 @@ from secure_fedrec.protection.layer import Budget, Claim, Layer, Place, Sizes, S
 from secure_fedrec.protection.masking import COMPLETE_UP_TO
 from secure_fedrec.traits import AS_BEFORE
 
-__all__ = ["CLIP", "MASKING", "PAILLIER", "SKELLAM"]
-
 _NO_CLOAK = ("cloak",)  # every row is hidden: there is no rated set left to cover
 
 

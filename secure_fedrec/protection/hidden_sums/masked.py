@@ -41,8 +41,9 @@ from secure_fedrec.protection.masking import (
     TailFloor,
     state_hash,
 )
+from secure_fedrec.protection.masking.agreed.degrees import Adversary
 from secure_fedrec.protection.masking.agreed.hypergeometric import least_within
-from secure_fedrec.protection.masking.agreed.parameters import Adversary, find_parameters
+from secure_fedrec.protection.masking.agreed.parameters import find_parameters
 from secure_fedrec.protection.masking.agreed.public_state import NO_STATE
 from secure_fedrec.protection.masking.round.prg import MaskExpander
 from secure_fedrec.protection.plain import TableSizes, aggregate_note
@@ -50,8 +51,6 @@ from secure_fedrec.settings import Natural, Settings, Share
 from secure_fedrec.streams import Streams
 from secure_fedrec.uploads import Aggregate
 from secure_fedrec.wire import Step, Wire
-
-__all__ = ["MaskedSum", "MaskingLayerConfig"]
 
 _KEYS = {
     "masking.clients": "cohort.clients_per_round",

@@ -41,16 +41,6 @@ from secure_fedrec.streams import Streams
 from secure_fedrec.uploads import Aggregate
 from secure_fedrec.wire import Wire
 
-__all__ = [
-    "DP_KEYS",
-    "NOISED",
-    "ClipConfig",
-    "NoisedSum",
-    "SkellamLayerConfig",
-    "contribution_of",
-    "encoding_of",
-]
-
 DP_KEYS: Mapping[str, str] = MappingProxyType(
     {
         "dp": "protection",

@@ -28,8 +28,6 @@ from secure_fedrec.protection.masking import (
 )
 from secure_fedrec.wire import Step
 
-__all__ = ["MaskedRounds", "layout_hash"]
-
 
 class MaskedRounds:
     """One federation of a round's clients, for all sums that the round takes.

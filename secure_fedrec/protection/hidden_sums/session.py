@@ -23,8 +23,6 @@ from secure_fedrec.traits import Traits
 from secure_fedrec.uploads import Aggregate, RowBlock
 from secure_fedrec.wire import Step, Traffic, Wire
 
-__all__ = ["HiddenAddition", "HiddenSession", "HiddenSum", "RealSum"]
-
 _UPLOAD = Step.UPLOAD.name
 """As every protocol calls the message with a client's words."""
 

@@ -31,8 +31,6 @@ from secure_fedrec.protection.shared_upload.halves import SigningHalf
 from secure_fedrec.protection.shared_upload.messages import Kind, encode_rows
 from secure_fedrec.protection.shared_upload.words import Keystream
 
-__all__ = ["LinkageClient", "Sent", "require_directory"]
-
 
 @dataclass(frozen=True, slots=True)
 class Sent:

@@ -31,10 +31,10 @@ from secure_fedrec.protection.plain import (
 )
 from secure_fedrec.protection.routing.network import MixNetwork
 from secure_fedrec.protection.session import OverWire, Parcel
+from secure_fedrec.protection.session.envelope import ENVELOPE_BYTES
 from secure_fedrec.protection.shared_upload.collector import require_equal
 from secure_fedrec.protection.shared_upload.context import LEAST_FLOOR
 from secure_fedrec.protection.shared_upload.messages import (
-    ENVELOPE_BYTES,
     Kind,
     decode_rows,
     open_envelope,
@@ -48,8 +48,6 @@ from secure_fedrec.streams import Streams
 from secure_fedrec.traits import Traits
 from secure_fedrec.uploads import Aggregate, RowBlock
 from secure_fedrec.wire import Messages, Parties, Step, Traffic, Wire
-
-__all__ = ["LINKAGE_HARDENED", "LinkageHardened"]
 
 _ROW_SET_BYTES = ENVELOPE_BYTES + 40
 

@@ -13,8 +13,6 @@ from secure_fedrec.protection.linkage_hardened.rows import row_bytes
 from secure_fedrec.protection.routing import LEAST_SENDERS, RoutingConfig
 from secure_fedrec.settings import Settings, Within
 
-__all__ = ["LinkageHardenedConfig", "least_batch"]
-
 
 def least_batch(*, cells: int, denoisers: int) -> int:
     """Fewest cells a mix may forward together, so that no client fills more than half a batch.

@@ -23,8 +23,6 @@ from secure_fedrec.protection.shared_upload.context import RoundContext
 from secure_fedrec.protection.shared_upload.halves import SigningHalf
 from secure_fedrec.protection.shared_upload.messages import Kind
 
-__all__ = ["LinkageDenoiser"]
-
 _SET = struct.Struct("<II32s")
 
 

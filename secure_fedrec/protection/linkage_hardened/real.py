@@ -22,8 +22,6 @@ from secure_fedrec.protection.shared_upload.messages import Kind
 from secure_fedrec.protection.shared_upload.real import HalvesInMemory, Identities
 from secure_fedrec.uploads import Aggregate
 
-__all__ = ["RealRound"]
-
 
 class RealRound(HalvesInMemory[LinkageClient]):
     """One round; clients are given which of their rows are virtual.

@@ -20,17 +20,6 @@ from secure_fedrec.protection.shared_upload.context import DOMAIN, RoundContext
 from secure_fedrec.protection.shared_upload.messages import decode_support, encode_support
 from secure_fedrec.wire.words import pack_words, unpack_words
 
-__all__ = [
-    "ROW_ID_BYTES",
-    "RowShare",
-    "decode_row",
-    "decode_sums",
-    "encode_row",
-    "encode_sums",
-    "row_bytes",
-    "set_of_rows",
-]
-
 _VERSION = 1
 _HEADER = struct.Struct("<BBHI32s16sI")
 _ENTRY = struct.Struct("<16sI")

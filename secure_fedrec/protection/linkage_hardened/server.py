@@ -18,8 +18,6 @@ from secure_fedrec.protection.shared_upload.messages import Kind, decode_rows, o
 from secure_fedrec.protection.shared_upload.server import reveal
 from secure_fedrec.uploads import Aggregate
 
-__all__ = ["LinkageServer"]
-
 
 class _State(Enum):
     COLLECTING = "collecting"

@@ -8,8 +8,6 @@ from secure_fedrec.errors import ProtocolError
 from secure_fedrec.uploads import RowBlock
 from secure_fedrec.wire import Messages, Step
 
-__all__ = ["FakeTally"]
-
 
 class FakeTally:
     """Row ids, sums and counts by row.

@@ -21,8 +21,6 @@ from secure_fedrec.protection.masking.round.messages import (
 )
 from secure_fedrec.protection.masking.round.shamir import ELEMENT_BYTES
 
-__all__ = ["MessageSize", "message_sizes"]
-
 _HASH = 32
 
 

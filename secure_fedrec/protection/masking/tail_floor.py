@@ -30,8 +30,6 @@ from secure_fedrec.protection.masking.round.client import MaskingClient
 from secure_fedrec.settings import Natural, Settings, Within
 from secure_fedrec.uploads import RowBlock
 
-__all__ = ["SecondRound", "TailFloor"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class SecondRound:

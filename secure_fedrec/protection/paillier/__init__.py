@@ -22,7 +22,6 @@ from secure_fedrec.protection.paillier.encrypted_table import (
     updaters,
 )
 from secure_fedrec.protection.paillier.encryption import Decryptor, Encryptor
-from secure_fedrec.protection.paillier.envelopes import Identity, Party, Role, Roster
 from secure_fedrec.protection.paillier.key_holders import KEY_HOLDINGS, KeyClaim, KeyHolding
 from secure_fedrec.protection.paillier.keys import (
     DEFAULT_BITS,
@@ -40,6 +39,8 @@ from secure_fedrec.protection.paillier.vectors import (
     decrypt_vector,
     encrypt_vector,
 )
+from secure_fedrec.protection.session import Identity, Role, Roster
+from secure_fedrec.protection.session import Node as Party
 
 __all__ = [
     "DEFAULT_BITS",

@@ -22,8 +22,6 @@ try:
 except ImportError:
     _gmpy2 = None
 
-__all__ = ["ARITHMETICS", "Arithmetic", "default_arithmetic", "is_probable_prime"]
-
 _SMALL_PRIMES = (3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37, 41, 43, 47, 53, 59, 61, 67, 71, 73)
 _MILLER_RABIN_ROUNDS = 40
 _LEAST_SHARED = 16

@@ -19,12 +19,7 @@ from enum import Enum
 from secure_fedrec.core.arrays import RingArray
 from secure_fedrec.errors import ConfigError, ProtocolError
 from secure_fedrec.protection.paillier.encryption import Decryptor, Encryptor
-from secure_fedrec.protection.paillier.envelopes import (
-    ENVELOPE_BYTES,
-    Identity,
-    Kind,
-    Role,
-)
+from secure_fedrec.protection.paillier.envelopes import Kind
 from secure_fedrec.protection.paillier.halves import ClientHalf, Half, ServerHalf
 from secure_fedrec.protection.paillier.keys import PrivateKey
 from secure_fedrec.protection.paillier.pairwise import MASK_KEY_BYTES, PairwiseMask
@@ -32,9 +27,16 @@ from secure_fedrec.protection.paillier.plans import Plan
 from secure_fedrec.protection.paillier.uploads import UploadSum, encrypt_upload, require_words
 from secure_fedrec.protection.paillier.vectors import decrypt_vector, split_vectors
 from secure_fedrec.protection.paillier.words import read_words, write_words
-from secure_fedrec.protection.session import SERVER, Node, Parcel, refusals_of, replies_to
-
-__all__ = ["Authority", "UploadingClient", "UploadingServer"]
+from secure_fedrec.protection.session import (
+    SERVER,
+    Identity,
+    Node,
+    Parcel,
+    Role,
+    refusals_of,
+    replies_to,
+)
+from secure_fedrec.protection.session.envelope import ENVELOPE_BYTES
 
 AUTHORITY = Node(Role.AUTHORITY)
 

@@ -9,8 +9,6 @@ from secure_fedrec.errors import ConfigError, EncodingError, ProtocolError
 from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.settings import Count, Settings
 
-__all__ = ["AverageStep", "rounded_quotients"]
-
 
 def rounded_quotients(sums: IntArray, counts: IntArray) -> IntArray:
     """``sums / counts`` rounded to the nearest integer, ties to even.

@@ -35,7 +35,7 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from secure_fedrec.core.arrays import RingArray
 from secure_fedrec.errors import ConfigError, ProtocolError, WireError
 from secure_fedrec.protection.paillier.encryption import Decryptor, Encryptor
-from secure_fedrec.protection.paillier.envelopes import Envelope, Identity, Kind, Role, seal
+from secure_fedrec.protection.paillier.envelopes import Kind, seal
 from secure_fedrec.protection.paillier.halves import ClientHalf, ServerHalf
 from secure_fedrec.protection.paillier.keys import PrivateKey
 from secure_fedrec.protection.paillier.plans import Plan
@@ -48,9 +48,8 @@ from secure_fedrec.protection.paillier.vectors import (
     split_vectors,
 )
 from secure_fedrec.protection.paillier.words import write_words
-from secure_fedrec.protection.session import Parcel, refusals_of, replies_to
-
-__all__ = ["DIGEST_BYTES", "TableClient", "TableServer", "TableUpdate", "updaters"]
+from secure_fedrec.protection.session import Identity, Parcel, Role, refusals_of, replies_to
+from secure_fedrec.protection.session.envelope import Envelope
 
 TableUpdate = Callable[[RingArray, tuple[RingArray, ...]], RingArray]
 """V_{t+1} from V_t and the sums, the same bits on every client."""

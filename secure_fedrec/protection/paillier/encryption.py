@@ -14,8 +14,6 @@ from secure_fedrec.errors import EncodingError
 from secure_fedrec.protection.paillier.arithmetic import Arithmetic, default_arithmetic
 from secure_fedrec.protection.paillier.keys import PrivateKey, PublicKey
 
-__all__ = ["Decryptor", "Encryptor"]
-
 _WINDOW = 256  # w = 8: one byte of the exponent is one digit
 
 

@@ -3,23 +3,9 @@
 from enum import IntEnum
 
 from secure_fedrec.errors import WireError
-from secure_fedrec.protection.session import Identity, Role, Roster
-from secure_fedrec.protection.session import Node as Party
+from secure_fedrec.protection.session import Identity, Roster
 from secure_fedrec.protection.session import envelope as shared
-from secure_fedrec.protection.session.envelope import ENVELOPE_BYTES, SIGNATURE_BYTES, Envelope
-
-__all__ = [
-    "ENVELOPE_BYTES",
-    "SIGNATURE_BYTES",
-    "Envelope",
-    "Identity",
-    "Kind",
-    "Party",
-    "Role",
-    "Roster",
-    "open_envelope",
-    "seal",
-]
+from secure_fedrec.protection.session.envelope import Envelope
 
 
 class Kind(IntEnum):

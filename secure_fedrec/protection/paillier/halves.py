@@ -4,11 +4,10 @@ from collections.abc import Iterable
 from enum import Enum
 
 from secure_fedrec.errors import ConfigError, ProtocolError
-from secure_fedrec.protection.paillier.envelopes import Envelope, Identity, Kind, Role, seal
+from secure_fedrec.protection.paillier.envelopes import Kind, seal
 from secure_fedrec.protection.paillier.plans import Plan
-from secure_fedrec.protection.session import SERVER, Node, Parcel, from_server
-
-__all__ = ["ClientHalf", "Half", "ServerHalf"]
+from secure_fedrec.protection.session import SERVER, Identity, Node, Parcel, Role, from_server
+from secure_fedrec.protection.session.envelope import Envelope
 
 
 class Half:

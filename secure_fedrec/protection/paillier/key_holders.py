@@ -12,8 +12,6 @@ from types import MappingProxyType
 
 from secure_fedrec.errors import ConfigError
 
-__all__ = ["KEY_HOLDINGS", "KeyClaim", "KeyHolding"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeyClaim:

@@ -32,8 +32,6 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from secure_fedrec.errors import ConfigError, PrivateStateError, WireError
 from secure_fedrec.protection.paillier.arithmetic import default_arithmetic, is_probable_prime
 
-__all__ = ["DEFAULT_BITS", "PrivateKey", "PublicKey", "generate_key", "require_key_bits"]
-
 DEFAULT_BITS = 3072
 """Length of n: 128 bits of security by NIST SP 800-57 part 1, table 2."""
 

@@ -4,19 +4,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from secure_fedrec.protection.paillier.encrypted_table import DIGEST_BYTES, updaters
-from secure_fedrec.protection.paillier.envelopes import ENVELOPE_BYTES, Kind, Party, Role
+from secure_fedrec.protection.paillier.envelopes import Kind
 from secure_fedrec.protection.paillier.slots import SlotLayout
 from secure_fedrec.protection.paillier.vectors import vector_bytes
 from secure_fedrec.protection.paillier.words import words_bytes
-
-__all__ = [
-    "Sent",
-    "authority_messages",
-    "first_table_messages",
-    "table_bytes",
-    "table_messages",
-    "upload_bytes",
-]
+from secure_fedrec.protection.session import Node as Party
+from secure_fedrec.protection.session import Role
+from secure_fedrec.protection.session.envelope import ENVELOPE_BYTES
 
 _SERVER = Party(Role.SERVER)
 _AUTHORITY = Party(Role.AUTHORITY)

@@ -18,8 +18,6 @@ from secure_fedrec.errors import ProtocolError
 from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.protection.masking.round.prg import MaskExpander
 
-__all__ = ["MASK_KEY_BYTES", "PairwiseMask"]
-
 MASK_KEY_BYTES = 32
 _PURPOSE = b"secure-fedrec|v1|paillier|pairwise-mask"
 _VECTOR_PURPOSE = b"secure-fedrec|v1|paillier|pairwise-mask-of-vector"

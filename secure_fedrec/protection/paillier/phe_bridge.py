@@ -22,17 +22,6 @@ try:
 except ImportError:
     _phe = None
 
-__all__ = [
-    "decrypt_signed",
-    "encrypt_signed",
-    "export_ciphertext",
-    "export_private_key",
-    "export_public_key",
-    "import_ciphertext",
-    "import_private_key",
-    "import_public_key",
-]
-
 
 def import_public_key(key: Any) -> PublicKey:
     """Our form of a ``phe.PaillierPublicKey``.

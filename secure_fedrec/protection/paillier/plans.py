@@ -10,20 +10,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from secure_fedrec.errors import ConfigError, ProtocolError
-from secure_fedrec.protection.paillier.envelopes import (
-    Envelope,
-    Identity,
-    Kind,
-    Party,
-    Role,
-    Roster,
-    open_envelope,
-)
+from secure_fedrec.protection.paillier.envelopes import Kind, open_envelope
 from secure_fedrec.protection.paillier.key_holders import KeyHolding
 from secure_fedrec.protection.paillier.keys import PublicKey
 from secure_fedrec.protection.paillier.slots import SlotLayout
-
-__all__ = ["Plan"]
+from secure_fedrec.protection.session import Identity, Role, Roster
+from secure_fedrec.protection.session import Node as Party
+from secure_fedrec.protection.session.envelope import Envelope
 
 _CONTEXT_DOMAIN = b"secure-fedrec|v2|paillier|context|"
 _TABLE_DOMAIN = b"secure-fedrec|v1|paillier|table-context|"

@@ -24,14 +24,12 @@ from secure_fedrec.protection.paillier.encrypted_table import (
     updaters,
 )
 from secure_fedrec.protection.paillier.encryption import Decryptor, Encryptor
-from secure_fedrec.protection.paillier.envelopes import Identity, Party, Role, Roster
 from secure_fedrec.protection.paillier.key_holders import KeyHolding
 from secure_fedrec.protection.paillier.keys import PrivateKey
 from secure_fedrec.protection.paillier.plans import Plan
 from secure_fedrec.protection.paillier.slots import SlotLayout
-from secure_fedrec.protection.session import Carrier, run_in_memory
-
-__all__ = ["AuthorityFederation", "TableFederation"]
+from secure_fedrec.protection.session import Carrier, Identity, Role, Roster, run_in_memory
+from secure_fedrec.protection.session import Node as Party
 
 _SERVER = Party(Role.SERVER)
 _AUTHORITY = Party(Role.AUTHORITY)

@@ -34,8 +34,6 @@ from secure_fedrec.errors import ConfigError, EncodingError, ProtocolError
 from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.settings import Settings, Within
 
-__all__ = ["SlotLayout"]
-
 _BUDGET_LIMIT = 2**31
 _LENGTH_LIMIT = 2**40
 _FIELDS = struct.Struct("<BBHIQQ")

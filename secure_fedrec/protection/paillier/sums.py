@@ -21,8 +21,6 @@ from secure_fedrec.protection.paillier.vectors import (
     encrypt_vector,
 )
 
-__all__ = ["PaillierSum"]
-
 
 class PaillierSum:
     """Exact sums of ring vectors under one Paillier key.

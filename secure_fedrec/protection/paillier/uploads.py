@@ -6,12 +6,10 @@ from dataclasses import replace
 from secure_fedrec.core.arrays import RingArray
 from secure_fedrec.errors import EncodingError, ProtocolError
 from secure_fedrec.protection.paillier.encryption import Encryptor
-from secure_fedrec.protection.paillier.envelopes import Envelope
 from secure_fedrec.protection.paillier.plans import Plan
 from secure_fedrec.protection.paillier.slots import SlotLayout
 from secure_fedrec.protection.paillier.vectors import RunningSum, encrypt_vector, split_vectors
-
-__all__ = ["UploadSum", "encrypt_upload", "require_words"]
+from secure_fedrec.protection.session.envelope import Envelope
 
 
 def require_words(vectors: Sequence[RingArray], layouts: Sequence[SlotLayout]) -> None:

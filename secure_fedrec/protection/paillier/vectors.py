@@ -20,15 +20,6 @@ from secure_fedrec.protection.paillier.encryption import Decryptor, Encryptor
 from secure_fedrec.protection.paillier.keys import PublicKey
 from secure_fedrec.protection.paillier.slots import SlotLayout
 
-__all__ = [
-    "EncryptedVector",
-    "RunningSum",
-    "decrypt_vector",
-    "encrypt_vector",
-    "split_vectors",
-    "vector_bytes",
-]
-
 _MAGIC = b"SFPV"
 _VERSION = 2
 _HEAD = struct.Struct("<4sBBH32s24sI")

@@ -7,8 +7,6 @@ from secure_fedrec.errors import WireError
 from secure_fedrec.protection.paillier.slots import SlotLayout
 from secure_fedrec.wire.words import pack_words, unpack_words
 
-__all__ = ["read_words", "words_bytes", "write_words"]
-
 
 def words_bytes(layouts: Sequence[SlotLayout]) -> int:
     """Size of one vector per layout."""

@@ -24,8 +24,6 @@ from secure_fedrec.protection.routing.fragments import FRAGMENT_HEADER_BYTES
 from secure_fedrec.protection.routing.sealing import KEMS, Kem, SealingKey, labelled
 from secure_fedrec.settings import OneOf, Settings, Within
 
-__all__ = ["CELL_HEADER", "LEAST_SENDERS", "NEXT_HOP", "Directory", "RoutingConfig"]
-
 CELL_HEADER = struct.Struct("<BBHI")
 """In front of every cell: version, layer, node, epoch."""
 NEXT_HOP = struct.Struct("<H")

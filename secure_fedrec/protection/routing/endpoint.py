@@ -27,8 +27,6 @@ from secure_fedrec.protection.routing.onions import CellOpener, draw_path, wrap
 from secure_fedrec.protection.routing.receipts import SentCells, fragment_digest, sign_receipt
 from secure_fedrec.protection.routing.sealing import OpeningKey
 
-__all__ = ["MAX_PIECES", "MAX_UNFINISHED_BYTES", "Endpoint", "cells_needed", "send"]
-
 MAX_PIECES = 2**16
 """Most pieces of a message, where an endpoint is not told fewer."""
 MAX_UNFINISHED_BYTES = 2**28

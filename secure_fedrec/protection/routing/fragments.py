@@ -16,17 +16,6 @@ from enum import IntEnum
 
 from secure_fedrec.errors import ProtocolError, WireError
 
-__all__ = [
-    "FRAGMENT_HEADER_BYTES",
-    "Fragment",
-    "Kind",
-    "Reassembler",
-    "cover",
-    "cut",
-    "decode_fragment",
-    "encode_fragment",
-]
-
 _VERSION = 1
 _HEADER = struct.Struct("<BBHIII16s")
 FRAGMENT_HEADER_BYTES = _HEADER.size

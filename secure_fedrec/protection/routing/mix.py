@@ -14,8 +14,6 @@ from secure_fedrec.protection.routing.onions import CellOpener, address_of, forw
 from secure_fedrec.protection.routing.sealing import OpeningKey
 from secure_fedrec.protection.session import Node, Parcel, Role
 
-__all__ = ["MixNode", "node_of"]
-
 
 def node_of(layer: int, node: int) -> Node:
     """The name of a mix among the parties."""

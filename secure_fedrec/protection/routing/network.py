@@ -15,8 +15,6 @@ from secure_fedrec.protection.routing.receipts import SentCells, new_identity, r
 from secure_fedrec.protection.routing.sealing import OpeningKey
 from secure_fedrec.wire import Parcels, Parties, Wire
 
-__all__ = ["MixNetwork"]
-
 
 @dataclass(slots=True, kw_only=True)
 class MixNetwork:

@@ -23,8 +23,6 @@ from secure_fedrec.protection.routing.directory import CELL_HEADER, NEXT_HOP, Di
 from secure_fedrec.protection.routing.fragments import Fragment, encode_fragment
 from secure_fedrec.protection.routing.sealing import OpeningKey
 
-__all__ = ["CELLS_PER_KEY", "CellOpener", "Place", "address_of", "draw_path", "forward", "wrap"]
-
 CELLS_PER_KEY = 2**22
 """Cells that one epoch key opens at most, so that its replay cache has a bounded size."""
 

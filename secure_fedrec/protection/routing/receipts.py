@@ -43,17 +43,6 @@ from secure_fedrec.errors import ProtocolError, WireError
 from secure_fedrec.protection.routing.directory import Directory
 from secure_fedrec.protection.routing.sealing import labelled
 
-__all__ = [
-    "Receipt",
-    "SentCells",
-    "equivocates",
-    "fragment_digest",
-    "new_identity",
-    "receipt_bytes",
-    "receipt_digest",
-    "sign_receipt",
-]
-
 _VERSION = 1
 _HEAD = struct.Struct("<BBHIII32s")
 _SALT_BYTES = 16

@@ -26,8 +26,6 @@ from cryptography.hazmat.primitives.hpke import (
 
 from secure_fedrec.errors import ConfigError, ProtocolError, WireError
 
-__all__ = ["KEMS", "Kem", "OpeningKey", "SealingKey", "labelled", "require_kem"]
-
 _TAG_BYTES = 16
 _MLKEM_BYTES = 1184
 

@@ -17,20 +17,6 @@ from typing import NamedTuple, Protocol
 from secure_fedrec.errors import ProtocolError, WireError
 from secure_fedrec.protection.session.nodes import SERVER, Node
 
-__all__ = [
-    "Carrier",
-    "Channel",
-    "Hub",
-    "MemoryChannel",
-    "Parcel",
-    "Party",
-    "drive",
-    "from_server",
-    "refusals_of",
-    "replies_to",
-    "run_in_memory",
-]
-
 
 class Parcel(NamedTuple):
     """One message on its way. Only ``data`` is evidence; the rest is what the carrier claims.

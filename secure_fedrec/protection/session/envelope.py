@@ -22,8 +22,6 @@ from secure_fedrec.errors import ConfigError, ProtocolError, WireError
 from secure_fedrec.protection.session.nodes import Node, Role
 from secure_fedrec.protection.session.roster import Roster
 
-__all__ = ["ENVELOPE_BYTES", "SIGNATURE_BYTES", "Envelope", "Family", "open_envelope", "seal"]
-
 _VERSION = 2
 _HEAD = struct.Struct("<BBBBIQ32s")
 _DOMAIN = b"secure-fedrec|v2|session|message|"

@@ -16,8 +16,6 @@ from secure_fedrec.core.files import replace_file
 from secure_fedrec.errors import ConfigError
 from secure_fedrec.protection.session.nodes import SERVER_NUMBER, Node, Role, named
 
-__all__ = ["Identity", "read_private"]
-
 _FILE = struct.Struct("<4sBBI32s")
 _MAGIC, _VERSION = b"SFID", 1
 

@@ -5,8 +5,6 @@ from enum import IntEnum
 
 from secure_fedrec.errors import ConfigError
 
-__all__ = ["SERVER", "SERVER_NUMBER", "Node", "Role", "named"]
-
 SERVER_NUMBER = 2**32 - 1
 """Number of the server where messages name clients and the server alone; no client may have it."""
 

@@ -10,8 +10,6 @@ from secure_fedrec.protection.session.channel import Parcel
 from secure_fedrec.protection.session.nodes import Node, Role
 from secure_fedrec.wire import Parcels, Parties, Step, Wire
 
-__all__ = ["OverWire"]
-
 
 class OverWire:
     """Carries parcels over a wire (a ``Carrier``).

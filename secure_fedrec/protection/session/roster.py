@@ -29,8 +29,6 @@ from secure_fedrec.core.files import replace_file
 from secure_fedrec.errors import ConfigError, ProtocolError
 from secure_fedrec.protection.session.nodes import SERVER, Node, Role
 
-__all__ = ["Roster"]
-
 _VERSION = 3
 _DOMAIN = b"secure-fedrec|v1|session|roster|"
 _HEAD = struct.Struct("<BIQI")

@@ -30,8 +30,6 @@ from secure_fedrec.protection.shared_upload.messages import (
 )
 from secure_fedrec.protection.shared_upload.words import Keystream
 
-__all__ = ["Shared", "SharingClient", "expand", "require_rows", "seed_info", "with_counts"]
-
 
 @dataclass(frozen=True, slots=True)
 class Shared:

@@ -41,8 +41,6 @@ from secure_fedrec.traits import Traits
 from secure_fedrec.uploads import Aggregate, RowBlock
 from secure_fedrec.wire import Messages, Parties, Step, Traffic, Wire
 
-__all__ = ["SHARED_UPLOAD", "SharedUpload", "require_equal"]
-
 
 class SharedUpload(RecruitedDenoisers):
     """Collector of additively shared uploads.

@@ -9,8 +9,6 @@ from secure_fedrec.protection.routing.sealing import KEMS
 from secure_fedrec.protection.shared_upload.context import LEAST_FLOOR
 from secure_fedrec.settings import Count, OneOf, Settings, Within
 
-__all__ = ["SharedUploadConfig"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SharedUploadConfig(Settings, section="protection"):

@@ -15,8 +15,6 @@ from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.protection.routing.sealing import Kem, labelled, require_kem
 from secure_fedrec.protection.session import Node, Role, Roster
 
-__all__ = ["DOMAIN", "LEAST_FLOOR", "RoundContext"]
-
 DOMAIN = b"secure-fedrec|hardened-denoisers|v1"
 """Both hardened forms of denoisers share contexts and envelopes; their messages have own types."""
 LEAST_FLOOR = 2

@@ -28,8 +28,6 @@ from secure_fedrec.protection.shared_upload.messages import (
     support_digest,
 )
 
-__all__ = ["SharingDenoiser"]
-
 
 class _State(Enum):
     COLLECTING = "collecting seeds"

@@ -12,8 +12,6 @@ from secure_fedrec.protection.shared_upload.context import RoundContext
 from secure_fedrec.protection.shared_upload.messages import Kind, open_envelope, sign
 from secure_fedrec.uploads import Aggregate
 
-__all__ = ["Half", "HubHalf", "SigningHalf"]
-
 
 class Half:
     """One party in one round.

@@ -39,29 +39,6 @@ from secure_fedrec.protection.session.envelope import ENVELOPE_BYTES, Family, se
 from secure_fedrec.protection.shared_upload.context import DOMAIN, RoundContext
 from secure_fedrec.wire.words import pack_words, unpack_words
 
-__all__ = [
-    "ENVELOPE_BYTES",
-    "SEED_BYTES",
-    "Kind",
-    "Members",
-    "agreement_bytes",
-    "decode_members",
-    "decode_rows",
-    "decode_seed",
-    "decode_support",
-    "encode_members",
-    "encode_rows",
-    "encode_seed",
-    "encode_support",
-    "open_envelope",
-    "rows_message_bytes",
-    "seed_message_bytes",
-    "set_digest",
-    "sign",
-    "split_consents",
-    "support_digest",
-]
-
 _COUNT = struct.Struct("<I")
 _MEMBER = struct.Struct("<I32s")
 SEED_BYTES = 32

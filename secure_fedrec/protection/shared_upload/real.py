@@ -20,8 +20,6 @@ from secure_fedrec.protection.shared_upload.messages import Kind
 from secure_fedrec.protection.shared_upload.server import SharingServer
 from secure_fedrec.uploads import Aggregate, RowBlock
 
-__all__ = ["HalvesInMemory", "Held", "Identities", "RealRound"]
-
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Identities:

@@ -15,8 +15,6 @@ from secure_fedrec.protection.shared_upload.real import Identities
 from secure_fedrec.streams import Streams
 from secure_fedrec.traits import Traits
 
-__all__ = ["MAX_REAL_CLIENTS", "RecruitedDenoisers"]
-
 MAX_REAL_CLIENTS = 64
 """Clients of a round that runs with real cryptography in one process."""
 

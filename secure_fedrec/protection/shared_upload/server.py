@@ -26,8 +26,6 @@ from secure_fedrec.protection.shared_upload.messages import (
 )
 from secure_fedrec.uploads import Aggregate
 
-__all__ = ["SharingServer", "reveal"]
-
 
 class _State(Enum):
     COLLECTING = "collecting shares"

@@ -10,8 +10,6 @@ from secure_fedrec.protection.heard import Heard
 from secure_fedrec.uploads import RowBlock
 from secure_fedrec.wire import Messages, Step
 
-__all__ = ["ShareTally", "require_genuine", "share_block"]
-
 
 def share_block(block: RowBlock, words: RingArray, codec: FixedPoint) -> RowBlock:
     """Shares [N, d + 1] as the wire carries them: row words, and count words as centred integers.

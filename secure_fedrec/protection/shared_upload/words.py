@@ -10,8 +10,6 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from secure_fedrec.core.arrays import RingArray
 from secure_fedrec.fixedpoint import FixedPoint
 
-__all__ = ["Keystream"]
-
 
 class Keystream:
     """Uniform ring elements from AES-256 in counter mode.

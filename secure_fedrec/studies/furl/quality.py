@@ -16,8 +16,6 @@ from secure_fedrec.evaluation import area_under_curve
 from secure_fedrec.models.document import PRIVATE, DocumentConfig, DocumentModel
 from secure_fedrec.models.split import ParameterSplit
 
-__all__ = ["DocumentQuality", "quality_of_labels", "quality_of_users"]
-
 _BATCH = 128
 
 

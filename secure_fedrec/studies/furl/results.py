@@ -20,16 +20,6 @@ from secure_fedrec.settings import OneOf, Settings
 from secure_fedrec.studies.files import arrays_beside, read_arrays, read_report, write_files
 from secure_fedrec.studies.furl.study import FURLStudyConfig, StudyResult
 
-__all__ = [
-    "STUDY_FORMAT",
-    "TASKS",
-    "StudyTexts",
-    "UserVectors",
-    "read_study",
-    "read_vectors",
-    "write_study",
-]
-
 STUDY_FORMAT: Final = 1
 """Version of the files."""
 

@@ -36,8 +36,6 @@ from secure_fedrec.studies.furl.quality import DocumentQuality, quality_of_users
 from secure_fedrec.vault import Vault
 from secure_fedrec.wire import Meter, Wire
 
-__all__ = ["FURLStudyConfig", "StudyResult", "furl_algorithm", "furl_problem", "run_furl_study"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FURLStudyConfig(ConfiguredDocument, section="furl"):

@@ -22,7 +22,8 @@ from secure_fedrec.algorithms.federated_averaging import (
     Release,
     common_start,
 )
-from secure_fedrec.algorithms.hpfl.system import HPFL, HPFLConfig
+from secure_fedrec.algorithms.hpfl.config import HPFLConfig
+from secure_fedrec.algorithms.hpfl.system import HPFL
 from secure_fedrec.algorithms.user_models import UserModels
 from secure_fedrec.core.arrays import FloatArray, IntArray
 from secure_fedrec.data.organisations.tables import Organisations
@@ -40,8 +41,6 @@ from secure_fedrec.studies.hpfl.settings import VARIANTS, Setting
 from secure_fedrec.studies.hpfl.snapshots import Snapshot, take_snapshot
 from secure_fedrec.vault import Vault
 from secure_fedrec.wire import Meter, Wire
-
-__all__ = ["RUNS", "Run", "Task"]
 
 
 class Task(NamedTuple):

@@ -24,8 +24,6 @@ from secure_fedrec.models.ncf.model import NCF, NCFConfig
 from secure_fedrec.streams import Streams
 from secure_fedrec.studies.hpfl.settings import Setting
 
-__all__ = ["train_network"]
-
 # The networks take far fewer steps of larger batches than the user model: matrix products.
 _BATCH: Final = 256
 _PATIENCE: Final = 5

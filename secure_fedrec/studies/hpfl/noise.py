@@ -19,8 +19,6 @@ from secure_fedrec.protection.dp import (
     Part,
 )
 
-__all__ = ["local_noise"]
-
 _CLIP: Final = 5.0
 _MULTIPLIER: Final = 0.002
 _FRACTION_BITS: Final = 12

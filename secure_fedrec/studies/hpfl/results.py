@@ -13,8 +13,6 @@ from secure_fedrec.errors import DataError
 from secure_fedrec.studies.files import read_arrays, read_report, write_files
 from secure_fedrec.studies.hpfl.study import STUDY_FORMAT, Study
 
-__all__ = ["read_characteristics", "read_study", "write_study"]
-
 
 def write_study(study: Study, path: Path) -> None:
     """Write a study: ``path``, and an array file of the same stem if it reached anything.

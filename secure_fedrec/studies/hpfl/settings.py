@@ -21,20 +21,6 @@ from secure_fedrec.models.gum.model import STARTS, GUMConfig
 from secure_fedrec.models.gum.training import GUMTraining
 from secure_fedrec.settings import Count, NonNegative, Positive, Settings
 
-__all__ = [
-    "FORMS",
-    "GRIDS",
-    "METHODS",
-    "OWN_START",
-    "VARIANTS",
-    "Grid",
-    "Setting",
-    "grid_for",
-    "gum_config",
-    "settings_of",
-    "starts_of",
-]
-
 METHODS: Final = (
     "ncd",
     "ncf",

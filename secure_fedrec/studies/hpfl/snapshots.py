@@ -16,14 +16,6 @@ from secure_fedrec.evaluation import (
     total_dissimilarity,
 )
 
-__all__ = [
-    "PredictClient",
-    "Snapshot",
-    "ranking_metrics",
-    "score_metrics",
-    "take_snapshot",
-]
-
 PredictClient = Callable[[int, IntArray, IntArray], FloatArray]
 """Predictions of a client's (user, item) pairs, local numbers."""
 

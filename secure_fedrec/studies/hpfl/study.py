@@ -29,8 +29,6 @@ from secure_fedrec.studies.hpfl.settings import (
 )
 from secure_fedrec.studies.hpfl.snapshots import Snapshot, ranking_metrics, score_metrics
 
-__all__ = ["STUDY_FORMAT", "Study", "StudyConfig", "merge_reports", "run_study"]
-
 STUDY_FORMAT = 2
 """Of a study as JSON values; since 2 with the start."""
 

@@ -26,7 +26,7 @@ from secure_fedrec.protection.paillier import (
     TableServer,
     updaters,
 )
-from secure_fedrec.protection.paillier.envelopes import ENVELOPE_BYTES, SIGNATURE_BYTES, Kind, seal
+from secure_fedrec.protection.paillier.envelopes import Kind, seal
 from secure_fedrec.protection.paillier.message_sizes import (
     Sent,
     authority_messages,
@@ -35,6 +35,7 @@ from secure_fedrec.protection.paillier.message_sizes import (
 )
 from secure_fedrec.protection.paillier.rounds import AuthorityFederation, TableFederation
 from secure_fedrec.protection.session import Parcel
+from secure_fedrec.protection.session.envelope import ENVELOPE_BYTES, SIGNATURE_BYTES
 
 OPERATOR = Ed25519PrivateKey.generate()
 VALUES = FixedPoint(bits=32, fraction_bits=8, clip=1000.0)

@@ -17,7 +17,8 @@ from secure_fedrec.protection.paillier import (
     TableServer,
     updaters,
 )
-from secure_fedrec.protection.paillier.envelopes import ENVELOPE_BYTES, Kind, seal
+from secure_fedrec.protection.paillier.envelopes import Kind, seal
+from secure_fedrec.protection.session.envelope import ENVELOPE_BYTES
 
 VALUES = FixedPoint(bits=32, fraction_bits=8, clip=1000.0)
 COUNTS = FixedPoint(bits=16, fraction_bits=0, clip=1.0)

@@ -10,12 +10,11 @@ from dataclasses import dataclass
 from typing import Annotated, Any, Literal, TypeAlias, get_args
 
 from secure_fedrec.errors import ConfigError, ProtocolError
+from secure_fedrec.protection.masking.agreed.degrees import Adversary
 from secure_fedrec.protection.masking.agreed.formats import labelled_hash
-from secure_fedrec.protection.masking.agreed.parameters import Adversary, find_parameters
+from secure_fedrec.protection.masking.agreed.parameters import find_parameters
 from secure_fedrec.protection.masking.agreed.public_state import NO_STATE
 from secure_fedrec.settings import Settings, Within
-
-__all__ = ["KeyAgreement", "MaskingConfig"]
 
 KeyAgreement: TypeAlias = Literal["x25519", "x25519+mlkem768"]
 

@@ -20,8 +20,6 @@ from secure_fedrec.protection.masking.agreed.hypergeometric import (
     upper_tail,
 )
 
-__all__ = ["Adversary", "Answer", "Question", "complete_graph", "smallest_harary"]
-
 Adversary = Literal["curious", "active"]
 """The server: follows the protocol and looks, or deviates in any way."""
 

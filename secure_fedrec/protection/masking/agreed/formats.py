@@ -36,23 +36,6 @@ from secure_fedrec.core.arrays import IntArray
 from secure_fedrec.errors import ProtocolError
 from secure_fedrec.protection.session.nodes import SERVER_NUMBER
 
-__all__ = [
-    "MAC_BYTES",
-    "MAC_PURPOSES",
-    "SERVER",
-    "SIGNATURE_BYTES",
-    "VERSION",
-    "Context",
-    "Envelope",
-    "Kind",
-    "cohort_hash",
-    "encode_ids",
-    "labelled_hash",
-    "seal",
-    "seal_for_server",
-    "verify",
-]
-
 VERSION = 2
 """Of the wire: version 1 had no signature over the sharers in UPLOAD and SURVIVORS, and no
 generation of the journal in ADVERTISE."""

@@ -21,15 +21,6 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from secure_fedrec.core.arrays import BoolArray, IntArray
 from secure_fedrec.errors import ConfigError, ProtocolError
 
-__all__ = [
-    "complete_neighbours",
-    "disconnection_bound",
-    "graph_seed",
-    "harary_neighbours",
-    "permutation",
-    "windows_hold",
-]
-
 _SEED_LABEL = b"secure-fedrec|v1|masking|graph-seed"
 _RING_LABEL = b"secure-fedrec|v1|masking|graph-ring"
 

@@ -19,14 +19,6 @@ from scipy.special import gammaln
 
 from secure_fedrec.core.arrays import FloatArray
 
-__all__ = [
-    "least_within",
-    "log2_above",
-    "log2_upper_tails",
-    "lower_tail",
-    "upper_tail",
-]
-
 
 def upper_tail(population: int, marked: int, drawn: int, least: int) -> Fraction:
     """P[X >= least].

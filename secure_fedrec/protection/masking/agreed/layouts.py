@@ -28,8 +28,6 @@ from secure_fedrec.protection.masking.agreed.formats import labelled_hash
 from secure_fedrec.settings import Settings, Within
 from secure_fedrec.uploads import Aggregate, RowBlock
 
-__all__ = ["EncodedVector", "MeanLayout", "SumLayout", "TableLayout", "WeightedMean"]
-
 _EXACT = 2**53  # every integer up to it is a float64
 
 

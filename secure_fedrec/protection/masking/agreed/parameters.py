@@ -53,15 +53,6 @@ from secure_fedrec.protection.masking.agreed.hypergeometric import (
     upper_tail,
 )
 
-__all__ = [
-    "COMPLETE_UP_TO",
-    "Adversary",
-    "Bound",
-    "MaskingParameters",
-    "find_parameters",
-    "share_of",
-]
-
 COMPLETE_UP_TO: Final = 128
 """Clients up to which every client masks with every other, unless told otherwise."""
 

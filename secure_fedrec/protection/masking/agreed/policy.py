@@ -14,11 +14,11 @@ import numpy as np
 from secure_fedrec.core.arrays import IntArray
 from secure_fedrec.errors import ConfigError, ProtocolError
 from secure_fedrec.protection.masking.agreed.config import KeyAgreement, MaskingConfig
+from secure_fedrec.protection.masking.agreed.degrees import Adversary
 from secure_fedrec.protection.masking.agreed.formats import labelled_hash
 from secure_fedrec.protection.masking.agreed.graph import permutation
 from secure_fedrec.protection.masking.agreed.parameters import (
     COMPLETE_UP_TO,
-    Adversary,
     MaskingParameters,
     find_parameters,
     share_of,
@@ -26,8 +26,6 @@ from secure_fedrec.protection.masking.agreed.parameters import (
 from secure_fedrec.protection.masking.agreed.public_state import NO_STATE, sum_hash
 from secure_fedrec.protection.session.roster import Roster
 from secure_fedrec.settings import Settings, Share, Within
-
-__all__ = ["CohortRule", "Expected", "SitePolicy", "draw_cohort"]
 
 CohortRule: TypeAlias = Literal["roster", "beacon", "server"]
 

@@ -16,8 +16,6 @@ import numpy.typing as npt
 from secure_fedrec.errors import ConfigError
 from secure_fedrec.protection.masking.agreed.formats import labelled_hash
 
-__all__ = ["NO_STATE", "state_hash", "sum_hash"]
-
 NO_STATE: Final = bytes(32)
 """In the place of a hash: no state is named. Refused against an active server."""
 

@@ -39,8 +39,6 @@ from secure_fedrec.protection.session.nodes import SERVER as SERVER_NODE
 from secure_fedrec.protection.session.nodes import Node, Role
 from secure_fedrec.protection.session.roster import Roster
 
-__all__ = ["ClientState", "MaskingClient"]
-
 
 class ClientState(Enum):
     """What a client awaits; the value of a waiting state is the kind of message."""

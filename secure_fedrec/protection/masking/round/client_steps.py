@@ -62,8 +62,6 @@ from secure_fedrec.protection.masking.round.transcript import leaf_hash, require
 from secure_fedrec.protection.session.identity import Identity
 from secure_fedrec.protection.session.roster import Roster
 
-__all__ = ["ClientRound"]
-
 
 class ClientRound:
     """One client's side of a round, from SETUP to RESULT.

@@ -40,16 +40,6 @@ from secure_fedrec.protection.masking.agreed.formats import Context
 from secure_fedrec.protection.masking.round.keys import derive
 from secure_fedrec.protection.masking.round.shamir import encode_element
 
-__all__ = [
-    "PAIR_SEAL_BYTES",
-    "PUBLIC_BYTES",
-    "SEALED_BYTES",
-    "KemKey",
-    "pair_secret",
-    "require_usable",
-    "seal_to",
-]
-
 _MLKEM_PUBLIC = 1184
 PUBLIC_BYTES = _MLKEM_PUBLIC + 32
 SEALED_BYTES = 1120 + 32 + 16

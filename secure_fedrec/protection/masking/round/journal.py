@@ -35,8 +35,6 @@ from typing import Final, TypeAlias
 from secure_fedrec.errors import CheckpointError, ProtocolError
 from secure_fedrec.protection.masking.agreed.formats import SERVER
 
-__all__ = ["MOST_ROUNDS_AHEAD", "FileJournal", "Journal", "MemoryJournal"]
-
 MOST_ROUNDS_AHEAD: Final = 2**20
 """How far a round's number may be beyond the last one begun, or beyond the roster's floor."""
 

@@ -21,23 +21,6 @@ from secure_fedrec.errors import ProtocolError
 from secure_fedrec.protection.masking.agreed.formats import MAC_PURPOSES, Context
 from secure_fedrec.protection.masking.round.shamir import PRIME, encode_element
 
-__all__ = [
-    "SERVER_PURPOSES",
-    "TAG_BYTES",
-    "channel_key",
-    "derive",
-    "exchange",
-    "fresh_element",
-    "fresh_key",
-    "mask_private_key",
-    "open_box",
-    "pair_key",
-    "require_usable",
-    "seal_box",
-    "self_key",
-    "server_keys",
-]
-
 SERVER_PURPOSES: Final = (*MAC_PURPOSES.values(), "reveal-box")
 """What keys between a client and the server are for, in the order in which they are derived."""
 

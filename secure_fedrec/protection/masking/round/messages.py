@@ -47,20 +47,6 @@ from secure_fedrec.protection.masking.round.shamir import (
     encode_element,
 )
 
-__all__ = [
-    "Advertisement",
-    "Boxes",
-    "Keys",
-    "Reader",
-    "Setup",
-    "ShareRecord",
-    "Shares",
-    "commitment_to",
-    "encode_marks",
-    "encode_records",
-    "share_hash",
-]
-
 _HASH = 32
 _BOX = 2 * ELEMENT_BYTES + TAG_BYTES
 

@@ -28,8 +28,6 @@ from secure_fedrec.protection.masking.agreed.formats import (
 from secure_fedrec.protection.masking.round.messages import Reader, encode_marks, encode_records
 from secure_fedrec.protection.masking.round.shamir import ELEMENT_BYTES
 
-__all__ = ["Quorum", "Result", "Reveal", "Survivors", "Upload", "statement_of"]
-
 _HASH = 32
 
 

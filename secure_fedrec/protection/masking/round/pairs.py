@@ -28,8 +28,6 @@ from secure_fedrec.protection.masking.round.shamir import (
     encode_element,
 )
 
-__all__ = ["Neighbour", "RoundSecrets", "open_pair_seal", "pair_hash"]
-
 
 class RoundSecrets:
     """What a client draws for one round; ``wipe`` forgets it.

@@ -16,8 +16,6 @@ from cryptography.hazmat.primitives.ciphers import Cipher, CipherContext, algori
 from secure_fedrec.core.arrays import RingArray
 from secure_fedrec.core.compiled import add_four, subtract_four
 
-__all__ = ["KEY_BYTES", "MaskExpander"]
-
 KEY_BYTES = 32
 _BUFFER_BYTES = 64 * 1024
 _AT_ONCE = 4  # as many as ``add_four`` takes; with the piece and zeros, 384 KiB

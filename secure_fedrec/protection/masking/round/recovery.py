@@ -41,8 +41,6 @@ from secure_fedrec.protection.masking.round.shamir import (
     encode_element,
 )
 
-__all__ = ["Dealt", "Fault", "pair_keys_of", "restore"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:

@@ -9,8 +9,6 @@ from secure_fedrec.protection.masking.round.saved import NO_SHARERS, SavedState
 from secure_fedrec.protection.masking.round.shamir import ELEMENT_BYTES
 from secure_fedrec.protection.masking.round.sharers import hash_of_sharers
 
-__all__ = ["ResumableRound"]
-
 
 class ResumableRound(ClientRound):
     """One client's side of a round (arguments: ``ClientRound``)."""

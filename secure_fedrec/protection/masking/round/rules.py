@@ -8,8 +8,6 @@ from typing import Literal, TypeAlias
 
 from secure_fedrec.core.arrays import BoolArray
 
-__all__ = ["ShareKind", "enough_clients", "enough_neighbours", "is_quorum", "share_due"]
-
 ShareKind: TypeAlias = Literal["mask", "self"]
 """Of which of a neighbour's two secrets a share is."""
 

@@ -11,8 +11,6 @@ import numpy as np
 from secure_fedrec.core.arrays import RingArray
 from secure_fedrec.core.compiled import add_four
 
-__all__ = ["RunningSum"]
-
 _AT_ONCE: Final = 4
 
 

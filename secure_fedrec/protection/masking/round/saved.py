@@ -39,8 +39,6 @@ from secure_fedrec.protection.masking.round.keys import fresh_key, open_box, sea
 from secure_fedrec.protection.masking.round.messages import Reader, encode_marks
 from secure_fedrec.protection.session.identity import read_private
 
-__all__ = ["AWAITED", "NO_SHARERS", "SavedState", "park", "redeem"]
-
 _HEAD = struct.Struct("<4sB16s32s")
 _MAGIC, _VERSION = b"SFMS", 1
 _TOLD = (Kind.SETUP, Kind.KEYS, Kind.SURVIVORS)

@@ -32,8 +32,6 @@ from secure_fedrec.protection.session.nodes import SERVER as SERVER_NODE
 from secure_fedrec.protection.session.nodes import Node, Role
 from secure_fedrec.protection.session.roster import Roster
 
-__all__ = ["MaskingServer", "ServerState"]
-
 
 class ServerState(Enum):
     """What the server awaits; the value of a waiting state is the kind of message."""

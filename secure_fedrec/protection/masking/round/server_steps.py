@@ -58,8 +58,6 @@ from secure_fedrec.protection.masking.round.unmasking import Unmasking
 from secure_fedrec.protection.session.identity import Identity
 from secure_fedrec.protection.session.roster import Roster
 
-__all__ = ["Outgoing", "ServerRound"]
-
 
 class Outgoing(NamedTuple):
     """A message of the server and the client that is to get it."""

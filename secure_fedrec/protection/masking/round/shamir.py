@@ -17,16 +17,6 @@ from functools import lru_cache
 
 from secure_fedrec.errors import ConfigError, ProtocolError
 
-__all__ = [
-    "ELEMENT_BYTES",
-    "PRIME",
-    "combine",
-    "correct",
-    "decode_element",
-    "encode_element",
-    "split",
-]
-
 PRIME = 2**255 - 19
 ELEMENT_BYTES = 32
 

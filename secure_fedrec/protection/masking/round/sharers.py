@@ -16,8 +16,6 @@ from secure_fedrec.protection.masking.agreed.formats import Context, Kind, label
 from secure_fedrec.protection.masking.round.messages import encode_marks
 from secure_fedrec.protection.session.identity import Identity
 
-__all__ = ["hash_of_sharers", "sign_sharers", "signed_sharers"]
-
 _LABEL = b"secure-fedrec|v1|masking|sharers|"
 
 

@@ -18,8 +18,6 @@ from secure_fedrec.protection.masking.agreed.graph import (
 from secure_fedrec.protection.masking.round.messages import Setup
 from secure_fedrec.protection.masking.round.rules import enough_clients, enough_neighbours
 
-__all__ = ["NO_BEACON", "PublicRound", "Topology"]
-
 NO_BEACON = bytes(32)
 
 

@@ -11,8 +11,6 @@ from hmac import compare_digest
 
 from secure_fedrec.errors import ProtocolError
 
-__all__ = ["MerkleTree", "leaf_hash", "require_included"]
-
 
 def leaf_hash(proven: bytes) -> bytes:
     """Leaf of a message (header, head and signature or MAC)."""

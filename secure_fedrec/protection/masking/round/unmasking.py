@@ -20,8 +20,6 @@ from secure_fedrec.protection.masking.round.recovery import Dealt, Fault, pair_k
 from secure_fedrec.protection.masking.round.shamir import decode_element
 from secure_fedrec.protection.masking.round.topology import PublicRound, Topology
 
-__all__ = ["Unmasking"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Unmasking:

@@ -26,8 +26,6 @@ from secure_fedrec.protection.session.identity import Identity
 from secure_fedrec.protection.session.nodes import Role
 from secure_fedrec.protection.session.roster import Roster
 
-__all__ = ["Federation", "RoundOutcome", "run_round"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class RoundOutcome:
