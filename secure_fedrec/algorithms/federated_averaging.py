@@ -136,7 +136,6 @@ class FederatedAveraging:
 
     def blocks(self, n_rows: int = 0) -> tuple[BlockShape, ...]:
         """The weighted change of every layer, and the weights of all."""
-        del n_rows
         sizes = {**self.sizes, _WEIGHTS: len(self.sizes)}
         return tuple(
             BlockShape(name=name, kind=BlockKind.FLAT, size=size, width=self.width)
@@ -145,7 +144,6 @@ class FederatedAveraging:
 
     def initial_public(self, n_rows: int, streams: Streams) -> PublicState:
         """The initial layers, one after the other: float64[P]."""
-        del n_rows
         start = common_start(self.config.gum, self._gums[0].layout.attributes, streams)
         extras = {}
         if self.config.weighting == "attention":

@@ -187,7 +187,6 @@ def _unbudgeted(layers: Mapping[str, Any], sizes: Sizes) -> None:
 
 
 def _as_ever(settings: Any) -> str:
-    del settings
     return ""
 
 

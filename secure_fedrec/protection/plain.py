@@ -164,7 +164,6 @@ class TableCollector:
 
     def withstands(self, cohort: int) -> Withstood:
         """Any coalition: what the parties tell one another is attacked."""
-        del cohort
         return Withstood()
 
     def server_sum(self, round_: int, expected: IntArray) -> ServerSum:
@@ -213,7 +212,6 @@ class DirectSum(TableCollector):
 
     def traffic(self, rows: IntArray, virtual: IntArray) -> tuple[Traffic, ...]:
         """One upload per client."""
-        del virtual
         return (
             Traffic(step=Step.UPLOAD, messages=len(rows), rows=int(rows.sum()), width=self.width),
         )
@@ -234,7 +232,6 @@ class DirectSession(TableSession):
 
     def submit(self, clients: IntArray, block: RowBlock, virtual: BoolArray) -> None:
         """Send the uploads of a batch of clients."""
-        del virtual
         collector = self.collector
         sent = upload_messages(self.round, clients, block, collector.width, collector.codec)
         self._server.accept(self.wire.send(sent, origins=clients))

@@ -129,7 +129,6 @@ class RandomizedResponse:
 
     def capped(self, rated: IntArray) -> IntArray:
         """Nobody: the number of virtual items is random."""
-        del rated
         return np.empty(0, dtype=np.int64)
 
     def without_virtual(self) -> "RandomizedResponse":

@@ -95,7 +95,6 @@ _Fault = Callable[[Parcel, Sequence[Parcel]], list[Parcel]]
 
 def _flipped(place: float) -> _Fault:
     def fault(parcel: Parcel, before: Sequence[Parcel]) -> list[Parcel]:
-        del before
         data = bytearray(parcel.data)
         data[round(place * (len(data) - 1))] ^= 1
         return [parcel._replace(data=bytes(data))]

@@ -143,14 +143,12 @@ class FURL:
 
     def blocks(self, n_rows: int = 0) -> tuple[BlockShape, ...]:
         """One flat block: c_i d_i and, behind it, c_i."""
-        del n_rows
         size = self.split.n_federated + 1
         shape = BlockShape(name=_PARAMETERS, kind=BlockKind.FLAT, size=size, width=self.width)
         return (shape,)
 
     def initial_public(self, n_rows: int, streams: Streams) -> PublicState:
         """The initial w_f: float64[n_federated]."""
-        del n_rows
         federated, _ = self._initial_values(streams)
         extras = {_WEIGHT_SUMS: np.zeros(1)} if self._ring is not None else {}
         return PublicState(round=0, table=federated, extras=extras)

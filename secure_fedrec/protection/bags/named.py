@@ -65,7 +65,6 @@ class NamedLine:
 
     def due(self, bag: str) -> int:
         """One message per participant."""
-        del bag
         return len(self._participants)
 
     def hand_in(self, clients: IntArray, blocks: Mapping[str, SetBlock]) -> Iterator[Sending]:

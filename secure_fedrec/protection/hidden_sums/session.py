@@ -66,7 +66,6 @@ class HiddenSum(TableCollector):
 
     def traffic(self, rows: IntArray, virtual: IntArray) -> tuple[Traffic, ...]:
         """Every client sends every row."""
-        del virtual
         return (
             Traffic(
                 step=Step.UPLOAD,
@@ -97,7 +96,6 @@ class HiddenSession(TableSession):
 
     def submit(self, clients: IntArray, block: RowBlock, virtual: BoolArray) -> None:
         """Send the rows of the next clients, or hold them until all are there."""
-        del virtual
         self._gathered.accept(clients, block)
         layout = self.collector.layout
         if not self._streams:

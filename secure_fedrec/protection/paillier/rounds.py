@@ -213,5 +213,4 @@ class TableFederation(_Federation):
 
 def _no_step(table: RingArray, sums: tuple[RingArray, ...]) -> RingArray:
     """The step of clients that make the first table, which is never taken."""
-    del sums
     raise ProtocolError(f"a table of {len(table)} words takes no step before its first round")

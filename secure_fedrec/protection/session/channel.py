@@ -132,7 +132,6 @@ class MemoryChannel:
         self, stage: str, messages: Sequence[Parcel], timeout: float | None = None
     ) -> Iterator[bytes]:
         """Send messages; parties answer as answers are read (``Channel.exchange``)."""
-        del stage, timeout
         for _ in self._delivered(messages):
             pass
         inboxes, self._waiting = self._waiting, {}

@@ -78,7 +78,6 @@ class SharedUpload(RecruitedDenoisers):
 
     def traffic(self, rows: IntArray, virtual: IntArray) -> tuple[Traffic, ...]:
         """One upload per client, one share per client and denoiser, one sum per denoiser."""
-        del virtual
         count, total, width = self.config.count, int(rows.sum()), self.width
         parts = (
             (Step.UPLOAD, len(rows), total),
