@@ -63,7 +63,7 @@ class AttackContract:
             for trait in transcript.public[whose]["traits"]:
                 found = self._found(_without(transcript, whose, trait), control.on, control.who)
                 value = found.figures.get(control.measure)
-                silent = repr(trait) in found.reason if found.reason else True
+                silent = trait in found.reason if found.reason else True
                 _require(silent, f"{found.reason}, where the {whose} does not state {trait!r}")
                 more = value is not None and (most is None or value > most)
                 _require(not more, f"finds more where the {whose} does not state {trait!r}")

@@ -19,7 +19,7 @@ Nothing here knows files: who reads one renames the section to the table's key
 import dataclasses
 import math
 import types
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from numbers import Integral, Real
@@ -161,6 +161,10 @@ class Settings:
     Args:
         section: of every subclass, path of the table that its keys belong to; "" for none. A
             subclass that names none has its parent's.
+
+    Raises:
+        TypeError: by a subclass, a field whose annotation is a string or says nothing that can be
+            checked.
     """
 
     __slots__ = ()
@@ -170,6 +174,11 @@ class Settings:
         super().__init_subclass__()
         if section is not None:  # a class with slots is made twice, the second time without it
             cls.section = section
+        for name, kind in cls.__annotations__.items():
+            try:
+                _reader(kind)
+            except TypeError as unknown:
+                raise TypeError(f"{cls.__name__}.{name}: {unknown}") from None
 
     def __post_init__(self) -> None:
         """Check every field, then what they are together.
@@ -230,10 +239,15 @@ def _reader(kind: Any) -> Reader:
         return _ruled(_anything, [OneOf(parts)])
     if origin in _NESTED:
         return _NESTED[origin](origin, parts)
-    return _PLAIN[kind] if kind in _PLAIN else _instance(origin or kind)
+    if kind in _PLAIN or kind is ClassVar or origin is ClassVar:
+        return _PLAIN.get(kind, _anything)
+    return _instance(origin or kind)
 
 
-def _ruled(read: Reader, rules: Iterable[Any]) -> Reader:
+def _ruled(read: Reader, rules: Sequence[Any]) -> Reader:
+    if not all(hasattr(rule, "check") for rule in rules):
+        raise TypeError(f"{rules} are no rules")
+
     def ruled(value: Any) -> Any:
         kept = read(value)
         for rule in rules:
@@ -244,12 +258,16 @@ def _ruled(read: Reader, rules: Iterable[Any]) -> Reader:
 
 
 def _optional(_kind: Any, parts: tuple[Any, ...]) -> Reader:
-    """Of a union: None, or the one other type; of several other types any value passes."""
-    others = [_reader(part) for part in parts if part is not types.NoneType]
-    read = others[0] if len(others) == 1 else _anything
-    if len(others) == len(parts):
-        return read
-    return lambda value: None if value is None else read(value)
+    """Of a union: None, or the one other type, or one of several classes."""
+    others = tuple(part for part in parts if part is not types.NoneType)
+    if len(others) > 1 and not all(
+        isinstance(each, type) and each not in _PLAIN for each in others
+    ):
+        raise TypeError(f"of {parts} there may be one beside None, or several classes")
+    read = _reader(others[0]) if len(others) == 1 else _instance(others)
+    return (
+        read if len(others) == len(parts) else lambda value: None if value is None else read(value)
+    )
 
 
 def _several(kind: type, parts: tuple[Any, ...]) -> Reader:
@@ -280,12 +298,14 @@ def _mapping(_kind: Any, parts: tuple[Any, ...]) -> Reader:
 
 
 def _instance(kind: Any, name: str = "") -> Reader:
-    if not isinstance(kind, type):  # a name that is not resolved
-        return _anything
+    kinds = kind if isinstance(kind, tuple) else (kind,)
+    if not all(isinstance(each, type) and each is not object for each in kinds):
+        raise TypeError(f"a field of {kind!r} cannot be checked")
+    name = name or " or ".join(each.__name__ for each in kinds)
 
     def instance(value: Any) -> Any:
-        if not isinstance(value, kind):
-            raise Refused(value, f"should be a valid {name or kind.__name__}")
+        if not isinstance(value, kinds):
+            raise Refused(value, f"should be a valid {name}")
         return value
 
     return instance

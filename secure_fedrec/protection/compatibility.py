@@ -65,20 +65,35 @@ def stacks_of(records: Iterable[Layer], bare: Claim) -> Claims:
         bare: the claim of no layer.
 
     Raises:
-        ConfigError: a layer publishes the claim of a stack that does not stand.
+        ConfigError: a layer publishes the claim of a stack that does not stand, or requires one
+            that there is not.
     """
     records = tuple(records)
+    known = {layer.name for layer in records}
+    for layer in records:
+        if not known.issuperset(layer.requires):
+            raise ConfigError(f"layer {layer.name}: requires", layer.requires, "is unknown", known)
     of_role = [(*(each for each in records if each.role == role), None) for role in ROLES]
     chosen = (tuple(filter(None, each)) for each in product(*of_role))
     found: dict[tuple[str, ...], Claim] = {(): bare}
     for stack in sorted(filter(None, chosen), key=len):
-        if all(_stands(layer, stack) for layer in stack):
+        if all(_stands(layer, stack) for layer in stack) and len(makers_of(stack)) <= 1:
             found[tuple(layer.name for layer in stack)] = _claim(stack)
     for layer in records:
         for published in layer.published:
             if published not in found:
                 raise ConfigError(f"layer {layer.name}: published", published, "does not stack")
     return MappingProxyType(found)
+
+
+def makers_of(stack: Iterable[Layer]) -> tuple[Layer, ...]:
+    """Layers that make the collector: at most one that no other takes into what it makes.
+
+    Of a stack with two, one would be left out, and its claim stated all the same.
+    """
+    makers = tuple(layer for layer in stack if layer.role != "cloak" and layer.build)
+    taken = {name for maker in makers for name in maker.requires}
+    return tuple(maker for maker in makers if maker.name not in taken)
 
 
 def _stands(layer: Layer, stack: tuple[Layer, ...]) -> bool:

@@ -14,6 +14,7 @@ from secure_fedrec.core.arrays import IntArray
 from secure_fedrec.errors import ConfigError
 from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.protection.base import BagShape
+from secure_fedrec.settings import Settings
 from secure_fedrec.streams import Streams
 from secure_fedrec.traits import Traits
 
@@ -216,7 +217,7 @@ class Layer:
         uncounted: messages that no meter counts, in a sentence.
 
     Raises:
-        ConfigError: a role, trait or claim is missing or unknown.
+        ConfigError: a role, trait or claim is missing or unknown, or its settings check nothing.
     """
 
     name: str
@@ -241,5 +242,7 @@ class Layer:
             raise ConfigError(f"layer {self.name}: role", self.role, "is unknown", ROLES)
         if type(self.traits) is not Traits:
             raise ConfigError(f"layer {self.name}: traits", self.traits, "must be stated")
+        if not issubclass(self.settings, Settings):
+            raise ConfigError(f"layer {self.name}: settings", self.settings, "are no Settings")
         if self.claim is None and not self.requires:
             raise ConfigError(f"layer {self.name}: claim", None, "must be stated")

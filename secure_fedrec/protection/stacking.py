@@ -11,6 +11,7 @@ from secure_fedrec.protection.base import Collector
 from secure_fedrec.protection.compatibility import (
     BAG_RECORDS,
     RECORDS,
+    makers_of,
     require_bags_compatible,
     require_compatible,
 )
@@ -63,12 +64,9 @@ def _built(record: Layer, place: Place) -> Any:
 
 def _collector(records: Sequence[Layer], place: Place) -> Collector:
     """Made by the layer that no other one takes into what it makes."""
-    makers = [record for record in records if record.role != "cloak" and record.build]
-    taken = {name for maker in makers for name in maker.requires}
-    for maker in makers:
-        if maker.name not in taken:
-            collector: Collector = _built(maker, place)
-            return collector
+    for maker in makers_of(records):
+        collector: Collector = _built(maker, place)
+        return collector
     table = {name: value for name, value in place.table.items() if name != "streams"}
     return DirectSum(**table)
 

@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import dataclass, field, replace
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 import numpy as np
 import pytest
@@ -171,3 +171,32 @@ def test_a_class_keeps_the_section_it_names() -> None:
     assert (Settings.section, Everything.section, Child.section) == ("", "all", "all")
     assert Renamed.section == "there.it"
     assert Settings().key("seed") == "seed"
+
+
+@pytest.mark.parametrize(
+    ("kind", "says"),
+    [
+        ("Count", "a field of 'Count' cannot be checked"),  # as by postponed annotations
+        (object, "cannot be checked"),
+        (int | str, "one beside None, or several classes"),
+        (TypeVar("Kind"), "cannot be checked"),
+        (Annotated[int, "at least 1"], "are no rules"),
+        (tuple[object, ...], "cannot be checked"),
+    ],
+)
+def test_a_field_that_cannot_be_checked_is_refused_when_its_class_is_made(
+    kind: Any, says: str
+) -> None:
+    with pytest.raises(TypeError, match="Loose.size: ") as refused:
+        type("Loose", (Settings,), {"__annotations__": {"size": kind}}, section="loose")
+    assert says in str(refused.value)
+
+
+def test_one_of_several_classes_is_told_from_others() -> None:
+    @dataclass(frozen=True, kw_only=True)
+    class Several(Settings, section="several"):
+        part: Inner | Everything | None = None
+
+    assert Several(part=Inner()).part == Inner()
+    with pytest.raises(ConfigError, match=r"several\.part = 3: should be a valid Inner or Everyth"):
+        Several(part=3)  # type: ignore[arg-type]

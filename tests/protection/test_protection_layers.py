@@ -21,7 +21,7 @@ from secure_fedrec.engines import RecordedRun, rating_problem
 from secure_fedrec.errors import ConfigError
 from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.protection import LAYERS, RECORDS, STACKS, Sizes, Subject, build_stack
-from secure_fedrec.protection.compatibility import claims_about, stacks_of
+from secure_fedrec.protection.compatibility import claims_about, makers_of, stacks_of
 from secure_fedrec.streams import Streams
 from secure_fedrec.traits import AS_BEFORE, BARE, Traits
 from secure_fedrec.wire import Adversary, RecordingPolicy, Transcript
@@ -136,6 +136,7 @@ def test_traits_fold_in_the_order_of_the_layers() -> None:
         ({"traits": asdict(BARE)}, "traits"),
         ({"role": "veil"}, "role"),
         ({"claim": None}, "claim"),
+        ({"settings": int}, "settings"),
     ],
 )
 def test_a_record_that_leaves_something_out_is_refused(changes: dict[str, Any], key: str) -> None:
@@ -154,6 +155,20 @@ def test_stacks_follow_from_roles_and_needs() -> None:
     assert not both.lossless  # neither promises it for the other
     with pytest.raises(ConfigError, match="does not stack"):
         stacks_of([replace(veil, published={("veil", "masking"): STACKS[()]})], STACKS[()])
+
+
+def test_no_layer_is_left_out_of_a_stack_that_it_is_in() -> None:
+    """Two that would each make the collector do not stack: one would be named and not be there."""
+    own = replace(RECORDS["skellam"], name="own-noise", requires=(), claim=STACKS[()])
+    table = stacks_of([*RECORDS.values(), own], STACKS[()])
+    assert {stack for stack in table if "own-noise" in stack} == {
+        ("own-noise",),
+        ("virtual-ratings", "own-noise"),
+        ("randomized-response", "own-noise"),
+    }
+    assert all(len(makers_of(RECORDS[name] for name in stack)) <= 1 for stack in STACKS)
+    with pytest.raises(ConfigError, match=r"layer own-noise: requires = \('mist',\): is unknown"):
+        stacks_of([replace(own, requires=("mist",))], STACKS[()])
 
 
 def test_only_layers_that_hide_any_rows_claim_something_about_other_algorithms() -> None:
