@@ -187,7 +187,7 @@ def test_a_class_keeps_the_section_it_names() -> None:
 def test_a_field_that_cannot_be_checked_is_refused_when_its_class_is_made(
     kind: Any, says: str
 ) -> None:
-    with pytest.raises(TypeError, match="Loose.size: ") as refused:
+    with pytest.raises(TypeError, match=r"Loose\.size: ") as refused:
         type("Loose", (Settings,), {"__annotations__": {"size": kind}}, section="loose")
     assert says in str(refused.value)
 
