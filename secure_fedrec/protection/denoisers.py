@@ -29,12 +29,10 @@ from secure_fedrec.errors import ConfigError, ProtocolError
 from secure_fedrec.protection.group_sums import GroupSums, pick, pick_segments
 from secure_fedrec.protection.layer import Claim, Layer
 from secure_fedrec.protection.plain import (
+    DirectSession,
     TableCollector,
-    TableSession,
     TableSizes,
     accumulate,
-    aggregate_note,
-    upload_messages,
 )
 from secure_fedrec.settings import Settings
 from secure_fedrec.streams import Stream, Streams
@@ -199,7 +197,7 @@ DENOISERS = Layer(
 )
 
 
-class DenoisingSession(TableSession):
+class DenoisingSession(DirectSession):
     """One round with denoisers."""
 
     collector: Denoisers
@@ -209,11 +207,10 @@ class DenoisingSession(TableSession):
     ) -> None:
         binding = collector.binding
         group, own = binding.group[participants], binding.is_denoiser[participants]
+        super().__init__(collector, round_, participants[~own], wire)
         # Groups one after the other, the denoiser first: a group's sums are complete, and can be
         # sent, as soon as its last client has been submitted.
-        order = participants[np.lexsort((participants, ~own, group))]
-        super().__init__(collector, round_, order, wire)
-        self._server = collector.server_sum(round_, participants[~own])
+        self.order = participants[np.lexsort((participants, ~own, group))]
         members = np.bincount(group, minlength=collector.config.count)
         self._sums = GroupSums(members, collector.n_items, collector.width, collector.codec)
         self._noise_due = np.bincount(group[~own], minlength=collector.config.count)
@@ -233,7 +230,7 @@ class DenoisingSession(TableSession):
             kept = pick_segments(block, ~own)
             virtual = virtual[np.repeat(~own, block.lengths)]
         if not own.all():
-            self._upload(clients[~own], kept)
+            super().submit(clients[~own], kept, virtual)
             everyone = np.ones(len(kept), dtype=bool)
             self._send_noise(clients[~own], pick(kept, everyone, virtual))
         self._send_sums(self._sums.finish(self._groups(clients)))
@@ -254,18 +251,10 @@ class DenoisingSession(TableSession):
                 f"round {self.round}: no sums from denoiser {min(self._denoise_due)}; the round "
                 "is abandoned"
             )
-        self._server.require_complete()
-        aggregate = self._server.aggregate()
-        self.wire.note(aggregate_note(self.round, aggregate))
-        return aggregate
+        return super().close()
 
     def _groups(self, clients: IntArray) -> IntArray:
         return self.collector.binding.group[clients]
-
-    def _upload(self, clients: IntArray, block: RowBlock) -> None:
-        collector = self.collector
-        sent = upload_messages(self.round, clients, block, collector.width, collector.codec)
-        self._server.accept(self.wire.send(sent, origins=clients))
 
     def _send_noise(self, clients: IntArray, block: RowBlock) -> None:
         collector = self.collector

@@ -179,18 +179,6 @@ class Budget:
     settings: Callable[[float], Any]
 
 
-def _fits(place: Place) -> None:
-    del place
-
-
-def _unbudgeted(layers: Mapping[str, Any], sizes: Sizes) -> None:
-    del layers, sizes
-
-
-def _as_ever(settings: Any) -> str:
-    return ""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Layer:
     """One protection.
@@ -231,10 +219,10 @@ class Layer:
     requires: tuple[str, ...] = ()
     excludes: tuple[str, ...] = ()
     stands: tuple[Stand, ...] = ()
-    fits: Callable[[Place], None] = _fits
-    budget: Callable[[Mapping[str, Any], Sizes], Budget | None] = _unbudgeted
+    fits: Callable[[Place], None] = lambda _: None
+    budget: Callable[[Mapping[str, Any], Sizes], Budget | None] = lambda *_: None
     simulated: str = ""
-    real: Callable[[Any], str] = _as_ever
+    real: Callable[[Any], str] = lambda _: ""
     uncounted: str = ""
 
     def __post_init__(self) -> None:

@@ -225,7 +225,7 @@ class DirectSession(TableSession):
     """One round of identified uploads."""
 
     def __init__(
-        self, collector: DirectSum, round_: int, participants: IntArray, wire: Wire
+        self, collector: TableCollector, round_: int, participants: IntArray, wire: Wire
     ) -> None:
         super().__init__(collector, round_, participants, wire)
         self._server = collector.server_sum(round_, participants)

@@ -23,6 +23,7 @@ from secure_fedrec.protection.base import (
     Withstood,
 )
 from secure_fedrec.protection.folding import Folded, encode_block, fold
+from secure_fedrec.protection.group_sums import pick
 from secure_fedrec.traits import BARE, Traits
 from secure_fedrec.uploads import Aggregate, RowBlock, Upload
 from secure_fedrec.wire import Traffic, Wire
@@ -253,13 +254,5 @@ def _beside(local: LocalModel, cloaked: Cloaked, layout: BlockLayout | None) -> 
 
 def _real(folded: Folded) -> RowBlock:
     """The rows that are not virtual."""
-    block, virtual = folded.block, folded.virtual
-    if not virtual.any() or block.values is None:
-        return block
-    before = np.concatenate([[0], np.cumsum(~virtual)])
-    return RowBlock(
-        indptr=before[block.indptr],
-        rows=block.rows[~virtual],
-        values=block.values[~virtual],
-        counts=None if block.counts is None else block.counts[~virtual],
-    )
+    block = folded.block
+    return pick(block, np.ones(len(block), dtype=bool), ~folded.virtual)

@@ -131,9 +131,8 @@ class DirectNoiseConfig(Settings, section="dp"):
     def _mechanism(self) -> Mechanism:
         if self.noise == "discrete-laplace":
             return LaplaceNoise(epsilon=1 / self.noise_multiplier)
-        form: Literal["rounded", "discrete"] = (
-            "rounded" if self.noise == "rounded-gaussian" else "discrete"
-        )
+        rounded = self.noise == "rounded-gaussian"
+        form: Literal["rounded", "discrete"] = "rounded" if rounded else "discrete"
         return GaussianNoise(multiplier=self.noise_multiplier, form=form)
 
     @property

@@ -7,7 +7,6 @@ is what masking and encryption differ in; what they have in common is here.
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from itertools import pairwise
 from typing import Any, Protocol
 
 import numpy as np
@@ -167,18 +166,10 @@ class Gathered:
     def rows_of(self) -> Iterator[tuple[int, RowBlock]]:
         """Each client and its rows, as the reals that were encoded."""
         clients = iter(self.clients.tolist())
-        for block in self._kept():
-            if block.values is None:
-                raise ProtocolError("rows without values cannot be summed")
-            for start, stop in pairwise(block.indptr.tolist()):
-                yield (
-                    next(clients),
-                    RowBlock(
-                        indptr=np.array([0, stop - start]),
-                        rows=block.rows[start:stop],
-                        values=self._codec.decode(block.values[start:stop]),
-                    ),
-                )
+        for block, words in self._parts:
+            rows = replace(block, values=self._codec.decode(self._spill.get(words)), counts=None)
+            for one in rows.split():
+                yield next(clients), one
 
     def _spread(self, block: RowBlock, start: int, stop: int, layout: DenseLayout) -> RingArray:
         if block.values is None:

@@ -17,6 +17,7 @@ is no more readable. Sizes are those of the whole messages.
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from typing import Annotated, Any, Unpack
 
 from secure_fedrec.core.arrays import IntArray, RingArray
@@ -48,7 +49,7 @@ from secure_fedrec.protection.paillier.message_sizes import (
     table_messages,
     upload_bytes,
 )
-from secure_fedrec.protection.paillier.rounds import AuthorityFederation
+from secure_fedrec.protection.paillier.rounds import AuthorityFederation, TableFederation
 from secure_fedrec.protection.plain import TableSizes, aggregate_note
 from secure_fedrec.settings import OneOf, Settings
 from secure_fedrec.streams import Streams
@@ -102,37 +103,27 @@ class EncryptedSum(HiddenSum):
         with renamed_keys({"paillier.bits": "protection.key_bits"}):
             self.slots.slots(config.key_bits)  # refuses a key without room for one word
         self._step: PublicStep | None = None
-        self._authority: AuthorityFederation | None = None
-        self._state: EncryptedState | None = None
+        self.state = EncryptedState(self._begun_anew)
+        """The state between real rounds whose key the clients hold."""
 
     @property
     def held_by_clients(self) -> bool:
         """Whether the clients keep sums and state from the server."""
         return self.config.holder == "clients"
 
-    @property
+    @cached_property
     def authority(self) -> AuthorityFederation:
         """The parties of real rounds with an authority; keys are made when first needed."""
-        if self._authority is None:
-            self._authority = AuthorityFederation(
-                range(self.n_clients),
-                private=generate_key(self.config.key_bits),
-                layouts=(self.slots,),
-                minimum=self.min_survivors,
-            )
-        return self._authority
+        return AuthorityFederation(range(self.n_clients), **self._agreed())
 
-    @property
-    def state(self) -> EncryptedState:
-        """The state between real rounds whose key the clients hold."""
-        if self._state is None:
-            self._state = EncryptedState(
-                n_clients=self.n_clients,
-                layout=self.slots,
-                minimum=self.min_survivors,
-                generate=lambda: generate_key(self.config.key_bits),
-            )
-        return self._state
+    def _begun_anew(self, words: int) -> TableFederation:
+        """Clients with a new key, for a state of so many words."""
+        return TableFederation(range(self.n_clients), table=table_layout(words), **self._agreed())
+
+    def _agreed(self) -> dict[str, Any]:
+        """What parties agree on before their first round; the key is new."""
+        private = generate_key(self.config.key_bits)
+        return {"private": private, "layouts": (self.slots,), "minimum": self.min_survivors}
 
     @property
     def bytes_per_upload(self) -> int:

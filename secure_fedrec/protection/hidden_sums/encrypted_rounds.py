@@ -16,7 +16,7 @@ from secure_fedrec.protection.base import PublicStep
 from secure_fedrec.protection.hidden_sums.dense import DenseWords
 from secure_fedrec.protection.hidden_sums.session import HiddenSession, RealSum
 from secure_fedrec.protection.masking.round.prg import MaskExpander
-from secure_fedrec.protection.paillier import PrivateKey, SlotLayout
+from secure_fedrec.protection.paillier import SlotLayout
 from secure_fedrec.protection.paillier.envelopes import Kind
 from secure_fedrec.protection.paillier.message_sizes import Sent
 from secure_fedrec.protection.paillier.rounds import AuthorityFederation, TableFederation
@@ -119,24 +119,11 @@ class EncryptedState:
     first of a run or one after an abandoned round, makes a new key and encrypts the state anew.
 
     Args:
-        n_clients: clients of the federation.
-        layout: of the uploads.
-        minimum: fewest clients in a sum.
-        generate: makes the clients' key.
+        begin: makes the parties, with a new key, for a state of so many words.
     """
 
-    def __init__(
-        self,
-        *,
-        n_clients: int,
-        layout: SlotLayout,
-        minimum: int,
-        generate: Callable[[], PrivateKey],
-    ) -> None:
-        self._n_clients = n_clients
-        self._layout = layout
-        self._minimum = minimum
-        self._generate = generate
+    def __init__(self, begin: Callable[[int], TableFederation]) -> None:
+        self._begin = begin
         self._federation: TableFederation | None = None
         self._last = 0
         self._left: WordArray | None = None
@@ -157,13 +144,7 @@ class EncryptedState:
             )
         if self._federation is not None and left is not None:
             return self._federation
-        federation = TableFederation(
-            range(self._n_clients),
-            private=self._generate(),
-            layouts=(self._layout,),
-            table=table_layout(len(words)),
-            minimum=self._minimum,
-        )
+        federation = self._begin(len(words))
         federation.begin(words, clients, carrier=carrier)
         return federation
 

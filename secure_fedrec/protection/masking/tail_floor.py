@@ -22,6 +22,7 @@ import numpy as np
 from secure_fedrec.core.arrays import IntArray
 from secure_fedrec.errors import ConfigError, EncodingError, ProtocolError
 from secure_fedrec.fixedpoint import FixedPoint
+from secure_fedrec.protection.group_sums import pick
 from secure_fedrec.protection.masking.agreed.config import MaskingConfig
 from secure_fedrec.protection.masking.agreed.formats import encode_ids, labelled_hash
 from secure_fedrec.protection.masking.agreed.layouts import EncodedVector, SumLayout, TableLayout
@@ -67,14 +68,7 @@ class SecondRound:
         kept = np.isin(block.rows, self.layout.rows)
         if len(block) != 1 or block.values is None:
             raise EncodingError("the second round takes the rows of one client")
-        return self.layout.encode(
-            RowBlock(
-                indptr=np.array([0, int(kept.sum())]),
-                rows=block.rows[kept],
-                values=block.values[kept],
-                counts=None if block.counts is None else block.counts[kept],
-            )
-        )
+        return self.layout.encode(pick(block, np.ones(1, dtype=bool), kept))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,7 +3,7 @@
 Reading order: ``keys`` and ``encryption`` (the scheme), ``slots`` and ``vectors`` (many ring words
 per ciphertext, and a budget of additions), ``sums`` (one call per step); then the interactive
 rounds: ``key_holders`` (who holds the key, against whom), ``envelopes`` and ``plans`` (signed
-messages under one agreement), ``authority`` and ``encrypted_table`` (the halves).
+messages under one agreement), ``halves``, ``authority`` and ``encrypted_table`` (the parties).
 
 Everything here works without the extra ``paillier``, on Python's integers; ``gmpy2`` makes it about
 eight times faster. ``phe_bridge``, which is not imported here, talks to python-paillier.

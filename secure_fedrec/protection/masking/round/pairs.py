@@ -140,7 +140,7 @@ class Neighbour:
         seal, shared = b"", self.shared
         if self.keys.channel_kem:
             secret = fresh_key()
-            info = self._seal_info("channel-seal", self.owner, self.number)
+            info = _seal_info(self.context, "channel-seal", self.owner, self.number)
             seal = hybrid.seal_to(self.keys.channel_kem, secret, info)
             shared = shared + secret
         key = channel_key(
@@ -176,7 +176,7 @@ class Neighbour:
         """
         shared = self.shared
         if secrets.channel_kem is not None:
-            info = self._seal_info("channel-seal", self.number, self.owner)
+            info = _seal_info(self.context, "channel-seal", self.number, self.owner)
             shared = shared + secrets.channel_kem.open(record.channel_seal, info)
         key = channel_key(
             shared,
@@ -255,9 +255,6 @@ class Neighbour:
             # what tells the neighbour's seal from the server's.
             head += sha256(pair_seal).digest()
         return self.context.prefix(Kind.SHARES, sender, head)
-
-    def _seal_info(self, purpose: str, sender: int, receiver: int) -> bytes:
-        return _seal_info(self.context, purpose, sender, receiver)
 
 
 def pair_hash(context: Context, lower: int, higher: int, secret: bytes) -> bytes:

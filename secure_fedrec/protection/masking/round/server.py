@@ -119,8 +119,8 @@ class MaskingServer:
         Raises:
             ProtocolError: there is no result.
         """
-        self._require_done()
-        return self._round.public.cohort[self._round.survivors]
+        done = self._done()
+        return done.public.cohort[done.survivors]
 
     @property
     def result(self) -> RingArray:
@@ -129,8 +129,7 @@ class MaskingServer:
         Raises:
             ProtocolError: there is no result.
         """
-        self._require_done()
-        return self._round.result
+        return self._done().result
 
     @property
     def packed_result(self) -> bytes:
@@ -148,8 +147,7 @@ class MaskingServer:
         Raises:
             ProtocolError: there is no result.
         """
-        self._require_done()
-        return self._round.transcript_root
+        return self._done().transcript_root
 
     @property
     def stage(self) -> str:
@@ -279,9 +277,10 @@ class MaskingServer:
         done = state is ServerState.DONE
         self._awaiting = set() if done else {message.receiver for message in outgoing}
 
-    def _require_done(self) -> None:
+    def _done(self) -> ServerRound:
         if self.state is not ServerState.DONE:
             raise ProtocolError(f"there is no result in state {self.state.name}")
+        return self._round
 
 
 def _require_fitting(
