@@ -93,9 +93,12 @@ def _encoded(given: RowBlock | FlatBlock, place: Place, width: int) -> RowBlock:
             rows=np.tile(np.arange(place.rows, dtype=np.int32), size),
             values=words.reshape(size * place.rows, width),
         )
-    if given.values is None or given.values.shape[1] != place.width:
-        found = "no values" if given.values is None else f"rows of width {given.values.shape[1]}"
-        raise WireError(f"block {name}: {found}, not of width {place.width}")
+    if given.values is None or given.values.dtype != np.float64 or given.counts is not None:
+        raise WireError(f"block {name}: an upload has float64 values and no counts")
+    if given.values.shape[1] != place.width:
+        raise WireError(
+            f"block {name}: rows of width {given.values.shape[1]}, not of width {place.width}"
+        )
     if len(given.rows) and not 0 <= given.rows.min() <= given.rows.max() < place.rows:
         raise WireError(f"block {name}: row numbers must stay below {place.rows}")
     return encode_block(given, place.codec)

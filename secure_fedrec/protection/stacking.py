@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from secure_fedrec.blocks import BlockLayout
+from secure_fedrec.blocks import TABLE, BlockKind, BlockLayout, BlockShape
 from secure_fedrec.errors import ConfigError, renamed_keys
 from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.protection.bags import LayeredBags
@@ -54,8 +54,13 @@ def build_stack(
         collector=_collector(records, place),
         n_clients=sizes.n_clients,
         bags=_bags(bag_layers or {}, place),
-        layout=BlockLayout(sizes.blocks, codec) if sizes.blocks else None,
+        layout=BlockLayout(sizes.blocks or (_one_block(sizes),), codec),
     )
+
+
+def _one_block(sizes: Sizes) -> BlockShape:
+    """Of uploads whose blocks were not named: one of rows, of items as far as a cloak knows."""
+    return BlockShape(name=TABLE, kind=BlockKind.ITEMS, size=sizes.n_items, width=sizes.width)
 
 
 def _built(record: Layer, place: Place) -> Any:

@@ -13,7 +13,7 @@ import numpy as np
 
 from secure_fedrec.core.arrays import IndexArray, IntArray, RingArray
 from secure_fedrec.core.spill import Kept, Spill
-from secure_fedrec.errors import ProtocolError
+from secure_fedrec.errors import ProtocolError, WireError
 from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.protection.plain import ServerSum
 from secure_fedrec.traits import Traits
@@ -96,11 +96,15 @@ class Gathered:
         round_: the round in progress.
         expected: int64[P], clients that must each submit exactly once, in this order.
         n_items: rows of the shared table.
+        width: values per row.
         codec: the ring.
     """
 
-    def __init__(self, *, round_: int, expected: IntArray, n_items: int, codec: FixedPoint) -> None:
+    def __init__(
+        self, *, round_: int, expected: IntArray, n_items: int, width: int, codec: FixedPoint
+    ) -> None:
         self.clients = expected
+        self._width = width
         self._round = round_
         self._n_items = n_items
         self._codec = codec
@@ -113,12 +117,16 @@ class Gathered:
 
         Raises:
             ProtocolError: not the clients whose turn it is, or rows without values.
+            WireError: rows of another width, or that the table does not have.
         """
         due = self.clients[self._submitted : self._submitted + len(clients)]
         if not np.array_equal(due, clients):
             raise ProtocolError(f"round {self._round}: clients submit once each, in order")
         if block.values is None:
             raise ProtocolError("rows without values cannot be summed")
+        inside = not len(block.rows) or 0 <= block.rows.min() <= block.rows.max() < self._n_items
+        if not inside or block.values.shape[1] != self._width:
+            raise WireError(f"rows are {self._width} wide, with numbers below {self._n_items}")
         self._submitted += len(clients)
 
     def keep(self, block: RowBlock) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 
 from secure_fedrec.core.arrays import RingArray, WordArray
-from secure_fedrec.errors import LosslessnessError
+from secure_fedrec.errors import LosslessnessError, WireError
 from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.protection.base import PublicStep
 from secure_fedrec.protection.hidden_sums.dense import DenseWords
@@ -87,6 +87,8 @@ class _Ciphertexts(RealSum):
         """
         dtype, end = np.dtype(self.codec.dtype), len(data) - SIGNATURE_BYTES
         start = end - self.layout.length * dtype.itemsize
+        if start < 0:
+            raise WireError(f"message of {len(data)} bytes is no upload")
         return self.codec.reduce(np.frombuffer(data[start:end], dtype=dtype))
 
 

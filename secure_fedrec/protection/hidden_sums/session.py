@@ -91,7 +91,11 @@ class HiddenSession(TableSession):
         super().__init__(collector, round_, participants, wire)
         self._sum: HiddenAddition | None = None
         self._gathered = Gathered(
-            round_=round_, expected=participants, n_items=collector.n_items, codec=collector.codec
+            round_=round_,
+            expected=participants,
+            n_items=collector.n_items,
+            width=collector.width,
+            codec=collector.codec,
         )
 
     def submit(self, clients: IntArray, block: RowBlock, virtual: BoolArray) -> None:
@@ -227,12 +231,14 @@ class RealSum:
         Args:
             read: from one of them, [length] words in the layout's order.
         """
-        uploads, session = self.line.delivered[_UPLOAD], self.session
+        uploads, session = self.line.read(_UPLOAD, read), self.session
+        sizes, words = zip(*uploads.values(), strict=True)
         seen = DenseWords(
-            clients=np.array([upload.sender.number for upload in uploads], dtype=np.int64),
-            words=np.stack([read(upload.data) for upload in uploads]),
+            clients=np.array(list(uploads), dtype=np.int64),
+            words=np.stack(words),
             layout=self.layout,
         )
-        sizes = np.array([len(upload.data) for upload in uploads], dtype=np.int64)
-        shown = seen.message(round_=session.round, step=self._step, codec=self.codec, sizes=sizes)
+        shown = seen.message(
+            round_=session.round, step=self._step, codec=self.codec, sizes=np.array(sizes)
+        )
         session.wire.show(shown, origins=seen.clients)

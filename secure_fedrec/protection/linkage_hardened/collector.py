@@ -9,9 +9,9 @@ a mix cascade run beside it, and any difference is an error.
 """
 
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import Unpack
+from typing import Any, Unpack
 
 import numpy as np
 
@@ -30,7 +30,7 @@ from secure_fedrec.protection.plain import (
     upload_messages,
 )
 from secure_fedrec.protection.routing.network import MixNetwork
-from secure_fedrec.protection.session import OverWire, Parcel
+from secure_fedrec.protection.session import OverWire
 from secure_fedrec.protection.session.envelope import ENVELOPE_BYTES
 from secure_fedrec.protection.shared_upload.collector import require_equal
 from secure_fedrec.protection.shared_upload.context import LEAST_FLOOR
@@ -238,7 +238,7 @@ class LinkageSession(TableSession):
         except ProtocolError as error:
             raise ProtocolError(f"round {self.round}: {error}") from None
         require_equal(aggregate, self._server.aggregate())
-        self._show_uploads(real, line.delivered["UPLOAD"])
+        self._show_uploads(real, line)
         owners = {
             name: client
             for client, sent in zip(self.order.tolist(), real.sent, strict=True)
@@ -257,28 +257,26 @@ class LinkageSession(TableSession):
             targets = np.full(len(held), self.collector.denoisers[number])
             self.wire.meter.count(sent, senders=origins, receivers=targets)
             self.wire.show(sent, origins=origins)
-        for parcel in line.delivered["FAKES"]:
-            number = parcel.sender.number
-            body = open_envelope(parcel.data, Kind.FAKES, context=real.context).body
-            _, rows, counts, words_ = decode_sums(body, real.context)
-            shown = self._sums(number, rows, words_, counts, len(parcel.data))
+
+        def sums_in(data: bytes) -> Any:
+            envelope = open_envelope(data, Kind.FAKES, context=real.context)
+            return decode_sums(envelope.body, real.context)
+
+        for number, (size, (_, rows, counts, words_)) in line.read("FAKES", sums_in).items():
+            shown = self._sums(number, rows, words_, counts, size)
             self.wire.show(shown, origins=self.collector.denoisers[number : number + 1])
         return aggregate
 
-    def _show_uploads(self, real: RealRound, uploads: Sequence[Parcel]) -> None:
+    def _show_uploads(self, real: RealRound, line: OverWire) -> None:
         """The rows that the server read, each client's once."""
-        read = {
-            parcel.sender.number: (
-                len(parcel.data),
-                *decode_rows(
-                    open_envelope(parcel.data, Kind.UPLOAD, context=real.context).body,
-                    real.context,
-                    width=self.collector.width,
-                ),
-            )
-            for parcel in uploads
-        }
-        sizes, rows, words = zip(*(read[number] for number in self.order.tolist()), strict=True)
+
+        def rows_in(data: bytes) -> tuple[IndexArray, RingArray]:
+            body = open_envelope(data, Kind.UPLOAD, context=real.context).body
+            return decode_rows(body, real.context, width=self.collector.width)
+
+        read = line.read("UPLOAD", rows_in)
+        sizes, found = zip(*(read[number] for number in self.order.tolist()), strict=True)
+        rows, words = zip(*found, strict=True)
         block = RowBlock(
             indptr=np.concatenate([[0], np.cumsum([len(one) for one in rows])]),
             rows=np.concatenate(rows),

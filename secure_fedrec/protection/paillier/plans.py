@@ -36,6 +36,8 @@ class Plan:
         table: layout of the item table, which is encrypted but never added; only where the clients
             hold the key.
         minimum: fewest clients in a sum that this party accepts; each party has its own.
+        federation: distinguishes this series of rounds from every other under the same keys, in
+            which round numbers begin anew; 16 bytes of the operating system's generator, say.
 
     Raises:
         ConfigError: fewer clients than the minimum, a minimum below 3, a client or a key holder
@@ -50,6 +52,7 @@ class Plan:
     layouts: tuple[SlotLayout, ...]
     table: SlotLayout | None = None
     minimum: int = _SMALLEST_COHORT
+    federation: bytes = b""
 
     def __post_init__(self) -> None:
         if self.minimum < _SMALLEST_COHORT:
@@ -126,14 +129,15 @@ class Plan:
             struct.pack(f"<{len(self.clients)}I", *self.clients),
             *(layout.to_bytes() for layout in self.layouts),
             b"" if self.table is None else self.table.to_bytes(),
+            self.federation,
         ]
         return _digest(_CONTEXT_DOMAIN, parts)
 
     @property
     def table_context(self) -> bytes:
-        """SHA-256 over what cohorts that hand one table on have in common: key, roster, table."""
+        """SHA-256 over what cohorts that hand one table on have in common, all but the cohort."""
         table = b"" if self.table is None else self.table.to_bytes()
-        return _digest(_TABLE_DOMAIN, [self.key.key_id, self.roster.hash, table])
+        return _digest(_TABLE_DOMAIN, [self.key.key_id, self.roster.hash, table, self.federation])
 
     def require_party(self, identity: Identity, role: Role) -> None:
         """Check that an identity may play a part.

@@ -6,6 +6,7 @@ rounds, and each round may have another cohort; its rounds are numbered here, wh
 numbers them, because key holders answer each number once.
 """
 
+import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -61,6 +62,7 @@ class _Federation:
         self.encryptor = Encryptor(private.public)  # one table of powers for all clients
         self.layouts = tuple(layouts)
         self.minimum = minimum
+        self.series = os.urandom(16)
 
     def _plan(
         self, holding: KeyHolding, cohort: Iterable[int], table: SlotLayout | None = None
@@ -73,6 +75,7 @@ class _Federation:
             layouts=self.layouts,
             table=table,
             minimum=self.minimum,
+            federation=self.series,
         )
 
 

@@ -1,14 +1,19 @@
 """The wire of a run between parties in one process: what faults strike, and what is metered."""
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from itertools import groupby
+from typing import TypeVar
 
 import numpy as np
 
 from secure_fedrec.core.arrays import IntArray
+from secure_fedrec.errors import ProtocolError, WireError
 from secure_fedrec.protection.session.channel import Parcel
 from secure_fedrec.protection.session.nodes import Node, Role
 from secure_fedrec.wire import Parcels, Parties, Step, Wire
+
+Read = TypeVar("Read")
 
 
 class OverWire:
@@ -79,6 +84,19 @@ class OverWire:
         if stage in self.delivered:
             self.delivered[stage] += arrived
         return arrived
+
+    def read(self, stage: str, read: Callable[[bytes], Read]) -> dict[int, tuple[int, Read]]:
+        """Size and content of each sender's first message that can be read, by its number.
+
+        Beside the messages of a stage a line may bring copies and rubbish, which their receiver
+        refused.
+        """
+        found: dict[int, tuple[int, Read]] = {}
+        for parcel in self.delivered[stage]:
+            if parcel.sender.number not in found:
+                with suppress(ProtocolError, WireError):
+                    found[parcel.sender.number] = len(parcel.data), read(parcel.data)
+        return found
 
     def _metered(self, parties: Parties) -> IntArray | str | None:
         if parties.role == "client":

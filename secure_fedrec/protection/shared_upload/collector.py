@@ -14,7 +14,7 @@ from typing import Unpack
 
 import numpy as np
 
-from secure_fedrec.core.arrays import BoolArray, IntArray, RingArray
+from secure_fedrec.core.arrays import BoolArray, IndexArray, IntArray, RingArray
 from secure_fedrec.core.kernels import scatter_add
 from secure_fedrec.errors import ConfigError, LosslessnessError, ProtocolError
 from secure_fedrec.protection.layer import Claim, Layer, Place, Stand
@@ -249,20 +249,21 @@ class SharedUploadSession(TableSession):
             raise ProtocolError(f"round {self.round}: {error}") from None
         require_equal(aggregate, reveal(self._plain, self._named, aggregate.codec))
         server, *denoisers = real.held
-        uploads, seeds, sums = (line.delivered[stage] for stage in ("SHARES", "SEED", "SUMS"))
+        uploads, seeds = (line.delivered[stage] for stage in ("SHARES", "SEED"))
         self.wire.show(self._upload(*_joined(server), _sizes(uploads)), origins=self.order)
         for number, held in enumerate(denoisers):
             own = [parcel for parcel in seeds if parcel.receiver.number == number]
             shown = self._share(number, *_joined(held), _sizes(own))
             self.wire.show(shown, origins=self.order)
-        for parcel in sums:
-            released = open_envelope(parcel.data, Kind.SUMS, context=real.context).body
-            lone = decode_rows(released, real.context, width=self.collector.width + 1)
-            block, words = _joined([lone])
-            size = np.array([len(parcel.data)])
-            number = parcel.sender.number
+
+        def sums_in(data: bytes) -> tuple[IndexArray, RingArray]:
+            released = open_envelope(data, Kind.SUMS, context=real.context).body
+            return decode_rows(released, real.context, width=self.collector.width + 1)
+
+        for number, (size, lone) in line.read("SUMS", sums_in).items():
             origin = self.collector.denoisers[number : number + 1]
-            self.wire.show(self._sums(number, block, words, size), origins=origin)
+            shown = self._sums(number, *_joined([lone]), np.array([size]))
+            self.wire.show(shown, origins=origin)
         return aggregate
 
     def _foreseen(self) -> Mapping[Kind, int]:

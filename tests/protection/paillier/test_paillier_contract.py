@@ -1,16 +1,19 @@
 """Paillier's halves under an authority's key keep the contract that an implementer inherits."""
 
-from collections.abc import Collection
+import copy
+import os
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
+from secure_fedrec.errors import ProtocolError
 from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.protection.paillier import PrivateKey, SlotLayout
 from secure_fedrec.protection.paillier.rounds import AuthorityFederation
-from secure_fedrec.protection.session import Carrier
+from secure_fedrec.protection.session import Carrier, Parcel
 from secure_fedrec.testing import NextRound, PartyContract
 
 RING = FixedPoint(bits=32, fraction_bits=8, clip=1000.0)
@@ -45,3 +48,29 @@ class TestAuthority(PartyContract):
 
 class TestMasked(TestAuthority):
     masked = True
+
+
+@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize("stage", ["UPLOAD", "SUMS", "RESULT"])
+def test_rounds_of_another_series_under_the_same_keys_are_refused(
+    short_key: PrivateKey, stage: str, masked: bool
+) -> None:
+    layout = replace(LAYOUT, whole_ring=masked)
+    one = AuthorityFederation(WORDS, private=short_key, layouts=(layout,))
+    other = copy.copy(one)  # the same identities, roster and key, and round 1 again
+    other.series = os.urandom(16)
+    vectors = {number: (words,) for number, words in WORDS.items()}
+    before: list[Parcel] = []
+
+    def keeping(sent: Sequence[Parcel]) -> Sequence[Parcel]:
+        before.extend(parcel for parcel in sent if parcel.stage == stage and parcel.data)
+        return sent
+
+    def replaying(sent: Sequence[Parcel]) -> Sequence[Parcel]:
+        known = {parcel[:2]: parcel for parcel in before}
+        return [known.get(each[:2], each) if each.stage == stage else each for each in sent]
+
+    one.sum(vectors, masked=masked, carrier=keeping)
+    assert before
+    with pytest.raises(ProtocolError, match="another agreement"):
+        other.sum(vectors, masked=masked, carrier=replaying)
