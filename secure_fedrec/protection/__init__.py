@@ -33,12 +33,10 @@ from secure_fedrec.protection.compatibility import (
     require_compatible,
 )
 from secure_fedrec.protection.denoisers import Binding, Denoisers, DenoisersConfig
+from secure_fedrec.protection.dp.rated_set import RandomizedResponseConfig
 from secure_fedrec.protection.layer import Claim, Layer, Place, Sizes, Stand, Subject
 from secure_fedrec.protection.plain import DirectSum
-from secure_fedrec.protection.randomized_response import (
-    RandomizedResponse,
-    RandomizedResponseConfig,
-)
+from secure_fedrec.protection.randomized_response import RandomizedResponse
 from secure_fedrec.protection.stack import Stack
 from secure_fedrec.protection.stacking import build_stack
 from secure_fedrec.protection.virtual_ratings import VirtualRatings, VirtualRatingsConfig

@@ -11,7 +11,7 @@ Reading of the source: neither paper states f, p and q for this use; they are se
 defaults that report about as many virtual items as FedRec at rho = 2 on ml-100k.
 """
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -26,49 +26,15 @@ from secure_fedrec.core.arrays import (
 from secure_fedrec.errors import ConfigError
 from secure_fedrec.local import LocalModel
 from secure_fedrec.protection.base import Cloaked, Released
+from secure_fedrec.protection.dp.rated_set import RandomizedResponseConfig, rated_set_events
 from secure_fedrec.protection.layer import Claim, Layer
 from secure_fedrec.protection.virtual_ratings import merge_virtual
-from secure_fedrec.settings import Probability, Settings
 from secure_fedrec.streams import Streams, uniform_reals
 from secure_fedrec.traits import Traits
 from secure_fedrec.uploads import RowBlock
 
 _DELTA = 1e-5
 """Of a claim without a delta of its own."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RandomizedResponseConfig(Settings, section="protection"):
-    """Settings of the cloak.
-
-    Args:
-        permanent: f, probability that a bit is replaced by a permanent fair coin.
-        report_one: q, probability of reporting an item whose permanent bit is 1.
-        report_zero: p, probability of reporting an item whose permanent bit is 0.
-
-    Raises:
-        ConfigError: not probabilities, or q does not exceed p.
-    """
-
-    permanent: Probability = 0.1
-    report_one: Probability = 0.95
-    report_zero: Probability = 0.05
-
-    def _agree(self) -> None:
-        if self.report_one <= self.report_zero:
-            raise self.refusal("report_one", "must exceed protection.report_zero")
-
-    @property
-    def report_rated(self) -> float:
-        """Probability that a rated item is reported in a round."""
-        keep = 1 - self.permanent / 2
-        return keep * self.report_one + (1 - keep) * self.report_zero
-
-    @property
-    def report_unrated(self) -> float:
-        """Probability that an unrated item is reported in a round."""
-        keep = 1 - self.permanent / 2
-        return keep * self.report_zero + (1 - keep) * self.report_one
 
 
 class RandomizedResponse:
@@ -144,8 +110,6 @@ class RandomizedResponse:
 
     def released(self, *, rounds: int, repeated: int = 0) -> Released:
         """Reports; a repeated round throws the same coins, and says nothing new."""
-        from secure_fedrec.protection.dp.rated_set import rated_set_events  # noqa: PLC0415
-
         del repeated
         try:
             events = rated_set_events(self.config, rounds=rounds)

@@ -1,4 +1,4 @@
-"""Randomized response on the rated set, stated in epsilon.
+"""Randomized response on the rated set: its settings, stated in epsilon.
 
 The mechanism itself is the two-stage cloak of ``secure_fedrec.protection.randomized_response``: a
 permanent answer per item, and from it an instantaneous report per round. This module says what a
@@ -12,13 +12,48 @@ another release.
 """
 
 import math
+from dataclasses import dataclass
 
 from secure_fedrec.errors import ConfigError
 from secure_fedrec.protection.dp.events import Event, RandomAnswer
-from secure_fedrec.protection.randomized_response import RandomizedResponseConfig
+from secure_fedrec.settings import Probability, Settings
 
 _COIN_STEP = 2.0**-52
 """Grid of the coins (``streams.uniform_reals``): how far a frequency can be from its setting."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RandomizedResponseConfig(Settings, section="protection"):
+    """Settings of the cloak.
+
+    Args:
+        permanent: f, probability that a bit is replaced by a permanent fair coin.
+        report_one: q, probability of reporting an item whose permanent bit is 1.
+        report_zero: p, probability of reporting an item whose permanent bit is 0.
+
+    Raises:
+        ConfigError: not probabilities, or q does not exceed p.
+    """
+
+    permanent: Probability = 0.1
+    report_one: Probability = 0.95
+    report_zero: Probability = 0.05
+
+    def _agree(self) -> None:
+        if self.report_one <= self.report_zero:
+            raise self.refusal("report_one", "must exceed protection.report_zero")
+
+    @property
+    def report_rated(self) -> float:
+        """Probability that a rated item is reported in a round."""
+        keep = 1 - self.permanent / 2
+        return keep * self.report_one + (1 - keep) * self.report_zero
+
+    @property
+    def report_unrated(self) -> float:
+        """Probability that an unrated item is reported in a round."""
+        keep = 1 - self.permanent / 2
+        return keep * self.report_zero + (1 - keep) * self.report_one
 
 
 def permanent_epsilon(config: RandomizedResponseConfig) -> float:

@@ -15,7 +15,7 @@ from secure_fedrec.protection.dp import (
     report_epsilon,
     response_for_epsilon,
 )
-from secure_fedrec.protection.randomized_response import RandomizedResponseConfig
+from secure_fedrec.protection.dp.rated_set import RandomizedResponseConfig
 
 CONFIGS = st.builds(
     RandomizedResponseConfig,
