@@ -169,7 +169,9 @@ class Roster:
         Args:
             path: the file.
             operator: the pinned key.
-            least_version: the last one known; an older roster is refused.
+            least_version: the last one known; an older roster is refused. Nothing else tells an
+                old roster from a new one: without it every version that the operator ever signed is
+                taken, also one whose keys were withdrawn since.
 
         Raises:
             ConfigError: it cannot be read.

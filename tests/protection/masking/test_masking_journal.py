@@ -1,6 +1,8 @@
 """What a client commits to survives a crash; a damaged or shared journal is refused."""
 
+import errno
 import os
+import resource
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -125,7 +127,7 @@ def test_a_write_that_fails_begins_nothing(tmp_path: Path, monkeypatch: pytest.M
     journal = FileJournal(tmp_path / "journal")
 
     def full(_: int) -> None:
-        raise OSError("disk full")
+        raise OSError(errno.ENOSPC, "disk full")
 
     with monkeypatch.context() as patch:
         patch.setattr(os, "fsync", full)
@@ -262,11 +264,36 @@ def test_a_file_that_cannot_be_read_or_written_is_named(
     journal = FileJournal(tmp_path / "journal")
     journal.begin(round_id(1), roster_version=1, epoch=0)
     before = journal._path.read_bytes()
-    (tmp_path / "journal.new").symlink_to("/dev/full")
-    with pytest.raises(CheckpointError, match="No space left on device"):
-        journal.reveal(round_id(1), b"message")
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (50, hard))
+    try:
+        with pytest.raises(CheckpointError, match="File too large; nothing is sent"):
+            journal.reveal(round_id(1), b"message")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     assert journal._path.read_bytes() == before
     assert journal.revealed(round_id(1)) is None
+    names = {"folder", "folder.lock", "journal", "journal.lock"}
+    assert {path.name for path in tmp_path.iterdir()} == names  # and nothing half written
+
+
+def test_a_write_that_is_interrupted_leaves_the_old_file_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    journal = FileJournal(tmp_path / "journal")
+    journal.begin(round_id(1), roster_version=1, epoch=0)
+    before = journal._path.read_bytes()
+
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    for owner, name in ((os, "fsync"), (Path, "replace")):
+        with monkeypatch.context() as patch:
+            patch.setattr(owner, name, interrupted)
+            with pytest.raises(KeyboardInterrupt):
+                journal.reveal(round_id(1), b"message")
+        assert journal._path.read_bytes() == before
+        assert {path.name for path in tmp_path.iterdir()} == {"journal", "journal.lock"}
 
 
 def restarted(s: Any) -> Any:
@@ -322,7 +349,7 @@ def test_after_a_crash_behind_the_reveal_the_same_bytes_are_sent_again(
 def test_nothing_leaves_if_the_journal_cannot_be_written(scene: Any) -> None:
     class Full(MemoryJournal):
         def _save(self, *_: Any) -> None:
-            raise OSError("disk full")
+            raise OSError(errno.ENOSPC, "disk full")
 
     s = scene()
     s.federation.journals[ME] = Full()

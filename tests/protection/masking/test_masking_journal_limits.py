@@ -1,5 +1,6 @@
 """What a journal refuses at its limits, and what a client does when it cannot write it."""
 
+import errno
 import os
 from pathlib import Path
 from typing import Any
@@ -59,7 +60,7 @@ def test_no_answer_leaves_and_the_round_is_over_if_the_journal_fails(
     """At SHARES the peers' generations, at REVEAL the message itself: neither was kept."""
 
     def full(_: int) -> None:
-        raise OSError("disk full")
+        raise OSError(errno.ENOSPC, "disk full")
 
     s = scene()
     s.federation.journals[ME] = FileJournal(tmp_path / "journal")

@@ -1,6 +1,7 @@
 """The server: recovery with clients that lie about shares, minimums, and beacons."""
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -298,6 +299,22 @@ def test_a_beacon_seeds_the_graph_after_keys_were_advertised(
         other.receive(s.message_for(4))
     with pytest.raises(ProtocolError, match="contradicts itself"):
         s.clients[5].observe_beacon(4, b"x" * 32)
+
+
+def test_a_beacon_that_came_before_a_state_was_saved_does_not_end_its_round(
+    scene: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    s = sparse(scene, monkeypatch)
+    s.outgoing = s.server.start()
+    s._turn({})
+    s.outgoing = s.server.close_step(beacon=b"5" * 32)
+    s.clients[3].observe_beacon(5, b"5" * 32)
+    for key in (bytes(32), b"k" * 32):  # before KEYS, and after them
+        s.clients[3].save(tmp_path / "state", key)
+        s.clients[3] = s.federation.open_client(3, s.expected)
+        s.clients[3].resume(tmp_path / "state", key)
+        if key == bytes(32):
+            assert s.clients[3].receive(s.message_for(3))
 
 
 @pytest.mark.parametrize(("epoch", "match"), [(4, "known already"), (6, "not the next one")])

@@ -1,15 +1,27 @@
 """States of clients at rest: they serve once, at every step, for their owner, and nobody else."""
 
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from secure_fedrec.core.files import replace_file
 from secure_fedrec.errors import ConfigError, ProtocolError
-from secure_fedrec.protection.masking import FileJournal, Kind, MaskingClient
+from secure_fedrec.protection.masking import (
+    Expected,
+    FileJournal,
+    Kind,
+    MaskingClient,
+    MemoryJournal,
+    SitePolicy,
+)
 from secure_fedrec.protection.masking.round.hybrid import PUBLIC_BYTES
+from secure_fedrec.protection.masking.round.saved import park
+from secure_fedrec.protection.session import Roster
 
 KEY, ME = bytes(range(32)), 7
 STAGES = (Kind.KEYS, Kind.BOXES, Kind.SURVIVORS, Kind.QUORUM)
@@ -147,3 +159,113 @@ def test_the_ticket_outlives_the_process(scene: Scenes, tmp_path: Path) -> None:
     s.federation.journals[ME] = FileJournal(book)
     with pytest.raises(ProtocolError, match="serves once"):
         again(s).resume(copy, KEY)
+
+
+def other_half(s: Any, what: str, journal: MemoryJournal) -> MaskingClient:
+    """A half that differs from the one that was saved in one argument."""
+    number = 20 if what == "client" else ME
+    made = s.federation
+    keys = {n: each.public for n, each in made.identities.items()}
+    later = Roster.sign(
+        Ed25519PrivateKey.generate(), version=2, server=made.server.public, clients=keys
+    )
+    policies = {
+        "policy": SitePolicy(corrupt=0.0, dropout=0.4, min_survivors=5),
+        "kem": SitePolicy(corrupt=0.0, dropout=0.4, key_agreement="x25519+mlkem768"),
+    }
+    return MaskingClient(
+        identity=made.identities[number],
+        roster=later if what == "roster" else made.roster,
+        policy=policies.get(what, made.policy),
+        journal=journal,
+        expected=Expected(
+            layout_hash=b"\7" * 32 if what == "layout" else s.layout.hash,
+            public_state=b"\7" * 32 if what == "state" else s.state,
+            min_survivors=5 if what == "survivors" else 0,
+        ),
+    )
+
+
+@pytest.mark.parametrize("kind", STAGES, ids=lambda kind: kind.name)
+@pytest.mark.parametrize(
+    ("what", "line"),
+    [
+        ("state", "another public state than expected"),
+        ("layout", "another layout than expected"),
+        ("survivors", "fewer than 5 survivors would do"),
+        ("policy", "sums over 3 clients; this site asks for 5"),
+        ("kem", "asks for the hybrid key agreement"),
+        ("roster", "another roster"),
+        ("client", "the journal of client 7"),
+    ],
+    ids=["state", "layout", "survivors", "policy", "kem", "roster", "client"],
+)
+def test_a_half_that_is_not_the_right_one_is_refused_and_costs_nothing(
+    scene: Scenes, tmp_path: Path, kind: Kind, what: str, line: str
+) -> None:
+    s = scene()
+    path, journal = tmp_path / "state", s.clients[ME]._journal
+    setup = next(data for number, data in s.server.start() if number == ME)
+    s.server = s.federation.open_server(s.config, s.server._round.public.cohort)
+    if what != "client":
+        with pytest.raises(ProtocolError, match=line):
+            other_half(s, what, MemoryJournal()).receive(setup)  # as it would begin no such round
+    s.until_clients_get(kind)
+    s.clients[ME].save(path, KEY)
+    sealed, held = path.read_bytes(), journal._held
+    wrong = other_half(s, what, journal)
+    with pytest.raises(ProtocolError, match=line):
+        wrong.resume(path, KEY)
+    with pytest.raises(ProtocolError, match="in state SETUP"):
+        wrong.receive(s.message_for(ME))
+    assert path.read_bytes() == sealed
+    assert journal._held == held
+    right = again(s)
+    right.resume(path, KEY)
+    (reply,) = right.receive(s.message_for(ME))
+    s.server.receive(reply)
+
+
+def test_a_folder_that_keeps_its_files_is_named_before_the_ticket_is_struck(
+    scene: Scenes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    s = saved_at(scene, Kind.BOXES, folder / "state")
+    folder.chmod(0o555)
+    with monkeypatch.context() as patch:  # what the system answers to anybody but root
+        patch.setattr(os, "access", lambda path, *_, **__: path.stat().st_mode & 0o200 != 0)
+        with pytest.raises(ConfigError, match="cannot be erased: its folder is read-only"):
+            again(s).resume(folder / "state", KEY)
+    folder.chmod(0o755)
+
+    def denied(self: Path, missing_ok: bool = False) -> None:
+        raise PermissionError(13, "Permission denied", str(self))
+
+    with monkeypatch.context() as patch:  # and what it does not tell beforehand
+        patch.setattr(Path, "unlink", denied)
+        with pytest.raises(ConfigError, match="was taken up and cannot be erased: Permission"):
+            again(s).resume(folder / "state", KEY)
+    with pytest.raises(ProtocolError, match="serves once"):
+        again(s).resume(folder / "state", KEY)
+
+
+def test_a_save_that_is_interrupted_leaves_one_half(
+    scene: Scenes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "state"
+
+    def interrupted(*args: Any, **settings: Any) -> None:
+        replace_file(*args, **settings)
+        raise KeyboardInterrupt
+
+    s = scene()
+    s.until_clients_get(Kind.BOXES)
+    with monkeypatch.context() as patch:
+        patch.setattr(park.__module__ + ".replace_file", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            s.clients[ME].save(path, KEY)
+    assert path.exists()
+    with pytest.raises(ProtocolError, match="serves once"):
+        again(s).resume(path, KEY)
+    assert s.clients[ME].receive(s.message_for(ME))

@@ -32,7 +32,7 @@ from secure_fedrec.protection.masking.agreed.policy import Expected, SitePolicy
 from secure_fedrec.protection.masking.agreed.public_state import NO_STATE
 from secure_fedrec.protection.masking.round.journal import Journal
 from secure_fedrec.protection.masking.round.resumable import ResumableRound
-from secure_fedrec.protection.masking.round.saved import AWAITED, park, redeem
+from secure_fedrec.protection.masking.round.saved import AWAITED, Parked, park
 from secure_fedrec.protection.session.channel import Parcel, replies_to
 from secure_fedrec.protection.session.identity import Identity
 from secure_fedrec.protection.session.nodes import SERVER as SERVER_NODE
@@ -188,22 +188,32 @@ class MaskingClient:
     def resume(self, path: Path, key: bytes) -> None:
         """Go on from a saved state, which serves once: its ticket is struck, its file erased.
 
+        What refuses a state comes before both, so a half of the right client, roster, policy and
+        expectation can still take it up.
+
         Args:
             path: the file.
             key: what sealed it.
 
         Raises:
             ProtocolError: this half is in a round already; or the state is stale, a copy,
-                malformed, or of another client, roster or key.
-            ConfigError: the file cannot be read, or others may read it.
+                malformed, or of another client, roster or key; or its round is not what this half
+                expects, or less than its policy asks for.
+            ConfigError: the file cannot be read or erased, or others may read it.
             CheckpointError: the journal cannot be written.
         """
         if self.state is not ClientState.SETUP:
             raise ProtocolError(f"client {self.number} resumes nothing in state {self.state.name}")
-        state = redeem(path, key=key, journal=self._journal)
+        parked = Parked(path, key=key, journal=self._journal, owner=self.number)
+        state = parked.state
         setup = Envelope.decode(state.told.get(Kind.SETUP, b""))
         current = self._enter(setup, state.beacons, state.secrets)
-        current.resume(state)
+        try:
+            current.resume(state)
+            parked.redeem()
+        except Exception:
+            current.wipe()
+            raise
         self._round, self._vector = current, state.vector
         self._told, self._beacons = dict(state.told), dict(state.beacons)
         self.state = ClientState(state.awaits)

@@ -73,8 +73,8 @@ class ClientRound:
         expected: what the round must be about.
         beacons: public randomness observed so far, by epoch.
         setup: the SETUP message.
-        roots: of the secrets, where a saved state is gone on with: what the site asks of a round
-            was checked when it was begun.
+        roots: of the secrets, where a saved state is gone on with: the round's beacon may be known
+            by then, and all else is asked of the setup again.
 
     Raises:
         ProtocolError: the setup breaks a rule.
@@ -99,9 +99,10 @@ class ClientRound:
         self._roster = roster
         if setup.context.roster_hash != roster.hash or proposed.roster_version != roster.version:
             raise ProtocolError("SETUP: another roster")
+        policy.for_round(expected, self.config, roster).require(self.config, roster)
+        self._require_expected(policy, expected, beacons)
         if roots is None:
-            policy.for_round(expected, self.config, roster).require(self.config, roster)
-            self._require_expected(policy, expected, beacons)
+            self.public.require_fresh_epoch(beacons)
         self._number = identity.number
         self._place = self.public.place(self._number)
         context = self.public.context
@@ -264,7 +265,6 @@ class ClientRound:
             raise ProtocolError("SETUP: another public state than expected")
         if config.min_survivors < expected.min_survivors:
             raise ProtocolError(f"SETUP: fewer than {expected.min_survivors} survivors would do")
-        public.require_fresh_epoch(beacons)
         if expected.cohort is None:
             before = beacons.get(public.epoch - 1) if public.epoch else None
             policy.require_cohort(public.cohort, self._roster, beacon=before)

@@ -32,6 +32,7 @@ from hmac import compare_digest
 from pathlib import Path
 from typing import Final, TypeAlias
 
+from secure_fedrec.core.files import replace_file
 from secure_fedrec.errors import CheckpointError, ProtocolError
 from secure_fedrec.protection.masking.agreed.formats import SERVER
 
@@ -232,12 +233,22 @@ class MemoryJournal:
             raise ProtocolError("a state is saved in the last round begun, and before its reveal")
         self._save(replace(self._held, ticket=ticket))
 
-    def redeem(self, round_id: bytes, ticket: bytes) -> None:
-        """Strike a state's ticket, before anything is made of it; another one is refused."""
+    def require_ticket(self, round_id: bytes, ticket: bytes, *, owner: int) -> None:
+        """Check that a state may be gone on with; nothing is stored.
+
+        Raises:
+            ProtocolError: it is another client's journal, or it holds no ticket for this state.
+        """
         held = self._held
+        if held.owner != owner:
+            raise ProtocolError(f"this is the journal of client {held.owner}, as is the state")
         if round_id != held.round_id or not compare_digest(ticket, held.ticket):
             raise ProtocolError("a saved state serves once: this one is a copy, or an old one")
-        self._save(replace(held, ticket=b""))
+
+    def redeem(self, round_id: bytes, ticket: bytes, *, owner: int) -> None:
+        """Strike a state's ticket, before anything of it is used; as ``require_ticket``."""
+        self.require_ticket(round_id, ticket, owner=owner)
+        self._save(replace(self._held, ticket=b""))
 
     def _save(self, entries: _Entries) -> None:
         self._held = entries
@@ -336,13 +347,7 @@ class FileJournal(MemoryJournal):
 
     def _write(self, entries: _Entries) -> None:
         body = entries.encode()
-        fresh = self._path.with_name(self._path.name + ".new")
-        descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(body + sha256(body).digest())
-            file.flush()
-            os.fsync(file.fileno())
-        fresh.replace(self._path)
+        replace_file(self._path, body + sha256(body).digest(), private=True, durable=True)
         folder = os.open(self._path.parent, os.O_RDONLY)
         try:
             os.fsync(folder)

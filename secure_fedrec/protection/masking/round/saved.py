@@ -2,8 +2,9 @@
 
 A host that is started anew for every message has to keep the client's half somewhere. ``park``
 writes it to a file for its owner alone and records a ticket in the journal before anything is
-written; ``MaskingClient.resume`` strikes the ticket, erases the file, and only then goes on. So a
-copy of the file is refused at every step: its ticket was struck, or another one is recorded. The
+written; ``MaskingClient.resume`` holds the state against what the new half was given, strikes the
+ticket, erases the file, and only then goes on. A state that is refused stays what it was. A copy of
+the file is refused at every step: its ticket was struck, or another one is recorded. The
 half that was parked is of no more use either. A crash in between loses the round to this client,
 which is what a crash without a saved state does.
 
@@ -18,6 +19,7 @@ u32 client, 64 shares) | u32 beacons x (u64 epoch, 32) | vector (u32 bits, u32 c
 u32 size, packed words; size 0 for none).
 """
 
+import os
 import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -47,6 +49,7 @@ AWAITED = frozenset({Kind.KEYS, Kind.BOXES, Kind.SURVIVORS, Kind.QUORUM})
 
 NO_SHARERS: BoolArray = np.zeros(0, dtype=np.bool_)
 """Of a client that was told of none yet."""
+_FILE_KEY = "masking.state_file"
 _INFO = b"secure-fedrec|v1|masking|saved-state"
 
 
@@ -141,37 +144,68 @@ def park(path: Path, state: SavedState, *, key: bytes, round_id: bytes, journal:
     Raises:
         ConfigError: the key has another size.
         ProtocolError: the journal is in another round, or something was revealed in it.
-        CheckpointError, OSError: journal or file cannot be written.
+        CheckpointError, OSError: journal or file cannot be written, and what got there serves
+            nobody.
     """
     head = _HEAD.pack(_MAGIC, _VERSION, round_id, fresh_key())
     sealed = head + seal_box(_box_key(key, head), state.encode(), head)
     journal.park(round_id, sha256(sealed).digest())
-    replace_file(path, sealed, private=True, durable=True)
+    try:
+        replace_file(path, sealed, private=True, durable=True)
+    except BaseException:
+        journal.park(round_id, b"")  # the half in memory goes on, so a file that got there may not
+        raise
 
 
-def redeem(path: Path, *, key: bytes, journal: Journal) -> SavedState:
-    """Open a state, strike its ticket and erase the file; in any other order it could serve twice.
+class Parked:
+    """A state in its file, opened and not yet redeemed: nothing of it may be sent.
+
+    Args:
+        path: of the file.
+        key: what sealed it.
+        journal: the client's.
+        owner: number of the client.
 
     Raises:
-        ConfigError: the file cannot be read, or others may read it, or the key has another size.
-        ProtocolError: it is malformed or sealed under another key; nothing has changed then. Or
-            the journal has no ticket for it: a copy, or an old state.
-        CheckpointError: the journal cannot be written; nothing has changed.
+        ConfigError: the file cannot be read or erased, or others may read it, or the key has
+            another size.
+        ProtocolError: it is malformed or sealed under another key; or the journal has no ticket
+            for it (a copy, or an old state), or is another client's. Nothing has changed.
     """
-    sealed = read_private(path, "masking.state_file")
-    if len(sealed) < _HEAD.size:
-        raise ProtocolError(f"{path}: no saved state of a client")
-    head, box = sealed[: _HEAD.size], sealed[_HEAD.size :]
-    magic, version, round_id, _ = _HEAD.unpack(head)
-    if magic != _MAGIC or version != _VERSION:
-        raise ProtocolError(f"{path}: no saved state of version {_VERSION}")
-    try:
-        state = SavedState.decode(open_box(_box_key(key, head), box, head))
-    except ProtocolError as damage:
-        raise ProtocolError(f"{path}: not a state that this key sealed: {damage}") from None
-    journal.redeem(round_id, sha256(sealed).digest())
-    path.unlink(missing_ok=True)
-    return state
+
+    def __init__(self, path: Path, *, key: bytes, journal: Journal, owner: int) -> None:
+        sealed = read_private(path, _FILE_KEY)
+        if len(sealed) < _HEAD.size:
+            raise ProtocolError(f"{path}: no saved state of a client")
+        head, box = sealed[: _HEAD.size], sealed[_HEAD.size :]
+        magic, version, round_id, _ = _HEAD.unpack(head)
+        if magic != _MAGIC or version != _VERSION:
+            raise ProtocolError(f"{path}: no saved state of version {_VERSION}")
+        try:
+            self.state = SavedState.decode(open_box(_box_key(key, head), box, head))
+        except ProtocolError as damage:
+            raise ProtocolError(f"{path}: not a state that this key sealed: {damage}") from None
+        self._path, self._journal, self._owner = path.resolve(), journal, owner
+        self._ticket = round_id, sha256(sealed).digest()
+        journal.require_ticket(*self._ticket, owner=owner)
+        effective = os.access in os.supports_effective_ids
+        if not os.access(self._path.parent, os.W_OK | os.X_OK, effective_ids=effective):
+            raise ConfigError(_FILE_KEY, str(path), "cannot be erased: its folder is read-only")
+
+    def redeem(self) -> None:
+        """Strike the ticket, then erase the file; in any other order it could serve twice.
+
+        Raises:
+            ConfigError: the file cannot be erased; the state is of no more use.
+            ProtocolError: the ticket has been struck meanwhile.
+            CheckpointError: the journal cannot be written; nothing has changed.
+        """
+        self._journal.redeem(*self._ticket, owner=self._owner)
+        try:
+            self._path.unlink(missing_ok=True)
+        except OSError as error:
+            problem = f"was taken up and cannot be erased: {error.strerror}"
+            raise ConfigError(_FILE_KEY, str(self._path), problem) from None
 
 
 def _box_key(key: bytes, head: bytes) -> bytes:
