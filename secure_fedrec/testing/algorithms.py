@@ -97,6 +97,7 @@ class AlgorithmContract:
         upload = algorithm.client_step(clients, public, problem.vault, self._streams).upload
         require(set(upload.blocks) == set(shapes), f"sends {set(upload.blocks)}, not {set(shapes)}")
         require(set(upload.bags) == set(self.bags()), f"gives to the bags {set(upload.bags)}")
+        _given(upload, problem.vault)  # is finite
         rows = np.zeros(len(clients), dtype=np.int64)
         for name, block in upload.blocks.items():
             rows += _rows_of(block, shapes[name])
