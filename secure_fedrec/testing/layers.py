@@ -36,8 +36,12 @@ from secure_fedrec.wire import Delay, Drop, Fault, Messages, Repeat, Step
 
 _RANK, _BAG = 2, "vectors"
 _LOSSY = (Drop, Repeat, Delay)
-_PLACES = {"the first": slice(1), "the last": slice(-1, None), "all but the first": slice(1, None)}
-_STRIKES = ((1, "the first"), (2, "the last"), (2, "all but the first"))
+_PLACES = {
+    "the first": slice(1),
+    "the last client's": slice(0),
+    "all but the first": slice(1, None),
+}
+_STRIKES = ((1, "the first"), (2, "the last client's"), (2, "all but the first"))
 
 
 class LayerContract:
@@ -119,11 +123,12 @@ class LayerContract:
     def test_no_message_goes_amiss_in_silence(self) -> None:
         """Lost, repeated, late: the round is refused, or what was sent is summed all the same.
 
-        The first message of the first round, the last of the second, and all of it but the first.
+        Of the first round the first message; of the second the last client's, and all but the
+        first.
         """
         struck = 0
         for step, kind, (round_, which) in product(Step, _LOSSY, _STRIKES):
-            strike = _Strike(round=round_, which=which)
+            strike = _Strike(round_, which, last=self.ratings().n_clients - 1)
             try:
                 lossless, _ = self._lossless((kind(step=step, chooser=strike),))
             except ProtocolError:
@@ -206,15 +211,18 @@ class LayerContract:
 
 @dataclass
 class _Strike:
-    """Chooses the first message, the last, or all but the first of each batch in a round."""
+    """Chooses a round's first message, its last client's, or all but the first of each batch."""
 
     round: int
     which: str
+    last: int
     hits: int = 0
 
     def __call__(self, messages: Messages) -> BoolArray:
         struck = np.zeros(len(messages), dtype=bool)
         if messages.round == self.round and (self.which != "the first" or not self.hits):
             struck[_PLACES[self.which]] = True
+            if self.which == "the last client's":
+                struck = np.asarray(messages.senders.ids == self.last)
             self.hits += int(struck.sum())
         return struck

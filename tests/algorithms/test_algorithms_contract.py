@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -156,7 +156,7 @@ class FaultyPMF(PMF):
             return _Rereads(step, block)
         elif self.fault in ("mindful", "late") and self.steps + public.round:
             more = self.steps if self.fault == "mindful" else block.values.mean()
-            step = _Sends(step, replace(block, values=block.values + more))
+            step = cast(Any, _Sends(step, replace(block, values=block.values + more)))
         self.steps += 1
         return step
 

@@ -62,7 +62,7 @@ def takes_all_from_round_two(heard: Any, messages: Any) -> None:
 @pytest.mark.parametrize(
     ("name", "careless", "says"),
     [
-        ("require_complete", last_is_optional, "Drop of UPLOAD in round 2, the last"),
+        ("require_complete", last_is_optional, "Drop of UPLOAD in round 2, the last client"),
         ("require_complete", lax_from_round_two, "Drop of UPLOAD in round 2"),
         ("require_complete", misses_one_only, "Drop of UPLOAD in round 2"),
         ("take", takes_all_from_round_two, "Repeat of UPLOAD in round 2"),
