@@ -13,8 +13,9 @@ from secure_fedrec.engines import Problem, blocks_of, sizes_of, upload_rows
 from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.protection import BagShape, build_stack
 from secure_fedrec.streams import Streams
+from secure_fedrec.testing.said import require
 from secure_fedrec.traits import RowTraits
-from secure_fedrec.uploads import FlatBlock
+from secure_fedrec.uploads import FlatBlock, Upload
 from secure_fedrec.vault import Vault
 from secure_fedrec.wire import Meter, Wire
 
@@ -36,11 +37,11 @@ class AlgorithmContract:
 
     def algorithm(self) -> Algorithm:
         """The algorithm, new."""
-        raise NotImplementedError
+        raise NotImplementedError("AlgorithmContract: say which `algorithm()` is tested")
 
     def problem(self) -> Problem:
         """What it learns from, new: three clients at least, each with examples."""
-        raise NotImplementedError
+        raise NotImplementedError("AlgorithmContract: say which `problem()` it learns")
 
     def bags(self) -> Mapping[str, BagShape]:
         """Sizes of the bags that it gives to, by name."""
@@ -49,15 +50,21 @@ class AlgorithmContract:
     def test_traits_are_stated(self) -> None:
         """What is not stated proves nothing to an attack, and so is never found harmless."""
         stated = self.algorithm().public_knowledge().get("traits")
-        _require(isinstance(stated, Mapping), "public_knowledge() states no traits")
+        require(isinstance(stated, Mapping), "public_knowledge() states no traits")
         RowTraits(**dict(stated or {}))
 
     def test_a_client_alone_is_the_client_among_all(self) -> None:
-        """The same state, the same upload and the same state after it, in any company."""
-        among = self._trained(self.problem().vault)
+        """The same state, the same upload and the same state after it, in any company.
+
+        In two rounds, whether each is an object's that was made for it, or of one used before: what
+        lasts is in the vault and the public state, or a run cannot be continued elsewhere.
+        """
         clients = self.problem().vault.clients
-        for company in (clients[-1:], clients[[0, -1]]):
-            alone = self._trained(_of(self.problem().vault, company))
+        one, _, _ = self._started(self.problem().vault)
+        _, second = self._summed([clients])
+        among = self._trained(clients, second, one)
+        for company, by in ((clients[-1:], None), (clients[[0, -1]], one)):
+            alone = self._trained(company, second, by)
             for when, ours in alone.items():
                 theirs = {key: part for key, part in among[when].items() if key[1] in company}
                 _require_same(ours, theirs, when)
@@ -77,7 +84,7 @@ class AlgorithmContract:
         same = np.array_equal(public.table, given.table) and all(
             np.array_equal(values, given.extras[name]) for name, values in public.extras.items()
         )
-        _require(same, "a client's step changes the public state")
+        require(same, "a client's step changes the public state")
 
     def test_uploads_are_as_foretold(self) -> None:
         """Blocks have the names, rows and widths that were asked for; so many rows were said."""
@@ -88,14 +95,13 @@ class AlgorithmContract:
         public = algorithm.initial_public(problem.n_rows, self._streams)
         clients = problem.vault.clients
         upload = algorithm.client_step(clients, public, problem.vault, self._streams).upload
-        _require(
-            set(upload.blocks) == set(shapes), f"sends {set(upload.blocks)}, not {set(shapes)}"
-        )
-        _require(set(upload.bags) == set(self.bags()), f"gives to the bags {set(upload.bags)}")
+        require(set(upload.blocks) == set(shapes), f"sends {set(upload.blocks)}, not {set(shapes)}")
+        require(set(upload.bags) == set(self.bags()), f"gives to the bags {set(upload.bags)}")
+        _given(upload, problem.vault)  # is finite
         rows = np.zeros(len(clients), dtype=np.int64)
         for name, block in upload.blocks.items():
             rows += _rows_of(block, shapes[name])
-        _require(bool(np.all(rows <= foretold)), f"sends {rows} rows, {foretold} were foretold")
+        require(bool(np.all(rows <= foretold)), f"sends {rows} rows, {foretold} were foretold")
 
     def test_rows_are_as_the_traits_say(self) -> None:
         """Of clients whose rows are said to be of exactly their rated items, they are."""
@@ -113,18 +119,16 @@ class AlgorithmContract:
             theirs = rated.items[rated.indptr[place] : rated.indptr[place + 1]]
             fits = np.isin(own.rows, theirs).all()
             fits &= stated["row_sets"] == "some" or len(own.rows) == len(theirs)
-            _require(
-                bool(fits), f"client {clients[place]} sends rows of {own.rows}, rated {theirs}"
-            )
+            require(bool(fits), f"client {clients[place]} sends rows of {own.rows}, rated {theirs}")
 
     def test_what_several_processes_send_is_one_sum(self) -> None:
         """Sums, and the public state after them, do not tell which process had which clients."""
         one, after = self._summed([self.problem().vault.clients])
         several, again = self._summed(np.array_split(self.problem().vault.clients, 3))
-        _require(np.array_equal(one.ring, several.ring), "sums depend on the batches")
-        _require(np.array_equal(one.counts, several.counts), "counts depend on the batches")
-        _require(np.array_equal(after.table, again.table), "the server's step is no function")
-        _require(after.round == 1, f"the server's step leads from round 0 to round {after.round}")
+        require(np.array_equal(one.ring, several.ring), "sums depend on the batches")
+        require(np.array_equal(one.counts, several.counts), "counts depend on the batches")
+        require(np.array_equal(after.table, again.table), "the server's step is another's")
+        require(after.round == 1, f"the server's step leads from round 0 to round {after.round}")
 
     @property
     def _streams(self) -> Streams:
@@ -140,22 +144,22 @@ class AlgorithmContract:
         algorithm, vault, public = self._started(vault)
         return algorithm.client_step(vault.clients, public, vault, self._streams)
 
-    def _trained(self, vault: Vault) -> dict[str, _Parts]:
-        """State and upload of all clients of a vault, by when."""
-        algorithm, vault, public = self._started(vault)
-        before = _state(vault)
-        step = algorithm.client_step(vault.clients, public, vault, self._streams)
-        upload = step.upload
-        step.commit(vault)
-        given: _Parts = {}
-        for name, part in (*upload.blocks.items(), *upload.bags.items()):
-            ends = np.arange(len(part) + 1) if isinstance(part, FlatBlock) else part.indptr
-            for what in ("values", "rows"):
-                column = getattr(part, what, None)
-                if column is not None:
-                    segments = np.split(column, ends[1:-1])
-                    given |= _by_client(f"{what} of {name}", vault, segments)
-        return {"before its step": before, "in its upload": given, "after its step": _state(vault)}
+    def _trained(
+        self, clients: IntArray, second: PublicState, by: Algorithm | None
+    ) -> dict[str, _Parts]:
+        """State and upload of these clients, by when; ``by`` None is a new object each round."""
+        vault, found = _of(self.problem().vault, clients), {}
+        for round_ in (1, 2):
+            fresh = vault if round_ == 1 else _of(self.problem().vault, clients)
+            algorithm, _, public = self._started(fresh)
+            found[f"before step {round_}"] = _state(vault)
+            given = public if round_ == 1 else second
+            step = (by or algorithm).client_step(clients, given, vault, self._streams)
+            found[f"in upload {round_}"] = _given(step.upload, vault)
+            _require_same(_given(step.upload, vault), found[f"in upload {round_}"], "read again")
+            step.commit(vault)
+            found[f"after step {round_}"] = _state(vault)
+        return found
 
     def _summed(self, groups: list[IntArray]) -> tuple[Any, PublicState]:
         algorithm, problem = self.algorithm(), self.problem()
@@ -167,12 +171,9 @@ class AlgorithmContract:
         for clients in groups:
             session.submit(self._step(_of(problem.vault, clients)))
         aggregate = session.close()
-        return aggregate, algorithm.server_step(public, aggregate)
-
-
-def _require(kept: bool, problem: str) -> None:
-    if not kept:
-        raise AssertionError(problem)
+        once, twice = (algorithm.server_step(public, aggregate) for _ in range(2))
+        require(np.array_equal(once.table, twice.table), "the server's step is no function")
+        return aggregate, once
 
 
 def _of(vault: Vault, clients: IntArray) -> Vault:
@@ -194,6 +195,20 @@ def _state(vault: Vault) -> _Parts:
     return found
 
 
+def _given(upload: Upload, vault: Vault) -> _Parts:
+    """Everything that an upload holds."""
+    found: _Parts = {}
+    for name, part in (*upload.blocks.items(), *upload.bags.items()):
+        ends = np.arange(len(part) + 1) if isinstance(part, FlatBlock) else part.indptr
+        for what in ("values", "rows"):
+            column = getattr(part, what, None)
+            if column is not None:
+                require(bool(np.isfinite(column).all()), f"{what} of {name} are not finite")
+                segments = np.split(column, ends[1:-1])
+                found |= _by_client(f"{what} of {name}", vault, segments)
+    return found
+
+
 def _by_client(name: str, vault: Vault, parts: Iterable[Any]) -> _Parts:
     numbers = vault.clients.tolist()
     return {(name, c): part.tobytes() for c, part in zip(numbers, parts, strict=True)}
@@ -206,18 +221,18 @@ def _rows_of(block: Any, shape: BlockShape) -> IntArray:
         AssertionError: the block does not have the shape.
     """
     flat = shape.kind is BlockKind.FLAT
-    _require(isinstance(block, FlatBlock) == flat, f"block {shape.name} is no {shape.kind.value}")
+    require(isinstance(block, FlatBlock) == flat, f"block {shape.name} is no {shape.kind.value}")
     width = shape.size if flat else shape.width
-    _require(block.values.shape[1] == width, f"block {shape.name} is {block.values.shape[1]} wide")
+    require(block.values.shape[1] == width, f"block {shape.name} is {block.values.shape[1]} wide")
     if flat:
         return np.full(len(block), -(-shape.size // shape.width))
     inside = len(block.rows) == 0 or 0 <= block.rows.min() <= block.rows.max() < shape.size
-    _require(bool(inside), f"block {shape.name} has rows outside of its {shape.size}")
+    require(bool(inside), f"block {shape.name} has rows outside of its {shape.size}")
     lengths: IntArray = block.lengths
     return lengths
 
 
 def _require_same(ours: _Parts, theirs: _Parts, when: str) -> None:
-    _require(ours.keys() == theirs.keys(), f"other parts {when}: {set(ours) ^ set(theirs)}")
+    require(ours.keys() == theirs.keys(), f"other parts {when}: {set(ours) ^ set(theirs)}")
     for (name, client), part in ours.items():
-        _require(part == theirs[name, client], f"{name} of client {client} differs {when}")
+        require(part == theirs[name, client], f"{name} of client {client} differs {when}")

@@ -3,16 +3,19 @@
 import inspect
 import json
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import product
 from typing import Any, ClassVar
 
 import numpy as np
 
 from secure_fedrec.algorithms import PMF, PMFConfig
 from secure_fedrec.blocks import TABLE
+from secure_fedrec.core.arrays import BoolArray
 from secure_fedrec.data import RatingTable, SyntheticConfig, generate
 from secure_fedrec.errors import ConfigError, LosslessnessError, ProtocolError
 from secure_fedrec.fixedpoint import FixedPoint
-from secure_fedrec.properties import Scope, Strike, assert_collected, compare_runs
+from secure_fedrec.properties import Comparison, Scope, assert_collected, compare_runs
 from secure_fedrec.protection import (
     BAG_RECORDS,
     BAG_STACKS,
@@ -27,11 +30,18 @@ from secure_fedrec.protection import (
 )
 from secure_fedrec.settings import Settings
 from secure_fedrec.streams import Streams
+from secure_fedrec.testing.said import require, unsaid
 from secure_fedrec.uploads import RowBlock, SetBlock, Upload
-from secure_fedrec.wire import Delay, Drop, Fault, Repeat, Step
+from secure_fedrec.wire import Delay, Drop, Fault, Messages, Repeat, Step
 
 _RANK, _BAG = 2, "vectors"
 _LOSSY = (Drop, Repeat, Delay)
+_PLACES = {
+    "the first": slice(1),
+    "the last client's": slice(0),
+    "all but the first": slice(1, None),
+}
+_STRIKES = ((1, "the first"), (2, "the last client's"), (2, "all but the first"))
 
 
 class LayerContract:
@@ -45,7 +55,7 @@ class LayerContract:
         AssertionError: by each test, what is not kept.
     """
 
-    layer: ClassVar[Layer]
+    layer: ClassVar[Layer] = unsaid()
     """The record, as it stands in the table of layers."""
 
     rounds: ClassVar[int] = 2
@@ -59,7 +69,7 @@ class LayerContract:
             AssertionError: it is in none.
         """
         those = [names for names in self._stacks if self.layer.name in names]
-        _require(bool(those), f"{self.layer.name} is in no stack: is its record in the table?")
+        require(bool(those), f"{self.layer.name} is in no stack: is its record in the table?")
         return min(those, key=len)
 
     def settings(self) -> Mapping[str, Any]:
@@ -76,18 +86,18 @@ class LayerContract:
 
     def test_it_stands_in_the_table(self) -> None:
         """Configurations find it there, and SECURITY.md its claim."""
-        _require(self._records[self.layer.name] is self.layer, "another layer has its name")
+        require(self._records[self.layer.name] is self.layer, "another layer has its name")
         for text in ("hides", "assumes", "found"):
-            _require(bool(getattr(self._claim, text)), f"says nothing of what it {text}")
+            require(bool(getattr(self._claim, text)), f"says nothing of what it {text}")
 
     def test_settings_are_checked_where_they_are_made(self) -> None:
         """A setting that does not exist, and one of no known type, are refused by key."""
-        _require(issubclass(self.layer.settings, Settings), "its settings are no Settings")
+        require(issubclass(self.layer.settings, Settings), "its settings are no Settings")
         for name in inspect.signature(self.layer.settings).parameters:
             try:
                 self.layer.settings(**{name: object()})
             except ConfigError as refused:
-                _require(name in refused.key, f"refuses {name} under the key {refused.key}")
+                require(name in refused.key, f"refuses {name} under the key {refused.key}")
             else:
                 raise AssertionError(f"{name} may be anything")
 
@@ -95,30 +105,41 @@ class LayerContract:
         """As JSON values: recordings hold it, and adversaries know no more of the layer."""
         told = self._stack().describe()
         text = json.dumps(told)  # refuses what is no JSON value
-        _require(f'"{self.layer.name}"' in text, "is not named in describe()")
-        _require(told["traits"] is not None, "states no traits")
+        require(f'"{self.layer.name}"' in text, "is not named in describe()")
+        require(told["traits"] is not None, "states no traits")
 
     def test_it_is_lossless_where_it_says_so(self) -> None:
-        """Bit for bit, or it does not say so."""
-        found = self._lossless()
-        _require(found == self._claim.lossless, f"claims {self._claim.lossless}, found {found}")
+        """Bit for bit, or it does not say so; and what it did to rows is what its traits say."""
+        found, did = self._lossless()
+        require(found == self._claim.lossless, f"claims {self._claim.lossless}, found {found}")
+        traits = self._stack().describe()["traits"]
+        for trait, harmless, rows in (
+            ("virtual_rows", "none", did and did.virtual_rows),
+            ("reports", "all", did and did.unreported),
+        ):
+            lies = bool(rows) and traits.get(trait) in (harmless, None)
+            require(not lies, f"states {trait} {traits.get(trait)!r}, and {rows} rows are not so")
 
     def test_no_message_goes_amiss_in_silence(self) -> None:
-        """Lost, repeated, late: the round is refused, or what was sent is summed all the same."""
+        """Lost, repeated, late: the round is refused, or what was sent is summed all the same.
+
+        Of the first round the first message; of the second the last client's, and all but the
+        first.
+        """
         struck = 0
-        for step in Step:
-            for kind in _LOSSY:
-                strike = Strike(round=1, place=1)
-                try:
-                    lossless = self._lossless((kind(step=step, chooser=strike),))
-                except ProtocolError:
-                    struck += 1
-                    continue
-                silent = strike.hits and step not in (Step.MODEL, Step.AGGREGATE)
-                wrong = bool(silent) and self._claim.lossless and not lossless
-                _require(not wrong, f"{kind.__name__} of {step.name} changes the sum in silence")
-                struck += strike.hits
-        _require(struck > 0, "no message was struck")
+        for step, kind, (round_, which) in product(Step, _LOSSY, _STRIKES):
+            strike = _Strike(round_, which, last=self.ratings().n_clients - 1)
+            try:
+                lossless, _ = self._lossless((kind(step=step, chooser=strike),))
+            except ProtocolError:
+                struck += 1
+                continue
+            struck += strike.hits
+            silent = strike.hits and step not in (Step.MODEL, Step.AGGREGATE)
+            wrong = bool(silent) and self._claim.lossless and not lossless
+            where = f"{kind.__name__} of {step.name} in round {round_}, {which}"
+            require(not wrong, f"{where}, changes the sum in silence")
+        require(struck > 0, "no message was struck")
 
     @property
     def _in_bags(self) -> bool:
@@ -155,10 +176,10 @@ class LayerContract:
             bag_layers=layers if self._in_bags else {},
         )
 
-    def _lossless(self, faults: tuple[Fault, ...] = ()) -> bool:
+    def _lossless(self, faults: tuple[Fault, ...] = ()) -> tuple[bool, Comparison | None]:
         """Whether the server ends with the bits of plain sums, or with the very vectors."""
         if not self._in_bags:
-            return compare_runs(
+            compared = compare_runs(
                 algorithm=lambda: PMF(PMFConfig(rank=_RANK)),
                 stack=self._stack(),
                 ratings=self.ratings(),
@@ -166,13 +187,14 @@ class LayerContract:
                 rounds=self.rounds,
                 scope=self.scope(),
                 faults=faults,
-            ).holds
+            )
+            return compared.holds, compared
         channel: Any = self._stack().bags
         try:
             assert_collected(channel=channel, uploads=list(self._uploads()), faults=faults)
         except LosslessnessError:
-            return False
-        return True
+            return False, None
+        return True, None
 
     def _uploads(self) -> Iterator[Upload]:
         """One vector of every client, in two batches."""
@@ -187,6 +209,20 @@ class LayerContract:
             yield Upload(clients=clients, blocks={TABLE: none}, bags=bags)
 
 
-def _require(kept: bool, problem: str) -> None:
-    if not kept:
-        raise AssertionError(problem)
+@dataclass
+class _Strike:
+    """Chooses a round's first message, its last client's, or all but the first of each batch."""
+
+    round: int
+    which: str
+    last: int
+    hits: int = 0
+
+    def __call__(self, messages: Messages) -> BoolArray:
+        struck = np.zeros(len(messages), dtype=bool)
+        if messages.round == self.round and (self.which != "the first" or not self.hits):
+            struck[_PLACES[self.which]] = True
+            if self.which == "the last client's":
+                struck = np.asarray(messages.senders.ids == self.last)
+            self.hits += int(struck.sum())
+        return struck

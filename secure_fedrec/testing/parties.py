@@ -1,12 +1,16 @@
 """What a driver takes for granted of a protocol's halves: exact, or refused, on any line."""
 
+from collections import deque
 from collections.abc import Callable, Collection, Sequence
-from typing import Any, Protocol
+from functools import partial
+from itertools import chain
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
 from secure_fedrec.errors import ProtocolError
 from secure_fedrec.protection.session import Carrier, Parcel
+from secure_fedrec.testing.said import require
 
 
 class NextRound(Protocol):
@@ -19,133 +23,176 @@ class NextRound(Protocol):
             carrier: what stands between the halves (``session.run_in_memory``).
 
         Raises:
-            ProtocolError: the round was aborted.
+            ProtocolError: the round was aborted; the next one must be possible all the same.
         """
 
 
 class PartyContract:
     """The halves of a protocol under every fault of their lines; inherit it and say which.
 
+    Rounds count from 1, aborted ones too. Clients' inputs must differ from round to round and from
+    client to client, or nothing could tell whose are in a result.
+
     Raises:
         AssertionError: by each test, what is not kept.
     """
 
+    alterations: ClassVar[int] = 8
+    """Rounds of each stage with bits altered at a place of their own."""
+
     def federation(self) -> NextRound:
         """New parties, with identities and all that they keep from round to round."""
-        raise NotImplementedError
+        raise NotImplementedError("PartyContract: say which `federation()` is tested")
 
-    def exact(self, clients: Collection[int]) -> Any:
-        """What the result has to be where the inputs of these clients are in it, as an array."""
-        raise NotImplementedError
+    def exact(self, clients: Collection[int], round_: int) -> Any:
+        """What the result of a round has to be if the inputs of these clients are in it."""
+        raise NotImplementedError("PartyContract: say what is `exact(clients, round_)`")
 
     def everybody(self) -> Collection[int]:
         """The clients of a round."""
-        raise NotImplementedError
+        raise NotImplementedError("PartyContract: say who is `everybody()`")
+
+    def test_results_tell_whose_inputs_are_in_them(self) -> None:
+        """And of which round, without which the other tests prove little."""
+        everybody = set(self.everybody())
+        those = [everybody, *(everybody - {client} for client in everybody)]
+        dues = [np.asarray(self.exact(some, round_)) for some in those for round_ in (1, 2)]
+        distinct = {due.tobytes() for due in dues}
+        require(len(distinct) == len(dues), "inputs are the same in two rounds, or of two clients")
 
     def test_a_round_ends_in_the_exact_result(self) -> None:
         """Of everybody, and again in the next round."""
-        next_round = self.federation()
+        rounds = _Rounds(self)
         for _ in range(2):
-            clients, found = next_round(carrier=list)
-            _require(set(clients) == set(self.everybody()), f"only {sorted(clients)} are in it")
-            self._require_exact(clients, found, "a clean line")
+            rounds.clean("a clean line")
 
     def test_messages_are_bytes_of_somebody_for_somebody_else(self) -> None:
         """A carrier needs no more than that, and the stage that a message belongs to."""
-        for parcel in self._sent():
-            _require(type(parcel.data) is bytes, f"{parcel.stage}: no bytes, {type(parcel.data)}")
-            _require(parcel.stage.isupper(), f"stage {parcel.stage!r} is not in capitals")
-            _require(parcel.sender != parcel.receiver, f"{parcel.sender} sends to itself")
+        for parcel in _Rounds(self).clean("a clean line"):
+            require(type(parcel.data) is bytes, f"{parcel.stage}: no bytes, {type(parcel.data)}")
+            require(parcel.stage.isupper(), f"stage {parcel.stage!r} is not in capitals")
+            require(parcel.sender != parcel.receiver, f"{parcel.sender} sends to itself")
 
     def test_no_fault_of_a_line_makes_another_result(self) -> None:
-        """Every stage: one message or all of them altered, lost, repeated, of the round before."""
-        stages = dict.fromkeys(parcel.stage for parcel in self._sent() if parcel.data)
-        for stage in stages:
-            for name, fault in _FAULTS.items():
-                for one in (True, False):
-                    line = _Line(stage, fault, one=one)
-                    self._struck(line, f"{name} at {stage}, {'one' if one else 'all'}")
+        """Every stage: the first or the last message struck, or all; the next round is exact.
 
-    def _struck(self, line: "_Line", where: str) -> None:
-        next_round = self.federation()
-        next_round(carrier=line)
-        line.armed = True
-        try:
-            clients, found = next_round(carrier=line)
-        except ProtocolError:
-            pass
-        else:
-            self._require_exact(clients, found, where)
-        _require(line.struck > 0, f"no message was there to be struck: {where}")
-
-    def _sent(self) -> list[Parcel]:
-        line = _Line("", list, one=False)
-        self.federation()(carrier=line)
-        return line.before
-
-    def _require_exact(self, clients: Collection[int], found: Any, where: str) -> None:
-        due = np.asarray(self.exact(clients))
-        same = np.array_equal(np.asarray(found), due)
-        _require(same, f"another result than that of clients {sorted(clients)}: {where}")
+        Altered, cut, extended, lost, repeated, of an earlier round, of another stage or sender.
+        """
+        rounds = _Rounds(self)
+        sent = rounds.clean("a clean line")
+        for stage in dict.fromkeys(parcel.stage for parcel in sent if parcel.data):
+            for number, (name, fault) in enumerate(_FAULTS.items()):
+                for which in ("all", _ENDS[number % 2]):
+                    where = f"{name} at {stage}, {which}"
+                    rounds.struck(stage, fault, which, where)
+                rounds.clean(f"the round after {where}")
+            for draw in range(self.alterations):
+                where = f"bits altered at {stage}, draw {draw}"
+                rounds.struck(stage, _altered(draw), _ENDS[draw % 2], where)
+            rounds.clean(f"the round after {where}")
 
 
-_Fault = Callable[[Parcel, Sequence[Parcel]], list[Parcel]]
-"""What arrives of a message, given those of its line in the round before."""
+_Fault = Callable[[Parcel, Sequence[Sequence[Parcel]]], list[bytes]]
+"""What arrives for a message, given what was sent in the last rounds, this one last."""
 
 
-def _flipped(place: float) -> _Fault:
-    def fault(parcel: Parcel, before: Sequence[Parcel]) -> list[Parcel]:
+def _altered(draw: int, *places: float) -> _Fault:
+    """A bit turned at these places from 0 to 1, or at one or two that are drawn."""
+    drawn = places or np.random.default_rng(draw).random(1 + draw % 2).tolist()
+
+    def fault(parcel: Parcel, rounds: Sequence[Sequence[Parcel]]) -> list[bytes]:
         data = bytearray(parcel.data)
-        data[round(place * (len(data) - 1))] ^= 1
-        return [parcel._replace(data=bytes(data))]
+        for place in {round(place * (len(data) - 1)) for place in drawn}:
+            data[place] ^= 1 << draw % 8
+        return [bytes(data)]
 
     return fault
 
 
+def _of_rounds_ago(ago: int, parcel: Parcel, rounds: Sequence[Sequence[Parcel]]) -> list[bytes]:
+    """What the same sender sent to the same receiver at the same stage."""
+    then = rounds[-1 - ago] if ago < len(rounds) else ()
+    return [each.data for each in then if each[:3] == parcel[:3] and each.data]
+
+
+def _another(parcel: Parcel, rounds: Sequence[Sequence[Parcel]], *, stage: bool) -> list[bytes]:
+    """The newest message of another stage, or of this one between others."""
+    sent = [each for each in chain(*rounds) if each.data]
+    others = [each for each in sent if (each.stage != parcel.stage) == stage]
+    return [each.data for each in others if stage or each[:2] != parcel[:2]][-1:]
+
+
 _FAULTS: dict[str, _Fault] = {
-    "the first byte altered": _flipped(0.0),
-    "a byte inside altered": _flipped(0.4),
-    "the last byte altered": _flipped(1.0),
-    "cut short": lambda parcel, before: [parcel._replace(data=parcel.data[:-1])],
-    "lost": lambda parcel, before: [],
-    "repeated": lambda parcel, before: [parcel, parcel],
-    "the round before's": lambda parcel, before: [*before],
-    "the round before's beside it": lambda parcel, before: [*before, parcel],
-    "rubbish beside it": lambda parcel, before: [parcel._replace(data=b"rubbish"), parcel],
+    "a bit altered in the first byte": _altered(0, 0.0),
+    "a bit altered in a byte inside": _altered(6, 0.4),
+    "a bit altered in the last byte": _altered(0, 1.0),
+    "bits altered inside and at the end": _altered(2, 0.6, 1.0),
+    "cut short": lambda parcel, rounds: [parcel.data[:-1]],
+    "emptied": lambda parcel, rounds: [b""],
+    "a byte longer": lambda parcel, rounds: [parcel.data + bytes(1)],
+    "doubled": lambda parcel, rounds: [parcel.data * 2],
+    "lost": lambda parcel, rounds: [],
+    "repeated": lambda parcel, rounds: [parcel.data] * 2,
+    "the round before's": partial(_of_rounds_ago, 1),
+    "the round before's beside it": lambda p, rounds: [*_of_rounds_ago(1, p, rounds), p.data],
+    "of two rounds before": partial(_of_rounds_ago, 2),
+    "another's of this stage": partial(_another, stage=False),
+    "one of another stage": partial(_another, stage=True),
+    "rubbish beside it": lambda parcel, rounds: [b"rubbish", parcel.data],
 }
+_ENDS = ("the last", "the first")
 
 
-class _Line:
-    """A carrier that keeps what passes in a first round, and strikes in the next.
+class _Rounds:
+    """One federation, round after round."""
 
-    Args:
-        stage: whose messages.
-        fault: what arrives of them.
-        one: strikes one message of the stage, or all.
-    """
+    def __init__(self, contract: PartyContract) -> None:
+        self._contract, self._next, self._number = contract, contract.federation(), 0
+        self._sent: deque[list[Parcel]] = deque(maxlen=3)
 
-    def __init__(self, stage: str, fault: Any, *, one: bool) -> None:
-        self._stage, self._fault, self._one = stage, fault, one
-        self.before: list[Parcel] = []
-        self.armed = False
-        self.struck = 0
+    def clean(self, where: str) -> list[Parcel]:
+        """What is sent in a round that must end exactly, with everybody."""
+        clients, why = self._run(lambda sent: sent, where)
+        require(clients == set(self._contract.everybody()), f"only {clients} in it{why}: {where}")
+        return self._sent[-1]
 
-    def __call__(self, sent: Sequence[Parcel]) -> list[Parcel]:
-        """What arrives."""
-        if not self.armed:
-            self.before += sent
-            return list(sent)
-        arrived: list[Parcel] = []
-        for parcel in sent:
-            hit = parcel.stage == self._stage and parcel.data and not (self._one and self.struck)
-            self.struck += bool(hit)
-            arrived += self._fault(parcel, self._earlier(parcel)) if hit else [parcel]
-        return arrived
+    def struck(self, stage: str, fault: _Fault, which: str, where: str) -> None:
+        """A round that must be refused, or end exactly."""
+        hit: list[Parcel] = []
 
-    def _earlier(self, parcel: Parcel) -> list[Parcel]:
-        return [each for each in self.before if each[:3] == parcel[:3] and each.data]
+        def line(sent: list[Parcel]) -> list[Parcel]:
+            those = [parcel for parcel in sent if parcel.stage == stage and parcel.data]
+            if which != "all":
+                those = those[-1:] if which == "the last" else those[: not hit]
+            hit.extend(those)
+            arrived = (
+                [each._replace(data=data) for data in fault(each, self._sent)]
+                if any(each is one for one in those)
+                else [each]
+                for each in sent
+            )
+            return [*chain(*arrived)]
 
+        self._run(line, where)
+        require(bool(hit), f"no message was there to be struck: {where}")
 
-def _require(kept: bool, problem: str) -> None:
-    if not kept:
-        raise AssertionError(problem)
+    def _run(
+        self, line: Callable[[list[Parcel]], list[Parcel]], where: str
+    ) -> tuple[set[int], str]:
+        """Whose inputs are in the result, and why nobody's."""
+        self._number += 1
+        self._sent.append([])
+
+        def carrier(sent: Sequence[Parcel]) -> list[Parcel]:
+            self._sent[-1] += sent
+            return line(list(sent))
+
+        try:
+            clients, found = self._next(carrier=carrier)
+        except ProtocolError as refused:
+            return set(), f" ({refused})"
+        except Exception as crashed:
+            raise AssertionError(f"{crashed!r}, no ProtocolError: {where}") from crashed
+        same = np.array_equal(found, self._contract.exact(clients, self._number))
+        require(same, f"another result than that of clients {sorted(clients)}: {where}")
+        return set(clients), ""

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -127,7 +127,7 @@ class Faulty(OnRatings):
 class FaultyPMF(PMF):
     def __init__(self, fault: str) -> None:
         super().__init__(PMFConfig(rank=2))
-        self.fault = fault
+        self.fault, self.steps = fault, 0
 
     def public_knowledge(self) -> dict[str, Any]:
         known = super().public_knowledge()
@@ -150,10 +150,21 @@ class FaultyPMF(PMF):
             ends = np.maximum(block.indptr - 1, 0)
             less = replace(block, indptr=ends, rows=block.rows[1:], values=block.values[1:])
             return _Sends(step, less)
+        elif self.fault == "endless":
+            return _Sends(step, replace(block, values=block.values + np.inf))
+        elif self.fault == "restless":
+            return _Rereads(step, block)
+        elif self.fault in ("mindful", "late") and self.steps + public.round:
+            more = self.steps if self.fault == "mindful" else block.values.mean()
+            step = cast(Any, _Sends(step, replace(block, values=block.values + more)))
+        self.steps += 1
         return step
 
     def server_step(self, public: Any, aggregate: Any) -> Any:
         state = super().server_step(public, aggregate)
+        if self.fault == "swinging":
+            self.steps += 1
+            return replace(state, table=state.table + self.steps)
         return replace(state, round=7) if self.fault == "hurried" else state
 
 
@@ -163,11 +174,32 @@ class _Sends:
         self.upload = replace(step.upload, blocks={"table": block})
 
 
+class _Rereads(_Sends):
+    """Another upload each time that it is read."""
+
+    @property
+    def upload(self) -> Any:
+        return replace(self._sent, blocks={"table": replace(self._block, values=self._grown())})
+
+    @upload.setter
+    def upload(self, sent: Any) -> None:
+        self._sent, self._block = sent, sent.blocks["table"]
+
+    def _grown(self) -> Any:
+        self._block = replace(self._block, values=self._block.values * 2.0)
+        return self._block.values
+
+
 @pytest.mark.parametrize(
     ("fault", "test", "says"),
     [
         ("silent", "test_traits_are_stated", "states no traits"),
         ("sociable", "test_a_client_alone_is_the_client_among_all", "values of table of client 5"),
+        ("late", "test_a_client_alone_is_the_client_among_all", "in upload 2"),
+        ("mindful", "test_a_client_alone_is_the_client_among_all", "in upload 2"),
+        ("restless", "test_a_client_alone_is_the_client_among_all", "read again"),
+        ("endless", "test_uploads_are_as_foretold", "not finite"),
+        ("swinging", "test_what_several_processes_send_is_one_sum", "is no function"),
         ("hasty", "test_a_step_leaves_public_state_and_vault_alone", "before commit"),
         ("meddling", "test_a_step_leaves_public_state_and_vault_alone", "public state"),
         ("wide", "test_uploads_are_as_foretold", "4 wide"),

@@ -40,6 +40,12 @@ def ignorant(inner: Controlled, view: View) -> Any:
     return NotApplicable(reason="nobody told me anything")
 
 
+def crashing(inner: Controlled, view: View) -> Any:
+    if not view.adversary.has("server"):
+        raise KeyError("server")
+    return inner.run(view)
+
+
 @pytest.mark.parametrize(
     ("run", "test", "says"),
     [
@@ -51,3 +57,13 @@ def ignorant(inner: Controlled, view: View) -> Any:
 def test_what_breaks_the_contract_is_told(run: Any, test: str, says: str) -> None:
     with pytest.raises(AssertionError, match=says):
         getattr(contract_of(Faulty(SUITE["intersection"], run)), test)()
+
+
+def test_an_attack_that_sees_little_must_not_crash() -> None:
+    with pytest.raises(KeyError):
+        contract_of(Faulty(SUITE["intersection"], crashing)).test_who_sees_little_is_answered()
+
+
+def test_an_attack_must_be_named() -> None:
+    with pytest.raises(AssertionError, match="say which `attack`"):
+        AttackContract().test_it_says_what_it_is()

@@ -1,9 +1,12 @@
 """Every layer keeps the contract that an implementer inherits."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
-from secure_fedrec.protection import BAG_RECORDS, RECORDS
+import pytest
+
+from secure_fedrec.protection import BAG_RECORDS, RECORDS, Stack
+from secure_fedrec.protection.heard import Heard
 from secure_fedrec.testing import LayerContract
 
 SETTINGS: Mapping[str, Mapping[str, Any]] = {
@@ -29,3 +32,70 @@ for record in (*RECORDS.values(), *BAG_RECORDS.values()):
         "InBags" if record.name in BAG_RECORDS else ""
     )
     globals()[case] = type(case, (Shipped,), {"layer": record})
+
+
+WHOLE, TAKE = Heard.require_complete, Heard.take
+
+
+def last_is_optional(heard: Any) -> None:
+    heard._awaited[-1] = False
+    WHOLE(heard)
+
+
+def lax_from_round_two(heard: Any) -> None:
+    if heard._round == 1:
+        WHOLE(heard)
+
+
+def misses_one_only(heard: Any) -> None:
+    if heard._awaited.sum() < 2:
+        WHOLE(heard)
+
+
+def takes_all_from_round_two(heard: Any, messages: Any) -> None:
+    if heard._round == 1:
+        TAKE(heard, messages)
+    else:
+        heard._awaited[messages.senders.ids] = False
+
+
+@pytest.mark.parametrize(
+    ("name", "careless", "says"),
+    [
+        ("require_complete", last_is_optional, "Drop of UPLOAD in round 2, the last client"),
+        ("require_complete", lax_from_round_two, "Drop of UPLOAD in round 2"),
+        ("require_complete", misses_one_only, "Drop of UPLOAD in round 2"),
+        ("take", takes_all_from_round_two, "Repeat of UPLOAD in round 2"),
+    ],
+)
+def test_what_goes_amiss_in_silence_is_told(
+    name: str, careless: Callable[..., None], says: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Heard, name, careless)
+    contract = type("Mine", (Shipped,), {"layer": RECORDS["denoisers"]})()
+    with pytest.raises(AssertionError, match=says):
+        contract.test_no_message_goes_amiss_in_silence()
+
+
+@pytest.mark.parametrize(
+    ("layer", "trait", "value"),
+    [("virtual-ratings", "virtual_rows", "none"), ("randomized-response", "reports", "all")],
+)
+def test_traits_that_lie_are_told(
+    layer: str, trait: str, value: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told = Stack.describe
+
+    def lying(stack: Stack) -> dict[str, Any]:
+        known = dict(told(stack))
+        return {**known, "traits": {**known["traits"], trait: value}}
+
+    monkeypatch.setattr(Stack, "describe", lying)
+    contract = type("Mine", (Shipped,), {"layer": RECORDS[layer]})()
+    with pytest.raises(AssertionError, match=f"states {trait}"):
+        contract.test_it_is_lossless_where_it_says_so()
+
+
+def test_a_layer_must_be_named() -> None:
+    with pytest.raises(AssertionError, match="say which `layer`"):
+        LayerContract().test_it_stands_in_the_table()

@@ -1,6 +1,7 @@
 """The halves of masking keep the contract that an implementer inherits."""
 
 from collections.abc import Collection
+from itertools import count
 from typing import Any
 
 import numpy as np
@@ -16,8 +17,11 @@ from secure_fedrec.protection.masking import (
 from secure_fedrec.protection.session import Carrier
 from secure_fedrec.testing import NextRound, PartyContract
 
-LAYOUT = SumLayout(bits=20, length=4, clients=5, largest=100)
-VALUES = {number: np.arange(4) + 10 * number for number in range(5)}
+LAYOUT = SumLayout(bits=20, length=4, clients=5, largest=128)
+
+
+def values(number: int, round_: int) -> Any:
+    return np.arange(4) + (1 + round_ % 7) * 2**number
 
 
 class TestMasking(PartyContract):
@@ -35,20 +39,23 @@ class TestMasking(PartyContract):
             adversary="curious",
         )
 
+        numbers = count(1)
+
         def next_round(*, carrier: Carrier) -> tuple[Collection[int], Any]:
+            round_ = next(numbers)
             expected = Expected(layout_hash=LAYOUT.hash)
             outcome = run_round(
                 federation.open_server(config, np.arange(5)),
-                {number: federation.open_client(number, expected) for number in VALUES},
-                {number: LAYOUT.encode(values) for number, values in VALUES.items()},
+                {number: federation.open_client(number, expected) for number in range(5)},
+                {number: LAYOUT.encode(values(number, round_)) for number in range(5)},
                 carrier=carrier,
             )
             return outcome.survivors.tolist(), LAYOUT.decode(outcome.words)
 
         return next_round
 
-    def exact(self, clients: Collection[int]) -> Any:
-        return np.sum([VALUES[number] for number in clients], axis=0)
+    def exact(self, clients: Collection[int], round_: int) -> Any:
+        return np.sum([values(number, round_) for number in clients], axis=0)
 
     def everybody(self) -> Collection[int]:
-        return VALUES
+        return range(5)

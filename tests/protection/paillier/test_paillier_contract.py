@@ -4,6 +4,7 @@ import copy
 import os
 from collections.abc import Collection, Sequence
 from dataclasses import replace
+from itertools import count
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,10 @@ from secure_fedrec.testing import NextRound, PartyContract
 
 RING = FixedPoint(bits=32, fraction_bits=8, clip=1000.0)
 LAYOUT = SlotLayout(codec=RING, length=6, budget=8)
-WORDS = {number: RING.encode(np.arange(6.0) - 7.5 * number) for number in range(4)}
+
+
+def words(number: int, round_: int) -> Any:
+    return RING.encode(np.arange(6.0) - 0.5 * (1 + round_ % 7) * 3**number)
 
 
 class TestAuthority(PartyContract):
@@ -30,20 +34,22 @@ class TestAuthority(PartyContract):
 
     def federation(self) -> NextRound:
         layout = replace(LAYOUT, whole_ring=self.masked)
-        federation = AuthorityFederation(WORDS, private=self.key, layouts=(layout,))
+        federation = AuthorityFederation(range(4), private=self.key, layouts=(layout,))
+        numbers = count(1)
 
         def next_round(*, carrier: Carrier) -> tuple[Collection[int], Any]:
-            vectors = {number: (words,) for number, words in WORDS.items()}
+            round_ = next(numbers)
+            vectors = {number: (words(number, round_),) for number in range(4)}
             (found,) = federation.sum(vectors, masked=self.masked, carrier=carrier)
-            return WORDS, found
+            return range(4), found
 
         return next_round
 
-    def exact(self, clients: Collection[int]) -> Any:
-        return np.sum([WORDS[number] for number in clients], axis=0, dtype=np.uint32)
+    def exact(self, clients: Collection[int], round_: int) -> Any:
+        return np.sum([words(number, round_) for number in clients], axis=0, dtype=np.uint32)
 
     def everybody(self) -> Collection[int]:
-        return WORDS
+        return range(4)
 
 
 class TestMasked(TestAuthority):

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Collection, Iterable, Sequence
 from hashlib import sha256
+from itertools import count
 from typing import Any
 
 import pytest
@@ -21,8 +22,12 @@ from secure_fedrec.testing import NextRound, PartyContract
 NUMBERS = {0: 3, 1: 5, 2: 8}
 
 
+def value(round_: int, number: int) -> int:
+    return NUMBERS[number] + 16 * (round_ % 4)
+
+
 def said(round_: int, number: int) -> bytes:
-    body = bytes([round_, number, NUMBERS[number]])
+    body = bytes([round_, number, value(round_, number)])
     return sha256(body).digest() + body
 
 
@@ -54,7 +59,7 @@ class Server:
             self._asked = True
             return from_server([Node(Role.CLIENT, number) for number in NUMBERS], "NUMBER", b"")
         for data in inbox:
-            if len(data) != 35 or not self._heard(self._round, data, self.numbers):
+            if not self._heard(self._round, data, self.numbers):
                 raise ProtocolError("a message that is none")
             self.numbers[data[-2]] = data[-1]
             self.total += data[-1]
@@ -66,11 +71,11 @@ class Server:
 
 class Careful(PartyContract):
     def heard(self, round_: int, data: bytes, known: dict[int, int]) -> bool:
-        fresh = data[-3] == round_ and data[-2] not in known
+        fresh = len(data) == 35 and data[-3] == round_ and data[-2] not in known
         return fresh and data[:-3] == sha256(data[-3:]).digest()
 
     def federation(self) -> NextRound:
-        rounds = iter(range(1, 9))
+        rounds = count(1)
 
         def next_round(*, carrier: Carrier) -> tuple[Collection[int], Any]:
             round_ = next(rounds)
@@ -80,8 +85,8 @@ class Careful(PartyContract):
 
         return next_round
 
-    def exact(self, clients: Collection[int]) -> Any:
-        return sum(NUMBERS.get(number, 0) for number in clients)
+    def exact(self, clients: Collection[int], round_: int) -> Any:
+        return sum(value(round_, number) for number in clients)
 
     def everybody(self) -> Collection[int]:
         return NUMBERS
@@ -91,27 +96,72 @@ class TestCareful(Careful):
     pass
 
 
-class Trusting(Careful):
-    def heard(self, round_: int, data: bytes, known: dict[int, int]) -> bool:
-        return data[-3] == round_ and data[-2] not in known
-
-
-class Forgetful(Careful):
-    def heard(self, round_: int, data: bytes, known: dict[int, int]) -> bool:
-        return data[:-3] == sha256(data[-3:]).digest()
-
-
 class Lonely(Careful):
     def everybody(self) -> Collection[int]:
         return {*NUMBERS, 3}
 
 
+class Alike(Careful):
+    def exact(self, clients: Collection[int], round_: int) -> Any:
+        return sum(value(1, number) for number in clients)
+
+
+class Bitter(Careful):
+    """No round works after one that was refused."""
+
+    refused = False
+
+    def heard(self, round_: int, data: bytes, known: dict[int, int]) -> bool:
+        self.refused |= not super().heard(round_, data, known)
+        return not self.refused
+
+
+def hearing(heard: Callable[[int, bytes, dict[int, int]], bool]) -> type[Careful]:
+    return type("Faulty", (Careful,), {"heard": staticmethod(heard)})
+
+
+def signed(data: bytes) -> bool:
+    return data[:-3] == sha256(data[-3:]).digest()
+
+
+FAULTS = "test_no_fault_of_a_line_makes_another_result"
+
+
 @pytest.mark.parametrize(
     ("contract", "test", "says"),
     [
-        (Trusting, "test_no_fault_of_a_line_makes_another_result", "altered at NUMBER, one"),
-        (Forgetful, "test_no_fault_of_a_line_makes_another_result", "repeated at NUMBER, one"),
         (Lonely, "test_a_round_ends_in_the_exact_result", "only"),
+        (Alike, "test_results_tell_whose_inputs_are_in_them", "the same in two rounds"),
+        (Bitter, FAULTS, "the round after"),
+        (
+            hearing(lambda r, d, k: d[-3] == r and signed(d) and d[-2] not in k),
+            FAULTS,
+            "no ProtocolError",
+        ),
+        (
+            hearing(lambda r, d, k: len(d) == 35 and d[-3] == r and d[-2] not in k),
+            FAULTS,
+            "altered in the last byte at NUMBER, all",
+        ),
+        (
+            hearing(lambda r, d, k: len(d) == 35 and d[-3] == r and signed(d)),
+            FAULTS,
+            "repeated at NUMBER, all",
+        ),
+        (
+            hearing(lambda r, d, k: len(d) == 35 and d[-2] not in k and signed(d)),
+            FAULTS,
+            "the round before's",
+        ),
+        (
+            hearing(
+                lambda r, d, k: (
+                    (d[-2:-1] == b"\2" or signed(d)) and d[-3:-2] == bytes([r]) and d[-2] not in k
+                )
+            ),
+            FAULTS,
+            "the last",
+        ),
     ],
 )
 def test_what_breaks_the_contract_is_told(

@@ -16,7 +16,10 @@ from secure_fedrec.uploads import RowBlock
 
 N, ITEMS, WIDTH = 4, 6, 2
 RING = FixedPoint()
-TABLE = np.arange(N * ITEMS * WIDTH, dtype=float).reshape(N, ITEMS, WIDTH) - 9.0
+
+
+def tables(round_: int) -> Any:
+    return np.arange(N * ITEMS * WIDTH, dtype=float).reshape(N, ITEMS, WIDTH) * (1 + round_ % 5) / 8
 
 
 class TestSharedUpload(PartyContract):
@@ -24,28 +27,29 @@ class TestSharedUpload(PartyContract):
         identities, numbers = Identities.draw(clients=N, denoisers=2), count(1)
 
         def next_round(*, carrier: Carrier) -> tuple[Collection[int], Any]:
+            round_ = next(numbers)
             context = RoundContext(
                 codec=RING,
                 n_items=ITEMS,
                 width=WIDTH,
                 floor=2,
                 roster=identities.roster,
-                round=next(numbers),
+                round=round_,
                 round_id=os.urandom(16),
             )
             line = RealRound(context, identities, carrier)
             block = RowBlock(
                 indptr=np.arange(N + 1) * ITEMS,
                 rows=np.tile(np.arange(ITEMS, dtype=np.int32), N),
-                values=RING.encode(TABLE.reshape(-1, WIDTH)),
+                values=RING.encode(tables(round_).reshape(-1, WIDTH)),
             )
             line.submit(np.arange(N), block, np.ones(N * ITEMS, dtype=bool))
             return range(N), line.close().values
 
         return next_round
 
-    def exact(self, clients: Collection[int]) -> Any:
-        return TABLE[list(clients)].sum(axis=0)
+    def exact(self, clients: Collection[int], round_: int) -> Any:
+        return tables(round_)[list(clients)].sum(axis=0)
 
     def everybody(self) -> Collection[int]:
         return range(N)
