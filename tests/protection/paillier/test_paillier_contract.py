@@ -62,10 +62,10 @@ def test_rounds_of_another_series_under_the_same_keys_are_refused(
     short_key: PrivateKey, stage: str, masked: bool
 ) -> None:
     layout = replace(LAYOUT, whole_ring=masked)
-    one = AuthorityFederation(WORDS, private=short_key, layouts=(layout,))
+    one = AuthorityFederation(range(4), private=short_key, layouts=(layout,))
     other = copy.copy(one)  # the same identities, roster and key, and round 1 again
     other.series = os.urandom(16)
-    vectors = {number: (words,) for number, words in WORDS.items()}
+    vectors = {number: (words(number, 1),) for number in range(4)}
     before: list[Parcel] = []
 
     def keeping(sent: Sequence[Parcel]) -> Sequence[Parcel]:
