@@ -1,12 +1,14 @@
 """Every attack of the suite keeps the contract that an implementer inherits."""
 
 from collections.abc import Callable
+from types import MappingProxyType
 from typing import Any
 
 import pytest
 
 from attacks import SUITE, Claims, NotApplicable
 from attacks.base import Controlled
+from attacks.planted.controls import planted
 from attacks.testing import AttackContract
 from secure_fedrec.wire import View
 
@@ -67,3 +69,16 @@ def test_an_attack_that_sees_little_must_not_crash() -> None:
 def test_an_attack_must_be_named() -> None:
     with pytest.raises(AssertionError, match="say which `attack`"):
         AttackContract().test_it_says_what_it_is()
+
+
+def test_an_attack_that_trusts_in_what_nobody_stated_is_told() -> None:
+    stated = planted("ratings")[0].transcript.public["algorithm"]
+
+    def trusting(inner: Controlled, view: View) -> Any:
+        known = view.public["algorithm"]
+        whole = {**known, "traits": {**stated["traits"], **known["traits"]}}
+        view.public = MappingProxyType({**view.public, "algorithm": whole})
+        return inner.run(view)
+
+    with pytest.raises(AssertionError, match="needs no 'row_sets' of the algorithm"):
+        contract_of(Faulty(SUITE["denoiser-sums"], trusting)).test_what_nobody_stated_helps_nobody()
