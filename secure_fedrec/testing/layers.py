@@ -36,12 +36,7 @@ from secure_fedrec.wire import Delay, Drop, Fault, Messages, Repeat, Step
 
 _RANK, _BAG = 2, "vectors"
 _LOSSY = (Drop, Repeat, Delay)
-_PLACES = {
-    "the first": slice(1),
-    "the last client's": slice(0),
-    "all but the first": slice(1, None),
-}
-_STRIKES = ((1, "the first"), (2, "the last client's"), (2, "all but the first"))
+_STRIKES = ((1, "the first"), (2, "the last client's"), (2, "all"))
 
 
 class LayerContract:
@@ -123,8 +118,7 @@ class LayerContract:
     def test_no_message_goes_amiss_in_silence(self) -> None:
         """Lost, repeated, late: the round is refused, or what was sent is summed all the same.
 
-        Of the first round the first message; of the second the last client's, and all but the
-        first.
+        Of the first round the first message; of the second the last client's, and all.
         """
         struck = 0
         for step, kind, (round_, which) in product(Step, _LOSSY, _STRIKES):
@@ -211,7 +205,7 @@ class LayerContract:
 
 @dataclass
 class _Strike:
-    """Chooses a round's first message, its last client's, or all but the first of each batch."""
+    """Chooses a round's first message, its last client's, or all."""
 
     round: int
     which: str
@@ -219,10 +213,10 @@ class _Strike:
     hits: int = 0
 
     def __call__(self, messages: Messages) -> BoolArray:
-        struck = np.zeros(len(messages), dtype=bool)
-        if messages.round == self.round and (self.which != "the first" or not self.hits):
-            struck[_PLACES[self.which]] = True
-            if self.which == "the last client's":
-                struck = np.asarray(messages.senders.ids == self.last)
-            self.hits += int(struck.sum())
+        struck = np.full(len(messages), messages.round == self.round)
+        if self.which == "the first":
+            struck[1 if not self.hits else 0 :] = False
+        elif self.which == "the last client's":
+            struck &= messages.senders.ids == self.last
+        self.hits += int(struck.sum())
         return struck

@@ -242,7 +242,7 @@ class DenseSum(ServerSum):
             raise self._heard.refusal("got an upload that is not in the agreed layout")
         values = block.values.reshape(len(block), *self.ring.shape)
         self.ring += values.sum(axis=0, dtype=self.ring.dtype)
-        self.counts += block.counts.reshape(len(block), -1).sum(axis=0)
+        self.counts += block.counts.reshape(len(block), len(self._items)).sum(axis=0)
 
     @property
     def total(self) -> RingArray:
