@@ -97,6 +97,7 @@ def test_in_the_middle_of_writing(
     small["algorithm"]["rounds"] = 3
     small["run"]["checkpoint_every"] = 1
     config, quiet = write_config(small), tmp_path / "quiet"
+    handler = signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored in background
     HOOK.folder, HOOK.at, HOOK.met = quiet, 0, 0
     try:
         assert command("train", config, "--out", quiet, "--quiet")[0] == 0
@@ -116,6 +117,7 @@ def test_in_the_middle_of_writing(
                 assert (out / path.relative_to(quiet)).read_bytes() == path.read_bytes()
     finally:
         HOOK.folder = None
+        signal.signal(signal.SIGINT, handler)
 
 
 @pytest.fixture
