@@ -35,7 +35,7 @@ from secure_fedrec.uploads import RowBlock, SetBlock, Upload
 from secure_fedrec.wire import Delay, Drop, Fault, Messages, Repeat, Step
 
 _RANK, _BAG = 2, "vectors"
-_LOSSY = (Drop, Repeat, Delay)
+_LOSSY: tuple[type[Drop | Repeat | Delay], ...] = (Drop, Repeat, Delay)
 _STRIKES = ((1, "the first"), (2, "the last client's"), (2, "all"))
 
 

@@ -116,7 +116,7 @@ def test_truncated_messages_are_refused(
 def test_extended_messages_are_refused(
     case: tuple[FixedPoint, RowBlock, int, Step], tail: bytes
 ) -> None:
-    with pytest.raises(WireError):
+    with pytest.raises(WireError, match="declares"):  # before a word of it is read
         decode_rows(encoded(case) + tail, codec=case[0], n_rows=N_ROWS)
 
 

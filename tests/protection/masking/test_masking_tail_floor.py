@@ -275,7 +275,11 @@ def test_the_second_round_takes_one_clients_rows() -> None:
     second = TailFloor(floor=2).second_round(
         np.array([9, 9, 0]), np.arange(10), first=curious(), codec=codec, width=2
     )
-    rows = np.array([0, 1], dtype=np.int32)
-    for indptr, values in (([0, 1, 2], np.zeros((2, 2))), ([0, 2], None)):
+    for indptr, values in (
+        ([0, 1, 2], np.zeros((2, 2))),
+        ([0, 1, 3], np.zeros((3, 2))),  # row 2 is below the floor
+        ([0, 2], None),
+    ):
+        rows = np.arange(indptr[-1], dtype=np.int32)
         with pytest.raises(EncodingError, match="the rows of one client"):
             second.encode(RowBlock(indptr=np.array(indptr), rows=rows, values=values))
