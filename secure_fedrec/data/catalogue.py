@@ -7,10 +7,10 @@ import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from pkgutil import resolve_name
 from types import MappingProxyType
 from typing import Final
 
-from secure_fedrec.data.movielens import load_ml_1m, load_ml_100k, load_ml_latest_small
 from secure_fedrec.data.ratings import RatingTable
 from secure_fedrec.errors import ConfigError
 
@@ -73,18 +73,13 @@ class DatasetInfo:
             raise ConfigError("data.name", self.name, "files, marker and reader belong together")
 
 
-_READERS: Final[Mapping[str, Callable[[Path], RatingTable]]] = {
-    "ml-100k": load_ml_100k,
-    "ml-1m": load_ml_1m,
-    "ml-latest-small": load_ml_latest_small,
-}
-
-
 def _read_catalogue() -> Iterator[DatasetInfo]:
     path = Path(__file__).with_suffix(".toml")
     for name, entry in tomllib.loads(path.read_text(encoding="utf-8")).items():
         files = tuple(DataFile(**file) for file in entry.pop("files", ()))
-        yield DatasetInfo(name=name, read=_READERS.get(name), files=files, **entry)
+        reader = entry.pop("read", None)
+        read = None if reader is None else resolve_name(f"{__package__}.{reader}")
+        yield DatasetInfo(name=name, read=read, files=files, **entry)
 
 
 _ALL: Final = {info.name: info for info in _read_catalogue()}
