@@ -3,6 +3,7 @@
 import tomllib
 from pathlib import Path
 
+from attacks.base import Planted
 from attacks.planted.recording import planted_secrets, protected, recorded
 from attacks.scoring.truth import GroundTruth
 from secure_fedrec.algorithms import PMF, PMFConfig
@@ -32,7 +33,7 @@ def plant_ratings(name: str) -> tuple[RecordedRun, GroundTruth]:
     layers = {layer: LAYERS[layer](**each) for layer, each in planted["layers"].items()}
     stack = protected(algorithm, problem, streams, layers)
     run = recorded(algorithm, problem, stack, streams, tuple(planted["payload_rounds"]))
-    columns = {"indptr": train.indptr(), "items": train.items, "ratings": train.ratings}
+    columns: Planted = {"indptr": train.indptr(), "items": train.items, "ratings": train.ratings}
     truth = GroundTruth(
         train=train,
         recorded=run.truth,
