@@ -46,7 +46,7 @@ from secure_fedrec.vault import Rated, Vault
 
 USER_UPDATES = ("rated", "rated+virtual")
 _USER_VECTORS = "user_vectors"
-_ROWS = RowTraits(rows="items", row_sets="rated")
+_ROWS = RowTraits(rows="items", row_sets="rated", form="factorized")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,6 +8,7 @@ import pytest
 from attacks import NotApplicable
 from attacks.base import Claims
 from attacks.families.rated_set import Intersection
+from attacks.families.ratings.lattice import Lattice
 from attacks.families.sums.denoisers import DenoiserExposure
 from attacks.families.sums.regression import SubsetRegression
 from attacks.families.sums.tail_items import TailItems
@@ -67,7 +68,11 @@ def test_traits_travel_with_the_transcript(run: RecordedRun) -> None:
     assert known.denoisers == run.engine.stack.denoisers != ()
     assert known.constant
     assert known.item_rows
-    assert run.transcript.public["algorithm"]["traits"] == {"rows": "items", "row_sets": "rated"}
+    assert run.transcript.public["algorithm"]["traits"] == {
+        "rows": "items",
+        "row_sets": "rated",
+        "form": "factorized",
+    }
 
 
 @pytest.mark.parametrize(
@@ -81,6 +86,7 @@ def test_traits_travel_with_the_transcript(run: RecordedRun) -> None:
         ("algorithm", "row_sets", Intersection()),
         ("algorithm", "row_sets", TailItems()),
         ("algorithm", "rows", Intersection()),
+        ("algorithm", "form", Lattice()),
     ],
     ids=lambda value: value if isinstance(value, str) else type(value).__name__,
 )
