@@ -127,7 +127,7 @@ def rating_system(name: str, learner: Learner, settings: type, **others: Any) ->
         settings: their class.
         others: further fields of ``System``, its statement at least.
     """
-    kind = DataKind(RatingData, settings, ("mae", "rmse"), ("ratings",))
+    kind = DataKind(RatingData, settings, ("mae", "rmse"))
     return System(
         name=name,
         kinds=MappingProxyType(dict.fromkeys(DATASETS, kind)),
