@@ -15,6 +15,7 @@ from attacks import SUITE
 from audits.commands import PRESETS
 from audits.config.audit import parse_config
 from audits.run.truth import read_secrets, write_secrets
+from audits.system import Secrets
 from secure_fedrec.data import DATASETS, EXAMPLE_SETS
 from secure_fedrec.properties import lossless_words
 from secure_fedrec.protection import STACKS
@@ -103,7 +104,7 @@ def test_claims_are_not_scored_without_the_truth(
 
 
 def test_every_secret_that_a_system_writes_is_read_back(tmp_path: Path) -> None:
-    written = {"ratings": {"items": np.arange(3)}, "secrets": {"amounts.mine": np.ones(2)}}
+    written: Secrets = {"ratings": {"items": np.ones(3)}, "secrets": {"amounts.mine": np.ones(2)}}
     (tmp_path / "truth").mkdir()
     write_secrets(written, tmp_path / "truth")
     found = read_secrets(tmp_path)
