@@ -54,7 +54,8 @@ def unmasked_figures(
 ) -> tuple[Figures, Gains]:
     """Share of the virtual rows that were proven virtual, and of clients with over 90 % of them.
 
-    The gain is a client's share less that of its rated rows that were "proven" virtual.
+    The gain is a client's share less that of its rated rows that were "proven" virtual; a client of
+    whom rows of one kind alone were seen has none.
 
     Args:
         claim: what is proven of whom.
@@ -71,7 +72,8 @@ def unmasked_figures(
     wrong = labels & proven
     rated_rows = claim.visible[honest] & labels
     false = (rated_rows & proven).sum(axis=1) / np.maximum(rated_rows.sum(axis=1), 1)
-    gain = np.where(virtual.any(axis=1), per_client - false, np.nan)
+    told = virtual.any(axis=1) & rated_rows.any(axis=1)  # else "all of them" would be a gain
+    gain = np.where(told, per_client - false, np.nan)
     return {
         "unmasked_share": float(right.sum() / virtual.sum()),
         "wrongly_unmasked_share": float(wrong.sum() / max(1, labels.sum())),

@@ -62,7 +62,7 @@ class _Federation:
         self.encryptor = Encryptor(private.public)  # one table of powers for all clients
         self.layouts = tuple(layouts)
         self.minimum = minimum
-        self.series = os.urandom(16)
+        self.series = _new_series()
 
     def _plan(
         self, holding: KeyHolding, cohort: Iterable[int], table: SlotLayout | None = None
@@ -166,9 +166,12 @@ class TableFederation(_Federation):
     ) -> None:
         """Round 0: two clients of a cohort encrypt the first table, which all of it know.
 
+        A second time it begins another series of rounds, which takes no message of the first.
+
         Raises:
             ProtocolError: the round was aborted.
         """
+        self.series = _new_series()
         plan = self._plan(KeyHolding(holder="clients"), cohort, self.table)
         server = TableServer(plan, self.identities[_SERVER])
         halves = [self._client(plan, number, _no_step, 1) for number in updaters(plan.clients, 0)]
@@ -212,6 +215,10 @@ class TableFederation(_Federation):
         return TableClient(
             plan, identity, self.private, self.encryptor, update, round_, self.decryptor
         )
+
+
+def _new_series() -> bytes:
+    return os.urandom(16)
 
 
 def _no_step(table: RingArray, sums: tuple[RingArray, ...]) -> RingArray:
