@@ -17,3 +17,24 @@ def test_proving_all_that_was_seen_gains_nothing_of_clients_whose_rated_rows_wer
     assert figures["unmasked_share"] == 1.0
     assert isinstance(gain, Gain)
     assert np.isnan(gain.values[::2]).all() and (gain.values[1::2] == 0.0).all()
+
+
+def test_naming_the_least_popular_rows_gains_nothing_and_a_proof_does() -> None:
+    rng = np.random.default_rng(5)
+    chances = 0.9 / np.sqrt(np.arange(1, 121))  # few items are popular, as anywhere
+    rated = rng.random((80, 120)) < chances
+    visible = rated | (rng.random(rated.shape) < 0.15)
+    popularity = rated.sum(axis=0)
+    halves = [np.median(popularity[row]) for row in visible]
+    unpopular = visible & (popularity <= np.array(halves)[:, None])
+    guessed = UnmaskedClaim(clients=np.arange(80), visible=visible, proven=unpopular)
+    figures, gains = unmasked_figures(guessed, rated, frozenset())
+    gain = gains["unmasked_lift"]
+    assert isinstance(gain, Gain)
+    assert figures["unmasked_share"] is not None
+    assert figures["unmasked_share"] > 0.6  # which would look like much
+    assert abs(np.nanmean(gain.values)) < 0.03
+    proved = UnmaskedClaim(clients=np.arange(80), visible=visible, proven=visible & ~rated)
+    known = unmasked_figures(proved, rated, frozenset())[1]["unmasked_lift"]
+    assert isinstance(known, Gain)
+    assert np.nanmean(known.values) > 0.3
