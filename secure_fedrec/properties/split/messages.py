@@ -9,6 +9,7 @@ from torch import Tensor
 
 from secure_fedrec.properties.split.aggregation import Summary
 from secure_fedrec.properties.split.model import Values
+from secure_fedrec.properties.split.trials import raw_bytes
 
 SERVER = -1
 """The server as an end of a message; users count from 0."""
@@ -46,8 +47,7 @@ class SplitMessage:
 
 def encode(values: Values) -> bytes:
     """Tensors as bytes, end to end."""
-    parts = [value.detach().cpu().contiguous().reshape(-1) for value in values.values()]
-    return b"".join(part.view(torch.uint8).numpy().tobytes() for part in parts)
+    return b"".join(raw_bytes(value).cpu().numpy().tobytes() for value in values.values())
 
 
 def decode(payload: bytes, like: Values) -> dict[str, Tensor]:
