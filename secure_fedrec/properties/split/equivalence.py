@@ -299,7 +299,7 @@ def _first_difference(
         what = f"user {user}'s private"
         found = found or _different(what, kept.private(user), split.parts(sent, user))
     for user in participants:
-        buffers = kept.buffers(user)
+        buffers = kept.devices[user].buffers
         shared = {name: sent[name] for name in buffers}
         found = found or _different(f"as user {user} has it, the shared buffer", buffers, shared)
     return found
