@@ -9,7 +9,7 @@ from audits.config.audit import AuditConfig
 from audits.run.coalitions import require_withstood
 from audits.run.privacy import require_priced, with_noise_found
 from audits.system import Dataset, Fresh, Task
-from secure_fedrec.algorithms.base import PublicState
+from secure_fedrec.algorithms.base import Algorithm, PublicState
 from secure_fedrec.engines import Evaluate, sizes_of
 from secure_fedrec.errors import ConfigError
 from secure_fedrec.protection import Stack, Withstood, build_stack
@@ -36,6 +36,10 @@ class Federation(Generic[TaskT_co]):
     task: TaskT_co
     stack: Stack
     streams: Streams
+
+    def algorithm(self) -> Algorithm:
+        """A fresh algorithm."""
+        return self.task.fresh().algorithm
 
     def fresh(self) -> Fresh:
         """Algorithm and problem of one more run, measured as the configuration says."""
