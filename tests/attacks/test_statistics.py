@@ -11,6 +11,7 @@ from scipy.stats import binom
 from sklearn.metrics import roc_auc_score, roc_curve
 
 import attacks.scoring.statistics as statistics
+from attacks.scoring.intervals import check_share
 from attacks.scoring.statistics import (
     ScoreTable,
     advantage,
@@ -30,7 +31,7 @@ CLIENTS = st.lists(st.lists(st.tuples(SCORES, st.booleans()), max_size=12), max_
 
 def tpr_at_fpr(table: ScoreTable, fpr: float = 0.01) -> float:
     """By the definition: of the thresholds above a negative, the loosest within the target."""
-    statistics.check_share("fpr", fpr)
+    check_share("fpr", fpr)
     positives, negatives = statistics._sorted_classes(table)
     # With k false positives allowed, the loosest rule is "score > the (k + 1)th largest negative".
     cut = negatives[-1 - statistics._allowed(len(negatives), fpr)]
