@@ -27,7 +27,13 @@ import numpy as np
 from scipy.special import ndtri
 
 from secure_fedrec.algorithms.base import PublicState
-from secure_fedrec.algorithms.biases import Lines, fit_lines, initial_sums, next_biases
+from secure_fedrec.algorithms.biases import (
+    Lines,
+    fit_lines,
+    initial_sums,
+    next_biases,
+    segment_totals,
+)
 from secure_fedrec.blocks import TABLE
 from secure_fedrec.core.arrays import BoolArray, FloatArray, IndexArray, IntArray
 from secure_fedrec.core.kernels import (
@@ -300,8 +306,7 @@ class PMFStep:
 
     def _mean_ratings(self) -> FloatArray:
         rated = self._rated
-        every = np.arange(len(rated.ratings))
-        totals = segment_sum(rated.ratings[:, None], every, np.ones(len(every)), rated.indptr)
+        totals = segment_totals(rated.ratings[:, None], rated.indptr)
         return np.asarray(totals[:, 0] / np.maximum(rated.counts, 1))
 
     def _train_copies(self, local_steps: int) -> FloatArray:

@@ -114,11 +114,6 @@ class GUMLayout:
         """Emb_u, Emb_v, slip and guess."""
         return slice(0, self._starts[4])
 
-    @property
-    def public(self) -> slice:
-        """KM_u, KM_v and RM."""
-        return slice(self._starts[4], self._starts[7])
-
     def parts(self, parameters: FloatArray) -> Parts:
         """The named pieces of a flat vector (views).
 
