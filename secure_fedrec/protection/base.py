@@ -175,7 +175,6 @@ class Noised(Protocol):
         """What so many rounds release, and those begun once more; None where no noise is added."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class BagShape(Settings, section="bags"):
     """Public sizes of one bag.
 

@@ -41,7 +41,6 @@ from secure_fedrec.uploads import Aggregate, RowBlock
 from secure_fedrec.wire import Messages, Parties, Step, Traffic, Wire, message_sizes
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class DenoisersConfig(Settings, section="protection"):
     """Settings of the layer.
 

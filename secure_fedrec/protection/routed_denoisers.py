@@ -16,7 +16,7 @@ what comes out is what went in.
 """
 
 from collections import Counter
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any, Unpack
 
 import numpy as np
@@ -44,7 +44,6 @@ from secure_fedrec.uploads import Aggregate, RowBlock
 from secure_fedrec.wire import Messages, Step, Wire, encode_rows
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class RoutingLayerConfig(Settings, section="protection"):
     """Settings of the layer.
 

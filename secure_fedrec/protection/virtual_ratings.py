@@ -15,7 +15,7 @@ clients that rated it, plus one, which everybody is taken to know.
 """
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from functools import partial
 from typing import Annotated, Any
 
@@ -49,7 +49,6 @@ Fill = Callable[[IntArray, IndexArray], FloatArray]
 """Virtual ratings for the items of each client."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class VirtualRatingsConfig(Settings, section="protection"):
     """Settings of the cloak.
 

@@ -1,7 +1,7 @@
 """Settings say what they hold, and refuse everything else under their own keys."""
 
 import math
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Annotated, Any, Literal, TypeVar
 
 import numpy as np
@@ -24,12 +24,10 @@ from secure_fedrec.settings import (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Inner(Settings, section="inner"):
     size: Count = 1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Everything(Settings, section="all"):
     flag: bool = True
     count: Count = 1
@@ -62,12 +60,10 @@ class Everything(Settings, section="all"):
             raise self.refusal("count", "is too many with {flag}", range(1, 6))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Child(Everything):
     more: Count = 1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Renamed(Everything, section="there.it"):
     def key(self, name: str) -> str:
         return f"--{name}"
@@ -193,7 +189,6 @@ def test_a_field_that_cannot_be_checked_is_refused_when_its_class_is_made(
 
 
 def test_one_of_several_classes_is_told_from_others() -> None:
-    @dataclass(frozen=True, kw_only=True)
     class Several(Settings, section="several"):
         part: Inner | Everything | None = None
 

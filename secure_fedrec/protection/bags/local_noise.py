@@ -11,7 +11,7 @@ to ``most`` vectors per bag. Not protected: how many vectors there are.
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from types import MappingProxyType
 from typing import Annotated, Final, Literal
 
@@ -49,7 +49,6 @@ _ADJACENCIES = ("replace", "zero-out")
 _VECTOR = "vector"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class LocalDPConfig(Settings, section="bag_protection"):
     """Settings of the layer.
 

@@ -15,7 +15,7 @@ cryptography" (2017). The Renyi curve is in ``secure_fedrec.accounting``.
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from functools import lru_cache
 from typing import Annotated
@@ -45,7 +45,6 @@ MOST_NOISE = 2.0**40
 _ROTATION_DOUBT = MOST_WRAP / 2  # share of the bound given to an unlucky rotation
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class SkellamConfig(Settings, section="dp"):
     """Settings of a round with distributed noise; public, and equal for all parties.
 

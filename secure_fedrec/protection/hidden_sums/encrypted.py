@@ -16,7 +16,7 @@ is no more readable. Sizes are those of the whole messages.
 """
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from functools import cached_property
 from typing import Annotated, Any, Unpack
 
@@ -59,7 +59,6 @@ from secure_fedrec.wire import Wire
 _ELSEWHERE = (Kind.UPLOAD, Kind.TABLE)  # counted as the round's uploads and its broadcast
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class EncryptionLayerConfig(Settings, section="protection"):
     """Settings of the layer.
 

@@ -16,7 +16,7 @@ and run in the real one. Against an active server a floor is refused: it would l
 """
 
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from fractions import Fraction
 from typing import Any, Unpack
 
@@ -59,7 +59,6 @@ _KEYS = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class MaskingLayerConfig(Settings, section="protection"):
     """Settings of the layer.
 

@@ -1,6 +1,5 @@
 """Settings of linkage-hardened denoisers."""
 
-from dataclasses import dataclass
 from typing import Annotated
 
 import numpy as np
@@ -24,7 +23,6 @@ def least_batch(*, cells: int, denoisers: int) -> int:
     return LEAST_SENDERS * cells * denoisers
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class LinkageHardenedConfig(Settings, section="protection"):
     """Settings of the layer.
 

@@ -6,7 +6,6 @@ Layout on the wire, little-endian: u8 bits | u8 adversary | u8 key agreement | u
 """
 
 import struct
-from dataclasses import dataclass
 from typing import Annotated, Any, Literal, TypeAlias, get_args
 
 from secure_fedrec.errors import ConfigError, ProtocolError
@@ -35,7 +34,6 @@ _AGREEMENTS = get_args(KeyAgreement)
 _MOST = 2**24
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class MaskingConfig(Settings, section="masking"):
     """Settings of one masked sum; ``MaskingConfig.for_cohort`` finds safe ones.
 
