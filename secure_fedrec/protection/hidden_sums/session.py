@@ -1,7 +1,6 @@
 """One round of hidden uploads: submitted, hidden, sent, added up and opened."""
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import replace
 from typing import Unpack
 
@@ -204,14 +203,6 @@ class RealSum:
             rows={_UPLOAD: lambda sizes: np.full_like(sizes, len(layout.items))},
             unmetered=unmetered,
         )
-
-    @contextmanager
-    def in_round(self) -> Iterator[None]:
-        """Let what goes wrong inside name the round."""
-        try:
-            yield
-        except ProtocolError as error:
-            raise ProtocolError(f"round {self.session.round}: {error}") from None
 
     def check(self, total: RingArray, parts: Sequence[DenseWords], what: str) -> None:
         """Check a sum that the protocol opened against the words that clients put in.

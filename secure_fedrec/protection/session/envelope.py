@@ -15,10 +15,10 @@ import struct
 from dataclasses import dataclass
 from enum import IntEnum
 
-from cryptography.exceptions import InvalidSignature
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from secure_fedrec.errors import ConfigError, ProtocolError, WireError
+from secure_fedrec.protection.session.identity import signed_by
 from secure_fedrec.protection.session.nodes import Node, Role
 from secure_fedrec.protection.session.roster import Roster
 
@@ -111,11 +111,8 @@ def open_envelope(
     if agreed != context:
         raise ProtocolError(f"a message of {sender} belongs to another agreement")
     signed, signature = data[:-SIGNATURE_BYTES], data[-SIGNATURE_BYTES:]
-    try:
-        key = Ed25519PublicKey.from_public_bytes(roster.key_of(sender))
-        key.verify(signature, _DOMAIN + signed)
-    except (InvalidSignature, ValueError):
-        raise ProtocolError(f"a message of {sender} has a bad signature") from None
+    if not signed_by(roster.key_of(sender), _DOMAIN + signed, signature):
+        raise ProtocolError(f"a message of {sender} has a bad signature")
     if stated != round_:
         raise ProtocolError(f"round {round_}: got a message of {sender} from round {stated}")
     return Envelope(kind=kind, sender=sender, body=data[_HEAD.size : -SIGNATURE_BYTES])
