@@ -68,17 +68,22 @@ class RoutingLayerConfig(Settings, section="protection"):
 
     @property
     def routing(self) -> RoutingConfig:
-        """Sizes of the mix network.
-
-        The numbers of cells differ and have no public bound, so the smallest batch in cells cannot
-        stand for senders: ``RoutedDenoisers.open`` counts them, and a round is one batch.
-        """
+        """Sizes of the mix network."""
         return RoutingConfig(
             layers=self.layers,
             cell_bytes=self.cell_bytes,
             kem=self.kem,
-            min_batch=LEAST_SENDERS,
+            min_batch=self._min_batch,
         )
+
+    @property
+    def _min_batch(self) -> int:
+        """Cells of the smallest batch.
+
+        The numbers of cells differ and have no public bound, so they cannot stand for senders:
+        ``RoutedDenoisers.open`` counts those, and a round is one batch.
+        """
+        return LEAST_SENDERS
 
 
 class RoutedDenoisers(Denoisers):

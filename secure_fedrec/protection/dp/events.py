@@ -152,6 +152,19 @@ class Event(Settings, section="dp"):
             )
 
 
+def whole_contribution(mechanism: Mechanism, *, rounds: int) -> tuple[Event, ...]:
+    """Noise that clients bring on all that they contribute to a round."""
+    return (
+        Event(
+            mechanism=mechanism,
+            covers="one client's whole contribution to a round",
+            adjacency="zero-out",
+            noised_against=("server", "release"),
+            rounds=rounds,
+        ),
+    )
+
+
 def exact_events(names: Iterable[str], rounds: int) -> tuple[Event, ...]:
     """Events of parts that leave without noise; an accountant refuses to price them."""
     return tuple(

@@ -24,11 +24,7 @@ from secure_fedrec.core.arrays import FloatArray, RingArray
 from secure_fedrec.errors import ConfigError, ProtocolError, SumBudgetError
 from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.protection.dp.encoding import BoundedEncoding, require_ring_bits
-from secure_fedrec.protection.dp.events import (
-    Event,
-    SkellamNoise,
-    exact_events,
-)
+from secure_fedrec.protection.dp.events import Event, SkellamNoise, exact_events, whole_contribution
 from secure_fedrec.protection.dp.ring import require_ring_words
 from secure_fedrec.protection.dp.rotation import Rotation, window_of
 from secure_fedrec.protection.dp.sampler import draw_noise
@@ -193,19 +189,9 @@ def skellam_events(
     The noise's distance and the ring are those of ``SkellamConfig.events`` and are not in here.
     """
     bound = encoding.bound
-    return (
-        Event(
-            mechanism=SkellamNoise(
-                l2_square=bound.l2_square,
-                l1=bound.l1,
-                variance=multiplier**2 * bound.l2_square,
-            ),
-            covers="one client's whole contribution to a round",
-            adjacency="zero-out",
-            noised_against=("server", "release"),
-            rounds=rounds,
-        ),
-    )
+    variance = multiplier**2 * bound.l2_square
+    noise = SkellamNoise(l2_square=bound.l2_square, l1=bound.l1, variance=variance)
+    return whole_contribution(noise, rounds=rounds)
 
 
 class SkellamClient:

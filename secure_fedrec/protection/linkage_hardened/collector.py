@@ -41,8 +41,7 @@ from secure_fedrec.protection.shared_upload.messages import (
     rows_message_bytes,
 )
 from secure_fedrec.protection.shared_upload.recruits import RecruitedDenoisers
-from secure_fedrec.protection.shared_upload.server import reveal
-from secure_fedrec.protection.shared_upload.tally import require_genuine
+from secure_fedrec.protection.shared_upload.tally import require_genuine, reveal
 from secure_fedrec.protection.shared_upload.words import Keystream
 from secure_fedrec.streams import Streams
 from secure_fedrec.traits import Traits

@@ -39,8 +39,7 @@ from secure_fedrec.protection.shared_upload.messages import (
 )
 from secure_fedrec.protection.shared_upload.real import Held, RealRound
 from secure_fedrec.protection.shared_upload.recruits import RecruitedDenoisers
-from secure_fedrec.protection.shared_upload.server import reveal
-from secure_fedrec.protection.shared_upload.tally import ShareTally, share_block
+from secure_fedrec.protection.shared_upload.tally import ShareTally, reveal, share_block
 from secure_fedrec.protection.shared_upload.words import Keystream
 from secure_fedrec.streams import Streams
 from secure_fedrec.traits import Traits

@@ -13,7 +13,6 @@ sender the round, as if it had gone silent, and no other client: it is named in 
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
 from enum import Enum
 from itertools import pairwise
 from types import MappingProxyType
@@ -27,7 +26,7 @@ from secure_fedrec.protection.masking.agreed.config import MaskingConfig
 from secure_fedrec.protection.masking.agreed.formats import SERVER, Envelope, Kind
 from secure_fedrec.protection.masking.round.recovery import Fault
 from secure_fedrec.protection.masking.round.server_steps import Outgoing, ServerRound
-from secure_fedrec.protection.session.channel import Parcel
+from secure_fedrec.protection.session.channel import Parcel, refusals_of
 from secure_fedrec.protection.session.identity import Identity
 from secure_fedrec.protection.session.nodes import SERVER as SERVER_NODE
 from secure_fedrec.protection.session.nodes import Node, Role
@@ -183,9 +182,7 @@ class MaskingServer:
         if self.state is ServerState.CREATED:
             outgoing = self.start()
         else:
-            for data in inbox:
-                with suppress(ProtocolError):
-                    self.receive(data)
+            refusals_of(inbox, self.receive)
             due = self.beacon if self.state is ServerState.ADVERTISE else None
             outgoing = self.close_step(beacon=due)
         return [
