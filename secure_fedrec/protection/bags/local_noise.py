@@ -174,14 +174,6 @@ class NoisyVectors:
         finer = self._codec.fraction_bits - self.config.fraction_bits
         return self._codec.from_integers(integers << finer)
 
-    def vector_event(self, name: str, *, rounds: int = 1) -> Event:
-        """What one vector of a bag releases, if it is given in so many rounds.
-
-        For users whose unit of privacy is the vector; audits price the client (``client_events``).
-        """
-        (event,) = self._mechanisms[name].events(rounds=rounds)
-        return _covering(event, f"one vector of the bag {name!r}", vectors=1)
-
     def client_events(self, *, rounds: int) -> tuple[Event, ...]:
         """What one client releases with all vectors that it may give: one event per bag.
 
