@@ -277,5 +277,5 @@ class DirectSession(TableSession):
         """Check completeness and hand over the sum."""
         self._server.require_complete()
         aggregate = self._server.aggregate()
-        self.wire.note(aggregate_note(self.round, aggregate))
+        self.wire.show(aggregate_note(self.round, aggregate))
         return aggregate

@@ -199,7 +199,7 @@ class EncryptedSession(HiddenSession):
             collector.state.forget()
             raise
         if not collector.held_by_clients:  # else nobody opens it for the server
-            self.wire.note(aggregate_note(self.round, aggregate))
+            self.wire.show(aggregate_note(self.round, aggregate))
         return aggregate
 
     @property

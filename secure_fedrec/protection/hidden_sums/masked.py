@@ -179,7 +179,7 @@ class MaskedSession(HiddenSession):
         else:  # the server learns counts beside those of the rows it gets
             aggregate, known = self._floored(floor)
             seen = replace(aggregate, counts=known)
-        self.wire.note(aggregate_note(self.round, seen))
+        self.wire.show(aggregate_note(self.round, seen))
         return aggregate
 
     @property

@@ -250,7 +250,7 @@ class NoisedSession(MaskedSession):
         server = SkellamServer(collector.skellam, self._seed)
         sums = server.decode(words, survivors=len(self.order))
         aggregate = self._estimate(sums["rows"], sums["counts"])
-        self.wire.note(aggregate_note(self.round, aggregate))
+        self.wire.show(aggregate_note(self.round, aggregate))
         return aggregate
 
     @property

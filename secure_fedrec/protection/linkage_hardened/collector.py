@@ -64,6 +64,8 @@ class LinkageHardened(RecruitedDenoisers):
         SumBudgetError: the ring is too small for a sum over all clients.
     """
 
+    config: LinkageHardenedConfig
+
     def __init__(
         self, config: LinkageHardenedConfig, *, streams: Streams, **table: Unpack[TableSizes]
     ) -> None:
@@ -71,7 +73,6 @@ class LinkageHardened(RecruitedDenoisers):
         super().__init__(
             config, layer=LINKAGE_HARDENED, floor=LEAST_FLOOR, streams=streams, **table
         )
-        self.config = config
 
     def open(self, *, round_: int, participants: IntArray, wire: Wire) -> "LinkageSession":
         """Begin a round.
@@ -185,7 +186,7 @@ class LinkageSession(TableSession):
         """
         aggregate = self._simulated() if self._real is None else self._run(*self._real)
         self._count_receipts()
-        self.wire.note(aggregate_note(self.round, aggregate))
+        self.wire.show(aggregate_note(self.round, aggregate))
         return aggregate
 
     def _simulated(self) -> Aggregate:

@@ -60,12 +60,13 @@ class SharedUpload(RecruitedDenoisers):
         SumBudgetError: the ring is too small for a sum over all clients.
     """
 
+    config: SharedUploadConfig
+
     def __init__(
         self, config: SharedUploadConfig, *, streams: Streams, **table: Unpack[TableSizes]
     ) -> None:
         config.require_fits(table["n_clients"])
         super().__init__(config, layer=SHARED_UPLOAD, floor=config.floor, streams=streams, **table)
-        self.config = config
 
     def open(self, *, round_: int, participants: IntArray, wire: Wire) -> "SharedUploadSession":
         """Begin a round.
@@ -204,7 +205,7 @@ class SharedUploadSession(TableSession):
             for number, held in enumerate(self._held):
                 totals[support] += self._release(number, held.totals[support], sizes[Kind.SUMS])
             aggregate = reveal(totals, self._named, self.collector.codec)
-        self.wire.note(aggregate_note(self.round, aggregate))
+        self.wire.show(aggregate_note(self.round, aggregate))
         return aggregate
 
     def _load(self, clients: IntArray, block: RowBlock, rated: BoolArray) -> None:
