@@ -124,11 +124,6 @@ class EncryptedSum(HiddenSum):
         private = generate_key(self.config.key_bits)
         return {"private": private, "layouts": (self.slots,), "minimum": self.min_survivors}
 
-    @property
-    def bytes_per_upload(self) -> int:
-        """Size of one client's upload."""
-        return upload_bytes((self.slots,), self.config.key_bits)
-
     def keep(self, step: PublicStep) -> None:
         """Take the state of the round that is opened next."""
         self._step = step
@@ -202,14 +197,13 @@ class EncryptedSession(HiddenSession):
             self.wire.show(aggregate_note(self.round, aggregate))
         return aggregate
 
-    @property
-    def _streams(self) -> bool:
+    def _hider(self) -> StandIns | None:
         """Random words stand for nobody else; the protocol's halves are made for all at once."""
-        return self.collector.config.execution == "simulated"
-
-    def _stream_hider(self) -> StandIns:
         collector = self.collector
-        return StandIns(self, collector.stand_ins, size=collector.bytes_per_upload)
+        if collector.config.execution == "real":
+            return None
+        size = upload_bytes((collector.slots,), collector.config.key_bits)
+        return StandIns(self, collector.stand_ins, size=size)
 
     def _real_sum(self, parts: Sequence[DenseWords]) -> RingArray:
         collector = self.collector

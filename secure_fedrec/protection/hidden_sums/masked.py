@@ -182,12 +182,10 @@ class MaskedSession(HiddenSession):
         self.wire.show(aggregate_note(self.round, seen))
         return aggregate
 
-    @property
-    def _streams(self) -> bool:
+    def _hider(self) -> "_Pads | None":
         """Pads are a matter of two clients; the protocol's halves and a floor are one of all."""
-        return not self._real and self.collector.config.floor is None
-
-    def _stream_hider(self) -> "_Pads":
+        if self._real or self.collector.config.floor is not None:
+            return None
         collector, layout = self.collector, self.collector.layout
         config = self._config(layout.length, layout_hash(layout, collector.codec))
         return _Pads(self, config, Step.UPLOAD)

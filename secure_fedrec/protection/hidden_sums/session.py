@@ -101,20 +101,17 @@ class HiddenSession(TableSession):
         """Send the rows of the next clients, or hold them until all are there."""
         self._gathered.accept(clients, block)
         layout = self.collector.layout
-        if not self._streams:
-            self._gathered.keep(block)
-            return
         if self._sum is None:
-            self._sum = HiddenAddition(self, Step.UPLOAD, layout, self._stream_hider())
+            hider = self._hider()
+            if hider is None:
+                self._gathered.keep(block)
+                return
+            self._sum = HiddenAddition(self, Step.UPLOAD, layout, hider)
         self._sum.add(self._hidden(self._gathered.words_of(clients, block, layout)))
 
-    @property
-    def _streams(self) -> bool:
-        """Whether an upload can be hidden before the others are there."""
-        return False
-
-    def _stream_hider(self) -> Hider:
-        raise NotImplementedError
+    def _hider(self) -> Hider | None:
+        """What hides an upload before the others are there; None where nothing does."""
+        return None
 
     def _hidden(self, parts: Iterator[DenseWords]) -> Iterator[DenseWords]:
         """What clients make of their words before they are hidden."""

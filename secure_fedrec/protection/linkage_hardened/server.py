@@ -78,10 +78,10 @@ class LinkageServer(HubHalf):
         self._require(_State.COLLECTING)
         context = self._context
         signed = open_envelope(message, Kind.UPLOAD, context=context)
-        if signed.sender in self._heard:
-            raise ProtocolError(f"client {signed.sender} sent two uploads")
+        if signed.sender.number in self._heard:
+            raise ProtocolError(f"client {signed.sender.number} sent two uploads")
         rows, words = decode_rows(signed.body, context, width=context.width)
-        self._heard.add(signed.sender)
+        self._heard.add(signed.sender.number)
         self._named[rows] += 1
         scatter_add(self._totals, rows, with_counts(words, np.ones(len(rows), dtype=bool)))
 

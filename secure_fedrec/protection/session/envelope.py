@@ -81,19 +81,26 @@ def seal(
 
 
 def open_envelope(
-    data: bytes, *, family: Family, roster: Roster, round_: int, context: bytes
+    data: bytes,
+    *,
+    family: Family,
+    kinds: type[IntEnum],
+    roster: Roster,
+    round_: int,
+    context: bytes,
 ) -> Envelope:
     """Read one message of a round: form first, then agreement, signature and round.
 
     Args:
         data: exactly the bytes that ``seal`` made.
         family: the protocol.
+        kinds: its kinds of messages.
         roster: everybody's verification key.
         round_: the round in progress.
         context: hash of the agreement.
 
     Raises:
-        WireError: the bytes are no message.
+        WireError: the bytes are no message, or of an unknown kind.
         ProtocolError: a message of another protocol, agreement or round, of a party that is not on
             the roster, or not signed by its sender.
     """
@@ -115,4 +122,6 @@ def open_envelope(
         raise ProtocolError(f"a message of {sender} has a bad signature")
     if stated != round_:
         raise ProtocolError(f"round {round_}: got a message of {sender} from round {stated}")
+    if kind not in set(kinds):
+        raise WireError(f"a message of an unknown kind: {kind}")
     return Envelope(kind=kind, sender=sender, body=data[_HEAD.size : -SIGNATURE_BYTES])

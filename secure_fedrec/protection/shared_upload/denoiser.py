@@ -101,10 +101,10 @@ class SharingDenoiser(SigningHalf):
         signed = open_envelope(message, Kind.SEED, context=self._context)
         if len(signed.body) < 4 or int.from_bytes(signed.body[:4], "little") != self._denoiser:
             raise ProtocolError(f"a seed that is not for denoiser {self._denoiser}")
-        if signed.sender in self._held:
-            raise ProtocolError(f"client {signed.sender} sent two seeds")
-        info = seed_info(signed.sender, self._denoiser, self._context)
-        self._held[signed.sender] = decode_seed(
+        if signed.sender.number in self._held:
+            raise ProtocolError(f"client {signed.sender.number} sent two seeds")
+        info = seed_info(signed.sender.number, self._denoiser, self._context)
+        self._held[signed.sender.number] = decode_seed(
             self._key.open(signed.body[4:], info), self._context
         )
 

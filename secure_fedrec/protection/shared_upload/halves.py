@@ -54,9 +54,9 @@ class Half:
         bodies = []
         for number, message in enumerate(messages):
             signed = open_envelope(message, kind, context=self._context)
-            if signed.sender != number:
+            if signed.sender.number != number:
                 raise ProtocolError(
-                    f"expected {kind.name} of denoiser {number}, not of {signed.sender}"
+                    f"expected {kind.name} of denoiser {number}, not of {signed.sender.number}"
                 )
             bodies.append(signed.body)
         return bodies

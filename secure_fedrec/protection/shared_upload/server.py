@@ -94,9 +94,9 @@ class SharingServer(SigningHalf, HubHalf):
         """
         self._require(_State.COLLECTING)
         signed = open_envelope(message, Kind.SHARES, context=self._context)
-        if signed.sender in self._shares:
-            raise ProtocolError(f"client {signed.sender} sent two shares")
-        self._shares[signed.sender] = decode_rows(
+        if signed.sender.number in self._shares:
+            raise ProtocolError(f"client {signed.sender.number} sent two shares")
+        self._shares[signed.sender.number] = decode_rows(
             signed.body, self._context, width=self._context.width + 1
         )
 
