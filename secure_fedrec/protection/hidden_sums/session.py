@@ -51,18 +51,6 @@ class HiddenSum(TableCollector):
         """All rows of the table."""
         return DenseLayout(items=np.arange(self.n_items, dtype=np.int32), width=self.width)
 
-    def require_enough(self, round_: int, participants: IntArray) -> None:
-        """Check that the round's sum hides somebody.
-
-        Raises:
-            ProtocolError: fewer clients than the smallest sum allowed.
-        """
-        if len(participants) < self.min_survivors:
-            raise ProtocolError(
-                f"round {round_}: {len(participants)} clients, a sum needs at least "
-                f"{self.min_survivors}"
-            )
-
     def traffic(self, rows: IntArray, virtual: IntArray) -> tuple[Traffic, ...]:
         """Every client sends every row."""
         return (
@@ -86,7 +74,11 @@ class HiddenSession(TableSession):
     def __init__(
         self, collector: HiddenSum, round_: int, participants: IntArray, wire: Wire
     ) -> None:
-        collector.require_enough(round_, participants)
+        least = collector.min_survivors
+        if len(participants) < least:  # the sum would hide nobody
+            raise ProtocolError(
+                f"round {round_}: {len(participants)} clients, a sum needs at least {least}"
+            )
         super().__init__(collector, round_, participants, wire)
         self._sum: HiddenAddition | None = None
         self._gathered = Gathered(

@@ -113,14 +113,13 @@ class HubHalf(Half):
     def _ask(self, stage: str, kind: Kind, *messages: bytes) -> list[Parcel]:
         """Await a stage, for which every denoiser is sent the messages."""
         self.stage = stage
-        denoisers = [Node(Role.DENOISER, n) for n in range(self._context.denoisers)]
-        return from_server(denoisers, kind.name, *messages)
+        numbers = range(self._context.denoisers)
+        return from_server((Node(Role.DENOISER, n) for n in numbers), kind.name, *messages)
 
     def _invite(self, stage: str, *messages: bytes) -> list[Parcel]:
         """Messages for every client of the cohort; of all clients, where none was named."""
         numbers = range(self._context.clients) if self._cohort is None else self._cohort
-        clients = [Node(Role.CLIENT, number) for number in numbers]
-        return from_server(clients, stage, *messages)
+        return from_server((Node(Role.CLIENT, n) for n in numbers), stage, *messages)
 
     def _reveal(self, totals: RingArray, named: IntArray) -> Aggregate:
         """What ``reveal`` makes of the totals; the round is aborted if they are damaged."""
