@@ -74,8 +74,8 @@ class HiddenSession(TableSession):
     def __init__(
         self, collector: HiddenSum, round_: int, participants: IntArray, wire: Wire
     ) -> None:
-        least = collector.min_survivors
-        if len(participants) < least:  # the sum would hide nobody
+        least = collector.min_survivors  # of fewer a sum hides nobody
+        if len(participants) < least:
             raise ProtocolError(
                 f"round {round_}: {len(participants)} clients, a sum needs at least {least}"
             )
