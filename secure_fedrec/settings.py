@@ -1,6 +1,5 @@
 """Settings: dataclasses whose fields say what they may hold, checked once, when one is made.
 
-    @dataclass(frozen=True, slots=True, kw_only=True)
     class SamplerConfig(Settings, section="sampler"):
         rounds: Count = 10
         rate: Annotated[float, Within(above=0, most=1)] = 0.5
@@ -31,6 +30,7 @@ from typing import (
     TypeAlias,
     Union,
     cast,
+    dataclass_transform,
     get_args,
     get_origin,
 )
@@ -155,24 +155,29 @@ Round: TypeAlias = Annotated[int, Within(least=1, why=": rounds count from 1")]
 Share: TypeAlias = Annotated[float, Within(least=0, below=1)]
 
 
+@dataclass_transform(frozen_default=True, kw_only_default=True)
 class Settings:
-    """Base of dataclasses of settings; see the module docstring.
+    """Base that makes of its subclasses frozen dataclasses of settings; see the module docstring.
 
     Args:
         section: of every subclass, path of the table that its keys belong to; "" for none. A
             subclass that names none has its parent's.
+        kw_only: False: fields may be given by position.
+        eq: False: instances are equal only to themselves, as those with arrays must be.
 
     Raises:
         TypeError: by a subclass, a field whose annotation is a string or says nothing that can be
             checked.
     """
 
-    __slots__ = ()
+    __dataclass_fields__: ClassVar[dict[str, dataclasses.Field[Any]]]
     section: ClassVar[str] = ""
 
-    def __init_subclass__(cls, *, section: str | None = None) -> None:
+    def __init_subclass__(
+        cls, *, section: str | None = None, kw_only: bool = True, eq: bool = True
+    ) -> None:
         super().__init_subclass__()
-        if section is not None:  # a class with slots is made twice, the second time without it
+        if section is not None:
             cls.section = section
         for base in cls.__mro__:  # fields come from classes that are no settings as well
             for name, kind in vars(base).get("__annotations__", {}).items():
@@ -180,6 +185,7 @@ class Settings:
                     _reader(kind)
                 except TypeError as unknown:
                     raise TypeError(f"{cls.__name__}.{name}: {unknown}") from None
+        dataclass(frozen=True, kw_only=kw_only, eq=eq)(cls)
 
     def __post_init__(self) -> None:
         """Check every field, then what they are together.

@@ -37,7 +37,6 @@ OPTIMIZERS: Final = tuple(_MOMENTS)
 """Known optimisers."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class LocalTrainingConfig(Settings, section="local"):
     """Settings of local training.
 

@@ -20,7 +20,7 @@ every row carries Gaussian noise N(0, temperature / gamma), which after the step
 N(0, gamma) at temperature 1. The literal temperature drowns d = 20 vectors; it is a setting.
 """
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Annotated, Any
 
 import numpy as np
@@ -55,7 +55,6 @@ _USER_VECTORS = "user_vectors"
 _ROWS = RowTraits(rows="items", row_sets="rated", form="factorized")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class PMFConfig(Settings, section="algorithm"):
     """Hyper-parameters.
 

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Annotated, Any, Literal, TypeVar
 
 import numpy as np
@@ -25,12 +25,10 @@ from secure_fedrec.settings import (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Inner(Settings, section="inner"):
     size: Count = 1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Everything(Settings, section="all"):
     flag: bool = True
     count: Count = 1
@@ -65,12 +63,10 @@ class Everything(Settings, section="all"):
             raise self.refusal("count", "is too many with {flag}", range(1, 6))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Child(Everything):
     more: Count = 1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Renamed(Everything, section="there.it"):
     def key(self, name: str) -> str:
         return f"--{name}"
@@ -214,7 +210,6 @@ def test_fields_of_a_class_that_is_no_settings_are_looked_at_when_the_class_is_m
 
 
 def test_one_of_several_classes_is_told_from_others() -> None:
-    @dataclass(frozen=True, kw_only=True)
     class Several(Settings, section="several"):
         part: Inner | Everything | None = None
 

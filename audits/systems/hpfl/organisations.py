@@ -33,7 +33,6 @@ from secure_fedrec.vault import Vault
 _NOUNS = Nouns(clients="organisations", items="items", examples="records")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class OrganisationData(SplitShares):
     """Records of organisations, and the shares of every user's that are held out.
 
@@ -47,7 +46,6 @@ class OrganisationData(SplitShares):
     name: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class SyntheticOrganisationData(OrganisationData):
     """Made-up organisations; see ``SyntheticOrganisationsConfig``.
 

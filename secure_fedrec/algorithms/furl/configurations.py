@@ -42,7 +42,6 @@ CONFIGURATIONS: Final[Mapping[str, Configuration]] = MappingProxyType(
 """All configurations by name."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ConfiguredDocument(DocumentShape):
     """Settings of the document model in one of the configurations.
 

@@ -39,7 +39,6 @@ STARTS: Final = ("xavier", "identity")
 """Starts of the model: the paper's, as printed, and that of its published code."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class GUMConfig(Settings, section="gum"):
     """Form of the model.
 

@@ -8,6 +8,7 @@ numbers them, because key holders answer each number once.
 
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
@@ -141,23 +142,13 @@ class TableFederation(_Federation):
 
     Args:
         clients: client numbers.
-        private: the clients' key.
-        layouts: of the vectors that each client uploads.
         table: layout of the item table.
-        minimum: fewest clients in a sum that any party accepts.
+        common: the clients' key, layouts and minimum, as of any federation.
     """
 
-    def __init__(
-        self,
-        clients: Iterable[int],
-        *,
-        private: PrivateKey,
-        layouts: Sequence[SlotLayout],
-        table: SlotLayout,
-        minimum: int = 3,
-    ) -> None:
-        super().__init__(clients, private=private, layouts=layouts, minimum=minimum)
-        self.decryptor = _SharedDecryptor(private)
+    def __init__(self, clients: Iterable[int], *, table: SlotLayout, **common: Any) -> None:
+        super().__init__(clients, **common)
+        self.decryptor = _SharedDecryptor(self.private)
         self.table = table
         self._server: TableServer | None = None
 

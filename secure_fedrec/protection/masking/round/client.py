@@ -20,6 +20,7 @@ from collections.abc import Mapping, Sequence
 from enum import Enum
 from hashlib import sha256
 from hmac import compare_digest
+from itertools import pairwise
 from pathlib import Path
 
 from secure_fedrec.core.arrays import IntArray, RingArray
@@ -51,6 +52,9 @@ class ClientState(Enum):
     RESULT = Kind.RESULT
     DONE = "done"
     ABORTED = "aborted"
+
+
+_AFTER = dict(pairwise(ClientState))
 
 
 class MaskingClient:
@@ -360,13 +364,3 @@ class MaskingClient:
             raise
         self._round = current
         return current.advertise(generation)
-
-
-_AFTER = {
-    ClientState.SETUP: ClientState.KEYS,
-    ClientState.KEYS: ClientState.BOXES,
-    ClientState.BOXES: ClientState.SURVIVORS,
-    ClientState.SURVIVORS: ClientState.QUORUM,
-    ClientState.QUORUM: ClientState.RESULT,
-    ClientState.RESULT: ClientState.DONE,
-}
