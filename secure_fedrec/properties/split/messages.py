@@ -49,7 +49,7 @@ def decode(payload: bytes, like: Values) -> dict[str, Tensor]:
     sizes = [value.numel() * value.element_size() for value in like.values()]
     if len(payload) != sum(sizes):
         raise ValueError(f"a payload of {sum(sizes)} bytes is due, got {len(payload)}")
-    parts = torch.tensor(list(payload), dtype=torch.uint8).split(sizes)
+    parts = torch.split(torch.tensor(list(payload), dtype=torch.uint8), sizes)
     # Copies: a view as another type begins at a multiple of its size.
     return {
         name: part.clone().view(old.dtype).reshape(old.shape).to(old.device)
