@@ -38,6 +38,7 @@ TABLE = PaperTable(
     paper_name="MovieLens",
     measures=("rmse", "doa"),
     rows={"hpfl": (0.978, 0.699), "fedavg": (0.993, None), "ncf": (0.988, 0.505)},
+    compared=load_paper().tables[0].compared,
 )
 
 
