@@ -164,6 +164,8 @@ def test_numbers_are_those_of_the_paper() -> None:
     for table in paper.tables:
         assert set(table.rows) <= set(METHODS)
         assert all(len(row) == len(table.measures) for row in table.rows.values())
+        assert len(table.compared) == len(set(table.compared)) == 17
+        assert {method for pair in table.compared for method in pair} <= set(METHODS)
 
 
 def test_tables_are_selected() -> None:

@@ -16,7 +16,7 @@ from audits.reproduction.furl import studies as made
 from audits.reproduction.furl.lines import as_lines, notes_on
 from audits.reproduction.furl.paper import PaperTask, load_paper, parse_paper
 from audits.reproduction.furl.studies import Needed, Stored, StudySource, find_studies
-from audits.reproduction.furl.tables import compare_task, learning_curves
+from audits.reproduction.furl.tables import MAJORITY, compare_task, learning_curves
 from secure_fedrec.errors import ConfigError, DataError
 
 PAPER = load_paper()
@@ -244,6 +244,11 @@ def test_a_wrong_pin_is_named(change: Callable[[dict[str, Any]], object], key: s
     with pytest.raises(ConfigError) as refused:
         parse_paper(raw, quick=True)
     assert refused.value.key.startswith(key)
+
+
+def test_what_is_compared_stands_in_the_table() -> None:
+    named = {name for one, other, _ in PAPER.compared for name in (one, other)}
+    assert named == {*PAPER.rows, MAJORITY}
 
 
 def test_two_studies_of_one_place_with_other_settings_are_refused(folder: Path) -> None:
