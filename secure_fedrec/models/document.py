@@ -19,6 +19,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated
 
+from secure_fedrec import needs_torch  # noqa: F401 - before what it brings
+
+# isort: split
 import torch
 from torch import Tensor, nn
 

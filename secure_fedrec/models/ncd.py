@@ -14,6 +14,9 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Annotated
 
+from secure_fedrec import needs_torch  # noqa: F401 - before what it brings
+
+# isort: split
 import numpy as np
 import torch
 from torch import Tensor, nn
