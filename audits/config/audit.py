@@ -21,7 +21,7 @@ combinations) is checked by the settings classes of the packages themselves.
 import json
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from hashlib import sha256
 from pathlib import Path
 from typing import Annotated, Any
@@ -43,7 +43,6 @@ from secure_fedrec.wire import Adversary, RecordingPolicy
 _DEFAULT_SYSTEM = "pmf"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class RunConfig(Settings, section="run"):
     """How the run is carried out; changes no result.
 
@@ -64,7 +63,6 @@ def _default() -> DataKind:
     return system.kinds[system.default_data]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class AuditConfig(Settings):
     """A whole configuration; see the module docstring.
 

@@ -1,7 +1,6 @@
 """Who looks: the parties an adversary has corrupted, and the lines it taps."""
 
 import re
-from dataclasses import dataclass
 from typing import Annotated
 
 from secure_fedrec.errors import ConfigError
@@ -10,7 +9,6 @@ from secure_fedrec.settings import OneOf, Settings
 _PARTY = re.compile(r"server|denoisers|(?:denoiser|client):\d+")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Adversary(Settings, section="adversaries"):
     """Who looks.
 

@@ -37,7 +37,6 @@ _COUNT = struct.Struct("<H")
 _DOMAIN = b"secure-fedrec|routing|v1"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class RoutingConfig(Settings, section="routing"):
     """Settings of a mix network.
 
