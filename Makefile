@@ -7,13 +7,15 @@ PYTHON ?= python3
 export PYTHONDONTWRITEBYTECODE :=
 VENV := .venv
 BIN := $(VENV)/bin
+CORE := $(VENV)/.core
 READY := $(VENV)/.ready
+INSTALL := $(BIN)/python -m pip install --quiet --no-compile --constraint constraints.txt --editable
 SOURCES := secure_fedrec attacks audits benchmarks examples tests
 OUT ?= out/quickstart
 
 .PHONY: audit test lint types layers unit fuzz model-check mutants mutants-today nulls format clean
 
-audit: $(READY)
+audit: $(CORE)
 	@if [ -f $(OUT)/config.json ]; then rm -rf $(OUT); fi # an earlier run, and nothing else
 	$(BIN)/secure-fedrec audit --out $(OUT)
 
@@ -63,11 +65,15 @@ clean:
 	rm -rf $(VENV) out build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
 # The environment is rebuilt when what it is made from changes.
-$(READY): pyproject.toml constraints.txt
+$(CORE): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 		{ echo "Python 3.11 or newer is needed; name one with make PYTHON=..." >&2; exit 1; }
 	@$(PYTHON) -c 'import ensurepip' 2>/dev/null || \
 		{ echo "this Python lacks venv; on Debian: apt-get install python3-venv" >&2; exit 1; }
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --no-compile --constraint constraints.txt --editable ".[dev]"
+	$(INSTALL) .
+	@touch $(CORE)
+
+$(READY): $(CORE)
+	$(INSTALL) ".[dev]"
 	@touch $(READY)

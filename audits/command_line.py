@@ -26,6 +26,7 @@ from secure_fedrec.errors import (
     ConfigError,
     DataError,
     EncodingError,
+    MissingExtraError,
     TranscriptError,
 )
 
@@ -41,6 +42,15 @@ _SURROUNDINGS = frozenset(
     if hasattr(errno, name)
 )
 """Errors of the machine that its user can mend: a full disk, no permission, a reader that left."""
+
+_MENDABLE = (
+    CheckpointError,
+    ConfigError,
+    DataError,
+    EncodingError,  # a training that left the ring; its message names the settings
+    MissingExtraError,
+    TranscriptError,
+)
 
 
 def parse(words: Sequence[str]) -> argparse.Namespace:
@@ -62,8 +72,7 @@ def run(parsed: argparse.Namespace) -> int:
         code = command(parsed)
         sys.stdout.flush()
         return code
-    except (ConfigError, DataError, CheckpointError, TranscriptError, EncodingError) as refused:
-        # An EncodingError is a training that left the ring; its message names the settings.
+    except _MENDABLE as refused:
         return _refuse(str(refused))
     except OSError as failure:
         if failure.errno not in _SURROUNDINGS:

@@ -10,18 +10,27 @@ released tells who took part.
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias, get_args
+from typing import Annotated, Literal, TypeAlias, get_args
 
+from secure_fedrec.accounting import (
+    PrivacyStatement,
+    claim,
+    find_noise_multiplier,
+    gaussian_events,
+    skellam_events,
+)
 from secure_fedrec.errors import ConfigError
 from secure_fedrec.planning.costs import Figure, Plan, plan
-from secure_fedrec.protection.dp import BoundedEncoding, Contribution, Part, SkellamConfig
+from secure_fedrec.protection.dp import (
+    BoundedEncoding,
+    Contribution,
+    Event,
+    Part,
+    SkellamConfig,
+)
 from secure_fedrec.protection.masking import KeyAgreement, MaskingConfig, TailFloor
 from secure_fedrec.protection.masking.agreed.degrees import Adversary
 from secure_fedrec.settings import Positive, Settings, Share, Within
-
-if TYPE_CHECKING:
-    from secure_fedrec.accounting import PrivacyStatement
-    from secure_fedrec.protection.dp import Event
 
 AdversaryChoice: TypeAlias = Literal["curious", "active", "both"]
 ADVERSARIES: tuple[str, ...] = get_args(AdversaryChoice)
@@ -202,8 +211,6 @@ def _noise(deployment: Deployment) -> tuple[float, str]:
         given = deployment.noise_multiplier
         name = "standard deviation over the L2 sensitivity"
         return (1.0, f"{name}, by default") if given is None else (given, f"{name}, as given")
-    from secure_fedrec.accounting import find_noise_multiplier  # noqa: PLC0415
-
     multiplier = find_noise_multiplier(
         lambda candidate: _events(deployment, candidate),
         epsilon=deployment.epsilon_per_round,
@@ -214,20 +221,15 @@ def _noise(deployment: Deployment) -> tuple[float, str]:
     return multiplier, f"least noise, to 0.1%, with {budget}"
 
 
-def _events(deployment: Deployment, multiplier: float) -> "Sequence[Event]":
-    # The accountants bring PyTorch along; commands that need none of it should not wait for it.
-    from secure_fedrec.accounting import gaussian_events, skellam_events  # noqa: PLC0415
-
+def _events(deployment: Deployment, multiplier: float) -> Sequence[Event]:
     encoding = deployment.encoding
     if encoding is None:
         return gaussian_events(multiplier, rounds=1)
     return skellam_events(multiplier, encoding, rounds=1)
 
 
-def _epsilons(deployment: Deployment, events: "Sequence[Event]") -> list[Figure]:
+def _epsilons(deployment: Deployment, events: Sequence[Event]) -> list[Figure]:
     """Epsilon of a round against the server, and against an outsider."""
-    from secure_fedrec.accounting import claim  # noqa: PLC0415
-
     server = claim(events, adversary="server", delta=deployment.delta)
     release = claim(events, adversary="release", delta=deployment.delta)
     condition = "q = 1: clients bring the noise, its energy tells who took part"
@@ -239,9 +241,9 @@ def _epsilons(deployment: Deployment, events: "Sequence[Event]") -> list[Figure]
     ]
 
 
-def _epsilon(reader: str, statement: "PrivacyStatement", condition: str) -> Figure:
+def _epsilon(reader: str, statement: PrivacyStatement, condition: str) -> Figure:
     noise = statement.releases[0].partition(",")[0]
-    conversion = f"Renyi order {statement.spent.order:g}, Opacus' conversion"
+    conversion = f"Renyi order {statement.spent.order:g}"
     source = f"{condition}; {noise}, {conversion}; {statement.adjacency}"
     unit = f"at delta {statement.delta:g}"
     return Figure(f"epsilon per round, {reader}", statement.epsilon, unit, source)

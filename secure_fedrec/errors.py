@@ -12,11 +12,12 @@ FedRecError
 ├── CheckpointError         a checkpoint is damaged or belongs to another run
 ├── ProtocolError           a message arrived in a state that does not accept it
 ├── LosslessnessError       a protected run and its plain twin differ
+├── MissingExtraError       a package that an extra brings is not installed; an ImportError too
 └── SplitPersonalizationError  private parameters of a model cannot stay home
 
 The command line maps what the user can mend (``ConfigError``, ``DataError``, ``EncodingError``,
-``CheckpointError``, ``TranscriptError``) to exit code 2, and all else that is not a verdict to
-exit code 4.
+``CheckpointError``, ``TranscriptError``, ``MissingExtraError``) to exit code 2, and all else that
+is not a verdict to exit code 4.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -32,12 +33,14 @@ __all__ = [
     "EncodingError",
     "FedRecError",
     "LosslessnessError",
+    "MissingExtraError",
     "PrivateStateError",
     "ProtocolError",
     "SplitPersonalizationError",
     "SumBudgetError",
     "TranscriptError",
     "WireError",
+    "brought_by",
     "renamed_keys",
 ]
 
@@ -128,6 +131,34 @@ def _renamed(path: str, keys: Mapping[str, str]) -> str:
     while known and known not in keys:
         known = known.rpartition(".")[0]
     return keys[known] + path[len(known) :] if known else path
+
+
+class MissingExtraError(FedRecError, ModuleNotFoundError):
+    """A package that an extra of this distribution brings is not installed.
+
+    Args:
+        package: as it is imported.
+        extra: what brings it.
+    """
+
+    def __init__(self, package: str, extra: str) -> None:
+        super().__init__(
+            f"{package} is not installed; pip install 'secure-fedrec[{extra}]' brings it",
+            name=package,
+        )
+
+
+@contextmanager
+def brought_by(extra: str) -> Iterator[None]:
+    """Import inside what an extra brings.
+
+    Raises:
+        MissingExtraError: it is not installed.
+    """
+    try:
+        yield
+    except ModuleNotFoundError as absent:
+        raise MissingExtraError(str(absent.name), extra) from absent
 
 
 class SumBudgetError(ConfigError):

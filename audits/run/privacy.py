@@ -4,17 +4,15 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from audits.config.audit import AuditConfig
 from audits.gates.gate import EVERYTHING
+from secure_fedrec.accounting import PrivacyStatement, claim, find_noise_multiplier
 from secure_fedrec.errors import ConfigError, renamed_keys
 from secure_fedrec.protection import RECORDS, Released, Sizes, Stack
 from secure_fedrec.protection.dp.events import Adversary as Reader
 from secure_fedrec.wire import Adversary
-
-if TYPE_CHECKING:
-    from secure_fedrec.accounting import PrivacyStatement
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,7 +25,7 @@ class Price:
     """
 
     part: str
-    statement: "PrivacyStatement"
+    statement: PrivacyStatement
 
 
 def with_noise_found(layers: Mapping[str, Any], *, rounds: int, sizes: Sizes) -> Mapping[str, Any]:
@@ -41,9 +39,6 @@ def with_noise_found(layers: Mapping[str, Any], *, rounds: int, sizes: Sizes) ->
         budget = RECORDS[name].budget(layers, sizes)
         if budget is None:
             continue
-        # The accountants bring PyTorch along; commands that need none should not wait for it.
-        from secure_fedrec.accounting import find_noise_multiplier  # noqa: PLC0415
-
         released = partial(budget.events, rounds=rounds)
         with renamed_keys(budget.keys):
             multiplier = find_noise_multiplier(
@@ -167,7 +162,7 @@ _ADVICE = (
 )
 
 
-def _stated(stack: Stack, released: Released, reader: Reader) -> "PrivacyStatement | None":
+def _stated(stack: Stack, released: Released, reader: Reader) -> PrivacyStatement | None:
     """A statement, or None for a published system that costs too much to have a price.
 
     Raises:
@@ -175,8 +170,6 @@ def _stated(stack: Stack, released: Released, reader: Reader) -> "PrivacyStateme
     """
     if not released.events:
         return None
-    from secure_fedrec.accounting import claim  # noqa: PLC0415
-
     try:
         with renamed_keys(released.keys):
             return claim(released.events, adversary=reader, delta=released.delta)

@@ -2,8 +2,8 @@
 
 ``secure_fedrec.protection.dp.events`` says what was released; ``curves`` bounds its Renyi
 divergence, ``accountants`` turns bounds into (epsilon, delta), ``statement`` says what that means,
-and ``calibrate`` finds the noise for a budget. Needs Opacus, and so torch; the protection layers do
-not.
+and ``calibrate`` finds the noise for a budget. Sampled continuous Gaussians and ``"prv"`` are
+Opacus', which the extra ``torch`` brings; nothing else here needs it.
 """
 
 from secure_fedrec.accounting.accountants import Accountant, Spent, spend

@@ -1,29 +1,28 @@
-"""What a list of events costs: Opacus' accountants, and ours for what they do not know.
+"""What a list of events costs.
 
-``"rdp"`` adds Renyi curves and converts with Opacus (Balle et al. 2020, theorem 21). ``"prv"``
-(Gopi, Lee and Wutschitz 2021, through Opacus) convolves privacy losses and is tighter, but speaks
-of continuous Gaussian noise only, so it takes rounded Gaussians and nothing else.
+``"rdp"`` adds Renyi curves and converts them (Balle et al. 2020, theorem 21). ``"prv"`` (Gopi, Lee
+and Wutschitz 2021, through Opacus) convolves privacy losses and is tighter, but speaks of
+continuous Gaussian noise only, so it takes rounded Gaussians and nothing else.
 """
 
 import math
 import warnings
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 import numpy as np
-from opacus.accountants import PRVAccountant, RDPAccountant
-from opacus.accountants.analysis.rdp import get_privacy_spent
 
 from secure_fedrec.accounting.curves import needs_integer_orders, pure_epsilon, renyi_curve
 from secure_fedrec.core.arrays import FloatArray
-from secure_fedrec.errors import ConfigError
+from secure_fedrec.errors import ConfigError, brought_by
 from secure_fedrec.protection.dp.events import Adversary, Event, GaussianNoise
 
 Accountant: TypeAlias = Literal["rdp", "prv"]
 
-_REALS = np.array(sorted({*map(float, RDPAccountant.DEFAULT_ALPHAS), *range(64, 257, 8)}))
+_REALS = np.array(
+    [*(1 + tenths / 10 for tenths in range(1, 100)), *range(12, 64), *range(64, 257, 8)]
+)
 _INTEGERS = np.array(sorted({*range(2, 65), *range(68, 129, 4), *range(136, 513, 8)}), dtype=float)
 # Without sampling a curve is a formula, and small costs want very large orders.
 _LARGE = np.unique(np.round(np.geomspace(513, 2**24, 160)))
@@ -106,15 +105,33 @@ def _renyi(events: Sequence[Event], adversary: Adversary, delta: float) -> tuple
     curve = np.zeros(len(orders))
     for event in events:
         curve = curve + renyi_curve(event, adversary, orders)
-    with _any_best_order():
-        epsilon, order = get_privacy_spent(orders=list(orders), rdp=list(curve), delta=delta)
+    epsilon, order = approximate(orders, curve, delta)
     pure = [pure_epsilon(event, adversary) for event in events]
     basic = math.fsum(
         event.rounds * each for event, each in zip(events, pure, strict=True) if each is not None
     )
     if None not in pure and basic <= epsilon:
         return basic, math.inf
-    return max(0.0, float(epsilon)), float(order)
+    return max(0.0, epsilon), order
+
+
+def approximate(orders: FloatArray, curve: FloatArray, delta: float) -> tuple[float, float]:
+    """From a Renyi curve to (epsilon, delta): Balle et al. 2020, theorem 21.
+
+    min over a of R(a) + ln((a - 1) / a) - (ln delta + ln a) / (a - 1).
+
+    Args:
+        orders: float64[A], above 1.
+        curve: float64[A], the divergence at each order; infinite where there is no bound.
+        delta: in (0, 1).
+
+    Returns:
+        The smallest epsilon, which may be negative, and its order.
+    """
+    above = orders - 1
+    found = curve - (np.log(delta) + np.log(orders)) / above + np.log(above / orders)
+    best = int(np.argmin(found))
+    return float(found[best]), float(orders[best])
 
 
 def _orders(events: Sequence[Event], adversary: Adversary) -> FloatArray:
@@ -125,6 +142,9 @@ def _orders(events: Sequence[Event], adversary: Adversary) -> FloatArray:
 
 
 def _prv(events: Sequence[Event], adversary: Adversary, delta: float) -> tuple[float, float]:
+    with brought_by("torch"):
+        from opacus.accountants import PRVAccountant  # noqa: PLC0415
+
     engine = PRVAccountant()
     for event in events:
         mechanism = event.mechanism
@@ -135,14 +155,7 @@ def _prv(events: Sequence[Event], adversary: Adversary, delta: float) -> tuple[f
             )
         rate = event.sampling.against(adversary)
         engine.history.append((mechanism.multiplier, rate, event.rounds))
-    # At q = 1 Opacus takes ln(1 - q), and rightly finds -inf.
-    with np.errstate(divide="ignore"), _any_best_order():
-        return float(engine.get_epsilon(delta)), math.nan
-
-
-@contextmanager
-def _any_best_order() -> Iterator[None]:
-    """Let the best order be at an end of its range: the bound holds, if not the tightest."""
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), np.errstate(divide="ignore"):  # at q = 1 Opacus takes ln(1 - q)
+        # A best order at an end of its range gives a bound too, if not the tightest.
         warnings.filterwarnings("ignore", message="Optimal order is the", category=UserWarning)
-        yield
+        return float(engine.get_epsilon(delta)), math.nan

@@ -11,11 +11,10 @@ Sources: Mironov 2017 (definition, composition); Mironov, Talwar and Zhang 2019 
 from collections.abc import Callable
 
 import numpy as np
-from opacus.accountants.analysis.rdp import compute_rdp
 from scipy.special import gammaln, logsumexp
 
 from secure_fedrec.core.arrays import FloatArray
-from secure_fedrec.errors import ConfigError
+from secure_fedrec.errors import ConfigError, brought_by
 from secure_fedrec.protection.dp.events import (
     Adversary,
     Event,
@@ -50,7 +49,10 @@ def renyi_curve(event: Event, adversary: Adversary, orders: FloatArray) -> Float
     pure = pure_epsilon(event, adversary)
     if pure is not None:
         return event.rounds * pure_rdp(pure, orders)
-    if isinstance(mechanism, GaussianNoise) and (mechanism.form == "rounded" or rate == 1):
+    if isinstance(mechanism, GaussianNoise) and mechanism.form == "rounded" and rate < 1:
+        with brought_by("torch"):
+            from opacus.accountants.analysis.rdp import compute_rdp  # noqa: PLC0415
+
         curve = compute_rdp(
             q=rate, noise_multiplier=mechanism.multiplier, steps=event.rounds, orders=list(orders)
         )

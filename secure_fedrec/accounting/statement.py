@@ -87,7 +87,7 @@ class PrivacyStatement:
             return "PRV (Opacus)"
         if math.isinf(self.spent.order):
             return "sum of the pure epsilons"
-        return f"Renyi, order {self.spent.order:g}, Opacus' conversion"
+        return f"Renyi, order {self.spent.order:g}"
 
 
 def claim(

@@ -11,6 +11,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Annotated, Any, Final, TypeAlias
 
+from secure_fedrec import needs_torch  # noqa: F401 - before what it brings
+
+# isort: split
 import numpy as np
 import numpy.typing as npt
 import torch

@@ -28,6 +28,7 @@ kernels themselves, and convolutions on CUDA want ``torch.backends.cudnn.allow_t
 memory of the training are not hidden, nor whether it was refused.
 """
 
+from secure_fedrec import needs_torch  # noqa: F401 - before what it brings
 from secure_fedrec.dp_sgd.clipping import ExampleLosses
 from secure_fedrec.dp_sgd.lattice import LatticeNoise
 from secure_fedrec.dp_sgd.training import DpSgdConfig, train_privately

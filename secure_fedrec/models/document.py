@@ -18,6 +18,9 @@ which are ten times as slow on a processor).
 from collections.abc import Mapping
 from typing import Annotated
 
+from secure_fedrec import needs_torch  # noqa: F401 - before what it brings
+
+# isort: split
 import torch
 from torch import Tensor, nn
 

@@ -2,6 +2,9 @@
 
 from typing import Any
 
+from secure_fedrec import needs_torch  # noqa: F401 - before what it brings
+
+# isort: split
 from torch import Tensor
 
 

@@ -13,6 +13,9 @@ proficiency: that is what lets proficiency be read as such.
 from itertools import pairwise
 from typing import Annotated
 
+from secure_fedrec import needs_torch  # noqa: F401 - before what it brings
+
+# isort: split
 import numpy as np
 import torch
 from torch import Tensor, nn

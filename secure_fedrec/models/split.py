@@ -12,6 +12,9 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from itertools import combinations
 
+from secure_fedrec import needs_torch  # noqa: F401 - before what it brings
+
+# isort: split
 import numpy as np
 import torch
 from torch import nn

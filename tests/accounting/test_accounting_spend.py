@@ -1,16 +1,20 @@
 """Prices at known points, against two other accountants, and with the noise's own error inside."""
 
 import math
+import warnings
 from collections.abc import Callable
 
 import dp_accounting
 import numpy as np
 import pytest
 from dp_accounting import pld, rdp
+from hypothesis import given
+from hypothesis import strategies as st
 from opacus.accountants import RDPAccountant
+from opacus.accountants.analysis.rdp import get_privacy_spent
 
 from secure_fedrec.accounting import gaussian_events, spend
-from secure_fedrec.accounting.accountants import Accountant
+from secure_fedrec.accounting.accountants import Accountant, approximate
 from secure_fedrec.errors import ConfigError
 from secure_fedrec.protection.dp import (
     Event,
@@ -48,6 +52,32 @@ def test_price_equals_opacus_and_dp_accounting(event: Make) -> None:
         dp_accounting.PoissonSampledDpEvent(0.01, dp_accounting.GaussianDpEvent(1.0)), 1000
     )
     assert ours == pytest.approx(theirs.get_epsilon(1e-5), rel=1e-6)
+
+
+@given(
+    st.lists(st.floats(0, 50), min_size=3, max_size=12),
+    st.floats(1e-12, 0.5),
+    st.integers(0, 3),
+)
+def test_conversion_is_that_of_opacus_and_near_dp_accounting(
+    curve: list[float], delta: float, unbounded: int
+) -> None:
+    orders = np.geomspace(1.1, 512, len(curve))
+    divergences = np.array(curve)
+    divergences[len(curve) - unbounded :] = np.inf  # as where a sampled mechanism has no bound
+    ours, best = approximate(orders, divergences, delta)
+    if unbounded == len(curve):
+        assert ours == math.inf
+        return
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        theirs, order = get_privacy_spent(orders=orders, rdp=divergences, delta=delta)
+    assert ours == pytest.approx(theirs, rel=1e-12, abs=1e-12)
+    assert best == order
+    # Where delta covers the total variation, dp_accounting has a second bound, of 0.
+    covered = bool(np.any(delta**2 + np.expm1(-divergences) > 0))
+    least, _ = rdp.compute_epsilon(orders.tolist(), divergences.tolist(), delta)
+    assert least == (0 if covered else pytest.approx(max(0.0, ours), rel=1e-9, abs=1e-9))
 
 
 def test_prv_brackets_the_privacy_loss_distribution(event: Make) -> None:

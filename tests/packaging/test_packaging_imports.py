@@ -39,7 +39,7 @@ def imported_after(names: list[str]) -> set[str]:
 
 
 ON_TORCH = (
-    "secure_fedrec.accounting",  # Opacus' accountants
+    "secure_fedrec.needs_torch",
     "secure_fedrec.dp_sgd",
     *(
         f"secure_fedrec.models.{name}"

@@ -7,6 +7,9 @@ other number formats and widths torch's own code runs.
 
 from typing import Any
 
+from secure_fedrec import needs_torch  # noqa: F401 - before what it brings
+
+# isort: split
 import numpy as np
 import torch
 from torch import Tensor, nn

@@ -4,6 +4,7 @@
 run which keeps private parameters at home ends in the bits of one that ships everything.
 """
 
+from secure_fedrec import needs_torch  # noqa: F401 - before what it brings
 from secure_fedrec.errors import SplitPersonalizationError
 from secure_fedrec.properties.split.aggregation import (
     AggregationInput,

@@ -14,14 +14,11 @@ What a strategy drew is printed with the falsifying example, in words that can b
 regular test. Defaults keep a federation small enough for some milliseconds per example.
 """
 
-try:
+from secure_fedrec.errors import brought_by
+
+with brought_by("properties"):
     from hypothesis import note
     from hypothesis import strategies as st
-except ImportError as absent:
-    raise ImportError(
-        "secure_fedrec.properties.strategies needs Hypothesis: pip install "
-        "'secure-fedrec[properties]'"
-    ) from absent
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields, replace

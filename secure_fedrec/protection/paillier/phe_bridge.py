@@ -13,7 +13,7 @@ they do: they are imported without h, and encryption under them uses full r^n ob
 
 from typing import Any
 
-from secure_fedrec.errors import ConfigError, EncodingError, ProtocolError, WireError
+from secure_fedrec.errors import EncodingError, MissingExtraError, ProtocolError, WireError
 from secure_fedrec.protection.paillier.encryption import Decryptor, Encryptor
 from secure_fedrec.protection.paillier.keys import PrivateKey, PublicKey
 
@@ -27,7 +27,8 @@ def import_public_key(key: Any) -> PublicKey:
     """Our form of a ``phe.PaillierPublicKey``.
 
     Raises:
-        ConfigError: ``phe`` is missing, or n has a length that is not accepted.
+        MissingExtraError: ``phe`` is missing.
+        ConfigError: n has a length that is not accepted.
     """
     _require_phe()
     return PublicKey(n=int(key.n))
@@ -37,7 +38,8 @@ def import_private_key(key: Any) -> PrivateKey:
     """Our form of a ``phe.PaillierPrivateKey``.
 
     Raises:
-        ConfigError: ``phe`` is missing, or p and q are not primes of equal length.
+        MissingExtraError: ``phe`` is missing.
+        ConfigError: p and q are not primes of equal length.
     """
     _require_phe()
     p, q = sorted((int(key.p), int(key.q)))
@@ -48,7 +50,7 @@ def export_public_key(key: PublicKey) -> Any:
     """A ``phe.PaillierPublicKey`` with the same n; h is left out.
 
     Raises:
-        ConfigError: ``phe`` is missing.
+        MissingExtraError: ``phe`` is missing.
     """
     return _require_phe().PaillierPublicKey(key.n)
 
@@ -57,7 +59,7 @@ def export_private_key(key: PrivateKey) -> Any:
     """A ``phe.PaillierPrivateKey`` with the same primes.
 
     Raises:
-        ConfigError: ``phe`` is missing.
+        MissingExtraError: ``phe`` is missing.
     """
     return _require_phe().PaillierPrivateKey(export_public_key(key.public), key.p, key.q)
 
@@ -66,7 +68,7 @@ def export_ciphertext(ciphertext: int, key: PublicKey) -> Any:
     """A ``phe.EncryptedNumber`` at exponent 0.
 
     Raises:
-        ConfigError: ``phe`` is missing.
+        MissingExtraError: ``phe`` is missing.
         WireError: the number is no ciphertext under this key.
     """
     phe = _require_phe()
@@ -79,7 +81,7 @@ def import_ciphertext(encrypted: Any, key: PublicKey) -> int:
     """The ciphertext of a ``phe.EncryptedNumber``, obfuscated by ``phe`` if it was not yet.
 
     Raises:
-        ConfigError: ``phe`` is missing.
+        MissingExtraError: ``phe`` is missing.
         ProtocolError: it was made under another key.
         EncodingError: its exponent is not 0: a float, whose magnitude the exponent shows.
     """
@@ -124,10 +126,5 @@ def decrypt_signed(ciphertext: int, decryptor: Decryptor) -> int:
 
 def _require_phe() -> Any:
     if _phe is None:
-        raise ConfigError(
-            "extra",
-            "phe",
-            "is not installed; pip install secure-fedrec[paillier] brings it (GPL-3.0)",
-            ["paillier"],
-        )
+        raise MissingExtraError("phe", "paillier")  # GPL-3.0: no other extra brings it
     return _phe

@@ -3,6 +3,9 @@
 from collections.abc import Callable
 from typing import Any, Final
 
+from secure_fedrec import needs_torch  # noqa: F401 - before what it brings
+
+# isort: split
 import numpy as np
 import numpy.typing as npt
 import torch

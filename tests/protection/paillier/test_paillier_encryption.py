@@ -144,7 +144,7 @@ def test_without_the_extra_all_but_phe_works(short_key: PrivateKey) -> None:
 import sys
 sys.modules["gmpy2"] = sys.modules["phe"] = None  # as if they were not installed
 import secure_fedrec.protection
-from secure_fedrec.errors import ConfigError
+from secure_fedrec.errors import MissingExtraError
 from secure_fedrec.protection.paillier import Decryptor, Encryptor, PrivateKey, keys, phe_bridge
 from secure_fedrec.protection.paillier.arithmetic import ARITHMETICS
 assert sorted(ARITHMETICS) == ["int"]
@@ -153,14 +153,14 @@ key = PrivateKey.from_bytes(bytes.fromhex({short_key.to_bytes().hex()!r}))
 assert Decryptor(key).decrypt(Encryptor(key.public).encrypt([41, 0])) == [41, 0]
 try:
     phe_bridge.export_public_key(key.public)
-except ConfigError as refusal:
+except MissingExtraError as refusal:
     print(refusal)
 """
     ended = subprocess.run(  # noqa: S603
         [sys.executable, "-W", "error", "-c", program], capture_output=True, text=True, check=False
     )
     assert ended.returncode == 0, ended.stderr
-    assert "pip install secure-fedrec[paillier]" in ended.stdout
+    assert "pip install 'secure-fedrec[paillier]'" in ended.stdout
 
 
 def test_the_package_loads_neither_phe_nor_torch() -> None:
