@@ -23,6 +23,7 @@ from audits.report import SCHEMA_VERSION
 from audits.report.claims import protection_json
 from audits.report.costs import cost_json
 from audits.report.findings import finding_json
+from audits.report.remedies import claimed, remedies
 from audits.run.build import Federation
 from audits.run.privacy import draws_noise
 from audits.run.training import Lossless, run_identity
@@ -87,8 +88,10 @@ def assemble(
         "gates": [_gate(result) for result in measured.gates],
         "findings": [
             finding_json(finding, measured.controls.get(finding.attack))
+            | {"claimed": claimed(config, finding)}
             for finding in measured.findings
         ],
+        "remedies": remedies(config, measured.findings, measured.federation.sizes()),
         "utility": _utility(measured),
         "cost": cost_json(
             measured.run,
