@@ -1,4 +1,4 @@
-"""What the leakage chart draws of a finding: one number with its interval, beside another."""
+"""What a bar shows of a finding: one number with its interval, beside another."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -25,11 +25,3 @@ def leakage_point(finding: Mapping[str, Any]) -> Point | None:
     low, high = (finding.get(end) for end in measure.ends)
     prior = None if measure.prior is None else finding.get(measure.prior.key)
     return Point(measure.page.axis or measure.name, finding[measure.key], low, high, prior)
-
-
-def leakage_label(finding: Mapping[str, Any]) -> str:
-    """An attack, with the measure where that is no AUC."""
-    point = leakage_point(finding)
-    if point is None or point.name == "AUC":
-        return str(finding["attack"])
-    return f"{finding['attack']}: {point.name.lower()}"

@@ -1,10 +1,9 @@
-"""From the report's data to what the page shows: verdict rows, gate rows and finding cards.
+"""From the report's data to numbers that the page shows: adversaries, gates, findings.
 
 Everything that decides what a reader is told first (the order of findings, an adversary's outcome,
 which number stands beside a verdict) lives here, in plain functions; the template only lays out.
 """
 
-import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -20,6 +19,7 @@ from audits.report.text import (
     gate_value,
     interval,
     percent,
+    round_ranges,
     signed,
 )
 
@@ -27,7 +27,6 @@ _LEAK = "leaks as documented"
 _OUTCOMES = ("fail", "inconclusive", _LEAK, "pass")
 _BOUNDS = {"max": "≤", "min": "≥", "equals": "=", "least": "≥"}
 _WRITTEN = {"percent": percent, "decimal": decimal, "signed": signed}
-_DETAIL_LIMIT = 240
 
 
 def metric_name(metric: str) -> str:
@@ -157,7 +156,7 @@ def gate_rows(gates: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     rows = []
     for gate in sorted(gates, key=lambda gate: _OUTCOMES.index(gate["outcome"])):
         threshold = gate["threshold"]
-        limit = gate_value(threshold) if isinstance(threshold, bool) else f"{threshold:,.10g}"
+        limit = gate_value(threshold) if isinstance(threshold, bool) else f"{threshold:,.7g}"
         scope = " · ".join(part for part in (gate["adversary"], gate["attack"]) if part)
         low, high = gate["low"], gate["high"]
         span = "" if low is None or high is None else f"[{gate_value(low)}, {gate_value(high)}]"
@@ -173,19 +172,16 @@ def gate_rows(gates: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     return rows
 
 
-def finding_card(finding: Mapping[str, Any], card: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Builds one finding's card: its numbers, controls, extras and the attack's own card."""
+def finding_card(finding: Mapping[str, Any]) -> dict[str, Any]:
+    """What a finding says in full: its numbers, what they are of, and its controls."""
     units = finding["units"]
     return {
-        "finding": finding,
-        "card": card,
-        "headline": headline(finding),
-        "numbers": _numbers(finding) if finding["status"] == "measured" else [],
+        "adversary": finding["adversary"],
+        "numbers": _numbers(finding),
         "units": f"{count(units['clients'])} {_units_of(finding)}, {count(units['pairs'])} pairs, "
-        f"{count(units['positives'])} positives",
+        f"{count(units['positives'])} positives; rounds {round_ranges(finding['rounds'])}",
         "controls": _controls(finding),
         "control_failed": control_failed(finding),
-        "details": [(key, _detail(value)) for key, value in finding.get("details", {}).items()],
     }
 
 
@@ -240,14 +236,6 @@ def _controls(finding: Mapping[str, Any]) -> list[dict[str, Any]]:
         words = f"{metric_name(positive['metric'])} {value}, floor {floor}"
         rows[1] |= {"value": words, "passed": positive["passed"]}
     return rows
-
-
-def _detail(value: object) -> str:
-    """Writes a free-form extra on one line; the embedded JSON keeps it whole."""
-    if isinstance(value, float):
-        return f"{value:.4g}"
-    words = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-    return words if len(words) <= _DETAIL_LIMIT else f"{words[: _DETAIL_LIMIT - 1]}…"
 
 
 def roc_rows(findings: Sequence[Mapping[str, Any]]) -> list[tuple[str, list[str]]]:

@@ -1,0 +1,202 @@
+"""What the page says of every attack that ran: how it ended, what to change, and what that costs.
+
+An ending tells a leak that a gate documents, or where the protection claims nothing, from a claim
+that is broken and from an attack that learned nothing.
+"""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from audits.gates.gate import documents_leak
+from audits.report.points import leakage_point
+from audits.report.text import byte_size
+from audits.report.view import by_severity, control_failed, finding_card, headline
+
+
+class Ending(NamedTuple):
+    """How an attack ended.
+
+    Attributes:
+        words: in a report.
+        tone: class of the style sheet.
+    """
+
+    words: str
+    tone: str
+
+
+BROKEN = Ending("Claim broken", "fail")
+FELL = Ending("Gate failed", "fail")
+UNDECIDED = Ending("Undecided", "inconclusive")
+OPEN = Ending("Leaks, not withstood", "leak")
+DOCUMENTED = Ending("Leaks as documented", "leak")
+HELD = Ending("Held", "pass")
+NOTHING = Ending("Nothing learned", "none")
+ENDINGS = (BROKEN, FELL, UNDECIDED, OPEN, DOCUMENTED, HELD, NOTHING)
+"""Worst first."""
+
+
+def leaks(finding: Mapping[str, Any]) -> bool:
+    """Whether an attack learned something."""
+    return finding["status"] == "measured" and finding.get("severity") not in (None, "info")
+
+
+def ending(finding: Mapping[str, Any], gates: Iterable[Mapping[str, Any]]) -> Ending:
+    """How an attack ended for one adversary.
+
+    Args:
+        finding: what it found.
+        gates: of the whole audit.
+    """
+    mine = [
+        gate
+        for gate in gates
+        if (gate["attack"], gate["adversary"]) == (finding["attack"], finding["adversary"])
+    ]
+    outcomes = {gate["outcome"] for gate in mine}
+    if leaks(finding) and finding.get("claimed"):
+        return BROKEN
+    if "fail" in outcomes:
+        return FELL
+    if "inconclusive" in outcomes or control_failed(finding):
+        return UNDECIDED
+    names = ("bound", "attack", "metric")
+    if any(documents_leak(**{name: gate[name] for name in names}) for gate in mine):
+        return DOCUMENTED
+    if leaks(finding):
+        return OPEN
+    return HELD if mine else NOTHING
+
+
+def attack_rows(report: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """One row per attack that ran, worst first."""
+    ran = [each for each in by_severity(report["findings"]) if each["status"] == "measured"]
+    rows = [
+        _row(report, name, [each for each in ran if each["attack"] == name])
+        for name in dict.fromkeys(each["attack"] for each in ran)
+    ]
+    for place, row in enumerate(rows, start=1):
+        row["anchor"] = f"attack-{place}"
+    return rows
+
+
+def _row(
+    report: Mapping[str, Any], name: str, findings: Sequence[Mapping[str, Any]]
+) -> dict[str, Any]:
+    views = [
+        {
+            "adversary": finding["adversary"],
+            "ending": ending(finding, report["gates"]),
+            "headline": headline(finding),
+            "bar": _bar(finding),
+        }
+        for finding in findings
+    ]
+    return {
+        "attack": name,
+        "worst": findings[0],
+        "ending": min((view["ending"] for view in views), key=ENDINGS.index),
+        "views": views,
+        "cards": _alike(findings),
+        "about": report["attack_cards"].get(name),
+        "leaks": any(leaks(finding) for finding in findings),
+        "advice": _advice(report, findings),
+    }
+
+
+def _alike(findings: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Full figures; adversaries with the same ones share them."""
+    shared: dict[str, dict[str, Any]] = {}
+    for finding in findings:
+        card = finding_card(finding)
+        name = card.pop("adversary")
+        shared.setdefault(repr(card), {**card, "adversaries": []})["adversaries"].append(name)
+    return list(shared.values())
+
+
+def _bar(finding: Mapping[str, Any]) -> dict[str, float] | None:
+    """Ends of a bar, in percent of its track: value, interval, and what anybody could say."""
+    point = leakage_point(finding)
+    if point is None or not 0.0 <= point.value <= 1.0:
+        return None
+    ends = {"value": point.value, "low": point.low, "high": point.high, "prior": point.prior}
+    return {
+        name: round(100 * min(max(end, 0.0), 1.0), 1)
+        for name, end in ends.items()
+        if end is not None
+    }
+
+
+class Advice(NamedTuple):
+    """What to do about an attack.
+
+    Attributes:
+        changes: of the configuration, what they cost behind each; the cheapest first.
+        otherwise: what to know where there is none.
+    """
+
+    changes: tuple[tuple[str, str], ...] = ()
+    otherwise: str = ""
+
+
+_NOTHING_HELPS = (
+    "Nothing in this toolkit stops it on this algorithm. Let fewer parties look, send less, or "
+    "document it with a gate: expect = \"leak\"."
+)
+_SHOWN = 2
+
+
+def _advice(report: Mapping[str, Any], findings: Sequence[Mapping[str, Any]]) -> Advice:
+    leaking = [finding for finding in findings if leaks(finding)]
+    if not leaking or "remedies" not in report:
+        return Advice()
+    if any(finding.get("claimed") for finding in leaking):
+        return Advice(otherwise="The protection claims to withstand this. Do not rely on it.")
+    fitting = [each for each in report["remedies"] if all(answers(each, f) for f in leaking)]
+    fitting.sort(key=lambda each: (not each["lossless"], each["bytes_up_per_round"] or 0.0))
+    if not fitting:
+        return Advice(otherwise=_NOTHING_HELPS)
+    return Advice(tuple((in_words(each), price(report, each)) for each in fitting[:_SHOWN]))
+
+
+def answers(remedy: Mapping[str, Any], finding: Mapping[str, Any]) -> bool:
+    """Whether a finding goes away under a change."""
+    pair = {name: finding[name] for name in ("attack", "adversary")}
+    return pair in remedy["against"]
+
+
+def in_words(remedy: Mapping[str, Any]) -> str:
+    """A change in a line: ``protection = masking (min_survivors = 216)``."""
+    layers = []
+    for layer in remedy["value"]:
+        own = ", ".join(f"{key} = {_toml(value)}" for key, value in layer.items() if key != "layer")
+        layers.append(f"{layer['layer']} ({own})" if own else str(layer["layer"]))
+    return f"{remedy['key']} = {' + '.join(layers)}"
+
+
+def as_toml(remedy: Mapping[str, Any]) -> str:
+    """A change as it stands in a configuration file."""
+    tables = (
+        [f"[[{remedy['key']}]]", *(f"{key} = {_toml(value)}" for key, value in layer.items())]
+        for layer in remedy["value"]
+    )
+    return "\n\n".join("\n".join(lines) for lines in tables)
+
+
+def _toml(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False)
+
+
+def price(report: Mapping[str, Any], remedy: Mapping[str, Any]) -> str:
+    """What a change costs, in a sentence."""
+    parts = []
+    now = [role for role in report["cost"]["roles"] if role["role"] == "ordinary client"]
+    if (moved := remedy["bytes_up_per_round"]) is not None:
+        beside = f", now {byte_size(now[0]['bytes_up_per_round'])}" if now else ""
+        parts.append(f"{byte_size(moved)} up per client and round{beside}")
+    parts.append(
+        "sums stay exact" if remedy["lossless"] else "noise: accuracy falls with less epsilon"
+    )
+    text = "; ".join([*parts, *remedy["costs"]])
+    return f"{text}."
