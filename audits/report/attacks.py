@@ -8,8 +8,8 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from attacks.scoring.catalogue import leading
 from audits.gates.gate import documents_leak
-from audits.report.points import leakage_point
 from audits.report.text import byte_size
 from audits.report.view import by_severity, control_failed, finding_card, headline
 
@@ -49,11 +49,8 @@ def ending(finding: Mapping[str, Any], gates: Iterable[Mapping[str, Any]]) -> En
         finding: what it found.
         gates: of the whole audit.
     """
-    mine = [
-        gate
-        for gate in gates
-        if (gate["attack"], gate["adversary"]) == (finding["attack"], finding["adversary"])
-    ]
+    about = [gate for gate in gates if gate["attack"] == finding["attack"]]
+    mine = [gate for gate in about if gate["adversary"] == finding["adversary"]]
     outcomes = {gate["outcome"] for gate in mine}
     if leaks(finding) and finding.get("claimed"):
         return BROKEN
@@ -61,12 +58,17 @@ def ending(finding: Mapping[str, Any], gates: Iterable[Mapping[str, Any]]) -> En
         return FELL
     if "inconclusive" in outcomes or control_failed(finding):
         return UNDECIDED
-    names = ("bound", "attack", "metric")
-    if any(documents_leak(**{name: gate[name] for name in names}) for gate in mine):
+    # A leak that is documented for one adversary surprises nobody in the hands of another.
+    documented = any(map(_documents, mine)) or (not mine and any(map(_documents, about)))
+    if documented and leaks(finding):
         return DOCUMENTED
     if leaks(finding):
         return OPEN
     return HELD if mine else NOTHING
+
+
+def _documents(gate: Mapping[str, Any]) -> bool:
+    return documents_leak(bound=gate["bound"], attack=gate["attack"], metric=gate["metric"])
 
 
 def attack_rows(report: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -84,20 +86,18 @@ def attack_rows(report: Mapping[str, Any]) -> list[dict[str, Any]]:
 def _row(
     report: Mapping[str, Any], name: str, findings: Sequence[Mapping[str, Any]]
 ) -> dict[str, Any]:
-    views = [
-        {
-            "adversary": finding["adversary"],
-            "ending": ending(finding, report["gates"]),
-            "headline": headline(finding),
-            "bar": _bar(finding),
-        }
-        for finding in findings
-    ]
+    views: dict[str, dict[str, Any]] = {}
+    endings = [ending(finding, report["gates"]) for finding in findings]
+    for finding, ended in zip(findings, endings, strict=True):
+        words = headline(finding)  # adversaries that learn the same share a bar
+        fresh = {"headline": words, "bar": _bar(finding), "who": [], "ending": ended}
+        view = views.setdefault(f"{words} {ended}", fresh)
+        view["who"].append(finding["adversary"])
     return {
         "attack": name,
         "worst": findings[0],
-        "ending": min((view["ending"] for view in views), key=ENDINGS.index),
-        "views": views,
+        "ending": min(endings, key=ENDINGS.index),
+        "views": list(views.values()),
         "cards": _alike(findings),
         "about": report["attack_cards"].get(name),
         "leaks": any(leaks(finding) for finding in findings),
@@ -117,10 +117,14 @@ def _alike(findings: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 def _bar(finding: Mapping[str, Any]) -> dict[str, float] | None:
     """Ends of a bar, in percent of its track: value, interval, and what anybody could say."""
-    point = leakage_point(finding)
-    if point is None or not 0.0 <= point.value <= 1.0:
+    measure = leading(finding)
+    if measure is None or (measure.scale.unit.low, measure.scale.unit.high) != (0.0, 1.0):
         return None
-    ends = {"value": point.value, "low": point.low, "high": point.high, "prior": point.prior}
+    low, high = measure.ends
+    keys = {"value": measure.key, "low": low, "high": high}
+    if measure.prior is not None:
+        keys["prior"] = measure.prior.key
+    ends = {name: finding.get(key) for name, key in keys.items()}
     return {
         name: round(100 * min(max(end, 0.0), 1.0), 1)
         for name, end in ends.items()
@@ -132,19 +136,18 @@ class Advice(NamedTuple):
     """What to do about an attack.
 
     Attributes:
-        changes: of the configuration, what they cost behind each; the cheapest first.
-        otherwise: what to know where there is none.
+        change: of the configuration, the cheapest; empty where there is none.
+        text: what it costs, or what to know instead.
     """
 
-    changes: tuple[tuple[str, str], ...] = ()
-    otherwise: str = ""
+    change: str = ""
+    text: str = ""
 
 
 _NOTHING_HELPS = (
     "Nothing in this toolkit stops it on this algorithm. Let fewer parties look, send less, or "
-    "document it with a gate: expect = \"leak\"."
+    'document it with a gate: expect = "leak".'
 )
-_SHOWN = 2
 
 
 def _advice(report: Mapping[str, Any], findings: Sequence[Mapping[str, Any]]) -> Advice:
@@ -152,12 +155,12 @@ def _advice(report: Mapping[str, Any], findings: Sequence[Mapping[str, Any]]) ->
     if not leaking or "remedies" not in report:
         return Advice()
     if any(finding.get("claimed") for finding in leaking):
-        return Advice(otherwise="The protection claims to withstand this. Do not rely on it.")
+        return Advice(text="The protection claims to withstand this. Do not rely on it.")
     fitting = [each for each in report["remedies"] if all(answers(each, f) for f in leaking)]
     fitting.sort(key=lambda each: (not each["lossless"], each["bytes_up_per_round"] or 0.0))
     if not fitting:
-        return Advice(otherwise=_NOTHING_HELPS)
-    return Advice(tuple((in_words(each), price(report, each)) for each in fitting[:_SHOWN]))
+        return Advice(text=_NOTHING_HELPS)
+    return Advice(in_words(fitting[0]), price(report, fitting[0]))
 
 
 def answers(remedy: Mapping[str, Any], finding: Mapping[str, Any]) -> bool:
@@ -200,3 +203,16 @@ def price(report: Mapping[str, Any], remedy: Mapping[str, Any]) -> str:
     )
     text = "; ".join([*parts, *remedy["costs"]])
     return f"{text}."
+
+
+def changes(report: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Every change that answers something, in full."""
+    return [
+        {
+            **remedy,
+            "toml": as_toml(remedy),
+            "price": price(report, remedy),
+            "attacks": list(dict.fromkeys(each["attack"] for each in remedy["against"])),
+        }
+        for remedy in report.get("remedies", ())
+    ]

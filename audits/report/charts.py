@@ -130,15 +130,10 @@ def utility_chart(rounds: Sequence[Mapping[str, Any]]) -> str:
             line = [float(row[name]) for row in rounds]
             marker = _MARKERS[place % len(_MARKERS)] if len(steps) <= 25 else None
             axes.plot(steps, line, **_line(place), marker=marker, markersize=3.6)
-            axes.annotate(
-                f"{measure(name)} {line[-1]:.4f}",
-                (steps[-1], line[-1]),
-                xytext=(8, 0),
-                textcoords="offset points",
-                va="center",
-                annotation_clip=False,
-            )
         axes.margins(x=0.02, y=0.12)
+        _label_ends(
+            axes, [(f"{measure(name)} {rounds[-1][name]:.4f}", rounds[-1][name]) for name in names]
+        )
         axes.locator_params(axis="x", integer=True)
         axes.grid(axis="y", color=RULE, linewidth=0.5)
         axes.set_xlabel("Round")
@@ -149,3 +144,13 @@ def utility_chart(rounds: Sequence[Mapping[str, Any]]) -> str:
             for name in names
         )
         return finish(figure, "utility", "Utility by round", f"{told}.")
+
+
+def _label_ends(axes: "Axes", ends: Sequence[tuple[str, float]]) -> None:
+    """Names lines at their ends, highest first, each clear of the one above."""
+    low, high = axes.get_ylim()
+    free = 1.0
+    for words, value in ends:
+        place = min((value - low) / (high - low), free)
+        axes.text(1.02, place, words, transform=axes.transAxes, va="center", clip_on=False)
+        free = place - 0.1

@@ -64,7 +64,8 @@ def _actions(report: Mapping[str, Any]) -> Iterator[Action]:
         if not answered:
             continue
         left = [finding for finding in left if finding not in answered]
-        what = f"Answers {len(answered)} of {total} findings: {remedy['system']}."
+        what = f"{remedy['system']} answers {len(answered)} of {total} findings. Put in place of "
+        what += f"all [[{remedy['key']}]]:"
         yield Action(what, as_toml(remedy), f"Costs {price(report, remedy)}")
     if left and "remedies" in report:
         names = ", ".join(dict.fromkeys(finding["attack"] for finding in left))

@@ -13,7 +13,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from audits.report import charts, text, view
-from audits.report.attacks import attack_rows
+from audits.report.attacks import attack_rows, changes
 from audits.report.front import front
 from secure_fedrec.errors import DataError
 
@@ -75,6 +75,7 @@ def _context(report: Mapping[str, Any]) -> dict[str, Any]:
         "report": report,
         "front": front(report),
         "attacks": attack_rows(report),
+        "changes": changes(report),
         "adversaries": view.adversary_rows(report),
         "gates": view.gate_rows(report["gates"]),
         "protection": report.get("protection"),

@@ -4,13 +4,14 @@ Everything that decides what a reader is told first (the order of findings, an a
 which number stands beside a verdict) lives here, in plain functions; the template only lays out.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from attacks.scoring.catalogue import leading
 from attacks.scoring.measures import SEVERITIES, Measure
 from attacks.suite import MEASURES
 from audits.gates.gate import documents_leak
+from audits.report import text
 from audits.report.curves import FPR_FLOOR, negatives, resolution, tpr_reached
 from audits.report.text import (
     NOT_MEASURED,
@@ -32,7 +33,7 @@ _WRITTEN = {"percent": percent, "decimal": decimal, "signed": signed}
 def metric_name(metric: str) -> str:
     """Returns a metric's display name; one without a record keeps its key."""
     known = MEASURES.get(metric)
-    return metric.replace("_", " ") if known is None else known.name
+    return text.measure(metric) if known is None else known.name
 
 
 def headline(finding: Mapping[str, Any]) -> str:
@@ -156,20 +157,34 @@ def gate_rows(gates: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     rows = []
     for gate in sorted(gates, key=lambda gate: _OUTCOMES.index(gate["outcome"])):
         threshold = gate["threshold"]
-        limit = gate_value(threshold) if isinstance(threshold, bool) else f"{threshold:,.7g}"
+        write = _writer(gate["metric"])
+        limit = _limit(threshold, write)
         scope = " · ".join(part for part in (gate["adversary"], gate["attack"]) if part)
         low, high = gate["low"], gate["high"]
-        span = "" if low is None or high is None else f"[{gate_value(low)}, {gate_value(high)}]"
+        span = "" if low is None or high is None else f"[{write(low)}, {write(high)}]"
         rows.append(
             {
                 **gate,
                 "scope": scope or "whole audit",
                 "requirement": f"{metric_name(gate['metric'])} {_BOUNDS[gate['bound']]} {limit}",
-                "measured": gate_value(gate["value"]),
+                "measured": write(gate["value"]),
                 "span": span,
             }
         )
     return rows
+
+
+def _writer(metric: str) -> Callable[[Any], str]:
+    """How values of a figure are written; of what is no figure of an attack, as numbers go."""
+    known = MEASURES.get(metric)
+    return gate_value if known is None else _WRITTEN[known.scale.unit.write]
+
+
+def _limit(threshold: bool | float, write: Callable[[Any], str]) -> str:
+    """A bound, in its own digits."""
+    if isinstance(threshold, bool):
+        return gate_value(threshold)
+    return f"{100 * threshold:,.7g}%" if write is percent else f"{threshold:,.7g}"
 
 
 def finding_card(finding: Mapping[str, Any]) -> dict[str, Any]:
