@@ -75,7 +75,9 @@ class Chromium:
         return told["result"].get("value")
 
     def pdf(self) -> bytes:
-        """The page in print, on the paper that its style sheet names."""
+        """The page in print, on the paper that its style sheet names; the window is forgotten."""
+        self._call("Emulation.setEmulatedMedia", media="", features=[])
+        self._call("Emulation.clearDeviceMetricsOverride")
         asked = {"preferCSSPageSize": True, "printBackground": True}
         return base64.b64decode(self._call("Page.printToPDF", **asked)["data"])
 

@@ -8,10 +8,9 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from attacks.scoring.catalogue import leading
 from audits.gates.gate import documents_leak
 from audits.report.text import byte_size
-from audits.report.view import by_severity, control_failed, finding_card, headline
+from audits.report.view import by_severity, control_failed, finding_card, headline, telling
 
 
 class Ending(NamedTuple):
@@ -117,14 +116,15 @@ def _alike(findings: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 def _bar(finding: Mapping[str, Any]) -> dict[str, float] | None:
     """Ends of a bar, in percent of its track: value, interval, and what anybody could say."""
-    measure = leading(finding)
+    measure = telling(finding)
     if measure is None or (measure.scale.unit.low, measure.scale.unit.high) != (0.0, 1.0):
         return None
     low, high = measure.ends
     keys = {"value": measure.key, "low": low, "high": high}
     if measure.prior is not None:
         keys["prior"] = measure.prior.key
-    ends = {name: finding.get(key) for name, key in keys.items()}
+    figures = {**finding.get("details", {}), **finding}
+    ends = {name: figures.get(key) for name, key in keys.items()}
     return {
         name: round(100 * min(max(end, 0.0), 1.0), 1)
         for name, end in ends.items()
@@ -157,7 +157,7 @@ def _advice(report: Mapping[str, Any], findings: Sequence[Mapping[str, Any]]) ->
     if any(finding.get("claimed") for finding in leaking):
         return Advice(text="The protection claims to withstand this. Do not rely on it.")
     fitting = [each for each in report["remedies"] if all(answers(each, f) for f in leaking)]
-    fitting.sort(key=lambda each: (not each["lossless"], each["bytes_up_per_round"] or 0.0))
+    fitting.sort(key=lambda each: (not each["lossless"], len(each["costs"])))
     if not fitting:
         return Advice(text=_NOTHING_HELPS)
     return Advice(in_words(fitting[0]), price(report, fitting[0]))
@@ -176,6 +176,11 @@ def in_words(remedy: Mapping[str, Any]) -> str:
         own = ", ".join(f"{key} = {_toml(value)}" for key, value in layer.items() if key != "layer")
         layers.append(f"{layer['layer']} ({own})" if own else str(layer["layer"]))
     return f"{remedy['key']} = {' + '.join(layers)}"
+
+
+def capital(words: str) -> str:
+    """Words at the beginning of a line."""
+    return words[:1].upper() + words[1:]
 
 
 def as_toml(remedy: Mapping[str, Any]) -> str:
@@ -198,9 +203,7 @@ def price(report: Mapping[str, Any], remedy: Mapping[str, Any]) -> str:
     if (moved := remedy["bytes_up_per_round"]) is not None:
         beside = f", now {byte_size(now[0]['bytes_up_per_round'])}" if now else ""
         parts.append(f"{byte_size(moved)} up per client and round{beside}")
-    parts.append(
-        "sums stay exact" if remedy["lossless"] else "noise: accuracy falls with less epsilon"
-    )
+    parts.append("sums stay exact" if remedy["lossless"] else "sums are no longer exact")
     text = "; ".join([*parts, *remedy["costs"]])
     return f"{text}."
 
@@ -210,6 +213,7 @@ def changes(report: Mapping[str, Any]) -> list[dict[str, Any]]:
     return [
         {
             **remedy,
+            "system": capital(remedy["system"]),
             "toml": as_toml(remedy),
             "price": price(report, remedy),
             "attacks": list(dict.fromkeys(each["attack"] for each in remedy["against"])),

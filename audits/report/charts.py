@@ -125,7 +125,7 @@ def utility_chart(rounds: Sequence[Mapping[str, Any]]) -> str:
     names = sorted(everywhere, key=lambda name: (-rounds[-1][name], name))
     steps = [int(row["round"]) for row in rounds]
     with canvas(_WIDTH, 2.6) as figure:
-        axes = _axes(figure, 0.62, 0.5, 1.25, 0.12)
+        axes = _axes(figure, 0.62, 0.5, 1.6, 0.12)
         for place, name in enumerate(names):
             line = [float(row[name]) for row in rounds]
             marker = _MARKERS[place % len(_MARKERS)] if len(steps) <= 25 else None

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from attacks.scoring.measures import SEVERITIES
-from audits.report.attacks import answers, as_toml, attack_rows, leaks, price
+from audits.report.attacks import answers, as_toml, attack_rows, capital, leaks, price
 from audits.report.view import gate_rows
 
 _GATES, _FINDINGS, _ACTIONS = 4, 3, 3
@@ -64,8 +64,8 @@ def _actions(report: Mapping[str, Any]) -> Iterator[Action]:
         if not answered:
             continue
         left = [finding for finding in left if finding not in answered]
-        what = f"{remedy['system']} answers {len(answered)} of {total} findings. Put in place of "
-        what += f"all [[{remedy['key']}]]:"
+        what = f"{capital(remedy['system'])} answers {len(answered)} of {total} findings."
+        what += f" Put in place of all [[{remedy['key']}]]:"
         yield Action(what, as_toml(remedy), f"Costs {price(report, remedy)}")
     if left and "remedies" in report:
         names = ", ".join(dict.fromkeys(finding["attack"] for finding in left))

@@ -77,7 +77,7 @@ def claimed(config: AuditConfig, finding: Finding) -> bool:
 def remedies(
     config: AuditConfig, findings: Iterable[Finding], sizes: Sizes
 ) -> list[dict[str, Any]]:
-    """The report's ``remedies``, those that answer most findings first.
+    """The report's ``remedies``.
 
     Args:
         config: what was audited.
@@ -87,12 +87,10 @@ def remedies(
     learned = [f for f in findings if f.measured and severity(f) not in (None, "info")]
     changes = {repr(c): c for f in learned for c in _changes(config, f, sizes)}
     told = (_told(config, change, learned, sizes) for change in changes.values())
-    return sorted(filter(None, told), key=_order)
-
-
-def _order(told: Mapping[str, Any]) -> tuple[int, bool, float]:
-    """By what is answered, then what it costs: bits before bytes."""
-    return -len(told["against"]), not told["lossless"], told["bytes_up_per_round"] or 0.0
+    # By what is answered; of two that answer the same, the one that pays no accuracy.
+    return sorted(
+        filter(None, told), key=lambda each: (-len(each["against"]), not each["lossless"])
+    )
 
 
 def _changes(config: AuditConfig, finding: Finding, sizes: Sizes) -> Iterator[_Change]:
@@ -189,6 +187,7 @@ def _told(
     """A change as ``report.json`` keeps it; None for one that this federation cannot carry."""
     answered = [finding for finding in learned if _answers(config, change, finding)]
     claim = _claims(config, in_bags=change.in_bags)[change.names]
+    known, extra = _records(in_bags=change.in_bags), [each.costs for each in change.options]
     try:
         moved = None if change.in_bags else _bytes_up(change, sizes, config.ring)
     except ConfigError:
@@ -203,7 +202,7 @@ def _told(
         "remains": claim.found,
         "lossless": claim.lossless,
         "bytes_up_per_round": moved,
-        "costs": [option.costs for option in change.options],
+        "costs": [*filter(None, (known[name].costs for name in change.names)), *extra],
     }
 
 

@@ -7,8 +7,8 @@ which number stands beside a verdict) lives here, in plain functions; the templa
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from attacks.scoring.catalogue import leading
-from attacks.scoring.measures import SEVERITIES, Measure
+from attacks.scoring.catalogue import leading, measures_of
+from attacks.scoring.measures import SEVERITIES, Behind, Measure
 from attacks.suite import MEASURES
 from audits.gates.gate import documents_leak
 from audits.report import text
@@ -33,7 +33,8 @@ _WRITTEN = {"percent": percent, "decimal": decimal, "signed": signed}
 def metric_name(metric: str) -> str:
     """Returns a metric's display name; one without a record keeps its key."""
     known = MEASURES.get(metric)
-    return text.measure(metric) if known is None else known.name
+    name = text.measure(metric) if known is None else known.name
+    return f"{name[:1].upper()}{name[1:]}"
 
 
 def headline(finding: Mapping[str, Any]) -> str:
@@ -43,7 +44,7 @@ def headline(finding: Mapping[str, Any]) -> str:
     """
     if finding["status"] != "measured":
         return "not applicable"
-    measure = leading(finding)
+    measure = telling(finding)
     if measure is None:
         return NOT_MEASURED
     write = _WRITTEN[measure.scale.unit.write]
@@ -54,6 +55,21 @@ def headline(finding: Mapping[str, Any]) -> str:
         beside = f" {_span(finding, measure)}".rstrip()
     caveat = " (a control failed)" if control_failed(finding) else ""
     return f"{measure.name} {write(finding[measure.key])}{beside}{caveat}"
+
+
+def telling(finding: Mapping[str, Any]) -> Measure | None:
+    """The figure that stands for a finding, or the first that is as bad as the finding is."""
+    figures = {**finding.get("details", {}), **finding}
+
+    def rank(measure: Measure) -> int:
+        rule = measure.severity
+        names = (measure.key, *(rule.gains if isinstance(rule, Behind) else ()))
+        grades = (MEASURES[name].severity.grade(name, figures) for name in names)
+        return min(map(SEVERITIES.index, grades))
+
+    lead = leading(finding)
+    listed = [each for each in measures_of(finding) if each.page.listed]
+    return None if lead is None else min((lead, *listed), key=rank)
 
 
 def _span(finding: Mapping[str, Any], measure: Measure) -> str:
@@ -157,7 +173,8 @@ def gate_rows(gates: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     rows = []
     for gate in sorted(gates, key=lambda gate: _OUTCOMES.index(gate["outcome"])):
         threshold = gate["threshold"]
-        write = _writer(gate["metric"])
+        write, value = _writer(gate["metric"]), gate["value"]
+        told = value is not None and not isinstance(value, bool)  # the reason says it once more
         limit = _limit(threshold, write)
         scope = " · ".join(part for part in (gate["adversary"], gate["attack"]) if part)
         low, high = gate["low"], gate["high"]
@@ -167,7 +184,8 @@ def gate_rows(gates: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
                 **gate,
                 "scope": scope or "whole audit",
                 "requirement": f"{metric_name(gate['metric'])} {_BOUNDS[gate['bound']]} {limit}",
-                "measured": write(gate["value"]),
+                "measured": write(value),
+                "why": gate.get("documented") or ("" if told else gate["reason"]),
                 "span": span,
             }
         )

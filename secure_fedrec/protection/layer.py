@@ -227,6 +227,7 @@ class Layer:
         stands: which coalitions it withstands; none where it claims nothing.
         options: settings under which it hides more from them.
         start: settings to start from in a federation, where defaults do not fit.
+        costs: what clients pay for it beside bytes, in a clause.
         fits: refuses what only layers and federation together decide.
         budget: the budget that its noise is to be found from, None where it has its noise.
         simulated: what stood in for its cryptography where none was carried out.
@@ -250,6 +251,7 @@ class Layer:
     stands: tuple[Stand, ...] = ()
     options: tuple[Option, ...] = ()
     start: Callable[[Sizes], Mapping[str, Any]] = lambda _: {}
+    costs: str = ""
     fits: Callable[[Place], None] = lambda _: None
     budget: Callable[[Mapping[str, Any], Sizes], Budget | None] = lambda *_: None
     simulated: str = ""

@@ -87,6 +87,7 @@ MASKING = Layer(
         ),
     ),
     start=_outlasting,
+    costs="keys and shares are exchanged before every sum",
     claim=_MASKED,
     elsewhere=replace(
         _MASKED,
@@ -122,6 +123,8 @@ PAILLIER = Layer(
     traits=HIDDEN,
     excludes=_NO_CLOAK,
     stands=(Stand(corrupt=("server",), hides="owners"),),
+    costs="every client encrypts its whole table with a public key, which takes it far longer "
+    "than masks",
     claim=_ENCRYPTED,
     elsewhere=replace(
         _ENCRYPTED,
@@ -172,6 +175,8 @@ SKELLAM = Layer(
     build=_noised,
     budget=_budget,
     start=lambda _: {"epsilon": _EPSILON},
+    costs="accuracy, the more the smaller epsilon and the fewer the clients: models of few "
+    "parameters bear it (algorithm.biases = true with rank = 0), large ones diverge",
     traits=NOISED,
     requires=("clip", "masking"),
     stands=(
