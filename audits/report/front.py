@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from attacks.scoring.measures import SEVERITIES
-from audits.report.attacks import answers, as_toml, attack_rows, capital, leaks, price
+from audits.report.endings import answers, as_toml, attack_rows, capital, leaks, price
 from audits.report.view import gate_rows
 
 _GATES, _FINDINGS, _ACTIONS = 4, 3, 3

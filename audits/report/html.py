@@ -13,7 +13,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from audits.report import charts, text, view
-from audits.report.attacks import attack_rows, changes
+from audits.report.endings import attack_rows, changes
 from audits.report.front import front
 from secure_fedrec.errors import DataError
 

@@ -107,8 +107,8 @@ def control_failed(finding: Mapping[str, Any]) -> bool:
     return any(control is not None and not control["passed"] for control in controls)
 
 
-def adversary_rows(report: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Builds page one's table: outcome, worst finding and number for each adversary.
+def adversary_rows(report: Mapping[str, Any]) -> list[dict[str, str]]:
+    """Builds the outcome for each adversary.
 
     An adversary passes only if a gate says so: one without a gate is "no gate", one whose every
     attack was not applicable is "not tested", and a failed control turns a pass into
@@ -119,35 +119,11 @@ def adversary_rows(report: Mapping[str, Any]) -> list[dict[str, Any]]:
     named = [entry["adversary"] for entry in (*findings, *gates) if entry["adversary"]]
     rows = []
     for adversary in dict.fromkeys(named):
-        mine = by_severity([f for f in findings if f["adversary"] == adversary])
-        bounds = [gate for gate in gates if gate["adversary"] == adversary]
+        mine = [each for each in findings if each["adversary"] == adversary]
         measured = [finding for finding in mine if finding["status"] == "measured"]
-        rows.append(
-            {
-                "adversary": adversary,
-                "outcome": _adversary_outcome(measured, bounds),
-                "worst": mine[0] if mine else None,
-                "number": headline(mine[0]) if mine else NOT_MEASURED,
-                "measured": len(measured),
-                "attacks": len(mine),
-                "gates": _gate_tally(bounds),
-            }
-        )
+        bounds = [gate for gate in gates if gate["adversary"] == adversary]
+        rows.append({"adversary": adversary, "outcome": _adversary_outcome(measured, bounds)})
     return rows
-
-
-def _gate_tally(gates: Sequence[Mapping[str, Any]]) -> str:
-    """Says how many of an adversary's gates ended in the worst outcome any of them had."""
-    words = {
-        "fail": "fell",
-        "inconclusive": "inconclusive",
-        _LEAK: "document a leak",
-        "pass": "held",
-    }
-    for outcome, word in words.items():
-        if hits := sum(gate["outcome"] == outcome for gate in gates):
-            return f"{hits} of {len(gates)} {'gate' if len(gates) == 1 else 'gates'} {word}"
-    return "no gate set"
 
 
 def _adversary_outcome(

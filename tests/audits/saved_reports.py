@@ -63,7 +63,7 @@ def main() -> None:
                 command=["secure-fedrec", "audit", f"{preset}.toml"],
                 progress=False,
             )
-        text = json.dumps(_thinned(result.report), separators=(",", ":"), ensure_ascii=False)
+        text = json.dumps(_thinned(dict(result.report)), separators=(",", ":"), ensure_ascii=False)
         (FOLDER / f"{name}.json").write_text(f"{text}\n", encoding="utf-8")
         print(name, result.verdict.outcome)
 

@@ -89,7 +89,12 @@ def _row(
     endings = [ending(finding, report["gates"]) for finding in findings]
     for finding, ended in zip(findings, endings, strict=True):
         words = headline(finding)  # adversaries that learn the same share a bar
-        fresh = {"headline": words, "bar": _bar(finding), "who": [], "ending": ended}
+        fresh: dict[str, Any] = {
+            "headline": words,
+            "bar": _bar(finding),
+            "who": [],
+            "ending": ended,
+        }
         view = views.setdefault(f"{words} {ended}", fresh)
         view["who"].append(finding["adversary"])
     return {
