@@ -1,4 +1,4 @@
-"""Draws the first page of a report as a browser shows it; docs/report.png is that of the quickstart.
+"""Draws the first page of a report as a browser shows it; docs/report.png is the quickstart's.
 
 Run from the repository, with a Chromium on the PATH:
 

@@ -58,8 +58,8 @@ def ending(finding: Mapping[str, Any], gates: Iterable[Mapping[str, Any]]) -> En
     if "inconclusive" in outcomes or control_failed(finding):
         return UNDECIDED
     # A leak that is documented for one adversary surprises nobody in the hands of another.
-    documented = any(map(_documents, mine)) or (not mine and any(map(_documents, about)))
-    if documented and leaks(finding):
+    elsewhere = leaks(finding) and not mine and any(map(_documents, about))
+    if elsewhere or any(map(_documents, mine)):
         return DOCUMENTED
     if leaks(finding):
         return OPEN
