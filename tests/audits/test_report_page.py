@@ -160,3 +160,33 @@ def test_both_schemes_are_drawn(browser: Chromium, page: Path) -> None:
     assert shades[0] != shades[1]
     browser.media("print", "dark")  # ink is dear: print is light, whatever the screen was
     assert browser.value("getComputedStyle(document.body).backgroundColor") == shades[0]
+
+
+def test_words_without_an_end_are_broken(browser: Chromium, tmp_path: Path) -> None:
+    endless = "x" * 300
+    report = saved("red")
+    report["title"] = endless
+    report["verdict"]["summary"] = endless
+    report["protection"]["system"] = endless
+    report["configuration"] = {endless: endless}
+    report["manifest"]["command"] = endless
+    for entry in (*report["findings"], *report["gates"]):
+        entry["adversary"] = entry["adversary"] and endless
+        entry["attack"] = entry["attack"] and endless + entry["attack"]
+    for entry in report["findings"]:
+        entry["sentence"] = endless
+    page = tmp_path / "endless.html"
+    page.write_text(render_html(report), encoding="utf-8")
+    for width in (SCREEN[0], PHONE):
+        browser.open(page, width=width)
+        browser.value("document.querySelectorAll('details').forEach(each => each.open = true)")
+        assert browser.value("document.documentElement.scrollWidth") <= width
+
+
+def test_a_reader_without_a_mouse_reaches_what_is_folded(browser: Chromium, page: Path) -> None:
+    browser.open(page, width=SCREEN[0])
+    folded = browser.value(
+        "[...document.querySelectorAll('details')].map(each => each.firstElementChild.tagName)"
+    )
+    assert len(folded) > 2
+    assert set(folded) == {"SUMMARY"}
