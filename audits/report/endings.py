@@ -161,11 +161,17 @@ def _advice(report: Mapping[str, Any], findings: Sequence[Mapping[str, Any]]) ->
         return Advice()
     if any(finding.get("claimed") for finding in leaking):
         return Advice(text="The protection claims to withstand this. Do not rely on it.")
-    fitting = [each for each in report["remedies"] if all(answers(each, f) for f in leaking)]
-    fitting.sort(key=lambda each: (not each["lossless"], len(each["costs"])))
-    if not fitting:
+    ranked = [
+        (sum(answers(remedy, each) for each in leaking), remedy) for remedy in report["remedies"]
+    ]
+    most = max((count for count, _ in ranked), default=0)
+    if not most:
         return Advice(text=_NOTHING_HELPS)
-    return Advice(in_words(fitting[0]), price(report, fitting[0]))
+    fitting = [remedy for count, remedy in ranked if count == most]
+    best = min(fitting, key=lambda each: (not each["lossless"], len(each["costs"])))
+    rest = [each["adversary"] for each in leaking if not answers(best, each)]
+    beside = f" It leaves what it tells {', '.join(rest)}." if rest else ""
+    return Advice(in_words(best), price(report, best) + beside)
 
 
 def answers(remedy: Mapping[str, Any], finding: Mapping[str, Any]) -> bool:

@@ -13,8 +13,9 @@ from typing import Any
 import numpy as np
 
 from attacks import SUITE, Finding
+from attacks.planted.controls import ControlResult
 from audits.config.audit import AuditConfig
-from audits.report.findings import severity
+from audits.report.findings import finding_json, severity
 from secure_fedrec.errors import ConfigError
 from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.protection import (
@@ -60,18 +61,34 @@ class _Change:
         return tuple(name for name, _ in self.layers)
 
 
-def claimed(config: AuditConfig, finding: Finding) -> bool:
+def claimed(config: AuditConfig, attack: str, adversary: Adversary) -> bool:
     """Whether the stack says that it withstands this attack by this adversary."""
-    in_bags, needed = _asked(finding.attack)
+    in_bags, needed = _asked(attack)
     layers = config.bag_protection if in_bags else config.protection
     records = [_records(in_bags=in_bags)[name] for name in layers]
-    chosen = (
+    chosen = (  # an option counts from its own value on
         option
         for name, record in zip(layers, records, strict=True)
         for option in record.options
         if all(getattr(layers[name], key) >= value for key, value in option.settings.items())
     )
-    return bool(needed & _hidden(records, chosen, _adversary(config, finding)))
+    return bool(needed & _hidden(records, chosen, adversary))
+
+
+def findings_json(
+    config: AuditConfig,
+    findings: Iterable[Finding],
+    controls: Mapping[str, ControlResult],
+    *,
+    adversaries: Sequence[Adversary],
+) -> list[dict[str, Any]]:
+    """The report's ``findings``, each with whether the stack says that it withstands it."""
+    named = {adversary.name: adversary for adversary in adversaries}
+    return [
+        finding_json(finding, controls.get(finding.attack))
+        | {"claimed": claimed(config, finding.attack, named[finding.adversary])}
+        for finding in findings
+    ]
 
 
 def remedies(

@@ -148,6 +148,15 @@ def test_where_nothing_helps_it_is_said() -> None:
     assert all(row["advice"].text == "" for row in attack_rows(report))
 
 
+def test_a_change_that_answers_one_adversary_of_two_says_whom_it_leaves() -> None:
+    report = saved("documented")
+    for remedy in report["remedies"]:
+        remedy["against"] = [each for each in remedy["against"] if each["adversary"] == "server"]
+    (lattice,) = [row for row in attack_rows(report) if row["attack"] == "lattice"]
+    assert lattice["advice"].change.startswith("protection = masking")
+    assert lattice["advice"].text.endswith("It leaves what it tells server+denoisers.")
+
+
 def test_a_claim_that_is_broken_is_not_answered_by_itself() -> None:
     report = saved("split")
     for finding in report["findings"]:
