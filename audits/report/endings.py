@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from audits.gates.gate import documents_leak
-from audits.report.text import byte_size
+from audits.report.text import byte_size, capital
 from audits.report.view import by_severity, control_failed, finding_card, headline, telling
 
 
@@ -187,11 +187,6 @@ def in_words(remedy: Mapping[str, Any]) -> str:
         own = ", ".join(f"{key} = {_toml(value)}" for key, value in layer.items() if key != "layer")
         layers.append(f"{layer['layer']} ({own})" if own else str(layer["layer"]))
     return f"{remedy['key']} = {' + '.join(layers)}"
-
-
-def capital(words: str) -> str:
-    """Words at the beginning of a line."""
-    return words[:1].upper() + words[1:]
 
 
 def as_toml(remedy: Mapping[str, Any]) -> str:

@@ -4,9 +4,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from attacks.scoring.measures import SEVERITIES
-from audits.report.endings import answers, as_toml, attack_rows, capital, leaks, price
+from audits.report.endings import answers, as_toml, attack_rows, leaks, price
+from audits.report.text import capital
 from audits.report.view import gate_rows
 
+_HEADINGS: Mapping[str, str] = {
+    "pass": "What held",
+    "fail": "What did not hold",
+    "inconclusive": "What is undecided",
+    "leaks as documented": "Documented leaks",
+}
 _GATES, _FINDINGS, _ACTIONS = 4, 3, 3
 
 
@@ -31,13 +38,14 @@ def front(report: Mapping[str, Any]) -> dict[str, Any]:
     found = [row for row in rows if row["leaks"]]
     verdict = report["verdict"]["outcome"]
     open_ = [gate for gate in gates if gate["outcome"] in ("fail", "inconclusive")]
-    shown = open_ or [gate for gate in gates if gate["outcome"] == verdict != "pass"]
+    shown = open_ or [gate for gate in gates if gate["outcome"] == verdict]
     beside = [
         reason
         for reason in report["verdict"]["reasons"]
         if not any(reason.startswith(f"{gate['name']}:") for gate in gates)
     ]
     return {
+        "heading": _HEADINGS[verdict],
         "gates": shown[:_GATES],
         "more_gates": len(shown) - _GATES,
         "beside": beside[:_GATES],

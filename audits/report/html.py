@@ -44,6 +44,7 @@ def _environment() -> Environment:
     )
     environment.filters |= {
         "bytes": text.byte_size,
+        "capital": text.capital,
         "count": text.count,
         "decimal": text.decimal,
         "duration": text.duration,

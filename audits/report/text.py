@@ -125,6 +125,11 @@ def round_ranges(rounds: Iterable[int]) -> str:
     )
 
 
+def capital(words: str) -> str:
+    """Writes words as they begin a line."""
+    return words[:1].upper() + words[1:]
+
+
 def flatten(tree: Mapping[str, object], prefix: str = "") -> list[tuple[str, str]]:
     """Lists a nested mapping as dotted keys with values in words, in its own order."""
     rows: list[tuple[str, str]] = []

@@ -34,7 +34,7 @@ def metric_name(metric: str) -> str:
     """Returns a metric's display name; one without a record keeps its key."""
     known = MEASURES.get(metric)
     name = text.measure(metric) if known is None else known.name
-    return f"{name[:1].upper()}{name[1:]}"
+    return text.capital(name)
 
 
 def headline(finding: Mapping[str, Any]) -> str:
