@@ -49,6 +49,7 @@ def front(report: Mapping[str, Any]) -> dict[str, Any]:
         "gates": shown[:_GATES],
         "more_gates": len(shown) - _GATES,
         "beside": beside[:_GATES],
+        "more_beside": beside[_GATES:],
         "held": sum(gate["outcome"] == "pass" for gate in gates),
         "findings": found[:_FINDINGS],
         "more_findings": len(found) - _FINDINGS,

@@ -9,6 +9,7 @@ import pytest
 
 from attacks import SUITE
 from audits.config.audit import load_config, parse_config
+from audits.report import render_html
 from audits.report.endings import (
     BROKEN,
     DOCUMENTED,
@@ -135,6 +136,14 @@ def test_every_attack_that_ran_has_one_row_and_every_leak_says_what_to_do(name: 
     for row in rows:
         assert bool(row["advice"].text) == row["leaks"]
     assert front(report)["actions"]
+
+
+def test_no_reason_of_a_verdict_is_lost() -> None:
+    report = saved("inconclusive")
+    report["verdict"]["reasons"] = [f"reason {place}" for place in range(9)]
+    told = front(report)
+    assert [*told["beside"], *told["more_beside"]] == report["verdict"]["reasons"]
+    assert all(f"reason {place}" in render_html(report) for place in range(9))
 
 
 def test_where_nothing_helps_it_is_said() -> None:
