@@ -72,6 +72,9 @@ class Control:
         floor: of this attack, where what it reads allows less than the figure's own floor.
         secrets: what it claims there, told from what is planted: a secret of every client (see
             ``GroundTruth.secrets``) by its key, from arrays of the federation by name.
+        breaks: what a layer has to hide to withstand the attack (``protection.STOPS``); all of a
+            contribution, if nothing less is known to do.
+        in_bags: whether that is what is collected in bags, not what is summed.
     """
 
     measure: str
@@ -79,6 +82,8 @@ class Control:
     who: str = "server"
     floor: float | None = None
     secrets: Mapping[str, Callable[[Planted], npt.NDArray[Any]]] = field(default_factory=dict)
+    breaks: str = "contribution"
+    in_bags: bool = False
 
 
 class Claim(Protocol):

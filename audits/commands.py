@@ -18,8 +18,9 @@ from audits.gates.gate import Outcome
 from audits.gates.verdict import undecided
 from audits.planning import Deployment, plans
 from audits.report import report_schema
-from audits.report.findings import finding_json, sentence
+from audits.report.findings import sentence
 from audits.report.html import render_summary
+from audits.report.remedies import findings_json
 from audits.run import audit as runner
 from audits.run import training
 from audits.run.build import Federation, build_federation, load_dataset, require_parties
@@ -111,7 +112,7 @@ def _attack(arguments: argparse.Namespace, transcript: Transcript) -> int:
     )
     controls = positive_controls()
     if arguments.json:
-        _emit([finding_json(finding, controls[finding.attack]) for finding in findings])
+        _emit(findings_json(config, findings, controls, adversaries=adversaries))
     else:
         for finding in findings:
             print(f"{finding.adversary}/{finding.attack}: {sentence(finding)}")

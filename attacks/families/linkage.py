@@ -41,7 +41,7 @@ class CollusionLinkage(SuiteAttack):
 
     name = "collusion-linkage"
     reads_one_round = True
-    control = Control(measure="linked_share", on="ratings", who="server+denoisers")
+    control = Control(measure="linked_share", on="ratings", who="server+denoisers", breaks="owners")
 
     def claim(self, view: View) -> Claims:
         """Link every visible noise message of the first usable round."""

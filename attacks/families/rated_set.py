@@ -29,7 +29,7 @@ class Direct(SuiteAttack):
     """
 
     name = "direct"
-    control = Control(measure="auc", on="ratings", floor=0.9)
+    control = Control(measure="auc", on="ratings", floor=0.9, breaks="owners")
 
     def claim(self, view: View) -> Claims:
         """Claim that everything in the first recorded upload is rated."""
@@ -60,7 +60,7 @@ class Intersection(SuiteAttack):
     """
 
     name = "intersection"
-    control = Control(measure="auc", on="ratings")
+    control = Control(measure="auc", on="ratings", breaks="owners")
 
     def __init__(self, max_rounds: int | None = None) -> None:
         self._max_rounds = max_rounds

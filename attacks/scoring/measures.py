@@ -86,7 +86,6 @@ class Page(NamedTuple):
         chooses: of which findings it says how strong a round was, "rated sets" or "other secrets".
         listed: whether it has a key of its own in ``report.json``; others stand in the details.
         units: whom it is measured on.
-        axis: what it is called in the chart of leakage, where figures with an axis come first.
         rate: the false-positive rate it is taken at; ten times its inverse is needed in negatives.
     """
 
@@ -95,7 +94,6 @@ class Page(NamedTuple):
     chooses: str = ""
     listed: bool = True
     units: str = "clients"
-    axis: str = ""
     rate: float | None = None
 
 

@@ -98,7 +98,7 @@ MEASURES = records(
         "AUC of view and public popularity together, over the whole catalogue.",
         _AREA,
         Behind(("headroom_lift",), 0.99),
-        Page(axis="AUC", chooses="rated sets"),
+        Page(chooses="rated sets"),
     ),
     headroom_lift=gain(
         0.9,
@@ -113,7 +113,7 @@ MEASURES = records(
         "Area under the ROC curve over the whole catalogue, of the attack alone.",
         _AREA,
         Behind(("lift_over_prior",), 0.99),
-        LEADS._replace(axis="AUC"),
+        LEADS,
     ),
     lift_over_prior=gain(0.3, "Lift over prior", "auc minus prior_auc.", listed=True),
     support_auc=Measure(

@@ -22,7 +22,7 @@ from audits.gates.verdict import Verdict
 from audits.report import SCHEMA_VERSION
 from audits.report.claims import protection_json
 from audits.report.costs import cost_json
-from audits.report.findings import finding_json
+from audits.report.remedies import findings_json, remedies
 from audits.run.build import Federation
 from audits.run.privacy import draws_noise
 from audits.run.training import Lossless, run_identity
@@ -85,10 +85,10 @@ def assemble(
             "reasons": list(verdict.reasons),
         },
         "gates": [_gate(result) for result in measured.gates],
-        "findings": [
-            finding_json(finding, measured.controls.get(finding.attack))
-            for finding in measured.findings
-        ],
+        "findings": findings_json(
+            config, measured.findings, measured.controls, adversaries=config.adversaries
+        ),
+        "remedies": remedies(config, measured.findings, measured.federation.sizes()),
         "utility": _utility(measured),
         "cost": cost_json(
             measured.run,

@@ -1,11 +1,9 @@
 """Rendering a report as one self-contained page.
 
 The page needs no script, font, image or network: charts are inline SVG, the style sheet is inline,
-and a content security policy forbids the rest. The report itself travels inside the page as a data
-block, so the page alone is enough to compare or re-render an audit later.
+and a content security policy forbids the rest. What it leaves out stands in ``report.json``.
 """
 
-import json
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
@@ -15,23 +13,13 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from audits.report import charts, text, view
+from audits.report.endings import attack_rows, changes
+from audits.report.front import front
 from secure_fedrec.errors import DataError
 
 SCHEMA_VERSION = "1"
 
-# Inside <script> the HTML parser looks for "</script" and "<!--" in raw text, where entities mean
-# nothing; JSON's own escapes keep both out. U+2028 and U+2029 break older JavaScript readers.
-_JSON_ESCAPES = str.maketrans(
-    {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"}
-)
-
 _NOUNS = {"clients": "clients", "items": "items", "examples": "ratings"}
-
-
-def embed_json(report: Mapping[str, object]) -> Markup:
-    """Writes a report as JSON that is safe inside an HTML ``<script>`` data block."""
-    encoded = json.dumps(report, ensure_ascii=False, allow_nan=False)
-    return Markup(encoded.translate(_JSON_ESCAPES))  # noqa: S704 - escaped on the line above
 
 
 class _KeysFirst(Environment):
@@ -56,19 +44,13 @@ def _environment() -> Environment:
     )
     environment.filters |= {
         "bytes": text.byte_size,
+        "capital": text.capital,
         "count": text.count,
         "decimal": text.decimal,
         "duration": text.duration,
         "measure": text.measure,
-        "rounds": text.round_ranges,
-        "plain": _plain,
     }
     return environment
-
-
-def _plain(value: object) -> str:
-    """Writes a configuration value as it would stand in a configuration file."""
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
 def _trusted(svg: str) -> Markup:
@@ -90,10 +72,11 @@ def _roc_sections(report: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 def _context(report: Mapping[str, Any]) -> dict[str, Any]:
     """Gathers everything the template shows beside the report itself."""
-    ordered = view.by_severity(report["findings"])
-    cards = report["attack_cards"]
     return {
         "report": report,
+        "front": front(report),
+        "attacks": attack_rows(report),
+        "changes": changes(report),
         "adversaries": view.adversary_rows(report),
         "gates": view.gate_rows(report["gates"]),
         "protection": report.get("protection"),
@@ -101,16 +84,10 @@ def _context(report: Mapping[str, Any]) -> dict[str, Any]:
         "nouns": {**_NOUNS, **report["data"].get("nouns", {})},
         "better": text.which_is_better(report["utility"]["metric_names"]),
         "baselines": report["utility"].get("baselines", {}),
-        "worst": next((f for f in ordered if f["status"] == "measured"), None),
-        "headline": view.headline,
-        "findings": [view.finding_card(f, cards.get(f["attack"])) for f in ordered],
-        "leakage": _trusted(charts.leakage_chart(report["findings"])),
         "rocs": _roc_sections(report),
         "utility_chart": _trusted(charts.utility_chart(report["utility"]["rounds"])),
-        "bytes_chart": _trusted(charts.bytes_chart(report["cost"])),
         "configuration": text.flatten(report["configuration"]),
         "seeds": text.flatten(report["manifest"]["seeds"]),
-        "embedded": embed_json(report),
     }
 
 
@@ -125,7 +102,6 @@ def render_html(report: Mapping[str, object]) -> str:
 
     Raises:
         DataError: the report follows another schema version.
-        ValueError: the report holds a NaN or an infinity.
     """
     version = report.get("schema_version")
     if version != SCHEMA_VERSION:

@@ -125,13 +125,35 @@ def round_ranges(rounds: Iterable[int]) -> str:
     )
 
 
-def flatten(tree: Mapping[str, object], prefix: str = "") -> list[tuple[str, object]]:
-    """Lists a nested mapping as dotted keys, in its own order."""
-    rows: list[tuple[str, object]] = []
+def capital(words: str) -> str:
+    """Writes words as they begin a line."""
+    return words[:1].upper() + words[1:]
+
+
+def flatten(tree: Mapping[str, object], prefix: str = "") -> list[tuple[str, str]]:
+    """Lists a nested mapping as dotted keys with values in words, in its own order."""
+    rows: list[tuple[str, str]] = []
     for key, value in tree.items():
-        path = f"{prefix}{key}"
-        if isinstance(value, Mapping) and value:
-            rows.extend(flatten(value, f"{path}."))
-        else:
-            rows.append((path, value))
+        rows += _flat(f"{prefix}{key}", value)
     return rows
+
+
+def _flat(path: str, value: object) -> list[tuple[str, str]]:
+    if isinstance(value, Mapping) and value:
+        return flatten(value, f"{path}.")
+    if isinstance(value, list) and any(isinstance(each, Mapping) for each in value):
+        return [
+            row for place, each in enumerate(value, 1) for row in _flat(f"{path}[{place}]", each)
+        ]
+    return [(path, plain(value))]
+
+
+def plain(value: object) -> str:
+    """Writes a setting in words: ``yes``, ``none``, ``0.75``, ``1, 20``."""
+    if value is None or value in ([], {}):
+        return "none"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, list):
+        return ", ".join(plain(each) for each in value)
+    return f"{value:.6g}" if isinstance(value, float) else str(value)

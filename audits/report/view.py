@@ -1,17 +1,17 @@
-"""From the report's data to what the page shows: verdict rows, gate rows and finding cards.
+"""From the report's data to numbers that the page shows: adversaries, gates, findings.
 
 Everything that decides what a reader is told first (the order of findings, an adversary's outcome,
 which number stands beside a verdict) lives here, in plain functions; the template only lays out.
 """
 
-import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from attacks.scoring.catalogue import leading
-from attacks.scoring.measures import SEVERITIES, Measure
+from attacks.scoring.catalogue import leading, measures_of
+from attacks.scoring.measures import SEVERITIES, Behind, Measure
 from attacks.suite import MEASURES
 from audits.gates.gate import documents_leak
+from audits.report import text
 from audits.report.curves import FPR_FLOOR, negatives, resolution, tpr_reached
 from audits.report.text import (
     NOT_MEASURED,
@@ -20,6 +20,7 @@ from audits.report.text import (
     gate_value,
     interval,
     percent,
+    round_ranges,
     signed,
 )
 
@@ -27,13 +28,13 @@ _LEAK = "leaks as documented"
 _OUTCOMES = ("fail", "inconclusive", _LEAK, "pass")
 _BOUNDS = {"max": "≤", "min": "≥", "equals": "=", "least": "≥"}
 _WRITTEN = {"percent": percent, "decimal": decimal, "signed": signed}
-_DETAIL_LIMIT = 240
 
 
 def metric_name(metric: str) -> str:
     """Returns a metric's display name; one without a record keeps its key."""
     known = MEASURES.get(metric)
-    return metric.replace("_", " ") if known is None else known.name
+    name = text.measure(metric) if known is None else known.name
+    return text.capital(name)
 
 
 def headline(finding: Mapping[str, Any]) -> str:
@@ -43,7 +44,7 @@ def headline(finding: Mapping[str, Any]) -> str:
     """
     if finding["status"] != "measured":
         return "not applicable"
-    measure = leading(finding)
+    measure = telling(finding)
     if measure is None:
         return NOT_MEASURED
     write = _WRITTEN[measure.scale.unit.write]
@@ -54,6 +55,21 @@ def headline(finding: Mapping[str, Any]) -> str:
         beside = f" {_span(finding, measure)}".rstrip()
     caveat = " (a control failed)" if control_failed(finding) else ""
     return f"{measure.name} {write(finding[measure.key])}{beside}{caveat}"
+
+
+def telling(finding: Mapping[str, Any]) -> Measure | None:
+    """The figure that stands for a finding, or the first that is as bad as the finding is."""
+    figures = {**finding.get("details", {}), **finding}
+
+    def rank(measure: Measure) -> int:
+        rule = measure.severity
+        names = (measure.key, *(rule.gains if isinstance(rule, Behind) else ()))
+        grades = (MEASURES[name].severity.grade(name, figures) for name in names)
+        return min(map(SEVERITIES.index, grades))
+
+    lead = leading(finding)
+    listed = [each for each in measures_of(finding) if each.page.listed]
+    return None if lead is None else min((lead, *listed), key=rank)
 
 
 def _span(finding: Mapping[str, Any], measure: Measure) -> str:
@@ -91,8 +107,8 @@ def control_failed(finding: Mapping[str, Any]) -> bool:
     return any(control is not None and not control["passed"] for control in controls)
 
 
-def adversary_rows(report: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Builds page one's table: outcome, worst finding and number for each adversary.
+def adversary_rows(report: Mapping[str, Any]) -> list[dict[str, str]]:
+    """Builds the outcome for each adversary.
 
     An adversary passes only if a gate says so: one without a gate is "no gate", one whose every
     attack was not applicable is "not tested", and a failed control turns a pass into
@@ -103,35 +119,11 @@ def adversary_rows(report: Mapping[str, Any]) -> list[dict[str, Any]]:
     named = [entry["adversary"] for entry in (*findings, *gates) if entry["adversary"]]
     rows = []
     for adversary in dict.fromkeys(named):
-        mine = by_severity([f for f in findings if f["adversary"] == adversary])
-        bounds = [gate for gate in gates if gate["adversary"] == adversary]
+        mine = [each for each in findings if each["adversary"] == adversary]
         measured = [finding for finding in mine if finding["status"] == "measured"]
-        rows.append(
-            {
-                "adversary": adversary,
-                "outcome": _adversary_outcome(measured, bounds),
-                "worst": mine[0] if mine else None,
-                "number": headline(mine[0]) if mine else NOT_MEASURED,
-                "measured": len(measured),
-                "attacks": len(mine),
-                "gates": _gate_tally(bounds),
-            }
-        )
+        bounds = [gate for gate in gates if gate["adversary"] == adversary]
+        rows.append({"adversary": adversary, "outcome": _adversary_outcome(measured, bounds)})
     return rows
-
-
-def _gate_tally(gates: Sequence[Mapping[str, Any]]) -> str:
-    """Says how many of an adversary's gates ended in the worst outcome any of them had."""
-    words = {
-        "fail": "fell",
-        "inconclusive": "inconclusive",
-        _LEAK: "document a leak",
-        "pass": "held",
-    }
-    for outcome, word in words.items():
-        if hits := sum(gate["outcome"] == outcome for gate in gates):
-            return f"{hits} of {len(gates)} {'gate' if len(gates) == 1 else 'gates'} {word}"
-    return "no gate set"
 
 
 def _adversary_outcome(
@@ -157,35 +149,48 @@ def gate_rows(gates: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     rows = []
     for gate in sorted(gates, key=lambda gate: _OUTCOMES.index(gate["outcome"])):
         threshold = gate["threshold"]
-        limit = gate_value(threshold) if isinstance(threshold, bool) else f"{threshold:,.10g}"
+        write, value = _writer(gate["metric"]), gate["value"]
+        told = value is not None and not isinstance(value, bool)  # the reason says it once more
+        limit = _limit(threshold, write)
         scope = " · ".join(part for part in (gate["adversary"], gate["attack"]) if part)
         low, high = gate["low"], gate["high"]
-        span = "" if low is None or high is None else f"[{gate_value(low)}, {gate_value(high)}]"
+        span = "" if low is None or high is None else f"[{write(low)}, {write(high)}]"
         rows.append(
             {
                 **gate,
                 "scope": scope or "whole audit",
                 "requirement": f"{metric_name(gate['metric'])} {_BOUNDS[gate['bound']]} {limit}",
-                "measured": gate_value(gate["value"]),
+                "measured": write(value),
+                "why": gate.get("documented") or ("" if told else gate["reason"]),
                 "span": span,
             }
         )
     return rows
 
 
-def finding_card(finding: Mapping[str, Any], card: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Builds one finding's card: its numbers, controls, extras and the attack's own card."""
+def _writer(metric: str) -> Callable[[Any], str]:
+    """How values of a figure are written; of what is no figure of an attack, as numbers go."""
+    known = MEASURES.get(metric)
+    return gate_value if known is None else _WRITTEN[known.scale.unit.write]
+
+
+def _limit(threshold: bool | float, write: Callable[[Any], str]) -> str:
+    """A bound, in its own digits."""
+    if isinstance(threshold, bool):
+        return gate_value(threshold)
+    return f"{100 * threshold:,.7g}%" if write is percent else f"{threshold:,.7g}"
+
+
+def finding_card(finding: Mapping[str, Any]) -> dict[str, Any]:
+    """What a finding says in full: its numbers, what they are of, and its controls."""
     units = finding["units"]
     return {
-        "finding": finding,
-        "card": card,
-        "headline": headline(finding),
-        "numbers": _numbers(finding) if finding["status"] == "measured" else [],
+        "adversary": finding["adversary"],
+        "numbers": _numbers(finding),
         "units": f"{count(units['clients'])} {_units_of(finding)}, {count(units['pairs'])} pairs, "
-        f"{count(units['positives'])} positives",
+        f"{count(units['positives'])} positives; rounds {round_ranges(finding['rounds'])}",
         "controls": _controls(finding),
         "control_failed": control_failed(finding),
-        "details": [(key, _detail(value)) for key, value in finding.get("details", {}).items()],
     }
 
 
@@ -240,14 +245,6 @@ def _controls(finding: Mapping[str, Any]) -> list[dict[str, Any]]:
         words = f"{metric_name(positive['metric'])} {value}, floor {floor}"
         rows[1] |= {"value": words, "passed": positive["passed"]}
     return rows
-
-
-def _detail(value: object) -> str:
-    """Writes a free-form extra on one line; the embedded JSON keeps it whole."""
-    if isinstance(value, float):
-        return f"{value:.4g}"
-    words = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-    return words if len(words) <= _DETAIL_LIMIT else f"{words[: _DETAIL_LIMIT - 1]}…"
 
 
 def roc_rows(findings: Sequence[Mapping[str, Any]]) -> list[tuple[str, list[str]]]:

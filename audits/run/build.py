@@ -12,7 +12,7 @@ from audits.system import Dataset, Fresh, Task
 from secure_fedrec.algorithms.base import Algorithm, PublicState
 from secure_fedrec.engines import Evaluate, sizes_of
 from secure_fedrec.errors import ConfigError
-from secure_fedrec.protection import Stack, Withstood, build_stack
+from secure_fedrec.protection import Sizes, Stack, Withstood, build_stack
 from secure_fedrec.streams import Streams
 from secure_fedrec.vault import Vault
 from secure_fedrec.wire import Adversary
@@ -40,6 +40,12 @@ class Federation(Generic[TaskT_co]):
     def algorithm(self) -> Algorithm:
         """A fresh algorithm."""
         return self.task.fresh().algorithm
+
+    def sizes(self) -> Sizes:
+        """What a stack for it has to be built for."""
+        algorithm, problem, bags = self.task.fresh()
+        cohort = self.config.cohort.largest(problem.vault.n_clients)
+        return sizes_of(algorithm, problem, cohort=cohort, bags=bags)
 
     def fresh(self) -> Fresh:
         """Algorithm and problem of one more run, measured as the configuration says."""

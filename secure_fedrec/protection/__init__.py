@@ -34,7 +34,7 @@ from secure_fedrec.protection.compatibility import (
 )
 from secure_fedrec.protection.denoisers import Binding, Denoisers, DenoisersConfig
 from secure_fedrec.protection.dp.rated_set import RandomizedResponseConfig
-from secure_fedrec.protection.layer import Claim, Layer, Place, Sizes, Stand, Subject
+from secure_fedrec.protection.layer import STOPS, Claim, Layer, Option, Place, Sizes, Stand, Subject
 from secure_fedrec.protection.plain import DirectSum
 from secure_fedrec.protection.randomized_response import RandomizedResponse
 from secure_fedrec.protection.stack import Stack
@@ -48,6 +48,7 @@ __all__ = [
     "LAYERS",
     "RECORDS",
     "STACKS",
+    "STOPS",
     "BagShape",
     "Binding",
     "Claim",
@@ -61,6 +62,7 @@ __all__ = [
     "Layer",
     "LocalDPConfig",
     "LocalModel",
+    "Option",
     "Place",
     "RandomizedResponse",
     "RandomizedResponseConfig",

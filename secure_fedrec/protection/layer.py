@@ -7,6 +7,7 @@ which coalitions its claim is played against, and what reports say of its cost a
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
 from secure_fedrec.blocks import BlockKind, BlockShape
@@ -97,6 +98,32 @@ class Stand(Settings, section="layer.stands"):
 
     corrupt: tuple[str, ...]
     hides: Literal["values", "owners", "contribution"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Option:
+    """Settings under which a layer hides more from those whom it withstands.
+
+    Args:
+        settings: the settings.
+        hides: what they hide besides: "lone rows", rows of a sum that one client alone gave.
+        costs: what is paid for it, in a clause.
+    """
+
+    settings: Mapping[str, Any]
+    hides: Literal["lone rows"]
+    costs: str
+
+
+STOPS: Mapping[str, frozenset[str]] = MappingProxyType(
+    {
+        "values": frozenset({"values", "owners", "contribution"}),
+        "owners": frozenset({"owners", "contribution"}),
+        "lone rows": frozenset({"lone rows", "contribution"}),
+        "contribution": frozenset({"contribution"}),
+    }
+)
+"""What there is to hide, and hiding which withstands whoever looks for it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -193,6 +220,9 @@ class Layer:
         requires: layers without which it does not stack.
         excludes: layers and roles that it does not stack with.
         stands: which coalitions it withstands; none where it claims nothing.
+        options: settings under which it hides more from them.
+        start: settings to start from in a federation, where defaults do not fit.
+        costs: what clients pay for it beside bytes, in a clause.
         fits: refuses what only layers and federation together decide.
         budget: the budget that its noise is to be found from, None where it has its noise.
         simulated: what stood in for its cryptography where none was carried out.
@@ -214,6 +244,9 @@ class Layer:
     requires: tuple[str, ...] = ()
     excludes: tuple[str, ...] = ()
     stands: tuple[Stand, ...] = ()
+    options: tuple[Option, ...] = ()
+    start: Callable[[Sizes], Mapping[str, Any]] = lambda _: {}
+    costs: str = ""
     fits: Callable[[Place], None] = lambda _: None
     budget: Callable[[Mapping[str, Any], Sizes], Budget | None] = lambda *_: None
     simulated: str = ""

@@ -7,7 +7,6 @@ from attacks.scoring.catalogue import listed_keys
 from attacks.suite import MEASURES
 from audits.report import report_schema
 from audits.report.findings import finding_json, sentence, severity
-from audits.report.points import leakage_point
 from audits.report.view import finding_card, headline
 
 
@@ -96,10 +95,7 @@ def test_a_report_shows_precision_beside_that_of_popularity() -> None:
     assert found["severity"] == "high"
     assert found["details"]["precision_gain_certain"] == 0.47
     assert headline(found).endswith("77.6%, popularity alone 28.3%")
-    rows = {name: (value, span) for name, value, span in finding_card(found, None)["numbers"]}
+    rows = {name: (value, span) for name, value, span in finding_card(found)["numbers"]}
     assert rows["Precision gained over popularity"][0].startswith("+0.49")
     assert "0.48" in rows["Precision gained over popularity"][1]
     assert rows["Share of the headroom gained"][0].startswith("+0.93")
-    point = leakage_point(found)
-    assert point is not None
-    assert (point.value, point.low, point.prior) == (0.991, 0.990, 0.855)

@@ -60,7 +60,7 @@ def test_an_audit_of_masked_sums_says_whether_it_was_simulated(
     assert protection["privacy"] == []
     assert f"protection, {execution}: {protection['execution_note']}" in out
     page = (tmp_path / "run" / "report.html").read_text(encoding="utf-8")
-    assert (">Simulated:<" in page) == (execution == "simulated")
+    assert ("<dd>Simulated: " in page) == (execution == "simulated")
     assert "privacy:" not in out
 
 
@@ -77,7 +77,7 @@ def test_a_noised_audit_prints_its_epsilon_and_what_it_covers(
     assert f"privacy: {statement['text']}\n" in out
     assert "over 6 rounds" in statement["text"]
     page = (tmp_path / "run" / "report.html").read_text(encoding="utf-8")
-    assert f"<pre>epsilon_server = {statement['epsilon']:.4g} at delta = 1e-05" in page
+    assert f"<dd>epsilon_server = {statement['epsilon']:.4g} at delta = 1e-05" in page
 
 
 def test_the_claim_is_that_of_the_events_of_the_rounds_that_were_run() -> None:

@@ -121,7 +121,7 @@ def test_the_verdict_line_says_what_a_model_is_worth(
     for text in (
         out.splitlines()[0],
         report["verdict"]["summary"],
-        page.split("What was audited")[0],
+        page.split("<dl")[0],
     ):
         assert ("the model is no better than a trivial rule" in text) == worthless
     assert "trivial rules, RMSE: global mean" in out

@@ -62,7 +62,8 @@ def test_the_page_says_what_the_protection_claims_and_that_it_was_simulated() ->
     assert "Simulated: uploads were hidden by pads" in text
     assert "Privacy epsilon_server = 7.98 at delta = 1e-05 over 60 rounds against: the" in text
     # Near the verdict: before anything that was measured.
-    assert text.index("What the protection claims") < text.index("Worst finding")
+    assert text.index("clip + skellam + masking, simulated") < text.index("Top findings")
+    assert text.index("ε 7.98 against the server, 60 rounds") < text.index("Top findings")
 
 
 def test_the_page_of_a_stack_without_cryptography_or_noise_claims_neither() -> None:

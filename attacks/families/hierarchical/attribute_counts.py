@@ -41,6 +41,7 @@ class AttributeCounts(SuiteAttack):
     control = Control(
         measure="histogram_correlation",
         on="organisations",
+        breaks="owners",
         secrets={
             f"sets.{ATTRIBUTES}": lambda planted: planted["attributes"] > 0,
             f"histograms.{ATTRIBUTES}": lambda planted: planted["attributes"].astype(np.float64),

@@ -53,6 +53,8 @@ class Drafts(SuiteAttack):
     control = Control(
         measure="disclosed_share",
         on="organisations",
+        breaks="contribution",
+        in_bags=True,
         secrets={
             "attributes.sign": lambda planted: (planted["members"][:, 0] > 0).astype(np.int64)
         },

@@ -69,7 +69,7 @@ class Lattice(SuiteAttack):
     """
 
     name = "lattice"
-    control = Control(measure="rating_accuracy", on="ratings")
+    control = Control(measure="rating_accuracy", on="ratings", breaks="owners")
 
     def __init__(self, round_: int | None = None) -> None:
         self._round = round_

@@ -31,6 +31,7 @@ class AttributeInference(SuiteAttack):
     control = Control(
         measure="attribute_auc",
         on="split",
+        breaks="owners",
         secrets={"attributes.group": lambda planted: planted["groups"]},
     )
 

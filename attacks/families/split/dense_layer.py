@@ -62,7 +62,7 @@ class DenseLayerInputs(SuiteAttack):
     name = "dense-layer"
     reads_one_round = True
     reads_item_rows = False
-    control = Control(measure="reidentified_share", on="split")
+    control = Control(measure="reidentified_share", on="split", breaks="owners")
 
     def claim(self, view: View) -> Claims:
         """Claim the private vector of every client of the first usable round."""

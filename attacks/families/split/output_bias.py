@@ -47,6 +47,7 @@ class OutputBias(SuiteAttack):
     control = Control(
         measure="label_accuracy",
         on="split",
+        breaks="owners",
         secrets={
             f"labels.{MAJORITY}": lambda planted: planted["classes"].argmax(axis=1),
             f"sets.{CLASSES}": lambda planted: planted["classes"] > 0,

@@ -36,7 +36,7 @@ class TouchedRows(SuiteAttack):
     name = "touched-rows"
     reads_one_round = True
     reads_item_rows = False
-    control = Control(measure="exact_set_share", on="split")
+    control = Control(measure="exact_set_share", on="split", breaks="owners")
 
     def claim(self, view: View) -> Claims:
         """Claim the rows used by every client of the first usable round."""
@@ -77,7 +77,7 @@ class SignedRows(SuiteAttack):
     name = "signed-rows"
     reads_one_round = True
     reads_item_rows = False
-    control = Control(measure="auc", on="implicit")
+    control = Control(measure="auc", on="implicit", breaks="owners")
 
     def claim(self, view: View) -> Claims:
         """Claim the positives of every client of the first usable round."""

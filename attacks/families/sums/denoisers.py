@@ -52,7 +52,7 @@ class DenoiserExposure(SuiteAttack):
     """
 
     name = "denoiser-exposure"
-    control = Control(measure="precision", on="ratings")
+    control = Control(measure="precision", on="ratings", breaks="owners")
 
     def claim(self, view: View) -> Claims:
         """Claim that items with count -1 are the denoiser's own."""
@@ -100,7 +100,7 @@ class DenoiserSums(SuiteAttack):
 
     name = "denoiser-sums"
     reads_one_round = True
-    control = Control(measure="unmasked_share", on="ratings")
+    control = Control(measure="unmasked_share", on="ratings", breaks="owners")
 
     def claim(self, view: View) -> Claims:
         """Explain as many sums as possible."""

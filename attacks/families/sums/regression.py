@@ -51,7 +51,7 @@ class SubsetRegression(SuiteAttack):
     """
 
     name = "subset-regression"
-    control = Control(measure="support_auc", on="sticky")
+    control = Control(measure="support_auc", on="sticky", breaks="owners")
 
     def claim(self, view: View) -> Claims:
         """Solve after every stop; claim what the last one gives."""

@@ -45,7 +45,9 @@ class TableSteps(SuiteAttack):
     """
 
     name = "table-steps"
-    control = Control(measure="precision", on="ratings", who="all clients but one")
+    control = Control(
+        measure="precision", on="ratings", who="all clients but one", breaks="contribution"
+    )
 
     def claim(self, view: View) -> Claims:
         """Claim what moved."""

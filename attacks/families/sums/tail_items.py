@@ -50,7 +50,7 @@ class TailItems(SuiteAttack):
     """
 
     name = "tail-items"
-    control = Control(measure="precision", on="ratings")
+    control = Control(measure="precision", on="ratings", breaks="lone rows")
 
     def claim(self, view: View) -> Claims:
         """Claim what the counts prove."""

@@ -108,6 +108,7 @@ LOCAL_DP = Layer(
     build=None,
     traits=Traits(virtual_rows=None, reports=None, uploads=None, noise="added", denoising=None),
     stands=(Stand(corrupt=("server",), hides="contribution"),),
+    costs="accuracy, the more the larger noise_multiplier",
     claim=Claim(
         system="drafts with local differential privacy",
         hides="every vector, from everybody, up to the stated epsilon and delta of one vector, "

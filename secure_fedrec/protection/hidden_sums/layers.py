@@ -18,9 +18,12 @@ from secure_fedrec.protection.hidden_sums.noised import (
     SkellamLayerConfig,
     encoding_of,
 )
-from secure_fedrec.protection.layer import Budget, Claim, Layer, Place, Sizes, Stand
+from secure_fedrec.protection.layer import Budget, Claim, Layer, Option, Place, Sizes, Stand
 from secure_fedrec.protection.masking import COMPLETE_UP_TO
 from secure_fedrec.traits import AS_BEFORE
+
+_EPSILON = 8.0
+"""A budget to start from, over all rounds; whoever needs less pays with accuracy."""
 
 _NO_CLOAK = ("cloak",)  # every row is hidden: there is no rated set left to cover
 
@@ -46,7 +49,13 @@ def _masks_fit(place: Place) -> None:
             f"engine has not: at most {COMPLETE_UP_TO} clients, or",
             ("curious",),
         )
-    masks.require_cohort(cohort, place.sizes.n_clients)
+    masks.parameters(cohort, place.sizes.n_clients)
+
+
+def _outlasting(sizes: Sizes) -> Mapping[str, Any]:
+    """As many survivors as the planned dropouts leave."""
+    found = MaskingLayerConfig().parameters(sizes.cohort, sizes.n_clients)
+    return {"min_survivors": found.min_survivors}
 
 
 _MASKED = Claim(
@@ -69,6 +78,16 @@ MASKING = Layer(
     traits=HIDDEN,
     excludes=_NO_CLOAK,
     stands=(Stand(corrupt=("server",), hides="owners"),),
+    options=(
+        Option(
+            settings={"tail_floor": 2},
+            hides="lone rows",
+            costs="a round of masked counts before every sum, and rows that a single client has "
+            "are not learned",
+        ),
+    ),
+    start=_outlasting,
+    costs="keys and shares are exchanged before every sum",
     claim=_MASKED,
     elsewhere=replace(
         _MASKED,
@@ -104,6 +123,8 @@ PAILLIER = Layer(
     traits=HIDDEN,
     excludes=_NO_CLOAK,
     stands=(Stand(corrupt=("server",), hides="owners"),),
+    costs="every client encrypts its whole table with a public key, which takes it far longer "
+    "than masks",
     claim=_ENCRYPTED,
     elsewhere=replace(
         _ENCRYPTED,
@@ -153,6 +174,9 @@ SKELLAM = Layer(
     settings=SkellamLayerConfig,
     build=_noised,
     budget=_budget,
+    start=lambda _: {"epsilon": _EPSILON},
+    costs="accuracy, the more the smaller epsilon and the fewer the clients: models of few "
+    "parameters bear it (algorithm.biases = true with rank = 0), large ones diverge",
     traits=NOISED,
     requires=("clip", "masking"),
     stands=(

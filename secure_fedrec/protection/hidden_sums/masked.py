@@ -43,7 +43,7 @@ from secure_fedrec.protection.masking import (
 )
 from secure_fedrec.protection.masking.agreed.degrees import Adversary
 from secure_fedrec.protection.masking.agreed.hypergeometric import least_within
-from secure_fedrec.protection.masking.agreed.parameters import find_parameters
+from secure_fedrec.protection.masking.agreed.parameters import MaskingParameters, find_parameters
 from secure_fedrec.protection.masking.agreed.public_state import NO_STATE
 from secure_fedrec.protection.masking.round.prg import MaskExpander
 from secure_fedrec.protection.plain import TableSizes, aggregate_note
@@ -97,14 +97,14 @@ class MaskingLayerConfig(Settings, section="protection"):
             adversary=self.adversary, corrupt=self.corrupt, min_survivors=self.min_survivors
         )
 
-    def require_cohort(self, cohort: int, n_clients: int) -> None:
-        """Check that the protocol has parameters for rounds of so many clients.
+    def parameters(self, cohort: int, n_clients: int) -> MaskingParameters:
+        """Of the protocol, for rounds of so many clients.
 
         Raises:
             ConfigError: it has none that meet its bounds.
         """
         with renamed_keys(_KEYS, {"protection.corrupt": self.corrupt}):
-            find_parameters(
+            return find_parameters(
                 cohort,
                 corrupt=self.corrupt,
                 dropout=self.policy.dropout,

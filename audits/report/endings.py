@@ -1,0 +1,228 @@
+"""What the page says of every attack that ran: how it ended, what to change, and what that costs.
+
+An ending tells a leak that a gate documents, or where the protection claims nothing, from a claim
+that is broken and from an attack that learned nothing.
+"""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from audits.gates.gate import documents_leak
+from audits.report.text import byte_size, capital
+from audits.report.view import by_severity, control_failed, finding_card, headline, telling
+
+
+class Ending(NamedTuple):
+    """How an attack ended.
+
+    Attributes:
+        words: in a report.
+        tone: class of the style sheet.
+    """
+
+    words: str
+    tone: str
+
+
+BROKEN = Ending("Claim broken", "fail")
+FELL = Ending("Gate failed", "fail")
+UNDECIDED = Ending("Undecided", "inconclusive")
+OPEN = Ending("Leaks, not withstood", "leak")
+DOCUMENTED = Ending("Leaks as documented", "leak")
+HELD = Ending("Held", "pass")
+NOTHING = Ending("Nothing learned", "none")
+ENDINGS = (BROKEN, FELL, UNDECIDED, OPEN, DOCUMENTED, HELD, NOTHING)
+"""Worst first."""
+
+
+def leaks(finding: Mapping[str, Any]) -> bool:
+    """Whether an attack learned something."""
+    return finding["status"] == "measured" and finding.get("severity") not in (None, "info")
+
+
+def ending(finding: Mapping[str, Any], gates: Iterable[Mapping[str, Any]]) -> Ending:
+    """How an attack ended for one adversary.
+
+    Args:
+        finding: what it found.
+        gates: of the whole audit.
+    """
+    about = [gate for gate in gates if gate["attack"] == finding["attack"]]
+    mine = [gate for gate in about if gate["adversary"] == finding["adversary"]]
+    outcomes = {gate["outcome"] for gate in mine}
+    if leaks(finding) and finding.get("claimed"):
+        return BROKEN
+    if "fail" in outcomes:
+        return FELL
+    if "inconclusive" in outcomes or control_failed(finding):
+        return UNDECIDED
+    # A leak that is documented for one adversary surprises nobody in the hands of another.
+    elsewhere = leaks(finding) and not mine and any(map(_documents, about))
+    if elsewhere or any(map(_documents, mine)):
+        return DOCUMENTED
+    if leaks(finding):
+        return OPEN
+    return HELD if mine else NOTHING
+
+
+def _documents(gate: Mapping[str, Any]) -> bool:
+    return documents_leak(bound=gate["bound"], attack=gate["attack"], metric=gate["metric"])
+
+
+def attack_rows(report: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """One row per attack that ran, worst first."""
+    ran = [each for each in by_severity(report["findings"]) if each["status"] == "measured"]
+    rows = [
+        _row(report, name, [each for each in ran if each["attack"] == name])
+        for name in dict.fromkeys(each["attack"] for each in ran)
+    ]
+    for place, row in enumerate(rows, start=1):
+        row["anchor"] = f"attack-{place}"
+    return rows
+
+
+def _row(
+    report: Mapping[str, Any], name: str, findings: Sequence[Mapping[str, Any]]
+) -> dict[str, Any]:
+    views: dict[str, dict[str, Any]] = {}
+    endings = [ending(finding, report["gates"]) for finding in findings]
+    for finding, ended in zip(findings, endings, strict=True):
+        words = headline(finding)  # adversaries that learn the same share a bar
+        fresh: dict[str, Any] = {
+            "headline": words,
+            "bar": _bar(finding),
+            "who": [],
+            "ending": ended,
+        }
+        view = views.setdefault(f"{words} {ended}", fresh)
+        view["who"].append(finding["adversary"])
+    return {
+        "attack": name,
+        "worst": findings[0],
+        "ending": min(endings, key=ENDINGS.index),
+        "views": list(views.values()),
+        "cards": _alike(findings),
+        "about": report["attack_cards"].get(name),
+        "leaks": any(leaks(finding) for finding in findings),
+        "advice": _advice(report, findings),
+    }
+
+
+def _alike(findings: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Full figures; adversaries with the same ones share them."""
+    shared: dict[str, dict[str, Any]] = {}
+    for finding in findings:
+        card = finding_card(finding)
+        name = card.pop("adversary")
+        shared.setdefault(repr(card), {**card, "adversaries": []})["adversaries"].append(name)
+    return list(shared.values())
+
+
+def _bar(finding: Mapping[str, Any]) -> dict[str, float] | None:
+    """Ends of a bar, in percent of its track: value, interval, and what anybody could say."""
+    measure = telling(finding)
+    if measure is None or (measure.scale.unit.low, measure.scale.unit.high) != (0.0, 1.0):
+        return None
+    low, high = measure.ends
+    keys = {"value": measure.key, "low": low, "high": high}
+    if measure.prior is not None:
+        keys["prior"] = measure.prior.key
+    figures = {**finding.get("details", {}), **finding}
+    ends = {name: figures.get(key) for name, key in keys.items()}
+    return {
+        name: round(100 * min(max(end, 0.0), 1.0), 1)
+        for name, end in ends.items()
+        if end is not None
+    }
+
+
+class Advice(NamedTuple):
+    """What to do about an attack.
+
+    Attributes:
+        change: of the configuration, the cheapest; empty where there is none.
+        text: what it costs, or what to know instead.
+    """
+
+    change: str = ""
+    text: str = ""
+
+
+_NOTHING_HELPS = (
+    "Nothing in this toolkit stops it on this algorithm. Let fewer parties look, send less, or "
+    'document it with a gate: expect = "leak".'
+)
+
+
+def _advice(report: Mapping[str, Any], findings: Sequence[Mapping[str, Any]]) -> Advice:
+    leaking = [finding for finding in findings if leaks(finding)]
+    if not leaking or "remedies" not in report:
+        return Advice()
+    if any(finding.get("claimed") for finding in leaking):
+        return Advice(text="The protection claims to withstand this. Do not rely on it.")
+    ranked = [
+        (sum(answers(remedy, each) for each in leaking), remedy) for remedy in report["remedies"]
+    ]
+    most = max((count for count, _ in ranked), default=0)
+    if not most:
+        return Advice(text=_NOTHING_HELPS)
+    fitting = [remedy for count, remedy in ranked if count == most]
+    best = min(fitting, key=lambda each: (not each["lossless"], len(each["costs"])))
+    rest = [each["adversary"] for each in leaking if not answers(best, each)]
+    beside = f" It leaves what it tells {', '.join(rest)}." if rest else ""
+    return Advice(in_words(best), price(report, best) + beside)
+
+
+def answers(remedy: Mapping[str, Any], finding: Mapping[str, Any]) -> bool:
+    """Whether a finding goes away under a change."""
+    pair = {name: finding[name] for name in ("attack", "adversary")}
+    return pair in remedy["against"]
+
+
+def in_words(remedy: Mapping[str, Any]) -> str:
+    """A change in a line: ``protection = masking (min_survivors = 216)``."""
+    layers = []
+    for layer in remedy["value"]:
+        own = ", ".join(f"{key} = {_toml(value)}" for key, value in layer.items() if key != "layer")
+        layers.append(f"{layer['layer']} ({own})" if own else str(layer["layer"]))
+    return f"{remedy['key']} = {' + '.join(layers)}"
+
+
+def as_toml(remedy: Mapping[str, Any]) -> str:
+    """A change as it stands in a configuration file."""
+    tables = (
+        [f"[[{remedy['key']}]]", *(f"{key} = {_toml(value)}" for key, value in layer.items())]
+        for layer in remedy["value"]
+    )
+    return "\n\n".join("\n".join(lines) for lines in tables)
+
+
+def _toml(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False)
+
+
+def price(report: Mapping[str, Any], remedy: Mapping[str, Any]) -> str:
+    """What a change costs, in a sentence."""
+    parts = []
+    now = [role for role in report["cost"]["roles"] if role["role"] == "ordinary client"]
+    if (moved := remedy["bytes_up_per_round"]) is not None:
+        beside = f", now {byte_size(now[0]['bytes_up_per_round'])}" if now else ""
+        parts.append(f"{byte_size(moved)} up per client and round{beside}")
+    parts.append("sums stay exact" if remedy["lossless"] else "sums are no longer exact")
+    text = "; ".join([*parts, *remedy["costs"]])
+    return f"{text}."
+
+
+def changes(report: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Every change that answers something, in full."""
+    return [
+        {
+            **remedy,
+            "system": capital(remedy["system"]),
+            "toml": as_toml(remedy),
+            "price": price(report, remedy),
+            "attacks": list(dict.fromkeys(each["attack"] for each in remedy["against"])),
+        }
+        for remedy in report.get("remedies", ())
+    ]

@@ -1,0 +1,101 @@
+"""Page one: the verdict in a sentence, what was audited, what is open, and what to do."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from attacks.scoring.measures import SEVERITIES
+from audits.report.endings import answers, as_toml, attack_rows, leaks, price
+from audits.report.text import capital
+from audits.report.view import gate_rows
+
+_HEADINGS: Mapping[str, str] = {
+    "pass": "What held",
+    "fail": "What did not hold",
+    "inconclusive": "What is undecided",
+    "leaks as documented": "Documented leaks",
+}
+_GATES, _FINDINGS, _ACTIONS = 4, 3, 3
+
+
+class Action(NamedTuple):
+    """Something to do.
+
+    Attributes:
+        what: to do, in a sentence.
+        lines: of a configuration, if there are any.
+        costs: of it.
+    """
+
+    what: str
+    lines: str = ""
+    costs: str = ""
+
+
+def front(report: Mapping[str, Any]) -> dict[str, Any]:
+    """What page one holds; what it has no room for stands further down."""
+    rows = attack_rows(report)
+    gates = gate_rows(report["gates"])
+    found = [row for row in rows if row["leaks"]]
+    verdict = report["verdict"]["outcome"]
+    open_ = [gate for gate in gates if gate["outcome"] in ("fail", "inconclusive")]
+    shown = open_ or [gate for gate in gates if gate["outcome"] == verdict]
+    beside = [
+        reason
+        for reason in report["verdict"]["reasons"]
+        if not any(reason.startswith(f"{gate['name']}:") for gate in gates)
+    ]
+    return {
+        "heading": _HEADINGS[verdict],
+        "gates": shown[:_GATES],
+        "more_gates": len(shown) - _GATES,
+        "beside": beside[:_GATES],
+        "more_beside": beside[_GATES:],
+        "held": sum(gate["outcome"] == "pass" for gate in gates),
+        "findings": found[:_FINDINGS],
+        "more_findings": len(found) - _FINDINGS,
+        "actions": list(_actions(report))[:_ACTIONS],
+        "severities": _severities(found),
+    }
+
+
+def _severities(rows: Sequence[Mapping[str, Any]]) -> str:
+    """How many attacks found how much: ``6 critical, 2 high``."""
+    found = [row["worst"]["severity"] for row in rows]
+    return ", ".join(f"{found.count(each)} {each}" for each in SEVERITIES if each in found)
+
+
+def _actions(report: Mapping[str, Any]) -> Iterator[Action]:
+    """Changes that answer what leaks, then what none answers, then what nobody judges."""
+    left = [finding for finding in report["findings"] if leaks(finding)]
+    total = len(left)
+    for remedy in report.get("remedies", ()):
+        answered = [finding for finding in left if answers(remedy, finding)]
+        if not answered:
+            continue
+        left = [finding for finding in left if finding not in answered]
+        what = f"{capital(remedy['system'])} answers {len(answered)} of {total} findings."
+        what += f" Put in place of all [[{remedy['key']}]]:"
+        yield Action(what, as_toml(remedy), f"Costs {price(report, remedy)}")
+    if left and "remedies" in report:
+        names = ", ".join(dict.fromkeys(finding["attack"] for finding in left))
+        yield Action(f"Nothing in this toolkit stops {names} here: decide whether to accept it.")
+    yield from _undecided(report)
+    if not total and report["verdict"]["outcome"] == "pass":
+        yield Action("Nothing. Keep the gates in continuous integration: one that falls exits 1.")
+
+
+def _undecided(report: Mapping[str, Any]) -> Iterator[Action]:
+    straddling = [
+        gate
+        for gate in report["gates"]
+        if gate["outcome"] == "inconclusive" and gate["low"] is not None
+    ]
+    if straddling:
+        yield Action(
+            f"{len(straddling)} undecided: an interval straddles its bound. More clients narrow "
+            "it; where the bound does not matter that much, move it."
+        )
+    if any("no gate judges it" in reason for reason in report["verdict"]["reasons"]):
+        yield Action("Set a gate for every attack that learned something, or document the leak.")
+    if not report["gates"]:
+        yield Action("Set gates: without them an audit measures and does not judge.")

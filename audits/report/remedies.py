@@ -1,0 +1,256 @@
+"""What to change in a configuration so that a finding goes away, and what that costs.
+
+Nothing here knows an attack or a layer by name. An attack says what has to be hidden to withstand
+it (``Control.breaks``), a layer from whom it hides what (``Layer.stands``, ``Layer.options``), and
+the algorithm over which layers a claim holds at all. Bytes come from the meter of a round of empty
+rows through the changed stack; what else it costs, from the claim of that stack.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields, replace
+from typing import Any
+
+import numpy as np
+
+from attacks import SUITE, Finding
+from attacks.planted.controls import ControlResult
+from audits.config.audit import AuditConfig
+from audits.report.findings import finding_json, severity
+from secure_fedrec.errors import ConfigError
+from secure_fedrec.fixedpoint import FixedPoint
+from secure_fedrec.protection import (
+    BAG_RECORDS,
+    RECORDS,
+    STOPS,
+    Claim,
+    Layer,
+    Option,
+    Sizes,
+    build_stack,
+)
+from secure_fedrec.streams import Streams
+from secure_fedrec.uploads import RowBlock
+from secure_fedrec.wire import Adversary, Meter, Wire
+
+_WORDS = 2_000_000
+"""Ring words that the round of empty rows may take; it has fewer clients where rows are many."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Change:
+    """A stack, and the settings of its layers that are no defaults.
+
+    Attributes:
+        in_bags: whether it is over bags.
+        layers: settings by name, in order.
+        options: what is switched on in it.
+    """
+
+    in_bags: bool
+    layers: tuple[tuple[str, Mapping[str, Any]], ...]
+    options: tuple[Option, ...]
+
+    @property
+    def key(self) -> str:
+        """Of the configuration."""
+        return "bag_protection" if self.in_bags else "protection"
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Of its layers."""
+        return tuple(name for name, _ in self.layers)
+
+
+def claimed(config: AuditConfig, attack: str, adversary: Adversary) -> bool:
+    """Whether the stack says that it withstands this attack by this adversary."""
+    in_bags, needed = _asked(attack)
+    layers = config.bag_protection if in_bags else config.protection
+    records = [_records(in_bags=in_bags)[name] for name in layers]
+    chosen = (  # an option counts from its own value on
+        option
+        for name, record in zip(layers, records, strict=True)
+        for option in record.options
+        if all(getattr(layers[name], key) >= value for key, value in option.settings.items())
+    )
+    return bool(needed & _hidden(records, chosen, adversary))
+
+
+def findings_json(
+    config: AuditConfig,
+    findings: Iterable[Finding],
+    controls: Mapping[str, ControlResult],
+    *,
+    adversaries: Sequence[Adversary],
+) -> list[dict[str, Any]]:
+    """The report's ``findings``, each with whether the stack says that it withstands it."""
+    named = {adversary.name: adversary for adversary in adversaries}
+    return [
+        finding_json(finding, controls.get(finding.attack))
+        | {"claimed": claimed(config, finding.attack, named[finding.adversary])}
+        for finding in findings
+    ]
+
+
+def remedies(
+    config: AuditConfig, findings: Iterable[Finding], sizes: Sizes
+) -> list[dict[str, Any]]:
+    """The report's ``remedies``.
+
+    Args:
+        config: what was audited.
+        findings: all of them; what learned nothing needs no change.
+        sizes: of the federation.
+    """
+    learned = [f for f in findings if f.measured and severity(f) not in (None, "info")]
+    changes = {repr(c): c for f in learned for c in _changes(config, f, sizes)}
+    told = (_told(config, change, learned, sizes) for change in changes.values())
+    # By what is answered; of two that answer the same, the one that pays no accuracy.
+    return sorted(
+        filter(None, told), key=lambda each: (-len(each["against"]), not each["lossless"])
+    )
+
+
+def _changes(config: AuditConfig, finding: Finding, sizes: Sizes) -> Iterator[_Change]:
+    """Smallest stacks that withstand what was found; none if the present one says it does."""
+    in_bags, needed = _asked(finding.attack)
+    adversary = _adversary(config, finding)
+    if adversary.taps:
+        return
+    known, table = _records(in_bags=in_bags), _claims(config, in_bags=in_bags)
+    present = config.bag_protection if in_bags else config.protection
+    smaller: list[frozenset[str]] = []
+    for names in sorted(table, key=len):
+        records = [known[name] for name in names]
+        if any(less <= frozenset(names) for less in smaller):
+            continue
+        options = [option for record in records for option in record.options]
+        for chosen in ((), *((option,) for option in options)):
+            if needed & _hidden(records, chosen, adversary):
+                if not chosen:
+                    smaller.append(frozenset(names))
+                yield _Change(in_bags, _settings(records, chosen, present, sizes), chosen)
+                break
+
+
+def _answers(config: AuditConfig, change: _Change, finding: Finding) -> bool:
+    in_bags, needed = _asked(finding.attack)
+    adversary = _adversary(config, finding)
+    if in_bags != change.in_bags or adversary.taps:
+        return False
+    records = [_records(in_bags=in_bags)[name] for name in change.names]
+    return bool(needed & _hidden(records, change.options, adversary))
+
+
+def _asked(attack: str) -> tuple[bool, frozenset[str]]:
+    """Where an attack looks, in bags or sums, and what may be hidden there to withstand it."""
+    control = SUITE[attack].control
+    return control.in_bags, STOPS[control.breaks]
+
+
+def _records(*, in_bags: bool) -> Mapping[str, Layer]:
+    return BAG_RECORDS if in_bags else RECORDS
+
+
+def _claims(config: AuditConfig, *, in_bags: bool) -> Mapping[tuple[str, ...], Claim]:
+    return config.audited.bag_claims if in_bags else config.audited.claims
+
+
+def _adversary(config: AuditConfig, finding: Finding) -> Adversary:
+    return next(each for each in config.adversaries if each.name == finding.adversary)
+
+
+def _hidden(
+    records: Sequence[Layer], options: Iterable[Option], adversary: Adversary
+) -> frozenset[str]:
+    """What a stack hides from a coalition.
+
+    Clients join a coalition as far as the built stack says; where nobody denoises, the denoisers
+    are clients like others.
+    """
+    denoised = any(record.traits.denoising not in (None, "none") for record in records)
+    roles = {party.partition(":")[0].rstrip("s") for party in adversary.corrupt} - {"client"}
+    roles -= set() if denoised else {"denoiser"}
+    stands = (stand for record in records for stand in record.stands)
+    found = {stand.hides for stand in stands if roles <= {*stand.corrupt}}
+    return frozenset({*found, *(option.hides for option in options)} if found else ())
+
+
+def _settings(
+    records: Sequence[Layer], options: Sequence[Option], present: Mapping[str, Any], sizes: Sizes
+) -> tuple[tuple[str, Mapping[str, Any]], ...]:
+    """Of layers that are there already, theirs; of the others, what to start from."""
+    found = []
+    for record in records:
+        own = record.start(sizes) if record.name not in present else _given(present[record.name])
+        mine = {
+            key: value
+            for option in options
+            if option in record.options
+            for key, value in option.settings.items()
+        }
+        found.append((record.name, {**own, **mine}))
+    return tuple(found)
+
+
+def _given(settings: Any) -> dict[str, Any]:
+    """Settings that are no defaults."""
+    plain = {each.name: each.default for each in fields(settings)}
+    return {key: value for key, value in asdict(settings).items() if value != plain[key]}
+
+
+def _told(
+    config: AuditConfig, change: _Change, learned: Sequence[Finding], sizes: Sizes
+) -> dict[str, Any] | None:
+    """A change as ``report.json`` keeps it; None for one that this federation cannot carry."""
+    answered = [finding for finding in learned if _answers(config, change, finding)]
+    claim = _claims(config, in_bags=change.in_bags)[change.names]
+    known, extra = _records(in_bags=change.in_bags), [each.costs for each in change.options]
+    try:
+        moved = None if change.in_bags else _bytes_up(change, sizes, config.ring)
+    except ConfigError:
+        return None
+    return {
+        "key": change.key,
+        "value": [{"layer": name, **settings} for name, settings in change.layers],
+        "against": [{"attack": f.attack, "adversary": f.adversary} for f in answered],
+        "system": claim.system,
+        "hides": claim.hides,
+        "assumes": claim.assumes,
+        "remains": claim.found,
+        "lossless": claim.lossless,
+        "bytes_up_per_round": moved,
+        "costs": [*filter(None, (known[name].costs for name in change.names)), *extra],
+    }
+
+
+def _bytes_up(change: _Change, sizes: Sizes, codec: FixedPoint) -> float:
+    """Mean bytes that a client sends in a round in which everybody sends every row.
+
+    Raises:
+        ConfigError: the stack does not fit the federation.
+    """
+    words = sizes.n_items * (sizes.width + 1)
+    clients = max(3, min(sizes.cohort, _WORDS // words))
+    few = replace(sizes, n_clients=clients, cohort=clients, bags={})
+    layers = {
+        name: RECORDS[name].settings(**{**settings, **_fitting(name, settings, few)})
+        for name, settings in change.layers
+    }
+    for name in layers:  # noise has the size of the sum, whatever there is of it
+        if (budget := RECORDS[name].budget(layers, few)) is not None:
+            layers[name] = budget.settings(1.0)
+    stack = build_stack(layers, sizes=few, codec=codec, streams=Streams.from_seed(0))
+    meter, everybody = Meter(clients), np.arange(clients)
+    session = stack.collector.open(round_=1, participants=everybody, wire=Wire(meter=meter))
+    rows = np.tile(np.arange(sizes.n_items, dtype=np.int32), clients)
+    values = np.zeros((len(rows), sizes.width), dtype=codec.dtype)
+    ends = np.arange(clients + 1) * sizes.n_items
+    block = RowBlock(indptr=ends, rows=rows, values=values)
+    session.submit(session.order, block, np.zeros(len(rows), dtype=bool))
+    session.close()
+    return float(meter.clients("bytes_sent").mean())
+
+
+def _fitting(name: str, settings: Mapping[str, Any], few: Sizes) -> Mapping[str, Any]:
+    """What depends on the number of clients, for fewer of them."""
+    return {key: value for key, value in RECORDS[name].start(few).items() if key in settings}

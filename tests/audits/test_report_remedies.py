@@ -1,0 +1,175 @@
+"""What a report says to change is changed here, and what it said would go away is gone."""
+
+import copy
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from attacks import SUITE
+from audits.config.audit import load_config, parse_config
+from audits.report import render_html
+from audits.report.endings import (
+    BROKEN,
+    DOCUMENTED,
+    FELL,
+    HELD,
+    NOTHING,
+    OPEN,
+    UNDECIDED,
+    attack_rows,
+    ending,
+    leaks,
+)
+from audits.report.front import front
+from audits.run import audit as runner
+from secure_fedrec.protection import BAG_RECORDS, RECORDS, STOPS
+from tests.audits.conftest import SMALL
+from tests.audits.saved_reports import CONFIGS, SAVED, saved
+
+ATTACKS = ["direct", "lattice", "tail-items", "collusion-linkage"]
+
+
+def preset(name: str, **changes: Any) -> dict[str, Any]:
+    return load_config(CONFIGS / f"{name}.toml", changes).as_json()
+
+
+CASES = {
+    "ratings": lambda: copy.deepcopy(SMALL) | {"attacks": ATTACKS},
+    "split": lambda: preset("furl-quickstart", **{"algorithm.rounds": 3}),
+    "hierarchical": lambda: preset("hpfl-quickstart"),
+}
+
+
+def audited(raw: dict[str, Any], folder: Path) -> dict[str, Any]:
+    config = parse_config({**raw, "gates": []})
+    result = runner.audit(
+        config, out=folder, data_dir=None, resume=False, command=["audit"], progress=False
+    )
+    return dict(result.report)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_what_a_change_answers_is_gone_after_it_at_the_price_that_was_said(
+    case: str, tmp_path: Path
+) -> None:
+    raw = CASES[case]()
+    before = audited(raw, tmp_path / "before")
+    found = [finding for finding in before["findings"] if leaks(finding)]
+    assert found
+    assert not any(finding["claimed"] for finding in found)
+    answered = {
+        (pair["attack"], pair["adversary"])
+        for each in before["remedies"]
+        for pair in each["against"]
+    }
+    assert {(each["attack"], each["adversary"]) for each in found} == answered
+    tried = [each for each in before["remedies"] if each["lossless"] or each["key"] != "protection"]
+    assert tried
+    for place, remedy in enumerate(tried):
+        after = audited({**raw, remedy["key"]: remedy["value"]}, tmp_path / str(place))
+        left = [
+            {"attack": finding["attack"], "adversary": finding["adversary"]}
+            for finding in after["findings"]
+            if leaks(finding)
+        ]
+        assert not [pair for pair in left if pair in remedy["against"]]
+        said, sent = remedy["bytes_up_per_round"], after["cost"]["roles"][0]["bytes_up_per_round"]
+        assert said is None or said == pytest.approx(sent, rel=0.1)
+        assert said is None or after["lossless"]["holds"]
+
+
+@pytest.mark.parametrize("name", SUITE)
+def test_every_attack_says_what_would_have_to_be_hidden(name: str) -> None:
+    assert SUITE[name].control.breaks in STOPS
+
+
+@pytest.mark.parametrize("layer", [*RECORDS.values(), *BAG_RECORDS.values()], ids=lambda x: x.name)
+def test_options_are_settings_of_their_layer_and_hide_what_some_attack_reads(layer: Any) -> None:
+    known = {each.name for each in dataclasses.fields(layer.settings)}
+    for option in layer.options:
+        assert set(option.settings) <= known
+        assert layer.stands  # they hide more from those whom the layer withstands
+        assert any(option.hides in STOPS[each.control.breaks] for each in SUITE.values())
+    hidden = {each for stops in STOPS.values() for each in stops}
+    assert {stand.hides for stand in layer.stands} <= hidden
+
+
+def gate(bound: str, outcome: str, adversary: str = "server") -> dict[str, Any]:
+    told = {"attack": "lattice", "metric": "auc", "bound": bound, "outcome": outcome}
+    return {**told, "adversary": adversary}
+
+
+@pytest.mark.parametrize(
+    ("severity", "claimed", "gates", "expected"),
+    [
+        ("high", True, [], BROKEN),
+        ("high", True, [gate("max", "fail")], BROKEN),
+        ("high", False, [gate("max", "fail")], FELL),
+        ("high", False, [gate("max", "inconclusive")], UNDECIDED),
+        ("high", False, [gate("least", "leaks as documented")], DOCUMENTED),
+        ("high", False, [gate("least", "leaks as documented", "others")], DOCUMENTED),
+        ("high", False, [gate("max", "pass", "others")], OPEN),
+        ("high", False, [], OPEN),
+        ("info", True, [gate("max", "pass")], HELD),
+        ("info", True, [], NOTHING),
+        ("info", False, [gate("max", "pass")], HELD),
+    ],
+)
+def test_a_leak_that_is_documented_is_no_pass_and_no_broken_claim(
+    severity: str, claimed: bool, gates: list[dict[str, Any]], expected: object
+) -> None:
+    finding = {
+        **{"attack": "lattice", "adversary": "server", "status": "measured"},
+        **{"severity": severity, "claimed": claimed},
+    }
+    assert ending(finding, gates) is expected
+
+
+@pytest.mark.parametrize("name", SAVED)
+def test_every_attack_that_ran_has_one_row_and_every_leak_says_what_to_do(name: str) -> None:
+    report = saved(name)
+    rows = attack_rows(report)
+    ran = {each["attack"] for each in report["findings"] if each["status"] == "measured"}
+    assert sorted(row["attack"] for row in rows) == sorted(ran)
+    for row in rows:
+        assert bool(row["advice"].text) == row["leaks"]
+    assert front(report)["actions"]
+
+
+def test_no_reason_of_a_verdict_is_lost() -> None:
+    report = saved("inconclusive")
+    report["verdict"]["reasons"] = [f"reason {place}" for place in range(9)]
+    told = front(report)
+    assert [*told["beside"], *told["more_beside"]] == report["verdict"]["reasons"]
+    assert all(f"reason {place}" in render_html(report) for place in range(9))
+
+
+def test_where_nothing_helps_it_is_said() -> None:
+    report = saved("split") | {"remedies": []}
+    rows = [row for row in attack_rows(report) if row["leaks"]]
+    assert rows
+    assert all(row["advice"].change == "" for row in rows)
+    assert all(row["advice"].text.startswith("Nothing in this toolkit stops it") for row in rows)
+    assert "Nothing in this toolkit stops" in front(report)["actions"][0].what
+    del report["remedies"]  # of a version that had none
+    assert all(row["advice"].text == "" for row in attack_rows(report))
+
+
+def test_a_change_that_answers_one_adversary_of_two_says_whom_it_leaves() -> None:
+    report = saved("documented")
+    for remedy in report["remedies"]:
+        remedy["against"] = [each for each in remedy["against"] if each["adversary"] == "server"]
+    (lattice,) = [row for row in attack_rows(report) if row["attack"] == "lattice"]
+    assert lattice["advice"].change.startswith("protection = masking")
+    assert lattice["advice"].text.endswith("It leaves what it tells server+denoisers.")
+
+
+def test_a_claim_that_is_broken_is_not_answered_by_itself() -> None:
+    report = saved("split")
+    for finding in report["findings"]:
+        finding["claimed"] = True
+    (first, *_) = [row for row in attack_rows(report) if row["leaks"]]
+    assert first["ending"] is BROKEN
+    assert first["advice"].text == "The protection claims to withstand this. Do not rely on it."
