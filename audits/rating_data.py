@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -28,17 +28,16 @@ SPLITS = ("k-fold", "leave-one-out")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableData(Settings, section="data"):
-    """A rating table, and the shape of the synthetic one.
+    """A rating table, and the shape of the synthetic one, which is that of ``SyntheticConfig``.
 
     Args:
         name: data set.
-        clients, items, rank, mean_ratings, popularity_exponent, activity_sigma, noise: shape of
-            the synthetic table; see ``SyntheticConfig``.
 
     Raises:
         ConfigError: there is no such data set, or a field shapes one that is not synthetic.
     """
 
+    shape_of: ClassVar[type[Settings]] = SyntheticConfig
     name: Annotated[str, OneOf(DATASETS, "unknown data set")] = "synthetic"
     clients: int | None = None
     items: int | None = None
@@ -66,8 +65,9 @@ class RatingData(TableData):
     Args:
         split: "k-fold" (FedRec++'s five random parts) or "leave-one-out".
         folds: parts of the k-fold split.
-        fold: the fold that is recorded and attacked, from 0.
-        utility_folds: how many folds, from the audited one on, the utility figures average over.
+        fold: the fold that is recorded and attacked, 0 to ``folds - 1``.
+        utility_folds: how many folds, from the audited one on, the utility figures average over,
+            1 to ``folds``.
 
     Raises:
         ConfigError: a field is out of range, or shapes a set that is not synthetic.

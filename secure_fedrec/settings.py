@@ -18,6 +18,7 @@ Nothing here knows files: who reads one renames the section to the table's key
 
 import dataclasses
 import math
+import re
 import types
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -134,6 +135,40 @@ class OneOf:
 
 
 @dataclass(frozen=True, slots=True)
+class Matching:
+    """Text of a pattern.
+
+    Args:
+        pattern: regular expression of the whole text.
+        problem: what is wrong with any other, as a clause.
+        choices: what it allows, in words.
+    """
+
+    pattern: str
+    problem: str
+    choices: tuple[str, ...]
+
+    def check(self, value: Any) -> None:
+        """Refuse other text."""
+        if not re.fullmatch(self.pattern, value):
+            raise Refused(value, self.problem, self.choices)
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """What a number counts or is measured in, for its readers.
+
+    Args:
+        name: as behind the number, "rounds".
+    """
+
+    name: str
+
+    def check(self, value: Any) -> None:
+        """Refuse nothing: a unit is no rule."""
+
+
+@dataclass(frozen=True, slots=True)
 class Filled:
     """Text or a tuple that is not empty."""
 
@@ -145,12 +180,14 @@ class Filled:
             raise Refused(value, self.problem)
 
 
+Bits: TypeAlias = Annotated[int, Unit("bits")]
 Count: TypeAlias = Annotated[int, Within(least=1)]
 Natural: TypeAlias = Annotated[int, Within(least=0)]
 Positive: TypeAlias = Annotated[float, Within(above=0)]
 NonNegative: TypeAlias = Annotated[float, Within(least=0)]
 Probability: TypeAlias = Annotated[float, Within(least=0, most=1)]
 Rate: TypeAlias = Annotated[float, Within(above=0, most=1)]
+Rounds: TypeAlias = Annotated[Count, Unit("rounds")]
 Round: TypeAlias = Annotated[int, Within(least=1, why=": rounds count from 1")]
 Share: TypeAlias = Annotated[float, Within(least=0, below=1)]
 

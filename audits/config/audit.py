@@ -37,7 +37,7 @@ from secure_fedrec.engines import CohortConfig
 from secure_fedrec.errors import ConfigError, DataError
 from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.protection import BAG_LAYERS, LAYERS, Claim, claim_of
-from secure_fedrec.settings import Count, Filled, Settings, Within
+from secure_fedrec.settings import Filled, Rounds, Settings, Within
 from secure_fedrec.wire import Adversary, RecordingPolicy
 
 _DEFAULT_SYSTEM = "pmf"
@@ -54,9 +54,9 @@ class RunConfig(Settings, section="run"):
             measured.
     """
 
-    checkpoint_every: Count = 5
+    checkpoint_every: Rounds = 5
     check_lossless: bool = True
-    evaluate_every: Count = 1
+    evaluate_every: Rounds = 1
 
 
 def _default() -> DataKind:
@@ -70,7 +70,7 @@ class AuditConfig(Settings):
 
     Args:
         title: heading of the report.
-        seed: of every random stream.
+        seed: of every random stream; the same configuration, data and seed give the same bits.
         system: name of the algorithm.
         data: settings of the data set, of the class that the system names for it.
         algorithm: settings of the algorithm, likewise.
@@ -78,7 +78,7 @@ class AuditConfig(Settings):
         protection: layer name -> settings, in order, over what is summed.
         bag_protection: likewise over what is collected in bags.
         adversaries: who looks.
-        attacks: names of the attacks that are tried for every adversary.
+        attacks: names of the attacks that are tried for every adversary; ["all"] is all of them.
         gates: what must hold.
     """
 

@@ -11,7 +11,9 @@ from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.protection.executions import Execution
 from secure_fedrec.protection.linkage_hardened.rows import row_bytes
 from secure_fedrec.protection.routing import LEAST_SENDERS, RoutingConfig
-from secure_fedrec.settings import Settings, Within
+from secure_fedrec.protection.routing.directory import Mixes
+from secure_fedrec.protection.routing.sealing import KemName
+from secure_fedrec.settings import Settings, Unit, Within
 
 
 def least_batch(*, cells: int, denoisers: int) -> int:
@@ -29,11 +31,11 @@ class LinkageHardenedConfig(Settings, section="protection"):
     """Settings of the layer.
 
     Args:
-        count: number of denoisers, clients drawn once; at least 2.
+        count: number of denoisers, clients drawn once.
         cells: public number of cells that every client sends to each denoiser in a round; bounds
             the fakes of a client.
         layers: mixes a cell passes.
-        cell_bytes: size of a cell.
+        cell_bytes: size of a cell; large enough for a row, 2^24 at most.
         kem: key encapsulation, "x25519" or "mlkem768-x25519".
         execution: "simulated", or "real": also run the halves and mixes, and require equal bits.
 
@@ -42,10 +44,10 @@ class LinkageHardenedConfig(Settings, section="protection"):
     """
 
     count: Annotated[int, Within(2, 2**16 - 1, why="; one would see the fakes")] = 2
-    cells: int = 1024
-    layers: int = 3
-    cell_bytes: int = 1024
-    kem: str = "x25519"
+    cells: Annotated[int, Unit("cells")] = 1024
+    layers: Mixes = 3
+    cell_bytes: Annotated[int, Unit("bytes")] = 1024
+    kem: KemName = "x25519"
     execution: Execution = "simulated"
 
     def _agree(self) -> None:
