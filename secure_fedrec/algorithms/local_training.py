@@ -46,7 +46,7 @@ class LocalTrainingConfig(Settings, section="local"):
         learning_rate: step size of the first round.
         private_learning_rate: step size of private parameters; without one, the others'.
         epochs: passes over the client's examples in a round.
-        batch_size: of a step; without one, a step takes all examples at once.
+        batch_size: size of a step's batch; without one, a step takes all examples at once.
         momentum: factor of the optimiser "momentum" on the last step.
         betas: decay factors of both moments of "adam".
         epsilon: denominator term of "adam".

@@ -72,7 +72,7 @@ class PMFConfig(Settings, section="algorithm"):
         user_update: "rated" is FedRec++ eq. 7; "rated+virtual" is what FedRec's code does. The
             second makes the user vectors depend on the virtual ratings, so no denoiser can make it
             lossless.
-        temperature: of the Langevin noise; 0 is plain gradient descent.
+        temperature: of the Langevin noise that is added to every step; 0 is plain gradient descent.
         biases: whether items have a public bias, and users a line over it that stays at home.
         bias_shrinkage: lambda_b, the pull of the items' biases to 0.
         slope_shrinkage: the pull of the users' slopes to 1, in the unit of squared biases.

@@ -36,7 +36,7 @@ class StickersConfig(Settings, section="data"):
 
     Args:
         users: number of users.
-        messages: of each user, at least 10, so that every part of the split has some.
+        messages: of each user; 10 at least, so that every part of the split has some.
         topics: number of topics.
         rank: dimension of taste.
         tendency: spread of users' tendency to click.

@@ -44,8 +44,8 @@ class CohortConfig(Settings, section="cohort"):
     """Who is invited to a round.
 
     Args:
-        clients_per_round: size of the cohort, drawn uniformly without replacement; None invites
-            everybody.
+        clients_per_round: size of the cohort, drawn uniformly without replacement; without one,
+            everybody is invited.
         everybody_in: rounds, from 1, to which everybody is invited all the same: what is measured
             there is of all clients, after training by cohorts.
 

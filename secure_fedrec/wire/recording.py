@@ -63,7 +63,7 @@ class RecordingPolicy(Settings, section="recording"):
     Args:
         payload_rounds: rounds (from 1) whose payloads are kept, and the public tables before and
             after each.
-        payload_senders: client numbers whose payloads are kept in those rounds; None means all.
+        payload_senders: client numbers whose payloads are kept in those rounds; without it, all.
             Messages that arrive without a name keep their payloads whoever sent them.
         max_transcript_gb: a run whose recording would be larger is refused.
 

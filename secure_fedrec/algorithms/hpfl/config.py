@@ -40,7 +40,8 @@ class HPFLConfig(Settings, section="algorithm"):
             histogram in the protected sum of the last round: accuracies at or above the lower edge
             of its bucket pass. "stochastic" (published code) lets each client draw one uniform r
             and keep attribute k if ``sqrt(r) <= Acc_k / max Acc``; nobody else learns the draw.
-        quantile: of the accuracies, which attributes have to reach; 0 keeps every attribute with an accuracy above 0.
+        quantile: of the accuracies, which attributes have to reach; 0 keeps every attribute with an
+            accuracy above 0.
         buckets: of the histogram that ``threshold`` is read from.
         weight_unit: iterations times accuracy that make a weight of 1 in the sum. It cancels in
             eq. 3, and keeps the values of large organisations within the ring's clip.

@@ -30,7 +30,7 @@ class GUMTraining(Settings, section="training"):
     Args:
         optimizer: "adam" or "sgd".
         learning_rate: step size of the optimiser.
-        batch_size: of a step.
+        batch_size: size of a step's batch.
         epochs: most passes over the records.
         patience: without a better validation error for so long, training ends; 0 never
             stops early.

@@ -55,7 +55,7 @@ class LocalDPConfig(Settings, section="bag_protection"):
 
     Args:
         clip: largest norm of a vector: L2 for Gaussian noise, L1 for Laplace noise.
-        noise: "rounded-gaussian", "discrete-gaussian" or "discrete-laplace", see ``dp.direct``.
+        noise: its distribution; a rounded Gaussian is priced as the continuous one.
         noise_multiplier: standard deviation (Laplace: scale) over the sensitivity.
         fraction_bits: binary digits kept of a vector; digits far below the noise are worthless,
             and long tables of noise take seconds to build.

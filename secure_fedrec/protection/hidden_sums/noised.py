@@ -58,7 +58,8 @@ class ClipConfig(Settings, section="protection"):
 
     Args:
         norm: largest L2 norm of a client's contribution to a round, rows and scaled counts joined.
-        count_scale: factor on the counts before clipping, see ``dp.clipping.Part``.
+        count_scale: factor on the counts of rated items before clipping; the larger, the more of
+            the norm they take.
 
     Raises:
         ConfigError: a field is not positive and finite.
