@@ -191,6 +191,8 @@ class _Annotation:
             return cls._several(origin, parts)
         if is_table(kind):
             return cls(name="table", schema=table_schema(kind))
+        if kind not in _NAMES:  # what it holds is decided by another key
+            return cls(name="table", schema={})
         return cls(name=_NAMES[kind], schema={"type": _NAMES[kind]})
 
     @classmethod
