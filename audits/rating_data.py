@@ -51,6 +51,7 @@ class TableData(Settings, section="data"):
         if self.name != "synthetic":
             for name in self.shape:
                 raise self.refusal(name, "shapes the synthetic data set only")
+        _ = SyntheticConfig(seed=0, **self.shape)
 
     @property
     def shape(self) -> dict[str, Any]:

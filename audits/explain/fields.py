@@ -71,7 +71,6 @@ def shown(value: Any) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
-@cache
 def facts_of(kind: type[Settings]) -> Mapping[str, Facts]:
     """What the fields of a class of settings are, by name; those of tables alone are left out."""
     shape = getattr(kind, "shape_of", None)
@@ -190,10 +189,10 @@ class _Annotation:
         if origin in (tuple, frozenset):
             return cls._several(origin, parts)
         if is_table(kind):
-            return cls(name="table", schema=table_schema(kind))
-        if kind not in _NAMES:  # what it holds is decided by another key
-            return cls(name="table", schema={})
-        return cls(name=_NAMES[kind], schema={"type": _NAMES[kind]})
+            schema = table_schema(kind)
+        else:  # of a table that another key decides about nothing is known here
+            schema = {"type": _NAMES[kind]} if kind in _NAMES else {}
+        return cls(name=_NAMES.get(kind, "table"), schema=schema)
 
     @classmethod
     def _either(cls, parts: Sequence[Any]) -> "_Annotation":
