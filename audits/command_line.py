@@ -19,6 +19,7 @@ from typing import Any
 
 from audits import commands
 from audits.data_command import data
+from audits.exit_codes import EXIT_CODES
 from audits.explain.command import add_explain, explain
 from audits.reproduce import add_reproduce, reproduce
 from audits.run.folder import CONFIG_NAME
@@ -119,8 +120,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="secure-fedrec",
         description="Audit what a federated recommender really leaks.",
-        epilog="Exit codes: 0 pass, 1 a gate fell, 2 usage, or nowhere to write, 3 inconclusive, "
-        "4 internal error, 130 interrupted.",
+        epilog="Exit codes: " + "; ".join(f"{code} {text}" for code, text in EXIT_CODES.items()),
     )
     parser.add_argument("--version", action="version", version=version(_DISTRIBUTION))
     words = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)

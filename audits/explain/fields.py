@@ -247,13 +247,16 @@ def _limits(rule: Any, *, of_list: bool) -> Iterator[tuple[str, Any]]:
         yield "pattern", f"^(?:{rule.pattern})$"
     elif isinstance(rule, Filled):
         yield ("minItems", 1) if of_list else ("pattern", r"\S")
-    else:
-        raise TypeError(f"{rule} has no words for the reference")
 
 
 def _words(rule: Any) -> str:
-    if isinstance(rule, OneOf):
+    if isinstance(rule, OneOf | Matching):
         return ", ".join(shown(each) for each in rule.choices)
-    if isinstance(rule, Matching):
-        return ", ".join(shown(each) for each in rule.choices)
-    return "not empty" if isinstance(rule, Filled) else str(rule)
+    if isinstance(rule, Filled):
+        return "not empty"
+    if isinstance(rule, Within):
+        return str(rule)
+    first = inspect.cleandoc(type(rule).__doc__ or "").partition("\n")[
+        0
+    ]  # of a rule made elsewhere
+    return first[:1].lower() + first[1:].removesuffix(".")
