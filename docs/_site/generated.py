@@ -12,6 +12,7 @@ from typing import Any
 
 import reference
 from sphinx.application import Sphinx
+from sphinx.errors import ExtensionError
 
 from audits.explain.schema import config_schema
 from audits.report.schema import report_schema
@@ -37,6 +38,7 @@ def setup(app: Sphinx) -> dict[str, Any]:
         "autodoc-process-docstring", _unmarked, priority=100
     )  # before its sections are read
     app.connect("build-finished", _write_schemas)
+    app.connect("build-finished", _require_own_files)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
 
 
@@ -90,6 +92,26 @@ def linked(page: str, text: str) -> str:
         return match[0]
 
     return _LINK.sub(turned, text)
+
+
+def _require_own_files(app: Sphinx, failed: Exception | None) -> None:
+    """Pages load nothing from elsewhere, so that reading them tells nobody.
+
+    Raises:
+        ExtensionError: one does.
+    """
+    if failed is not None or app.builder.format != "html":
+        return
+    for path in sorted(Path(app.outdir).rglob("*.html")):
+        foreign = _FOREIGN.search(path.read_text(encoding="utf-8"))
+        if foreign:
+            raise ExtensionError(f"{path.name} loads {foreign[0]}")
+
+
+_FOREIGN = re.compile(
+    r"<(?:script|img|iframe|source)\b[^>]*\bsrc=\"(?:https?:)?//[^\"]*"
+    r"|<link\b(?=[^>]*\brel=\"(?:stylesheet|preload|preconnect|icon)\")[^>]*\bhref=\"(?:https?:)?//[^\"]*"
+)
 
 
 def _write_schemas(app: Sphinx, failed: Exception | None) -> None:

@@ -25,6 +25,7 @@ from audits.explain.keys import Key, keys, trained
 from secure_fedrec.data.catalogue import DATASETS, EXAMPLE_SETS, DatasetInfo
 
 ROOT = Path(__file__).parents[2]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
 CONFIGS = Path(command_line.__file__).parent / "configs"
 
 
@@ -147,9 +148,16 @@ def layers() -> str:
 # --- what is shipped -----------------------------------------------------------------------------
 
 
+def quickstart() -> str:
+    """How to install, and the first audit: the section of the README."""
+    section_of = README.partition("## Quickstart\n")[2].partition("\n## ")[0]
+    return section_of.replace("](docs/", "](")
+
+
 def presets() -> str:
-    """Every shipped configuration: its head comment, and what it says of itself."""
+    """Every shipped configuration: its head comment, its outcome, and what it says of itself."""
     lines: list[str] = []
+    outcomes = dict(re.findall(r"^\| `([\w-]+)` \|.*\| (.*) \|$", README, re.MULTILINE))
     for name in PRESETS:
         path = CONFIGS / f"{name}.toml"
         config = load_config(path)
@@ -165,6 +173,7 @@ def presets() -> str:
         }
         lines += section(2, f"`{name}`", f"preset-{name}", "```text", *head, "```", "")
         lines += facts(told)
+        lines.append(f"- **outcome**: {outcomes[name].replace('](docs/', '](../')}")
         lines += [f"- **gates**: {gates}"] if gates else []
     return "\n".join(lines)
 
@@ -240,7 +249,8 @@ def python_api() -> str:
     for module, names in documented_names().items():
         found = resolve_name(module)
         lead = (inspect.getdoc(found) or "").partition("\n\n")[0]
-        own, others = [], []
+        own: list[tuple[str, str]] = []
+        others: list[tuple[str, str]] = []
         for name in names:
             home = described.setdefault(id(getattr(found, name)), module)
             (own if home == module else others).append((name, home))
@@ -307,6 +317,7 @@ PARTS: Mapping[str, Callable[[], str]] = {
     "attacks": attack_cards,
     "layers": layers,
     "presets": presets,
+    "quickstart": quickstart,
     "data-sets": data_sets,
     "commands": commands,
     "exit-codes": exit_codes,
