@@ -212,7 +212,10 @@ LAYER_TABLES: Mapping[str, Mapping[str, type]] = {
 }
 """Lists of tables of layers: settings by name of a layer."""
 
-_LISTS = (*LAYER_TABLES, "adversaries", "gates")
+ENTRIES: Mapping[str, type] = {"adversaries": Adversary, "gates": GateConfig}
+"""Lists of tables of one kind."""
+
+_LISTS = (*LAYER_TABLES, *ENTRIES)
 
 
 def load_config(path: Path, overrides: Mapping[str, Any] | None = None) -> AuditConfig:

@@ -11,16 +11,11 @@ from functools import cache
 from typing import Any
 
 from attacks import SUITE
-from audits.config.audit import DEFAULT_SYSTEM, LAYER_TABLES, SECTIONS, AuditConfig
+from audits.config.audit import DEFAULT_SYSTEM, ENTRIES, LAYER_TABLES, SECTIONS, AuditConfig
 from audits.explain.fields import Facts, facts_of, tables_of
-from audits.gates.gate import GateConfig
 from audits.system import System
 from audits.systems import SYSTEMS, system_named
 from secure_fedrec.settings import Settings
-from secure_fedrec.wire import Adversary
-
-LISTS: Mapping[str, type[Settings]] = {"adversaries": Adversary, "gates": GateConfig}
-"""Tables that are written once per entry."""
 
 GENERATED = "synthetic"
 """The data set that is made, of the shape that ``[data]`` says; where a class of settings serves
@@ -204,7 +199,7 @@ def _all() -> Iterator[Key]:
         yield Key(path=f"{table}.layer", facts=layer_facts(layers))
         for name, kind in layers.items():
             yield from _table(table, kind, (name,))
-    for name, kind in LISTS.items():
+    for name, kind in ENTRIES.items():
         yield from _table(name, kind)
 
 

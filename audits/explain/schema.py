@@ -8,9 +8,9 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from attacks import SUITE
-from audits.config.audit import DEFAULT_SYSTEM, LAYER_TABLES, SECTIONS
+from audits.config.audit import DEFAULT_SYSTEM, ENTRIES, LAYER_TABLES, SECTIONS
 from audits.explain.fields import table_schema
-from audits.explain.keys import LISTS, Trained, absent, layer_facts, top_facts, trained
+from audits.explain.keys import Trained, absent, layer_facts, top_facts, trained
 from audits.run.folder import CONFIG_DIGEST
 
 _DRAFT = "http://json-schema.org/draft-07/schema#"
@@ -24,7 +24,7 @@ def config_schema() -> Schema:
     tables: Schema = {name: table_schema(kind) for name, kind in SECTIONS.items()}
     for name, layers in LAYER_TABLES.items():
         tables[name] = {"type": "array", "items": _layers(layers)}
-    for name, kind in LISTS.items():
+    for name, kind in ENTRIES.items():
         tables[name] = {"type": "array", "items": table_schema(kind)}
     tables["gates"]["items"]["properties"]["attack"] |= _ATTACK
     top = {name: facts.property() for name, facts in top_facts().items()}

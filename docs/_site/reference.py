@@ -18,7 +18,7 @@ from attacks import SUITE
 from attacks.suite import FAMILIES, MEASURES
 from audits import command_line
 from audits.commands import PRESETS
-from audits.config.audit import load_config
+from audits.config.audit import ENTRIES, LAYER_TABLES, load_config
 from audits.exit_codes import EXIT_CODES
 from audits.explain.cards import TABLES, layer_card
 from audits.explain.keys import Key, keys, trained
@@ -70,12 +70,9 @@ def configuration() -> str:
     )
 
 
-_WRITTEN = {"protection": "[[{}]]", "bag_protection": "[[{}]]", "adversaries": "[[{}]]"}
-_WRITTEN["gates"] = "[[{}]]"
-
-
 def _table_of_keys(table: str, paths: Mapping[str, list[Key]]) -> Iterator[str]:
-    title = f"`{_WRITTEN.get(table, '[{}]').format(table)}`" if table else "Top of the file"
+    written = "[[{}]]" if table in (*LAYER_TABLES, *ENTRIES) else "[{}]"
+    title = f"`{written.format(table)}`" if table else "Top of the file"
     yield from section(2, title, f"table-{table or 'top'}")
     for path, meanings in paths.items():
         yield from section(3, f"`{path}`", f"key-{path}")

@@ -15,7 +15,7 @@ import pytest
 from attacks import SUITE
 from attacks.suite import MEASURES
 from audits.commands import PRESETS
-from audits.config.audit import LAYER_TABLES, load_config, parse_config
+from audits.config.audit import ENTRIES, LAYER_TABLES, load_config, parse_config
 from audits.explain import keys as every
 from audits.explain.cards import layer_names
 from audits.explain.command import SCHEMAS
@@ -33,7 +33,7 @@ CONFIGS = Path(__file__).parents[2] / "audits" / "configs"
 KEYS = keys()
 PATHS = {key.path for key in KEYS}
 VALIDATOR = jsonschema.Draft7Validator(config_schema())
-TABLES = {*LAYER_TABLES, *every.LISTS}
+TABLES = {*LAYER_TABLES, *ENTRIES}
 VALUES: tuple[Any, ...] = (
     -1,
     0,
@@ -54,7 +54,7 @@ VALUES: tuple[Any, ...] = (
     ["x"],
     {"x": 1},
 )
-ENTRIES: dict[str, dict[str, Any]] = {
+ENTRY: dict[str, dict[str, Any]] = {
     "adversaries": {"name": "server", "corrupt": ["server"]},
     "gates": {"metric": "lossless", "equals": True},
 }
@@ -166,8 +166,8 @@ def context(key: Key) -> tuple[dict[str, Any], dict[str, Any]]:
         stack = min((each for each in stacks if layer in each), key=len)
         raw[root] = [{"layer": name, **STACKED.get(name, {})} for name in stack]
         return raw, raw[root][stack.index(layer)]
-    if root in every.LISTS:
-        raw[root] = [dict(ENTRIES[root])]
+    if root in ENTRIES:
+        raw[root] = [dict(ENTRY[root])]
         return raw, raw[root][0]
     if key.places:
         system, _, name = key.places[0].partition("/")
