@@ -14,7 +14,7 @@ from math import isfinite
 from typing import Any, ClassVar
 
 from attacks.base import Controlled
-from attacks.planted.controls import FEDERATIONS, WHO, planted, planted_finding
+from attacks.planted.controls import FEDERATIONS, WHO, control_result, planted, planted_finding
 from attacks.scoring.games import Finding, evaluate
 from attacks.suite import MEASURES
 from secure_fedrec.testing.said import require, unsaid
@@ -40,13 +40,8 @@ class AttackContract:
 
     def test_it_finds_what_is_planted(self) -> None:
         """The figure of its control reaches the floor."""
-        control, found = self.attack.control, planted_finding(self.attack)
-        floor = MEASURES[control.measure].severity.floor if control.floor is None else control.floor
-        value = found.figures.get(control.measure)
-        require(
-            value is not None and value >= float(floor),
-            f"reaches {control.measure} {value}, not {floor}; {found.reason}",
-        )
+        found, why = control_result(self.attack), planted_finding(self.attack).reason
+        require(found.passed, f"reaches {found.metric} {found.value}, not {found.floor}; {why}")
 
     def test_every_view_is_answered(self) -> None:
         """With claims, or with the reason why there are none; twice with the same."""

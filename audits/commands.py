@@ -229,7 +229,7 @@ def _recorded_truth(folder: Path, transcript: Transcript) -> tuple[AuditConfig, 
         raise TranscriptError(f"{folder} lacks config.json: claims cannot be scored without it")
     config = parse_config(read_own_config(folder))
     require_complete(folder, config.algorithm.rounds)
-    secrets = read_secrets(folder, config.kind.secrets)
+    secrets = read_secrets(folder)
     truth = ground_truth(
         secrets,
         Truth(BlockStore(folder / "truth")),

@@ -9,7 +9,7 @@ released tells who took part.
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias, get_args
 
 from secure_fedrec.errors import ConfigError
@@ -27,7 +27,6 @@ AdversaryChoice: TypeAlias = Literal["curious", "active", "both"]
 ADVERSARIES: tuple[str, ...] = get_args(AdversaryChoice)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Deployment(Settings, section=""):
     """What is planned for; the fields are the options of the command.
 

@@ -2,7 +2,6 @@
 
 import dataclasses
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
@@ -26,7 +25,6 @@ from secure_fedrec.settings import OneOf, Settings, Within
 SPLITS = ("k-fold", "leave-one-out")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class TableData(Settings, section="data"):
     """A rating table, and the shape of the synthetic one, which is that of ``SyntheticConfig``.
 
@@ -59,7 +57,6 @@ class TableData(Settings, section="data"):
         return given(self, SyntheticConfig)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class RatingData(TableData):
     """Ratings to train on, and ratings to measure on.
 

@@ -152,13 +152,11 @@ class DataKind:
         settings: class of ``[data]``; it has a field ``name``.
         algorithm: class of ``[algorithm]``; it has a field ``rounds``.
         metrics: names of the utility figures, in the order of reports.
-        secrets: files of the truth that a run on it has.
     """
 
     settings: type
     algorithm: type
     metrics: tuple[str, ...]
-    secrets: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

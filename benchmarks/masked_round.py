@@ -4,7 +4,7 @@ The real halves exchange real bytes through ``run_round``. Signatures are on, th
 for active, and every client draws fresh keys. What is summed is a weighted mean, [w, w x].
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
@@ -97,7 +97,6 @@ def config_of(case: Case) -> MaskingConfig:
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class _AnyGraph(SitePolicy):
     """A site that takes part on the graph of a row and insists on everything else.
 

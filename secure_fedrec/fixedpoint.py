@@ -9,7 +9,6 @@ Ring elements are held in ``uint32`` (b <= 32) or ``uint64`` (b <= 64); only the
 information. A negative real -x is represented by 2^b - encode(x) (two's complement).
 """
 
-from dataclasses import dataclass
 from typing import Annotated, NoReturn
 
 import numpy as np
@@ -25,7 +24,6 @@ from secure_fedrec.settings import Bits, Positive, Settings, Within
 _EXACT_LIMIT_BITS = 51
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class FixedPoint(Settings, section="ring"):
     """Codec between float64 and the ring of integers modulo 2^bits.
 

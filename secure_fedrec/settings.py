@@ -1,6 +1,5 @@
 """Settings: dataclasses whose fields say what they may hold, checked once, when one is made.
 
-    @dataclass(frozen=True, slots=True, kw_only=True)
     class SamplerConfig(Settings, section="sampler"):
         rounds: Count = 10
         rate: Annotated[float, Within(above=0, most=1)] = 0.5
@@ -32,6 +31,7 @@ from typing import (
     TypeAlias,
     Union,
     cast,
+    dataclass_transform,
     get_args,
     get_origin,
 )
@@ -193,30 +193,37 @@ Round: TypeAlias = Annotated[int, Within(least=1, why=": rounds count from 1")]
 Share: TypeAlias = Annotated[float, Within(least=0, below=1)]
 
 
+@dataclass_transform(frozen_default=True, kw_only_default=True)
 class Settings:
-    """Base of dataclasses of settings; see the module docstring.
+    """Base that makes of its subclasses frozen dataclasses of settings; see the module docstring.
 
     Args:
         section: of every subclass, path of the table that its keys belong to; "" for none. A
             subclass that names none has its parent's.
+        kw_only: False: fields may be given by position.
+        eq: False: instances are equal only to themselves, as those with arrays must be.
 
     Raises:
         TypeError: by a subclass, a field whose annotation is a string or says nothing that can be
             checked.
     """
 
-    __slots__ = ()
+    __dataclass_fields__: ClassVar[dict[str, dataclasses.Field[Any]]]
     section: ClassVar[str] = ""
 
-    def __init_subclass__(cls, *, section: str | None = None) -> None:
+    def __init_subclass__(
+        cls, *, section: str | None = None, kw_only: bool = True, eq: bool = True
+    ) -> None:
         super().__init_subclass__()
-        if section is not None:  # a class with slots is made twice, the second time without it
+        if section is not None:
             cls.section = section
-        for name, kind in cls.__annotations__.items():
-            try:
-                _reader(kind)
-            except TypeError as unknown:
-                raise TypeError(f"{cls.__name__}.{name}: {unknown}") from None
+        for base in cls.__mro__:  # fields come from classes that are no settings as well
+            for name, kind in vars(base).get("__annotations__", {}).items():
+                try:
+                    _reader(kind)
+                except TypeError as unknown:
+                    raise TypeError(f"{cls.__name__}.{name}: {unknown}") from None
+        dataclass(frozen=True, kw_only=kw_only, eq=eq)(cls)
 
     def __post_init__(self) -> None:
         """Check every field, then what they are together.
@@ -274,17 +281,36 @@ def _reader(kind: Any) -> Reader:
     if origin is Annotated:
         return _ruled(_reader(parts[0]), parts[1:])
     if origin is Literal:
-        return _ruled(_anything, [OneOf(parts)])
+        return _literal(parts)
     if origin in _NESTED:
         return _NESTED[origin](origin, parts)
     if kind in _PLAIN or kind is ClassVar or origin is ClassVar:
         return _PLAIN.get(kind, _anything)
-    return _instance(origin or kind)
+    holder = origin or kind
+    known = getattr(holder, "__module__", "") in _HOLDERS and issubclass(holder, Iterable)
+    if known and hasattr(holder, "__class_getitem__"):
+        raise TypeError(f"what a {holder.__name__} holds cannot be checked")
+    return _instance(holder)
+
+
+def _literal(words: tuple[Any, ...]) -> Reader:
+    """One of some words, of their types: True is no 1, and an array is compared with none."""
+    kinds, known = {type(word) for word in words}, OneOf(words)
+
+    def literal(value: Any) -> Any:
+        if not isinstance(value, tuple(kinds)) or (isinstance(value, bool) and bool not in kinds):
+            raise Refused(value, known.problem, words)
+        known.check(value)
+        return value
+
+    return literal
 
 
 def _ruled(read: Reader, rules: Sequence[Any]) -> Reader:
-    if not all(hasattr(rule, "check") for rule in rules):
+    if not all(hasattr(rule, "check") and not isinstance(rule, type) for rule in rules):
         raise TypeError(f"{rules} are no rules")
+    if read not in (_int, _float) and any(isinstance(rule, Within) for rule in rules):
+        raise TypeError("an interval is a rule of numbers; where there may be none, put it inside")
 
     def ruled(value: Any) -> Any:
         kept = read(value)
@@ -310,7 +336,7 @@ def _optional(_kind: Any, parts: tuple[Any, ...]) -> Reader:
 
 def _several(kind: type, parts: tuple[Any, ...]) -> Reader:
     reads = [_reader(part) for part in parts if part is not Ellipsis]
-    accepted: Any = (kind, list, set)
+    accepted: Any = (kind, list) if kind is tuple else (kind, list, set)
     size = len(parts) if kind is tuple and Ellipsis not in parts else None
 
     def several(value: Any) -> Any:
@@ -325,12 +351,12 @@ def _several(kind: type, parts: tuple[Any, ...]) -> Reader:
 
 
 def _mapping(_kind: Any, parts: tuple[Any, ...]) -> Reader:
-    read = _reader(parts[1])
+    name, read = (_reader(part) for part in parts)
 
     def mapping(value: Any) -> Any:
         if not isinstance(value, Mapping):
             raise Refused(value, "should be a valid table")
-        return {key: read(each) for key, each in value.items()}
+        return {name(key): read(each) for key, each in value.items()}
 
     return mapping
 
@@ -371,6 +397,9 @@ def _float(value: Any) -> float:
         raise Refused(value, "must be finite")
     return kept
 
+
+_HOLDERS = frozenset({"builtins", "collections", "collections.abc"})
+"""Whose classes hold others; those that can be looked into are in ``_NESTED``."""
 
 _PLAIN: dict[Any, Reader] = {
     bool: _instance(bool, "boolean"),

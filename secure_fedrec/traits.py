@@ -23,6 +23,7 @@ TRAITS: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "denoising": ("none", "groups", "shares"),
         "rows": ("items", "other"),
         "row_sets": ("rated", "some", "others"),
+        "form": ("factorized", "other"),
     }
 )
 """Values of the traits that are one of a few, by name."""
@@ -101,6 +102,9 @@ class RowTraits:
         rows: what the rows of the shared table stand for, "items" or anything "other".
         row_sets: of which items a client sends rows in a round it takes part in: of exactly its
             "rated" ones, every time; of "some" of them; or of "others" as well.
+        form: what a row is: "factorized", -e U + lambda V for a rating's error e, a vector U of the
+            client, the public row V and the public ``regularization`` lambda, noise apart; or any
+            "other".
 
     Raises:
         ConfigError: a value that no trait has.
@@ -108,10 +112,11 @@ class RowTraits:
 
     rows: str
     row_sets: str
+    form: str
 
     def __post_init__(self) -> None:
         _require_known(self)
 
 
-OTHER_ROWS = RowTraits(rows="other", row_sets="others")
+OTHER_ROWS = RowTraits(rows="other", row_sets="others", form="other")
 """Of an algorithm whose rows are parameters, or are of attributes."""

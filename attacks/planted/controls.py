@@ -68,10 +68,11 @@ class ControlResult:
 @lru_cache(maxsize=1)
 def positive_controls() -> Mapping[str, ControlResult]:
     """Run every attack on its planted federation; a few seconds, once per process."""
-    return MappingProxyType({name: _result(attack) for name, attack in SUITE.items()})
+    return MappingProxyType({name: control_result(attack) for name, attack in SUITE.items()})
 
 
-def _result(attack: Controlled) -> ControlResult:
+def control_result(attack: Controlled) -> ControlResult:
+    """What an attack reaches in the federation of its control, and what it must."""
     control = attack.control
     own = MEASURES[control.measure].severity.floor if control.floor is None else control.floor
     return ControlResult(

@@ -3,7 +3,8 @@
 import tomllib
 from pathlib import Path
 
-from attacks.planted.recording import protected, recorded
+from attacks.base import Planted
+from attacks.planted.recording import planted_secrets, protected, recorded
 from attacks.scoring.truth import GroundTruth
 from secure_fedrec.algorithms import PMF, PMFConfig
 from secure_fedrec.data import SyntheticConfig, generate, k_fold
@@ -18,6 +19,9 @@ CLIENTS, _ROUNDS = 60, 6
 def plant_ratings(name: str) -> tuple[RecordedRun, GroundTruth]:
     """Train and record a planted federation.
 
+    Secrets of its clients are told from the columns of the training ratings: ``indptr``, ``items``
+    and ``ratings``.
+
     Args:
         name: of its table in ``ratings.toml``, which names layers and recorded rounds.
     """
@@ -29,4 +33,11 @@ def plant_ratings(name: str) -> tuple[RecordedRun, GroundTruth]:
     layers = {layer: LAYERS[layer](**each) for layer, each in planted["layers"].items()}
     stack = protected(algorithm, problem, streams, layers)
     run = recorded(algorithm, problem, stack, streams, tuple(planted["payload_rounds"]))
-    return run, GroundTruth(train=train, recorded=run.truth, denoiser_clients=stack.denoisers)
+    columns: Planted = {"indptr": train.indptr(), "items": train.items, "ratings": train.ratings}
+    truth = GroundTruth(
+        train=train,
+        recorded=run.truth,
+        denoiser_clients=stack.denoisers,
+        secrets=planted_secrets(columns, name),
+    )
+    return run, truth

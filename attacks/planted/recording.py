@@ -1,8 +1,12 @@
-"""A planted federation's run: built, trained and recorded to its last round."""
+"""Planted federations' runs, built, trained and recorded to the last round, and their secrets."""
 
 from collections.abc import Mapping
 from typing import Any
 
+import numpy.typing as npt
+
+from attacks.base import Planted
+from attacks.suite import SUITE
 from secure_fedrec.algorithms.base import Algorithm
 from secure_fedrec.engines import Problem, RecordedRun, sizes_of
 from secure_fedrec.engines.local import CohortConfig
@@ -25,6 +29,12 @@ def protected(
     """The stack of some layers for a federation; settings by layer name."""
     sizes, codec = sizes_of(algorithm, problem, bags=bags), FixedPoint()
     return build_stack(layers, sizes=sizes, codec=codec, streams=streams, bag_layers=bag_layers)
+
+
+def planted_secrets(planted: Planted, *on: str) -> dict[str, npt.NDArray[Any]]:
+    """What the attacks with a control on these federations claim there."""
+    controls = (attack.control for attack in SUITE.values() if attack.control.on in on)
+    return {key: told(planted) for each in controls for key, told in each.secrets.items()}
 
 
 def recorded(

@@ -4,14 +4,11 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from attacks.base import Planted
 from attacks.planted.organisations import BAGS, PlantedOrganisations
-from attacks.planted.recording import protected, recorded
+from attacks.planted.recording import planted_secrets, protected, recorded
 from attacks.planted.split import ITEM_TABLE, PlantedSplit, PlantedSplitConfig
 from attacks.scoring.truth import GroundTruth
-from attacks.suite import SUITE
 from secure_fedrec.core.arrays import BoolArray, IntArray
 from secure_fedrec.data import RatingScale, RatingTable
 from secure_fedrec.engines import Problem, RecordedRun
@@ -67,7 +64,7 @@ def plant_split(
     truth = GroundTruth(
         recorded=run.truth,
         train=_table(rated),
-        secrets=_secrets("split", {"classes": counts, "groups": groups}),
+        secrets=planted_secrets({"classes": counts, "groups": groups}, "split", "implicit"),
     )
     return run, truth
 
@@ -108,20 +105,11 @@ def plant_organisations(
         raise ValueError("the run was not recorded")
     truth = GroundTruth(
         recorded=run.truth,
-        secrets=_secrets("organisations", {"attributes": counts, "members": members["values"]}),
+        secrets=planted_secrets(
+            {"attributes": counts, "members": members["values"]}, "organisations"
+        ),
     )
     return run, truth
-
-
-def _secrets(on: str, planted: Planted) -> dict[str, npt.NDArray[Any]]:
-    """What the attacks with a control on a federation claim there."""
-    controls = (attack.control for attack in SUITE.values())
-    return {
-        key: told(planted)
-        for control in controls
-        if control.on == on
-        for key, told in control.secrets.items()
-    }
 
 
 def _rated_sets(groups: IntArray, rng: np.random.Generator) -> BoolArray:

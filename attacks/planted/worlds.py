@@ -226,7 +226,7 @@ class PlantedRatings:
 
     def public_knowledge(self) -> dict[str, Any]:
         """Rows are items, and their ratings."""
-        traits = RowTraits(rows="items", row_sets="rated")
+        traits = RowTraits(rows="items", row_sets="rated", form="other")
         return {"name": "planted-ratings", "traits": asdict(traits)}
 
 

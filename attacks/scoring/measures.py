@@ -239,9 +239,10 @@ class Measure:
     key: str = ""
 
     def __post_init__(self) -> None:
-        if not hasattr(self.severity, "grade") or str(self.severity) == "none: ":
+        if not _grades(self.severity):
             raise ValueError(f"{self.name}: a figure says how bad it is, by a rule or why not")
-        if self.severity.floor is None or self.severity.floor == "":
+        floor = self.severity.floor
+        if not (floor.strip() if isinstance(floor, str) else _is_positive(floor)):
             raise ValueError(f"{self.name}: a figure says what it must reach where it is planted")
 
     @property
@@ -277,6 +278,24 @@ class Measure:
     def told(self, figures: Figures) -> bool:
         """Whether a finding has the figure."""
         return figures.get(self.key) is not None
+
+
+def _grades(rule: Any) -> bool:
+    """Whether a rule tells something: one of a kind, with all that the kind needs."""
+    match rule:
+        case Context(why=why):
+            return isinstance(why, str) and bool(why.strip())
+        case Behind(gains=gains, critical=critical):
+            return bool(gains) and (critical is None or _is_positive(critical))
+        case Observed(medium=medium):
+            return _is_positive(medium)
+    return not isinstance(rule, type) and callable(getattr(rule, "grade", None))
+
+
+def _is_positive(value: Any) -> bool:
+    """Whether it is a number above zero: one of zero is reached by silence, NaN by nothing."""
+    number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    return number and math.isfinite(value) and value > 0
 
 
 def gain(

@@ -116,7 +116,7 @@ def pooled_roc(table: ScoreTable) -> RocCurve:
 
     Every point lies on the exact curve. Up to 255 distinct scores per class are all kept; of more,
     ranks are kept that are half evenly and half logarithmically spaced, for a linear and a log-log
-    plot [3]. Take operating points from ``tpr_at_fpr``, not from here.
+    plot [3]. Take operating points from ``tpr_at_fpr_interval``, not from here.
     """
     positives, negatives = _sorted_classes(table)
     kept = [_thinned(ordered, _MAX_POINTS // 2 - 1) for ordered in (positives, negatives)]
@@ -128,24 +128,13 @@ def pooled_roc(table: ScoreTable) -> RocCurve:
     )
 
 
-def tpr_at_fpr(table: ScoreTable, fpr: float = 0.01) -> float:
-    """Largest pooled TPR of a deterministic threshold whose FPR is at most a target [3].
-
-    A tie that would cross the target is left out whole, so a constant score has TPR 0. Reports
-    print ``tpr_at_fpr_interval``, which refuses a table with too few negatives.
-    """
-    check_share("fpr", fpr)
-    positives, negatives = _sorted_classes(table)
-    # With k false positives allowed, the loosest rule is "score > the (k + 1)th largest negative".
-    cut = negatives[-1 - _allowed(len(negatives), fpr)]
-    return (len(positives) - int(np.searchsorted(positives, cut, side="right"))) / len(positives)
-
-
 def tpr_at_fpr_interval(
     table: ScoreTable, *, fpr: float = 0.01, seed: int, confidence: float = 0.95, draws: int = 2000
 ) -> Interval | None:
-    """``tpr_at_fpr`` with a percentile bootstrap over clients, or None if not measurable.
+    """Largest pooled TPR of a deterministic threshold whose FPR is at most a target [3].
 
+    A tie that would cross the target is left out whole, so a constant score has TPR 0. The interval
+    is a percentile bootstrap over clients.
     Every draw picks its own threshold, so the interval covers that choice too. The value is exact.
     Draws choose among at most 512 cuts: all that matter if the negatives have no more distinct
     scores, else ranks of the negatives, densest at the target, so that a draw is conservative by

@@ -84,6 +84,11 @@ class Knowledge:
         return self._rows("rows") == "items"
 
     @property
+    def factorized(self) -> bool:
+        """Rows are gradients of a matrix factorization."""
+        return self._rows("form") == "factorized"
+
+    @property
     def denoisers(self) -> tuple[int, ...]:
         """Client number of each denoiser."""
         numbers = self.stack.get("denoisers")

@@ -21,7 +21,7 @@ combinations) is checked by the settings classes of the packages themselves.
 import json
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from hashlib import sha256
 from pathlib import Path
 from typing import Annotated, Any
@@ -44,7 +44,6 @@ DEFAULT_SYSTEM = "pmf"
 """What is trained where a configuration names no algorithm."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class RunConfig(Settings, section="run"):
     """How the run is carried out; changes no result.
 
@@ -65,7 +64,6 @@ def _default() -> DataKind:
     return system.kinds[system.default_data]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class AuditConfig(Settings):
     """A whole configuration; see the module docstring.
 

@@ -58,7 +58,6 @@ class Outcome(StrEnum):
     LEAK = "leaks as documented"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class GateConfig(Settings, section="gates"):
     """One gate.
 

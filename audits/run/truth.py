@@ -6,7 +6,7 @@ kept as ``truth/ratings.npz`` and ``truth/secrets.npz``, and an audit reads them
 ``secure-fedrec attack`` does later on a recorded run.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -30,24 +30,21 @@ def write_secrets(secrets: Secrets, folder: Path) -> None:
         write_npz(folder / f"{name}.npz", columns)
 
 
-def read_secrets(run: Path, names: Sequence[str]) -> Secrets:
-    """Read them back.
+def read_secrets(run: Path) -> Secrets:
+    """Read them back, from a run that was compared with its seal.
 
     Args:
         run: the run folder.
-        names: the files that a run on this data has.
 
     Raises:
-        TranscriptError: one is missing or damaged.
+        TranscriptError: one is damaged.
     """
     found = {}
-    for name in names:
+    for path in sorted((run / "truth").glob("*.npz")):
         try:
-            found[name] = read_npz(run / "truth" / f"{name}.npz")
-        except (OSError, ValueError) as missing:
-            raise TranscriptError(
-                f"{run}/truth/{name}.npz is missing or damaged: no claim can be scored"
-            ) from missing
+            found[path.stem] = read_npz(path)
+        except (OSError, ValueError) as damaged:
+            raise TranscriptError(f"{path} is damaged: no claim can be scored") from damaged
     return found
 
 

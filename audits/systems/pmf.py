@@ -1,37 +1,46 @@
-"""Federated PMF on rating tables, with every protection there is: FedRec, FedRec++, SDCF, FedMF."""
+"""Federated PMF on rating tables, with every protection there is: FedRec, FedRec++, SDCF, FedMF.
 
-from collections.abc import Sequence
+What is not PMF's own serves every algorithm that learns from rating tables (``rating_system``).
+"""
+
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from hashlib import sha256
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Any, TypeAlias
 
 from attacks.suite import FAMILIES
 from audits.rating_data import RatingData, load_table, rated_sets, split_table, table_facts
 from audits.system import DataFacts, DataKind, Fresh, Secrets, Statement, System
 from secure_fedrec.algorithms import PMF, PMFConfig
+from secure_fedrec.algorithms.base import RatingAlgorithm
 from secure_fedrec.core.arrays import FloatArray
 from secure_fedrec.data import DATASETS, RatingTable, Split
 from secure_fedrec.engines import rating_problem
 from secure_fedrec.evaluation import Pairs, Rule, rating_error, score_rules
 from secure_fedrec.protection import STACKS
 
+Learner: TypeAlias = Callable[[Any], RatingAlgorithm]
+"""Makes an algorithm of its settings."""
+
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class RatingTask:
-    """PMF on one fold of a rating table.
+    """An algorithm on one fold of a rating table.
 
     Args:
         settings: of the algorithm.
         table: the whole data set.
         split: its training and test ratings.
+        learner: the algorithm.
     """
 
-    settings: PMFConfig
+    settings: Any
     table: RatingTable
     split: Split
+    learner: Learner = PMF
 
     @cached_property
     def facts(self) -> DataFacts:
@@ -45,8 +54,8 @@ class RatingTask:
         return sha256(parts.encode()).hexdigest()
 
     def fresh(self) -> Fresh:
-        """PMF, the training ratings in vaults, and the error on the test ratings."""
-        algorithm = PMF(self.settings)
+        """The algorithm, the training ratings in vaults, and the error on the test ratings."""
+        algorithm = self.learner(self.settings)
         return Fresh(algorithm, rating_problem(algorithm, self.split.train, self.split.test))
 
     def secrets(self) -> Secrets:
@@ -60,17 +69,19 @@ class Ratings:
 
     Args:
         data: its settings.
-        algorithm: settings of PMF.
+        algorithm: settings of the algorithm.
         table: the ratings.
         seed: of the split.
         data_dir: where data sets lie.
+        learner: the algorithm.
     """
 
     data: RatingData
-    algorithm: PMFConfig
+    algorithm: Any
     table: RatingTable
     seed: int
     data_dir: Path | None
+    learner: Learner = PMF
 
     @property
     def folds(self) -> Sequence[int]:
@@ -83,11 +94,18 @@ class Ratings:
         split = split_table(
             self.data, self.table, seed=self.seed, fold=fold, data_dir=self.data_dir
         )
-        return RatingTask(settings=self.algorithm, table=self.table, split=split)
+        return RatingTask(
+            settings=self.algorithm, table=self.table, split=split, learner=self.learner
+        )
 
 
 def load_ratings(
-    data: RatingData, algorithm: PMFConfig, *, seed: int, data_dir: Path | None
+    data: RatingData,
+    algorithm: Any,
+    *,
+    seed: int,
+    data_dir: Path | None,
+    learner: Learner = PMF,
 ) -> Ratings:
     """Read the rating table of a configuration.
 
@@ -95,7 +113,30 @@ def load_ratings(
         DataError: it is missing, damaged, or holds a rating outside its scale.
     """
     table = load_table(data, seed=seed, data_dir=data_dir)
-    return Ratings(data=data, algorithm=algorithm, table=table, seed=seed, data_dir=data_dir)
+    return Ratings(
+        data=data, algorithm=algorithm, table=table, seed=seed, data_dir=data_dir, learner=learner
+    )
+
+
+def rating_system(name: str, learner: Learner, settings: type, **others: Any) -> System:
+    """The system of an algorithm that learns from rating tables and predicts ratings.
+
+    Args:
+        name: in configurations: that of the module.
+        learner: the algorithm.
+        settings: their class.
+        others: further fields of ``System``, its statement at least.
+    """
+    kind = DataKind(RatingData, settings, ("mae", "rmse"))
+    return System(
+        name=name,
+        kinds=MappingProxyType(dict.fromkeys(DATASETS, kind)),
+        default_data="synthetic",
+        claims=STACKS,
+        attacks=FAMILIES["ratings"],
+        load=partial(load_ratings, learner=learner),
+        **others,
+    )
 
 
 def _rules(split: Split) -> dict[str, Rule]:
@@ -126,15 +167,4 @@ def _statement(algorithm: Any) -> Statement:
     )
 
 
-SYSTEM = System(
-    name="pmf",
-    statement=_statement,
-    kinds=MappingProxyType(
-        dict.fromkeys(DATASETS, DataKind(RatingData, PMFConfig, ("mae", "rmse"), ("ratings",)))
-    ),
-    default_data="synthetic",
-    claims=STACKS,
-    attacks=FAMILIES["ratings"],
-    load=load_ratings,
-    lossless=_lossless,
-)
+SYSTEM = rating_system("pmf", PMF, PMFConfig, statement=_statement, lossless=_lossless)

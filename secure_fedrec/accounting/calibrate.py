@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 
 from secure_fedrec.accounting.accountants import Accountant, spend
 from secure_fedrec.errors import ConfigError
-from secure_fedrec.protection.dp.events import Adversary, Event, GaussianNoise
+from secure_fedrec.protection.dp.events import Adversary, Event, GaussianNoise, whole_contribution
 
 _LARGEST = 2.0**20
 _FINEST = 1e-12
@@ -85,12 +85,5 @@ def gaussian_events(multiplier: float, *, rounds: int) -> tuple[Event, ...]:
 
     It stands in for noise that clients bring, which no sampling amplifies.
     """
-    return (
-        Event(
-            mechanism=GaussianNoise(multiplier=multiplier, form="rounded"),
-            covers="one client's whole contribution to a round",
-            adjacency="zero-out",
-            noised_against=("server", "release"),
-            rounds=rounds,
-        ),
-    )
+    noise = GaussianNoise(multiplier=multiplier, form="rounded")
+    return whole_contribution(noise, rounds=rounds)

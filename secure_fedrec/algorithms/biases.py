@@ -59,9 +59,10 @@ def fit_lines(biases: FloatArray, rated: Rated, *, pull: float) -> Lines:
     """
     given = np.stack([biases[rated.items], rated.ratings], axis=1)
     counts = np.maximum(rated.counts, 1)[:, None]
-    centres = _sums(given, rated.indptr) / counts
+    centres = segment_totals(given, rated.indptr) / counts
     given -= np.repeat(centres, rated.counts, axis=0)
-    products = _sums(given * given[:, :1], rated.indptr)  # of bias with itself, and with rating
+    # Of the bias with itself, and with the rating.
+    products = segment_totals(given * given[:, :1], rated.indptr)
     slopes = np.ones(len(counts))
     fitted = products[:, 0] > 0
     slopes[fitted] = (products[fitted, 1] + pull) / (products[fitted, 0] + pull)
@@ -96,6 +97,6 @@ def next_biases(
     return biases, {_SUMS: sums, BIAS_COUNTS: counts}
 
 
-def _sums(values: FloatArray, indptr: IntArray) -> FloatArray:
+def segment_totals(values: FloatArray, indptr: IntArray) -> FloatArray:
     """Sums over segments, in order: float64[B, k] of float64[N, k]."""
     return segment_sum(values, np.arange(len(values)), np.ones(len(values)), indptr)

@@ -58,7 +58,6 @@ class Release(Protocol):
         """Released form of one client's change: float64[P] from float64[P]."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class FederatedAveragingConfig(Settings, section="algorithm"):
     """Hyper-parameters.
 

@@ -37,7 +37,6 @@ OPTIMIZERS: Final = tuple(_MOMENTS)
 """Known optimisers."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class LocalTrainingConfig(Settings, section="local"):
     """Settings of local training.
 
@@ -216,7 +215,7 @@ def train_locally(
     draws: TrainingDraws,
     state: FloatArray | None = None,
     rate_scale: float = 1.0,
-) -> float:
+) -> None:
     """Train a model in place on one client's examples.
 
     Args:
@@ -228,9 +227,6 @@ def train_locally(
         state: moments of the optimiser to go on with; None starts with fresh ones. What they are
             afterwards, ``optimizer.state()`` tells.
         rate_scale: factor on the step sizes, for rates that fall from round to round.
-
-    Returns:
-        Mean loss over the batches of the last epoch, before each step.
 
     Raises:
         ValueError: there is no example, or the columns are of unequal lengths.
@@ -244,16 +240,11 @@ def train_locally(
     order = torch.Generator().manual_seed(draws.order)
     model.train()
     optimizer.begin(state, rate_scale=rate_scale)
-    losses: list[float] = []
     with one_thread(), seeded_torch(draws.dropout):
         for _ in range(config.epochs):
-            losses.clear()
             for rows in _batches(size, config.batch_size, order):
                 batch = {name: column[rows] for name, column in columns.items()}
-                found = loss(model, batch)
-                optimizer.step(found)
-                losses.append(found.item())
-    return float(np.mean(losses))
+                optimizer.step(loss(model, batch))
 
 
 @contextmanager

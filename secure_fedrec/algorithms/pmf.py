@@ -20,14 +20,20 @@ every row carries Gaussian noise N(0, temperature / gamma), which after the step
 N(0, gamma) at temperature 1. The literal temperature drowns d = 20 vectors; it is a setting.
 """
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Annotated, Any
 
 import numpy as np
 from scipy.special import ndtri
 
 from secure_fedrec.algorithms.base import PublicState
-from secure_fedrec.algorithms.biases import Lines, fit_lines, initial_sums, next_biases
+from secure_fedrec.algorithms.biases import (
+    Lines,
+    fit_lines,
+    initial_sums,
+    next_biases,
+    segment_totals,
+)
 from secure_fedrec.blocks import TABLE
 from secure_fedrec.core.arrays import BoolArray, FloatArray, IndexArray, IntArray
 from secure_fedrec.core.kernels import (
@@ -55,10 +61,9 @@ from secure_fedrec.vault import Rated, Vault
 
 USER_UPDATES = ("rated", "rated+virtual")
 _USER_VECTORS = "user_vectors"
-_ROWS = RowTraits(rows="items", row_sets="rated")
+_ROWS = RowTraits(rows="items", row_sets="rated", form="factorized")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class PMFConfig(Settings, section="algorithm"):
     """Hyper-parameters.
 
@@ -309,8 +314,7 @@ class PMFStep:
 
     def _mean_ratings(self) -> FloatArray:
         rated = self._rated
-        every = np.arange(len(rated.ratings))
-        totals = segment_sum(rated.ratings[:, None], every, np.ones(len(every)), rated.indptr)
+        totals = segment_totals(rated.ratings[:, None], rated.indptr)
         return np.asarray(totals[:, 0] / np.maximum(rated.counts, 1))
 
     def _train_copies(self, local_steps: int) -> FloatArray:

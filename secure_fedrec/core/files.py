@@ -11,7 +11,7 @@ from typing import Any
 
 def replace_file(
     path: Path,
-    content: bytes | Callable[[Callable[[bytes], int]], None],
+    content: bytes | Callable[[Callable[[bytes], int]], object],
     *,
     private: bool = False,
     durable: bool = False,
@@ -31,7 +31,7 @@ def replace_file(
     Raises:
         OSError: it could not be written; names the file.
     """
-    write = content if callable(content) else (lambda piece: _write(piece, content))
+    write = content if callable(content) else (lambda piece: piece(content))
     if path.exists() and not path.is_file():
         with path.open("wb") as stream:
             write(stream.write)
@@ -55,10 +55,6 @@ def replace_file(
         if isinstance(failure, OSError):
             raise OSError(failure.errno, failure.strerror, str(path)) from failure
         raise
-
-
-def _write(piece: Callable[[bytes], int], content: bytes) -> None:
-    piece(content)
 
 
 def read_json(path: Path) -> Any:

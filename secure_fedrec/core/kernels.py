@@ -116,6 +116,13 @@ def merge_values(
     return values
 
 
+def bounds_of(lengths: IntArray) -> IntArray:
+    """int64[n + 1]: segment c of so many entries each begins at entry c and ends at entry c + 1."""
+    bounds = np.zeros(len(lengths) + 1, dtype=np.int64)
+    np.cumsum(lengths, out=bounds[1:])
+    return bounds
+
+
 def segments(indptr: IntArray, clients: IntArray) -> tuple[IntArray, IntArray]:
     """Positions of some segments of a segmented column, laid end to end.
 
@@ -127,8 +134,7 @@ def segments(indptr: IntArray, clients: IntArray) -> tuple[IntArray, IntArray]:
         (positions int64[N], indptr of the gathered segments int64[B + 1]).
     """
     counts = indptr[clients + 1] - indptr[clients]
-    gathered = np.zeros(len(clients) + 1, dtype=np.int64)
-    np.cumsum(counts, out=gathered[1:])
+    gathered = bounds_of(counts)
     offsets = np.repeat(indptr[clients] - gathered[:-1], counts)
     return np.arange(gathered[-1]) + offsets, gathered
 

@@ -13,7 +13,6 @@ right; the split stays as it is, so that results remain comparable.
 import io
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Final, NamedTuple
 
@@ -39,7 +38,6 @@ _GROUPS: Final = 20
 _POSTS: Final = 18_846
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
 class NewsgroupsConfig(Settings, section="data"):
     """What to take of the posts.
 

@@ -21,8 +21,7 @@ StrArray = npt.NDArray[np.str_]
 _LEVEL_TOLERANCE = 1e-9
 
 
-@dataclass(frozen=True, slots=True)
-class RatingScale(Settings, section="data.scale"):
+class RatingScale(Settings, section="data.scale", kw_only=False):
     """The levels a rating may take: ``low``, ``low + step``, ..., ``high``.
 
     Args:

@@ -10,7 +10,6 @@ tells the topic, hence ``appeal``, which is all that a global model can use; onl
 tell who clicks often and who likes what. Clicks are the minority, so the measure is AUC.
 """
 
-from dataclasses import dataclass
 from typing import Annotated, Final
 
 import numpy as np
@@ -30,7 +29,6 @@ _APPEAL_SPREAD: Final = 0.4
 _CLASSES: Final = ("no click", "click")
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
 class StickersConfig(Settings, section="data"):
     """Size and shape.
 

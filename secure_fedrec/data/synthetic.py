@@ -6,7 +6,6 @@ items it rates: an attribute can leak through the ratings and through the mere s
 """
 
 import math
-from dataclasses import dataclass
 from typing import Annotated, Final, NamedTuple
 
 import numpy as np
@@ -40,7 +39,6 @@ _TASTE_SPREAD: Final = 0.7
 _BLOCK: Final = 512
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
 class SyntheticConfig(Settings, section="data"):
     """Size and shape of a synthetic set.
 

@@ -169,7 +169,7 @@ class ClippedGradients:
             for weight in self._weights.values()
             if weight.grad is not None
         ]
-        return _Learned(found.detach().cpu()[chosen], norms, torch.cat(gradients), chosen)
+        return _Learned(found.detach().cpu()[chosen], norms, torch.cat(gradients))
 
     def _same_random(self) -> Any:
         """A context after which torch's default generators are as before it."""
@@ -241,7 +241,6 @@ class _Learned(NamedTuple):
     losses: Tensor
     norms: dict[str, Tensor]
     gradient: Tensor
-    chosen: Tensor
 
 
 def _differ(one: _Learned, other: _Learned) -> bool:

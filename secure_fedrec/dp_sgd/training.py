@@ -1,7 +1,6 @@
 """The training loop: batches, clipped sums, noise, steps, and what they release."""
 
 import math
-from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -19,7 +18,6 @@ from secure_fedrec.settings import Count, Positive, Rate, Settings
 _MARGIN = 1 - 2.0**-10
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class DpSgdConfig(Settings, section="dp_sgd"):
     """Settings of private local training; all are public.
 

@@ -13,6 +13,7 @@ from secure_fedrec.core.arrays import IntArray
 from secure_fedrec.errors import ProtocolError, WireError
 from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.protection.folding import encode_block
+from secure_fedrec.protection.plain import client_messages
 from secure_fedrec.uploads import DenseBlock, PeerBlock, RowBlock
 from secure_fedrec.wire import Messages, Parties, Step, Wire, message_sizes
 from secure_fedrec.wire.messages import select_segments
@@ -71,13 +72,10 @@ class Exchange:
                 raise WireError(f"client {int(stray[0])} takes no part in this exchange")
         block = encode_block(given.block, self._codec)
         width = 0 if block.values is None else block.values.shape[1]
-        sent = Messages(
-            round=self._round,
-            step=Step.PEER,
-            senders=Parties(role="client", ids=given.senders),
-            receivers=Parties(role="client", ids=given.receivers),
-            payload=block,
-            sizes=message_sizes(block, width=width, codec=self._codec),
+        sizes = message_sizes(block, width=width, codec=self._codec)
+        to = Parties(role="client", ids=given.receivers)
+        sent = client_messages(
+            self._round, given.senders, block, sizes, step=Step.PEER, receivers=to
         )
         got = self._wire.send(sent, origins=given.senders, targets=given.receivers)
         if got.round != self._round or _pairs(got) != _pairs(sent):

@@ -39,7 +39,6 @@ BATCH_BYTES = 11 * 2**18
 _MOST_BYTES = 2**25
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class CohortConfig(Settings, section="cohort"):
     """Who is invited to a round.
 

@@ -34,7 +34,10 @@ class PublicWords:
     def after(self, words: WordArray, aggregate: Aggregate) -> WordArray:
         """The bits of the state that the server's step makes of another one of the same shapes."""
         before = self._public
-        shapes = {"": before.table.shape, **{n: before.extras[n].shape for n in _names(before)}}
+        shapes = {
+            "": before.table.shape,
+            **{n: before.extras[n].shape for n in sorted(before.extras)},
+        }
         ends = np.cumsum([int(np.prod(shape)) for shape in shapes.values()])
         arrays: dict[str, FloatArray] = {}
         for (name, shape), part in zip(shapes.items(), np.split(words, ends[:-1]), strict=True):
@@ -46,10 +49,6 @@ class PublicWords:
 
 
 def _words(public: PublicState) -> WordArray:
-    parts = [public.table, *(public.extras[name] for name in _names(public))]
+    parts = [public.table, *(public.extras[name] for name in sorted(public.extras))]
     flat = [np.ascontiguousarray(part, dtype=np.float64).reshape(-1) for part in parts]
     return np.concatenate(flat).view(np.uint64)
-
-
-def _names(public: PublicState) -> list[str]:
-    return sorted(public.extras)

@@ -16,7 +16,6 @@ which are ten times as slow on a processor).
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Annotated
 
 import torch
@@ -33,7 +32,6 @@ _USER_INITS = ("zero", "normal")
 _PADDING = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class DocumentShape(Settings, section="model"):
     """Widths and choices that do not depend on the data.
 
@@ -61,7 +59,6 @@ class DocumentShape(Settings, section="model"):
     user_init: Annotated[str, OneOf(_USER_INITS)] = "zero"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class DocumentConfig(DocumentShape):
     """Settings of the model.
 

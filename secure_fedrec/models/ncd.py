@@ -10,7 +10,6 @@ The layers of the MLP have no negative weight, so an answer never becomes less l
 proficiency: that is what lets proficiency be read as such.
 """
 
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Annotated
 
@@ -25,7 +24,6 @@ from secure_fedrec.settings import Count, Filled, Settings, Share
 _DISCRIMINATION = 10.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class NCDConfig(Settings, section="ncd"):
     """Widths.
 

@@ -60,7 +60,7 @@ class ParameterSplit:
         Args:
             model: any module whose whole state is in its parameters.
             private: patterns as in file names, e.g. ``("user_embedding.*",)``; what matches one
-                is private. None for ``federated_only``.
+                is private. None federates every parameter: plain Federated Averaging.
 
         Raises:
             ConfigError: there is no pattern, one matches nothing, nothing is left to federate, or
@@ -68,7 +68,7 @@ class ParameterSplit:
                 name and private under another, buffers, or values a float64 cannot hold.
         """
         if private is None:
-            return cls.federated_only(model)
+            return cls._part(model, set())
         names = [name for name, _ in model.named_parameters(remove_duplicate=False)]
         if not private:
             raise ConfigError("model.private", tuple(private), "names no private parameter", names)
@@ -81,15 +81,6 @@ class ParameterSplit:
                 "model.private", tuple(private), "matches every parameter: none is federated", names
             )
         return cls._part(model, kept)
-
-    @classmethod
-    def federated_only(cls, model: nn.Module) -> "ParameterSplit":
-        """Every parameter federated: no personalization, plain Federated Averaging.
-
-        Raises:
-            ConfigError: as for ``of``, where it does not concern private parameters.
-        """
-        return cls._part(model, set())
 
     @classmethod
     def _part(cls, model: nn.Module, kept: set[str]) -> "ParameterSplit":

@@ -141,9 +141,10 @@ def plan(
         privacy_bits=privacy_bits,
         correctness_bits=correctness_bits,
         roster=clients,
-        complete_up_to=COMPLETE_UP_TO,
     )
-    config = _config(parameters, dim=dim, bits=bits, key_agreement=key_agreement)
+    config = MaskingConfig.of(
+        parameters, bits=bits, length=dim, layout_hash=bytes(32), key_agreement=key_agreement
+    )
     measured = calibrate(config) if calibration is None else calibration
     figures = [
         *_parameter_figures(parameters, clients, corrupt, dropout),
@@ -185,25 +186,6 @@ def _require_feasible(clients: int, cohort: int, adversary: Adversary, beacon: b
             f"most {COMPLETE_UP_TO} clients on the complete graph",
             choices=(True,),
         )
-
-
-def _config(
-    parameters: MaskingParameters, *, dim: int, bits: int, key_agreement: KeyAgreement
-) -> MaskingConfig:
-    return MaskingConfig(
-        clients=parameters.n,
-        bits=bits,
-        length=dim,
-        layout_hash=bytes(32),
-        degree=None if parameters.complete else parameters.degree,
-        threshold=parameters.threshold,
-        min_survivors=parameters.min_survivors,
-        quorum=parameters.quorum,
-        corrupt_clients=parameters.corrupt_clients,
-        window_least=parameters.window_least,
-        adversary=parameters.adversary,
-        key_agreement=key_agreement,
-    )
 
 
 def _parameter_figures(

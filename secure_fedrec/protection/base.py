@@ -108,16 +108,23 @@ class RoundSession(Protocol):
         """
 
 
-class Collector(Protocol):
-    """Forms the sum of a round from encoded rows."""
+class Collecting(Protocol):
+    """Brings what clients send in a round to the server."""
 
     @property
     def codec(self) -> FixedPoint:
-        """The ring it sums in."""
+        """The ring that values are encoded in."""
 
     @property
     def n_clients(self) -> int:
         """Clients of the federation."""
+
+    def withstands(self, cohort: int) -> Withstood:
+        """Coalitions that the claim covers in rounds of so many clients."""
+
+
+class Collector(Collecting, Protocol):
+    """Forms the sum of a round from encoded rows."""
 
     @property
     def model_hidden_from(self) -> tuple[str, ...]:
@@ -128,9 +135,6 @@ class Collector(Protocol):
 
     def open(self, *, round_: int, participants: IntArray, wire: Wire) -> RoundSession:
         """Begin a round."""
-
-    def withstands(self, cohort: int) -> Withstood:
-        """Coalitions that the claim covers in rounds of so many clients."""
 
     def traffic(self, rows: IntArray, virtual: IntArray) -> tuple[Traffic, ...]:
         """Messages of a round; client c sends ``rows[c]`` rows, ``virtual[c]`` of them virtual."""
@@ -175,7 +179,6 @@ class Noised(Protocol):
         """What so many rounds release, and those begun once more; None where no noise is added."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class BagShape(Settings, section="bags"):
     """Public sizes of one bag.
 
@@ -212,16 +215,8 @@ class BagRound(Protocol):
         """
 
 
-class BagChannel(Protocol):
+class BagChannel(Collecting, Protocol):
     """Brings vectors to the server, beside the rows that are summed."""
-
-    @property
-    def codec(self) -> FixedPoint:
-        """The ring its vectors are encoded in."""
-
-    @property
-    def n_clients(self) -> int:
-        """Clients of the federation."""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -229,9 +224,6 @@ class BagChannel(Protocol):
 
     def open(self, *, round_: int, participants: IntArray, wire: Wire) -> BagRound:
         """Begin a round."""
-
-    def withstands(self, cohort: int) -> Withstood:
-        """Coalitions that the claim covers in rounds of so many clients."""
 
     def bare(self) -> "BagChannel":
         """The same bags without any layer."""

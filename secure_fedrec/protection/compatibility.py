@@ -6,7 +6,7 @@ the rows that are summed, one for the vectors that are collected in bags; both a
 configuration reader, SECURITY.md and the tests.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from itertools import product
 from types import MappingProxyType
 
@@ -57,12 +57,13 @@ BAG_LAYERS: Mapping[str, type] = MappingProxyType(
 """Settings by name of a layer over bags."""
 
 
-def stacks_of(records: Iterable[Layer], bare: Claim) -> Claims:
+def stacks_of(records: Iterable[Layer], bare: Claim, *, apart: Collection[str] = ()) -> Claims:
     """Every stack of some layers, and what it claims.
 
     Args:
         records: the layers.
         bare: the claim of no layer.
+        apart: names of layers that no record builds, because what carries the stack has them.
 
     Raises:
         ConfigError: a layer publishes the claim of a stack that does not stand, or requires one
@@ -77,7 +78,7 @@ def stacks_of(records: Iterable[Layer], bare: Claim) -> Claims:
     chosen = (tuple(filter(None, each)) for each in product(*of_role))
     found: dict[tuple[str, ...], Claim] = {(): bare}
     for stack in sorted(filter(None, chosen), key=len):
-        if all(_stands(layer, stack) for layer in stack) and len(makers_of(stack)) <= 1:
+        if all(_stands(layer, stack) for layer in stack) and _is_built(stack, apart):
             found[tuple(layer.name for layer in stack)] = _claim(stack)
     for layer in records:
         for published in layer.published:
@@ -87,13 +88,23 @@ def stacks_of(records: Iterable[Layer], bare: Claim) -> Claims:
 
 
 def makers_of(stack: Iterable[Layer]) -> tuple[Layer, ...]:
-    """Layers that make the collector: at most one that no other takes into what it makes.
-
-    Of a stack with two, one would be left out, and its claim stated all the same.
-    """
+    """Layers that make the collector, but those that another takes into what it makes."""
     makers = tuple(layer for layer in stack if layer.role != "cloak" and layer.build)
     taken = {name for maker in makers for name in maker.requires}
     return tuple(maker for maker in makers if maker.name not in taken)
+
+
+def _is_built(stack: tuple[Layer, ...], apart: Collection[str]) -> bool:
+    """Whether every layer is in what is built: a cloak, the one maker, or what the maker takes.
+
+    One that is not would be left out, and its claim stated all the same.
+    """
+    makers, by_name = makers_of(stack), {layer.name: layer for layer in stack}
+    taken = {name for maker in makers for name in _needed(maker, by_name)}
+    built = taken.union(
+        apart, (layer.name for layer in stack if layer.role == "cloak" and layer.build)
+    )
+    return len(makers) <= 1 and built.issuperset(by_name)
 
 
 def _stands(layer: Layer, stack: tuple[Layer, ...]) -> bool:
@@ -164,6 +175,7 @@ BAG_STACKS = stacks_of(
         found="the server reads every vector and whose it is; a draft of one member is that "
         "member's representation",
     ),
+    apart=(LOCAL_DP.name, BAG_ROUTING.name),
 )
 """Claim by stack of layer names, over vectors that are collected in bags."""
 
@@ -222,5 +234,5 @@ def claim_of(layers: tuple[str, ...], table: Claims, key: str, problem: str) -> 
     """
     if layers not in table:
         choices = [" + ".join(stack) or "none" for stack in table]
-        raise ConfigError(key, " + ".join(layers) or "none", problem, choices)
+        raise ConfigError(key, " + ".join(map(str, layers)) or "none", problem, choices)
     return table[layers]

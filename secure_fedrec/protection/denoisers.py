@@ -33,6 +33,7 @@ from secure_fedrec.protection.plain import (
     TableCollector,
     TableSizes,
     accumulate,
+    denoiser_sums,
 )
 from secure_fedrec.settings import Settings
 from secure_fedrec.streams import Stream, Streams
@@ -41,7 +42,6 @@ from secure_fedrec.uploads import Aggregate, RowBlock
 from secure_fedrec.wire import Messages, Parties, Step, Traffic, Wire, message_sizes
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class DenoisersConfig(Settings, section="protection"):
     """Settings of the layer.
 
@@ -299,14 +299,8 @@ class DenoisingSession(DirectSession):
             return
         groups, block = finished
         collector = self.collector
-        sent = Messages(
-            round=self.round,
-            step=Step.DENOISE,
-            senders=Parties(role="denoiser", ids=groups),
-            receivers=Parties.server(len(groups)),
-            payload=block,
-            sizes=message_sizes(block, width=collector.width, codec=collector.codec),
-        )
+        sizes = message_sizes(block, width=collector.width, codec=collector.codec)
+        sent = denoiser_sums(self.round, groups, block, sizes)
         delivered = self.wire.send(sent, origins=collector.binding.denoisers[groups])
         self._take_off(delivered)
 

@@ -80,8 +80,7 @@ class Claim:
         return replace(self, **texts)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Stand:
+class Stand(Settings, section="layer.stands"):
     """A coalition that a layer withstands: a game, see ``attacks.generic``.
 
     As many clients join it as the built layer says (``Withstood``).
@@ -98,10 +97,6 @@ class Stand:
 
     corrupt: tuple[str, ...]
     hides: Literal["values", "owners", "contribution"]
-
-    def __post_init__(self) -> None:
-        if self.hides not in ("values", "owners", "contribution"):
-            raise ConfigError("layer.stands", self.hides, "is no game")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,5 +1,7 @@
 """No routing: every client sends its rows to the server under its name, the server adds them up."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TypedDict, Unpack
 
 import numpy as np
@@ -11,7 +13,7 @@ from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.protection.base import Withstood
 from secure_fedrec.protection.heard import Heard
 from secure_fedrec.traits import AS_BEFORE, Traits
-from secure_fedrec.uploads import Aggregate, RowBlock
+from secure_fedrec.uploads import Aggregate, RowBlock, SetBlock
 from secure_fedrec.wire import Messages, Parties, Step, Traffic, Wire, message_sizes
 
 
@@ -105,13 +107,40 @@ def upload_messages(
     round_: int, clients: IntArray, block: RowBlock, width: int, codec: FixedPoint
 ) -> Messages:
     """Identified uploads of a batch of clients."""
+    return client_messages(round_, clients, block, message_sizes(block, width=width, codec=codec))
+
+
+def client_messages(
+    round_: int,
+    clients: IntArray,
+    block: RowBlock | SetBlock,
+    sizes: IntArray,
+    *,
+    step: Step = Step.UPLOAD,
+    receivers: Parties | None = None,
+    bag: str | None = None,
+) -> Messages:
+    """One identified message of each client, to the server unless others are named."""
     return Messages(
         round=round_,
-        step=Step.UPLOAD,
+        step=step,
         senders=Parties(role="client", ids=clients),
-        receivers=Parties.server(len(clients)),
+        receivers=Parties.server(len(clients)) if receivers is None else receivers,
         payload=block,
-        sizes=message_sizes(block, width=width, codec=codec),
+        sizes=sizes,
+        bag=bag,
+    )
+
+
+def denoiser_sums(round_: int, numbers: IntArray, block: RowBlock, sizes: IntArray) -> Messages:
+    """The sums of each of these denoisers, to the server."""
+    return Messages(
+        round=round_,
+        step=Step.DENOISE,
+        senders=Parties(role="denoiser", ids=numbers),
+        receivers=Parties.server(len(numbers)),
+        payload=block,
+        sizes=sizes,
     )
 
 
@@ -200,6 +229,14 @@ class TableSession:
         """Nobody is exempt from the cloak."""
         return np.zeros(len(clients), dtype=bool)
 
+    @contextmanager
+    def in_round(self) -> Iterator[None]:
+        """Let what goes wrong inside name the round."""
+        try:
+            yield
+        except ProtocolError as error:
+            raise ProtocolError(f"round {self.round}: {error}") from None
+
 
 class DirectSum(TableCollector):
     """Collector of identified uploads, which nothing hides."""
@@ -240,5 +277,5 @@ class DirectSession(TableSession):
         """Check completeness and hand over the sum."""
         self._server.require_complete()
         aggregate = self._server.aggregate()
-        self.wire.note(aggregate_note(self.round, aggregate))
+        self.wire.show(aggregate_note(self.round, aggregate))
         return aggregate

@@ -27,6 +27,7 @@ from secure_fedrec.errors import ConfigError
 from secure_fedrec.local import LocalModel
 from secure_fedrec.protection.base import Cloaked, Released
 from secure_fedrec.protection.dp.rated_set import RandomizedResponseConfig, rated_set_events
+from secure_fedrec.protection.group_sums import pick
 from secure_fedrec.protection.layer import Claim, Layer
 from secure_fedrec.protection.virtual_ratings import merge_virtual
 from secure_fedrec.streams import Streams, uniform_reals
@@ -73,7 +74,7 @@ class RandomizedResponse:
         rated[places] = True
         reported = self._report(rated, local.clients, round_)
         reported = np.where(np.repeat(exempt, self._n_items), rated, reported)
-        kept = _keep_rows(block, reported[places])
+        kept = pick(block, np.ones(batch, dtype=bool), reported[places])
         fakes = np.flatnonzero(reported & ~rated) if self._virtual else np.empty(0, np.int64)
         virtual = RowBlock(
             indptr=np.searchsorted(fakes, bounds),
@@ -153,8 +154,3 @@ RANDOMIZED_RESPONSE = Layer(
         found="fresh reports add up over rounds",
     ),
 )
-
-
-def _keep_rows(block: RowBlock, keep: BoolArray) -> RowBlock:
-    kept_before = np.concatenate([[0], np.cumsum(keep)])
-    return RowBlock(indptr=kept_before[block.indptr], rows=block.rows[keep], values=None)

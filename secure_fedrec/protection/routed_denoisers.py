@@ -16,7 +16,7 @@ what comes out is what went in.
 """
 
 from collections import Counter
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Annotated, Any, Unpack
 
 import numpy as np
@@ -46,7 +46,6 @@ from secure_fedrec.uploads import Aggregate, RowBlock
 from secure_fedrec.wire import Messages, Step, Wire, encode_rows
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class RoutingLayerConfig(Settings, section="protection"):
     """Settings of the layer.
 
@@ -71,17 +70,22 @@ class RoutingLayerConfig(Settings, section="protection"):
 
     @property
     def routing(self) -> RoutingConfig:
-        """Sizes of the mix network.
-
-        The numbers of cells differ and have no public bound, so the smallest batch in cells cannot
-        stand for senders: ``RoutedDenoisers.open`` counts them, and a round is one batch.
-        """
+        """Sizes of the mix network."""
         return RoutingConfig(
             layers=self.layers,
             cell_bytes=self.cell_bytes,
             kem=self.kem,
-            min_batch=LEAST_SENDERS,
+            min_batch=self._min_batch,
         )
+
+    @property
+    def _min_batch(self) -> int:
+        """Cells of the smallest batch.
+
+        The numbers of cells differ and have no public bound, so they cannot stand for senders:
+        ``RoutedDenoisers.open`` counts those, and a round is one batch.
+        """
+        return LEAST_SENDERS
 
 
 class RoutedDenoisers(Denoisers):

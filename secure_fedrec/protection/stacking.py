@@ -39,10 +39,13 @@ def build_stack(
         bag_layers: likewise, over the bags; none sends vectors under names.
 
     Raises:
-        ConfigError: the layers do not stack, or a setting does not fit the federation.
+        ConfigError: the layers do not stack, settings are of another layer, or one does not fit the
+            federation.
     """
     require_compatible(tuple(layers))
     require_bags_compatible(tuple(bag_layers or ()))
+    _require_settings(layers, RECORDS, "protection")
+    _require_settings(bag_layers or {}, BAG_RECORDS, "bag_protection")
     place = Place(layers=layers, sizes=sizes, codec=codec, streams=streams)
     records = [RECORDS[name] for name in layers]
     for record in records:
@@ -56,6 +59,16 @@ def build_stack(
         bags=_bags(bag_layers or {}, place),
         layout=BlockLayout(sizes.blocks or (_one_block(sizes),), codec),
     )
+
+
+def _require_settings(
+    layers: Mapping[str, Any], records: Mapping[str, Layer], section: str
+) -> None:
+    """Refuse a layer under settings that another reads: it would be built of their defaults."""
+    for name, given in layers.items():
+        kind = records[name].settings
+        if not isinstance(given, kind):
+            raise ConfigError(f"{section}.{name}", given, f"must be a {kind.__name__}")
 
 
 def _one_block(sizes: Sizes) -> BlockShape:

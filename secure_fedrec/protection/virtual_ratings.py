@@ -15,7 +15,7 @@ clients that rated it, plus one, which everybody is taken to know.
 """
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from functools import partial
 from typing import Annotated, Any
 
@@ -30,6 +30,7 @@ from secure_fedrec.core.compiled import (
     skip_members,
     take_first_distinct,
 )
+from secure_fedrec.core.kernels import bounds_of
 from secure_fedrec.errors import ConfigError
 from secure_fedrec.local import LocalModel
 from secure_fedrec.protection.base import Cloaked
@@ -49,7 +50,6 @@ Fill = Callable[[IntArray, IndexArray], FloatArray]
 """Virtual ratings for the items of each client."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class VirtualRatingsConfig(Settings, section="protection"):
     """Settings of the cloak.
 
@@ -204,13 +204,13 @@ def draw_unrated(
     Returns:
         The drawn items, one segment per client, ascending, without values.
     """
-    indptr = _running(wanted)
+    indptr = bounds_of(wanted)
     items = np.zeros(int(indptr[-1]) + 1, dtype=np.int32)
     if len(items) > 1:
         room = n_items - rated.lengths
         leave_out = wanted > room // 2  # draw the smaller side: few repeats to throw away
         picks = np.where(leave_out, room - wanted, wanted)
-        offsets = _running(room)
+        offsets = bounds_of(room)
         taken = _first_distinct(offsets, picks, clients, stream, round_)
         list_ranks(taken, offsets, leave_out, items)
         skip_members(items, indptr, rated.indptr, rated.rows)
@@ -273,7 +273,7 @@ def draw_by_popularity(
     Returns:
         The drawn items, one segment per client, ascending, without values.
     """
-    indptr = _running(wanted)
+    indptr = bounds_of(wanted)
     items = np.empty(int(indptr[-1]), dtype=np.int32)
     n_items, weights = len(popularity), popularity.astype(np.float64) + 1
     step = max(1, _NUMBERS_AT_ONCE // n_items)
@@ -310,10 +310,3 @@ def merge_virtual(local: LocalModel, kept: RowBlock, virtual: RowBlock, fill: Fi
     values = local.rows(indptr, items, is_virtual, ratings)
     block = RowBlock(indptr=indptr, rows=items, values=values)
     return Cloaked(upload=Upload(clients=local.clients, blocks={TABLE: block}), virtual=is_virtual)
-
-
-def _running(counts: IntArray) -> IntArray:
-    """Bounds of segments of given lengths: int64[B + 1]."""
-    bounds = np.zeros(len(counts) + 1, dtype=np.int64)
-    np.cumsum(counts, out=bounds[1:])
-    return bounds

@@ -81,10 +81,7 @@ class AlgorithmContract:
         after = {key: part for key, part in _state(vault).items() if key[1] not in some}
         others = {key: part for key, part in before.items() if key[1] not in some}
         _require_same(after, others, "after others' commit")
-        same = np.array_equal(public.table, given.table) and all(
-            np.array_equal(values, given.extras[name]) for name, values in public.extras.items()
-        )
-        require(same, "a client's step changes the public state")
+        require(_is_same(public, given), "a client's step changes the public state")
 
     def test_uploads_are_as_foretold(self) -> None:
         """Blocks have the names, rows and widths that were asked for; so many rows were said."""
@@ -127,8 +124,17 @@ class AlgorithmContract:
         several, again = self._summed(np.array_split(self.problem().vault.clients, 3))
         require(np.array_equal(one.ring, several.ring), "sums depend on the batches")
         require(np.array_equal(one.counts, several.counts), "counts depend on the batches")
-        require(np.array_equal(after.table, again.table), "the server's step is another's")
+        require(_is_same(after, again), "the server's step is another's")
         require(after.round == 1, f"the server's step leads from round 0 to round {after.round}")
+
+    def test_the_servers_step_keeps_nothing_to_itself(self) -> None:
+        """From a new object as from one used before: a run goes on from its public state alone."""
+        aggregate, second = self._summed([self.problem().vault.clients])
+        used, _, first = self._started(self.problem().vault)
+        new, _, _ = self._started(self.problem().vault)
+        used.server_step(first, aggregate)
+        same = _is_same(used.server_step(second, aggregate), new.server_step(second, aggregate))
+        require(same, "the server's second step depends on what the object kept of the first")
 
     @property
     def _streams(self) -> Streams:
@@ -172,7 +178,7 @@ class AlgorithmContract:
             session.submit(self._step(_of(problem.vault, clients)))
         aggregate = session.close()
         once, twice = (algorithm.server_step(public, aggregate) for _ in range(2))
-        require(np.array_equal(once.table, twice.table), "the server's step is no function")
+        require(_is_same(once, twice), "the server's step is no function")
         return aggregate, once
 
 
@@ -182,6 +188,16 @@ def _of(vault: Vault, clients: IntArray) -> Vault:
     counts = [len(next(iter(examples.values()))) for examples in held]
     columns = {name: np.concatenate([each[name] for each in held]) for name in held[0]}
     return Vault.of_examples(np.cumsum([0, *counts]), columns, clients)
+
+
+def _is_same(public: PublicState, other: PublicState) -> bool:
+    """Whether two public states hold the same bits."""
+    return (
+        public.round == other.round
+        and np.array_equal(public.table, other.table)
+        and public.extras.keys() == other.extras.keys()
+        and all(np.array_equal(held, other.extras[name]) for name, held in public.extras.items())
+    )
 
 
 def _state(vault: Vault) -> _Parts:

@@ -3,7 +3,7 @@
 import inspect
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from itertools import product
 from typing import Any, ClassVar
 
@@ -102,6 +102,11 @@ class LayerContract:
         text = json.dumps(told)  # refuses what is no JSON value
         require(f'"{self.layer.name}"' in text, "is not named in describe()")
         require(told["traits"] is not None, "states no traits")
+        stated = _told_of(self.layer.name, json.loads(text))
+        own = json.loads(json.dumps(asdict(self.settings()[self.layer.name])))
+        given = {key: value for key, value in own.items() if value is not None}  # else it is found
+        lies = {key for key, value in given.items() if stated.get(key) != value}
+        require(not lies, f"describe() does not say what {sorted(lies)} are")
 
     def test_it_is_lossless_where_it_says_so(self) -> None:
         """Bit for bit, or it does not say so; and what it did to rows is what its traits say."""
@@ -201,6 +206,15 @@ class LayerContract:
             )
             bags = {_BAG: SetBlock(indptr=ends, values=vectors)}
             yield Upload(clients=clients, blocks={TABLE: none}, bags=bags)
+
+
+def _told_of(name: str, told: Any) -> Mapping[str, Any]:
+    """What a description says of a layer, however deep; nothing if it does not."""
+    inside = told.values() if isinstance(told, dict) else ()
+    found = told.get(name) if isinstance(told, dict) else None
+    if isinstance(found, dict):
+        return found
+    return next(filter(None, (_told_of(name, each) for each in inside)), {})
 
 
 @dataclass

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 
 from secure_fedrec.errors import ProtocolError
-from secure_fedrec.protection.session import Carrier, Parcel
+from secure_fedrec.protection.session import Carrier, Parcel, Role
 from secure_fedrec.testing.said import require
 
 
@@ -74,22 +74,36 @@ class PartyContract:
             require(parcel.sender != parcel.receiver, f"{parcel.sender} sends to itself")
 
     def test_no_fault_of_a_line_makes_another_result(self) -> None:
-        """Every stage: the first or the last message struck, or all; the next round is exact.
+        """Every stage, in each direction: the first or the last message, or all; the next is exact.
 
         Altered, cut, extended, lost, repeated, of an earlier round, of another stage or sender.
         """
         rounds = _Rounds(self)
         sent = rounds.clean("a clean line")
-        for stage in dict.fromkeys(parcel.stage for parcel in sent if parcel.data):
+        for line in dict.fromkeys(map(_line_of, filter(_has_data, sent))):
+            stage, sender, receiver = line
+            way = f"{sender.name.lower()} to {receiver.name.lower()}"
             for number, (name, fault) in enumerate(_FAULTS.items()):
                 for which in ("all", _ENDS[number % 2]):
-                    where = f"{name} at {stage}, {which}"
-                    rounds.struck(stage, fault, which, where)
+                    where = f"{name} at {stage}, {which}, {way}"
+                    rounds.struck(line, fault, which, where)
                 rounds.clean(f"the round after {where}")
             for draw in range(self.alterations):
-                where = f"bits altered at {stage}, draw {draw}"
-                rounds.struck(stage, _altered(draw), _ENDS[draw % 2], where)
+                where = f"bits altered at {stage}, draw {draw}, {way}"
+                rounds.struck(line, _altered(draw), _ENDS[draw % 2], where)
             rounds.clean(f"the round after {where}")
+
+
+_Line = tuple[str, Role, Role]
+"""A stage in one direction: a question and its answers may have one name."""
+
+
+def _line_of(parcel: Parcel) -> _Line:
+    return parcel.stage, parcel.sender.role, parcel.receiver.role
+
+
+def _has_data(parcel: Parcel) -> bool:
+    return parcel.data != b""  # else it is a prompt
 
 
 _Fault = Callable[[Parcel, Sequence[Sequence[Parcel]]], list[bytes]]
@@ -156,12 +170,12 @@ class _Rounds:
         require(clients == set(self._contract.everybody()), f"only {clients} in it{why}: {where}")
         return self._sent[-1]
 
-    def struck(self, stage: str, fault: _Fault, which: str, where: str) -> None:
+    def struck(self, of: _Line, fault: _Fault, which: str, where: str) -> None:
         """A round that must be refused, or end exactly."""
         hit: list[Parcel] = []
 
         def line(sent: list[Parcel]) -> list[Parcel]:
-            those = [parcel for parcel in sent if parcel.stage == stage and parcel.data]
+            those = [parcel for parcel in filter(_has_data, sent) if _line_of(parcel) == of]
             if which != "all":
                 those = those[-1:] if which == "the last" else those[: not hit]
             hit.extend(those)

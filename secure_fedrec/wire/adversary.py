@@ -1,6 +1,5 @@
 """Who looks: the parties an adversary has corrupted, and the lines it taps."""
 
-from dataclasses import dataclass
 from typing import Annotated
 
 from secure_fedrec.errors import ConfigError
@@ -13,7 +12,6 @@ _PARTY = Matching(
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Adversary(Settings, section="adversaries"):
     """Who looks.
 

@@ -46,6 +46,13 @@ class _Chosen:
     step: Step | None = None
     stage: str | None = None
 
+    def apply(self, messages: Batch) -> Batch:
+        """Strike the messages concerned, and let all others through."""
+        return self._strike(messages) if self._concerns(messages) else messages
+
+    def _strike(self, messages: Batch) -> Batch:
+        raise NotImplementedError
+
     def _concerns(self, messages: Batch) -> bool:
         stage = messages.stage if isinstance(messages, Parcels) else None
         of_step = self.step is None or messages.step is self.step
@@ -56,10 +63,8 @@ class _Chosen:
 class Drop(_Chosen):
     """Loses the chosen messages."""
 
-    def apply(self, messages: Batch) -> Batch:
+    def _strike(self, messages: Batch) -> Batch:
         """Deliver all but the chosen messages."""
-        if not self._concerns(messages):
-            return messages
         return messages.select(np.flatnonzero(~self.chooser(messages)))
 
 
@@ -67,10 +72,8 @@ class Drop(_Chosen):
 class Repeat(_Chosen):
     """Delivers the chosen messages twice."""
 
-    def apply(self, messages: Batch) -> Batch:
+    def _strike(self, messages: Batch) -> Batch:
         """Deliver all messages and then the chosen ones again."""
-        if not self._concerns(messages):
-            return messages
         twice = np.flatnonzero(self.chooser(messages))
         return messages.select(np.concatenate([np.arange(len(messages)), twice]))
 
@@ -130,10 +133,8 @@ class Alter(_Chosen):
 
     at: int = -1
 
-    def apply(self, messages: Batch) -> Batch:
+    def _strike(self, messages: Batch) -> Batch:
         """Deliver all messages, the chosen ones changed by one bit."""
-        if not self._concerns(messages):
-            return messages
         if isinstance(messages, Parcels):
             struck = self.chooser(messages).tolist()
             data = zip(messages.data, struck, strict=True)

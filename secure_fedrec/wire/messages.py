@@ -19,6 +19,7 @@ import struct
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import IntEnum
+from typing import TypeVar
 
 import numpy as np
 
@@ -35,6 +36,8 @@ NOBODY = -1
 _VERSION = 1
 _HEADER = struct.Struct("<BBBBIIHH")
 _HAS_COUNTS = 1
+
+_Segmented = TypeVar("_Segmented", bound=RowBlock | SetBlock)
 
 
 class Step(IntEnum):
@@ -137,10 +140,8 @@ class Messages:
     def select(self, which: IntArray) -> "Messages":
         """The messages at some positions, in that order; a position may repeat."""
         payload: Block = self.payload
-        if isinstance(payload, RowBlock):
+        if not isinstance(payload, DenseBlock):
             payload = select_segments(payload, which)
-        elif isinstance(payload, SetBlock):
-            payload = select_vectors(payload, which)
         return replace(
             self,
             senders=Parties(role=self.senders.role, ids=self.senders.ids[which]),
@@ -151,21 +152,12 @@ class Messages:
         )
 
 
-def select_segments(block: RowBlock, which: IntArray) -> RowBlock:
+def select_segments(block: _Segmented, which: IntArray) -> _Segmented:
     """The segments of some parties, in the order asked."""
     take, indptr = segments(block.indptr, which)
-    return RowBlock(
-        indptr=indptr,
-        rows=block.rows[take],
-        values=None if block.values is None else block.values[take],
-        counts=None if block.counts is None else block.counts[take],
-    )
-
-
-def select_vectors(block: SetBlock, which: IntArray) -> SetBlock:
-    """The segments of some parties, in the order asked."""
-    take, indptr = segments(block.indptr, which)
-    return SetBlock(indptr=indptr, values=None if block.values is None else block.values[take])
+    columns = {name: getattr(block, name, None) for name in ("rows", "values", "counts")}
+    chosen = {name: column[take] for name, column in columns.items() if column is not None}
+    return replace(block, indptr=indptr, **chosen)
 
 
 def message_sizes(block: RowBlock, *, width: int, codec: FixedPoint) -> IntArray:

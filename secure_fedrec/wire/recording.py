@@ -56,7 +56,6 @@ class Traffic:
     counts: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class RecordingPolicy(Settings, section="recording"):
     """What to keep.
 

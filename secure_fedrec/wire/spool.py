@@ -20,7 +20,7 @@ import numpy.typing as npt
 
 from secure_fedrec.core.arrays import IntArray
 from secure_fedrec.core.files import replace_file
-from secure_fedrec.core.kernels import segments
+from secure_fedrec.core.kernels import bounds_of, segments
 
 Columns = dict[str, npt.NDArray[Any]]
 _PER_MESSAGE = frozenset({"senders", "receivers", "sizes", "lengths", "tags"})
@@ -128,7 +128,7 @@ def _keys(columns: Columns) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
 def _in_order(columns: Columns) -> Columns:
     first, second = _keys(columns)
     order = np.lexsort((second, first))
-    rows, _ = segments(_indptr(columns["lengths"]), order)
+    rows, _ = segments(bounds_of(columns["lengths"]), order)
     return {
         name: column[order] if name in _PER_MESSAGE else column[rows]
         for name, column in columns.items()
@@ -151,7 +151,3 @@ def _bytes_each(run: Columns) -> IntArray:
         each = column.itemsize * int(np.prod(column.shape[1:]))
         sizes += each if name in _PER_MESSAGE else each * run["lengths"]
     return sizes
-
-
-def _indptr(lengths: IntArray) -> IntArray:
-    return np.concatenate([[0], np.cumsum(lengths)])

@@ -18,6 +18,7 @@ import numpy as np
 
 from secure_fedrec.core.arrays import FloatArray, IntArray, WordArray
 from secure_fedrec.core.files import read_json, replace_file
+from secure_fedrec.core.kernels import bounds_of
 from secure_fedrec.errors import TranscriptError
 from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.uploads import RowBlock, SetBlock
@@ -328,8 +329,7 @@ class View:
 
     @staticmethod
     def _build(step: Step, round_: int, columns: Columns, bag: str | None) -> Messages:
-        indptr = np.zeros(len(columns["lengths"]) + 1, dtype=np.int64)
-        np.cumsum(columns["lengths"], out=indptr[1:])
+        indptr = bounds_of(columns["lengths"])
         sender, receiver = _ENDS[step]
         tags: WordArray | None = columns.get("tags")
         values = columns.get("values")

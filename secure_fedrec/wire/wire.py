@@ -88,13 +88,12 @@ class Wire:
         return delivered
 
     def show(self, messages: Messages, *, origins: IntArray | None = None) -> None:
-        """Record what receivers read in bytes that were carried to them (``send`` does both)."""
+        """Record what receivers read in bytes that were carried to them (``send`` does both).
+
+        So too what a party holds after computing on what it received; neither costs anything.
+        """
         if self._recorder is not None:
             self._recorder.record(messages, origins=origins)
-
-    def note(self, messages: Messages) -> None:
-        """Record what a party holds after computing on what it received; costs nothing."""
-        self.show(messages)
 
     def _struck(self, messages: Any) -> Any:
         for fault in self._faults:

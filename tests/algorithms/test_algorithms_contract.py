@@ -127,7 +127,7 @@ class Faulty(OnRatings):
 class FaultyPMF(PMF):
     def __init__(self, fault: str) -> None:
         super().__init__(PMFConfig(rank=2))
-        self.fault, self.steps = fault, 0
+        self.fault, self.steps, self.moved = fault, 0, np.zeros(1)
 
     def public_knowledge(self) -> dict[str, Any]:
         known = super().public_knowledge()
@@ -165,6 +165,12 @@ class FaultyPMF(PMF):
         if self.fault == "swinging":
             self.steps += 1
             return replace(state, table=state.table + self.steps)
+        if self.fault == "rolling":
+            self.moved = state.table - public.table + (0.9 * self.moved if public.round else 0.0)
+            return replace(state, table=public.table + self.moved)
+        if self.fault == "noting":
+            self.steps += 1
+            return replace(state, extras={**state.extras, "steps": np.array(self.steps)})
         return replace(state, round=7) if self.fault == "hurried" else state
 
 
@@ -200,6 +206,8 @@ class _Rereads(_Sends):
         ("restless", "test_a_client_alone_is_the_client_among_all", "read again"),
         ("endless", "test_uploads_are_as_foretold", "not finite"),
         ("swinging", "test_what_several_processes_send_is_one_sum", "is no function"),
+        ("noting", "test_what_several_processes_send_is_one_sum", "is no function"),
+        ("rolling", "test_the_servers_step_keeps_nothing_to_itself", "kept of the first"),
         ("hasty", "test_a_step_leaves_public_state_and_vault_alone", "before commit"),
         ("meddling", "test_a_step_leaves_public_state_and_vault_alone", "public state"),
         ("wide", "test_uploads_are_as_foretold", "4 wide"),

@@ -360,7 +360,11 @@ def test_hyper_parameters_are_public() -> None:
     assert (algorithm.width, algorithm.rounds) == (3, 17)
     known = algorithm.public_knowledge()
     assert known.pop("name") == "pmf"
-    assert known.pop("traits") == {"rows": "items", "row_sets": "rated"}
+    assert known.pop("traits") == {
+        "rows": "items",
+        "row_sets": "rated",
+        "form": "factorized",
+    }
     assert PMFConfig(**known) == algorithm.config
 
 

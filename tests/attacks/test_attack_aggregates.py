@@ -82,6 +82,21 @@ def test_rows_of_tail_items_are_read_off_a_masked_sum(
     assert (scores == scores[0]).all()
 
 
+@pytest.mark.parametrize(("form", "read"), [("factorized", True), ("other", False)])
+def test_rows_are_decoded_by_their_form_whatever_the_algorithm_is_called(
+    federate: Federate, hidden: Hidden, form: str, read: bool
+) -> None:
+    run, truth = federate(data=SPARSE)
+    summed = hidden(run.transcript, "masking")
+    told = summed.public["algorithm"]
+    told = {**told, "name": "another", "traits": {**told["traits"], "form": form}}
+    finding = evaluate(
+        TailItems(), SERVER, summed.stating({**summed.public, "algorithm": told}), truth, seed=0
+    )
+    assert (finding.details["groups"] > 20) is read
+    assert (finding.details["ratings_named"] > 0) is read
+
+
 def test_every_payload_round_is_read(federate: Federate, hidden: Hidden) -> None:
     run, truth = federate(data=SPARSE, rounds=3, payload_rounds=(1, 3))
     claims = claims_of(hidden(run.transcript, "masking"))

@@ -9,9 +9,10 @@ import pytest
 
 import attacks.planted.controls as controls
 from attacks import SUITE, AttackCard, Claims, NotApplicable, attack_named
-from attacks.base import Claim, Controlled
+from attacks.base import Claim, Control, Controlled, Planted
 from attacks.families.ratings.lattice import Lattice
 from attacks.families.sums.subsets import MOST_ROWS
+from attacks.planted import recording
 from attacks.scoring.attributes import FeatureClaim
 from attacks.scoring.drafts import DraftClaim
 from attacks.scoring.histograms import HistogramClaim
@@ -165,6 +166,24 @@ def test_controls_are_reproducible() -> None:
 )
 def test_a_control_passes_from_its_floor_on(value: float | None, passed: bool) -> None:
     assert controls.ControlResult(metric="auc", value=value, floor=0.9).passed is passed
+
+
+@pytest.mark.parametrize("place", controls.FEDERATIONS)
+def test_every_federation_holds_the_secrets_of_its_controls(
+    place: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[Planted] = []
+
+    def told(planted: Planted) -> FloatArray:
+        asked.append(planted)
+        return np.ones(3)
+
+    mine = Silent(SUITE["direct"])
+    mine.control = Control(measure="auc", on=place, secrets={"amounts.mine": told})
+    monkeypatch.setattr(recording, "SUITE", {"mine": mine})
+    _, truth = controls.FEDERATIONS[place]()
+    assert list(truth.of_kind("amounts")) == ["mine"]
+    assert all(len(values) for values in asked[0].values())
 
 
 # --- broken attacks -------------------------------------------------------------------------------

@@ -9,7 +9,6 @@ import pytest
 
 from attacks import SUITE, Attack, Claims, Finding, GroundTruth, attack_named, evaluate
 from attacks.families.hierarchical.attribute_counts import ATTRIBUTES
-from attacks.families.hierarchical.differencing import leaver, leaver_cosines
 from attacks.planted import plant_organisations, plant_split
 from attacks.scoring.intervals import mean_interval
 from secure_fedrec.algorithms.hpfl.client import count_attributes
@@ -33,6 +32,7 @@ from secure_fedrec.protection.stacking import build_stack
 from secure_fedrec.streams import Streams
 from secure_fedrec.wire import Adversary, BlockStore, RecordingPolicy, Transcript
 from secure_fedrec.wire.spool import Columns
+from tests.attacks.differencing import leaver, leaver_cosines
 
 SERVER = Adversary(name="server", corrupt=frozenset({"server"}))
 PER_ROW = frozenset({"rows", "counts", "values"})

@@ -100,7 +100,7 @@ def view_of(
         "n_items": len(table),
         "rating_levels": levels.tolist(),
         "ring": {"bits": codec.bits, "fraction_bits": codec.fraction_bits, "clip": codec.clip},
-        "algorithm": {"name": "pmf", "regularization": regularization},
+        "algorithm": {"regularization": regularization, "traits": {"form": "factorized"}},
         "protection": {"layers": []},
     }
     return Transcript(store, public).view(SERVER)

@@ -11,13 +11,13 @@ from scipy.stats import binom
 from sklearn.metrics import roc_auc_score, roc_curve
 
 import attacks.scoring.statistics as statistics
+from attacks.scoring.intervals import check_share
 from attacks.scoring.statistics import (
     ScoreTable,
     advantage,
     per_client_auc,
     permute_labels_within_clients,
     pooled_roc,
-    tpr_at_fpr,
     tpr_at_fpr_interval,
 )
 from tests.attacks.made import mean_auc_interval
@@ -27,6 +27,15 @@ Client = Sequence[tuple[float, bool]]
 # Few distinct scores force ties; -0.0 and 0.0 must tie as well.
 SCORES = st.sampled_from([-1.5, -0.0, 0.0, 0.25, 3.0]) | st.floats(-5, 5)
 CLIENTS = st.lists(st.lists(st.tuples(SCORES, st.booleans()), max_size=12), max_size=6)
+
+
+def tpr_at_fpr(table: ScoreTable, fpr: float = 0.01) -> float:
+    """By the definition: of the thresholds above a negative, the loosest within the target."""
+    check_share("fpr", fpr)
+    positives, negatives = statistics._sorted_classes(table)
+    # With k false positives allowed, the loosest rule is "score > the (k + 1)th largest negative".
+    cut = negatives[-1 - statistics._allowed(len(negatives), fpr)]
+    return float(np.mean(positives > cut))
 
 
 def table_of(clients: Sequence[Client]) -> ScoreTable:

@@ -8,11 +8,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from attacks import SUITE
 from audits.commands import PRESETS
 from audits.config.audit import parse_config
+from audits.run.truth import read_secrets, write_secrets
+from audits.system import Secrets
 from secure_fedrec.data import DATASETS, EXAMPLE_SETS
 from secure_fedrec.properties import lossless_words
 from secure_fedrec.protection import STACKS
@@ -98,6 +101,16 @@ def test_claims_are_not_scored_without_the_truth(
     (run / lost).unlink()
     line = refusal("attack", run / "transcript")
     assert line == problem.format(run)
+
+
+def test_every_secret_that_a_system_writes_is_read_back(tmp_path: Path) -> None:
+    written: Secrets = {"ratings": {"items": np.ones(3)}, "secrets": {"amounts.mine": np.ones(2)}}
+    (tmp_path / "truth").mkdir()
+    write_secrets(written, tmp_path / "truth")
+    found = read_secrets(tmp_path)
+    assert {name: set(columns) for name, columns in found.items()} == {
+        name: set(columns) for name, columns in written.items()
+    }
 
 
 @pytest.mark.parametrize("damage", ["manifest", "version", "block"])

@@ -5,7 +5,6 @@ import json
 import tomllib
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
@@ -103,7 +102,6 @@ def test_a_meaning_belongs_to_one_key() -> None:
 
 
 def test_a_new_key_has_its_meaning_by_its_docstring_alone() -> None:
-    @dataclass(frozen=True, kw_only=True)
     class Shape(Settings, section="new"):
         """Shape.
 
@@ -117,7 +115,6 @@ def test_a_new_key_has_its_meaning_by_its_docstring_alone() -> None:
 
         size: Annotated[Count, Unit("bytes")] = 7
 
-    @dataclass(frozen=True, kw_only=True)
     class New(Settings, section="new"):
         """New.
 

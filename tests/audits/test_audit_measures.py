@@ -1,5 +1,6 @@
 """Findings on other secrets than rated sets: how bad, in which words, under which keys."""
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -209,7 +210,11 @@ def test_a_record_that_leaves_something_out_is_refused(lacking: str) -> None:
 
 @pytest.mark.parametrize(
     "severity",
-    [None, "high", Gained(None), Observed(0.1, ""), Behind(("hair_lift",), None), Context("", 0.9)],  # type: ignore[arg-type]
+    [
+        *(None, "high", Gained, Gained(None), Gained(" "), Gained(0.0), Gained(math.nan)),  # type: ignore[arg-type]
+        *(Observed(0.1, ""), Observed(math.nan, 0.9), Observed(0.0, 0.9)),
+        *(Behind(("hair_lift",), None), Behind((), 0.9), Context("", 0.9), Context(" ", 0.9)),  # type: ignore[arg-type]
+    ],
     ids=str,
 )
 def test_a_record_without_a_rule_or_a_floor_is_refused(severity: Any) -> None:

@@ -12,7 +12,10 @@ import pytest
 
 from audits.config.audit import AuditConfig, load_config, parse_config
 from audits.config.tables import build
+from audits.rating_data import RatingData
 from audits.systems import SYSTEMS, system_named
+from audits.systems.pmf import rating_system
+from secure_fedrec.algorithms import PMF, PMFConfig
 from secure_fedrec.errors import ConfigError
 from secure_fedrec.protection import BAG_STACKS, STACKS
 
@@ -66,6 +69,20 @@ def test_a_system_has_the_settings_of_its_data(name: str) -> None:
         assert kind.metrics
     assert () in system.claims
     assert set(system.claims) <= set(STACKS)
+
+
+def test_a_rating_system_trains_the_algorithm_it_is_of() -> None:
+    class Mine(PMF):
+        """PMF by another name."""
+
+    pmf = system_named("pmf")
+    mine = rating_system("mine", Mine, PMFConfig, statement=pmf.statement)
+    assert (set(mine.kinds), mine.claims, mine.attacks) == (set(pmf.kinds), pmf.claims, pmf.attacks)
+    data = RatingData(clients=12, items=20, mean_ratings=5.0, utility_folds=2)
+    for system, kind in ((mine, Mine), (pmf, PMF)):
+        loaded = system.load(data, PMFConfig(rank=2, rounds=1), seed=1, data_dir=None)
+        for fold in loaded.folds:
+            assert type(loaded.task(fold).fresh().algorithm) is kind
 
 
 @pytest.mark.parametrize("name", CONFIGURATIONS)

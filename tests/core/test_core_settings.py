@@ -1,7 +1,8 @@
 """Settings say what they hold, and refuse everything else under their own keys."""
 
 import math
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import field, replace
 from typing import Annotated, Any, Literal, TypeVar
 
 import numpy as np
@@ -24,12 +25,10 @@ from secure_fedrec.settings import (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Inner(Settings, section="inner"):
     size: Count = 1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Everything(Settings, section="all"):
     flag: bool = True
     count: Count = 1
@@ -47,11 +46,13 @@ class Everything(Settings, section="all"):
     word: Annotated[str, OneOf({"a": 1, "b": 2}, "no such word")] = "a"
     other: Annotated[str, OneOf("xy")] = "x"
     literal: Literal["p", "q"] = "p"
+    order: Literal[1, 2] = 1
     title: Annotated[str, Filled()] = "t"
     widths: Annotated[tuple[Count, ...], Filled("needs some")] = (4, 2)
     pair: tuple[Share, Share] = (0.5, 0.5)
     rounds: tuple[Round, ...] | None = None
     names: frozenset[str] = frozenset()
+    rates: Mapping[str, Rate] = field(default_factory=dict, hash=False)
     maybe: Positive | None = None
     inner: Inner = field(default_factory=Inner)
     free: Any = None
@@ -62,12 +63,10 @@ class Everything(Settings, section="all"):
             raise self.refusal("count", "is too many with {flag}", range(1, 6))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Child(Everything):
     more: Count = 1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Renamed(Everything, section="there.it"):
     def key(self, name: str) -> str:
         return f"--{name}"
@@ -100,10 +99,14 @@ REFUSED: list[tuple[str, Any, str]] = [
     ("word", 3, "should be a valid string"),
     ("other", "z", "unknown (choices: x, y)"),
     ("literal", "r", "unknown (choices: p, q)"),
+    ("literal", np.zeros(2), "unknown (choices: p, q)"),
+    ("order", True, "unknown (choices: 1, 2)"),
+    ("order", 1.0, "unknown (choices: 1, 2)"),
     ("title", " \t", "must not be empty"),
     ("widths", (), "needs some"),
     ("widths", 3, "should be a valid list"),
     ("pair", (0.5,), "should have 2 entries"),
+    ("widths", {4, 2}, "should be a valid list"),
     ("names", "abc", "should be a valid list"),
     ("maybe", -1.0, "must be positive"),
     ("inner", {"size": 1}, "should be a valid Inner"),
@@ -126,6 +129,8 @@ def test_a_value_that_breaks_its_rules_is_named(name: str, value: Any, problem: 
         ("pair", (0.5, 1.5), 1.5, "must be at least 0 and below 1"),
         ("rounds", (3, 0), 0, "must be at least 1: rounds count from 1"),
         ("names", ["a", 1], 1, "should be a valid string"),
+        ("rates", {"a": 2.0}, 2.0, "must be above 0 and at most 1"),
+        ("rates", {1: 0.5}, 1, "should be a valid string"),
     ],
 )
 def test_of_several_values_the_one_to_blame_is_named(
@@ -181,7 +186,14 @@ def test_a_class_keeps_the_section_it_names() -> None:
         (int | str, "one beside None, or several classes"),
         (TypeVar("Kind"), "cannot be checked"),
         (Annotated[int, "at least 1"], "are no rules"),
+        (Annotated[int, Within], "are no rules"),
+        (Annotated[int | None, Within(least=1)], "is a rule of numbers"),
+        (Annotated[str, Within(least=1)], "is a rule of numbers"),
         (tuple[object, ...], "cannot be checked"),
+        (tuple, "what a tuple holds"),
+        (list[int], "what a list holds"),
+        (Sequence[int] | None, "what a Sequence holds"),
+        (Mapping[str, dict[str, int]], "what a dict holds"),
     ],
 )
 def test_a_field_that_cannot_be_checked_is_refused_when_its_class_is_made(
@@ -192,8 +204,12 @@ def test_a_field_that_cannot_be_checked_is_refused_when_its_class_is_made(
     assert says in str(refused.value)
 
 
+def test_fields_of_a_class_that_is_no_settings_are_looked_at_when_the_class_is_made() -> None:
+    with pytest.raises(TypeError, match=r"Mixed\.sizes: what a list holds"):
+        type("Mixed", (type("Plain", (), {"__annotations__": {"sizes": list[int]}}), Settings), {})
+
+
 def test_one_of_several_classes_is_told_from_others() -> None:
-    @dataclass(frozen=True, kw_only=True)
     class Several(Settings, section="several"):
         part: Inner | Everything | None = None
 

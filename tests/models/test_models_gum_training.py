@@ -160,7 +160,7 @@ def test_training_ends_where_torch_ends(
     pull = None
     if pulled:
         strengths = np.zeros(gum.layout.size)
-        strengths[gum.layout.public] = 0.3
+        strengths[gum.layout.private.stop : -gum.layout.hidden] = 0.3
         embeddings = strengths[: (USERS + ITEMS) * ATTRIBUTES].reshape(-1, ATTRIBUTES)
         embeddings[[0, USERS - 1, USERS + ITEMS - 1]] = 0.1  # two of them have no record
         pull = Pull(strengths=strengths, anchor=parameters + 0.5)

@@ -134,7 +134,7 @@ def test_state_that_is_no_parameter_is_refused() -> None:
     with pytest.raises(ConfigError, match="pass from client to client"):
         ParameterSplit.of(model, private=("u.*",))
     with pytest.raises(ConfigError, match="pass from client to client"):
-        ParameterSplit.federated_only(model)
+        ParameterSplit.of(model, private=None)
 
 
 def test_constants_and_norms_without_statistics_are_welcome() -> None:
@@ -148,11 +148,11 @@ def test_constants_and_norms_without_statistics_are_welcome() -> None:
 def test_values_a_float64_cannot_hold_are_refused() -> None:
     model = nn.Linear(2, 2, dtype=torch.complex64)
     with pytest.raises(ConfigError, match="complex64"):
-        ParameterSplit.federated_only(model)
+        ParameterSplit.of(model, private=None)
 
 
 def test_without_personalization_everything_is_federated() -> None:
-    split = ParameterSplit.federated_only(Personal())
+    split = ParameterSplit.of(Personal(), private=None)
     assert split.private == ()
     assert split.n_private == 0
     assert split.n_federated == 3 + 12 + 14

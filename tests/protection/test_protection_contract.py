@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from secure_fedrec.protection import BAG_RECORDS, RECORDS, Stack
+from secure_fedrec.protection.denoisers import Denoisers
 from secure_fedrec.protection.heard import Heard
 from secure_fedrec.testing import LayerContract
 
@@ -94,6 +95,16 @@ def test_traits_that_lie_are_told(
     contract = type("Mine", (Shipped,), {"layer": RECORDS[layer]})()
     with pytest.raises(AssertionError, match=f"states {trait}"):
         contract.test_it_is_lossless_where_it_says_so()
+
+
+@pytest.mark.parametrize("told", [{}, {"count": 9}])
+def test_settings_that_are_not_public_are_told(
+    told: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Denoisers, "describe", lambda layer: ("denoisers", told))
+    contract = type("Mine", (Shipped,), {"layer": RECORDS["denoisers"]})()
+    with pytest.raises(AssertionError, match=r"does not say what \['count'\] are"):
+        contract.test_public_knowledge_has_its_settings_and_traits()
 
 
 def test_a_layer_must_be_named() -> None:

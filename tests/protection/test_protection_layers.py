@@ -8,6 +8,7 @@ import pytest
 from attacks import NotApplicable
 from attacks.base import Claims
 from attacks.families.rated_set import Intersection
+from attacks.families.ratings.lattice import Lattice
 from attacks.families.sums.denoisers import DenoiserExposure
 from attacks.families.sums.regression import SubsetRegression
 from attacks.families.sums.tail_items import TailItems
@@ -22,6 +23,7 @@ from secure_fedrec.errors import ConfigError
 from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.protection import LAYERS, RECORDS, STACKS, Sizes, Subject, build_stack
 from secure_fedrec.protection.compatibility import claims_about, makers_of, stacks_of
+from secure_fedrec.protection.layer import ROLES
 from secure_fedrec.streams import Streams
 from secure_fedrec.traits import AS_BEFORE, BARE, Traits
 from secure_fedrec.wire import Adversary, RecordingPolicy, Transcript
@@ -67,7 +69,11 @@ def test_traits_travel_with_the_transcript(run: RecordedRun) -> None:
     assert known.denoisers == run.engine.stack.denoisers != ()
     assert known.constant
     assert known.item_rows
-    assert run.transcript.public["algorithm"]["traits"] == {"rows": "items", "row_sets": "rated"}
+    assert run.transcript.public["algorithm"]["traits"] == {
+        "rows": "items",
+        "row_sets": "rated",
+        "form": "factorized",
+    }
 
 
 @pytest.mark.parametrize(
@@ -81,6 +87,7 @@ def test_traits_travel_with_the_transcript(run: RecordedRun) -> None:
         ("algorithm", "row_sets", Intersection()),
         ("algorithm", "row_sets", TailItems()),
         ("algorithm", "rows", Intersection()),
+        ("algorithm", "form", Lattice()),
     ],
     ids=lambda value: value if isinstance(value, str) else type(value).__name__,
 )
@@ -167,8 +174,23 @@ def test_no_layer_is_left_out_of_a_stack_that_it_is_in() -> None:
         ("randomized-response", "own-noise"),
     }
     assert all(len(makers_of(RECORDS[name] for name in stack)) <= 1 for stack in STACKS)
+    unbuilt = replace(RECORDS["masking"], name="unbuilt", build=None)  # claims what masking does
+    for role in ROLES:
+        nowhere = stacks_of([*RECORDS.values(), replace(unbuilt, role=role)], STACKS[()])
+        assert set(nowhere) == set(STACKS), role
+    assert ("unbuilt", "masking") not in stacks_of(
+        [RECORDS["masking"], replace(unbuilt, role="noise", excludes=())], STACKS[()]
+    )
     with pytest.raises(ConfigError, match=r"layer own-noise: requires = \('mist',\): is unknown"):
         stacks_of([replace(own, requires=("mist",))], STACKS[()])
+
+
+@pytest.mark.parametrize("given", [None, {}, LAYERS["clip"](), LAYERS["masking"]])
+@pytest.mark.parametrize("name", [stack[0] for stack in STACKS if len(stack) == 1])
+def test_a_layer_is_not_built_of_another_ones_settings(name: str, given: Any) -> None:
+    sizes = Sizes(n_clients=20, n_items=30, width=3, cohort=20)
+    with pytest.raises(ConfigError, match=rf"protection\.{name} = .*: must be a \w+Config"):
+        build_stack({name: given}, sizes=sizes, codec=FixedPoint(), streams=Streams.system())
 
 
 def test_only_layers_that_hide_any_rows_claim_something_about_other_algorithms() -> None:

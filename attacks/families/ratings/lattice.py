@@ -21,6 +21,7 @@ from attacks.scoring.rated_sets import RatedSetClaim
 from attacks.scoring.ratings import RatingClaim
 from attacks.scoring.vectors import VectorClaim
 from attacks.view.coalition import rows_of, words_of
+from attacks.view.knowledge import Knowledge
 from attacks.view.named import named_payload_rounds, named_rows, sees_named_rows
 from secure_fedrec.core.arrays import BoolArray, FloatArray, IntArray
 from secure_fedrec.wire import Step, View
@@ -81,7 +82,7 @@ class Lattice(SuiteAttack):
     def claim(self, view: View) -> Claims:
         """Decode every recorded upload of the round."""
         need(view.sees(Step.UPLOAD) or sees_named_rows(view), "the view holds no uploads")
-        factorized = view.public["algorithm"]["name"] == "pmf"
+        factorized = Knowledge.of(view).factorized
         need(factorized, "rows are not one gradient step of matrix factorization")
         need(view.sees(Step.MODEL), "the view holds no public table")
         rounds = [r for r in named_payload_rounds(view) if r in view.payload_rounds(Step.MODEL)]

@@ -194,9 +194,9 @@ class _Hidden:
         return _Tail(round=round_, items=items, groups=groups, left_out=left_out)
 
     def _grouped(self, round_: int, items: IntArray, rows: FloatArray) -> RowGroups:
-        view, algorithm = self._view, self._view.public["algorithm"]
+        view = self._view
         known = view.sees(Step.MODEL) and round_ in view.payload_rounds(Step.MODEL)
-        if algorithm["name"] != "pmf" or not known:
+        if not self._knowledge.factorized or not known:
             return RowGroups.alone(*rows.shape)
         return group_steps(view, round_, items, rows)
 

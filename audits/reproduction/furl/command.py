@@ -11,8 +11,8 @@ from audits.reproduction.furl.lines import as_lines, notes_on
 from audits.reproduction.furl.paper import TABLE, FURLPaper, PaperTask, load_paper
 from audits.reproduction.furl.similarity import Pair, compare_spaces, pair_studies, read_pair
 from audits.reproduction.furl.studies import (
-    Needed,
     Stored,
+    Studies,
     StudySource,
     differences,
     find_studies,
@@ -65,7 +65,7 @@ def reproduce_furl(arguments: argparse.Namespace) -> tuple[dict[str, Any], list[
 
 
 def _task(
-    paper: FURLPaper, task: PaperTask, studies: Mapping[Needed, Stored], seeds: Sequence[int]
+    paper: FURLPaper, task: PaperTask, studies: Studies, seeds: Sequence[int]
 ) -> dict[str, Any]:
     """Everything about one task as JSON values."""
     needed = needed_studies([task], paper.rows, seeds)

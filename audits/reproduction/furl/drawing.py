@@ -101,9 +101,7 @@ def groups_of(vectors: UserVectors, classes: Sequence[str]) -> list[Group]:
     return [*found, Group("others", rest)] if rest.any() else found
 
 
-def spaces_chart(
-    spaces: Mapping[str, FloatArray], groups: Sequence[Group], *, task: str, seed: int = 0
-) -> str:
+def spaces_chart(spaces: Mapping[str, FloatArray], groups: Sequence[Group], *, task: str) -> str:
     """Draw the users' vectors in the plane, one panel per space.
 
     A panel is an embedding of its own: distances inside it mean something, its axes nothing.
@@ -112,14 +110,13 @@ def spaces_chart(
         spaces: by name, float64[U, d].
         groups: who is drawn alike; users of no group are left out.
         task: for the caption.
-        seed: of t-SNE.
 
     Returns:
         One ``<svg>`` element.
     """
 
     def draw(axes: "Axes", name: str) -> None:
-        plane = embed(spaces[name], seed=seed)
+        plane = embed(spaces[name], seed=0)
         for place, group in enumerate(groups):
             rest = place >= _LARGEST
             across, up = plane[group.users].T

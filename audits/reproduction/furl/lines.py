@@ -7,7 +7,7 @@ from typing import Any
 from audits.report.text import measure as titled
 from audits.report.text import signed, signed_span
 from audits.reproduction.furl.paper import PaperTask
-from audits.reproduction.furl.studies import Needed, Stored, differences
+from audits.reproduction.furl.studies import Needed, Stored, Studies, differences
 from audits.reproduction.furl.tables import MIXED, POINTS
 
 _NAME, _PAPER, _CELL = 42, 8, 26
@@ -38,9 +38,7 @@ def as_lines(task: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def notes_on(
-    task: PaperTask, needed: Sequence[Needed], studies: Mapping[Needed, Stored]
-) -> list[str]:
+def notes_on(task: PaperTask, needed: Sequence[Needed], studies: Studies) -> list[str]:
     """What is not as the paper's file pins it: other settings, copies, missing studies.
 
     Args:

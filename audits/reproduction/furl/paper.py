@@ -1,7 +1,7 @@
 """FURL's numbers as they were printed, and the settings under which they are repeated."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Annotated, Any, Final
 
 from audits.config.tables import build, require_table
@@ -19,7 +19,6 @@ TABLE: Final = 3
 _QUICK_DATA: Final = "NOT ITS DATA AND NOT ITS SIZE: a few made-up users, too few to learn from"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class PaperTask(Settings, section="tasks"):
     """One task of the paper, and ours in its place.
 
@@ -55,7 +54,6 @@ class PaperTask(Settings, section="tasks"):
         return "training" if "seed" in self.texts else "training and the split of the texts"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class FURLPaper(Settings):
     """The paper.
 
@@ -91,7 +89,6 @@ class FURLPaper(Settings):
         return tuple(task for name, task in self.tasks.items() if names is None or name in names)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class _Quick(Settings, section="quick"):
     task: str
     repetitions: int

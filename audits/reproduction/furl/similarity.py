@@ -9,14 +9,14 @@ are the studies of one seed compared, and said to start alike. User vectors star
 ``user_init`` says otherwise: what two spaces share, they have learnt.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 
 from audits.reproduction.furl.paper import PaperTask
-from audits.reproduction.furl.studies import Needed, Stored, studies_of
+from audits.reproduction.furl.studies import Stored, Studies, studies_of
 from secure_fedrec.core.arrays import BoolArray
 from secure_fedrec.errors import DataError
 from secure_fedrec.evaluation.representations import compare_representations
@@ -42,9 +42,7 @@ class Pair(NamedTuple):
     texts: str
 
 
-def pair_studies(
-    task: PaperTask, studies: Mapping[Needed, Stored], seeds: Sequence[int]
-) -> list[Pair]:
+def pair_studies(task: PaperTask, studies: Studies, seeds: Sequence[int]) -> list[Pair]:
     """For every study of the federation, the study of the server that it is compared with.
 
     Returns:

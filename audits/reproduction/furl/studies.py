@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from audits.config.tables import build
 from audits.report.text import flatten
@@ -62,6 +62,9 @@ class Stored:
         return _settings(self.texts, self.config)
 
 
+Studies: TypeAlias = Mapping[Needed, Stored]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StudySource(StudyFolder):
     """How studies are found or made.
@@ -86,7 +89,7 @@ def needed_studies(
 
 
 def studies_of(
-    task: PaperTask, configuration: str, studies: Mapping[Needed, Stored], seeds: Sequence[int]
+    task: PaperTask, configuration: str, studies: Studies, seeds: Sequence[int]
 ) -> list[Stored]:
     """The studies that there are of one configuration, by seed."""
     places = needed_studies([task], [configuration], seeds)

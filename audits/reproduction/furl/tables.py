@@ -11,7 +11,7 @@ from typing import Any, Final
 import numpy as np
 
 from audits.reproduction.furl.paper import TABLE, PaperTask
-from audits.reproduction.furl.studies import Needed, Stored, studies_of
+from audits.reproduction.furl.studies import Needed, Studies, studies_of
 from audits.reproduction.seeds import deviation, mean_interval
 
 POINTS: Final = ("best", "last")
@@ -39,10 +39,7 @@ _Values = Mapping[str, Mapping[int, float]]
 
 
 def compare_task(
-    task: PaperTask,
-    rows: Mapping[str, str],
-    studies: Mapping[Needed, Stored],
-    seeds: Sequence[int],
+    task: PaperTask, rows: Mapping[str, str], studies: Studies, seeds: Sequence[int]
 ) -> dict[str, Any]:
     """Table and gains of one task.
 
@@ -94,10 +91,7 @@ def compare_task(
 
 
 def learning_curves(
-    task: PaperTask,
-    configurations: Sequence[str],
-    studies: Mapping[Needed, Stored],
-    seeds: Sequence[int],
+    task: PaperTask, configurations: Sequence[str], studies: Studies, seeds: Sequence[int]
 ) -> dict[str, dict[str, Any]]:
     """Validation results by epoch, of the paper's measure.
 
@@ -131,7 +125,7 @@ def learning_curves(
 def _values(
     task: PaperTask,
     configurations: Iterable[str],
-    studies: Mapping[Needed, Stored],
+    studies: Studies,
     seeds: Sequence[int],
     measure: str,
     point: str,

@@ -1,7 +1,7 @@
 """HPFL's reproduction from first study to last drawing."""
 
 import argparse
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,7 @@ from audits.reproduction.hpfl.paper import Paper, PaperTable, load_paper
 from audits.reproduction.hpfl.studies import (
     Found,
     Needed,
+    Studies,
     StudySource,
     find_studies,
     needed_study,
@@ -137,7 +138,7 @@ def _rules(source: StudySource, data: str, seeds: Sequence[int]) -> list[dict[st
 def _draw(
     paper: Paper,
     tables: Sequence[PaperTable],
-    studies: Mapping[Needed, Found],
+    studies: Studies,
     seed: int,
     starts: Sequence[str],
     out: Path,

@@ -19,24 +19,21 @@ _CENTRES = 0.1
 _PANEL = 2.0
 
 
-def characteristics_chart(
-    panels: Mapping[str, tuple[FloatArray, IntArray]], *, data: str, seed: int = 0
-) -> str:
+def characteristics_chart(panels: Mapping[str, tuple[FloatArray, IntArray]], *, data: str) -> str:
     """Draw one panel per method.
 
     Args:
         panels: by method, float64[U, K] characteristics and int64[U] clients.
         data: name of the data set, for the caption.
-        seed: of t-SNE and of the centres.
 
     Returns:
         One ``<svg>`` element.
     """
-    points = {method: _points(*panel, seed) for method, panel in panels.items()}
+    points = {method: _points(*panel) for method, panel in panels.items()}
 
     def draw(axes: Any, method: str) -> None:
         own = points[method]
-        plane = embed(np.concatenate(own), seed=seed)
+        plane = embed(np.concatenate(own), seed=0)
         parts = np.split(plane, np.cumsum([len(part) for part in own])[:-1])
         for place in range(len(own) // 2):
             colour, marker = SERIES[place % len(SERIES)], MARKERS[place % len(MARKERS)]
@@ -54,15 +51,11 @@ def characteristics_chart(
     )
 
 
-def _points(hidden: FloatArray, clients: IntArray, seed: int) -> list[FloatArray]:
+def _points(hidden: FloatArray, clients: IntArray) -> list[FloatArray]:
     """Users of the largest clients, client by client, then centres likewise."""
+    from secure_fedrec.algorithms.hpfl.drafts import cluster_centres  # noqa: PLC0415  likewise
+
     numbers, counts = np.unique(clients, return_counts=True)
     largest = numbers[np.argsort(-counts, kind="stable")][:CLIENTS]
     users = [hidden[clients == client] for client in largest]
-    return [*users, *(_centres(own, seed) for own in users)]
-
-
-def _centres(users: FloatArray, seed: int) -> FloatArray:
-    from secure_fedrec.algorithms.hpfl.drafts import cluster_centres  # noqa: PLC0415  likewise
-
-    return cluster_centres(users, _CENTRES, seed=seed)
+    return [*users, *(cluster_centres(own, _CENTRES, seed=0) for own in users)]

@@ -1,7 +1,7 @@
 """HPFL's numbers, as they were printed."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from audits.reproduction.files import read_paper
@@ -13,7 +13,6 @@ from secure_fedrec.studies.hpfl.settings import METHODS
 _NOT_PRINTED = "-"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class PaperTable(Settings):
     """The part of a table that is about one data set.
 
@@ -54,7 +53,6 @@ class PaperTable(Settings):
         return replace(self, rows=rows)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Variants(Settings):
     """Variants of HPFL, one setting each, that no table of the paper has.
 
@@ -69,7 +67,6 @@ class Variants(Settings):
     rows: Mapping[str, tuple[str, str]]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Paper(Settings):
     """A paper.
 

@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from audits.reproduction.progress import StudyFolder
 from secure_fedrec.data import (
@@ -50,6 +50,9 @@ class Found(NamedTuple):
 
     report: Mapping[str, Any]
     path: Path
+
+
+Studies: TypeAlias = Mapping[Needed, Found]
 
 
 def needed_study(data: str, method: str, seed: int, start: str) -> Needed:

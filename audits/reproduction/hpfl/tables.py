@@ -7,7 +7,7 @@ import numpy as np
 
 from audits.report.text import signed, signed_span
 from audits.reproduction.hpfl.paper import PaperTable
-from audits.reproduction.hpfl.studies import Found, Needed, needed_study
+from audits.reproduction.hpfl.studies import Found, Needed, Studies, needed_study
 from audits.reproduction.seeds import deviation, mean_interval
 from secure_fedrec.evaluation import Rule
 from secure_fedrec.studies.hpfl.settings import starts_of
@@ -49,7 +49,7 @@ def needed_studies(
 
 def compare_table(
     table: PaperTable,
-    studies: Mapping[Needed, Found],
+    studies: Studies,
     seeds: Sequence[int],
     start: str,
     rules: Sequence[Mapping[str, Rule]] = (),
@@ -118,10 +118,7 @@ def as_lines(table: Mapping[str, Any]) -> list[str]:
 
 
 def compare_starts(
-    table: PaperTable,
-    studies: Mapping[Needed, Found],
-    seeds: Sequence[int],
-    starts: Sequence[str],
+    table: PaperTable, studies: Studies, seeds: Sequence[int], starts: Sequence[str]
 ) -> dict[str, Any]:
     """What the first start does to every method, against each other one: as JSON values.
 
@@ -160,7 +157,7 @@ def starts_as_lines(compared: Mapping[str, Any]) -> list[str]:
 
 
 def _found(
-    table: PaperTable, studies: Mapping[Needed, Found], seeds: Sequence[int], start: str
+    table: PaperTable, studies: Studies, seeds: Sequence[int], start: str
 ) -> dict[str, list[Found | None]]:
     return {
         method: [studies.get(needed_study(table.data, method, seed, start)) for seed in seeds]

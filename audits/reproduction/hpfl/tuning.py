@@ -4,14 +4,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from audits.reproduction.hpfl.paper import PaperTable
-from audits.reproduction.hpfl.studies import Found, Needed, needed_study
+from audits.reproduction.hpfl.studies import Studies, needed_study
 
 
 def chosen_settings(
-    tables: Sequence[PaperTable],
-    studies: Mapping[Needed, Found],
-    seeds: Sequence[int],
-    start: str,
+    tables: Sequence[PaperTable], studies: Studies, seeds: Sequence[int], start: str
 ) -> list[dict[str, Any]]:
     """The settings that were chosen under a start, as JSON values: one entry per data and method.
 

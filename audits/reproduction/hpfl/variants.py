@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from audits.reproduction.hpfl.paper import Variants
-from audits.reproduction.hpfl.studies import Found, Needed
+from audits.reproduction.hpfl.studies import Found, Needed, Studies
 
 _NAMES = 62
 
@@ -27,10 +27,7 @@ def needed_variants(
 
 
 def compare_variants(
-    variants: Variants,
-    studies: Mapping[Needed, Found],
-    seeds: Sequence[int],
-    starts: Sequence[str],
+    variants: Variants, studies: Studies, seeds: Sequence[int], starts: Sequence[str]
 ) -> list[dict[str, Any]]:
     """The variants as JSON values: by start, the measure per seed; None where there is no study."""
     return [

@@ -1,8 +1,8 @@
 """FURL on implicit feedback: neural collaborative filtering whose user vectors stay home."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 
 import numpy as np
@@ -68,13 +68,9 @@ class InteractionTask:
         """FURL, the examples in vaults, and the rank of every held-out item among all others."""
         model = self.settings.model(self.interactions.n_items)
         algorithm = FURL(lambda: NCFSplit(model), ncf_loss, self.settings.furl, private=PRIVATE)
-
-        def evaluate(public: PublicState, vault: Vault) -> Mapping[str, float] | None:
-            return self._measure(algorithm, public, vault)
-
         problem = Problem(
             vault=self.interactions.vault(),
-            evaluate=evaluate,
+            evaluate=partial(self._measure, algorithm),
             knowledge={
                 "item_table": ITEM_TABLE,
                 "negatives": self.negatives,

@@ -1,6 +1,6 @@
 """Settings of FURL audits: ``[data]`` and ``[algorithm]``, on texts and on implicit feedback."""
 
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import Annotated, ClassVar
 
 from audits.rating_data import TableData, given
@@ -14,7 +14,6 @@ from secure_fedrec.models.ncf.split import NCFShape, NCFSplitConfig
 from secure_fedrec.settings import Count, OneOf, Rounds, Settings, Unit, Within
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class NewsgroupsData(Settings, section="data"):
     """Posts of frequent posters; see ``NewsgroupsConfig``.
 
@@ -36,7 +35,6 @@ class NewsgroupsData(Settings, section="data"):
         return NewsgroupsConfig(length=self.length, min_posts=self.min_posts, seed=seed)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class StickersData(Settings, section="data"):
     """Synthetic messages and clicks; the shape is that of ``StickersConfig``.
 
@@ -64,7 +62,6 @@ class StickersData(Settings, section="data"):
         return StickersConfig(seed=seed, **given(self, StickersConfig))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class InteractionData(TableData):
     """Ratings as implicit feedback, one item per client held out.
 
@@ -79,7 +76,6 @@ class InteractionData(TableData):
     negatives: Count = 4
 
 
-@dataclass(frozen=True, kw_only=True)
 class _FURLSettings(FURLRounds):
     """What both models have in common."""
 
@@ -89,7 +85,6 @@ class _FURLSettings(FURLRounds):
         return FURLConfig(**{each.name: getattr(self, each.name) for each in fields(FURLRounds)})
 
 
-@dataclass(frozen=True, kw_only=True)
 class DocumentSettings(ConfiguredDocument, _FURLSettings, section="algorithm"):
     """FURL on the document model; see ``ConfiguredDocument`` and ``FURLRounds``.
 
@@ -121,7 +116,6 @@ class DocumentSettings(ConfiguredDocument, _FURLSettings, section="algorithm"):
         return self.configured.text
 
 
-@dataclass(frozen=True, kw_only=True)
 class NCFSettings(NCFShape, _FURLSettings, section="algorithm"):
     """FURL on neural collaborative filtering; see ``NCFShape`` and ``FURLRounds``.
 

@@ -26,11 +26,9 @@ _RANKING = ("hit_rate_at_10", "ndcg_at_10")
 
 _KINDS: Mapping[str, DataKind] = MappingProxyType(
     {
-        "stickers": DataKind(StickersData, DocumentSettings, _CLICKS, ("secrets",)),
-        "20newsgroups": DataKind(NewsgroupsData, DocumentSettings, _CLASSES, ("secrets",)),
-        **dict.fromkeys(
-            DATASETS, DataKind(InteractionData, NCFSettings, _RANKING, ("ratings", "secrets"))
-        ),
+        "stickers": DataKind(StickersData, DocumentSettings, _CLICKS),
+        "20newsgroups": DataKind(NewsgroupsData, DocumentSettings, _CLASSES),
+        **dict.fromkeys(DATASETS, DataKind(InteractionData, NCFSettings, _RANKING)),
     }
 )
 

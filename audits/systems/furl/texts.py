@@ -155,11 +155,8 @@ def load_texts(
 def _on_test(evaluate: Evaluate) -> Evaluate:
     """The figures of the test part, by their plain names."""
 
-    def on_test(public: PublicState, vault: Vault) -> dict[str, float] | None:
-        found = evaluate(public, vault)
-        if found is None:
-            return None
-        prefix = "test_"
+    def on_test(public: PublicState, vault: Vault) -> dict[str, float]:
+        found, prefix = evaluate(public, vault) or {}, "test_"
         return {
             name.removeprefix(prefix): value
             for name, value in found.items()

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -34,7 +34,6 @@ from secure_fedrec.vault import Vault
 _NOUNS = Nouns(clients="organisations", items="items", examples="records")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class OrganisationData(SplitShares):
     """Records of organisations, and the shares of every user's that are held out.
 
@@ -48,7 +47,6 @@ class OrganisationData(SplitShares):
     name: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class SyntheticOrganisationData(OrganisationData):
     """Made-up organisations; the shape is that of ``SyntheticOrganisationsConfig``.
 
@@ -137,12 +135,13 @@ class OrganisationTask:
         algorithm, own = HPFL(self.settings, self.organisations), self.organisations
 
         def evaluate(public: PublicState, vault: Vault) -> Mapping[str, float] | None:
-            return self._quality(
-                [
-                    algorithm.predict_scores(vault, client, *own.test.of(client)[:2])
-                    for client in range(own.n_clients)
-                ]
-            )
+            if not len(own.test):
+                return {}
+            predicted = [
+                algorithm.predict_scores(vault, client, *own.test.of(client)[:2])
+                for client in range(own.n_clients)
+            ]
+            return _quality(own, np.concatenate(predicted))
 
         problem = Problem(
             vault=own.vault(),
@@ -166,13 +165,6 @@ class OrganisationTask:
         groups = {f"attributes.{name}": values for name, values in self.groups.items()}
         return {"secrets": {"histograms.attributes": np.array(counts, dtype=np.float64), **groups}}
 
-    def _quality(self, predicted: list[FloatArray]) -> dict[str, float]:
-        own = self.organisations
-        if not len(own.test):
-            return {}
-        quality = score_quality(np.concatenate(predicted), own.test.scores, own.levels)
-        return quality.metrics()
-
 
 def organisation_rules(own: Organisations) -> dict[str, Rule]:
     """What trivial rules reach on the test records, with means of the training records.
@@ -182,16 +174,16 @@ def organisation_rules(own: Organisations) -> dict[str, Rule]:
     if not len(own.test):
         return {}
     train, test = (_pairs(own, part) for part in (own.train, own.test))
-
-    def quality(predicted: FloatArray) -> dict[str, float]:
-        return score_quality(predicted, own.test.scores, own.levels).metrics()
-
     means = [own.train.of(client).scores.mean() for client in range(own.n_clients)]
-    within = quality(np.repeat(means, own.test.counts()))
+    within = _quality(own, np.repeat(means, own.test.counts()))
     return {
         "mean score of the organisation": Rule(figures=within, local=True),
-        **score_rules(train, test, quality),
+        **score_rules(train, test, partial(_quality, own)),
     }
+
+
+def _quality(own: Organisations, predicted: FloatArray) -> dict[str, float]:
+    return score_quality(predicted, own.test.scores, own.levels).metrics()
 
 
 def _pairs(own: Organisations, records: Records) -> Pairs:

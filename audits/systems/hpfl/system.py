@@ -18,10 +18,8 @@ _METRICS = ("accuracy", "auc", "mae", "rmse")
 
 _KINDS: Mapping[str, DataKind] = MappingProxyType(
     {
-        "synthetic": DataKind(SyntheticOrganisationData, HPFLConfig, _METRICS, ("secrets",)),
-        **dict.fromkeys(
-            ORGANISATIONS, DataKind(OrganisationData, HPFLConfig, _METRICS, ("secrets",))
-        ),
+        "synthetic": DataKind(SyntheticOrganisationData, HPFLConfig, _METRICS),
+        **dict.fromkeys(ORGANISATIONS, DataKind(OrganisationData, HPFLConfig, _METRICS)),
     }
 )
 

@@ -26,20 +26,6 @@ class Configuration:
     federated: bool
     text: bool = True
 
-    def model(self, base: DocumentConfig, *, users: int) -> DocumentConfig:
-        """The model's settings in this configuration.
-
-        Args:
-            base: widths; ``user_dim`` holds for personal configurations.
-            users: rows of the user embedding, if there is one.
-        """
-        return replace(
-            base,
-            text=self.text,
-            user_dim=base.user_dim if self.personal else 0,
-            users=users if self.personal else 1,
-        )
-
 
 _ALL: Final = (
     Configuration(name="global-server", personal=False, federated=False),
@@ -56,7 +42,6 @@ CONFIGURATIONS: Final[Mapping[str, Configuration]] = MappingProxyType(
 """All configurations by name."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ConfiguredDocument(DocumentShape):
     """Settings of the document model in one of the configurations.
 
@@ -84,5 +69,7 @@ class ConfiguredDocument(DocumentShape):
             users: 1 on a device, all of them on a server or to judge a federation.
         """
         shape = {each.name: getattr(self, each.name) for each in fields(DocumentShape)}
-        base = DocumentConfig(characters=CODES, classes=classes, **shape)
-        return self.configured.model(base, users=users)
+        base = DocumentConfig(
+            characters=CODES, classes=classes, text=self.configured.text, users=users, **shape
+        )
+        return base if self.configured.personal else replace(base, user_dim=0, users=1)

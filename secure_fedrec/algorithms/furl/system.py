@@ -28,7 +28,7 @@ clients are therefore trained one at a time, and a batch of clients gives the bi
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, field
 from typing import Annotated, Any
 
 import numpy as np
@@ -60,7 +60,6 @@ _WEIGHT_SUMS = "weight_sums"
 _PRIVATE, _OPTIMIZER, _PENDING = "private_parameters", "optimizer_state", "pending_step"
 
 
-@dataclass(frozen=True, kw_only=True)  # no slots: settings of models are mixed in
 class FURLRounds(Settings, section="algorithm"):
     """Hyper-parameters of rounds.
 
@@ -80,7 +79,6 @@ class FURLRounds(Settings, section="algorithm"):
     row_width: Annotated[Count, Unit("values")] = 64
 
 
-@dataclass(frozen=True, kw_only=True)
 class FURLConfig(FURLRounds):
     """Hyper-parameters.
 

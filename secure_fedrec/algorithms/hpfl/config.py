@@ -1,6 +1,6 @@
 """Settings of HPFL, and which of them the paper leaves open."""
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Annotated, Final
 
 from secure_fedrec.algorithms.hpfl.drafts import SEEDINGS
@@ -16,7 +16,6 @@ _THRESHOLDS: Final = ("quantile", "stochastic")
 _STARTS: Final = ("common", "independent")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class HPFLConfig(Settings, section="algorithm"):
     """Hyper-parameters.
 

@@ -5,7 +5,6 @@ sorted by (user, item) before a word is given to each: the parts depend on the s
 records, not on the order of a file.
 """
 
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -23,7 +22,6 @@ TEST: Final = 2
 _PURPOSE: Final = 3
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
 class SplitShares(Settings, section="data"):
     """How much of every user's records is held out.
 

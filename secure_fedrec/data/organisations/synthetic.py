@@ -5,7 +5,6 @@ item's attributes and with the item's quality, and the users of a client share a
 clients are not identically distributed, and what is common to them is the meaning of attributes.
 """
 
-from dataclasses import dataclass
 from typing import Annotated, Final
 
 import numpy as np
@@ -24,7 +23,6 @@ _ITEM_SPREAD: Final = 0.5
 _STEEPNESS: Final = 2.0
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
 class SyntheticOrganisationsConfig(Settings, section="data"):
     """Size and shape of synthetic organisations.
 

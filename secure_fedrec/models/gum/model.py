@@ -39,7 +39,6 @@ STARTS: Final = ("xavier", "identity")
 """Starts of the model: the paper's, as printed, and that of its published code."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class GUMConfig(Settings, section="gum"):
     """Form of the model.
 
@@ -113,11 +112,6 @@ class GUMLayout:
     def private(self) -> slice:
         """Emb_u, Emb_v, slip and guess."""
         return slice(0, self._starts[4])
-
-    @property
-    def public(self) -> slice:
-        """KM_u, KM_v and RM."""
-        return slice(self._starts[4], self._starts[7])
 
     def parts(self, parameters: FloatArray) -> Parts:
         """The named pieces of a flat vector (views).

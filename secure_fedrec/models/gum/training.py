@@ -23,7 +23,6 @@ _OPTIMIZERS = ("adam", "sgd")
 _KEEP = ("best", "last")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class GUMTraining(Settings, section="training"):
     """How an organisation trains.
 

@@ -6,7 +6,6 @@ layers of halving width; one linear map joins the two. The map's result passes a
 range of the ratings.
 """
 
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Annotated
 
@@ -20,7 +19,6 @@ from secure_fedrec.settings import Count, Filled, Settings, Share
 _START = 0.05
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class NCFConfig(Settings, section="ncf"):
     """Widths.
 

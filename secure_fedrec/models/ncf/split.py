@@ -11,7 +11,6 @@ feedback is implicit.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Annotated
 
 import torch
@@ -29,7 +28,6 @@ ITEM_TABLE = "item_embedding.weight"
 LOSSES = ("squared", "logistic")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class NCFShape(Settings, section="model"):
     """Widths that do not depend on the data.
 
@@ -47,7 +45,6 @@ class NCFShape(Settings, section="model"):
     deviation: NonNegative = 0.1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class NCFSplitConfig(NCFShape):
     """Settings of the model.
 

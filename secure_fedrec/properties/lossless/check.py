@@ -10,6 +10,7 @@ encoded by the package's own ring. ``compare_runs`` measures, ``assert_lossless`
 test for any algorithm and stack that follow the protocols of this package.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
@@ -230,8 +231,7 @@ class _Beside:
         self._scope = scope
         self.settled: list[Settled] = []
         self.somebody_else = False
-        names = ("invited", "taken", "exempt", "rows", "unreported", "virtual_rows", "compared")
-        self._numbers = dict.fromkeys(names, 0)
+        self._numbers: Counter[str] = Counter()
 
     def round(self) -> str | None:
         """Run both and say where they differ."""
@@ -256,7 +256,15 @@ class _Beside:
                 digest=plain.digest(),
             )
         )
-        self._count(len(invited), given, reported, len(fakes), sums.nonzero)
+        self._numbers.update(
+            invited=len(invited),
+            taken=len(given.clients),
+            exempt=len(given.exempt),
+            rows=len(reported),
+            unreported=int(np.count_nonzero(~reported)),
+            virtual_rows=len(fakes),
+            compared=sums.nonzero,
+        )
         round_ = len(self.settled)
         where = _others(given.clients, due, exempted=self._all_exempt(given))
         self.somebody_else = where is not None
@@ -275,21 +283,6 @@ class _Beside:
             largest_difference=0.0 if where is None else self._gap(),
             **self._numbers,
         )
-
-    def _count(
-        self, invited: int, given: Given, reported: BoolArray, fakes: int, nonzero: int
-    ) -> None:
-        found = (
-            invited,
-            len(given.clients),
-            len(given.exempt),
-            len(reported),
-            int(np.count_nonzero(~reported)),
-            fakes,
-            nonzero,
-        )
-        for name, number in zip(self._numbers, found, strict=True):
-            self._numbers[name] += number
 
     def _all_exempt(self, given: Given) -> bool:
         covered = self._protected.stack.cloak is not None and len(given.clients) > 0

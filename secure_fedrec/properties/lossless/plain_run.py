@@ -190,10 +190,8 @@ class PlainRun:
     def digest(self) -> bytes:
         """Of all that a round left: uploads, public state, private tables."""
         found = sha256()
-        rows = self.rows
-        uploads = {"clients": rows.clients, "rows": rows.rows, "counts": rows.counts}
-        state: dict[str, IntArray | FloatArray] = {**uploads, "values": rows.values}
-        state["table"] = self.public.table
+        rows = {name: getattr(self.rows, name) for name in _COLUMNS}
+        state: dict[str, IntArray | FloatArray] = {**rows, "table": self.public.table}
         bags = {f"bag {name}": self._bag(parts) for name, parts in self._vectors.items()}
         parts: tuple[Mapping[str, IntArray | FloatArray], ...]
         parts = (state, bags, self.public.extras, self.vault.snapshot())

@@ -39,7 +39,7 @@ from secure_fedrec.properties.split.model import SplitModel, Values
 from secure_fedrec.properties.split.random import is_exact
 from secure_fedrec.properties.split.shipped import Shipped
 from secure_fedrec.properties.split.training import Examples, LocalRuns
-from secure_fedrec.properties.split.trials import largest_change, same_bits
+from secure_fedrec.properties.split.trials import largest_change, raw_bytes, same_bits
 from secure_fedrec.streams import Streams
 
 
@@ -299,7 +299,7 @@ def _first_difference(
         what = f"user {user}'s private"
         found = found or _different(what, kept.private(user), split.parts(sent, user))
     for user in participants:
-        buffers = kept.buffers(user)
+        buffers = kept.devices[user].buffers
         shared = {name: sent[name] for name in buffers}
         found = found or _different(f"as user {user} has it, the shared buffer", buffers, shared)
     return found
@@ -326,6 +326,5 @@ def _different(what: str, kept: Values, sent: Values) -> str | None:
 
 def _first_place(left: Tensor, right: Tensor) -> int:
     """Position of the first element whose bits differ."""
-    bytes_of = [each.contiguous().reshape(-1).view(torch.uint8) for each in (left, right)]
-    first = int(torch.nonzero(bytes_of[0] != bytes_of[1])[0])
+    first = int(torch.nonzero(raw_bytes(left) != raw_bytes(right))[0])
     return first // left.element_size()

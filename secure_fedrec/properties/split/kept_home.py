@@ -29,7 +29,7 @@ class _Device:
 
     private: Values
     counters: Values
-    buffers: Values
+    buffers: Values  # as the device has them: nobody else ever sees them
     rule: RunningRule
     rounds: int = 0  # whose summaries it has heard
     optimizer: FloatArray | None = None
@@ -71,10 +71,6 @@ class KeptHome:
     def private(self, user: int) -> dict[str, Tensor]:
         """A user's private values, on its device."""
         return {**self.devices[user].private, **self.devices[user].counters}
-
-    def buffers(self, user: int) -> Values:
-        """The shared buffers as the user's device has them: nobody else ever sees them."""
-        return self.devices[user].buffers
 
     def run_round(self, round_: int, participants: Sequence[int]) -> None:
         """One round of some users, in ascending order."""

@@ -1,6 +1,5 @@
 """What crosses between devices and server while private parameters stay home, as bytes."""
 
-import struct
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -9,6 +8,7 @@ from torch import Tensor
 
 from secure_fedrec.properties.split.aggregation import Summary
 from secure_fedrec.properties.split.model import Values
+from secure_fedrec.properties.split.trials import raw_bytes
 
 SERVER = -1
 """The server as an end of a message; users count from 0."""
@@ -34,20 +34,10 @@ class SplitMessage:
     payload: bytes = b""
     summaries: Mapping[int, Summary] = field(default_factory=dict)
 
-    def content(self) -> bytes:
-        """Every byte of it."""
-        numbers = [
-            struct.pack("<qd", user, value)
-            for user, summary in sorted(self.summaries.items())
-            for _, value in sorted(summary.items())
-        ]
-        return self.payload + b"".join(numbers)
-
 
 def encode(values: Values) -> bytes:
     """Tensors as bytes, end to end."""
-    parts = [value.detach().cpu().contiguous().reshape(-1) for value in values.values()]
-    return b"".join(part.view(torch.uint8).numpy().tobytes() for part in parts)
+    return b"".join(raw_bytes(value).cpu().numpy().tobytes() for value in values.values())
 
 
 def decode(payload: bytes, like: Values) -> dict[str, Tensor]:
@@ -56,14 +46,12 @@ def decode(payload: bytes, like: Values) -> dict[str, Tensor]:
     Raises:
         ValueError: the payload has another length.
     """
-    due = sum(value.numel() * value.element_size() for value in like.values())
-    if len(payload) != due:
-        raise ValueError(f"a payload of {due} bytes is due, got {len(payload)}")
-    values: dict[str, Tensor] = {}
-    start = 0
-    for name, old in like.items():
-        stop = start + old.numel() * old.element_size()
-        part = torch.tensor(list(payload[start:stop]), dtype=torch.uint8)
-        values[name] = part.view(old.dtype).reshape(old.shape).to(old.device)
-        start = stop
-    return values
+    sizes = [value.numel() * value.element_size() for value in like.values()]
+    if len(payload) != sum(sizes):
+        raise ValueError(f"a payload of {sum(sizes)} bytes is due, got {len(payload)}")
+    parts = torch.split(torch.tensor(list(payload), dtype=torch.uint8), sizes)
+    # Copies: a view as another type begins at a multiple of its size.
+    return {
+        name: part.clone().view(old.dtype).reshape(old.shape).to(old.device)
+        for part, (name, old) in zip(parts, like.items(), strict=True)
+    }

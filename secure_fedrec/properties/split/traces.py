@@ -7,7 +7,7 @@ sequence begins, so that a training can find what others before it have left.
 """
 
 import hashlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple, TypeAlias
 
@@ -26,10 +26,11 @@ from secure_fedrec.properties.split.evaluation import (
 )
 from secure_fedrec.properties.split.memory import Memory
 from secure_fedrec.properties.split.model import PrivateSlot, SplitModel, Values
-from secure_fedrec.properties.split.random import Batches, is_exact
+from secure_fedrec.properties.split.random import Batches
 from secure_fedrec.properties.split.trials import (
     Trial,
     equal_bits,
+    largest_change,
     raw_bytes,
     same_numbers,
 )
@@ -76,6 +77,13 @@ class _Sequence(NamedTuple):
     history: tuple[int, ...]
     then: Values
     rehearsed: bool = False
+
+
+_Note: TypeAlias = Callable[[str, Mapping[str, Tensor]], None]
+
+
+def _unnoted(_what: str, _values: Values) -> None:
+    """Nobody looks at a training that is only there to be remembered."""
 
 
 class LocalTraces:
@@ -158,14 +166,10 @@ class LocalTraces:
     def require_alone(self, others: Values, user: int) -> None:
         """Train with nobody before, and raise what that raises: the model's own error."""
         failures: list[Exception | None] = []
-        self._run(
-            _Sequence(others, (), others),
-            [user],
-            lambda each: failures.append(self._attempt(each, _unnoted, None)),
-        )
-        for failure in failures:
-            if failure is not None:
-                raise failure
+        alone = _Sequence(others, (), others)
+        self._run(alone, [user], lambda each: failures.append(self._attempt(each)))
+        for failure in filter(None, failures):
+            raise failure
 
     def observed(
         self, others: Values, *, history: Sequence[int], then: Values | None = None, reader: int
@@ -189,21 +193,19 @@ class LocalTraces:
         return found
 
     def _run(
-        self, sequence: "_Sequence", readers: Sequence[int], train: Callable[[int], None]
+        self, sequence: _Sequence, readers: Sequence[int], train: Callable[[int], object]
     ) -> None:
         closely = sum(len(slot.sources) for slot in self._slots) <= _CLOSELY
         written = self._replay(sequence, readers, train, closely=closely)
         if written and not closely:  # the same again, with everything compared after each training
             before = len(self.overwritten)
-            self._replay(
-                sequence, readers, self._train_unnoted, closely=True, until=before + _WRITERS
-            )
+            self._replay(sequence, readers, self._attempt, closely=True, until=before + _WRITERS)
 
     def _replay(
         self,
-        sequence: "_Sequence",
+        sequence: _Sequence,
         readers: Sequence[int],
-        train: Callable[[int], None],
+        train: Callable[[int], object],
         *,
         closely: bool,
         until: int | None = None,
@@ -214,7 +216,7 @@ class LocalTraces:
         self._split.load(others)
         previous = set(history)
         for user in history:
-            self._attempt(user, _unnoted, None)
+            self._attempt(user)
             self._put_back(user, others, closely=closely)
         written = not closely and self._is_written(others)
         if then is not others:
@@ -222,14 +224,14 @@ class LocalTraces:
         for place, user in enumerate(readers):
             if rehearsed:
                 self._split.load({name: others[name] for name in self._common})
-                self._attempt(user, _unnoted, None)
+                self._attempt(user)
                 self._put_back(user, then, closely=closely)
             self._split.load_private(user, self._split.parts(self._start, user))
             train(user)
             self._put_back(user, then, closely=closely)
             if history:  # what a reader has left must not hide what those before it had
                 again = user if user in previous else history[place % len(history)]
-                self._attempt(again, _unnoted, None)
+                self._attempt(again)
                 self._put_back(again, then, closely=closely)
             if until is not None and len(self.overwritten) >= until:
                 break
@@ -243,8 +245,8 @@ class LocalTraces:
     def _attempt(
         self,
         user: int,
-        note: "_Note",
-        inspection: Inspection | None,
+        note: _Note = _unnoted,
+        inspection: Inspection | None = None,
         *,
         closely: bool = False,
     ) -> Exception | None:
@@ -259,11 +261,8 @@ class LocalTraces:
             return failure
         return None
 
-    def _train_unnoted(self, user: int) -> None:
-        self._attempt(user, _unnoted, None)
-
     def _train(
-        self, user: int, note: "_Note", inspection: Inspection | None, *, closely: bool
+        self, user: int, note: _Note, inspection: Inspection | None, *, closely: bool
     ) -> None:
         model = self._split.model
         begin_training(self._loss, model)
@@ -359,15 +358,13 @@ class LocalTraces:
         split = self._split
         tensors = split.tensors()
         for name in split.shared_buffers:
-            if not same_numbers({name: tensors[name]}, {name: others[name]}):
+            if not same_numbers(tensors[name], others[name]):
                 self._note_overwritten(user, name, None, others[name], tensors[name])
         split.load({name: others[name] for name in self._common})
         split.load_private(user, self._split.parts(others, user))
-        for slot in self._slots if closely else self._tables():
-            self._compare_slot(slot, others, user)
-
-    def _tables(self) -> Iterator[PrivateSlot]:
-        return (slot for slot in self._slots if slot.is_table)
+        for slot in self._slots:
+            if closely or slot.is_table:
+                self._compare_slot(slot, others, user)
 
     def _compare_slot(self, slot: PrivateSlot, others: Values, user: int) -> None:
         tensors = self._split.tensors()
@@ -382,23 +379,12 @@ class LocalTraces:
     def _note_overwritten(
         self, user: int, name: str, owner: int | None, old: Tensor, new: Tensor
     ) -> None:
-        change = float("nan")
-        if old.shape == new.shape:
-            wide = torch.complex128 if not is_exact(old) and old.is_complex() else torch.float64
-            change = float((old.to(wide) - new.to(wide)).abs().max())
-        self.overwritten.append((user, name, owner, change))
-
-
-_Note: TypeAlias = Callable[[str, Mapping[str, Tensor]], None]
+        self.overwritten.append((user, name, owner, largest_change({name: old}, {name: new})[1]))
 
 
 def _numbers(what: str, value: Tensor) -> Tensor:
     """Values bit for bit; losses and gradients as numbers, of which -0.0 is 0.0."""
     return value.detach() if what.startswith("value") else value.detach() + 0.0
-
-
-def _unnoted(_what: str, _values: Values) -> None:
-    """Nobody looks at a training that is only there to be remembered."""
 
 
 def _add_sizes(

@@ -46,12 +46,9 @@ def same_bits(left: Values, right: Values) -> bool:
     return left.keys() == right.keys() and all(equal_bits(left[name], right[name]) for name in left)
 
 
-def same_numbers(left: Values, right: Values) -> bool:
-    """Whether two sets of tensors are equal as numbers: -0.0 is 0.0, and NaN equals itself."""
-    if left.keys() != right.keys():
-        return False
-    pairs = ((left[name], right[name]) for name in left)
-    return all(bool(((a == b) | (a.isnan() & b.isnan())).all()) for a, b in pairs)
+def same_numbers(left: Tensor, right: Tensor) -> bool:
+    """Whether two tensors are equal as numbers: -0.0 is 0.0, and NaN equals itself."""
+    return bool(((left == right) | (left.isnan() & right.isnan())).all())
 
 
 def largest_change(left: Values, right: Values) -> tuple[str, float]:

@@ -11,7 +11,7 @@ to ``most`` vectors per bag. Not protected: how many vectors there are.
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from types import MappingProxyType
 from typing import Annotated, Final, Literal
 
@@ -49,7 +49,6 @@ _ADJACENCIES = ("replace", "zero-out")
 _VECTOR = "vector"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class LocalDPConfig(Settings, section="bag_protection"):
     """Settings of the layer.
 
@@ -174,14 +173,6 @@ class NoisyVectors:
             noised[:] = own.to_integers(half.protect({_VECTOR: vector}))
         finer = self._codec.fraction_bits - self.config.fraction_bits
         return self._codec.from_integers(integers << finer)
-
-    def vector_event(self, name: str, *, rounds: int = 1) -> Event:
-        """What one vector of a bag releases, if it is given in so many rounds.
-
-        For users whose unit of privacy is the vector; audits price the client (``client_events``).
-        """
-        (event,) = self._mechanisms[name].events(rounds=rounds)
-        return _covering(event, f"one vector of the bag {name!r}", vectors=1)
 
     def client_events(self, *, rounds: int) -> tuple[Event, ...]:
         """What one client releases with all vectors that it may give: one event per bag.

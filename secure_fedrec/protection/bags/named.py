@@ -4,12 +4,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-import numpy as np
-
 from secure_fedrec.core.arrays import IntArray, RingArray
 from secure_fedrec.fixedpoint import FixedPoint
+from secure_fedrec.protection.plain import client_messages
 from secure_fedrec.uploads import SetBlock
-from secure_fedrec.wire import Messages, Meter, Parties, Step, set_sizes
+from secure_fedrec.wire import Messages, Meter, Step, set_sizes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -71,15 +70,8 @@ class NamedLine:
         """One message per client and bag."""
         for name, block in blocks.items():
             width = 0 if block.values is None else block.values.shape[1]
-            messages = Messages(
-                round=self._round,
-                step=Step.BAG,
-                senders=Parties(role="client", ids=clients),
-                receivers=Parties.server(len(clients)),
-                payload=block,
-                sizes=np.asarray(set_sizes(block, width=width, codec=self._codec)),
-                bag=name,
-            )
+            sizes = set_sizes(block, width=width, codec=self._codec)
+            messages = client_messages(self._round, clients, block, sizes, step=Step.BAG, bag=name)
             yield Sending(bag=name, messages=messages, origins=clients)
 
     def count_receipts(self, meter: Meter) -> None:

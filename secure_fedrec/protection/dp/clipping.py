@@ -11,7 +11,6 @@ the clip itself (replacing one contribution by any other would double it).
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 import numpy as np
@@ -65,7 +64,6 @@ def _norm(values: FloatArray, order: Literal[1, 2]) -> float:
     return math.sqrt(float(np.square(values).sum()))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Part(Settings, section="dp.parts"):
     """One part of a contribution.
 
@@ -91,7 +89,6 @@ class Part(Settings, section="dp.parts"):
         return f"{self.section}.{self.name}.{name}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Contribution(Settings, section="dp"):
     """The layout of what one client adds to a round.
 

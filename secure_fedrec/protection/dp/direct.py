@@ -16,7 +16,6 @@ the rated set in the clear.
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Literal
 
 from secure_fedrec.core.arrays import FloatArray, RingArray
@@ -40,7 +39,6 @@ from secure_fedrec.settings import Count, Positive, Settings
 _ORDERS = {"discrete-gaussian": 2, "rounded-gaussian": 2, "discrete-laplace": 1}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class DirectNoiseConfig(Settings, section="dp"):
     """Settings of local or central noise.
 

@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Annotated, Literal
 
 from secure_fedrec.core.arrays import FloatArray, IntArray
@@ -13,7 +12,6 @@ from secure_fedrec.protection.dp.rounding import MOST_NORM, NormBound, norm_boun
 from secure_fedrec.settings import Positive, Settings, Within
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class BoundedEncoding(Settings, section="dp"):
     """How a contribution becomes integers.
 

@@ -25,7 +25,6 @@ SamplingScheme: TypeAlias = Literal["poisson", "fixed-size"]
 """Independent coins, or so many drawn without replacement."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class GaussianNoise(Settings, section="dp"):
     """Gaussian noise, ``multiplier`` = standard deviation over L2 sensitivity.
 
@@ -41,14 +40,12 @@ class GaussianNoise(Settings, section="dp"):
     form: Literal["rounded", "discrete"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class LaplaceNoise(Settings, section="dp"):
     """Discrete Laplace noise on integers: pure epsilon = L1 sensitivity over scale."""
 
     epsilon: Positive
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class SkellamNoise(Settings, section="dp"):
     """Skellam noise on integers.
 
@@ -63,7 +60,6 @@ class SkellamNoise(Settings, section="dp"):
     variance: Positive
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class RandomAnswer(Settings, section="dp"):
     """Randomized response: pure epsilon for one changed bit (0: the answers say nothing)."""
 
@@ -80,7 +76,6 @@ class ExactSum:
 Mechanism: TypeAlias = GaussianNoise | LaplaceNoise | SkellamNoise | RandomAnswer | ExactSum
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Sampling(Settings, section="dp.sampling"):
     """Sampling of what is protected, and from whom the outcome is secret.
 
@@ -109,7 +104,6 @@ class Sampling(Settings, section="dp.sampling"):
         return self.rate if adversary in self.secret_from else 1.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Event(Settings, section="dp"):
     """One kind of release, repeated over rounds.
 
@@ -156,6 +150,19 @@ class Event(Settings, section="dp"):
                 f"must be at least {{rounds}} = {self.rounds}",
                 related={"rounds": "dp.rounds"},
             )
+
+
+def whole_contribution(mechanism: Mechanism, *, rounds: int) -> tuple[Event, ...]:
+    """Noise that clients bring on all that they contribute to a round."""
+    return (
+        Event(
+            mechanism=mechanism,
+            covers="one client's whole contribution to a round",
+            adjacency="zero-out",
+            noised_against=("server", "release"),
+            rounds=rounds,
+        ),
+    )
 
 
 def exact_events(names: Iterable[str], rounds: int) -> tuple[Event, ...]:

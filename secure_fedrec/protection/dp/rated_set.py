@@ -12,7 +12,6 @@ another release.
 """
 
 import math
-from dataclasses import dataclass
 
 from secure_fedrec.errors import ConfigError
 from secure_fedrec.protection.dp.events import Event, RandomAnswer
@@ -22,7 +21,6 @@ _COIN_STEP = 2.0**-52
 """Grid of the coins (``streams.uniform_reals``): how far a frequency can be from its setting."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class RandomizedResponseConfig(Settings, section="protection"):
     """Settings of the cloak.
 

@@ -15,7 +15,7 @@ cryptography" (2017). The Renyi curve is in ``secure_fedrec.accounting``.
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from functools import lru_cache
 from typing import Annotated
@@ -24,11 +24,7 @@ from secure_fedrec.core.arrays import FloatArray, RingArray
 from secure_fedrec.errors import ConfigError, ProtocolError, SumBudgetError
 from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.protection.dp.encoding import BoundedEncoding, require_ring_bits
-from secure_fedrec.protection.dp.events import (
-    Event,
-    SkellamNoise,
-    exact_events,
-)
+from secure_fedrec.protection.dp.events import Event, SkellamNoise, exact_events, whole_contribution
 from secure_fedrec.protection.dp.ring import require_ring_words
 from secure_fedrec.protection.dp.rotation import Rotation, window_of
 from secure_fedrec.protection.dp.sampler import draw_noise
@@ -45,7 +41,6 @@ MOST_NOISE = 2.0**40
 _ROTATION_DOUBT = MOST_WRAP / 2  # share of the bound given to an unlucky rotation
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class SkellamConfig(Settings, section="dp"):
     """Settings of a round with distributed noise; public, and equal for all parties.
 
@@ -194,19 +189,9 @@ def skellam_events(
     The noise's distance and the ring are those of ``SkellamConfig.events`` and are not in here.
     """
     bound = encoding.bound
-    return (
-        Event(
-            mechanism=SkellamNoise(
-                l2_square=bound.l2_square,
-                l1=bound.l1,
-                variance=multiplier**2 * bound.l2_square,
-            ),
-            covers="one client's whole contribution to a round",
-            adjacency="zero-out",
-            noised_against=("server", "release"),
-            rounds=rounds,
-        ),
-    )
+    variance = multiplier**2 * bound.l2_square
+    noise = SkellamNoise(l2_square=bound.l2_square, l1=bound.l1, variance=variance)
+    return whole_contribution(noise, rounds=rounds)
 
 
 class SkellamClient:

@@ -15,10 +15,10 @@ from secure_fedrec.core.arrays import IndexArray, IntArray, RingArray
 from secure_fedrec.core.spill import Kept, Spill
 from secure_fedrec.errors import ProtocolError, WireError
 from secure_fedrec.fixedpoint import FixedPoint
-from secure_fedrec.protection.plain import ServerSum
+from secure_fedrec.protection.plain import ServerSum, client_messages
 from secure_fedrec.traits import Traits
 from secure_fedrec.uploads import Aggregate, RowBlock
-from secure_fedrec.wire import Messages, Parties, Step
+from secure_fedrec.wire import Messages, Step
 
 _CHUNK_BYTES = 2 * 2**20
 """Of words hidden and sent at a time: what a core's cache holds, and the allocator keeps."""
@@ -71,19 +71,13 @@ class DenseWords:
         """The clients' messages: public row numbers, hidden values, hidden counts."""
         size, items, width = len(self.clients), self.layout.items, self.layout.width
         cut = len(items) * width
-        return Messages(
-            round=round_,
-            step=step,
-            senders=Parties(role="client", ids=self.clients),
-            receivers=Parties.server(size),
-            payload=RowBlock(
-                indptr=np.arange(size + 1) * len(items),
-                rows=np.tile(items, size),
-                values=self.words[:, :cut].reshape(size * len(items), width),
-                counts=codec.to_integers(self.words[:, cut:].reshape(-1)),
-            ),
-            sizes=sizes,
+        block = RowBlock(
+            indptr=np.arange(size + 1) * len(items),
+            rows=np.tile(items, size),
+            values=self.words[:, :cut].reshape(size * len(items), width),
+            counts=codec.to_integers(self.words[:, cut:].reshape(-1)),
         )
+        return client_messages(round_, self.clients, block, sizes, step=step)
 
 
 class Gathered:

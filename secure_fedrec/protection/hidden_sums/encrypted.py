@@ -16,7 +16,7 @@ is no more readable. Sizes are those of the whole messages.
 """
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from functools import cached_property
 from typing import Annotated, Any, Unpack
 
@@ -59,7 +59,6 @@ from secure_fedrec.wire import Wire
 _ELSEWHERE = (Kind.UPLOAD, Kind.TABLE)  # counted as the round's uploads and its broadcast
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class EncryptionLayerConfig(Settings, section="protection"):
     """Settings of the layer.
 
@@ -124,11 +123,6 @@ class EncryptedSum(HiddenSum):
         """What parties agree on before their first round; the key is new."""
         private = generate_key(self.config.key_bits)
         return {"private": private, "layouts": (self.slots,), "minimum": self.min_survivors}
-
-    @property
-    def bytes_per_upload(self) -> int:
-        """Size of one client's upload."""
-        return upload_bytes((self.slots,), self.config.key_bits)
 
     def keep(self, step: PublicStep) -> None:
         """Take the state of the round that is opened next."""
@@ -200,17 +194,16 @@ class EncryptedSession(HiddenSession):
             collector.state.forget()
             raise
         if not collector.held_by_clients:  # else nobody opens it for the server
-            self.wire.note(aggregate_note(self.round, aggregate))
+            self.wire.show(aggregate_note(self.round, aggregate))
         return aggregate
 
-    @property
-    def _streams(self) -> bool:
+    def _hider(self) -> StandIns | None:
         """Random words stand for nobody else; the protocol's halves are made for all at once."""
-        return self.collector.config.execution == "simulated"
-
-    def _stream_hider(self) -> StandIns:
         collector = self.collector
-        return StandIns(self, collector.stand_ins, size=collector.bytes_per_upload)
+        if collector.config.execution == "real":
+            return None
+        size = upload_bytes((collector.slots,), collector.config.key_bits)
+        return StandIns(self, collector.stand_ins, size=size)
 
     def _real_sum(self, parts: Sequence[DenseWords]) -> RingArray:
         collector = self.collector

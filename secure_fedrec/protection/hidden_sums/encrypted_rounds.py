@@ -107,7 +107,7 @@ class AuthorityCiphertexts(_Ciphertexts):
             LosslessnessError: the sum is not that of the clients' words.
         """
         vectors = {client: [words] for client, words in _by_client(parts)}
-        with self.in_round():
+        with self.session.in_round():
             (opened,) = federation.sum(vectors, carrier=self.line)
         self.check(opened, parts, "the decrypted sum")
         self.show(self._read)
@@ -179,7 +179,7 @@ class TableCiphertexts(_Ciphertexts):
         self._opened: list[RingArray] = []
         self._next: list[WordArray] = []
         uploads = {client: self._upload(client, words) for client, words in _by_client(parts)}
-        with self.in_round():
+        with self.session.in_round():
             federation = kept.federation(number, list(uploads), step.words, self.line)
             federation.step(uploads, self._update, carrier=self.line)
         for opened in self._opened:

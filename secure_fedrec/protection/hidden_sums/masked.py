@@ -16,7 +16,7 @@ and run in the real one. Against an active server a floor is refused: it would l
 """
 
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from fractions import Fraction
 from typing import Any, Unpack
 
@@ -59,7 +59,6 @@ _KEYS = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class MaskingLayerConfig(Settings, section="protection"):
     """Settings of the layer.
 
@@ -180,15 +179,13 @@ class MaskedSession(HiddenSession):
         else:  # the server learns counts beside those of the rows it gets
             aggregate, known = self._floored(floor)
             seen = replace(aggregate, counts=known)
-        self.wire.note(aggregate_note(self.round, seen))
+        self.wire.show(aggregate_note(self.round, seen))
         return aggregate
 
-    @property
-    def _streams(self) -> bool:
+    def _hider(self) -> "_Pads | None":
         """Pads are a matter of two clients; the protocol's halves and a floor are one of all."""
-        return not self._real and self.collector.config.floor is None
-
-    def _stream_hider(self) -> "_Pads":
+        if self._real or self.collector.config.floor is not None:
+            return None
         collector, layout = self.collector, self.collector.layout
         config = self._config(layout.length, layout_hash(layout, collector.codec))
         return _Pads(self, config, Step.UPLOAD)

@@ -11,7 +11,7 @@ configuration differ in it.
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from types import MappingProxyType
 from typing import Annotated, Any, Unpack
 
@@ -52,7 +52,6 @@ DP_KEYS: Mapping[str, str] = MappingProxyType(
 """Keys of a configuration by keys of the package ``dp``."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ClipConfig(Settings, section="protection"):
     """Settings of the layer "clip".
 
@@ -69,7 +68,6 @@ class ClipConfig(Settings, section="protection"):
     count_scale: Positive = 0.1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class SkellamLayerConfig(Settings, section="protection"):
     """Settings of the layer "skellam"; give either the noise or the budget it is found from.
 
@@ -254,7 +252,7 @@ class NoisedSession(MaskedSession):
         server = SkellamServer(collector.skellam, self._seed)
         sums = server.decode(words, survivors=len(self.order))
         aggregate = self._estimate(sums["rows"], sums["counts"])
-        self.wire.note(aggregate_note(self.round, aggregate))
+        self.wire.show(aggregate_note(self.round, aggregate))
         return aggregate
 
     @property

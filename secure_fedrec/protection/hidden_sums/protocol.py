@@ -91,7 +91,7 @@ class MaskedRounds:
             )
             for number in vectors
         }
-        with real.in_round():
+        with self._session.in_round():
             outcome = run_round(server, self.halves, vectors, carrier=real.line)
         self._require_everybody(outcome.survivors)
         total: RingArray = np.roll(outcome.words, -shift)

@@ -1,7 +1,6 @@
 """One round of hidden uploads: submitted, hidden, sent, added up and opened."""
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import replace
 from typing import Unpack
 
@@ -52,18 +51,6 @@ class HiddenSum(TableCollector):
         """All rows of the table."""
         return DenseLayout(items=np.arange(self.n_items, dtype=np.int32), width=self.width)
 
-    def require_enough(self, round_: int, participants: IntArray) -> None:
-        """Check that the round's sum hides somebody.
-
-        Raises:
-            ProtocolError: fewer clients than the smallest sum allowed.
-        """
-        if len(participants) < self.min_survivors:
-            raise ProtocolError(
-                f"round {round_}: {len(participants)} clients, a sum needs at least "
-                f"{self.min_survivors}"
-            )
-
     def traffic(self, rows: IntArray, virtual: IntArray) -> tuple[Traffic, ...]:
         """Every client sends every row."""
         return (
@@ -87,7 +74,11 @@ class HiddenSession(TableSession):
     def __init__(
         self, collector: HiddenSum, round_: int, participants: IntArray, wire: Wire
     ) -> None:
-        collector.require_enough(round_, participants)
+        least = collector.min_survivors  # of fewer a sum hides nobody
+        if len(participants) < least:
+            raise ProtocolError(
+                f"round {round_}: {len(participants)} clients, a sum needs at least {least}"
+            )
         super().__init__(collector, round_, participants, wire)
         self._sum: HiddenAddition | None = None
         self._gathered = Gathered(
@@ -102,20 +93,17 @@ class HiddenSession(TableSession):
         """Send the rows of the next clients, or hold them until all are there."""
         self._gathered.accept(clients, block)
         layout = self.collector.layout
-        if not self._streams:
-            self._gathered.keep(block)
-            return
         if self._sum is None:
-            self._sum = HiddenAddition(self, Step.UPLOAD, layout, self._stream_hider())
+            hider = self._hider()
+            if hider is None:
+                self._gathered.keep(block)
+                return
+            self._sum = HiddenAddition(self, Step.UPLOAD, layout, hider)
         self._sum.add(self._hidden(self._gathered.words_of(clients, block, layout)))
 
-    @property
-    def _streams(self) -> bool:
-        """Whether an upload can be hidden before the others are there."""
-        return False
-
-    def _stream_hider(self) -> Hider:
-        raise NotImplementedError
+    def _hider(self) -> Hider | None:
+        """What hides an upload before the others are there; None where nothing does."""
+        return None
 
     def _hidden(self, parts: Iterator[DenseWords]) -> Iterator[DenseWords]:
         """What clients make of their words before they are hidden."""
@@ -204,14 +192,6 @@ class RealSum:
             rows={_UPLOAD: lambda sizes: np.full_like(sizes, len(layout.items))},
             unmetered=unmetered,
         )
-
-    @contextmanager
-    def in_round(self) -> Iterator[None]:
-        """Let what goes wrong inside name the round."""
-        try:
-            yield
-        except ProtocolError as error:
-            raise ProtocolError(f"round {self.session.round}: {error}") from None
 
     def check(self, total: RingArray, parts: Sequence[DenseWords], what: str) -> None:
         """Check a sum that the protocol opened against the words that clients put in.

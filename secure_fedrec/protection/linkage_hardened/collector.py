@@ -10,7 +10,6 @@ a mix cascade run beside it, and any difference is an error.
 
 import secrets
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any, Unpack
 
 import numpy as np
@@ -27,7 +26,8 @@ from secure_fedrec.protection.plain import (
     TableSession,
     TableSizes,
     aggregate_note,
-    upload_messages,
+    client_messages,
+    denoiser_sums,
 )
 from secure_fedrec.protection.routing.network import MixNetwork
 from secure_fedrec.protection.session import OverWire
@@ -41,8 +41,7 @@ from secure_fedrec.protection.shared_upload.messages import (
     rows_message_bytes,
 )
 from secure_fedrec.protection.shared_upload.recruits import RecruitedDenoisers
-from secure_fedrec.protection.shared_upload.server import reveal
-from secure_fedrec.protection.shared_upload.tally import require_genuine
+from secure_fedrec.protection.shared_upload.tally import require_genuine, reveal
 from secure_fedrec.protection.shared_upload.words import Keystream
 from secure_fedrec.streams import Streams
 from secure_fedrec.traits import Traits
@@ -65,6 +64,8 @@ class LinkageHardened(RecruitedDenoisers):
         SumBudgetError: the ring is too small for a sum over all clients.
     """
 
+    config: LinkageHardenedConfig
+
     def __init__(
         self, config: LinkageHardenedConfig, *, streams: Streams, **table: Unpack[TableSizes]
     ) -> None:
@@ -72,7 +73,6 @@ class LinkageHardened(RecruitedDenoisers):
         super().__init__(
             config, layer=LINKAGE_HARDENED, floor=LEAST_FLOOR, streams=streams, **table
         )
-        self.config = config
 
     def open(self, *, round_: int, participants: IntArray, wire: Wire) -> "LinkageSession":
         """Begin a round.
@@ -186,7 +186,7 @@ class LinkageSession(TableSession):
         """
         aggregate = self._simulated() if self._real is None else self._run(*self._real)
         self._count_receipts()
-        self.wire.note(aggregate_note(self.round, aggregate))
+        self.wire.show(aggregate_note(self.round, aggregate))
         return aggregate
 
     def _simulated(self) -> Aggregate:
@@ -233,10 +233,8 @@ class LinkageSession(TableSession):
 
     def _run(self, real: RealRound, line: OverWire) -> Aggregate:
         """Drive the real halves, and show what the others were sent."""
-        try:
+        with self.in_round():
             aggregate = real.close()
-        except ProtocolError as error:
-            raise ProtocolError(f"round {self.round}: {error}") from None
         require_equal(aggregate, self._server.aggregate())
         self._show_uploads(real, line)
         owners = {
@@ -282,16 +280,11 @@ class LinkageSession(TableSession):
             rows=np.concatenate(rows),
             values=np.concatenate(words),
         )
-        plain = upload_messages(
-            self.round, self.order, block, self.collector.width, self.collector.codec
-        )
-        self.wire.show(replace(plain, sizes=np.array(sizes)), origins=self.order)
+        shown = client_messages(self.round, self.order, block, np.array(sizes))
+        self.wire.show(shown, origins=self.order)
 
     def _upload(self, clients: IntArray, block: RowBlock, sizes: IntArray) -> None:
-        collector = self.collector
-        codec, width = collector.codec, collector.width
-        plain = upload_messages(self.round, clients, block, width, codec)
-        sent = replace(plain, sizes=sizes)
+        sent = client_messages(self.round, clients, block, sizes)
         delivered = self.wire.send(sent, origins=clients)
         if delivered.round == self.round:
             require_genuine(sent, delivered, "the server")
@@ -368,14 +361,8 @@ class LinkageSession(TableSession):
     ) -> Messages:
         """A denoiser's sums of fakes."""
         indptr = np.array([0, len(rows)])
-        return Messages(
-            round=self.round,
-            step=Step.DENOISE,
-            senders=Parties(role="denoiser", ids=np.array([number])),
-            receivers=Parties.server(1),
-            payload=RowBlock(indptr=indptr, rows=rows, values=words, counts=counts),
-            sizes=np.array([size]),
-        )
+        block = RowBlock(indptr=indptr, rows=rows, values=words, counts=counts)
+        return denoiser_sums(self.round, np.array([number]), block, np.array([size]))
 
     def _count_receipts(self) -> None:
         collector = self.collector

@@ -1,19 +1,16 @@
 """Settings of linkage-hardened denoisers."""
 
-from dataclasses import dataclass
 from typing import Annotated
 
 import numpy as np
 
 from secure_fedrec.core.arrays import IntArray
-from secure_fedrec.errors import ConfigError, renamed_keys
+from secure_fedrec.errors import ConfigError
 from secure_fedrec.fixedpoint import FixedPoint
-from secure_fedrec.protection.executions import Execution
 from secure_fedrec.protection.linkage_hardened.rows import row_bytes
-from secure_fedrec.protection.routing import LEAST_SENDERS, RoutingConfig
-from secure_fedrec.protection.routing.directory import Mixes
-from secure_fedrec.protection.routing.sealing import KemName
-from secure_fedrec.settings import Settings, Unit, Within
+from secure_fedrec.protection.routed_denoisers import RoutingLayerConfig
+from secure_fedrec.protection.routing import LEAST_SENDERS
+from secure_fedrec.settings import Unit, Within
 
 
 def least_batch(*, cells: int, denoisers: int) -> int:
@@ -26,8 +23,7 @@ def least_batch(*, cells: int, denoisers: int) -> int:
     return LEAST_SENDERS * cells * denoisers
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LinkageHardenedConfig(Settings, section="protection"):
+class LinkageHardenedConfig(RoutingLayerConfig):
     """Settings of the layer.
 
     Args:
@@ -45,26 +41,16 @@ class LinkageHardenedConfig(Settings, section="protection"):
 
     count: Annotated[int, Within(2, 2**16 - 1, why="; one would see the fakes")] = 2
     cells: Annotated[int, Unit("cells")] = 1024
-    layers: Mixes = 3
     cell_bytes: Annotated[int, Unit("bytes")] = 1024
-    kem: KemName = "x25519"
-    execution: Execution = "simulated"
 
     def _agree(self) -> None:
         most = (2**31 - 1) // least_batch(cells=1, denoisers=self.count)
         self.require_between("cells", 1, most)
-        with renamed_keys({"routing": "protection"}):
-            _ = self.routing
+        super()._agree()
 
     @property
-    def routing(self) -> RoutingConfig:
-        """Sizes of the mix network."""
-        return RoutingConfig(
-            layers=self.layers,
-            cell_bytes=self.cell_bytes,
-            kem=self.kem,
-            min_batch=least_batch(cells=self.cells, denoisers=self.count),
-        )
+    def _min_batch(self) -> int:
+        return least_batch(cells=self.cells, denoisers=self.count)
 
     def require_fits(self, n_clients: int, *, width: int, codec: FixedPoint) -> None:
         """Check the settings against the federation.

@@ -2,7 +2,6 @@
 
 import struct
 from collections.abc import Sequence
-from contextlib import suppress
 from enum import Enum
 
 import numpy as np
@@ -10,7 +9,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from secure_fedrec.core.arrays import RingArray
 from secure_fedrec.core.kernels import scatter_add
-from secure_fedrec.errors import ProtocolError, WireError
+from secure_fedrec.errors import ProtocolError
 from secure_fedrec.protection.linkage_hardened.rows import (
     RowShare,
     decode_row,
@@ -18,7 +17,7 @@ from secure_fedrec.protection.linkage_hardened.rows import (
     set_of_rows,
 )
 from secure_fedrec.protection.routing import Endpoint
-from secure_fedrec.protection.session import Node, Parcel, Role
+from secure_fedrec.protection.session import Node, Parcel, Role, refusals_of
 from secure_fedrec.protection.shared_upload.context import RoundContext
 from secure_fedrec.protection.shared_upload.halves import SigningHalf
 from secure_fedrec.protection.shared_upload.messages import Kind
@@ -73,9 +72,7 @@ class LinkageDenoiser(SigningHalf):
             ProtocolError, WireError: the sets are refused, or this denoiser aborts.
         """
         if self._state is _State.COLLECTING:
-            for cell in inbox:
-                with suppress(ProtocolError, WireError):
-                    self.receive(cell)
+            refusals_of(inbox, self.receive)
             return [self._parcel(Kind.ROW_SET, self.close())]
         return [self._parcel(Kind.FAKES, self.release(list(dict.fromkeys(inbox))))]
 

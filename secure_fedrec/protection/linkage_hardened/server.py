@@ -1,21 +1,19 @@
 """The server's half: it adds up identified uploads and takes the denoisers' sums of fakes off."""
 
 from collections.abc import Iterable, Sequence
-from contextlib import suppress
 from enum import Enum
 
 import numpy as np
 
 from secure_fedrec.core.arrays import IntArray
 from secure_fedrec.core.kernels import scatter_add
-from secure_fedrec.errors import ProtocolError, WireError
+from secure_fedrec.errors import ProtocolError
 from secure_fedrec.protection.linkage_hardened.rows import decode_sums
-from secure_fedrec.protection.session import SERVER, Node, Parcel, Role, from_server
+from secure_fedrec.protection.session import SERVER, Parcel, refusals_of
 from secure_fedrec.protection.shared_upload.client import with_counts
 from secure_fedrec.protection.shared_upload.context import RoundContext
 from secure_fedrec.protection.shared_upload.halves import HubHalf
 from secure_fedrec.protection.shared_upload.messages import Kind, decode_rows, open_envelope
-from secure_fedrec.protection.shared_upload.server import reveal
 from secure_fedrec.uploads import Aggregate
 
 
@@ -42,7 +40,7 @@ class LinkageServer(HubHalf):
         self._heard: set[int] = set()
         self._totals = np.zeros((context.n_items, context.width + 1), dtype=context.codec.dtype)
         self._named: IntArray = np.zeros(context.n_items, dtype=np.int64)
-        self._cohort = range(context.clients) if cohort is None else cohort
+        self._cohort = cohort
 
     @property
     def heard(self) -> frozenset[int]:
@@ -61,12 +59,9 @@ class LinkageServer(HubHalf):
         match self.stage:
             case "CREATED":
                 self.stage = "UPLOAD"
-                clients = [Node(Role.CLIENT, number) for number in self._cohort]
-                return from_server(clients, "UPLOAD", b"")
+                return self._invite("UPLOAD", b"")
             case "UPLOAD":
-                for upload in whole:
-                    with suppress(ProtocolError, WireError):
-                        self.receive(upload)
+                refusals_of(whole, self.receive)
                 return self._ask("ROW_SET", Kind.ROW_SET, b"")
             case "ROW_SET":
                 return self._ask("FAKES", Kind.ROW_SET, *whole)
@@ -83,10 +78,10 @@ class LinkageServer(HubHalf):
         self._require(_State.COLLECTING)
         context = self._context
         signed = open_envelope(message, Kind.UPLOAD, context=context)
-        if signed.sender in self._heard:
-            raise ProtocolError(f"client {signed.sender} sent two uploads")
+        if signed.sender.number in self._heard:
+            raise ProtocolError(f"client {signed.sender.number} sent two uploads")
         rows, words = decode_rows(signed.body, context, width=context.width)
-        self._heard.add(signed.sender)
+        self._heard.add(signed.sender.number)
         self._named[rows] += 1
         scatter_add(self._totals, rows, with_counts(words, np.ones(len(rows), dtype=bool)))
 
@@ -118,7 +113,4 @@ class LinkageServer(HubHalf):
             self._totals[rows, :-1] -= words
         self._totals[rows, -1] -= counts.astype(self._totals.dtype)
         self._state = _State.DONE
-        try:
-            return reveal(self._totals, self._named, context.codec)
-        except ProtocolError as damage:
-            self._abort(str(damage))
+        return self._reveal(self._totals, self._named)

@@ -71,7 +71,6 @@ class SecondRound:
         return self.layout.encode(pick(block, np.ones(1, dtype=bool), kept))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class TailFloor(Settings, section="tail_floor"):
     """Settings of the two rounds.
 

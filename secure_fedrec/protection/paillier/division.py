@@ -1,7 +1,5 @@
 """The step that cannot be taken under encryption: dividing sums by counts, exactly rounded."""
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from secure_fedrec.core.arrays import IntArray, RingArray
@@ -27,7 +25,6 @@ def rounded_quotients(sums: IntArray, counts: IntArray) -> IntArray:
     return rounded
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class AverageStep(Settings, section=""):
     """``V_{t+1} = V_t - sum / count`` for each row of the item table; rows nobody rated stay.
 

@@ -2,10 +2,8 @@
 
 from enum import IntEnum
 
-from secure_fedrec.errors import WireError
-from secure_fedrec.protection.session import Identity, Roster
+from secure_fedrec.protection.session import Identity
 from secure_fedrec.protection.session import envelope as shared
-from secure_fedrec.protection.session.envelope import Envelope
 
 
 class Kind(IntEnum):
@@ -27,9 +25,6 @@ class Kind(IntEnum):
     """Updating client to server: the next table, encrypted anew, and its digest."""
 
 
-_KINDS = frozenset(Kind)
-
-
 def seal(identity: Identity, kind: Kind, *, round_: int, context: bytes, body: bytes) -> bytes:
     """Sign a message."""
     return shared.seal(
@@ -41,18 +36,3 @@ def seal(identity: Identity, kind: Kind, *, round_: int, context: bytes, body: b
         round_=round_,
         context=context,
     )
-
-
-def open_envelope(data: bytes, *, roster: Roster, round_: int, context: bytes) -> Envelope:
-    """Read one message of a round (``session.envelope.open_envelope``).
-
-    Raises:
-        WireError: the bytes are no message, or of an unknown kind.
-        ProtocolError: a message of another agreement or round, of a party that is not on the
-            roster, or not signed by its sender.
-    """
-    family = shared.Family.PAILLIER
-    found = shared.open_envelope(data, family=family, roster=roster, round_=round_, context=context)
-    if found.kind not in _KINDS:
-        raise WireError(f"message of an unknown kind: {found.kind}")
-    return found

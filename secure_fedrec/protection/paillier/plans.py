@@ -10,13 +10,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from secure_fedrec.errors import ConfigError, ProtocolError
-from secure_fedrec.protection.paillier.envelopes import Kind, open_envelope
+from secure_fedrec.protection.paillier.envelopes import Kind
 from secure_fedrec.protection.paillier.key_holders import KeyHolding
 from secure_fedrec.protection.paillier.keys import PublicKey
 from secure_fedrec.protection.paillier.slots import SlotLayout
 from secure_fedrec.protection.session import Identity, Role, Roster
 from secure_fedrec.protection.session import Node as Party
-from secure_fedrec.protection.session.envelope import Envelope
+from secure_fedrec.protection.session.envelope import Envelope, Family, open_envelope
 
 _CONTEXT_DOMAIN = b"secure-fedrec|v2|paillier|context|"
 _TABLE_DOMAIN = b"secure-fedrec|v1|paillier|table-context|"
@@ -158,7 +158,14 @@ class Plan:
             ProtocolError: a message of another agreement, round, kind or role, of a client outside
                 the cohort, or with a bad signature.
         """
-        found = open_envelope(data, roster=self.roster, round_=round_, context=self.context)
+        found = open_envelope(
+            data,
+            family=Family.PAILLIER,
+            kinds=Kind,
+            roster=self.roster,
+            round_=round_,
+            context=self.context,
+        )
         if found.kind != awaits or found.sender.role is not sender:
             raise ProtocolError(
                 f"round {round_} awaits {awaits.name} from a {sender.name.lower()}, got "

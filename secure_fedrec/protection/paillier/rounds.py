@@ -8,6 +8,7 @@ numbers them, because key holders answer each number once.
 
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
@@ -62,7 +63,7 @@ class _Federation:
         self.encryptor = Encryptor(private.public)  # one table of powers for all clients
         self.layouts = tuple(layouts)
         self.minimum = minimum
-        self.series = os.urandom(16)
+        self.series = _new_series()
 
     def _plan(
         self, holding: KeyHolding, cohort: Iterable[int], table: SlotLayout | None = None
@@ -141,23 +142,13 @@ class TableFederation(_Federation):
 
     Args:
         clients: client numbers.
-        private: the clients' key.
-        layouts: of the vectors that each client uploads.
         table: layout of the item table.
-        minimum: fewest clients in a sum that any party accepts.
+        common: the clients' key, layouts and minimum, as of any federation.
     """
 
-    def __init__(
-        self,
-        clients: Iterable[int],
-        *,
-        private: PrivateKey,
-        layouts: Sequence[SlotLayout],
-        table: SlotLayout,
-        minimum: int = 3,
-    ) -> None:
-        super().__init__(clients, private=private, layouts=layouts, minimum=minimum)
-        self.decryptor = _SharedDecryptor(private)
+    def __init__(self, clients: Iterable[int], *, table: SlotLayout, **common: Any) -> None:
+        super().__init__(clients, **common)
+        self.decryptor = _SharedDecryptor(self.private)
         self.table = table
         self._server: TableServer | None = None
 
@@ -166,9 +157,12 @@ class TableFederation(_Federation):
     ) -> None:
         """Round 0: two clients of a cohort encrypt the first table, which all of it know.
 
+        A second time it begins another series of rounds, which takes no message of the first.
+
         Raises:
             ProtocolError: the round was aborted.
         """
+        self.series = _new_series()
         plan = self._plan(KeyHolding(holder="clients"), cohort, self.table)
         server = TableServer(plan, self.identities[_SERVER])
         halves = [self._client(plan, number, _no_step, 1) for number in updaters(plan.clients, 0)]
@@ -212,6 +206,10 @@ class TableFederation(_Federation):
         return TableClient(
             plan, identity, self.private, self.encryptor, update, round_, self.decryptor
         )
+
+
+def _new_series() -> bytes:
+    return os.urandom(16)
 
 
 def _no_step(table: RingArray, sums: tuple[RingArray, ...]) -> RingArray:

@@ -23,7 +23,6 @@ a plain sum, a masked sum, or any other order of summation.
 
 import struct
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from typing import Annotated
 
 import numpy as np
@@ -41,7 +40,6 @@ _FIELDS = struct.Struct("<BBHIQQ")
 _BATCH_VALUES = 2**16
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class SlotLayout(Settings, section="paillier"):
     """How one vector of ring words is cut into plaintexts.
 

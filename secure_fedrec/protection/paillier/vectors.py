@@ -87,10 +87,9 @@ class EncryptedVector:
             WireError: anything else: wrong version, length or layout, another key, a number that is
                 no ciphertext, more terms than the budget.
         """
-        if len(data) != cls.size(key, layout):
-            raise WireError(
-                f"encrypted vector of {len(data)} bytes, expected {cls.size(key, layout)}"
-            )
+        size = cls.size(key, layout)
+        if len(data) != size:
+            raise WireError(f"encrypted vector of {len(data)} bytes, expected {size}")
         magic, version, zero, bits, key_id, declared, terms = _HEAD.unpack_from(data)
         if magic != _MAGIC or version != _VERSION or zero:
             raise WireError("encrypted vector: unknown format or version")

@@ -41,7 +41,6 @@ Mixes: TypeAlias = Annotated[int, Within(1, 16), Unit("mixes")]
 """A setting that says how many mixes a cell passes."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class RoutingConfig(Settings, section="routing"):
     """Settings of a mix network.
 

@@ -6,13 +6,12 @@ travel, is the caller's. A batch mixes cells of one epoch only, because a cell's
 
 import secrets
 from collections.abc import Sequence
-from contextlib import suppress
 
 from secure_fedrec.errors import ProtocolError
 from secure_fedrec.protection.routing.directory import Directory
 from secure_fedrec.protection.routing.onions import CellOpener, address_of, forward
 from secure_fedrec.protection.routing.sealing import OpeningKey
-from secure_fedrec.protection.session import Node, Parcel, Role
+from secure_fedrec.protection.session import Node, Parcel, Role, refusals_of
 
 
 def node_of(layer: int, node: int) -> Node:
@@ -96,9 +95,7 @@ class MixNode:
         Raises:
             ProtocolError: no batch is large enough.
         """
-        for cell in inbox:
-            with suppress(ProtocolError):
-                self.receive(cell)
+        refusals_of(inbox, self.receive)
         return [self._parcel(cell) for cell in self.flush()]
 
     def _parcel(self, cell: bytes) -> Parcel:

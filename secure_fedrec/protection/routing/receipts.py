@@ -36,12 +36,12 @@ from hmac import compare_digest
 from secrets import token_bytes
 
 import numpy as np
-from cryptography.exceptions import InvalidSignature
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from secure_fedrec.errors import ProtocolError, WireError
 from secure_fedrec.protection.routing.directory import Directory
 from secure_fedrec.protection.routing.sealing import labelled
+from secure_fedrec.protection.session.identity import signed_by
 
 _VERSION = 1
 _HEAD = struct.Struct("<BBHIII32s")
@@ -239,11 +239,8 @@ class SentCells:
 
 def _require_signed(data: bytes, signer: bytes) -> None:
     body, signature = data[:-_SIGNATURE_BYTES], data[-_SIGNATURE_BYTES:]
-    try:
-        key = Ed25519PublicKey.from_public_bytes(signer)
-        key.verify(signature, labelled(_DOMAIN, b"signed", body))
-    except (InvalidSignature, ValueError) as damage:
-        raise ProtocolError("a list of receipts is not signed by its recipient") from damage
+    if not signed_by(signer, labelled(_DOMAIN, b"signed", body), signature):
+        raise ProtocolError("a list of receipts is not signed by its recipient")
 
 
 def _place(recipient: int, batch: int, directory: Directory) -> bytes:

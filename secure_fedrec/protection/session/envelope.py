@@ -15,10 +15,10 @@ import struct
 from dataclasses import dataclass
 from enum import IntEnum
 
-from cryptography.exceptions import InvalidSignature
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from secure_fedrec.errors import ConfigError, ProtocolError, WireError
+from secure_fedrec.protection.session.identity import signed_by
 from secure_fedrec.protection.session.nodes import Node, Role
 from secure_fedrec.protection.session.roster import Roster
 
@@ -81,19 +81,26 @@ def seal(
 
 
 def open_envelope(
-    data: bytes, *, family: Family, roster: Roster, round_: int, context: bytes
+    data: bytes,
+    *,
+    family: Family,
+    kinds: type[IntEnum],
+    roster: Roster,
+    round_: int,
+    context: bytes,
 ) -> Envelope:
     """Read one message of a round: form first, then agreement, signature and round.
 
     Args:
         data: exactly the bytes that ``seal`` made.
         family: the protocol.
+        kinds: its kinds of messages.
         roster: everybody's verification key.
         round_: the round in progress.
         context: hash of the agreement.
 
     Raises:
-        WireError: the bytes are no message.
+        WireError: the bytes are no message, or of an unknown kind.
         ProtocolError: a message of another protocol, agreement or round, of a party that is not on
             the roster, or not signed by its sender.
     """
@@ -111,11 +118,10 @@ def open_envelope(
     if agreed != context:
         raise ProtocolError(f"a message of {sender} belongs to another agreement")
     signed, signature = data[:-SIGNATURE_BYTES], data[-SIGNATURE_BYTES:]
-    try:
-        key = Ed25519PublicKey.from_public_bytes(roster.key_of(sender))
-        key.verify(signature, _DOMAIN + signed)
-    except (InvalidSignature, ValueError):
-        raise ProtocolError(f"a message of {sender} has a bad signature") from None
+    if not signed_by(roster.key_of(sender), _DOMAIN + signed, signature):
+        raise ProtocolError(f"a message of {sender} has a bad signature")
     if stated != round_:
         raise ProtocolError(f"round {round_}: got a message of {sender} from round {stated}")
+    if kind not in set(kinds):
+        raise WireError(f"a message of an unknown kind: {kind}")
     return Envelope(kind=kind, sender=sender, body=data[_HEAD.size : -SIGNATURE_BYTES])

@@ -10,7 +10,8 @@ from hashlib import sha256
 from hmac import compare_digest
 from pathlib import Path
 
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
 from secure_fedrec.core.files import replace_file
 from secure_fedrec.errors import ConfigError
@@ -80,6 +81,15 @@ class Identity:
         if magic != _MAGIC or version != _VERSION or role not in set(Role):
             raise ConfigError("identity.file", str(path), "is no identity of this version")
         return cls(Node(Role(role), number), Ed25519PrivateKey.from_private_bytes(key))
+
+
+def signed_by(public: bytes, message: bytes, signature: bytes) -> bool:
+    """Whether a signature of a message is by this key; a malformed key has signed nothing."""
+    try:
+        Ed25519PublicKey.from_public_bytes(public).verify(signature, message)
+    except (InvalidSignature, ValueError):
+        return False
+    return True
 
 
 def read_private(path: Path, key: str) -> bytes:

@@ -21,12 +21,12 @@ from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
-from cryptography.exceptions import InvalidSignature
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from secure_fedrec.core.arrays import IntArray
 from secure_fedrec.core.files import replace_file
 from secure_fedrec.errors import ConfigError, ProtocolError
+from secure_fedrec.protection.session.identity import signed_by
 from secure_fedrec.protection.session.nodes import SERVER, Node, Role
 
 _VERSION = 3
@@ -132,10 +132,8 @@ class Roster:
             ProtocolError: the signature is not the operator's, or the layout is malformed.
         """
         body, signature = encoded[:-_SIGNATURE_BYTES], encoded[-_SIGNATURE_BYTES:]
-        try:
-            Ed25519PublicKey.from_public_bytes(operator).verify(signature, _DOMAIN + body)
-        except (InvalidSignature, ValueError):
-            raise ProtocolError("the roster is not signed by the pinned operator key") from None
+        if not signed_by(operator, _DOMAIN + body, signature):
+            raise ProtocolError("the roster is not signed by the pinned operator key")
         if body[:1] != bytes([_VERSION]):
             raise ProtocolError(f"this is version {_VERSION} of the roster's layout")
         if len(body) < _HEAD.size:

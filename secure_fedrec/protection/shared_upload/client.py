@@ -26,7 +26,7 @@ from secure_fedrec.protection.shared_upload.messages import (
     SEED_BYTES,
     Kind,
     encode_rows,
-    encode_seed,
+    encode_support,
 )
 from secure_fedrec.protection.shared_upload.words import Keystream
 
@@ -129,7 +129,7 @@ class SharingClient(SigningHalf):
             seed = secrets.token_bytes(SEED_BYTES)
             rest -= expand(seed, len(rows), self._client, number, context)
             info = seed_info(self._client, number, context)
-            boxes.append(number.to_bytes(4, "little") + key.seal(encode_seed(seed, rows), info))
+            boxes.append(number.to_bytes(4, "little") + key.seal(seed + encode_support(rows), info))
         body = encode_rows(rows, context.codec.reduce(rest), context)
         self._state = _State.DONE
         return Shared(

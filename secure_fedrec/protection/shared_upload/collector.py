@@ -18,7 +18,13 @@ from secure_fedrec.core.arrays import BoolArray, IndexArray, IntArray, RingArray
 from secure_fedrec.core.kernels import scatter_add
 from secure_fedrec.errors import ConfigError, LosslessnessError, ProtocolError
 from secure_fedrec.protection.layer import Claim, Layer, Place, Stand
-from secure_fedrec.protection.plain import TableSession, TableSizes, aggregate_note
+from secure_fedrec.protection.plain import (
+    TableSession,
+    TableSizes,
+    aggregate_note,
+    client_messages,
+    denoiser_sums,
+)
 from secure_fedrec.protection.routing.sealing import require_kem
 from secure_fedrec.protection.session import OverWire, Parcel
 from secure_fedrec.protection.shared_upload.client import with_counts
@@ -33,8 +39,7 @@ from secure_fedrec.protection.shared_upload.messages import (
 )
 from secure_fedrec.protection.shared_upload.real import Held, RealRound
 from secure_fedrec.protection.shared_upload.recruits import RecruitedDenoisers
-from secure_fedrec.protection.shared_upload.server import reveal
-from secure_fedrec.protection.shared_upload.tally import ShareTally, share_block
+from secure_fedrec.protection.shared_upload.tally import ShareTally, reveal, share_block
 from secure_fedrec.protection.shared_upload.words import Keystream
 from secure_fedrec.streams import Streams
 from secure_fedrec.traits import Traits
@@ -55,12 +60,13 @@ class SharedUpload(RecruitedDenoisers):
         SumBudgetError: the ring is too small for a sum over all clients.
     """
 
+    config: SharedUploadConfig
+
     def __init__(
         self, config: SharedUploadConfig, *, streams: Streams, **table: Unpack[TableSizes]
     ) -> None:
         config.require_fits(table["n_clients"])
         super().__init__(config, layer=SHARED_UPLOAD, floor=config.floor, streams=streams, **table)
-        self.config = config
 
     def open(self, *, round_: int, participants: IntArray, wire: Wire) -> "SharedUploadSession":
         """Begin a round.
@@ -148,21 +154,10 @@ class SharedUploadSession(TableSession):
         self._named = np.zeros(collector.n_items, dtype=np.int64)
         self._plain = np.zeros((collector.n_items, collector.width + 1), collector.codec.dtype)
         self._line = self._over_wire()
-
-        def tally(step: Step, holder: str) -> ShareTally:
-            return ShareTally(
-                round_=round_,
-                step=step,
-                holder=holder,
-                expected=participants,
-                n_clients=collector.n_clients,
-                shape=(collector.n_items, collector.width + 1),
-                codec=collector.codec,
-            )
-
-        self._server = tally(Step.UPLOAD, "the server")
+        self._server = self._tally(Step.UPLOAD, "the server", participants)
         self._held = [
-            tally(Step.SHARE, f"denoiser {number}") for number in range(collector.config.count)
+            self._tally(Step.SHARE, f"denoiser {number}", participants)
+            for number in range(collector.config.count)
         ]
 
     def submit(self, clients: IntArray, block: RowBlock, virtual: BoolArray) -> None:
@@ -210,7 +205,7 @@ class SharedUploadSession(TableSession):
             for number, held in enumerate(self._held):
                 totals[support] += self._release(number, held.totals[support], sizes[Kind.SUMS])
             aggregate = reveal(totals, self._named, self.collector.codec)
-        self.wire.note(aggregate_note(self.round, aggregate))
+        self.wire.show(aggregate_note(self.round, aggregate))
         return aggregate
 
     def _load(self, clients: IntArray, block: RowBlock, rated: BoolArray) -> None:
@@ -243,17 +238,16 @@ class SharedUploadSession(TableSession):
     def _run(self, real: RealRound) -> Aggregate:
         """Drive the real halves, and show what their holders were sent."""
         line = self._line
-        try:
+        with self.in_round():
             aggregate = real.close()
-        except ProtocolError as error:
-            raise ProtocolError(f"round {self.round}: {error}") from None
         require_equal(aggregate, reveal(self._plain, self._named, aggregate.codec))
         server, *denoisers = real.held
         uploads, seeds = (line.delivered[stage] for stage in ("SHARES", "SEED"))
-        self.wire.show(self._upload(*_joined(server), _sizes(uploads)), origins=self.order)
+        shown = self._upload(*_joined(server), _sizes(uploads), self.order)
+        self.wire.show(shown, origins=self.order)
         for number, held in enumerate(denoisers):
             own = [parcel for parcel in seeds if parcel.receiver.number == number]
-            shown = self._share(number, *_joined(held), _sizes(own))
+            shown = self._share(number, *_joined(held), _sizes(own), self.order)
             self.wire.show(shown, origins=self.order)
 
         def sums_in(data: bytes) -> tuple[IndexArray, RingArray]:
@@ -283,67 +277,45 @@ class SharedUploadSession(TableSession):
         sent = self._sums(number, block, codec.reduce(sums), np.array([size]))
         origin = collector.denoisers[number : number + 1]
         delivered = self.wire.send(sent, origins=origin)
-        received = ShareTally(
-            round_=self.round,
-            step=Step.DENOISE,
-            holder=f"the server, of denoiser {number}",
-            expected=np.array([number]),
-            n_clients=collector.config.count,
-            shape=(collector.n_items, collector.width + 1),
-            codec=codec,
-        )
+        holder = f"the server, of denoiser {number}"
+        received = self._tally(Step.DENOISE, holder, np.array([number]))
         received.accept(sent, delivered)
         received.require_complete()
         return received.totals[support]
 
+    def _tally(self, step: Step, holder: str, senders: IntArray) -> ShareTally:
+        collector = self.collector
+        return ShareTally(
+            round_=self.round,
+            step=step,
+            holder=holder,
+            expected=senders,
+            n_clients=collector.n_clients,
+            shape=(collector.n_items, collector.width + 1),
+            codec=collector.codec,
+        )
+
     def _upload(
-        self, block: RowBlock, words: RingArray, sizes: IntArray, clients: IntArray | None = None
+        self, block: RowBlock, words: RingArray, sizes: IntArray, clients: IntArray
     ) -> Messages:
-        """Clients' shares at the server; of all clients unless some are named."""
-        server = Parties.server(len(block))
-        return self._messages(Step.UPLOAD, block, words, sizes, clients, server)
+        """Clients' shares at the server."""
+        payload = share_block(block, words, self.collector.codec)
+        return client_messages(self.round, clients, payload, sizes)
 
     def _share(
-        self,
-        number: int,
-        block: RowBlock,
-        words: RingArray,
-        sizes: IntArray,
-        clients: IntArray | None = None,
+        self, number: int, block: RowBlock, words: RingArray, sizes: IntArray, clients: IntArray
     ) -> Messages:
         """Clients' shares at a denoiser."""
+        payload = share_block(block, words, self.collector.codec)
         denoiser = Parties(role="denoiser", ids=np.full(len(block), number))
-        return self._messages(Step.SHARE, block, words, sizes, clients, denoiser)
+        return client_messages(
+            self.round, clients, payload, sizes, step=Step.SHARE, receivers=denoiser
+        )
 
     def _sums(self, number: int, block: RowBlock, words: RingArray, size: IntArray) -> Messages:
         """A denoiser's sums."""
-        senders = Parties(role="denoiser", ids=np.array([number]))
-        return Messages(
-            round=self.round,
-            step=Step.DENOISE,
-            senders=senders,
-            receivers=Parties.server(1),
-            payload=share_block(block, words, self.collector.codec),
-            sizes=size,
-        )
-
-    def _messages(
-        self,
-        step: Step,
-        block: RowBlock,
-        words: RingArray,
-        sizes: IntArray,
-        clients: IntArray | None,
-        receivers: Parties,
-    ) -> Messages:
-        return Messages(
-            round=self.round,
-            step=step,
-            senders=Parties(role="client", ids=self.order if clients is None else clients),
-            receivers=receivers,
-            payload=share_block(block, words, self.collector.codec),
-            sizes=sizes,
-        )
+        payload = share_block(block, words, self.collector.codec)
+        return denoiser_sums(self.round, np.array([number]), payload, size)
 
     def _count_agreement(self, sizes: Mapping[Kind, int]) -> None:
         """Meter keys and agreement, which hold nothing that a view does not have already."""

@@ -1,6 +1,5 @@
 """Settings of shared uploads."""
 
-from dataclasses import dataclass
 from typing import Annotated
 
 from secure_fedrec.errors import ConfigError
@@ -10,7 +9,6 @@ from secure_fedrec.protection.shared_upload.context import LEAST_FLOOR
 from secure_fedrec.settings import Count, Settings, Within
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class SharedUploadConfig(Settings, section="protection"):
     """Settings of the layer.
 

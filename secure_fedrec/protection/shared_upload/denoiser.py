@@ -1,7 +1,6 @@
 """A denoiser's half: it holds seeds, agrees on a set of clients, and releases one sum over it."""
 
 from collections.abc import Sequence
-from contextlib import suppress
 from enum import Enum
 
 import numpy as np
@@ -9,9 +8,9 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from secure_fedrec.core.arrays import IndexArray, RingArray
 from secure_fedrec.core.kernels import scatter_add
-from secure_fedrec.errors import ProtocolError, WireError
+from secure_fedrec.errors import ProtocolError
 from secure_fedrec.protection.routing.sealing import OpeningKey
-from secure_fedrec.protection.session import Node, Parcel, Role, replies_to
+from secure_fedrec.protection.session import Node, Parcel, Role, refusals_of, replies_to
 from secure_fedrec.protection.shared_upload.client import expand, seed_info
 from secure_fedrec.protection.shared_upload.context import RoundContext
 from secure_fedrec.protection.shared_upload.halves import SigningHalf
@@ -72,9 +71,7 @@ class SharingDenoiser(SigningHalf):
             self._shown = True
             return [self._parcel(Kind.ADVERT, self.advertise())]
         if self._state is _State.COLLECTING:
-            for seed in inbox:
-                with suppress(ProtocolError, WireError):
-                    self.receive(seed)
+            refusals_of(inbox, self.receive)
             return [self._parcel(Kind.HELD, self.hold())]
         consents = self._state is _State.HELD
         answer, kind = (self.consent, Kind.CONSENT) if consents else (self.release, Kind.SUMS)
@@ -104,10 +101,10 @@ class SharingDenoiser(SigningHalf):
         signed = open_envelope(message, Kind.SEED, context=self._context)
         if len(signed.body) < 4 or int.from_bytes(signed.body[:4], "little") != self._denoiser:
             raise ProtocolError(f"a seed that is not for denoiser {self._denoiser}")
-        if signed.sender in self._held:
-            raise ProtocolError(f"client {signed.sender} sent two seeds")
-        info = seed_info(signed.sender, self._denoiser, self._context)
-        self._held[signed.sender] = decode_seed(
+        if signed.sender.number in self._held:
+            raise ProtocolError(f"client {signed.sender.number} sent two seeds")
+        info = seed_info(signed.sender.number, self._denoiser, self._context)
+        self._held[signed.sender.number] = decode_seed(
             self._key.open(signed.body[4:], info), self._context
         )
 

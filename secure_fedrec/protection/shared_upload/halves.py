@@ -6,10 +6,12 @@ from typing import NoReturn
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from secure_fedrec.core.arrays import IntArray, RingArray
 from secure_fedrec.errors import ProtocolError
 from secure_fedrec.protection.session import SERVER, Node, Parcel, Role, from_server
 from secure_fedrec.protection.shared_upload.context import RoundContext
 from secure_fedrec.protection.shared_upload.messages import Kind, open_envelope, sign
+from secure_fedrec.protection.shared_upload.tally import reveal
 from secure_fedrec.uploads import Aggregate
 
 
@@ -52,9 +54,9 @@ class Half:
         bodies = []
         for number, message in enumerate(messages):
             signed = open_envelope(message, kind, context=self._context)
-            if signed.sender != number:
+            if signed.sender.number != number:
                 raise ProtocolError(
-                    f"expected {kind.name} of denoiser {number}, not of {signed.sender}"
+                    f"expected {kind.name} of denoiser {number}, not of {signed.sender.number}"
                 )
             bodies.append(signed.body)
         return bodies
@@ -97,6 +99,7 @@ class HubHalf(Half):
 
     aggregate: Aggregate | None = None
     stage = "CREATED"
+    _cohort: Sequence[int] | None = None
 
     @property
     def finished(self) -> bool:
@@ -110,5 +113,17 @@ class HubHalf(Half):
     def _ask(self, stage: str, kind: Kind, *messages: bytes) -> list[Parcel]:
         """Await a stage, for which every denoiser is sent the messages."""
         self.stage = stage
-        denoisers = [Node(Role.DENOISER, n) for n in range(self._context.denoisers)]
-        return from_server(denoisers, kind.name, *messages)
+        numbers = range(self._context.denoisers)
+        return from_server((Node(Role.DENOISER, n) for n in numbers), kind.name, *messages)
+
+    def _invite(self, stage: str, *messages: bytes) -> list[Parcel]:
+        """Messages for every client of the cohort; of all clients, where none was named."""
+        numbers = range(self._context.clients) if self._cohort is None else self._cohort
+        return from_server((Node(Role.CLIENT, n) for n in numbers), stage, *messages)
+
+    def _reveal(self, totals: RingArray, named: IntArray) -> Aggregate:
+        """What ``reveal`` makes of the totals; the round is aborted if they are damaged."""
+        try:
+            return reveal(totals, named, self._context.codec)
+        except ProtocolError as damage:
+            self._abort(str(damage))

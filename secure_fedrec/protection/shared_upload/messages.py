@@ -23,7 +23,6 @@ message has one encoding, and anything else is refused.
 
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import IntEnum
 from hashlib import sha256
 from itertools import pairwise
@@ -35,7 +34,7 @@ from secure_fedrec.core.arrays import IndexArray, IntArray, RingArray
 from secure_fedrec.errors import ProtocolError, WireError
 from secure_fedrec.protection.routing.sealing import labelled
 from secure_fedrec.protection.session import Node, Role, envelope
-from secure_fedrec.protection.session.envelope import ENVELOPE_BYTES, Family, seal
+from secure_fedrec.protection.session.envelope import ENVELOPE_BYTES, Envelope, Family, seal
 from secure_fedrec.protection.shared_upload.context import DOMAIN, RoundContext
 from secure_fedrec.wire.words import pack_words, unpack_words
 
@@ -63,19 +62,9 @@ class Kind(IntEnum):
     FAKES = 11
 
 
-_KINDS = frozenset(Kind)
 _SENDERS = dict.fromkeys((Kind.SHARES, Kind.SEED, Kind.UPLOAD), Role.CLIENT) | dict.fromkeys(
     (Kind.ADVERT, Kind.HELD, Kind.CONSENT, Kind.SUMS, Kind.ROW_SET, Kind.FAKES), Role.DENOISER
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Signed:
-    """An envelope whose signature has been verified."""
-
-    kind: Kind
-    sender: int
-    body: bytes
 
 
 def sign(
@@ -93,7 +82,7 @@ def sign(
     )
 
 
-def open_envelope(data: bytes, kind: Kind, *, context: RoundContext) -> Signed:
+def open_envelope(data: bytes, kind: Kind, *, context: RoundContext) -> Envelope:
     """Check an envelope (``session.envelope.open_envelope``).
 
     Raises:
@@ -104,16 +93,15 @@ def open_envelope(data: bytes, kind: Kind, *, context: RoundContext) -> Signed:
     found = envelope.open_envelope(
         data,
         family=Family.SHARES,
+        kinds=Kind,
         roster=context.roster,
         round_=context.round,
         context=context.digest,
     )
-    if found.kind not in _KINDS:
-        raise WireError(f"a message of an unknown kind: {found.kind}")
     if found.kind != kind or found.sender.role is not _SENDERS.get(kind, Role.SERVER):
         name = Kind(found.kind).name
         raise ProtocolError(f"expected {kind.name}, got {name} of {found.sender}")
-    return Signed(kind, found.sender.number, found.body)
+    return found
 
 
 def encode_rows(rows: IndexArray, words: RingArray, context: RoundContext) -> bytes:
@@ -131,16 +119,11 @@ def decode_rows(body: bytes, context: RoundContext, *, width: int) -> tuple[Inde
     return rows, unpack_words(body[place:], len(rows), width, context.codec)
 
 
-def encode_seed(seed: bytes, rows: IndexArray) -> bytes:
-    """What is sealed in SEED."""
-    return seed + encode_support(rows)
-
-
 def decode_seed(plaintext: bytes, context: RoundContext) -> tuple[bytes, IndexArray]:
     """Seed and row numbers.
 
     Raises:
-        WireError: not what ``encode_seed`` writes.
+        WireError: no seed with the numbers of its rows.
     """
     rows, place = decode_support(plaintext[SEED_BYTES:], context)
     if len(plaintext) != SEED_BYTES + place:

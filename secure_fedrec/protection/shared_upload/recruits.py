@@ -2,7 +2,7 @@
 
 import secrets
 from dataclasses import asdict, replace
-from typing import Any, ClassVar, Protocol, Unpack
+from typing import Any, Unpack
 
 import numpy as np
 
@@ -19,24 +19,11 @@ MAX_REAL_CLIENTS = 64
 """Clients of a round that runs with real cryptography in one process."""
 
 
-class _Settings(Protocol):
-    __dataclass_fields__: ClassVar[dict[str, Any]]
-
-    @property
-    def count(self) -> int: ...
-
-    @property
-    def kem(self) -> str: ...
-
-    @property
-    def execution(self) -> str: ...
-
-
 class RecruitedDenoisers(TableCollector):
     """Base of a collector whose denoisers are clients drawn once.
 
     Args:
-        settings: of the layer.
+        config: settings of the layer, with ``count``, ``kem`` and ``execution``.
         layer: its record.
         floor: fewest clients of a round.
         streams: the run's random streams; "denoisers" draws who they are. Shares and keys come
@@ -52,7 +39,7 @@ class RecruitedDenoisers(TableCollector):
 
     def __init__(
         self,
-        settings: _Settings,
+        config: Any,
         *,
         layer: Layer,
         floor: int,
@@ -61,18 +48,16 @@ class RecruitedDenoisers(TableCollector):
     ) -> None:
         super().__init__(**table)
         self.codec.require_budget(self.n_clients)
-        self._settings = settings
+        self.config = config
         self._layer = layer
         self._floor = floor
         draw = streams.stream("denoisers").generator()
-        self.denoisers: IntArray = draw.permutation(self.n_clients)[: settings.count].astype(
-            np.int64
-        )
+        self.denoisers: IntArray = draw.permutation(self.n_clients)[: config.count].astype(np.int64)
         self._identities: Identities | None = None
 
     def describe(self) -> tuple[str, dict[str, Any]]:
         """All settings and the denoisers are public."""
-        return self._layer.name, {**asdict(self._settings), "clients": self.denoisers.tolist()}
+        return self._layer.name, {**asdict(self.config), "clients": self.denoisers.tolist()}
 
     @property
     def traits(self) -> Traits:
@@ -91,7 +76,7 @@ class RecruitedDenoisers(TableCollector):
                 f"round {round_}: {len(participants)} clients are fewer than the floor of "
                 f"{self._floor}"
             )
-        if self._settings.execution == "real" and len(participants) > MAX_REAL_CLIENTS:
+        if self.config.execution == "real" and len(participants) > MAX_REAL_CLIENTS:
             raise ConfigError(
                 "protection.execution",
                 "real",
@@ -102,9 +87,7 @@ class RecruitedDenoisers(TableCollector):
     def identities(self) -> Identities:
         """Signature keys of clients and denoisers, drawn when they are first asked for."""
         if self._identities is None:
-            self._identities = Identities.draw(
-                clients=self.n_clients, denoisers=self._settings.count
-            )
+            self._identities = Identities.draw(clients=self.n_clients, denoisers=self.config.count)
         return self._identities
 
     def context(self, round_: int) -> RoundContext:
@@ -117,5 +100,5 @@ class RecruitedDenoisers(TableCollector):
             roster=self.identities().roster,
             round=round_,
             round_id=secrets.token_bytes(16),
-            kem=self._settings.kem,
+            kem=self.config.kem,
         )

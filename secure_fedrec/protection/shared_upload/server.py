@@ -1,17 +1,15 @@
 """The server's half: it holds explicit shares, proposes a set of clients, and adds the sums up."""
 
 from collections.abc import Iterable, Sequence
-from contextlib import suppress
 from enum import Enum
 
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from secure_fedrec.core.arrays import IndexArray, IntArray, RingArray
+from secure_fedrec.core.arrays import IndexArray, RingArray
 from secure_fedrec.core.kernels import scatter_add
-from secure_fedrec.errors import ProtocolError, WireError
-from secure_fedrec.fixedpoint import FixedPoint
-from secure_fedrec.protection.session import SERVER, Node, Parcel, Role, from_server
+from secure_fedrec.errors import ProtocolError
+from secure_fedrec.protection.session import SERVER, Parcel, refusals_of
 from secure_fedrec.protection.shared_upload.context import RoundContext
 from secure_fedrec.protection.shared_upload.halves import HubHalf, SigningHalf
 from secure_fedrec.protection.shared_upload.messages import (
@@ -59,7 +57,7 @@ class SharingServer(SigningHalf, HubHalf):
         super().__init__(context, SERVER, identity, _State.COLLECTING)
         self._shares: dict[int, tuple[IndexArray, RingArray]] = {}
         self._body = b""
-        self._cohort = range(context.clients) if cohort is None else cohort
+        self._cohort = cohort
         self.left_out: dict[int, str] = {}
 
     def step(self, inbox: Iterable[bytes]) -> list[Parcel]:
@@ -76,12 +74,9 @@ class SharingServer(SigningHalf, HubHalf):
                 return self._ask("ADVERT", Kind.ADVERT, b"")
             case "ADVERT":
                 self.stage = "SHARES"
-                clients = [Node(Role.CLIENT, number) for number in self._cohort]
-                return from_server(clients, "ADVERT", *whole)
+                return self._invite("ADVERT", *whole)
             case "SHARES":
-                for share in whole:
-                    with suppress(ProtocolError, WireError):
-                        self.receive(share)
+                refusals_of(whole, self.receive)
                 return self._ask("HELD", Kind.HELD, b"")
             case "HELD":
                 return self._ask("CONSENT", Kind.PROPOSAL, self.propose(whole))
@@ -99,9 +94,9 @@ class SharingServer(SigningHalf, HubHalf):
         """
         self._require(_State.COLLECTING)
         signed = open_envelope(message, Kind.SHARES, context=self._context)
-        if signed.sender in self._shares:
-            raise ProtocolError(f"client {signed.sender} sent two shares")
-        self._shares[signed.sender] = decode_rows(
+        if signed.sender.number in self._shares:
+            raise ProtocolError(f"client {signed.sender.number} sent two shares")
+        self._shares[signed.sender.number] = decode_rows(
             signed.body, self._context, width=self._context.width + 1
         )
 
@@ -189,10 +184,7 @@ class SharingServer(SigningHalf, HubHalf):
             if not np.array_equal(rows, support):
                 self._abort(f"the sums of denoiser {number} are of other rows than the shares")
             scatter_add(totals, rows, words)
-        try:
-            aggregate = reveal(totals, named, context.codec)
-        except ProtocolError as damage:
-            self._abort(str(damage))
+        aggregate = self._reveal(totals, named)
         self._state = _State.DONE
         self._shares = {}
         return aggregate
@@ -205,30 +197,6 @@ class SharingServer(SigningHalf, HubHalf):
 
     def _forget(self) -> None:
         self._shares = {}
-
-
-def reveal(totals: RingArray, named: IntArray, codec: FixedPoint) -> Aggregate:
-    """Split the total of all shares into row sums and counts.
-
-    Args:
-        totals: [m, d + 1], not yet reduced.
-        named: int64[m], clients that named each row, rated or fake.
-        codec: the ring.
-
-    Raises:
-        ProtocolError: a count is above the clients that named the row, or a sum is larger than so
-            many rows can have: shares are missing or wrong.
-    """
-    totals = codec.reduce(totals)
-    words = totals[:, -1].astype(np.uint64)
-    if np.any(words > named.astype(np.uint64)):
-        raise ProtocolError("a count exceeds the clients that named its row")
-    counts = words.astype(np.int64)
-    sums = codec.to_integers(totals[:, :-1])
-    most = (counts * codec.largest)[:, None]
-    if np.any(sums > most) or np.any(sums < -most):
-        raise ProtocolError("a sum exceeds what its count of rows can reach")
-    return Aggregate(ring=np.ascontiguousarray(totals[:, :-1]), counts=counts, codec=codec)
 
 
 def _reason(client: int, mine: Members, lists: Sequence[Members]) -> str:

@@ -7,7 +7,7 @@ from secure_fedrec.core.kernels import scatter_add
 from secure_fedrec.errors import ProtocolError
 from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.protection.heard import Heard
-from secure_fedrec.uploads import RowBlock
+from secure_fedrec.uploads import Aggregate, RowBlock
 from secure_fedrec.wire import Messages, Step
 
 
@@ -116,3 +116,27 @@ def require_genuine(sent: Messages, delivered: Messages, holder: str) -> None:
             f"round {sent.round}: {holder} got a {sent.step.name} message that its sender did not "
             "make"
         )
+
+
+def reveal(totals: RingArray, named: IntArray, codec: FixedPoint) -> Aggregate:
+    """Split the total of all shares into row sums and counts.
+
+    Args:
+        totals: [m, d + 1], not yet reduced.
+        named: int64[m], clients that named each row, rated or fake.
+        codec: the ring.
+
+    Raises:
+        ProtocolError: a count is above the clients that named the row, or a sum is larger than so
+            many rows can have: shares are missing or wrong.
+    """
+    totals = codec.reduce(totals)
+    words = totals[:, -1].astype(np.uint64)
+    if np.any(words > named.astype(np.uint64)):
+        raise ProtocolError("a count exceeds the clients that named its row")
+    counts = words.astype(np.int64)
+    sums = codec.to_integers(totals[:, :-1])
+    most = (counts * codec.largest)[:, None]
+    if np.any(sums > most) or np.any(sums < -most):
+        raise ProtocolError("a sum exceeds what its count of rows can reach")
+    return Aggregate(ring=np.ascontiguousarray(totals[:, :-1]), counts=counts, codec=codec)

@@ -41,7 +41,6 @@ _SUMMARY: Final[Mapping[str, type]] = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class StudyTexts(Settings, section="furl"):
     """Which texts a study learns from.
 

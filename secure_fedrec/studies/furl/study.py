@@ -6,7 +6,7 @@ anew in every round, so within a federated epoch some users take part twice and 
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from time import process_time
 from typing import Any, NamedTuple
 
@@ -37,7 +37,6 @@ from secure_fedrec.vault import Vault
 from secure_fedrec.wire import Meter, Wire
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class FURLStudyConfig(ConfiguredDocument, section="furl"):
     """Settings of a study, and of its model; the paper names cohort and epochs only.
 

@@ -90,7 +90,6 @@ class Setting:
         return GUMTraining(**own, patience=patience, keep=keep)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Grid(Settings, section="study.grid"):
     """How widely to tune.
 

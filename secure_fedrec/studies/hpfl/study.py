@@ -35,7 +35,6 @@ STUDY_FORMAT = 2
 _TO_THE_END = ("distributed",)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class StudyConfig(Settings, section="study"):
     """What is studied.
 

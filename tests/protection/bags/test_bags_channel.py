@@ -13,7 +13,6 @@ from secure_fedrec.engines import RecordedRun
 from secure_fedrec.errors import EncodingError, LosslessnessError, ProtocolError, WireError
 from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.properties import assert_collected
-from secure_fedrec.properties.strategies.bags import Collection, collections
 from secure_fedrec.protection import BagShape
 from secure_fedrec.protection.bags import LayeredBags
 from secure_fedrec.protection.routed_denoisers import RoutingLayerConfig
@@ -32,6 +31,7 @@ from secure_fedrec.wire import (
     Step,
     Wire,
 )
+from tests.protection.bags.drawn import Collection, collections
 
 SERVER = Adversary(name="server", corrupt=frozenset({"server"}))
 

@@ -1,6 +1,8 @@
 """Layer "local-dp" over bags: what is added, on which grid, and what it costs."""
 
 import math
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,7 +13,7 @@ from secure_fedrec.errors import ConfigError, EncodingError, SumBudgetError
 from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.protection import BagShape, LocalDPConfig
 from secure_fedrec.protection.bags import NoisyVectors
-from secure_fedrec.protection.dp import GaussianNoise, LaplaceNoise
+from secure_fedrec.protection.dp import Event, GaussianNoise, LaplaceNoise
 from secure_fedrec.uploads import SetBlock
 from secure_fedrec.wire import Adversary, Step
 
@@ -19,10 +21,19 @@ SHAPES = {"users": BagShape(width=4, most=9), "items": BagShape(width=2, most=4)
 NOISES = ("rounded-gaussian", "discrete-gaussian", "discrete-laplace")
 
 
-def layer_of(codec: FixedPoint | None = None, **settings: Any) -> NoisyVectors:
+def layer_of(
+    codec: FixedPoint | None = None, bags: Mapping[str, BagShape] = SHAPES, **settings: Any
+) -> NoisyVectors:
     ring = FixedPoint() if codec is None else codec
     config = LocalDPConfig(**{"fraction_bits": 5, **settings})  # short tables of noise
-    return NoisyVectors(config, bags=SHAPES, codec=ring)
+    return NoisyVectors(config, bags=bags, codec=ring)
+
+
+def vector_event(name: str, *, rounds: int = 1, **settings: Any) -> Event:
+    """What one vector of a bag releases: what a client does that gives no more than one."""
+    lone = {name: replace(SHAPES[name], most=1)}
+    (event,) = layer_of(bags=lone, **settings).client_events(rounds=rounds)
+    return event
 
 
 @pytest.mark.parametrize("noise", NOISES)
@@ -107,8 +118,8 @@ def test_values_that_are_no_numbers_are_refused(bad: float) -> None:
 
 
 def test_gaussian_noise_is_priced_per_vector_and_per_client() -> None:
-    layer = layer_of(noise_multiplier=6.0)
-    vector, (users, items) = layer.vector_event("users", rounds=5), layer.client_events(rounds=5)
+    vector = vector_event("users", rounds=5, noise_multiplier=6.0)
+    users, items = layer_of(noise_multiplier=6.0).client_events(rounds=5)
     assert vector.mechanism == GaussianNoise(multiplier=6.0, form="rounded")
     assert users.mechanism == GaussianNoise(multiplier=6.0 / 3, form="rounded")  # sqrt(9)
     assert items.mechanism == GaussianNoise(multiplier=6.0 / 2, form="rounded")  # sqrt(4)
@@ -116,7 +127,10 @@ def test_gaussian_noise_is_priced_per_vector_and_per_client() -> None:
     assert users.distance == pytest.approx(9 * vector.distance, rel=1e-9, abs=0)
     # Thirteen vectors of one client, one by one, cost what its two events do.
     client = claim((users, items), adversary="server", delta=1e-5)
-    one_by_one = [layer.vector_event(name, rounds=5) for name in ("users",) * 9 + ("items",) * 4]
+    one_by_one = [
+        vector_event(name, rounds=5, noise_multiplier=6.0)
+        for name in ("users",) * 9 + ("items",) * 4
+    ]
     assert client.epsilon == pytest.approx(
         claim(one_by_one, adversary="server", delta=1e-5).epsilon, rel=1e-9
     )
@@ -124,14 +138,15 @@ def test_gaussian_noise_is_priced_per_vector_and_per_client() -> None:
     assert 2 * alone.epsilon < client.epsilon
     assert client.rounds == 5
     assert "all vectors of one client in the bag 'users', up to 9 a round" in str(client)
-    assert "one vector of the bag 'users'" in str(alone)
+    assert "in the bag 'users', up to 1 a round" in str(alone)
     assert "how many vectors a client gives is not protected" in str(client)
 
 
 def test_laplace_noise_adds_pure_epsilons() -> None:
     layer = layer_of(noise="discrete-laplace", noise_multiplier=8.0)
     users, items = layer.client_events(rounds=1)
-    assert layer.vector_event("users").mechanism == LaplaceNoise(epsilon=1 / 8)
+    vector = vector_event("users", noise="discrete-laplace", noise_multiplier=8.0)
+    assert vector.mechanism == LaplaceNoise(epsilon=1 / 8)
     assert users.mechanism == LaplaceNoise(epsilon=9 / 8)
     assert items.mechanism == LaplaceNoise(epsilon=4 / 8)
     found = claim((users, items), adversary="release", delta=1e-12)
@@ -147,7 +162,7 @@ def test_the_sensitivity_is_that_of_the_adjacency() -> None:
         for name, layer in both.items()
     }
     assert spreads["replace"] == pytest.approx(2 * spreads["zero-out"], rel=0.05)
-    mechanisms = {name: layer.vector_event("users").mechanism for name, layer in both.items()}
+    mechanisms = {name: vector_event("users", adjacency=name, clip=1.0).mechanism for name in both}
     assert mechanisms["replace"] == mechanisms["zero-out"]
 
 

@@ -4,6 +4,8 @@ import hashlib
 from fractions import Fraction
 from itertools import combinations, permutations
 from math import comb
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,17 +18,24 @@ from secure_fedrec.core.arrays import BoolArray, IntArray
 from secure_fedrec.errors import ConfigError, ProtocolError
 from secure_fedrec.protection.masking.agreed import graph
 from secure_fedrec.protection.masking.agreed.graph import (
-    complete_neighbours,
     disconnection_bound,
     graph_seed,
     harary_neighbours,
     permutation,
     windows_hold,
 )
+from secure_fedrec.protection.masking.round.topology import Topology
 
 
 def seed_of(number: int) -> bytes:
     return hashlib.sha256(number.to_bytes(8, "little")).digest()
+
+
+def complete_neighbours(n: int) -> IntArray:
+    """int64[n, n - 1], every client's neighbours where the graph is complete."""
+    config: Any = SimpleNamespace(degree=None, clients=n)
+    topology = Topology(config, bytes(32))
+    return np.array([topology.neighbours(place) for place in range(n)])
 
 
 def components(neighbours: IntArray, members: BoolArray) -> int:
@@ -192,8 +201,6 @@ def test_other_impossible_arguments_are_refused() -> None:
     for removed in (-1, 11):
         with pytest.raises(ConfigError, match="between 0 and 10"):
             disconnection_bound(10, removed, 4)
-    with pytest.raises(ConfigError, match="at least 2"):
-        complete_neighbours(1)
 
 
 # When it falls apart

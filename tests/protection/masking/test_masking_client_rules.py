@@ -42,7 +42,7 @@ def refused(s: Any, message: bytes, match: str) -> None:
 
 
 def config_with(s: Any, **changes: Any) -> Any:
-    fields = {name: getattr(s.config, name) for name in s.config.__slots__}
+    fields = dict(vars(s.config))
     return type(s.config)(**(fields | changes))
 
 

@@ -10,7 +10,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from secure_fedrec.core.files import replace_file
-from secure_fedrec.errors import ConfigError, ProtocolError
+from secure_fedrec.errors import CheckpointError, ConfigError, ProtocolError
 from secure_fedrec.protection.masking import (
     Expected,
     FileJournal,
@@ -269,3 +269,30 @@ def test_a_save_that_is_interrupted_leaves_one_half(
     with pytest.raises(ProtocolError, match="serves once"):
         again(s).resume(path, KEY)
     assert s.clients[ME].receive(s.message_for(ME))
+
+
+def test_a_save_whose_ticket_cannot_be_struck_again_leaves_one_half(
+    scene: Scenes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "state"
+
+    def interrupted(*args: Any, **settings: Any) -> None:
+        replace_file(*args, **settings)
+        monkeypatch.setattr(s.federation.journals[ME], "_save", full)
+        raise KeyboardInterrupt
+
+    def full(entries: Any) -> None:
+        raise CheckpointError("No space left on device")
+
+    s = scene()
+    s.until_clients_get(Kind.BOXES)
+    with monkeypatch.context() as patch:
+        patch.setattr(park.__module__ + ".replace_file", interrupted)
+        with pytest.raises(CheckpointError, match="No space"):
+            s.clients[ME].save(path, KEY)
+    monkeypatch.undo()
+    with pytest.raises(ProtocolError, match="its state may have been saved"):
+        s.clients[ME].receive(s.message_for(ME))
+    resumed = again(s)
+    resumed.resume(path, KEY)
+    assert resumed.receive(s.message_for(ME))

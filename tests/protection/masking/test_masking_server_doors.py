@@ -28,8 +28,8 @@ def test_a_beacon_that_is_not_due_or_short_is_refused(scene: Any) -> None:
     assert current.public.beacon_due
     for beacon in (None, b"", b"b" * 31, b"b" * 33):
         with pytest.raises(ProtocolError, match="a beacon of 32 bytes is due"):
-            current.require_beacon(beacon)
-    current.require_beacon(b"b" * 32)
+            current.take_beacon(beacon)
+    current.take_beacon(b"b" * 32)
 
 
 def test_shares_for_other_neighbours_are_refused(scene: Any) -> None:

@@ -47,7 +47,7 @@ def setup_saying(s: Any, **changes: Any) -> bytes:
 
 
 def config_with(s: Any, **changes: Any) -> Any:
-    fields = {name: getattr(s.config, name) for name in s.config.__slots__}
+    fields = dict(vars(s.config))
     return type(s.config)(**(fields | changes))
 
 

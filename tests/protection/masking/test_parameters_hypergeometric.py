@@ -14,7 +14,6 @@ from secure_fedrec.protection.masking.agreed.hypergeometric import (
     least_within,
     log2_above,
     log2_upper_tails,
-    lower_tail,
     upper_tail,
 )
 
@@ -25,6 +24,11 @@ def enumerated(population: int, marked: int, drawn: int) -> list[Fraction]:
     for sample in combinations(range(population), drawn):
         counts[sum(member < marked for member in sample)] += 1
     return [Fraction(count, comb(population, drawn)) for count in counts]
+
+
+def lower_tail(population: int, marked: int, drawn: int, most: int) -> Fraction:
+    """P[X <= most]: the upper tail of the unmarked ones."""
+    return upper_tail(population, population - marked, drawn, drawn - most)
 
 
 @pytest.mark.parametrize("population", range(1, 9))

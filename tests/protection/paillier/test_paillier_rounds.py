@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from typing import Any
 
 import numpy as np
 import pytest
@@ -127,6 +128,30 @@ def test_a_table_goes_from_cohort_to_cohort(short_key: PrivateKey) -> None:
             cohort, round_=number, layouts=LAYOUTS, table=TABLE, key_bits=bits
         )
         assert sorted(map(str, carried.sent)) == sorted(map(str, foreseen))
+
+
+@pytest.mark.parametrize("anew", [False, True])
+def test_uploads_of_an_aborted_round_are_taken_in_no_other(
+    short_key: PrivateKey, anew: bool
+) -> None:
+    federation = TableFederation(range(8), private=short_key, layouts=LAYOUTS, table=TABLE)
+    table, before = VALUES.from_integers(np.arange(ROWS * WIDTH)), dict[Any, Parcel]()
+
+    def stopped(sent: Sequence[Parcel]) -> list[Parcel]:
+        before.update((each[:3], each) for each in sent if each.stage == "UPLOAD")
+        return [each for each in sent if each.stage != "UPLOAD"]
+
+    def replayed(sent: Sequence[Parcel]) -> list[Parcel]:
+        return [before.get(each[:3], each) for each in sent]
+
+    federation.begin(table, FIRST)
+    with pytest.raises(ProtocolError, match="4 uploads are missing"):
+        federation.step({client: partial(given, 1) for client in FIRST}, STEP, carrier=stopped)
+    assert len(before) == 4
+    if anew:
+        federation.begin(table, FIRST)
+    with pytest.raises(ProtocolError, match="another agreement" if anew else "in mid-round"):
+        federation.step({client: partial(given, 2) for client in FIRST}, STEP, carrier=replayed)
 
 
 def test_there_is_no_round_without_a_table(short_key: PrivateKey) -> None:

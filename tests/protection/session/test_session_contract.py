@@ -106,6 +106,43 @@ class Alike(Careful):
         return sum(value(1, number) for number in clients)
 
 
+class Asked(Client):
+    """Answers a question of this round alone."""
+
+    def step(self, inbox: Sequence[bytes]) -> list[Parcel]:
+        if bytes([self._round]) not in inbox:
+            raise ProtocolError("no question of this round")
+        return super().step(inbox)
+
+
+class Asking(Server):
+    """Asks under the name of the answers, and awaits all of them."""
+
+    def step(self, inbox: Iterable[bytes]) -> list[Parcel]:
+        prompts = super().step(inbox)
+        if self.finished and self.numbers.keys() != NUMBERS.keys():
+            raise ProtocolError("an answer is missing")
+        return [prompt._replace(data=bytes([self._round])) for prompt in prompts]
+
+
+class OneName(Careful):
+    """Questions are of their round, answers of any."""
+
+    def heard(self, round_: int, data: bytes, known: dict[int, int]) -> bool:
+        return len(data) == 35 and data[-2] not in known and signed(data)
+
+    def federation(self) -> NextRound:
+        rounds = count(1)
+
+        def next_round(*, carrier: Carrier) -> tuple[Collection[int], Any]:
+            round_ = next(rounds)
+            server = Asking(round_, self.heard)
+            run_in_memory(server, [Asked(n, round_) for n in NUMBERS], carrier=carrier)
+            return set(server.numbers), server.total
+
+        return next_round
+
+
 class Bitter(Careful):
     """No round works after one that was refused."""
 
@@ -133,6 +170,7 @@ FAULTS = "test_no_fault_of_a_line_makes_another_result"
         (Lonely, "test_a_round_ends_in_the_exact_result", "only"),
         (Alike, "test_results_tell_whose_inputs_are_in_them", "the same in two rounds"),
         (Bitter, FAULTS, "the round after"),
+        (OneName, FAULTS, "the round before's at NUMBER, all, client to server"),
         (
             hearing(lambda r, d, k: d[-3] == r and signed(d) and d[-2] not in k),
             FAULTS,

@@ -7,6 +7,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from secure_fedrec.errors import ConfigError, ProtocolError, WireError
 from secure_fedrec.protection.masking import FileJournal
+from secure_fedrec.protection.paillier.envelopes import Kind
 from secure_fedrec.protection.session import Identity, Node, Role, Roster
 from secure_fedrec.protection.session.envelope import Family, open_envelope, seal
 
@@ -95,7 +96,7 @@ def sealed(family: Family = Family.PAILLIER, *, round_: int = 5) -> bytes:
 def opened(data: bytes, *, round_: int = 5, context: bytes = b"c" * 32) -> bytes:
     roster = Roster.of(OPERATOR, KEYS)
     found = open_envelope(
-        data, family=Family.PAILLIER, roster=roster, round_=round_, context=context
+        data, family=Family.PAILLIER, kinds=Kind, roster=roster, round_=round_, context=context
     )
     assert (found.kind, found.sender) == (3, CLIENT.node)
     return found.body

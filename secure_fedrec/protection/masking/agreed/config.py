@@ -6,13 +6,12 @@ Layout on the wire, little-endian: u8 bits | u8 adversary | u8 key agreement | u
 """
 
 import struct
-from dataclasses import dataclass
 from typing import Annotated, Any, Literal, TypeAlias, get_args
 
 from secure_fedrec.errors import ConfigError, ProtocolError
 from secure_fedrec.protection.masking.agreed.degrees import Adversary
 from secure_fedrec.protection.masking.agreed.formats import labelled_hash
-from secure_fedrec.protection.masking.agreed.parameters import find_parameters
+from secure_fedrec.protection.masking.agreed.parameters import MaskingParameters, find_parameters
 from secure_fedrec.protection.masking.agreed.public_state import NO_STATE
 from secure_fedrec.settings import Settings, Within
 
@@ -35,7 +34,6 @@ _AGREEMENTS = get_args(KeyAgreement)
 _MOST = 2**24
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class MaskingConfig(Settings, section="masking"):
     """Settings of one masked sum; ``MaskingConfig.for_cohort`` finds safe ones.
 
@@ -116,22 +114,33 @@ class MaskingConfig(Settings, section="masking"):
         found = find_parameters(
             clients, corrupt=corrupt, dropout=dropout, adversary=adversary, roster=roster
         )
-        return cls(
-            clients=clients,
+        return cls.of(
+            found,
             bits=bits,
             length=length,
             layout_hash=layout_hash,
+            key_agreement=key_agreement,
+            public_state=public_state,
+        )
+
+    @classmethod
+    def of(cls, found: MaskingParameters, **others: Any) -> "MaskingConfig":
+        """Settings of the parameters found for a cohort.
+
+        Args:
+            found: cohort, graph, thresholds and adversary.
+            others: every field that these do not decide.
+        """
+        return cls(
+            clients=found.n,
             degree=None if found.complete else found.degree,
-            # On the complete graph every threshold between the two is safe; below 2 a single
-            # neighbour could restore a secret.
-            threshold=max(2, found.threshold),
+            threshold=found.threshold,
             min_survivors=found.min_survivors,
             quorum=found.quorum,
             corrupt_clients=found.corrupt_clients,
             window_least=found.window_least,
-            adversary=adversary,
-            key_agreement=key_agreement,
-            public_state=public_state,
+            adversary=found.adversary,
+            **others,
         )
 
     @property

@@ -28,12 +28,12 @@ from hmac import compare_digest
 from types import MappingProxyType
 from typing import Final
 
-from cryptography.exceptions import InvalidSignature
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
 from secure_fedrec.core.arrays import IntArray
 from secure_fedrec.errors import ProtocolError
+from secure_fedrec.protection.session.identity import signed_by
 from secure_fedrec.protection.session.nodes import SERVER_NUMBER
 
 VERSION = 2
@@ -248,12 +248,9 @@ def verify(
 
 
 def _verify(public_key: bytes, kind: Kind, sender: int, signed: bytes, signature: bytes) -> None:
-    try:
-        key = Ed25519PublicKey.from_public_bytes(public_key)
-        key.verify(signature, _SIGNATURE_LABEL + signed)
-    except (InvalidSignature, ValueError):
+    if not signed_by(public_key, _SIGNATURE_LABEL + signed, signature):
         name = "the server" if sender == SERVER else f"client {sender}"
-        raise ProtocolError(f"{kind.name}: bad signature of {name}") from None
+        raise ProtocolError(f"{kind.name}: bad signature of {name}")
 
 
 def _mac(key: bytes, prefix: bytes, payload: bytes | memoryview) -> bytes:

@@ -77,21 +77,6 @@ def permutation(seed: bytes, n: int) -> IntArray:
     return order.astype(np.int64, copy=False)
 
 
-def complete_neighbours(n: int) -> IntArray:
-    """Everybody masks with everybody.
-
-    Returns:
-        int64[n, n - 1]; row u holds all clients but u, ascending.
-
-    Raises:
-        ConfigError: n is below 2.
-    """
-    if n < 2:
-        raise ConfigError("masking.clients", n, "must be at least 2")
-    columns = np.arange(n - 1, dtype=np.int64)
-    return columns + (columns >= np.arange(n)[:, None])
-
-
 def harary_neighbours(order: IntArray, degree: int) -> IntArray:
     """The Harary graph over a ring.
 

@@ -35,15 +35,6 @@ def upper_tail(population: int, marked: int, drawn: int, least: int) -> Fraction
     return Fraction(total, denominator)
 
 
-def lower_tail(population: int, marked: int, drawn: int, most: int) -> Fraction:
-    """P[X <= most]: the upper tail of the unmarked ones.
-
-    Raises:
-        ValueError: as ``upper_tail``.
-    """
-    return upper_tail(population, population - marked, drawn, drawn - most)
-
-
 def least_within(population: int, marked: int, drawn: int, bound: Fraction) -> int:
     """The smallest integer x of at least 0 with P[X >= x] <= bound.
 

@@ -80,7 +80,6 @@ def require_fitting(vector: EncodedVector, config: MaskingConfig) -> None:
 _Size: TypeAlias = Annotated[int, Within(1, 2**63 - 1)]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class SumLayout(Settings, section="layout"):
     """Integers, summed as they are.
 
@@ -183,7 +182,6 @@ class WeightedMean:
         return mean
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class MeanLayout(Settings, section="layout"):
     """A weighted mean: [w, w x] per client.
 
@@ -245,8 +243,7 @@ class MeanLayout(Settings, section="layout"):
         return WeightedMean(weight=weight, words=words[1:], codec=self.codec)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class TableLayout(Settings, section="layout"):
+class TableLayout(Settings, section="layout", eq=False):
     """Rows of a shared table: a count per row, then the rows.
 
     Args:

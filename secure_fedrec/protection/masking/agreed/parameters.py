@@ -33,10 +33,9 @@ Against an active server, two different survivor sets cannot both gather
 quorum = floor((n + c) / 2) + 1 signatures, since corrupt clients sign both and honest ones one.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Final, Literal, get_args
+from typing import Annotated, Final, Literal
 
 from secure_fedrec.errors import ConfigError
 from secure_fedrec.protection.masking.agreed.degrees import (
@@ -52,6 +51,7 @@ from secure_fedrec.protection.masking.agreed.hypergeometric import (
     log2_above,
     upper_tail,
 )
+from secure_fedrec.settings import Settings, Share, Within
 
 COMPLETE_UP_TO: Final = 128
 """Clients up to which every client masks with every other, unless told otherwise."""
@@ -127,6 +127,29 @@ class MaskingParameters:
         return self.degree == self.n - 1
 
 
+class _Asked(Settings, section="masking"):
+    """Arguments of ``find_parameters``."""
+
+    clients: Annotated[int, Within(3, _MOST_CLIENTS)]
+    corrupt: Share
+    dropout: Share
+    adversary: Adversary
+    agreed_survivors: bool
+    privacy_bits: Annotated[int, Within(1, 128)]
+    correctness_bits: Annotated[int, Within(1, 128)]
+    roster: int | None
+    min_honest: Annotated[int, Within(2, _MOST_CLIENTS)]
+
+    def _agree(self) -> None:
+        self.require_between("roster", self.clients, _MOST_CLIENTS)
+        if self.adversary == "active" and not self.agreed_survivors:
+            problem = (
+                "an active server that names different survivors to different clients opens "
+                "pairwise masks at one and self masks at the other, whatever the threshold"
+            )
+            raise self.refusal("agreed_survivors", problem, choices=(True,))
+
+
 def find_parameters(
     n: int,
     *,
@@ -163,8 +186,17 @@ def find_parameters(
         ConfigError: an argument is out of range, or no graph meets the bounds; the message says
             what to change.
     """
-    _require_ranges(n, corrupt, dropout, privacy_bits, correctness_bits, roster, min_honest)
-    _require_agreement(adversary, agreed_survivors)
+    _Asked(
+        clients=n,
+        corrupt=corrupt,
+        dropout=dropout,
+        adversary=adversary,
+        agreed_survivors=agreed_survivors,
+        privacy_bits=privacy_bits,
+        correctness_bits=correctness_bits,
+        roster=roster,
+        min_honest=min_honest,
+    )
     privacy = Fraction(1, 2**privacy_bits)
     clients, drawn = _corrupt_clients(n, corrupt, roster, privacy / 2)
     question = Question(
@@ -208,45 +240,6 @@ def _threshold(question: Question, answer: Answer) -> int:
     if question.adversary != "active":
         return answer.least
     return min(answer.most, max(answer.least, answer.never_both))
-
-
-def _require_ranges(
-    n: int,
-    corrupt: float,
-    dropout: float,
-    privacy_bits: int,
-    correctness_bits: int,
-    roster: int | None,
-    min_honest: int,
-) -> None:
-    ranges: Mapping[str, tuple[int, int, int]] = {
-        "clients": (n, 3, _MOST_CLIENTS),
-        "privacy_bits": (privacy_bits, 1, 128),
-        "correctness_bits": (correctness_bits, 1, 128),
-        "roster": (n if roster is None else roster, n, _MOST_CLIENTS),
-        "min_honest": (min_honest, 2, _MOST_CLIENTS),
-    }
-    for key, (value, low, high) in ranges.items():
-        if not low <= value <= high:
-            raise ConfigError(f"masking.{key}", value, f"must be between {low} and {high}")
-    for key, rate in (("corrupt", corrupt), ("dropout", dropout)):
-        if not 0 <= rate < 1:  # refuses NaN as well
-            raise ConfigError(f"masking.{key}", rate, "must be at least 0 and below 1")
-
-
-def _require_agreement(adversary: Adversary, agreed_survivors: bool) -> None:
-    if adversary not in get_args(Adversary):
-        raise ConfigError(
-            "masking.adversary", adversary, "is not a server", choices=get_args(Adversary)
-        )
-    if adversary == "active" and not agreed_survivors:
-        raise ConfigError(
-            "masking.agreed_survivors",
-            agreed_survivors,
-            "an active server that names different survivors to different clients opens pairwise "
-            "masks at one and self masks at the other, whatever the threshold",
-            choices=(True,),
-        )
 
 
 def share_of(rate: float, n: int) -> int:

@@ -32,7 +32,6 @@ CohortRule: TypeAlias = Literal["roster", "beacon", "server"]
 _safe_parameters = lru_cache(maxsize=32)(find_parameters)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class SitePolicy(Settings, section="policy"):
     """Conditions of a client.
 

@@ -20,6 +20,7 @@ from collections.abc import Mapping, Sequence
 from enum import Enum
 from hashlib import sha256
 from hmac import compare_digest
+from itertools import pairwise
 from pathlib import Path
 
 from secure_fedrec.core.arrays import IntArray, RingArray
@@ -51,6 +52,9 @@ class ClientState(Enum):
     RESULT = Kind.RESULT
     DONE = "done"
     ABORTED = "aborted"
+
+
+_AFTER = dict(pairwise(ClientState))
 
 
 class MaskingClient:
@@ -175,14 +179,21 @@ class MaskingClient:
         Raises:
             ProtocolError: no round is in progress, or something was revealed in it.
             ConfigError: the key has another size.
-            CheckpointError, OSError: journal or file cannot be written.
+            CheckpointError, OSError: journal or file cannot be written. This half goes on, unless
+                the journal's ticket could not be struck again either: then neither half is sure to
+                be the only one, and this one leaves.
         """
         current, awaits = self._round, self.state.value
         if current is None or awaits not in AWAITED:
             raise ProtocolError(f"client {self.number} saves nothing in state {self.state.name}")
         state = current.save(awaits, told=self._told, beacons=self._beacons, vector=self._vector)
         round_id = current.public.context.round_id
-        park(path, state, key=key, round_id=round_id, journal=self._journal)
+        try:
+            park(path, state, key=key, round_id=round_id, journal=self._journal)
+        except BaseException:
+            if self._journal.parked:
+                self.abort("its state may have been saved, and nothing could take that back")
+            raise
         self.abort("its state was saved; another half goes on")
 
     def resume(self, path: Path, key: bytes) -> None:
@@ -353,13 +364,3 @@ class MaskingClient:
             raise
         self._round = current
         return current.advertise(generation)
-
-
-_AFTER = {
-    ClientState.SETUP: ClientState.KEYS,
-    ClientState.KEYS: ClientState.BOXES,
-    ClientState.BOXES: ClientState.SURVIVORS,
-    ClientState.SURVIVORS: ClientState.QUORUM,
-    ClientState.QUORUM: ClientState.RESULT,
-    ClientState.RESULT: ClientState.DONE,
-}

@@ -233,6 +233,11 @@ class MemoryJournal:
             raise ProtocolError("a state is saved in the last round begun, and before its reveal")
         self._save(replace(self._held, ticket=ticket))
 
+    @property
+    def parked(self) -> bool:
+        """Whether a saved state may be gone on with, so that no half in memory may."""
+        return self._held.ticket != b""
+
     def require_ticket(self, round_id: bytes, ticket: bytes, *, owner: int) -> None:
         """Check that a state may be gone on with; nothing is stored.
 

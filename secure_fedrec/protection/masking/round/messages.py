@@ -22,6 +22,7 @@ secret, if one goes to the receiver].
 import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 
@@ -77,11 +78,10 @@ class Setup:
     @classmethod
     def decode(cls, head: bytes) -> "Setup":
         """Decode a head."""
-        reader = Reader(head, "SETUP")
-        config = MaskingConfig.decode(reader.take(MaskingConfig.encoded_size()))
-        epoch, version, channel = reader.number(8), reader.number(4), reader.take(_HASH)
-        cohort = reader.ids(reader.number(4))
-        reader.finish()
+        with Reader(head, "SETUP") as reader:
+            config = MaskingConfig.decode(reader.take(MaskingConfig.encoded_size()))
+            epoch, version, channel = reader.number(8), reader.number(4), reader.take(_HASH)
+            cohort = reader.ids(reader.number(4))
         if len(cohort) != config.clients:
             raise ProtocolError(f"SETUP: {len(cohort)} clients, configured {config.clients}")
         return cls(
@@ -121,12 +121,11 @@ class Advertisement:
     @classmethod
     def decode(cls, head: bytes, config: MaskingConfig) -> "Advertisement":
         """Decode a head; public keys must be reduced, so that equal keys have equal bytes."""
-        reader = Reader(head, "ADVERTISE")
-        epoch, generation = reader.number(8), reader.number(8)
-        mask, channel = reader.take(_HASH), reader.take(_HASH)
-        kem = PUBLIC_BYTES if config.hybrid else 0
-        mask_kem, channel_kem = reader.take(kem), reader.take(kem)
-        reader.finish()
+        with Reader(head, "ADVERTISE") as reader:
+            epoch, generation = reader.number(8), reader.number(8)
+            mask, channel = reader.take(_HASH), reader.take(_HASH)
+            kem = PUBLIC_BYTES if config.hybrid else 0
+            mask_kem, channel_kem = reader.take(kem), reader.take(kem)
         for key in (mask, channel):
             decode_element(key)
         return cls(
@@ -164,12 +163,10 @@ class Keys:
     @classmethod
     def decode(cls, head: bytes, payload: memoryview, config: MaskingConfig) -> "Keys":
         """Decode head and payload."""
-        reader = Reader(head, "KEYS")
-        advertised, beacon = reader.marks(config.clients), reader.take(_HASH)
-        reader.finish()
-        reader = Reader(payload, "KEYS")
-        records = reader.records(Advertisement.size(config) + SIGNATURE_BYTES)
-        reader.finish()
+        with Reader(head, "KEYS") as reader:
+            advertised, beacon = reader.marks(config.clients), reader.take(_HASH)
+        with Reader(payload, "KEYS") as reader:
+            records = reader.records(Advertisement.size(config) + SIGNATURE_BYTES)
         return cls(advertised=advertised, beacon=beacon, records=records)
 
 
@@ -225,12 +222,11 @@ class Shares:
     @classmethod
     def decode(cls, head: bytes, sender: int, config: MaskingConfig) -> "Shares":
         """Decode a head."""
-        reader = Reader(head, "SHARES")
-        commitment = reader.take(_HASH)
-        records = reader.records(ShareRecord.size(config))
-        sealed = [client for client in records if client > sender] if config.hybrid else []
-        seals = {client: reader.take(PAIR_SEAL_BYTES) for client in sealed}
-        reader.finish()
+        with Reader(head, "SHARES") as reader:
+            commitment = reader.take(_HASH)
+            records = reader.records(ShareRecord.size(config))
+            sealed = [client for client in records if client > sender] if config.hybrid else []
+            seals = {client: reader.take(PAIR_SEAL_BYTES) for client in sealed}
         return cls(commitment=commitment, records=records, seals=seals)
 
 
@@ -255,14 +251,12 @@ class Boxes:
         cls, head: bytes, payload: memoryview, receiver: int, config: MaskingConfig
     ) -> "Boxes":
         """Decode head and payload."""
-        reader = Reader(head, "BOXES")
-        shared = reader.marks(config.clients)
-        reader.finish()
-        reader = Reader(payload, "BOXES")
-        records = reader.records(ShareRecord.size(config))
-        sealed = [client for client in records if client < receiver] if config.hybrid else []
-        seals = {client: reader.take(PAIR_SEAL_BYTES) for client in sealed}
-        reader.finish()
+        with Reader(head, "BOXES") as reader:
+            shared = reader.marks(config.clients)
+        with Reader(payload, "BOXES") as reader:
+            records = reader.records(ShareRecord.size(config))
+            sealed = [client for client in records if client < receiver] if config.hybrid else []
+            seals = {client: reader.take(PAIR_SEAL_BYTES) for client in sealed}
         return cls(shared=shared, records=records, seals=seals)
 
 
@@ -293,7 +287,7 @@ def encode_records(records: Mapping[int, bytes]) -> bytes:
 
 
 class Reader:
-    """Reads a fixed layout from front to back and refuses what does not fit it."""
+    """Reads a fixed layout from front to back, all of it, and refuses what does not fit it."""
 
     __slots__ = ("_at", "_data", "_name")
 
@@ -301,6 +295,13 @@ class Reader:
         self._data = memoryview(data)
         self._name = name
         self._at = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is None:
+            self.finish()
 
     def take(self, size: int) -> bytes:
         """The next bytes."""

@@ -57,11 +57,10 @@ class Upload:
     @classmethod
     def decode(cls, head: bytes) -> "Upload":
         """Decode a head."""
-        reader = Reader(head, "UPLOAD")
-        shared, signature = reader.take(_HASH), reader.take(SIGNATURE_BYTES)
-        digest = reader.take(_HASH)
-        disputed = reader.ids(reader.number(4))
-        reader.finish()
+        with Reader(head, "UPLOAD") as reader:
+            shared, signature = reader.take(_HASH), reader.take(SIGNATURE_BYTES)
+            digest = reader.take(_HASH)
+            disputed = reader.ids(reader.number(4))
         return cls(shared_hash=shared, shared_signature=signature, digest=digest, disputed=disputed)
 
 
@@ -93,9 +92,8 @@ class Survivors:
     @classmethod
     def decode(cls, head: bytes, payload: memoryview, config: MaskingConfig) -> "Survivors":
         """Decode head and payload."""
-        reader = Reader(head, "SURVIVORS")
-        survivors, root = reader.marks(config.clients), reader.take(_HASH)
-        reader.finish()
+        with Reader(head, "SURVIVORS") as reader:
+            survivors, root = reader.marks(config.clients), reader.take(_HASH)
         reader = Reader(payload, "SURVIVORS")
         signatures = reader.records(SIGNATURE_BYTES)
         path = _hashes(reader.rest(), "SURVIVORS")
@@ -115,9 +113,8 @@ class Quorum:
     @classmethod
     def decode(cls, head: bytes) -> "Quorum":
         """Decode a head."""
-        reader = Reader(head, "QUORUM")
-        signatures = reader.records(SIGNATURE_BYTES)
-        reader.finish()
+        with Reader(head, "QUORUM") as reader:
+            signatures = reader.records(SIGNATURE_BYTES)
         return cls(signatures=signatures)
 
 
@@ -135,9 +132,8 @@ class Reveal:
     @classmethod
     def decode(cls, message: bytes) -> "Reveal":
         """Decode the decrypted message."""
-        reader = Reader(message, "REVEAL")
-        seed, shares = reader.take(ELEMENT_BYTES), reader.records(ELEMENT_BYTES)
-        reader.finish()
+        with Reader(message, "REVEAL") as reader:
+            seed, shares = reader.take(ELEMENT_BYTES), reader.records(ELEMENT_BYTES)
         return cls(self_seed=seed, shares=shares)
 
 
@@ -162,9 +158,8 @@ class Result:
     @classmethod
     def decode(cls, head: bytes, payload: memoryview) -> "Result":
         """Decode head and payload."""
-        reader = Reader(head, "RESULT")
-        digest, root, leaves = reader.take(_HASH), reader.take(_HASH), reader.number(4)
-        reader.finish()
+        with Reader(head, "RESULT") as reader:
+            digest, root, leaves = reader.take(_HASH), reader.take(_HASH), reader.number(4)
         index = Reader(payload, "RESULT").number(4)
         path = _hashes(payload[4:], "RESULT")
         return cls(digest=digest, root=root, leaves=leaves, index=index, path=path)

@@ -102,23 +102,22 @@ class SavedState:
         Raises:
             ProtocolError: anything else.
         """
-        reader = Reader(data, "saved state")
-        awaits = reader.number(1)
-        if awaits not in AWAITED:
-            raise ProtocolError("saved state: awaits no message of a round in progress")
-        secrets = tuple(reader.take(32) for _ in range(4))
-        told = {kind: reader.take(reader.number(4)) for kind in _TOLD}
-        leaf, shared = reader.take(32), reader.marks(reader.number(4))
-        shares = reader.records(64)
-        beacons = {reader.number(8): reader.take(32) for _ in range(reader.number(4))}
-        bits, clients, layout = reader.number(4), reader.number(4), reader.take(32)
-        length, vector = reader.number(4), None
-        if length:
-            if not 1 <= bits <= 64:
-                raise ProtocolError("saved state: no such ring")
-            words = unpack(reader.take(packed_size(length, bits)), length, bits).copy()
-            vector = EncodedVector(words=words, bits=bits, layout_hash=layout, clients=clients)
-        reader.finish()
+        with Reader(data, "saved state") as reader:
+            awaits = reader.number(1)
+            if awaits not in AWAITED:
+                raise ProtocolError("saved state: awaits no message of a round in progress")
+            secrets = tuple(reader.take(32) for _ in range(4))
+            told = {kind: reader.take(reader.number(4)) for kind in _TOLD}
+            leaf, shared = reader.take(32), reader.marks(reader.number(4))
+            shares = reader.records(64)
+            beacons = {reader.number(8): reader.take(32) for _ in range(reader.number(4))}
+            bits, clients, layout = reader.number(4), reader.number(4), reader.take(32)
+            length, vector = reader.number(4), None
+            if length:
+                if not 1 <= bits <= 64:
+                    raise ProtocolError("saved state: no such ring")
+                words = unpack(reader.take(packed_size(length, bits)), length, bits).copy()
+                vector = EncodedVector(words=words, bits=bits, layout_hash=layout, clients=clients)
         return cls(
             awaits=Kind(awaits),
             secrets=secrets,

@@ -13,8 +13,8 @@ sender the round, as if it had gone silent, and no other client: it is named in 
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
 from enum import Enum
+from itertools import pairwise
 from types import MappingProxyType
 
 import numpy as np
@@ -26,7 +26,7 @@ from secure_fedrec.protection.masking.agreed.config import MaskingConfig
 from secure_fedrec.protection.masking.agreed.formats import SERVER, Envelope, Kind
 from secure_fedrec.protection.masking.round.recovery import Fault
 from secure_fedrec.protection.masking.round.server_steps import Outgoing, ServerRound
-from secure_fedrec.protection.session.channel import Parcel
+from secure_fedrec.protection.session.channel import Parcel, refusals_of
 from secure_fedrec.protection.session.identity import Identity
 from secure_fedrec.protection.session.nodes import SERVER as SERVER_NODE
 from secure_fedrec.protection.session.nodes import Node, Role
@@ -44,6 +44,18 @@ class ServerState(Enum):
     REVEAL = Kind.REVEAL
     DONE = "done"
     ABORTED = "aborted"
+
+
+_Accept = Callable[[ServerRound, Envelope], None]
+_Close = Callable[[ServerRound], list[Outgoing]]
+_STEPS: dict[ServerState, tuple[_Accept, _Close]] = {
+    ServerState.ADVERTISE: (ServerRound.accept_keys, ServerRound.close_keys),
+    ServerState.SHARES: (ServerRound.accept_shares, ServerRound.close_shares),
+    ServerState.UPLOAD: (ServerRound.accept_upload, ServerRound.close_uploads),
+    ServerState.CONFIRM: (ServerRound.accept_confirmation, ServerRound.close_confirmations),
+    ServerState.REVEAL: (ServerRound.accept_reveal, ServerRound.close_reveals),
+}
+_AFTER = dict(pairwise(ServerState))
 
 
 class MaskingServer:
@@ -170,9 +182,7 @@ class MaskingServer:
         if self.state is ServerState.CREATED:
             outgoing = self.start()
         else:
-            for data in inbox:
-                with suppress(ProtocolError):
-                    self.receive(data)
+            refusals_of(inbox, self.receive)
             due = self.beacon if self.state is ServerState.ADVERTISE else None
             outgoing = self.close_step(beacon=due)
         return [
@@ -212,7 +222,8 @@ class MaskingServer:
         current.require_authentic(envelope)
         self._awaiting.discard(envelope.sender)
         try:
-            self._accept(envelope)
+            accept, _ = _STEPS[self.state]
+            accept(current, envelope)
         except ProtocolError as error:
             # Nobody else can have made it: its sender is as good as gone.
             self._dropped[envelope.sender] = str(error)
@@ -234,25 +245,18 @@ class MaskingServer:
             ProtocolError: nothing is awaited, or a beacon is missing (the step stays open); or too
                 few clients are left and the round is aborted.
         """
-        close: dict[ServerState, tuple[ServerState, Callable[[], list[Outgoing]]]] = {
-            ServerState.ADVERTISE: (ServerState.SHARES, lambda: self._round.close_keys(beacon)),
-            ServerState.SHARES: (ServerState.UPLOAD, self._round.close_shares),
-            ServerState.UPLOAD: (ServerState.CONFIRM, self._round.close_uploads),
-            ServerState.CONFIRM: (ServerState.REVEAL, self._round.close_confirmations),
-            ServerState.REVEAL: (ServerState.DONE, self._round.close_reveals),
-        }
-        if self.state not in close:
+        if self.state not in _STEPS:
             raise ProtocolError(f"nothing is awaited in state {self.state.name}")
         if self.state is ServerState.ADVERTISE:
-            self._round.require_beacon(beacon)
-        after, step = close[self.state]
+            self._round.take_beacon(beacon)
+        _, close = _STEPS[self.state]
         try:
-            outgoing = step()
+            outgoing = close(self._round)
         except Exception as error:
             self.abort(str(error))
             raise
         outgoing = [each for each in outgoing if each.receiver not in self._dropped]
-        self._await(after, outgoing)
+        self._await(_AFTER[self.state], outgoing)
         return outgoing
 
     def abort(self, reason: str) -> None:
@@ -261,16 +265,6 @@ class MaskingServer:
         self.abort_reason = reason
         self._awaiting.clear()
         self._round.wipe()
-
-    def _accept(self, envelope: Envelope) -> None:
-        accept = {
-            Kind.ADVERTISE: self._round.accept_keys,
-            Kind.SHARES: self._round.accept_shares,
-            Kind.UPLOAD: self._round.accept_upload,
-            Kind.CONFIRM: self._round.accept_confirmation,
-            Kind.REVEAL: self._round.accept_reveal,
-        }
-        accept[envelope.kind](envelope)
 
     def _await(self, state: ServerState, outgoing: list[Outgoing]) -> None:
         self.state = state

@@ -103,6 +103,7 @@ class ServerRound:
             cohort_hash=cohort_hash(cohort),
         )
         self.public = PublicRound.of(self._setup, context)
+        self._beacon: bytes | None
         self._topology: Topology
         self._live: dict[int, list[int]] = {}
         self._advertised: BoolArray = np.zeros(config.clients, dtype=np.bool_)
@@ -176,15 +177,17 @@ class ServerRound:
         self._advertised[self.public.place(envelope.sender)] = True
         self._transcript.append(leaf_hash(envelope.proven))
 
-    def require_beacon(self, beacon: bytes | None) -> None:
-        """Check that the beacon is there exactly when it is due."""
+    def take_beacon(self, beacon: bytes | None) -> None:
+        """Hold the beacon for R1 to the clients; it must be there exactly when it is due."""
         due = self.public.beacon_due
         if due != (beacon is not None) or (beacon is not None and len(beacon) != 32):
             raise ProtocolError(f"a beacon of 32 bytes {'is' if due else 'is not'} due")
+        self._beacon = beacon
 
-    def close_keys(self, beacon: bytes | None) -> list[Outgoing]:
+    def close_keys(self) -> list[Outgoing]:
         """R1 to the clients; the graph is settled."""
         self._require_enough(self._advertised, "advertised keys")
+        beacon = self._beacon
         if self._config.degree is None:
             beacon = NO_BEACON
         elif beacon is None:  # a server that follows the protocol draws it itself

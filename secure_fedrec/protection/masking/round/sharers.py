@@ -8,13 +8,10 @@ only if it is over their own set (``rules.share_due``).
 Signed: a label of its own | header of the client's UPLOAD with a head of 32 bytes | the hash.
 """
 
-from cryptography.exceptions import InvalidSignature
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
-
 from secure_fedrec.core.arrays import BoolArray
 from secure_fedrec.protection.masking.agreed.formats import Context, Kind, labelled_hash
 from secure_fedrec.protection.masking.round.messages import encode_marks
-from secure_fedrec.protection.session.identity import Identity
+from secure_fedrec.protection.session.identity import Identity, signed_by
 
 _LABEL = b"secure-fedrec|v1|masking|sharers|"
 
@@ -41,12 +38,7 @@ def signed_sharers(
         shared_hash: the sharers asked about.
         signature: what is said to be its signature.
     """
-    try:
-        key = Ed25519PublicKey.from_public_bytes(public_key)
-        key.verify(signature, _signed(context, client, shared_hash))
-    except (InvalidSignature, ValueError):
-        return False
-    return True
+    return signed_by(public_key, _signed(context, client, shared_hash), signature)
 
 
 def _signed(context: Context, client: int, shared_hash: bytes) -> bytes:

@@ -2,8 +2,8 @@
 
 A client of hierarchical personalization with few users sends a single draft, their mean. If one of
 them leaves and nothing else changes, n times the old mean less n - 1 times the new one is the
-vector of who left. Its card stands here and not in the suite: a recorded run has one membership
-throughout, so the game is played on the release alone.
+vector of who left (Denning and Schlörer 1983). It is no attack of the suite: a recorded run has one
+membership throughout, so the game is played on the release alone.
 """
 
 from collections.abc import Callable
@@ -11,21 +11,10 @@ from typing import TypeAlias
 
 import numpy as np
 
-from attacks.base import AttackCard
 from secure_fedrec.core.arrays import FloatArray
 
 Release: TypeAlias = Callable[[FloatArray], FloatArray]
 """What a client gives for its members' vectors: float64[drafts, d] from float64[n, d]."""
-
-CARD = AttackCard(
-    game="Given the drafts of a client before and after one of its members left, tell the member's "
-    "vector.",
-    adversary="Honest-but-curious server that knows how many members the client has.",
-    needs="A single draft both times, and vectors that did not change in between.",
-    statistic="n times the first draft less n - 1 times the second.",
-    reference="Differencing attacks on statistical data bases (Denning and Schlörer 1983).",
-    limits="Training between the releases, or clusters that are formed anew, blur the difference.",
-)
 
 
 def leaver(before: FloatArray, after: FloatArray, members: int) -> FloatArray:

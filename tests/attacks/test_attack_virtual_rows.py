@@ -1,0 +1,40 @@
+"""Rows proven virtual: what is no proof gains nothing."""
+
+import numpy as np
+
+from attacks.scoring.gains import Gain
+from attacks.scoring.sets import popularity_of
+from attacks.scoring.virtual_rows import UnmaskedClaim, unmasked_figures
+
+
+def test_proving_all_that_was_seen_gains_nothing_of_clients_whose_rated_rows_were_not() -> None:
+    rng = np.random.default_rng(4)
+    rated = rng.random((60, 40)) < 0.2
+    visible = rated | (rng.random(rated.shape) < 0.2)
+    visible[::2] &= ~rated[::2]
+    claim = UnmaskedClaim(clients=np.arange(60), visible=visible, proven=visible)
+    figures, gains = unmasked_figures(claim, rated, frozenset())
+    gain = gains["unmasked_lift"]
+    assert figures["unmasked_share"] == 1.0
+    assert isinstance(gain, Gain)
+    assert np.isnan(gain.values[::2]).all() and (gain.values[1::2] == 0.0).all()
+
+
+def test_naming_the_least_popular_rows_gains_nothing_and_a_proof_does() -> None:
+    rng = np.random.default_rng(5)
+    chances = 0.9 / np.sqrt(np.arange(1, 121))  # few items are popular, as anywhere
+    rated = rng.random((80, 120)) < chances
+    visible = rated | (rng.random(rated.shape) < 0.15)
+    popularity = np.where(visible, popularity_of(rated, rated), np.nan)
+    unpopular = popularity <= np.nanmedian(popularity, axis=1)[:, None]
+    guessed = UnmaskedClaim(clients=np.arange(80), visible=visible, proven=unpopular)
+    figures, gains = unmasked_figures(guessed, rated, frozenset())
+    gain = gains["unmasked_lift"]
+    assert isinstance(gain, Gain)
+    assert figures["unmasked_share"] is not None
+    assert figures["unmasked_share"] > 0.6  # which would look like much
+    assert abs(np.nanmean(gain.values)) < 0.03
+    proved = UnmaskedClaim(clients=np.arange(80), visible=visible, proven=visible & ~rated)
+    known = unmasked_figures(proved, rated, frozenset())[1]["unmasked_lift"]
+    assert isinstance(known, Gain)
+    assert np.nanmean(known.values) > 0.3
