@@ -12,6 +12,9 @@ from typing import Annotated, Any, Literal, Union, cast, get_args, get_origin
 from audits.config.tables import as_plain
 from secure_fedrec.settings import Filled, Matching, OneOf, Settings, Unit, Within
 
+_REFERS = re.compile(r"as of ``\w+``\.")
+"""What a class says of an argument that one which it inherits from describes."""
+
 REQUIRED, UNSET = "required", "not set"
 
 _NAMES = {bool: "boolean", int: "integer", float: "number", str: "string"}
@@ -147,11 +150,8 @@ def _facts(kind: type[Settings], field: "dataclasses.Field[Any]") -> Facts:
 
 def meaning_of(kind: type, name: str) -> str:
     """What the docstring of a class, or of one that it inherits from, says of an argument."""
-    for each in kind.__mro__:
-        told = arguments(each).get(name)
-        if told is not None:
-            return told
-    return ""
+    told = (arguments(each).get(name, "") for each in kind.__mro__)
+    return next((text for text in told if text and not _REFERS.fullmatch(text)), "")
 
 
 @cache

@@ -115,15 +115,24 @@ def test_a_new_key_has_its_meaning_by_its_docstring_alone() -> None:
 
         size: Annotated[Count, Unit("bytes")] = 7
 
-    class New(Settings, section="new"):
-        """New.
+    class Parent(Settings, section="new"):
+        """Parent.
 
         Args:
-            words, more: some.
-            either: true, false, or left out.
+            words: some.
         """
 
         words: tuple[str, ...] = ()
+
+    class New(Parent):
+        """New.
+
+        Args:
+            words: as of ``Parent``.
+            more: some more.
+            either: true, false, or left out.
+        """
+
         more: frozenset[int] = frozenset()
         shape_of: ClassVar[type[Settings]] = Shape
         size: int | None = None
