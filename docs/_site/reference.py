@@ -5,6 +5,7 @@ import contextlib
 import dataclasses
 import inspect
 import io
+import itertools
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping
@@ -159,7 +160,7 @@ def presets() -> str:
         path = CONFIGS / f"{name}.toml"
         config = load_config(path)
         lead = path.read_text(encoding="utf-8").partition("\n\n")[0].splitlines()
-        head = [line.removeprefix("#")[1:] for line in lead if line.startswith("#")]
+        head = _prose([line.removeprefix("#")[1:] for line in lead if line.startswith("#")])
         gates = ", ".join(f"`{gate.name}`" for gate in config.gates)
         stack = " + ".join((*config.protection, *config.bag_protection)) or "none"
         told = {
@@ -168,11 +169,18 @@ def presets() -> str:
             "layers": stack,
             "adversaries": ", ".join(each.name for each in config.adversaries),
         }
-        lines += section(2, f"`{name}`", f"preset-{name}", "```text", *head, "```", "")
+        lines += section(2, f"`{name}`", f"preset-{name}", *head, "")
         lines += facts(told)
         lines.append(f"- **outcome**: {outcomes[name].replace('](docs/', '](../')}")
         lines += [f"- **gates**: {gates}"] if gates else []
     return "\n".join(lines)
+
+
+def _prose(lines: list[str]) -> Iterator[str]:
+    """Text with indented examples in it: paragraphs, and blocks for what is indented."""
+    for indented, part in itertools.groupby(lines, key=lambda line: line.startswith("    ")):
+        text = list(part)
+        yield from ("", "```text", *text, "```", "") if indented else (plain(" ".join(text)),)
 
 
 def data_sets() -> str:
