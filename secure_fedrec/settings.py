@@ -107,7 +107,7 @@ def _shown(end: float) -> str:
     """An end of an interval; far powers of two, and what lies one below, as such."""
     for power, less in ((end, ""), (end + 1, " - 1")):
         half, exponent = math.frexp(power)
-        exact = half == 0.5 and (isinstance(end, float) or power == 2 ** (exponent - 1))
+        exact = half == 0.5 and power == 2.0 ** (exponent - 1)  # an integer may be near one only
         if exact and abs(exponent) > _FAR and (not less or isinstance(end, int)):
             return f"2^{exponent - 1}{less}"
     return str(end)
