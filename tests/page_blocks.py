@@ -106,6 +106,7 @@ class Reader:
         """Do what a block says."""
         how = {
             "sh": self._shell,
+            "bash": self._shell,
             "text": self._output,
             "python": self._python,
             "py": self._python,
@@ -214,7 +215,7 @@ def _pattern(line: str) -> str:
 
 def understand(block: Block) -> None:
     """What a block that is not run says is there: options, values, targets, extras, files."""
-    assert block.language in ("sh", "yaml"), block.place
+    assert block.language in ("sh", "bash", "yaml"), block.place
     code = block.code
     if block.language == "yaml":
         code = "\n".join(_scripts(yaml.safe_load(code)))

@@ -54,6 +54,11 @@ def test_other_pages_have_a_test_of_their_own() -> None:
         assert Path(page).name in text or f'"{stem.replace("-", "_")}"' in text, test
 
 
+@pytest.mark.parametrize("name", ["ARCHITECTURE", "CHANGELOG"])
+def test_other_files_of_the_root_hold_drawings_only(name: str) -> None:
+    assert {block.language for block in blocks_of(ROOT / f"{name}.md")} <= {""}
+
+
 def test_few_blocks_are_not_run() -> None:
     """They fetch something, or take longer than tests may."""
     every = [block for page in READ_HERE for block in code_of(page)]

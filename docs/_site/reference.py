@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from pkgutil import resolve_name
 from typing import Any
+from unittest import mock
 
 import attacks
 import secure_fedrec
@@ -229,8 +230,11 @@ def commands() -> str:
 def _help(*words: str) -> str:
     """What a command line prints with ``--help``, 96 columns wide."""
     told = io.StringIO()
-    with contextlib.redirect_stdout(told), contextlib.suppress(SystemExit):
-        os.environ["COLUMNS"] = "96"
+    with (
+        mock.patch.dict(os.environ, COLUMNS="96"),
+        contextlib.redirect_stdout(told),
+        contextlib.suppress(SystemExit),
+    ):
         command_line.parse([*words, "--help"])
     return told.getvalue().rstrip()
 

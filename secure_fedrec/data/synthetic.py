@@ -46,8 +46,8 @@ class SyntheticConfig(Settings, section="data"):
         clients: number of clients.
         items: number of items; every client leaves one or more unrated.
         rank: dimension of taste.
-        mean_ratings: per client on average, before the bounds 5 and ``items - 1``, within which
-            it lies.
+        mean_ratings: of a client, on average, before each has 5 at least and ``items - 1`` at
+            most.
         popularity_exponent: the item of popularity rank r is drawn with weight
             ``r ** -popularity_exponent``; 0 makes all items alike.
         activity_sigma: standard deviation of the logarithm of a client's number of ratings.
