@@ -38,6 +38,7 @@ TABLE = PaperTable(
     paper_name="MovieLens",
     measures=("rmse", "doa"),
     rows={"hpfl": (0.978, 0.699), "fedavg": (0.993, None), "ncf": (0.988, 0.505)},
+    compared=load_paper().tables[0].compared,
 )
 
 
@@ -163,6 +164,8 @@ def test_numbers_are_those_of_the_paper() -> None:
     for table in paper.tables:
         assert set(table.rows) <= set(METHODS)
         assert all(len(row) == len(table.measures) for row in table.rows.values())
+        assert len(table.compared) == len(set(table.compared)) == 17
+        assert {method for pair in table.compared for method in pair} <= set(METHODS)
 
 
 def test_tables_are_selected() -> None:

@@ -16,7 +16,7 @@ from audits.reproduction.furl import studies as made
 from audits.reproduction.furl.lines import as_lines, notes_on
 from audits.reproduction.furl.paper import PaperTask, load_paper, parse_paper
 from audits.reproduction.furl.studies import Needed, Stored, StudySource, find_studies
-from audits.reproduction.furl.tables import compare_task, learning_curves
+from audits.reproduction.furl.tables import MAJORITY, compare_task, learning_curves
 from secure_fedrec.errors import ConfigError, DataError
 
 PAPER = load_paper()
@@ -110,7 +110,7 @@ def stored(
 
 
 def test_means_and_intervals_over_seeds(folder: Path) -> None:
-    found = compare_task(TASK, PAPER.rows, stored(folder), (1, 2))
+    found = compare_task(PAPER, TASK, stored(folder), (1, 2))
     rows = {row["configuration"]: row["measures"]["accuracy"] for row in found["rows"]}
     best = rows["personalized-server"]["best"]
     assert rows["personalized-server"]["paper"] == 0.6613
@@ -126,7 +126,7 @@ def test_means_and_intervals_over_seeds(folder: Path) -> None:
 
 
 def test_gains_are_taken_seed_by_seed_in_points(folder: Path) -> None:
-    found = compare_task(TASK, PAPER.rows, stored(folder), (1, 2))
+    found = compare_task(PAPER, TASK, stored(folder), (1, 2))
     gains = {(gain["one"], gain["other"]): gain["measures"] for gain in found["gains"]}
     server = gains["personalized-server", "global-server"]["accuracy"]
     assert server["paper"] == 37.20
@@ -147,7 +147,7 @@ def test_gains_are_taken_seed_by_seed_in_points(folder: Path) -> None:
 
 def test_a_seed_that_lacks_one_study_is_left_out_of_its_gains_only(folder: Path) -> None:
     (folder / "global-fl-2.json").unlink()
-    found = compare_task(TASK, PAPER.rows, stored(folder), (1, 2))
+    found = compare_task(PAPER, TASK, stored(folder), (1, 2))
     gains = {(gain["one"], gain["other"]): gain["measures"] for gain in found["gains"]}
     federation = gains["personalized-fl", "global-fl"]["accuracy"]["best"]
     assert federation["values"] == pytest.approx({"1": 38.0})
@@ -158,7 +158,7 @@ def test_a_seed_that_lacks_one_study_is_left_out_of_its_gains_only(folder: Path)
 def test_stickers_are_measured_by_area_and_the_majority_class_has_none(tmp_path: Path) -> None:
     stickers = PAPER.tasks["stickers"]
     write(tmp_path, "personalized-fl", 1, 0.8, task=stickers)
-    found = compare_task(stickers, PAPER.rows, stored(tmp_path, stickers, (1,)), (1,))
+    found = compare_task(PAPER, stickers, stored(tmp_path, stickers, (1,)), (1,))
     rows = {row["configuration"]: row["measures"] for row in found["rows"]}
     assert rows["personalized-fl"]["auc"]["best"]["mean"] == pytest.approx(0.4)
     assert rows["personalized-fl"]["auc"]["paper"] == 0.6563
@@ -246,6 +246,11 @@ def test_a_wrong_pin_is_named(change: Callable[[dict[str, Any]], object], key: s
     assert refused.value.key.startswith(key)
 
 
+def test_what_is_compared_stands_in_the_table() -> None:
+    named = {name for one, other, _ in PAPER.compared for name in (one, other)}
+    assert named == {*PAPER.rows, MAJORITY}
+
+
 def test_two_studies_of_one_place_with_other_settings_are_refused(folder: Path) -> None:
     write(folder, "global-fl", 2, 0.9, name="zz-again", decay=0.5)
     with pytest.raises(DataError) as refused:
@@ -276,7 +281,7 @@ def test_other_settings_than_pinned_are_used_and_told(folder: Path) -> None:
         "global-server-1.json, global-server-2.json: other settings than pinned: "
         "epochs = 2 (pinned: 12)"
     ]
-    found = compare_task(TASK, PAPER.rows, stored(folder), (1, 2))
+    found = compare_task(PAPER, TASK, stored(folder), (1, 2))
     assert found["rows"][0]["measures"]["accuracy"]["best"]["mean"] == pytest.approx(0.3)
 
 
@@ -321,7 +326,7 @@ def test_text_shows_paper_and_ours(folder: Path) -> None:
         "between_seeds": TASK.between_seeds,
         "similarity": [],
         "notes": ["something odd"],
-        **compare_task(TASK, PAPER.rows, stored(folder), (1, 2)),
+        **compare_task(PAPER, TASK, stored(folder), (1, 2)),
     }
     text = "\n".join(as_lines(found))
     assert "Subreddit" in text

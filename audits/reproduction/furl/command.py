@@ -75,7 +75,7 @@ def _task(
         "our_data": task.our_data,
         "seeds": list(seeds),
         "between_seeds": task.between_seeds,
-        **compare_task(task, paper.rows, studies, seeds),
+        **compare_task(paper, task, studies, seeds),
         "curves": learning_curves(task, tuple(paper.rows), studies, seeds),
         "similarity": [compare_spaces(pair) for pair in pair_studies(task, studies, seeds)],
         "studies": [_provenance(task, studies[place]) for place in needed if place in studies],

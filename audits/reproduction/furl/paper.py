@@ -61,6 +61,7 @@ class FURLPaper(Settings):
         title: short citation.
         seeds: of the repetitions.
         repetitions: how many of them there are by default.
+        compared: one configuration less another, and what the difference says.
         rows: name in the table by configuration.
         tasks: by name.
         quick: how it is shrunk to one small task.
@@ -69,6 +70,7 @@ class FURLPaper(Settings):
     title: str
     seeds: tuple[int, ...]
     repetitions: int
+    compared: tuple[tuple[str, str, str], ...]
     rows: Mapping[str, str]
     tasks: Mapping[str, Any]
     quick: Mapping[str, Any]

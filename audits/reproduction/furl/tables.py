@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from audits.reproduction.furl.paper import TABLE, PaperTask
+from audits.reproduction.furl.paper import TABLE, FURLPaper, PaperTask
 from audits.reproduction.furl.studies import Needed, Studies, studies_of
 from audits.reproduction.seeds import deviation, mean_interval
 
@@ -19,16 +19,6 @@ POINTS: Final = ("best", "last")
 
 MAJORITY: Final = "majority"
 """The rule that gives every text of a user the user's most frequent class in training."""
-
-COMPARED: Final = (
-    ("personalized-server", "global-server", "personalisation on the server"),
-    ("personalized-fl", "global-fl", "personalisation in the federation"),
-    ("user-only-fl", "global-fl", "knowing the user instead of reading"),
-    ("personalized-fl", "user-only-fl", "reading on top of knowing the user"),
-    ("personalized-fl", MAJORITY, "over each user's most frequent class"),
-    ("personalized-fl", "personalized-server", "federation against server"),
-)
-"""What is compared: one configuration less another, and what the difference says."""
 
 MIXED: Final = "_mixed"
 """Ends the name of a measure on users with texts of several classes: those whom a guess by user
@@ -39,21 +29,21 @@ _Values = Mapping[str, Mapping[int, float]]
 
 
 def compare_task(
-    task: PaperTask, rows: Mapping[str, str], studies: Studies, seeds: Sequence[int]
+    paper: FURLPaper, task: PaperTask, studies: Studies, seeds: Sequence[int]
 ) -> dict[str, Any]:
     """Table and gains of one task.
 
     Args:
-        task: what is compared.
-        rows: name in the paper's table by configuration.
+        paper: names in its table, and what is compared.
+        task: one of its tasks.
         studies: those that there are; seeds that lack some are left out of means and differences.
         seeds: of the repetitions.
 
     Returns:
         ``rows``: per configuration and measure the paper's share and ours; ``gains``: per pair of
-        ``COMPARED`` and measure the paper's difference and ours, in points (hundredths).
+        ``compared`` and measure the paper's difference and ours, in points (hundredths).
     """
-    names = {**rows, MAJORITY: "each user's majority class"}
+    names = {**paper.rows, MAJORITY: "each user's majority class"}
     measured = {
         measure: {point: _values(task, names, studies, seeds, measure, point) for point in POINTS}
         for measure in [*task.measures, *(f"{each}{MIXED}" for each in task.measures)]
@@ -84,7 +74,7 @@ def compare_task(
                 "says": says,
                 "measures": _gains(known, printed, one, other),
             }
-            for one, other, says in COMPARED
+            for one, other, says in paper.compared
             if {one, other} <= set(names)
         ],
     }

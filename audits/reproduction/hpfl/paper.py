@@ -25,6 +25,7 @@ class PaperTable(Settings):
         ours: further measures, which the paper does not have: names, those of other records than
             the test records with their part in front ("train.doa").
         rows: method to one number per measure; None where the paper has none.
+        compared: methods that are compared seed by seed, one less the other.
     """
 
     number: int
@@ -34,6 +35,7 @@ class PaperTable(Settings):
     measures: tuple[str, ...]
     rows: Mapping[str, tuple[Any, ...]]
     ours: tuple[str, ...] = ()
+    compared: tuple[tuple[str, str], ...] = ()
 
     def _agree(self) -> None:
         printed = {
@@ -113,10 +115,11 @@ class Paper(Settings):
 def load_paper() -> Paper:
     """Read the paper's numbers."""
     raw = read_paper("hpfl")
+    compared = raw.pop("compared")
     tables = [
-        PaperTable(number=table["number"], title=table["title"], data=part.pop("name"), **part)
-        for table in raw["tables"]
-        for part in table["data"]
+        PaperTable(**head, data=part.pop("name"), compared=compared, **part)
+        for head in raw["tables"]
+        for part in head.pop("data")
     ]
     variants = Variants(**raw["variants"])
     return Paper(**{**raw, "tables": tables, "variants": variants})

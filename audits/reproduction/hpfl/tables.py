@@ -12,22 +12,6 @@ from audits.reproduction.seeds import deviation, mean_interval
 from secure_fedrec.evaluation import Rule
 from secure_fedrec.studies.hpfl.settings import starts_of
 
-_BETWEEN = (
-    "fedsgd",
-    "distributed",
-    "distributed-early",
-    "fednoise",
-    "fedprox",
-    "fedatt",
-    "hpfl-k",
-    "hpfl-r",
-)
-COMPARED = (
-    *(("hpfl", other) for other in ("fedavg", *_BETWEEN)),
-    *((method, "fedavg") for method in _BETWEEN),
-)
-"""Methods that are compared seed by seed."""
-
 _SCORES = ("accuracy", "auc", "mae", "rmse")
 _DIGITS = 3
 _NAMES = 32
@@ -87,7 +71,7 @@ def compare_table(
         "start": start,
         "seeds": list(seeds),
         "rows": rows + _trivial_rows(table, rules),
-        "differences": _differences(values, table.measures),
+        "differences": _differences(values, table),
     }
 
 
@@ -212,15 +196,15 @@ def _summary(values: Sequence[float | None]) -> dict[str, Any]:
 
 
 def _differences(
-    values: Mapping[str, Mapping[str, list[float | None]]], measures: Sequence[str]
+    values: Mapping[str, Mapping[str, list[float | None]]], table: PaperTable
 ) -> list[dict[str, Any]]:
     """One method less another, seed by seed: every seed is the same split."""
     return [
         {"method": method, "other": other, **known}
-        for method, other in COMPARED
+        for method, other in table.compared
         if method in values
         and other in values
-        and (known := _known(values[method], values[other], measures))
+        and (known := _known(values[method], values[other], table.measures))
     ]
 
 

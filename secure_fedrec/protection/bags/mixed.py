@@ -28,7 +28,7 @@ from secure_fedrec.protection.routed_denoisers import ROUTING, RoutingLayerConfi
 from secure_fedrec.protection.routing import LEAST_SENDERS, RoutingConfig, SentCells, send
 from secure_fedrec.protection.routing.network import MixNetwork
 from secure_fedrec.streams import Stream, Streams
-from secure_fedrec.traits import Traits
+from secure_fedrec.traits import AS_BEFORE
 from secure_fedrec.uploads import SetBlock
 from secure_fedrec.wire import (
     Messages,
@@ -57,14 +57,7 @@ _NOISED = LOCAL_DP.claim or _MIXED
 BAG_ROUTING = replace(
     ROUTING,
     build=None,
-    traits=Traits(
-        virtual_rows=None,
-        reports=None,
-        uploads=None,
-        senders="anonymous",
-        noise=None,
-        denoising=None,
-    ),
+    traits=replace(AS_BEFORE, senders="anonymous"),
     requires=(),
     stands=(Stand(corrupt=("server",), hides="owners"),),
     claim=_MIXED,
