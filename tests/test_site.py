@@ -47,7 +47,7 @@ def test_the_page_of_keys_says_what_explain_says(reference: Any) -> None:
         told = key.words()
         assert reference.plain(told.pop("meaning")) in page
         for line in reference.facts(told, code=("default",)):
-            assert f"\n{line}\n" in page, key.path
+            assert f"\n{line}\n" in f"{page}\n", key.path
 
 
 @pytest.mark.parametrize(

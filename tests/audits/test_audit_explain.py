@@ -173,7 +173,7 @@ def context(key: Key) -> tuple[dict[str, Any], dict[str, Any]]:
         raw[root] = [{"layer": name, **STACKED.get(name, {})} for name in stack]
         return raw, raw[root][stack.index(layer)]
     if root in ENTRIES:
-        raw[root] = [dict(ENTRY[root])]
+        raw[root] = [dict(ENTRY.get(root, {}))]
         return raw, raw[root][0]
     if key.places:
         system, _, name = key.places[0].partition("/")
