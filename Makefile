@@ -1,6 +1,6 @@
 # Two commands set up all they need on a machine with Python 3.11 or newer:
 #   make audit   the quickstart audit on synthetic ratings, report in out/quickstart
-#   make test    lint, types, layers and tests
+#   make test    lint, types, layers, the site of the documentation and tests
 PYTHON ?= python3
 # Bytecode is written when a module is first imported: pip would compile all, and tests start many
 # processes.
@@ -10,17 +10,17 @@ BIN := $(VENV)/bin
 CORE := $(VENV)/.core
 READY := $(VENV)/.ready
 INSTALL := $(BIN)/python -m pip install --quiet --no-compile --constraint constraints.txt --editable
-SOURCES := secure_fedrec attacks audits benchmarks examples tests
+SOURCES := secure_fedrec attacks audits benchmarks docs examples tests
 OUT ?= out/quickstart
 
-.PHONY: audit test lint types layers unit fuzz model-check mutants mutants-today nulls format clean
+.PHONY: audit docs test lint types layers unit fuzz model-check mutants mutants-today nulls format clean
 
 audit: $(CORE)
 	@if [ -f $(OUT)/config.json ]; then rm -rf $(OUT); fi # an earlier run, and nothing else
 	$(BIN)/secure-fedrec audit --out $(OUT)
 
 test: lint layers
-	$(MAKE) --jobs=2 types unit # mypy works on one core
+	$(MAKE) --jobs=2 types docs unit # mypy and Sphinx work on one core
 
 lint: $(READY)
 	$(BIN)/ruff check $(SOURCES)
@@ -57,12 +57,17 @@ mutants-today: $(READY)
 nulls: $(READY)
 	SECURE_FEDREC_NULLS=1000 $(BIN)/pytest -q -s tests/audits/test_audit_null.py
 
+# The site, in docs/_build/html: any warning ends it.
+docs: $(READY)
+	OMP_NUM_THREADS=1 $(BIN)/sphinx-build --quiet --nitpicky --fail-on-warning --keep-going \
+		docs docs/_build/html
+
 format: $(READY)
 	$(BIN)/ruff check --fix $(SOURCES)
 	$(BIN)/ruff format $(SOURCES)
 
 clean:
-	rm -rf $(VENV) out build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) out build dist docs/_build .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
 # The environment is rebuilt when what it is made from changes.
 $(CORE): pyproject.toml constraints.txt

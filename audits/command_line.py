@@ -19,6 +19,8 @@ from typing import Any
 
 from audits import commands
 from audits.data_command import data
+from audits.exit_codes import EXIT_CODES
+from audits.explain.command import add_explain, explain
 from audits.reproduce import add_reproduce, reproduce
 from audits.run.folder import CONFIG_NAME
 from secure_fedrec.errors import (
@@ -127,8 +129,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="secure-fedrec",
         description="Audit what a federated recommender really leaks.",
-        epilog="Exit codes: 0 pass, 1 a gate fell, 2 usage, or nowhere to write, 3 inconclusive, "
-        "4 internal error, 130 interrupted.",
+        epilog="Exit codes: " + "; ".join(f"{code} {text}" for code, text in EXIT_CODES.items()),
     )
     parser.add_argument("--version", action="version", version=version(_DISTRIBUTION))
     words = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
@@ -237,14 +238,7 @@ def _add_looks(words: Any) -> None:
     )
     init.add_argument("--out", type=Path, help="file to write; default: standard output")
 
-    explain = _command(words, "explain", commands.explain, "show what an attack or a figure is")
-    explain.add_argument(
-        "name",
-        nargs="?",
-        metavar="NAME",
-        help="attack, figure, or report.json for its schema; without one, lists all attacks",
-    )
-    _output_options(explain)
+    add_explain(_command(words, "explain", explain, "say what an attack, figure, layer or key is"))
 
     again = _command(words, "reproduce", reproduce, "a paper's tables, its numbers beside ours")
     add_reproduce(again)

@@ -8,16 +8,13 @@ from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
 
-from attacks import SUITE, GroundTruth, attack_named
+from attacks import GroundTruth, attack_named
 from attacks.planted.controls import positive_controls
-from attacks.scoring.measures import Gained
-from attacks.suite import MEASURES
 from attacks.view.knowledge import Knowledge
 from audits.config.audit import AuditConfig, load_config, parse_config
 from audits.gates.gate import Outcome
 from audits.gates.verdict import undecided
 from audits.planning import Deployment, plans
-from audits.report import report_schema
 from audits.report.findings import sentence
 from audits.report.html import render_summary
 from audits.report.remedies import findings_json
@@ -217,35 +214,6 @@ def init(arguments: argparse.Namespace) -> int:
         problem = f"cannot be written ({refused.strerror})"
         raise ConfigError("--out", str(arguments.out), problem) from refused
     return 0
-
-
-def explain(arguments: argparse.Namespace) -> int:
-    """``explain [NAME]``: an attack card, the record of a figure, a schema, or all attacks."""
-    name = arguments.name
-    if name == _SCHEMA:
-        _emit(report_schema())
-        return 0
-    if name is None:
-        card = {each: attack.card.game for each, attack in SUITE.items()}
-    elif name in MEASURES:
-        card = MEASURES[name].card()
-    else:
-        card = dataclasses.asdict(attack_named(name, key="attack").card)
-    if arguments.json:
-        kind = {} if name is None else {"figure" if name in MEASURES else "attack": name}
-        _emit({**kind, **card})
-        return 0
-    if name in SUITE:
-        gains = [key for key, each in MEASURES.items() if isinstance(each.severity, Gained)]
-        card["judged"] = f"by what is gained over what is known without it ({', '.join(gains)})"
-    if name is not None:
-        print(name)
-    for field, text in card.items():
-        print(f"{field:20} {text}" if name is None else f"  {field:10} {text}")
-    return 0
-
-
-_SCHEMA = "report.json"
 
 
 def _federation(

@@ -3,7 +3,7 @@
 import dataclasses
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -26,17 +26,16 @@ SPLITS = ("k-fold", "leave-one-out")
 
 
 class TableData(Settings, section="data"):
-    """A rating table, and the shape of the synthetic one.
+    """A rating table, and the shape of the synthetic one, which is that of ``SyntheticConfig``.
 
     Args:
         name: data set.
-        clients, items, rank, mean_ratings, popularity_exponent, activity_sigma, noise: shape of
-            the synthetic table; see ``SyntheticConfig``.
 
     Raises:
         ConfigError: there is no such data set, or a field shapes one that is not synthetic.
     """
 
+    shape_of: ClassVar[type[Settings]] = SyntheticConfig
     name: Annotated[str, OneOf(DATASETS, "unknown data set")] = "synthetic"
     clients: int | None = None
     items: int | None = None
@@ -50,6 +49,7 @@ class TableData(Settings, section="data"):
         if self.name != "synthetic":
             for name in self.shape:
                 raise self.refusal(name, "shapes the synthetic data set only")
+        _ = SyntheticConfig(seed=0, **self.shape)
 
     @property
     def shape(self) -> dict[str, Any]:
@@ -63,8 +63,9 @@ class RatingData(TableData):
     Args:
         split: "k-fold" (FedRec++'s five random parts) or "leave-one-out".
         folds: parts of the k-fold split.
-        fold: the fold that is recorded and attacked, from 0.
-        utility_folds: how many folds, from the audited one on, the utility figures average over.
+        fold: the fold that is recorded and attacked, 0 to ``folds - 1``.
+        utility_folds: how many folds, from the audited one on, the utility figures average over,
+            1 to ``folds``.
 
     Raises:
         ConfigError: a field is out of range, or shapes a set that is not synthetic.

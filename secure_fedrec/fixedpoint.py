@@ -17,7 +17,7 @@ import numpy.typing as npt
 from secure_fedrec.core.arrays import FloatArray, IntArray, RingArray
 from secure_fedrec.core.compiled import round_to_integers
 from secure_fedrec.errors import EncodingError, SumBudgetError
-from secure_fedrec.settings import Positive, Settings, Within
+from secure_fedrec.settings import Bits, Positive, Settings, Within
 
 # A float64 holds every integer up to 2^53. Adding 1.5 * 2^52 to a number below 2^51 and taking it
 # off again leaves the nearest integer, ties to even: the IEEE rounding of the addition itself.
@@ -31,8 +31,8 @@ class FixedPoint(Settings, section="ring"):
     value beyond ``clip`` is refused, never clipped or wrapped in silence.
 
     Args:
-        bits: ring width b, 8 to 64 bits.
-        fraction_bits: number of binary digits kept after the point.
+        bits: ring width b: numbers are summed modulo 2^b.
+        fraction_bits: number of binary digits kept after the point, 0 to ``bits - 1``.
         clip: largest magnitude a single value may have (same unit as the values).
 
     Raises:
@@ -41,8 +41,8 @@ class FixedPoint(Settings, section="ring"):
         SumBudgetError: not even one value of magnitude ``clip`` fits the ring.
     """
 
-    bits: Annotated[int, Within(8, 64)] = 64
-    fraction_bits: int = 32
+    bits: Annotated[Bits, Within(8, 64)] = 64
+    fraction_bits: Bits = 32
     clip: Positive = 4096.0
 
     def _agree(self) -> None:

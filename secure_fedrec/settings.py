@@ -17,6 +17,7 @@ Nothing here knows files: who reads one renames the section to the table's key
 
 import dataclasses
 import math
+import re
 import types
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -106,7 +107,8 @@ def _shown(end: float) -> str:
     """An end of an interval; far powers of two, and what lies one below, as such."""
     for power, less in ((end, ""), (end + 1, " - 1")):
         half, exponent = math.frexp(power)
-        if half == 0.5 and abs(exponent) > _FAR and (not less or isinstance(end, int)):
+        exact = half == 0.5 and power == 2.0 ** (exponent - 1)  # an integer may be near one only
+        if exact and abs(exponent) > _FAR and (not less or isinstance(end, int)):
             return f"2^{exponent - 1}{less}"
     return str(end)
 
@@ -134,6 +136,40 @@ class OneOf:
 
 
 @dataclass(frozen=True, slots=True)
+class Matching:
+    """Text of a pattern.
+
+    Args:
+        pattern: regular expression of the whole text.
+        problem: what is wrong with any other, as a clause.
+        choices: what it allows, in words.
+    """
+
+    pattern: str
+    problem: str
+    choices: tuple[str, ...]
+
+    def check(self, value: Any) -> None:
+        """Refuse other text."""
+        if not re.fullmatch(self.pattern, value):
+            raise Refused(value, self.problem, self.choices)
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """What a number counts or is measured in, for its readers.
+
+    Args:
+        name: as behind the number, "rounds".
+    """
+
+    name: str
+
+    def check(self, value: Any) -> None:
+        """Refuse nothing: a unit is no rule."""
+
+
+@dataclass(frozen=True, slots=True)
 class Filled:
     """Text or a tuple that is not empty."""
 
@@ -145,12 +181,14 @@ class Filled:
             raise Refused(value, self.problem)
 
 
+Bits: TypeAlias = Annotated[int, Unit("bits")]
 Count: TypeAlias = Annotated[int, Within(least=1)]
 Natural: TypeAlias = Annotated[int, Within(least=0)]
 Positive: TypeAlias = Annotated[float, Within(above=0)]
 NonNegative: TypeAlias = Annotated[float, Within(least=0)]
 Probability: TypeAlias = Annotated[float, Within(least=0, most=1)]
 Rate: TypeAlias = Annotated[float, Within(above=0, most=1)]
+Rounds: TypeAlias = Annotated[Count, Unit("rounds")]
 Round: TypeAlias = Annotated[int, Within(least=1, why=": rounds count from 1")]
 Share: TypeAlias = Annotated[float, Within(least=0, below=1)]
 

@@ -37,10 +37,11 @@ from secure_fedrec.engines import CohortConfig
 from secure_fedrec.errors import ConfigError, DataError
 from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.protection import BAG_LAYERS, LAYERS, Claim, claim_of
-from secure_fedrec.settings import Count, Filled, Settings, Within
+from secure_fedrec.settings import Filled, Rounds, Settings, Within
 from secure_fedrec.wire import Adversary, RecordingPolicy
 
-_DEFAULT_SYSTEM = "pmf"
+DEFAULT_SYSTEM = "pmf"
+"""What is trained where a configuration names no algorithm."""
 
 
 class RunConfig(Settings, section="run"):
@@ -53,13 +54,13 @@ class RunConfig(Settings, section="run"):
             measured.
     """
 
-    checkpoint_every: Count = 5
+    checkpoint_every: Rounds = 5
     check_lossless: bool = True
-    evaluate_every: Count = 1
+    evaluate_every: Rounds = 1
 
 
 def _default() -> DataKind:
-    system = system_named(_DEFAULT_SYSTEM)
+    system = system_named(DEFAULT_SYSTEM)
     return system.kinds[system.default_data]
 
 
@@ -68,7 +69,7 @@ class AuditConfig(Settings):
 
     Args:
         title: heading of the report.
-        seed: of every random stream.
+        seed: seed of every random stream; the same configuration, data and seed give the same bits.
         system: name of the algorithm.
         data: settings of the data set, of the class that the system names for it.
         algorithm: settings of the algorithm, likewise.
@@ -76,13 +77,13 @@ class AuditConfig(Settings):
         protection: layer name -> settings, in order, over what is summed.
         bag_protection: likewise over what is collected in bags.
         adversaries: who looks.
-        attacks: names of the attacks that are tried for every adversary.
+        attacks: names of the attacks that are tried for every adversary; ["all"] is all of them.
         gates: what must hold.
     """
 
     title: Annotated[str, Filled()] = "Federated recommender audit"
     seed: Annotated[int, Within(0, 2**63 - 1)] = 1
-    system: str = _DEFAULT_SYSTEM
+    system: str = DEFAULT_SYSTEM
     data: Any = field(default_factory=lambda: _default().settings())
     algorithm: Any = field(default_factory=lambda: _default().algorithm())
     ring: FixedPoint = field(default_factory=FixedPoint)
@@ -167,10 +168,10 @@ class AuditConfig(Settings):
     def as_json(self) -> dict[str, Any]:
         """The resolved configuration as JSON values; ``parse_config`` reads it back."""
         plain: dict[str, Any] = {"title": self.title, "seed": self.seed}
-        for name in ("data", "algorithm", *_SECTIONS):
+        for name in ("data", "algorithm", *SECTIONS):
             plain[name] = as_table(getattr(self, name))
         plain["algorithm"] = {"name": self.system, **plain["algorithm"]}
-        for name in _LAYERS:
+        for name in LAYER_TABLES:
             plain[name] = [
                 {"layer": layer, **as_table(settings)}
                 for layer, settings in getattr(self, name).items()
@@ -195,14 +196,24 @@ class AuditConfig(Settings):
         return sha256(json.dumps(kept, sort_keys=True).encode()).hexdigest()
 
 
-_SECTIONS: Mapping[str, type] = {
+SECTIONS: Mapping[str, type] = {
     "ring": FixedPoint,
     "cohort": CohortConfig,
     "recording": RecordingPolicy,
     "run": RunConfig,
 }
-_LAYERS: Mapping[str, Mapping[str, type]] = {"protection": LAYERS, "bag_protection": BAG_LAYERS}
-_LISTS = (*_LAYERS, "adversaries", "gates")
+"""Settings of the tables whose keys depend on nothing else."""
+
+LAYER_TABLES: Mapping[str, Mapping[str, type]] = {
+    "protection": LAYERS,
+    "bag_protection": BAG_LAYERS,
+}
+"""Lists of tables of layers: settings by name of a layer."""
+
+ENTRIES: Mapping[str, type] = {"adversaries": Adversary, "gates": GateConfig}
+"""Lists of tables of one kind."""
+
+_LISTS = (*LAYER_TABLES, *ENTRIES)
 
 
 def load_config(path: Path, overrides: Mapping[str, Any] | None = None) -> AuditConfig:
@@ -238,20 +249,20 @@ def parse_config(raw: Mapping[str, Any]) -> AuditConfig:
     Raises:
         ConfigError: a setting is wrong; names key, value and, where they can be listed, choices.
     """
-    known = ("title", "seed", "data", "algorithm", *_SECTIONS, "attacks", *_LISTS)
+    known = ("title", "seed", "data", "algorithm", *SECTIONS, "attacks", *_LISTS)
     raw = {key: value for key, value in raw.items() if key != CONFIG_DIGEST}  # of another run
     for key in raw:
         if key not in known:
             raise ConfigError(key, raw[key], "unknown key", known)
     lists = {key: require_tables(key, raw.get(key, [])) for key in _LISTS}
     settings = _trained(raw)
-    for name, kind in _SECTIONS.items():
+    for name, kind in SECTIONS.items():
         if name in raw:
             settings[name] = build(kind, name, require_table(name, raw[name]))
     settings |= {key: raw[key] for key in ("title", "seed") if key in raw}
     if "attacks" in raw:
         settings["attacks"] = _attack_names(raw["attacks"])
-    for name, layers in _LAYERS.items():
+    for name, layers in LAYER_TABLES.items():
         settings[name] = _layers(name, lists[name], layers)
     settings["adversaries"] = tuple(
         build(Adversary, "adversaries", table) for table in lists["adversaries"]
@@ -264,7 +275,7 @@ def _trained(raw: Mapping[str, Any]) -> dict[str, Any]:
     """System, algorithm and data: the first names the classes of the others."""
     algorithm = dict(require_table("algorithm", raw.get("algorithm", {})))
     data = require_table("data", raw.get("data", {}))
-    system = system_named(algorithm.pop("name", _DEFAULT_SYSTEM))
+    system = system_named(algorithm.pop("name", DEFAULT_SYSTEM))
     name = data.get("name", system.default_data)
     if not isinstance(name, str):
         raise ConfigError("data.name", name, "should be a valid string", system.kinds)

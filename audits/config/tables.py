@@ -49,6 +49,15 @@ def as_table(settings: Any) -> dict[str, Any]:
     return table
 
 
+def as_plain(value: Any) -> Any:
+    """A field's value as JSON has it."""
+    if isinstance(value, tuple | frozenset):
+        return [
+            as_plain(each) for each in (sorted(value) if isinstance(value, frozenset) else value)
+        ]
+    return value
+
+
 def require_table(key: str, value: object) -> Mapping[str, Any]:
     """A value that must be a table.
 

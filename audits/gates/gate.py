@@ -13,11 +13,12 @@ the documentation or the audit is wrong, and nothing is decided.
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Annotated
 
 from attacks import Finding
 from attacks.suite import MEASURES
 from secure_fedrec.errors import ConfigError
-from secure_fedrec.settings import Settings
+from secure_fedrec.settings import OneOf, Settings
 
 EVERYTHING = "everything"
 """What an epsilon covers unless a gate names a part of what clients send."""
@@ -41,6 +42,9 @@ UTILITY_METRICS = (
     UTILITY_GAIN,
 )
 """Figures of utility; which of them are measured is the algorithm's and the data set's."""
+
+METRICS = tuple(dict.fromkeys(("lossless", *UTILITY_METRICS, *MEASURES, "epsilon")))
+"""Every figure that a gate may bound."""
 
 _BOUNDS = ("max", "min", "equals", "least")
 
@@ -66,7 +70,7 @@ class GateConfig(Settings, section="gates"):
         adversary: whose view; required for attack figures.
         max: the figure must not exceed this.
         min: the figure must reach this.
-        equals: for "lossless".
+        equals: what "lossless" must be, true or false.
         covers: for "epsilon": everything that the adversary is sent, or the part it speaks of,
             the "sums", the "reports" of rated sets, or the "bags".
         expect: "leak" documents what an attack reaches, instead of bounding it.
@@ -78,26 +82,21 @@ class GateConfig(Settings, section="gates"):
             documented leak without what it says.
     """
 
-    metric: str
+    metric: Annotated[str, OneOf(METRICS, "unknown metric")]
     attack: str | None = None
     adversary: str | None = None
     max: float | None = None
     min: float | None = None
     equals: bool | None = None
-    covers: str = EVERYTHING
-    expect: str | None = None
+    covers: Annotated[str, OneOf(COVERED, "is not sent")] = EVERYTHING
+    expect: Annotated[str, OneOf(("leak",), "is not expected")] | None = None
     least: float | None = None
     reason: str | None = None
 
     def _agree(self) -> None:
         self._require_whole_leak()
-        if self.covers not in COVERED:
-            raise self.refusal("covers", "is not sent", COVERED)
         if self.covers != EVERYTHING and self.metric != "epsilon":
             raise self.refusal("covers", "is for the metric epsilon only")
-        known = dict.fromkeys(("lossless", *UTILITY_METRICS, *MEASURES, "epsilon"))
-        if self.metric not in known:
-            raise self.refusal("metric", "unknown metric", known)
         bounds = [name for name in _BOUNDS if getattr(self, name) is not None]
         if len(bounds) != 1:
             raise ConfigError("gates", self.metric, "needs exactly one bound", _BOUNDS[:3])
@@ -120,8 +119,6 @@ class GateConfig(Settings, section="gates"):
                     problem = "belongs to a documented leak, expect = 'leak'"
                     raise self.refusal(name, problem)
             return
-        if self.expect != "leak":
-            raise self.refusal("expect", "is not expected", ("leak",))
         for name in _BOUNDS[:3]:
             if getattr(self, name) is not None:
                 problem = "stands beside expect = 'leak', which says 'least' instead"

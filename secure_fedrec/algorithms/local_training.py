@@ -20,7 +20,7 @@ import torch
 from torch import Tensor, nn
 
 from secure_fedrec.core.arrays import FloatArray
-from secure_fedrec.settings import Count, NonNegative, OneOf, Positive, Settings, Share
+from secure_fedrec.settings import Count, NonNegative, OneOf, Positive, Settings, Share, Unit
 from secure_fedrec.streams import Stream
 
 Batch: TypeAlias = Mapping[str, Tensor]
@@ -45,17 +45,17 @@ class LocalTrainingConfig(Settings, section="local"):
 
     Args:
         optimizer: "sgd", "momentum" (SGD with heavy-ball momentum) or "adam".
-        learning_rate: step size.
-        private_learning_rate: step size of private parameters; None is the same as the others'.
+        learning_rate: step size of the first round.
+        private_learning_rate: step size of private parameters; without one, the others'.
         epochs: passes over the client's examples in a round.
-        batch_size: examples per step; None takes all at once.
-        momentum: factor of "momentum".
-        betas: decay factors of "adam".
+        batch_size: size of a step's batch; without one, a step takes all examples at once.
+        momentum: factor of the optimiser "momentum" on the last step.
+        betas: decay factors of both moments of "adam".
         epsilon: denominator term of "adam".
         proximal: mu of FedProx. Federated parameters w are pulled to their values w_0 at the start
             of the round by mu/2 |w - w_0|^2; private ones have no common value to be pulled to.
         gradient_clip: largest L2 norm of the gradient of the federated parameters; longer ones are
-            scaled down. None leaves them alone.
+            scaled down. Without it all are left alone.
         keep_state: whether the optimiser's moments stay on the device from round to round; else
             every round starts with fresh ones.
 
@@ -66,8 +66,8 @@ class LocalTrainingConfig(Settings, section="local"):
     optimizer: Annotated[str, OneOf(OPTIMIZERS)] = "sgd"
     learning_rate: Positive = 0.1
     private_learning_rate: Positive | None = None
-    epochs: Count = 1
-    batch_size: Count | None = None
+    epochs: Annotated[Count, Unit("epochs")] = 1
+    batch_size: Annotated[Count, Unit("examples")] | None = None
     momentum: Share = 0.9
     betas: tuple[Share, Share] = (0.9, 0.999)
     epsilon: Positive = 1e-8

@@ -44,7 +44,16 @@ from secure_fedrec.core.kernels import (
     rank_one_rows,
     segment_sum,
 )
-from secure_fedrec.settings import Count, Natural, NonNegative, OneOf, Positive, Rate, Settings
+from secure_fedrec.settings import (
+    Natural,
+    NonNegative,
+    OneOf,
+    Positive,
+    Rate,
+    Rounds,
+    Settings,
+    Unit,
+)
 from secure_fedrec.streams import Stream, Streams, uniform_reals
 from secure_fedrec.traits import RowTraits
 from secure_fedrec.uploads import Aggregate, RowBlock, Upload
@@ -60,17 +69,17 @@ class PMFConfig(Settings, section="algorithm"):
 
     Args:
         rank: d, length of the latent vectors; 0 leaves the biases alone.
-        rounds: T.
-        learning_rate: gamma of the first round.
+        rounds: T, rounds of training.
+        learning_rate: gamma, step size of the first round.
         decay: factor on gamma after every round.
-        regularization: lambda.
+        regularization: lambda, the pull of all vectors to 0.
         init_scale: U and V start uniform in (-init_scale, init_scale).
         user_update: "rated" is FedRec++ eq. 7; "rated+virtual" is what FedRec's code does. The
             second makes the user vectors depend on the virtual ratings, so no denoiser can make it
             lossless.
-        temperature: of the Langevin noise; 0 is plain gradient descent.
+        temperature: of the Langevin noise that is added to every step; 0 is plain gradient descent.
         biases: whether items have a public bias, and users a line over it that stays at home.
-        bias_shrinkage: lambda_b, the pull of the items' biases to 0, as a number of ratings.
+        bias_shrinkage: lambda_b, the pull of the items' biases to 0.
         slope_shrinkage: the pull of the users' slopes to 1, in the unit of squared biases.
 
     Raises:
@@ -78,7 +87,7 @@ class PMFConfig(Settings, section="algorithm"):
     """
 
     rank: Natural = 20
-    rounds: Count = 100
+    rounds: Rounds = 100
     learning_rate: Positive = 0.8
     decay: Rate = 0.9
     regularization: NonNegative = 0.001
@@ -86,7 +95,7 @@ class PMFConfig(Settings, section="algorithm"):
     user_update: Annotated[str, OneOf(USER_UPDATES)] = "rated"
     temperature: NonNegative = 0.0
     biases: bool = False
-    bias_shrinkage: NonNegative = 4.0
+    bias_shrinkage: Annotated[NonNegative, Unit("ratings")] = 4.0
     slope_shrinkage: NonNegative = 5.0
 
     def _agree(self) -> None:

@@ -16,7 +16,7 @@ import numpy as np
 
 from secure_fedrec.core.arrays import FloatArray, IntArray
 from secure_fedrec.data.user_texts import UserTexts, encode_texts, split_by_user
-from secure_fedrec.settings import Count, Natural, NonNegative, Settings, Within
+from secure_fedrec.settings import Count, Natural, NonNegative, Settings, Unit, Within
 
 _LETTERS: Final = np.array(list("abcdefghijklmnopqrstuvwxyz"))
 _WORD_LENGTH: Final = 4
@@ -34,11 +34,11 @@ class StickersConfig(Settings, section="data"):
 
     Args:
         users: number of users.
-        messages: of each user, at least 10, so that every part of the split has some.
+        messages: of each user; 10 at least, so that every part of the split has some.
         topics: number of topics.
         rank: dimension of taste.
-        tendency: spread of users' tendency to click, in log-odds.
-        strength: spread of a user's taste over topics, in log-odds.
+        tendency: spread of users' tendency to click.
+        strength: spread of a user's taste over topics.
         base_rate: click rate of an average user on an average topic.
         length: characters kept of a message.
         seed: of all draws.
@@ -51,10 +51,10 @@ class StickersConfig(Settings, section="data"):
     messages: Annotated[int, Within(least=10)] = 40
     topics: Count = 8
     rank: Count = 3
-    tendency: NonNegative = 1.0
-    strength: NonNegative = 1.0
+    tendency: Annotated[NonNegative, Unit("log-odds")] = 1.0
+    strength: Annotated[NonNegative, Unit("log-odds")] = 1.0
     base_rate: Annotated[float, Within(above=0, below=1)] = 0.2
-    length: Count = 48
+    length: Annotated[Count, Unit("characters")] = 48
     seed: Natural = 1
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from secure_fedrec.core.arrays import FloatArray, IntArray
 from secure_fedrec.data.movielens import AGE_BANDS, GENDERS
 from secure_fedrec.data.ratings import RatingScale, RatingTable, StrArray
-from secure_fedrec.settings import Count, Natural, NonNegative, Settings, Within
+from secure_fedrec.settings import Count, Natural, NonNegative, Settings, Unit, Within
 
 OCCUPATIONS: Final = ("artist", "educator", "engineer", "student", "other")
 """Categories of the attribute ``occupation`` in synthetic sets."""
@@ -43,15 +43,16 @@ class SyntheticConfig(Settings, section="data"):
     """Size and shape of a synthetic set.
 
     Args:
-        clients: number of clients, at least 1.
-        items: number of items, at least 6; every client leaves one or more unrated.
-        rank: dimension of taste, at least 1.
-        mean_ratings: ratings per client on average, before the bounds 5 and ``items - 1``.
+        clients: number of clients.
+        items: number of items; every client leaves one or more unrated.
+        rank: dimension of taste.
+        mean_ratings: of a client, on average, before each has 5 at least and ``items - 1`` at
+            most.
         popularity_exponent: the item of popularity rank r is drawn with weight
             ``r ** -popularity_exponent``; 0 makes all items alike.
         activity_sigma: standard deviation of the logarithm of a client's number of ratings.
-        noise: standard deviation of a rating around its expectation, in stars.
-        seed: of all draws, at least 0.
+        noise: standard deviation of a rating around its expectation.
+        seed: of all draws.
 
     Raises:
         ConfigError: a value is out of its range; the key is ``data.<field>``.
@@ -60,10 +61,10 @@ class SyntheticConfig(Settings, section="data"):
     clients: Count = 200
     items: Annotated[int, Within(least=_FEWEST_RATINGS + 1)] = 300
     rank: Count = 4
-    mean_ratings: float = 30.0
+    mean_ratings: Annotated[float, Within(least=_FEWEST_RATINGS), Unit("ratings")] = 30.0
     popularity_exponent: NonNegative = 0.9
     activity_sigma: NonNegative = 0.8
-    noise: NonNegative = 0.6
+    noise: Annotated[NonNegative, Unit("stars")] = 0.6
     seed: Natural
 
     def _agree(self) -> None:

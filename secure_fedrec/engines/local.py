@@ -7,7 +7,7 @@ aggregate to the server. The batches exist for speed only: any batch size gives 
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -28,7 +28,7 @@ from secure_fedrec.engines.public_words import PublicWords
 from secure_fedrec.errors import ConfigError
 from secure_fedrec.protection.base import StateKeeper
 from secure_fedrec.protection.stack import Stack, refused_cloak
-from secure_fedrec.settings import Count, Round, Settings
+from secure_fedrec.settings import Count, Round, Settings, Unit
 from secure_fedrec.streams import Streams
 from secure_fedrec.uploads import Aggregate, DenseBlock
 from secure_fedrec.vault import Vault
@@ -43,8 +43,8 @@ class CohortConfig(Settings, section="cohort"):
     """Who is invited to a round.
 
     Args:
-        clients_per_round: size of the cohort, drawn uniformly without replacement; None invites
-            everybody.
+        clients_per_round: size of the cohort, drawn uniformly without replacement; without one,
+            everybody is invited.
         everybody_in: rounds, from 1, to which everybody is invited all the same: what is measured
             there is of all clients, after training by cohorts.
 
@@ -52,7 +52,7 @@ class CohortConfig(Settings, section="cohort"):
         ConfigError: a number is below 1, or everybody is invited to every round as it is.
     """
 
-    clients_per_round: Count | None = None
+    clients_per_round: Annotated[Count, Unit("clients")] | None = None
     everybody_in: tuple[Round, ...] = ()
 
     def _agree(self) -> None:

@@ -46,7 +46,7 @@ class DenoisersConfig(Settings, section="protection"):
     """Settings of the layer.
 
     Args:
-        count: eta, number of denoisers.
+        count: eta, number of denoisers, clients drawn once; 1 to half of the clients.
     """
 
     count: int = 1

@@ -17,7 +17,7 @@ what comes out is what went in.
 
 from collections import Counter
 from dataclasses import asdict
-from typing import Any, Unpack
+from typing import Annotated, Any, Unpack
 
 import numpy as np
 
@@ -36,8 +36,10 @@ from secure_fedrec.protection.routing import (
     cells_needed,
     send,
 )
+from secure_fedrec.protection.routing.directory import Mixes
 from secure_fedrec.protection.routing.network import MixNetwork
-from secure_fedrec.settings import Settings
+from secure_fedrec.protection.routing.sealing import KemName
+from secure_fedrec.settings import Settings, Unit
 from secure_fedrec.streams import Streams
 from secure_fedrec.traits import AS_BEFORE
 from secure_fedrec.uploads import Aggregate, RowBlock
@@ -49,17 +51,17 @@ class RoutingLayerConfig(Settings, section="protection"):
 
     Args:
         layers: mixes a cell passes.
-        cell_bytes: size of a cell.
+        cell_bytes: size of a cell; large enough for a row, 2^24 at most.
         kem: key encapsulation, "x25519" or "mlkem768-x25519".
-        execution: "simulated" or "real".
+        execution: "simulated", or "real": seal, mix and open over the wire.
 
     Raises:
         ConfigError: a field is out of range.
     """
 
-    layers: int = 3
-    cell_bytes: int = 65536
-    kem: str = "x25519"
+    layers: Mixes = 3
+    cell_bytes: Annotated[int, Unit("bytes")] = 65536
+    kem: KemName = "x25519"
     execution: Execution = "simulated"
 
     def _agree(self) -> None:

@@ -35,7 +35,7 @@ from secure_fedrec.errors import ConfigError
 from secure_fedrec.local import LocalModel
 from secure_fedrec.protection.base import Cloaked
 from secure_fedrec.protection.layer import Claim, Layer
-from secure_fedrec.settings import Count, Natural, NonNegative, OneOf, Settings
+from secure_fedrec.settings import Count, Natural, NonNegative, OneOf, Settings, Unit
 from secure_fedrec.streams import Stream, Streams, uniform_ranks, uniform_reals
 from secure_fedrec.traits import Traits
 from secure_fedrec.uploads import RowBlock, Upload
@@ -68,8 +68,8 @@ class VirtualRatingsConfig(Settings, section="protection"):
 
     rho: NonNegative = 1.0
     filling: Annotated[str, OneOf(FILLINGS)] = "hybrid"
-    predict_after: Natural = 10
-    local_steps: Count = 10
+    predict_after: Annotated[Natural, Unit("rounds")] = 10
+    local_steps: Annotated[Count, Unit("steps")] = 10
     sticky: bool = False
     draw: Annotated[str, OneOf(DRAWS)] = "uniform"
 

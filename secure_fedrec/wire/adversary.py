@@ -1,19 +1,22 @@
 """Who looks: the parties an adversary has corrupted, and the lines it taps."""
 
-import re
 from typing import Annotated
 
 from secure_fedrec.errors import ConfigError
-from secure_fedrec.settings import OneOf, Settings
+from secure_fedrec.settings import Matching, OneOf, Settings
 
-_PARTY = re.compile(r"server|denoisers|(?:denoiser|client):\d+")
+_PARTY = Matching(
+    r"server|denoisers|(?:denoiser|client):\d+",
+    "unknown party",
+    ("server", "denoisers", "denoiser:K", "client:U"),
+)
 
 
 class Adversary(Settings, section="adversaries"):
     """Who looks.
 
     Args:
-        name: short name for reports.
+        name: short name for reports, by which gates call it.
         corrupt: parties whose view the adversary has: "server", "denoisers" (all of them),
             "denoiser:K", "client:U".
         taps: "network" sees sizes and visible end points of every message, no payload.
@@ -23,14 +26,10 @@ class Adversary(Settings, section="adversaries"):
     """
 
     name: str
-    corrupt: frozenset[str] = frozenset()
+    corrupt: frozenset[Annotated[str, _PARTY]] = frozenset()
     taps: frozenset[Annotated[str, OneOf(("network",), "unknown tap")]] = frozenset()
 
     def _agree(self) -> None:
-        for party in self.corrupt:
-            if not _PARTY.fullmatch(party):
-                choices = ("server", "denoisers", "denoiser:K", "client:U")
-                raise ConfigError(self.key("corrupt"), party, "unknown party", choices)
         if not self.corrupt and not self.taps:
             raise ConfigError(self.key("corrupt"), [], "an adversary corrupts or taps something")
 

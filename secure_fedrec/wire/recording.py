@@ -19,14 +19,14 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 
 from secure_fedrec.core.arrays import IntArray
 from secure_fedrec.core.npz import npz_names, read_npz, write_npz
 from secure_fedrec.errors import ConfigError, TranscriptError
-from secure_fedrec.settings import Natural, Positive, Round, Settings
+from secure_fedrec.settings import Natural, Positive, Round, Settings, Unit
 from secure_fedrec.streams import Stream, Streams
 from secure_fedrec.uploads import DenseBlock, RowBlock, SetBlock
 from secure_fedrec.wire.messages import Messages, Step
@@ -62,9 +62,9 @@ class RecordingPolicy(Settings, section="recording"):
     Args:
         payload_rounds: rounds (from 1) whose payloads are kept, and the public tables before and
             after each.
-        payload_senders: client numbers whose payloads are kept in those rounds; None means all.
+        payload_senders: client numbers whose payloads are kept in those rounds; without it, all.
             Messages that arrive without a name keep their payloads whoever sent them.
-        max_transcript_gb: refuse a run whose recording would be larger (10^9 bytes).
+        max_transcript_gb: a run whose recording would be larger is refused.
 
     Raises:
         ConfigError: a round below 1, a negative sender, or a limit that is not positive.
@@ -75,7 +75,7 @@ class RecordingPolicy(Settings, section="recording"):
         20,
     )
     payload_senders: tuple[Natural, ...] | None = None
-    max_transcript_gb: Positive = 4.0
+    max_transcript_gb: Annotated[Positive, Unit("GB, 10^9 bytes")] = 4.0
 
     def projected_bytes(
         self,

@@ -211,7 +211,14 @@ def test_a_damaged_configuration_of_a_run_is_refused(
     [
         (("init", "fedavg"), "preset = 'fedavg': unknown preset (choices: fedrec-ml100k, "),
         (("init",), "preset = None: unknown preset (choices: "),
-        (("explain", "oracle"), "attack = 'oracle': unknown attack (choices: direct, "),
+        (
+            ("explain", "oracle"),
+            "name = 'oracle': is no attack, figure, layer or key (choices: direct, ",
+        ),
+        (
+            ("explain", "protectoin.rho"),
+            "name = 'protectoin.rho': is no attack, figure, layer or key (choices: protection.rho)",
+        ),
         (("data", "get", "netflix"), "data.name = 'netflix': unknown data set (choices: ml-100k"),
         (("data", "get"), "data.name = None: is required (choices: ml-100k"),
         (("data", "get", "synthetic"), "data.name = 'synthetic': has nothing to download"),

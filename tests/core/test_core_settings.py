@@ -12,6 +12,7 @@ from secure_fedrec.errors import ConfigError
 from secure_fedrec.settings import (
     Count,
     Filled,
+    Matching,
     Natural,
     NonNegative,
     OneOf,
@@ -21,6 +22,7 @@ from secure_fedrec.settings import (
     Round,
     Settings,
     Share,
+    Unit,
     Within,
 )
 
@@ -216,3 +218,29 @@ def test_one_of_several_classes_is_told_from_others() -> None:
     assert Several(part=Inner()).part == Inner()
     with pytest.raises(ConfigError, match=r"several\.part = 3: should be a valid Inner or Everyth"):
         Several(part=3)  # type: ignore[arg-type]
+
+
+def test_the_largest_seed_is_written_as_what_it_is() -> None:
+    """The next float above 2^63 - 1 is 2^63."""
+    assert str(Within(0, 2**63 - 1)) == "between 0 and 2^63 - 1"
+    assert str(Within(most=2**63)) == "at most 2^63"
+
+
+def test_text_of_a_pattern() -> None:
+    class Named(Settings, section="named"):
+        name: Annotated[str, Matching(r"[a-z]+|\d", "is no name", ("word", "0 to 9"))]
+
+    assert Named(name="abc").name == "abc"
+    for wrong in ("", "ab1", "12", "abc\n"):
+        with pytest.raises(ConfigError) as refused:
+            Named(name=wrong)
+        assert str(refused.value) == f"named.name = {wrong!r}: is no name (choices: word, 0 to 9)"
+
+
+def test_a_unit_is_no_rule() -> None:
+    class Sized(Settings, section="sized"):
+        size: Annotated[int, Unit("bytes")]
+
+    assert Sized(size=-3).size == -3
+    with pytest.raises(ConfigError, match="valid integer"):
+        Sized(size=1.5)  # type: ignore[arg-type]

@@ -1,7 +1,7 @@
 """Settings of FURL audits: ``[data]`` and ``[algorithm]``, on texts and on implicit feedback."""
 
 from dataclasses import fields
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 from audits.rating_data import TableData, given
 from secure_fedrec.algorithms.furl.configurations import CONFIGURATIONS, ConfiguredDocument
@@ -11,7 +11,7 @@ from secure_fedrec.data.newsgroups import NewsgroupsConfig
 from secure_fedrec.data.stickers import StickersConfig
 from secure_fedrec.errors import renamed_keys
 from secure_fedrec.models.ncf.split import NCFShape, NCFSplitConfig
-from secure_fedrec.settings import Count, OneOf, Settings
+from secure_fedrec.settings import Count, OneOf, Rounds, Settings, Unit, Within
 
 
 class NewsgroupsData(Settings, section="data"):
@@ -19,13 +19,13 @@ class NewsgroupsData(Settings, section="data"):
 
     Args:
         name: data set.
-        length: characters kept of a post.
-        min_posts: posters with fewer posts are left out.
+        length: characters kept of a post: its subject, a line feed, its body.
+        min_posts: posters with fewer posts are left out: one is to train on, one to test on.
     """
 
     name: str = "20newsgroups"
-    length: int = 256
-    min_posts: int = 5
+    length: Annotated[Count, Unit("characters")] = 256
+    min_posts: Annotated[int, Within(least=2), Unit("posts")] = 5
 
     def _agree(self) -> None:
         _ = self.config(0)
@@ -36,12 +36,13 @@ class NewsgroupsData(Settings, section="data"):
 
 
 class StickersData(Settings, section="data"):
-    """Synthetic messages and clicks; see ``StickersConfig``.
+    """Synthetic messages and clicks; the shape is that of ``StickersConfig``.
 
     Args:
         name: data set.
-        users, messages, topics, rank, tendency, strength, base_rate, length: its shape.
     """
+
+    shape_of: ClassVar[type[Settings]] = StickersConfig
 
     name: str = "stickers"
     users: int | None = None
@@ -65,7 +66,7 @@ class InteractionData(TableData):
     """Ratings as implicit feedback, one item per client held out.
 
     Args:
-        negatives: sampled per interaction.
+        negatives: items without an interaction that are sampled per interaction, to train on.
 
     Raises:
         ConfigError: a field is out of range, or shapes a table that is not synthetic.
@@ -91,7 +92,7 @@ class DocumentSettings(ConfiguredDocument, _FURLSettings, section="algorithm"):
         ConfigError: a field is out of range, or the configuration trains on a server.
     """
 
-    rounds: Count = 150
+    rounds: Rounds = 150
     configuration: Annotated[str, OneOf(CONFIGURATIONS, "unknown configuration")] = (
         "personalized-fl"
     )
@@ -122,7 +123,7 @@ class NCFSettings(NCFShape, _FURLSettings, section="algorithm"):
         ConfigError: a field is out of range.
     """
 
-    rounds: Count = 20
+    rounds: Rounds = 20
 
     @property
     def personal(self) -> bool:

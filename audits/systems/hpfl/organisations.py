@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -28,6 +28,7 @@ from secure_fedrec.engines import Problem
 from secure_fedrec.errors import ConfigError
 from secure_fedrec.evaluation import Pairs, Rule, score_quality, score_rules
 from secure_fedrec.protection.bags import BagShape
+from secure_fedrec.settings import Settings
 from secure_fedrec.vault import Vault
 
 _NOUNS = Nouns(clients="organisations", items="items", examples="records")
@@ -47,16 +48,16 @@ class OrganisationData(SplitShares):
 
 
 class SyntheticOrganisationData(OrganisationData):
-    """Made-up organisations; see ``SyntheticOrganisationsConfig``.
+    """Made-up organisations; the shape is that of ``SyntheticOrganisationsConfig``.
 
     Args:
         name: data set.
-        clients, users, items, listed, attributes, mean_records, shift, noise, binary: their shape.
 
     Raises:
         ConfigError: a field is out of range.
     """
 
+    shape_of: ClassVar[type[Settings]] = SyntheticOrganisationsConfig
     name: str = "synthetic"
     clients: int | None = None
     users: int | None = None

@@ -46,7 +46,9 @@ class ConfiguredDocument(DocumentShape):
     """Settings of the document model in one of the configurations.
 
     Args:
-        configuration: name of one of ``CONFIGURATIONS``.
+        configuration: with or without a user embedding ("personalized", "global") that reads the
+            text or not ("user-only"), by federated learning ("fl") or on a server ("server");
+            audits take what is federated.
 
     Raises:
         ConfigError: a field is out of range, or there is no configuration of that name.

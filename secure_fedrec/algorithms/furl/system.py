@@ -48,7 +48,7 @@ from secure_fedrec.core.arrays import FloatArray, IntArray
 from secure_fedrec.errors import ConfigError
 from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.models.split import ParameterSplit
-from secure_fedrec.settings import Count, OneOf, Rate, Settings
+from secure_fedrec.settings import Count, OneOf, Rate, Rounds, Settings, Unit
 from secure_fedrec.streams import Streams
 from secure_fedrec.traits import OTHER_ROWS
 from secure_fedrec.uploads import Aggregate, FlatBlock, Upload
@@ -64,7 +64,7 @@ class FURLRounds(Settings, section="algorithm"):
     """Hyper-parameters of rounds.
 
     Args:
-        rounds: T.
+        rounds: T, rounds of training.
         local: settings of local training.
         decay: factor on the learning rates after every round.
         row_width: values per row of the table that uploads are summed in.
@@ -73,10 +73,10 @@ class FURLRounds(Settings, section="algorithm"):
         ConfigError: a field is out of range.
     """
 
-    rounds: Count
+    rounds: Rounds
     local: LocalTrainingConfig = field(default_factory=LocalTrainingConfig)
     decay: Rate = 1.0
-    row_width: Count = 64
+    row_width: Annotated[Count, Unit("values")] = 64
 
 
 class FURLConfig(FURLRounds):

@@ -9,7 +9,7 @@ from secure_fedrec.errors import ConfigError
 from secure_fedrec.evaluation.scores import AccuracyRule
 from secure_fedrec.models.gum.model import GUMConfig
 from secure_fedrec.models.gum.training import GUMTraining
-from secure_fedrec.settings import Count, OneOf, Positive, Rate, Settings, Share
+from secure_fedrec.settings import Count, OneOf, Positive, Rate, Rounds, Settings, Share
 
 _COMPONENTS: Final = ("both", "public", "private")
 _THRESHOLDS: Final = ("quantile", "stochastic")
@@ -20,16 +20,16 @@ class HPFLConfig(Settings, section="algorithm"):
     """Hyper-parameters.
 
     Args:
-        rounds: T.
+        rounds: T, rounds of training.
         components: what is federated: "both" is HPFL, "public" HPFL-K (attribute vectors, no
             drafts), "private" HPFL-R (drafts, no attribute vectors).
         gum: form of the local user model.
         training: local training of a round.
         start: "common" starts the public parts and HM of all clients at the same values,
             "independent" at values of their own, which the paper says is possible.
-        user_drafts: clusters per user.
-        item_drafts: clusters per item.
-        centres: global clusters per draft.
+        user_drafts: clusters of users, per user of the organisation.
+        item_drafts: clusters of items, per item of the organisation.
+        centres: global clusters, per draft that was sent.
         seeding: of the clusterings, "k-means++", or "random" points, which is several times faster
             on thousands of drafts.
         least_members: drafts of clusters with fewer members stay at home.
@@ -39,8 +39,9 @@ class HPFLConfig(Settings, section="algorithm"):
             histogram in the protected sum of the last round: accuracies at or above the lower edge
             of its bucket pass. "stochastic" (published code) lets each client draw one uniform r
             and keep attribute k if ``sqrt(r) <= Acc_k / max Acc``; nobody else learns the draw.
-        quantile: of the accuracies, in [0, 1); 0 keeps every attribute with an accuracy above 0.
-        buckets: of the histogram.
+        quantile: of the accuracies, which attributes have to reach; 0 keeps every attribute with an
+            accuracy above 0.
+        buckets: of the histogram that ``threshold`` is read from.
         weight_unit: iterations times accuracy that make a weight of 1 in the sum. It cancels in
             eq. 3, and keeps the values of large organisations within the ring's clip.
         share_hidden: federate HM as well, by overall accuracy; the paper names KM and RM only.
@@ -51,7 +52,7 @@ class HPFLConfig(Settings, section="algorithm"):
         ConfigError: a field is out of range.
     """
 
-    rounds: Count = 10
+    rounds: Rounds = 10
     components: Annotated[str, OneOf(_COMPONENTS)] = "both"
     gum: GUMConfig = field(default_factory=GUMConfig)
     training: GUMTraining = field(default_factory=GUMTraining)

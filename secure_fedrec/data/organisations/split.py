@@ -26,8 +26,8 @@ class SplitShares(Settings, section="data"):
     """How much of every user's records is held out.
 
     Args:
-        test: share of a user's records, in [0, 1).
-        validation: share of the others, in [0, 1).
+        test: share of a user's records that are held out to measure on.
+        validation: share of the others that are held out to stop training by.
 
     Raises:
         ConfigError: a share is out of range.

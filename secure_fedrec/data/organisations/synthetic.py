@@ -12,7 +12,7 @@ import numpy as np
 from secure_fedrec.core.arrays import BoolArray, FloatArray, IntArray
 from secure_fedrec.data.organisations.split import SplitShares, draw_parts
 from secure_fedrec.data.organisations.tables import Organisations, organise
-from secure_fedrec.settings import Count, Natural, NonNegative, Rate, Settings, Within
+from secure_fedrec.settings import Count, Natural, NonNegative, Rate, Settings, Unit, Within
 
 _FEWEST_RECORDS: Final = 5
 # In stars: the mean score, and the spread of taste and of quality around it.
@@ -27,16 +27,16 @@ class SyntheticOrganisationsConfig(Settings, section="data"):
     """Size and shape of synthetic organisations.
 
     Args:
-        clients: number of organisations, at least 1.
-        users: users per client, at least 1.
-        items: size of the common catalogue, at least 10.
-        listed: share of the catalogue that a client lists, in (0, 1]; at least 10 items.
-        attributes: number of attributes, at least 1; an item has one to three.
-        mean_records: records per user on average, at least 5.
+        clients: number of organisations.
+        users: users per organisation.
+        items: size of the common catalogue.
+        listed: share of the catalogue that an organisation lists; at least 10 items.
+        attributes: number of attributes; an item has one to three.
+        mean_records: records per user on average.
         shift: standard deviation of a client's shift of taste over that of a user's taste.
-        noise: standard deviation of a score around its expectation, in stars.
+        noise: standard deviation of a score around its expectation.
         binary: whether scores are 0 and 1 instead of 1 to 5.
-        seed: of all draws, at least 0.
+        seed: of all draws.
 
     Raises:
         ConfigError: a value is out of its range; the key is ``data.<field>``.
@@ -49,7 +49,7 @@ class SyntheticOrganisationsConfig(Settings, section="data"):
     attributes: Count = 6
     mean_records: Annotated[float, Within(least=_FEWEST_RECORDS)] = 20.0
     shift: NonNegative = 1.0
-    noise: NonNegative = 0.4
+    noise: Annotated[NonNegative, Unit("stars")] = 0.4
     binary: bool = False
     seed: Natural
 

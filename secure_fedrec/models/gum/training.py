@@ -17,7 +17,7 @@ from secure_fedrec.core.arrays import BoolArray, FloatArray
 from secure_fedrec.models.gum.arrays import Descent, Moments, Pull, Records
 from secure_fedrec.models.gum.loops import run_epoch
 from secure_fedrec.models.gum.model import GUM
-from secure_fedrec.settings import Count, Natural, OneOf, Positive, Settings
+from secure_fedrec.settings import Count, Natural, OneOf, Positive, Settings, Unit
 
 _OPTIMIZERS = ("adam", "sgd")
 _KEEP = ("best", "last")
@@ -28,10 +28,10 @@ class GUMTraining(Settings, section="training"):
 
     Args:
         optimizer: "adam" or "sgd".
-        learning_rate: of the optimiser.
-        batch_size: records per step; None takes all of them in one.
+        learning_rate: step size of the optimiser.
+        batch_size: size of a step's batch.
         epochs: most passes over the records.
-        patience: epochs without a better validation error after which training ends; 0 never
+        patience: without a better validation error for so long, training ends; 0 never
             stops early.
         keep: "best" keeps the parameters of the smallest validation error, "last" the last.
 
@@ -41,9 +41,9 @@ class GUMTraining(Settings, section="training"):
 
     optimizer: Annotated[str, OneOf(_OPTIMIZERS)] = "adam"
     learning_rate: Positive = 1e-3
-    batch_size: Count | None = 32
-    epochs: Count = 5
-    patience: Natural = 5
+    batch_size: Annotated[Count, Unit("records")] | None = 32
+    epochs: Annotated[Count, Unit("epochs")] = 5
+    patience: Annotated[Natural, Unit("epochs")] = 5
     keep: Annotated[str, OneOf(_KEEP)] = "best"
 
 

@@ -32,7 +32,7 @@ from secure_fedrec.protection.dp import (
     Part,
 )
 from secure_fedrec.protection.layer import Claim, Layer, Stand
-from secure_fedrec.settings import Positive, Settings, Within
+from secure_fedrec.settings import Bits, Positive, Settings, Within
 from secure_fedrec.traits import Traits
 
 BAG_NOISE_KEYS: Final[Mapping[str, str]] = MappingProxyType(
@@ -54,7 +54,7 @@ class LocalDPConfig(Settings, section="bag_protection"):
 
     Args:
         clip: largest norm of a vector: L2 for Gaussian noise, L1 for Laplace noise.
-        noise: "rounded-gaussian", "discrete-gaussian" or "discrete-laplace", see ``dp.direct``.
+        noise: its distribution; a rounded Gaussian is priced as the continuous one.
         noise_multiplier: standard deviation (Laplace: scale) over the sensitivity.
         fraction_bits: binary digits kept of a vector; digits far below the noise are worthless,
             and long tables of noise take seconds to build.
@@ -68,7 +68,7 @@ class LocalDPConfig(Settings, section="bag_protection"):
     clip: Positive = 1.0
     noise: Literal["rounded-gaussian", "discrete-gaussian", "discrete-laplace"] = "rounded-gaussian"
     noise_multiplier: Positive = 1.0
-    fraction_bits: Annotated[int, Within(0, 40)] = 8
+    fraction_bits: Annotated[Bits, Within(0, 40)] = 8
     adjacency: Literal["replace", "zero-out"] = "replace"
 
     @property

@@ -51,7 +51,7 @@ from secure_fedrec.protection.paillier.message_sizes import (
 )
 from secure_fedrec.protection.paillier.rounds import AuthorityFederation, TableFederation
 from secure_fedrec.protection.plain import TableSizes, aggregate_note
-from secure_fedrec.settings import OneOf, Settings
+from secure_fedrec.settings import Bits, OneOf, Settings
 from secure_fedrec.streams import Streams
 from secure_fedrec.uploads import Aggregate
 from secure_fedrec.wire import Wire
@@ -63,9 +63,9 @@ class EncryptionLayerConfig(Settings, section="protection"):
     """Settings of the layer.
 
     Args:
-        execution: "simulated" or "real".
+        execution: "simulated", or "real": encrypt, sum and open over the wire.
         holder: who holds the key, "clients" or "authority".
-        key_bits: bits of the modulus.
+        key_bits: length of the modulus, 2048 to 8192, a multiple of 16.
         min_survivors: fewest clients whose sum may be opened.
 
     Raises:
@@ -74,7 +74,7 @@ class EncryptionLayerConfig(Settings, section="protection"):
 
     execution: Execution = "simulated"
     holder: Annotated[str, OneOf(("authority", "clients"), "holds no key")] = "authority"
-    key_bits: int = DEFAULT_BITS
+    key_bits: Bits = DEFAULT_BITS
     min_survivors: Survivors = 3
 
     def _agree(self) -> None:

@@ -63,7 +63,7 @@ class MaskingLayerConfig(Settings, section="protection"):
     """Settings of the layer.
 
     Args:
-        execution: "simulated" or "real".
+        execution: "simulated", or "real": run the halves, keys and signatures over the wire.
         min_survivors: fewest clients whose sum may be formed.
         tail_floor: rows of items with fewer ratings in the round are not sent; 0 or 1 sends all.
             More than that needs a curious server: an active one would sign false counts.

@@ -36,7 +36,7 @@ from secure_fedrec.protection.hidden_sums.masked import (
     MaskingLayerConfig,
 )
 from secure_fedrec.protection.plain import TableSizes, aggregate_note
-from secure_fedrec.settings import Count, Natural, Positive, Settings, Within
+from secure_fedrec.settings import Bits, Count, Natural, Positive, Settings, Within
 from secure_fedrec.streams import Streams
 from secure_fedrec.uploads import Aggregate
 from secure_fedrec.wire import Wire
@@ -57,7 +57,8 @@ class ClipConfig(Settings, section="protection"):
 
     Args:
         norm: largest L2 norm of a client's contribution to a round, rows and scaled counts joined.
-        count_scale: factor on the counts before clipping, see ``dp.clipping.Part``.
+        count_scale: factor on the counts of rated items before clipping; the larger, the more of
+            the norm they take.
 
     Raises:
         ConfigError: a field is not positive and finite.
@@ -72,12 +73,13 @@ class SkellamLayerConfig(Settings, section="protection"):
 
     Args:
         noise_multiplier: standard deviation of the noise that counts over the clip.
-        epsilon: budget against the server over all rounds of the run.
-        delta: its delta.
-        fraction_bits: binary digits kept of a contribution.
+        epsilon: budget against the server over all rounds of the run, which the noise is found
+            from.
+        delta: probability with which the budget may be exceeded.
+        fraction_bits: binary digits kept of a contribution after the point.
         corrupt: clients whose noise does not count, because they may work with the server; by
             default as many as the masks reckon with, and never fewer.
-        least_count: smallest denominator of an item.
+        least_count: smallest denominator of an item; a noisy count below it is raised to it.
 
     Raises:
         ConfigError: a field is out of range, or both or neither of noise and budget are given.
@@ -86,7 +88,7 @@ class SkellamLayerConfig(Settings, section="protection"):
     noise_multiplier: Positive | None = None
     epsilon: Positive | None = None
     delta: Annotated[float, Within(above=0, below=1)] = 1e-5
-    fraction_bits: int = 12
+    fraction_bits: Annotated[Bits, Within(0, 40)] = 12
     corrupt: Natural | None = None
     least_count: Count = 1
 

@@ -10,7 +10,7 @@ from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.protection.linkage_hardened.rows import row_bytes
 from secure_fedrec.protection.routed_denoisers import RoutingLayerConfig
 from secure_fedrec.protection.routing import LEAST_SENDERS
-from secure_fedrec.settings import Within
+from secure_fedrec.settings import Unit, Within
 
 
 def least_batch(*, cells: int, denoisers: int) -> int:
@@ -27,11 +27,11 @@ class LinkageHardenedConfig(RoutingLayerConfig):
     """Settings of the layer.
 
     Args:
-        count: number of denoisers, clients drawn once; at least 2.
+        count: number of denoisers, clients drawn once.
         cells: public number of cells that every client sends to each denoiser in a round; bounds
             the fakes of a client.
         layers: mixes a cell passes.
-        cell_bytes: size of a cell.
+        cell_bytes: size of a cell; large enough for a row, 2^24 at most.
         kem: key encapsulation, "x25519" or "mlkem768-x25519".
         execution: "simulated", or "real": also run the halves and mixes, and require equal bits.
 
@@ -40,8 +40,8 @@ class LinkageHardenedConfig(RoutingLayerConfig):
     """
 
     count: Annotated[int, Within(2, 2**16 - 1, why="; one would see the fakes")] = 2
-    cells: int = 1024
-    cell_bytes: int = 1024
+    cells: Annotated[int, Unit("cells")] = 1024
+    cell_bytes: Annotated[int, Unit("bytes")] = 1024
 
     def _agree(self) -> None:
         most = (2**31 - 1) // least_batch(cells=1, denoisers=self.count)

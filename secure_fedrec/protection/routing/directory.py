@@ -17,12 +17,12 @@ import struct
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
-from typing import Annotated
+from typing import Annotated, TypeAlias
 
 from secure_fedrec.errors import ConfigError, WireError
 from secure_fedrec.protection.routing.fragments import FRAGMENT_HEADER_BYTES
-from secure_fedrec.protection.routing.sealing import KEMS, Kem, SealingKey, labelled
-from secure_fedrec.settings import OneOf, Settings, Within
+from secure_fedrec.protection.routing.sealing import KEMS, Kem, KemName, SealingKey, labelled
+from secure_fedrec.settings import Settings, Unit, Within
 
 CELL_HEADER = struct.Struct("<BBHI")
 """In front of every cell: version, layer, node, epoch."""
@@ -35,6 +35,10 @@ _VERSION = 1
 _HEADER = struct.Struct("<BBBBIII")
 _COUNT = struct.Struct("<H")
 _DOMAIN = b"secure-fedrec|routing|v1"
+
+
+Mixes: TypeAlias = Annotated[int, Within(1, 16), Unit("mixes")]
+"""A setting that says how many mixes a cell passes."""
 
 
 class RoutingConfig(Settings, section="routing"):
@@ -52,9 +56,9 @@ class RoutingConfig(Settings, section="routing"):
         ConfigError: a field is out of range, or no payload fits the cell.
     """
 
-    layers: Annotated[int, Within(1, 16)] = 3
-    cell_bytes: int = 65536
-    kem: Annotated[str, OneOf(KEMS, "unknown key encapsulation")] = "x25519"
+    layers: Mixes = 3
+    cell_bytes: Annotated[int, Unit("bytes")] = 65536
+    kem: KemName = "x25519"
     min_batch: Annotated[
         int, Within(LEAST_SENDERS, 2**31 - 1, why="; a batch of one mixes none")
     ] = 64

@@ -11,6 +11,7 @@ like a damaged one. ``info`` is written by ``labelled``, so that no two lists of
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
+from typing import Annotated, TypeAlias
 
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.asymmetric.mlkem import MLKEM768PrivateKey, MLKEM768PublicKey
@@ -25,6 +26,7 @@ from cryptography.hazmat.primitives.hpke import (
 )
 
 from secure_fedrec.errors import ConfigError, ProtocolError, WireError
+from secure_fedrec.settings import OneOf
 
 _TAG_BYTES = 16
 _MLKEM_BYTES = 1184
@@ -71,6 +73,9 @@ KEMS: Mapping[str, Kem] = MappingProxyType(
     }
 )
 """Key encapsulations by name."""
+
+KemName: TypeAlias = Annotated[str, OneOf(KEMS, "unknown key encapsulation")]
+"""A setting that names one."""
 
 
 def require_kem(key: str, name: str) -> Kem:

@@ -4,9 +4,9 @@ from typing import Annotated
 
 from secure_fedrec.errors import ConfigError
 from secure_fedrec.protection.executions import Execution
-from secure_fedrec.protection.routing.sealing import KEMS
+from secure_fedrec.protection.routing.sealing import KemName
 from secure_fedrec.protection.shared_upload.context import LEAST_FLOOR
-from secure_fedrec.settings import Count, OneOf, Settings, Within
+from secure_fedrec.settings import Count, Settings, Within
 
 
 class SharedUploadConfig(Settings, section="protection"):
@@ -25,7 +25,7 @@ class SharedUploadConfig(Settings, section="protection"):
 
     count: Count = 1
     floor: Annotated[int, Within(least=LEAST_FLOOR)] = 16
-    kem: Annotated[str, OneOf(KEMS, "unknown key encapsulation")] = "x25519"
+    kem: KemName = "x25519"
     execution: Execution = "simulated"
 
     def require_fits(self, n_clients: int) -> None:

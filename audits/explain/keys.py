@@ -1,0 +1,223 @@
+"""Every key that a configuration may hold, as the settings behind it say it.
+
+A key is called as ``--set`` calls it, ``protection.rho``. What it means may depend on the
+algorithm, the data set or the layer that it is written beside: a ``Key`` is one meaning, with its
+places.
+"""
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import Any
+
+from attacks import SUITE
+from audits.config.audit import DEFAULT_SYSTEM, ENTRIES, LAYER_TABLES, SECTIONS, AuditConfig
+from audits.explain.fields import Facts, facts_of, tables_of
+from audits.system import System
+from audits.systems import SYSTEMS, system_named
+from secure_fedrec.settings import Settings
+
+GENERATED = "synthetic"
+"""The data set that is made, of the shape that ``[data]`` says; where a class of settings serves
+others too, they have no shape."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Key:
+    """A key in one of its meanings.
+
+    Args:
+        path: dotted, as ``--set`` takes it.
+        places: where it has this meaning: "algorithm/data set", or the name of a layer; none for
+            everywhere.
+        facts: what it is.
+    """
+
+    path: str
+    places: tuple[str, ...] = ()
+    facts: Facts
+
+    @property
+    def table(self) -> str:
+        """The table that it is written in; "" at the top of the file."""
+        return self.path.rpartition(".")[0]
+
+    def words(self) -> dict[str, str]:
+        """All that is to be said of it, by name."""
+        place = {"place": self.place} if self.places else {}
+        return {**place, **self.facts.words()}
+
+    @property
+    def place(self) -> str:
+        """Its places in words."""
+        return "; ".join(_in_words(self.places))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trained:
+    """A pair of tables ``[data]`` and ``[algorithm]`` that go together.
+
+    Args:
+        system: the algorithm.
+        sets: names of the data sets.
+        data, algorithm: classes of the two tables.
+    """
+
+    system: System
+    sets: tuple[str, ...]
+    data: type[Settings]
+    algorithm: type[Settings]
+
+    @property
+    def places(self) -> tuple[str, ...]:
+        """The pairs of names that lead here, as ``Key.places`` has them."""
+        return tuple(f"{self.system.name}/{name}" for name in self.sets)
+
+    @property
+    def idle(self) -> frozenset[str]:
+        """Fields of ``data`` that shape a generated set, which these sets are not."""
+        shape = getattr(self.data, "shape_of", None)
+        if shape is None or GENERATED in self.sets or self.data is shape:
+            return frozenset()
+        return frozenset(facts_of(shape)) & frozenset(facts_of(self.data)) - {"name"}
+
+    def naming(self) -> tuple[Facts, Facts]:
+        """The two keys ``data.name`` and ``algorithm.name``, which choose the rest."""
+        meanings = (
+            "data set that is trained on; `secure-fedrec data list` says where each comes from.",
+            "algorithm that is trained; it says which data sets and layers there are.",
+        )
+        values = (tuple(self.system.kinds), SYSTEMS)
+        defaults = (self.system.default_data, DEFAULT_SYSTEM)
+        data, algorithm = (
+            Facts(
+                type="string",
+                unit="",
+                default=default,
+                allowed=", ".join(f'"{name}"' for name in names),
+                meaning=meaning,
+                schema={"type": "string", "enum": list(names)},
+            )
+            for meaning, names, default in zip(meanings, values, defaults, strict=True)
+        )
+        return data, algorithm
+
+
+def _in_words(places: Sequence[str]) -> Iterator[str]:
+    """Places in words: an algorithm alone where it is meant with all of its data sets."""
+    sets: dict[str, list[str]] = {}
+    for place in places:
+        system, _, name = place.partition("/")
+        sets.setdefault(system, []).extend([name] if name else [])
+    for system, names in sets.items():
+        if not names:
+            yield f'layer "{system}"'
+            continue
+        whole = set(names) == set(system_named(system).kinds)
+        yield f'algorithm "{system}"' + ("" if whole else f" on {', '.join(names)}")
+
+
+@cache
+def absent() -> Mapping[str, str]:
+    """Algorithms whose settings cannot be imported here, and why: an extra is not installed."""
+    found = {}
+    for name in SYSTEMS:
+        try:
+            system_named(name)
+        except ModuleNotFoundError as missing:
+            found[name] = str(missing)
+    return found
+
+
+@cache
+def trained() -> tuple[Trained, ...]:
+    """All pairs of data and algorithm, by system."""
+    found: dict[tuple[object, ...], Trained] = {}
+    for system in (system_named(name) for name in SYSTEMS if name not in absent()):
+        for name, kind in system.kinds.items():
+            key = (system.name, kind.settings, kind.algorithm, name == GENERATED)
+            pair = found.get(key) or Trained(
+                system=system, sets=(), data=kind.settings, algorithm=kind.algorithm
+            )
+            found[key] = replace(pair, sets=(*pair.sets, name))
+    return tuple(found.values())
+
+
+def top_facts() -> dict[str, Facts]:
+    """The keys at the top of a file."""
+    facts = facts_of(AuditConfig)
+    names = ["all", *SUITE]
+    attacks = replace(
+        facts["attacks"],
+        default=["all"],
+        allowed=", ".join(f'"{name}"' for name in names),
+        schema={"type": "array", "items": {"type": "string", "enum": names}},
+    )
+    return {"title": facts["title"], "seed": facts["seed"], "attacks": attacks}
+
+
+def layer_facts(layers: Mapping[str, Any]) -> Facts:
+    """The key ``layer`` of a table of layers."""
+    return Facts(
+        type="string",
+        unit="",
+        default="required",
+        allowed=", ".join(f'"{name}"' for name in layers),
+        meaning="name of the layer; `secure-fedrec explain NAME` says what it hides from whom.",
+        schema={"type": "string", "enum": list(layers)},
+    )
+
+
+@cache
+def keys() -> tuple[Key, ...]:
+    """All keys, table by table, each meaning once."""
+    merged: dict[tuple[str, str], Key] = {}
+    for key in _all():
+        same = (key.path, str(key.facts))
+        known = merged.get(same)
+        places = dict.fromkeys((*(known.places if known else ()), *key.places))
+        merged[same] = replace(key, places=tuple(places))
+    tables = list(dict.fromkeys(map(_top, merged.values())))
+    return tuple(sorted(merged.values(), key=lambda key: tables.index(_top(key))))
+
+
+def _top(key: Key) -> str:
+    return key.path.partition(".")[0] if "." in key.path else ""
+
+
+def _all() -> Iterator[Key]:
+    yield from (Key(path=name, facts=facts) for name, facts in top_facts().items())
+    for pair in trained():
+        data, algorithm = pair.naming()
+        yield Key(path="data.name", places=pair.places, facts=data)
+        yield from _table("data", pair.data, pair.places, without={"name", *pair.idle})
+        yield Key(path="algorithm.name", facts=algorithm)
+        yield from _table("algorithm", pair.algorithm, pair.places)
+    for name, kind in SECTIONS.items():
+        yield from _table(name, kind)
+    for table, layers in LAYER_TABLES.items():
+        yield Key(path=f"{table}.layer", facts=layer_facts(layers))
+        for name, kind in layers.items():
+            yield from _table(table, kind, (name,))
+    for name, kind in ENTRIES.items():
+        yield from _table(name, kind)
+
+
+def _table(
+    path: str, kind: type[Any], places: Sequence[str] = (), without: Collection[str] = ()
+) -> Iterator[Key]:
+    for name, facts in facts_of(kind).items():
+        if name not in without:
+            yield Key(path=f"{path}.{name}", places=tuple(places), facts=facts)
+    for name, inner in tables_of(kind).items():
+        yield from _table(f"{path}.{name}", inner, places)
+
+
+def keys_named(name: str) -> tuple[Key, ...]:
+    """The meanings of a key: by its path, by its table, or by the end of its path."""
+    every = keys()
+    return (
+        tuple(key for key in every if key.path == name)
+        or tuple(key for key in every if key.path.startswith(f"{name}."))
+        or tuple(key for key in every if key.path.endswith(f".{name}"))
+    )
