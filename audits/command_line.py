@@ -19,6 +19,7 @@ from typing import Any
 
 from audits import commands
 from audits.data_command import data
+from audits.pipeline import add_policy, report
 from audits.reproduce import add_reproduce, reproduce
 from audits.run.folder import CONFIG_NAME
 from secure_fedrec.errors import (
@@ -125,6 +126,7 @@ def _parser() -> argparse.ArgumentParser:
     words = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     _add_runs(words)
     _add_plan(words)
+    _add_pipeline(words)
     _add_looks(words)
     return parser
 
@@ -140,6 +142,7 @@ def _add_runs(words: Any) -> None:
         help="TOML file; default: the embedded quickstart on synthetic data",
     )
     audit.add_argument("--out", type=Path, default=Path("audit-out"), help="run folder")
+    add_policy(audit)
     _run_options(audit)
 
     train = _command(words, "train", commands.train, "train only; metrics as JSON lines")
@@ -212,6 +215,18 @@ def _add_plan(words: Any) -> None:
         help="there is no public randomness that the server does not choose",
     )
     plan.add_argument("--json", action="store_true", help="machine-readable result on stdout")
+
+
+def _add_pipeline(words: Any) -> None:
+    """Commands on runs that are over."""
+    written = _command(words, "report", report, "write the report of a run in further formats")
+    written.add_argument("result", type=Path, metavar="RESULT", help=_RESULT)
+    written.add_argument("--out", type=Path, help="folder to write to (default: beside RESULT)")
+    add_policy(written)
+    written.add_argument("--json", action="store_true", help="machine-readable result on stdout")
+
+
+_RESULT = "a run folder, or its report.json"
 
 
 def _add_looks(words: Any) -> None:

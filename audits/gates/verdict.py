@@ -8,8 +8,8 @@ from typing import Any, NamedTuple, TypeAlias
 
 from attacks import Finding
 from attacks.planted.controls import ControlResult
+from attacks.scoring.catalogue import severity_of
 from audits.gates.gate import FEWEST_CLIENTS, GateResult, Outcome
-from audits.report.findings import severity
 
 EXIT_CODES: Mapping[Outcome, int] = MappingProxyType(
     {Outcome.PASS: 0, Outcome.FAIL: 1, Outcome.INCONCLUSIVE: 3, Outcome.LEAK: 0}
@@ -29,6 +29,11 @@ class Verdict:
 
     outcome: Outcome
     reasons: tuple[str, ...]
+
+    @classmethod
+    def told(cls, verdict: Mapping[str, Any]) -> "Verdict":
+        """The verdict that a report states."""
+        return cls(outcome=Outcome(verdict["outcome"]), reasons=tuple(verdict["reasons"]))
 
     @property
     def exit_code(self) -> int:
@@ -130,7 +135,7 @@ def unjudged(
 
 def _seen(findings: Sequence[Finding]) -> list[Seen]:
     return [
-        Seen(each.adversary, each.attack, str(severity(each)), each.units.get("clients", 0))
+        Seen(each.adversary, each.attack, severity_of(each.figures), each.units.get("clients", 0))
         for each in findings
         if each.measured
     ]

@@ -290,7 +290,8 @@ def _determinism(measured: Measured) -> str:
 
 
 def _without_folders(word: str) -> str:
-    """A word of a command line, an absolute path cut to its last part."""
+    """A word of a command line, a path out of the working folder cut to its last part."""
     option, sign, value = word.rpartition("=")
     path = PurePath(value)
-    return option + sign + (path.name or path.anchor) if path.is_absolute() else word
+    outside = path.is_absolute() or ".." in path.parts or value.startswith("~")
+    return option + sign + (path.name or path.anchor) if outside else word

@@ -55,7 +55,9 @@ def _attacks(report: Report, found: Sequence[Objection]) -> list[_Case]:
         pair = finding["adversary"], finding["attack"]
         mine = [e for e in found if e.gate is None and (e.adversary, e.attack) == pair]
         worst = min(mine, key=lambda each: order.index(each.state), default=None)
-        kind, why = ("", finding["sentence"]) if worst is None else (_KINDS[worst.state], worst.text)
+        kind, why = (
+            ("", finding["sentence"]) if worst is None else (_KINDS[worst.state], worst.text)
+        )
         if finding["status"] != "measured":
             kind, why = "skipped", str(finding["reason"])
         cases.append((f"attacks.{pair[0]}", pair[1], kind, why))
@@ -96,7 +98,7 @@ def _suite(report: Report, number: int, name: str, cases: Sequence[_Case]) -> ET
 
 
 def _second(moment: str) -> str:
-    """A time without its zone, as the format has it; a report that has none gets the first second."""
+    """A time without its zone, as the format has it; the first second, where there is none."""
     found = re.match(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d", moment)
     return found[0] if found else "1970-01-01T00:00:00"
 

@@ -10,10 +10,12 @@ from typing import Any
 
 from audits.report.html import SCHEMA_VERSION
 from audits.report.schema import report_schema
+from audits.run.folder import CONFIG_DIGEST, CONFIG_NAME
 from secure_fedrec.core.files import read_json
 from secure_fedrec.errors import DataError
 
 REPORT_NAME = "report.json"
+_UNFINISHED = "the run has no report yet, continue it with audit --resume"
 
 _TYPES: Mapping[str, Callable[[object], bool]] = {
     "null": lambda value: value is None,
@@ -38,8 +40,8 @@ def report_file(result: Path) -> Path:
         return result
     if (result / REPORT_NAME).exists():
         return result / REPORT_NAME
-    if (result / "config.json").exists():
-        raise DataError(result, "the run has no report yet; finish it: audit CONFIG --out --resume")
+    if (result / CONFIG_NAME).exists():
+        raise DataError(result, _UNFINISHED)
     raise DataError(result, "is no run folder: it holds no report.json")
 
 
@@ -65,7 +67,19 @@ def read_report(result: Path) -> dict[str, Any]:
     schema = report_schema()
     for problem in _problems(report, schema, schema["$defs"], "report"):
         raise DataError(path, problem)
+    if result.is_dir() and (result / CONFIG_NAME).exists():
+        _require_latest(result, report)
     return report
+
+
+def _require_latest(run: Path, report: Mapping[str, Any]) -> None:
+    """Refuse the report of a run that was continued under another configuration, and cut off."""
+    try:
+        begun = read_json(run / CONFIG_NAME)[CONFIG_DIGEST]
+    except (OSError, ValueError, KeyError, TypeError) as damage:
+        raise DataError(run / CONFIG_NAME, "is damaged") from damage
+    if begun != report["manifest"]["config_sha256"]:
+        raise DataError(run, f"report.json is of an earlier configuration: {_UNFINISHED}")
 
 
 def _problems(

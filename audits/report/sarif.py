@@ -25,7 +25,9 @@ from audits.report.text import measure
 
 Report = Mapping[str, Any]
 
-SCHEMA_URI = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
+SCHEMA_URI = (
+    "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
+)
 _FINGERPRINT = "secureFedrec/v1"
 _LEVELS = {"critical": "error", "high": "error", "medium": "warning", "low": "note", "info": "note"}
 _WORST = ("error", "warning", "note")
@@ -76,7 +78,8 @@ def _finding(
     ]
     first = against[0] if against else None
     key = key_of_objection(report, first) if first else key_of_finding(report, finding)
-    levels = [_level(each, finding) for each in against] or [_LEVELS[finding["severity"] or "info"]]
+    plain = "note" if gates else _LEVELS[finding["severity"]]  # gates that hold have judged it
+    levels = [_level(each, finding) for each in against] or [plain]
     about = [f"{gate['name']}: {gate['outcome']} ({gate['reason']})" for _, gate in gates]
     text = " ".join((finding["sentence"], *(f"Gate {each}." for each in about)))
     return {
@@ -122,7 +125,9 @@ def _level(objection: Objection, finding: Mapping[str, Any] | None) -> str:
     by_severity = _LEVELS[severity or "info"]
     if objection.state == FAIL:
         return "error"
-    return min((by_severity, "warning"), key=_WORST.index) if objection.state == OPEN else by_severity
+    return (
+        min((by_severity, "warning"), key=_WORST.index) if objection.state == OPEN else by_severity
+    )
 
 
 def _standing(
