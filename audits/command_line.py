@@ -9,6 +9,7 @@ import argparse
 import contextlib
 import errno
 import json
+import math
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -19,7 +20,7 @@ from typing import Any
 
 from audits import commands
 from audits.data_command import data
-from audits.pipeline import add_policy, report
+from audits.pipeline import add_policy, compare, report
 from audits.reproduce import add_reproduce, reproduce
 from audits.run.folder import CONFIG_NAME
 from secure_fedrec.errors import (
@@ -224,6 +225,20 @@ def _add_pipeline(words: Any) -> None:
     written.add_argument("--out", type=Path, help="folder to write to (default: beside RESULT)")
     add_policy(written)
     written.add_argument("--json", action="store_true", help="machine-readable result on stdout")
+
+    compared = _command(words, "compare", compare, "what got worse between two runs beyond noise")
+    several = f"{_RESULT}; or a folder of run folders, one per seed"
+    compared.add_argument("before", type=Path, metavar="A", help=several)
+    compared.add_argument("after", type=Path, metavar="B", help="likewise, with the same seeds")
+    compared.add_argument(
+        "--tolerance",
+        type=float,
+        default=math.inf,
+        metavar="X",
+        help="inconclusive if a figure may have got worse by more than this (default: unlimited)",
+    )
+    compared.add_argument("--all", action="store_true", help="list unchanged figures as well")
+    compared.add_argument("--json", action="store_true", help="machine-readable result on stdout")
 
 
 _RESULT = "a run folder, or its report.json"

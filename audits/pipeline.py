@@ -1,18 +1,23 @@
-"""What a pipeline asks: ``report``, and the options that ``audit`` and ``report`` share."""
+"""What a pipeline asks: ``report`` and ``compare``, and the options that ``audit`` shares."""
 
 import argparse
 import json
 import sys
 from collections.abc import Mapping
 from contextlib import nullcontext
+from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from audits import comparison
+from audits.comparison import FEWEST_PAIRS, runs_of
 from audits.gates.policy import LEVELS, Policy, applied
 from audits.report import FORMATS, WRITERS, write_report
 from audits.report.reading import read_report, report_file
+from audits.report.text import decimal, signed
 from audits.run.folder import CONFIG_NAME, unwritten
+from secure_fedrec.errors import ConfigError
 
 
 def add_policy(command: argparse.ArgumentParser) -> None:
@@ -97,6 +102,51 @@ def print_unused(found: Mapping[str, Any]) -> None:
                 f"  note: the waiver of {waiver['owner']} for {whose} excuses nothing: take it out",
                 file=sys.stderr,
             )
+
+
+def compare(arguments: argparse.Namespace) -> int:
+    """``compare A B``: what has got worse from A to B beyond its noise."""
+    if not arguments.tolerance > 0:
+        raise ConfigError("--tolerance", arguments.tolerance, "must be positive")
+    before, after = (runs_of(result) for result in (arguments.before, arguments.after))
+    found = comparison.compare(before, after, tolerance=arguments.tolerance)
+    if arguments.json:
+        told = [asdict(each) | {"key": each.key._asdict()} for each in found.differences]
+        pairs = {"seeds": found.seeds, "unpaired": found.unpaired}
+        rate = {"error_rate": comparison.ERROR_RATE, "exit_code": found.exit_code}
+        print(json.dumps({**pairs, **rate, "figures": told}, indent=2))
+        return found.exit_code
+    for each in found.differences:
+        if each.outcome != comparison.SAME or arguments.all:
+            print(_line(each))
+    same, judged = len(found.of(comparison.SAME)), len(found.differences)
+    print(f"{same} of {judged} figures are the same within their noise")
+    seeds = ", ".join(map(str, found.seeds))
+    if len(found.seeds) < FEWEST_PAIRS:
+        print(
+            f"seeds {seeds}: the clients alone tell the noise, and a figure that leaves it is "
+            f"undecided; {FEWEST_PAIRS} pairs of seeds decide"
+        )
+    else:
+        print(
+            f"seeds {seeds}: of comparisons of equal systems, at most {comparison.ERROR_RATE:.0%} "
+            "call any figure worse"
+        )
+    if found.unpaired:
+        print(f"  note: one side alone has seeds {found.unpaired}", file=sys.stderr)
+    return found.exit_code
+
+
+def _line(each: comparison.Difference) -> str:
+    if each.before is None or each.after is None:
+        return f"{each.outcome:13} {each.key}"
+    change = f"{decimal(each.before)} to {decimal(each.after)}"
+    if each.low is None or each.high is None:
+        return f"{each.outcome:13} {each.key}: {change}"
+    span = f"[{signed(each.low)}, {signed(each.high)}]"
+    return (
+        f"{each.outcome:13} {each.key}: {change}, change {signed(each.after - each.before)} {span}"
+    )
 
 
 def _formats(text: str) -> tuple[str, ...]:

@@ -7,6 +7,7 @@ measured, a failed control, or utility; and what is excused is no pass, the audi
 documented.
 """
 
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import date
@@ -221,7 +222,8 @@ def _is_known(objection: Objection, report: Report, baseline: Report) -> bool:
 def figures_of(finding: Mapping[str, Any]) -> dict[str, float]:
     """All figures of a finding by key, those of its details among them."""
     every = {**finding["details"], **finding}
-    return {key: each for key, each in every.items() if isinstance(each, int | float)}
+    numbers = {key: each for key, each in every.items() if isinstance(each, int | float)}
+    return {key: float(each) for key, each in numbers.items() if abs(each) < sys.maxsize}
 
 
 def figure_of(finding: Mapping[str, Any], key: str) -> tuple[float, float, float] | None:

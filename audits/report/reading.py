@@ -4,6 +4,7 @@ A report is data from elsewhere, another machine or an artifact of a pipeline: w
 the schema is refused before anything is made of it.
 """
 
+import json
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -17,11 +18,14 @@ from secure_fedrec.errors import DataError
 REPORT_NAME = "report.json"
 _UNFINISHED = "the run has no report yet, continue it with audit --resume"
 
+_HUGE = 1e300
 _TYPES: Mapping[str, Callable[[object], bool]] = {
     "null": lambda value: value is None,
     "boolean": lambda value: isinstance(value, bool),
     "integer": lambda value: isinstance(value, int) and not isinstance(value, bool),
-    "number": lambda value: isinstance(value, int | float) and not isinstance(value, bool),
+    "number": lambda value: (
+        isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < _HUGE
+    ),
     "string": lambda value: isinstance(value, str),
     "array": lambda value: isinstance(value, list),
     "object": lambda value: isinstance(value, dict),
@@ -54,6 +58,7 @@ def read_report(result: Path) -> dict[str, Any]:
     path = report_file(result)
     try:
         report = read_json(path)
+        json.dumps(report, allow_nan=False)  # Python reads what is no JSON
     except OSError as missing:
         raise DataError(path, f"cannot be read ({missing.strerror})") from missing
     except ValueError as damage:
