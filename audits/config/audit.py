@@ -113,7 +113,8 @@ class AuditConfig(Settings):
                 raise ConfigError("attacks", name, "is named twice")
         for gate in self.gates:
             gate.require_measured(self.metrics)
-        for each in (*self.gates, *self.waivers):
+        named: tuple[GateConfig | WaiverConfig, ...] = (*self.gates, *self.waivers)
+        for each in named:
             if each.adversary is not None and each.adversary not in names:
                 raise each.refusal("adversary", "unknown adversary", names)
             if each.attack is not None and each.attack not in self.attacks:

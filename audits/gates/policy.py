@@ -211,10 +211,10 @@ def _is_known(objection: Objection, report: Report, baseline: Report) -> bool:
         return False
     if objection.metric is None:
         return True
-    ends = [figure_of(each, objection.metric) for each in (then, now)]
-    if ends[0] is None or ends[1] is None:
+    earlier, later = (figure_of(each, objection.metric) for each in (then, now))
+    if earlier is None or later is None:
         return False
-    (_, old_low, old_high), (_, low, high) = ends
+    (_, old_low, old_high), (_, low, high) = earlier, later
     worse_low = MEASURES[objection.metric].scale.lower_is_worse
     return bool(high >= old_low if worse_low else low <= old_high)
 

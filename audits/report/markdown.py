@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 from attacks.scoring.measures import SEVERITIES
 from audits.gates.policy import objections
@@ -10,6 +10,8 @@ from audits.report.places import config_line, config_path, key_of_finding, key_o
 from audits.report.text import gate_value, interval
 
 Report = Mapping[str, Any]
+Table: TypeAlias = tuple[Sequence[str], Sequence[Sequence[str]]]
+"""Heads of columns, and rows."""
 
 _MARKUP = re.compile(r"([\\`*_{}\[\]<>#|~!&@])")
 
@@ -35,7 +37,7 @@ def render_markdown(report: Report) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def _gates(report: Report) -> tuple[Sequence[str], list[Sequence[str]]]:
+def _gates(report: Report) -> Table:
     excused = {each.gate: each.state for each in objections(report)}
     rows = []
     for number, gate in enumerate(report["gates"]):
@@ -52,7 +54,7 @@ def _gates(report: Report) -> tuple[Sequence[str], list[Sequence[str]]]:
     return ("outcome", "gate", "measured, 95 % interval", "line"), rows
 
 
-def _findings(report: Report) -> tuple[Sequence[str], list[Sequence[str]]]:
+def _findings(report: Report) -> Table:
     found = [each for each in report["findings"] if each["severity"] not in (None, "info")]
     found.sort(key=lambda each: SEVERITIES.index(each["severity"]))
     rows = [
@@ -67,7 +69,7 @@ def _findings(report: Report) -> tuple[Sequence[str], list[Sequence[str]]]:
     return ("severity", "attack", "finding", "line"), rows
 
 
-def _waivers(report: Report) -> tuple[Sequence[str], list[Sequence[str]]]:
+def _waivers(report: Report) -> Table:
     rows = [
         (
             each["state"],
@@ -85,7 +87,7 @@ def _line(report: Report, key: str) -> str:
     return f"`{config_path(report)}:{config_line(report, key)}`"
 
 
-def _section(title: str, table: tuple[Sequence[str], list[Sequence[str]]]) -> list[str]:
+def _section(title: str, table: Table) -> list[str]:
     head, rows = table
     if not rows:
         return []

@@ -143,7 +143,9 @@ def test_fingerprints_outlive_figures_lines_names_and_seeds(
 def varied(report: dict[str, Any], rng: random.Random) -> dict[str, Any]:
     """A report with other outcomes and severities, and a policy."""
     found = copy.deepcopy(report)
-    outcomes = ("pass", "fail", "inconclusive") if rng.random() < 0.5 else ("pass", "inconclusive")
+    outcomes: tuple[str, ...] = (
+        ("pass", "fail", "inconclusive") if rng.random() < 0.5 else ("pass", "inconclusive")
+    )
     outcomes = outcomes if rng.random() < 0.7 else ("pass",)
     for gate in found["gates"]:
         gate["outcome"] = rng.choice(outcomes)
