@@ -15,8 +15,10 @@ from typing import Any
 
 from attacks.scoring.measures import SEVERITIES
 from attacks.suite import MEASURES
+from audits.config.tables import as_table, build, require_tables
 from audits.gates.gate import Outcome, documents_leak
 from audits.gates.verdict import EXIT_CODES, Seen, unjudged
+from audits.gates.waivers import WaiverConfig
 
 Report = Mapping[str, Any]
 
@@ -74,10 +76,14 @@ def applied(report: Report, policy: Policy) -> dict[str, Any]:
     Returns:
         The report, its verdict decided anew; ``policy`` in it tells how. Without waivers in its
         configuration and with nothing asked it is the report as measured.
+
+    Raises:
+        ConfigError: a waiver in its configuration is none.
     """
     measured = dict(report) | {"verdict": _measured(report)}
     measured.pop("policy", None)
-    waivers = measured["configuration"].get("waivers", [])
+    tables = require_tables("waivers", measured["configuration"].get("waivers", []))
+    waivers = [as_table(build(WaiverConfig, "waivers", table)) for table in tables]
     if not (waivers or policy.fail_on or policy.baseline):
         return measured
     found = [_excused(each, measured, waivers, policy) for each in _raw(measured, policy.fail_on)]

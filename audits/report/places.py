@@ -6,6 +6,7 @@ layer, to the algorithm, which sends uploads in the clear. A gate on utility, lo
 epsilon belongs to itself.
 """
 
+import re
 from collections.abc import Mapping
 from typing import Any
 from urllib.parse import quote
@@ -76,8 +77,29 @@ def key_of_finding(report: Report, finding: Mapping[str, Any], metric: str | Non
     return "protection[0].layer" if layers else "algorithm.name"
 
 
+def key_of_adversary(report: Report, name: str | None) -> str:
+    """The key of an adversary."""
+    tables = setting(report, "adversaries")
+    found = tables if isinstance(tables, list) else []
+    names = [each.get("name") if isinstance(each, dict) else each for each in found]
+    return f"adversaries[{names.index(name)}]" if name in names else "adversaries"
+
+
+def setting(report: Report, key: str) -> Any:
+    """The value of a key of the configuration; None where there is none."""
+    value: Any = report["configuration"]
+    for step in re.findall(r"[^.\[\]]+", key):
+        if isinstance(value, list) and step.isdecimal() and int(step) < len(value):
+            value = value[int(step)]
+        elif isinstance(value, dict):
+            value = value.get(step)
+        else:
+            return None
+    return value
+
+
 def _layers(report: Report, section: str) -> list[str]:
     """Names of the layers of a section."""
-    found = report["configuration"].get(section, [])
-    tables = found if isinstance(found, list) else []
-    return [str(each.get("layer")) for each in tables if isinstance(each, dict)]
+    tables = setting(report, section)
+    found = tables if isinstance(tables, list) else []
+    return [str(setting(report, f"{section}[{n}].layer")) for n in range(len(found))]

@@ -17,9 +17,11 @@ from audits.gates.policy import FAIL, KNOWN, OPEN, WAIVED, Objection, documented
 from audits.report.places import (
     config_line,
     config_path,
+    key_of_adversary,
     key_of_finding,
     key_of_gate,
     key_of_objection,
+    setting,
 )
 from audits.report.text import measure
 
@@ -161,16 +163,10 @@ def _fingerprint(report: Report, adversary: str | None, *what: str) -> dict[str,
 
     Which system, on which data, is attacked by which parties, and by what.
     """
-    settings = report["configuration"]
-    parties = next(
-        (
-            sorted(map(str, each.get("corrupt", [adversary])))
-            for each in settings.get("adversaries", [])
-            if isinstance(each, dict) and each.get("name") == adversary
-        ),
-        [adversary],
-    )
-    system = settings.get("algorithm", {}).get("name")
+    key = key_of_adversary(report, adversary)
+    parties = setting(report, f"{key}.corrupt") or [adversary]
+    parties = sorted(map(str, parties)) if isinstance(parties, list) else [str(parties)]
+    system = str(setting(report, "algorithm.name"))
     whole = json.dumps([system, report["data"]["name"], parties, *what])
     return {_FINGERPRINT: sha256(whole.encode()).hexdigest()[:32]}
 
@@ -274,7 +270,10 @@ def _executed(report: Report) -> list[dict[str, Any]]:
     """Attacks that say nothing, or whose controls say so of them."""
     notices = []
     for each in report["findings"]:
-        name, key = f"{each['adversary']}/{each['attack']}", key_of_adversary(report, each)
+        name, key = (
+            f"{each['adversary']}/{each['attack']}",
+            key_of_adversary(report, each["adversary"]),
+        )
         if each["status"] != "measured":
             text = f"{name}: {each['reason']}"
             notices.append(_notice(report, "attack-not-applicable", "note", text, key))
@@ -309,16 +308,6 @@ def _configured(report: Report) -> list[dict[str, Any]]:
                 )
             )
     return notices
-
-
-def key_of_adversary(report: Report, finding: Mapping[str, Any]) -> str:
-    """The key of the adversary of a finding."""
-    names = [
-        each.get("name") if isinstance(each, dict) else each
-        for each in report["configuration"].get("adversaries", [])
-    ]
-    adversary = finding["adversary"]
-    return f"adversaries[{names.index(adversary)}]" if adversary in names else "adversaries"
 
 
 def _notice(report: Report, name: str, level: str, text: str, key: str) -> dict[str, Any]:
