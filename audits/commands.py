@@ -17,7 +17,7 @@ from audits.config.audit import AuditConfig, load_config, parse_config
 from audits.config.lines import source_of
 from audits.gates.gate import Outcome
 from audits.gates.verdict import undecided
-from audits.pipeline import policy_of, print_unused
+from audits.pipeline import policy_of, print_policy
 from audits.planning import Deployment, plans
 from audits.report import FORMATS, report_schema
 from audits.report.findings import finding_json, sentence
@@ -57,7 +57,7 @@ def audit(arguments: argparse.Namespace) -> int:
     if arguments.json:
         keep = ("verdict", "gates", "findings", "utility", "lossless", "protection", "cost")
         _emit({key: result.report[key] for key in keep})
-        print_unused(result.report)
+        print_policy(result.report)
     else:
         _print_audit(result)
     return result.verdict.exit_code
@@ -303,7 +303,7 @@ def _print_audit(result: runner.AuditResult) -> None:
     if verdict.outcome is not Outcome.LEAK:  # whose gates have just said it
         for reason in verdict.reasons:
             print(f"  {verdict.outcome}: {reason}", file=sys.stderr)
-    print_unused(result.report)
+    print_policy(result.report)
     print(f"verdict: {verdict.outcome} (exit code {verdict.exit_code})")
     print(f"report: {', '.join(str(path) for path in _read(result.files))}")
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from audits import comparison
 from audits.comparison import FEWEST_PAIRS, runs_of
-from audits.gates.policy import LEVELS, Policy, applied
+from audits.gates.policy import KNOWN, LEVELS, WAIVED, Policy, applied, objections
 from audits.report import FORMATS, WRITERS, write_report
 from audits.report.reading import read_report, report_file
 from audits.report.text import decimal, signed
@@ -85,16 +85,19 @@ def report(arguments: argparse.Namespace) -> int:
 
 
 def print_verdict(found: Mapping[str, Any]) -> None:
-    """Say on stderr what the verdict is, and why; and which waivers nobody needs any more."""
+    """Say on stderr what the verdict is, and why, and what is excused."""
     verdict = found["verdict"]
-    for reason in verdict["reasons"]:
+    for reason in verdict["reasons"] if verdict["exit_code"] else ():
         print(f"  {verdict['outcome']}: {reason}", file=sys.stderr)
-    print_unused(found)
+    print_policy(found)
     print(f"verdict: {verdict['outcome']} (exit code {verdict['exit_code']})", file=sys.stderr)
 
 
-def print_unused(found: Mapping[str, Any]) -> None:
-    """Say which waivers excuse nothing."""
+def print_policy(found: Mapping[str, Any]) -> None:
+    """Say what is excused, and which waivers excuse nothing."""
+    for each in objections(found):
+        if each.state in (WAIVED, KNOWN):
+            print(f"  {each.state}: {each.text}", file=sys.stderr)
     for waiver in found.get("policy", {}).get("waivers", ()):
         if waiver["state"] == "unused":
             whose = f"{waiver['adversary']}/{waiver['attack']}"

@@ -211,7 +211,7 @@ def _is_known(objection: Objection, report: Report, baseline: Report) -> bool:
     left the earlier interval for the worse.
     """
     now, then = (_finding(each, objection) for each in (report, baseline))
-    if now is None or then is None or then["status"] != "measured":
+    if now is None or then is None or None in (now["severity"], then["severity"]):
         return False
     if SEVERITIES.index(then["severity"]) > SEVERITIES.index(now["severity"]):
         return False

@@ -2,16 +2,22 @@
 
 import copy
 import json
+import math
+import random
 import shutil
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterator
 from datetime import date
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from audits.comparison import compare
 from audits.gates.policy import Policy, applied
+from audits.report import WRITERS
 from audits.report.reading import read_report
+from secure_fedrec.errors import ConfigError, DataError
 from tests.audits.folders import snapshot
 
 TODAY = date(2027, 1, 15)
@@ -277,3 +283,59 @@ def test_broken_results_are_refused(
     config = json.loads((run / "config.json").read_text())
     (run / "config.json").write_text(json.dumps({**config, "sha256": "0"}))
     assert "of an earlier configuration" in refusal("report", run)
+
+
+def test_no_report_crashes_whoever_reads_it(recorded: Path, tmp_path: Path) -> None:
+    """Random values in random places: refused by the schema, or written and judged."""
+    whole = json.loads((recorded / "report.json").read_text())
+    for finding in whole["findings"]:
+        finding["roc"] = None
+    whole = waived(whole, "lattice")
+    parts = ("configuration", "verdict", "gates", "findings", "source", "manifest", "not_tested")
+    places = [place for part in parts for place in _places(whole[part], (part,))]
+    rng, ends, path = random.Random(7), Counter[str](), tmp_path / "report.json"
+    values = (
+        None,
+        0,
+        -1,
+        10**400,
+        1.5,
+        "",
+        "x\x00",
+        [],
+        {},
+        [1],
+        {"a": 1},
+        True,
+        math.nan,
+        "server",
+    )
+    for _ in range(250):
+        report: Any = copy.deepcopy(whole)
+        place, inner = rng.choice(places), report
+        for step in place[:-1]:
+            inner = inner[step]
+        inner[place[-1]] = rng.choice(values)
+        path.write_text(json.dumps(report))
+        try:
+            found = read_report(path)
+            judged = applied(found, Policy(today=TODAY, fail_on=("high",), baseline=whole))
+            applied(whole, Policy(today=TODAY, fail_on=("high",), baseline=found))
+            compare({1: whole}, {1: found})
+        except (ConfigError, DataError):
+            ends["refused"] += 1
+            continue
+        for each in (found, judged):
+            assert all(WRITERS[name](each) for name in ("sarif", "junit", "md"))
+        ends["written"] += 1
+    assert min(ends["refused"], ends["written"]) >= 50
+
+
+def _places(value: Any, place: tuple[str | int, ...]) -> Iterator[tuple[str | int, ...]]:
+    """Where there is a value in a JSON value."""
+    yield place
+    inner: Any = ()
+    if isinstance(value, dict | list):
+        inner = value.items() if isinstance(value, dict) else enumerate(value)
+    for key, each in inner:
+        yield from _places(each, (*place, key))
