@@ -56,7 +56,7 @@ def audit(arguments: argparse.Namespace) -> int:
     )
     if arguments.json:
         keep = ("verdict", "gates", "findings", "utility", "lossless", "protection", "cost")
-        _emit({key: result.report[key] for key in keep})
+        _emit({key: result.report[key] for key in (*keep, "policy") if key in result.report})
         print_policy(result.report)
     else:
         _print_audit(result)
