@@ -28,7 +28,12 @@ Write = Callable[[dict[str, Any]], Path]
 
 RATINGS = {"name": "synthetic", "clients": 24, "items": 30, "mean_ratings": 8.0}
 SERVER = {"name": "server", "corrupt": ["server"]}
-RUN = {"seed": 3, "adversaries": [SERVER], "recording": {"payload_rounds": [1, 2]}}
+RUN = {
+    "seed": 3,
+    "adversaries": [SERVER],
+    "recording": {"payload_rounds": [1, 2]},
+    "run": {"check_lossless": False},
+}
 GUM = {"scale": 5.0, "start": "identity"}
 SYSTEMS_AUDITED: Mapping[str, dict[str, Any]] = {
     "pmf": {
@@ -39,7 +44,10 @@ SYSTEMS_AUDITED: Mapping[str, dict[str, Any]] = {
     "furl": {"data": RATINGS, "algorithm": {"name": "furl", "rounds": 2}},
     "furl texts": {
         "data": {"name": "stickers", "users": 24, "messages": 10, "length": 8},
-        "algorithm": {"name": "furl", "rounds": 2},
+        "algorithm": {
+            **{"name": "furl", "rounds": 2, "user_dim": 3},
+            **{"character_dim": 4, "hidden": 4, "mlp": 6},
+        },
     },
     "hpfl": {
         "data": {"name": "synthetic", "clients": 4, "users": 8, "items": 14, "mean_records": 6.0},

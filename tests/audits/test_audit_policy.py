@@ -310,7 +310,7 @@ def test_no_report_crashes_whoever_reads_it(recorded: Path, tmp_path: Path) -> N
         math.nan,
         "server",
     )
-    for _ in range(250):
+    for _ in range(120):
         report: Any = copy.deepcopy(whole)
         place, inner = rng.choice(places), report
         for step in place[:-1]:
@@ -328,7 +328,7 @@ def test_no_report_crashes_whoever_reads_it(recorded: Path, tmp_path: Path) -> N
         for each in (found, judged):
             assert all(WRITERS[name](each) for name in ("sarif", "junit", "md"))
         ends["written"] += 1
-    assert min(ends["refused"], ends["written"]) >= 50
+    assert min(ends["refused"], ends["written"]) >= 25
 
 
 def _places(value: Any, place: tuple[str | int, ...]) -> Iterator[tuple[str | int, ...]]:

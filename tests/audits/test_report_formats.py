@@ -188,7 +188,7 @@ def test_every_format_says_what_the_exit_code_says(
     """No failure and no error is exit code 0, a failure is 1; nothing fallen is suppressed."""
     rng, seen = random.Random(5), Counter[int]()
     schema = jsonschema.Draft202012Validator(report_schema())
-    for _ in range(40):
+    for _ in range(30):
         found = varied(report, rng)
         assert [error.message for error in schema.iter_errors(found)] == []
         code, counted = found["verdict"]["exit_code"], cases(found)
@@ -209,7 +209,7 @@ def test_every_format_says_what_the_exit_code_says(
         assert "\x00" not in WRITERS["junit"](found)
         assert WRITERS["md"](found).count("\n# ") == 0
         seen[code] += 1
-    assert min(seen[code] for code in (0, 1, 3)) >= 4
+    assert min(seen[code] for code in (0, 1, 3)) >= 3
 
 
 def test_a_report_of_any_kind_can_be_written(sarif_schema: jsonschema.Draft4Validator) -> None:
