@@ -53,9 +53,11 @@ mutants: $(READY)
 mutants-today: $(READY)
 	$(BIN)/python -m tests.mutants --part
 
-# All 1,000 audits of federations without a leak; a test run has 100 of them.
+# All 1,000 audits of federations without a leak; a test run has 100 of them. And comparisons of
+# audits that differ by their seed alone.
 nulls: $(READY)
-	SECURE_FEDREC_NULLS=1000 $(BIN)/pytest -q -s tests/audits/test_audit_null.py
+	SECURE_FEDREC_NULLS=1000 $(BIN)/pytest -q -s tests/audits/test_audit_null.py \
+		tests/audits/test_audit_compare.py
 
 # The site, in docs/_build/html: any warning ends it.
 docs: $(READY)

@@ -9,6 +9,7 @@ import argparse
 import contextlib
 import errno
 import json
+import math
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -21,6 +22,7 @@ from audits import commands
 from audits.data_command import data
 from audits.exit_codes import EXIT_CODES
 from audits.explain.command import add_explain, explain
+from audits.pipeline import add_policy, compare, report
 from audits.reproduce import add_reproduce, reproduce
 from audits.run.folder import CONFIG_NAME
 from secure_fedrec.errors import (
@@ -135,6 +137,7 @@ def _parser() -> argparse.ArgumentParser:
     words = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     _add_runs(words)
     _add_plan(words)
+    _add_pipeline(words)
     _add_looks(words)
     return parser
 
@@ -150,6 +153,7 @@ def _add_runs(words: Any) -> None:
         help="TOML file; default: the embedded quickstart on synthetic data",
     )
     audit.add_argument("--out", type=Path, default=Path("audit-out"), help="run folder")
+    add_policy(audit)
     _run_options(audit)
 
     train = _command(words, "train", commands.train, "train only; metrics as JSON lines")
@@ -222,6 +226,32 @@ def _add_plan(words: Any) -> None:
         help="there is no public randomness that the server does not choose",
     )
     plan.add_argument("--json", action="store_true", help="machine-readable result on stdout")
+
+
+def _add_pipeline(words: Any) -> None:
+    """Commands on runs that are over."""
+    written = _command(words, "report", report, "write the report of a run in further formats")
+    written.add_argument("result", type=Path, metavar="RESULT", help=_RESULT)
+    written.add_argument("--out", type=Path, help="folder to write to (default: beside RESULT)")
+    add_policy(written)
+    written.add_argument("--json", action="store_true", help="machine-readable result on stdout")
+
+    compared = _command(words, "compare", compare, "what got worse between two runs beyond noise")
+    several = f"{_RESULT}; or a folder of run folders, one per seed"
+    compared.add_argument("before", type=Path, metavar="A", help=several)
+    compared.add_argument("after", type=Path, metavar="B", help="likewise, with the same seeds")
+    compared.add_argument(
+        "--tolerance",
+        type=float,
+        default=math.inf,
+        metavar="X",
+        help="inconclusive if a figure may have got worse by more than this (default: unlimited)",
+    )
+    compared.add_argument("--all", action="store_true", help="list unchanged figures as well")
+    compared.add_argument("--json", action="store_true", help="machine-readable result on stdout")
+
+
+_RESULT = "a run folder, or its report.json"
 
 
 def _add_looks(words: Any) -> None:

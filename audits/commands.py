@@ -4,7 +4,7 @@ import argparse
 import dataclasses
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from pathlib import Path
 
@@ -12,9 +12,12 @@ from attacks import GroundTruth, attack_named
 from attacks.planted.controls import positive_controls
 from attacks.view.knowledge import Knowledge
 from audits.config.audit import AuditConfig, load_config, parse_config
+from audits.config.lines import source_of
 from audits.gates.gate import Outcome
 from audits.gates.verdict import undecided
+from audits.pipeline import policy_of, print_policy
 from audits.planning import Deployment, plans
+from audits.report import FORMATS
 from audits.report.findings import sentence
 from audits.report.html import render_summary
 from audits.report.remedies import findings_json
@@ -46,10 +49,14 @@ def audit(arguments: argparse.Namespace) -> int:
         resume=arguments.resume,
         command=arguments.command_line,
         progress=not arguments.quiet,
+        source=None if arguments.config is None else source_of(arguments.config),
+        policy=policy_of(arguments),
+        formats=arguments.formats,
     )
     if arguments.json:
         keep = ("verdict", "gates", "findings", "utility", "lossless", "protection", "cost")
-        _emit({key: result.report[key] for key in keep})
+        _emit({key: result.report[key] for key in (*keep, "policy") if key in result.report})
+        print_policy(result.report)
     else:
         _print_audit(result)
     return result.verdict.exit_code
@@ -266,8 +273,14 @@ def _print_audit(result: runner.AuditResult) -> None:
     if verdict.outcome is not Outcome.LEAK:  # whose gates have just said it
         for reason in verdict.reasons:
             print(f"  {verdict.outcome}: {reason}", file=sys.stderr)
+    print_policy(result.report)
     print(f"verdict: {verdict.outcome} (exit code {verdict.exit_code})")
-    print(f"report: {result.files['html']}")
+    print(f"report: {', '.join(str(path) for path in _read(result.files))}")
+
+
+def _read(files: Mapping[str, Path]) -> list[Path]:
+    """The files of a report that are for people or pipelines; the data itself, if there is none."""
+    return [path for name, path in files.items() if name != FORMATS[0]] or list(files.values())
 
 
 def _emit(value: object) -> None:

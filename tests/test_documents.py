@@ -80,7 +80,8 @@ def test_attacks_named_in_documents_exist() -> None:
 def test_commands_of_the_readme_exist(capsys: pytest.CaptureFixture[str]) -> None:
     commands = set(re.findall(r"(?:^|`)secure-fedrec ([a-z]+)", README, re.MULTILINE))
     assert commands == {
-        *("audit", "train", "attack", "check", "plan", "reproduce", "data", "init", "explain")
+        *("audit", "train", "attack", "check", "plan", "report", "compare"),
+        *("reproduce", "data", "init", "explain"),
     }
     for command in sorted(commands):
         with pytest.raises(SystemExit) as ended:

@@ -11,6 +11,7 @@ must hold:
     [recording]                          which payloads are kept
     [[adversaries]], attacks             who attacks how
     [[gates]]                            what must hold
+    [[waivers]]                          what is excused for a while, by whom
     [run]                                checkpoints, measurements and the losslessness check
 
 ``algorithm.name`` decides the rest: a system (``audits.systems``) names the data sets that it
@@ -29,6 +30,7 @@ from typing import Annotated, Any
 from attacks import SUITE, attack_named
 from audits.config.tables import as_table, build, require_table, require_tables
 from audits.gates.gate import GateConfig
+from audits.gates.waivers import WaiverConfig, with_days
 from audits.run.folder import CONFIG_DIGEST
 from audits.system import DataKind, Statement, System
 from audits.systems import system_named
@@ -79,6 +81,7 @@ class AuditConfig(Settings):
         adversaries: who looks.
         attacks: names of the attacks that are tried for every adversary; ["all"] is all of them.
         gates: what must hold.
+        waivers: what is excused for a while.
     """
 
     title: Annotated[str, Filled()] = "Federated recommender audit"
@@ -95,6 +98,7 @@ class AuditConfig(Settings):
     adversaries: tuple[Adversary, ...] = ()
     attacks: tuple[str, ...] = tuple(SUITE)
     gates: tuple[GateConfig, ...] = ()
+    waivers: tuple[WaiverConfig, ...] = ()
 
     def _agree(self) -> None:
         _ = self.claim, self.bag_claim
@@ -108,10 +112,12 @@ class AuditConfig(Settings):
                 raise ConfigError("attacks", name, "is named twice")
         for gate in self.gates:
             gate.require_measured(self.metrics)
-            if gate.adversary is not None and gate.adversary not in names:
-                raise gate.refusal("adversary", "unknown adversary", names)
-            if gate.attack is not None and gate.attack not in self.attacks:
-                raise gate.refusal("attack", "is not run", self.attacks)
+        named: tuple[GateConfig | WaiverConfig, ...] = (*self.gates, *self.waivers)
+        for each in named:
+            if each.adversary is not None and each.adversary not in names:
+                raise each.refusal("adversary", "unknown adversary", names)
+            if each.attack is not None and each.attack not in self.attacks:
+                raise each.refusal("attack", "is not run", self.attacks)
 
     @property
     def audited(self) -> System:
@@ -179,6 +185,8 @@ class AuditConfig(Settings):
         plain["adversaries"] = [as_table(adversary) for adversary in self.adversaries]
         plain["attacks"] = list(self.attacks)
         plain["gates"] = [as_table(gate) for gate in self.gates]
+        if self.waivers:
+            plain["waivers"] = [as_table(waiver) for waiver in self.waivers]
         normal: dict[str, Any] = json.loads(json.dumps(plain))
         return normal
 
@@ -191,7 +199,7 @@ class AuditConfig(Settings):
         kept = {
             key: value
             for key, value in self.as_json().items()
-            if key not in ("title", "adversaries", "attacks", "gates", "run")
+            if key not in ("title", "adversaries", "attacks", "gates", "waivers", "run")
         }
         return sha256(json.dumps(kept, sort_keys=True).encode()).hexdigest()
 
@@ -210,7 +218,11 @@ LAYER_TABLES: Mapping[str, Mapping[str, type]] = {
 }
 """Lists of tables of layers: settings by name of a layer."""
 
-ENTRIES: Mapping[str, type] = {"adversaries": Adversary, "gates": GateConfig}
+ENTRIES: Mapping[str, type] = {
+    "adversaries": Adversary,
+    "gates": GateConfig,
+    "waivers": WaiverConfig,
+}
 """Lists of tables of one kind."""
 
 _LISTS = (*LAYER_TABLES, *ENTRIES)
@@ -268,6 +280,9 @@ def parse_config(raw: Mapping[str, Any]) -> AuditConfig:
         build(Adversary, "adversaries", table) for table in lists["adversaries"]
     )
     settings["gates"] = tuple(build(GateConfig, "gates", table) for table in lists["gates"])
+    settings["waivers"] = tuple(
+        build(WaiverConfig, "waivers", with_days(table)) for table in lists["waivers"]
+    )
     return AuditConfig(**settings)
 
 

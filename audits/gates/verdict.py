@@ -1,13 +1,20 @@
 """The verdict of an audit: from its gates, what was learned beside them, and the controls."""
 
 from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
-from typing import Any
+from types import MappingProxyType
+from typing import Any, NamedTuple, TypeAlias
 
 from attacks import Finding
 from attacks.planted.controls import ControlResult
+from attacks.scoring.catalogue import severity_of
 from audits.gates.gate import FEWEST_CLIENTS, GateResult, Outcome
-from audits.report.findings import severity
+
+EXIT_CODES: Mapping[Outcome, int] = MappingProxyType(
+    {Outcome.PASS: 0, Outcome.FAIL: 1, Outcome.INCONCLUSIVE: 3, Outcome.LEAK: 0}
+)
+"""What the command line returns."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,10 +30,15 @@ class Verdict:
     outcome: Outcome
     reasons: tuple[str, ...]
 
+    @classmethod
+    def told(cls, verdict: Mapping[str, Any]) -> "Verdict":
+        """The verdict that a report states."""
+        return cls(outcome=Outcome(verdict["outcome"]), reasons=tuple(verdict["reasons"]))
+
     @property
     def exit_code(self) -> int:
         """0 pass or as documented, 1 a gate fell, 3 inconclusive."""
-        return {Outcome.FAIL: 1, Outcome.INCONCLUSIVE: 3}.get(self.outcome, 0)
+        return EXIT_CODES[self.outcome]
 
 
 def decide(
@@ -46,7 +58,9 @@ def decide(
         open_.append("the configuration has no gates")
     if fallen:
         return Verdict(outcome=Outcome.FAIL, reasons=(*fallen, *open_))
-    open_ += unjudged(gates, findings)
+    pairs = {(each.gate.adversary, each.gate.attack) for each in gates}
+    leaking = {each.gate.adversary for each in gates if each.gate.documents_leak}
+    open_ += [each.text for each in unjudged(_seen(findings), judged=pairs, leaking=leaking)]
     if open_:
         return Verdict(outcome=Outcome.INCONCLUSIVE, reasons=tuple(open_))
     leaks = [f"{g.gate.name}: {g.gate.reason or g.reason}" for g in gates if g.gate.documents_leak]
@@ -55,29 +69,76 @@ def decide(
     return Verdict(outcome=Outcome.PASS, reasons=())
 
 
-def unjudged(gates: Sequence[GateResult], findings: Sequence[Finding]) -> list[str]:
+Pair: TypeAlias = tuple[str | None, str | None]
+"""An adversary and an attack."""
+
+
+class Seen(NamedTuple):
+    """A measured finding, as far as a verdict looks at it.
+
+    Attributes:
+        adversary, attack: whose.
+        severity: how bad it is.
+        clients: behind its figures.
+    """
+
+    adversary: str
+    attack: str
+    severity: str
+    clients: int
+
+
+class Unjudged(NamedTuple):
+    """Something that no gate speaks of.
+
+    Attributes:
+        adversary: who learned it, or who has too few clients left.
+        attack: by which attack; None for too few clients.
+        text: the same in words.
+    """
+
+    adversary: str
+    attack: str | None
+    text: str
+
+
+def unjudged(
+    findings: Sequence[Seen], *, judged: AbstractSet[Pair], leaking: AbstractSet[str | None]
+) -> list[Unjudged]:
     """What adversaries learned that no gate speaks of, and who has left too few to judge by.
 
-    Of an adversary whose leak is documented, nothing is asked beyond it.
+    Args:
+        findings: the measured ones.
+        judged: adversaries and attacks that gates speak of.
+        leaking: adversaries whose leak is documented; nothing is asked beyond it.
     """
-    leaking = {result.gate.adversary for result in gates if result.gate.documents_leak}
-    judged = {(result.gate.adversary, result.gate.attack) for result in gates}
-    honest = [each for each in findings if each.measured and each.adversary not in leaking]
+    honest = [each for each in findings if each.adversary not in leaking]
     reasons = [
-        f"{finding.adversary}/{finding.attack}: severity {severity(finding)}, and no gate judges it"
-        for finding in honest
-        if severity(finding) != "info" and (finding.adversary, finding.attack) not in judged
-    ]
-    for adversary in dict.fromkeys(finding.adversary for finding in honest):
-        clients = max(
-            finding.units.get("clients", 0) for finding in honest if finding.adversary == adversary
+        Unjudged(
+            each.adversary,
+            each.attack,
+            f"{each.adversary}/{each.attack}: severity {each.severity}, and no gate judges it",
         )
+        for each in honest
+        if each.severity != "info" and (each.adversary, each.attack) not in judged
+    ]
+    for adversary in dict.fromkeys(each.adversary for each in honest):
+        clients = max(each.clients for each in honest if each.adversary == adversary)
         if clients < FEWEST_CLIENTS:
-            reasons.append(
+            text = (
                 f"{adversary}: {clients} clients are left to judge by, a statement about a "
                 f"federation needs {FEWEST_CLIENTS}"
             )
+            reasons.append(Unjudged(adversary, None, text))
     return reasons
+
+
+def _seen(findings: Sequence[Finding]) -> list[Seen]:
+    return [
+        Seen(each.adversary, each.attack, severity_of(each.figures), each.units.get("clients", 0))
+        for each in findings
+        if each.measured
+    ]
 
 
 def undecided(findings: Sequence[Finding], controls: Mapping[str, ControlResult]) -> list[str]:

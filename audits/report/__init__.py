@@ -1,21 +1,25 @@
 """The audit report in its formats: data for machines, one self-contained page for people.
 
-All hold the same facts. ``report_schema`` describes them; its version is :data:`SCHEMA_VERSION`. A
+``report.json`` holds all facts, the others are written from it: the page, and what pipelines read
+(SARIF, JUnit, Markdown). ``report_schema`` describes them; its version is :data:`SCHEMA_VERSION`. A
 format is a writer of its own module, entered in :data:`WRITERS`.
 """
 
 import json
 import os
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import TypeAlias
 
 from audits.report.html import SCHEMA_VERSION, render_html
+from audits.report.junit import render_junit
+from audits.report.markdown import render_markdown
+from audits.report.sarif import render_sarif
 from audits.report.schema import report_schema
 
-__all__ = ["SCHEMA_VERSION", "WRITERS", "render_html", "report_schema", "write_report"]
+__all__ = ["FORMATS", "SCHEMA_VERSION", "WRITERS", "render_html", "report_schema", "write_report"]
 
 Writer: TypeAlias = Callable[[Mapping[str, object]], str]
 
@@ -24,12 +28,27 @@ def _json(report: Mapping[str, object]) -> str:
     return json.dumps(report, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
 
-WRITERS: Mapping[str, Writer] = MappingProxyType({"json": _json, "html": render_html})
+WRITERS: Mapping[str, Writer] = MappingProxyType(
+    {
+        "json": _json,
+        "html": render_html,
+        "sarif": render_sarif,
+        "junit": render_junit,
+        "md": render_markdown,
+    }
+)
 """What writes a report, by format; the file is ``report.FORMAT``."""
 
+FORMATS = ("json", "html")
+"""What an audit writes unless it is asked for more; the first is what others are written from."""
 
-def write_report(report: Mapping[str, object], directory: Path) -> Mapping[str, Path]:
-    """Writes a report in every format into a directory, all files or none.
+_NAMES = {"junit": "report.junit.xml"}
+
+
+def write_report(
+    report: Mapping[str, object], directory: Path, formats: Iterable[str] = FORMATS
+) -> Mapping[str, Path]:
+    """Writes a report into a directory, all files or none.
 
     All files are rendered in memory and staged beside their targets before a target is touched: an
     error while rendering, or a full disk, leaves an earlier report as it was.
@@ -37,6 +56,7 @@ def write_report(report: Mapping[str, object], directory: Path) -> Mapping[str, 
     Args:
         report: a report as described by ``report_schema``.
         directory: where to write; made if missing.
+        formats: of ``WRITERS``.
 
     Returns:
         The paths of the files by format.
@@ -45,10 +65,10 @@ def write_report(report: Mapping[str, object], directory: Path) -> Mapping[str, 
         DataError: the report follows another schema version.
         ValueError: the report holds a NaN or an infinity, which JSON cannot say.
     """
-    files = {name: directory / f"report.{name}" for name in WRITERS}
+    files = {name: directory / _NAMES.get(name, f"report.{name}") for name in formats}
     payloads = {
-        files[name]: write(report).encode(errors="backslashreplace")
-        for name, write in WRITERS.items()
+        file: WRITERS[name](report).encode(errors="backslashreplace")
+        for name, file in files.items()
     }
     directory.mkdir(parents=True, exist_ok=True)
     staged: dict[Path, Path] = {}

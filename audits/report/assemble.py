@@ -77,7 +77,7 @@ def assemble(
     return {
         "schema_version": SCHEMA_VERSION,
         "title": config.title,
-        "configuration": config.as_json(),
+        "configuration": _without_paths(config.as_json()),
         "verdict": {
             "outcome": str(verdict.outcome),
             "exit_code": verdict.exit_code,
@@ -290,7 +290,22 @@ def _determinism(measured: Measured) -> str:
 
 
 def _without_folders(word: str) -> str:
-    """A word of a command line, an absolute path cut to its last part."""
+    """A word of a command line, a path out of the working folder cut to its last part."""
     option, sign, value = word.rpartition("=")
-    path = PurePath(value)
-    return option + sign + (path.name or path.anchor) if path.is_absolute() else word
+    return option + sign + _inside(value)
+
+
+def _without_paths(settings: Any, key: str = "") -> Any:
+    """Settings whose paths out of the working folder are cut to their last part."""
+    if isinstance(settings, dict):
+        return {name: _without_paths(each, name) for name, each in settings.items()}
+    if isinstance(settings, list):
+        return [_without_paths(each, key) for each in settings]
+    names_file = key == "path" or key.endswith("_path")
+    return _inside(settings) if names_file and isinstance(settings, str) else settings
+
+
+def _inside(text: str) -> str:
+    path = PurePath(text)
+    outside = path.is_absolute() or ".." in path.parts or text.startswith("~")
+    return path.name or path.anchor if outside else text

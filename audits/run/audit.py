@@ -4,6 +4,7 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +14,9 @@ from attacks import SUITE, Finding, GroundTruth, evaluate
 from attacks.planted.controls import positive_controls
 from audits.config.audit import AuditConfig
 from audits.gates.gate import judge
+from audits.gates.policy import Policy, applied
 from audits.gates.verdict import Verdict, decide
-from audits.report import write_report
+from audits.report import FORMATS, write_report
 from audits.report.assemble import Measured, assemble
 from audits.run.build import Federation, build_federation, load_dataset
 from audits.run.folder import one_writer
@@ -57,8 +59,11 @@ def audit(
     resume: bool,
     command: Sequence[str],
     progress: bool = True,
+    source: Mapping[str, Any] | None = None,
+    policy: Policy | None = None,
+    formats: Sequence[str] = FORMATS,
 ) -> AuditResult:
-    """Run a whole audit and write its report.
+    """Run a whole audit and write its report, whatever its verdict.
 
     Args:
         config: what to audit.
@@ -67,6 +72,9 @@ def audit(
         resume: continue the run in ``out``.
         command: the command line, for the report's reproducibility block.
         progress: whether to show progress bars on stderr.
+        source: the configuration's file (``audits.config.lines``), for the report; None for none.
+        policy: what else is asked of the verdict; waivers as of today if left out.
+        formats: of the report's files.
 
     Raises:
         ConfigError, DataError: refused before anything is written.
@@ -93,7 +101,14 @@ def audit(
         measured = _measured(federation, run, utility, out, progress=progress)
         verdict = decide(measured.gates, measured.findings, measured.controls)
         report = assemble(measured, verdict, command=command, started=started)
-        return AuditResult(report=report, verdict=verdict, files=write_report(report, out))
+        if source is not None:
+            report["source"] = dict(source)
+        report = applied(report, policy or Policy(today=datetime.now(UTC).date()))
+        return AuditResult(
+            report=report,
+            verdict=Verdict.told(report["verdict"]),
+            files=write_report(report, out, formats),
+        )
 
 
 def _measured(

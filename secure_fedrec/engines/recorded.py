@@ -98,7 +98,9 @@ class RecordedRun:
         self.history: list[RoundReport] = []
         self.table_digests: list[str] = []
         if directory is not None:
-            (directory / "truth").mkdir(mode=0o700, parents=True, exist_ok=True)
+            for local in ("truth", "transcript"):  # neither is for anybody else to read
+                (directory / local).mkdir(mode=0o700, parents=True, exist_ok=True)
+                (directory / local).chmod(0o700)  # of an earlier version, or copied
             self.transcript.save_manifest(directory / "transcript")
 
     @property

@@ -12,7 +12,18 @@ import secure_fedrec
 from audits import cli, command_line
 
 ROOT = Path(secure_fedrec.__file__).parents[1]
-COMMANDS = ("audit", "train", "attack", "check", "plan", "data", "init", "explain")
+COMMANDS = (
+    "audit",
+    "train",
+    "attack",
+    "check",
+    "plan",
+    "report",
+    "compare",
+    "data",
+    "init",
+    "explain",
+)
 
 
 def modules(package: str) -> list[str]:

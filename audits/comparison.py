@@ -1,0 +1,278 @@
+"""Comparing two runs, or two sets of runs: what has got worse beyond its noise.
+
+Runs are paired by their seed, so that data, split and start of the training are the same on both
+sides. From three pairs on, the interval of a figure's difference is Student's, over the differences
+of the pairs: it sees all noise that changes from run to run. All intervals hold at once: with m
+figures each is taken at the level 1 - 2 ERROR_RATE / m (Bonferroni), so at most ``ERROR_RATE`` of
+the comparisons of equal systems call any figure worse.
+
+With fewer pairs the interval is put together from those that both reports state (the square-and-add
+rule of Zou and Donner 2008). They know the noise of every client by itself and none that all
+clients share, such as the start of a training. What leaves them is undecided, and never worse.
+"""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.special import ndtri, stdtrit
+
+from attacks.scoring.intervals import share_interval
+from attacks.scoring.measures import SHARE, Gained, Observed
+from attacks.suite import MEASURES
+from audits.gates.policy import figure_of
+from audits.report.reading import REPORT_NAME, read_report
+from audits.run.folder import CONFIG_NAME
+from secure_fedrec.errors import DataError
+from secure_fedrec.evaluation import LOWER_IS_BETTER
+
+Report = Mapping[str, Any]
+
+ERROR_RATE = 0.05
+"""How many comparisons of equal systems may call a figure worse, at most."""
+
+FEWEST_PAIRS = 3
+"""From so many pairs on, their differences tell the noise."""
+
+_NORMAL = float(ndtri(0.975))
+WORSE, BETTER, SAME, OPEN = "worse", "better", "same", "undecided"
+LOST, NEW, UNTOLD = "lost", "new", "noise unknown"
+
+
+class Key(NamedTuple):
+    """A figure of a report: of an adversary's attack, or of the whole (both empty)."""
+
+    adversary: str
+    attack: str
+    metric: str
+
+    def __str__(self) -> str:
+        where = "/".join(part for part in (self.adversary, self.attack) if part)
+        return f"{where}: {self.metric}" if where else self.metric
+
+
+class Figure(NamedTuple):
+    """A value with its 95 % interval; an exact one has none, nor has one whose noise is unknown."""
+
+    value: float
+    low: float | None
+    high: float | None
+    exact: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Difference:
+    """One figure of both sides.
+
+    Args:
+        key: of the figure.
+        outcome: "worse", "better" or "same" (nothing beyond the noise); "undecided" if it may have
+            got worse, as far as too few pairs tell, or by more than is tolerated; "noise unknown"
+            if too few pairs tell nothing of it; "lost" if only the first side has it, "new" if only
+            the second.
+        before, after: means over the pairs; None where it is missing.
+        low, high: interval of the change, in the figure's unit; None where it is exact or unknown.
+        pairs: pairs of runs behind it.
+    """
+
+    key: Key
+    outcome: str
+    before: float | None = None
+    after: float | None = None
+    low: float | None = None
+    high: float | None = None
+    pairs: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """All figures of two sides.
+
+    Args:
+        seeds: those of the pairs.
+        unpaired: seeds that one side alone has.
+        differences: the figures, worst outcome first.
+    """
+
+    seeds: tuple[int, ...]
+    unpaired: tuple[int, ...]
+    differences: tuple[Difference, ...]
+
+    def of(self, *outcomes: str) -> list[Difference]:
+        """The figures of these outcomes."""
+        return [each for each in self.differences if each.outcome in outcomes]
+
+    @property
+    def exit_code(self) -> int:
+        """As an audit's: 1 if a figure is worse; 3 if one is lost or undecided, or none is left."""
+        if self.of(WORSE):
+            return 1
+        return 3 if self.of(LOST, OPEN) or not self.of(SAME, BETTER) else 0
+
+
+def runs_of(result: Path) -> dict[int, Report]:
+    """The reports of a RESULT by seed: a run folder, its ``report.json``, or a folder of those.
+
+    Raises:
+        DataError: there is none, one is damaged, or two have one seed.
+    """
+    paths = [result]
+    if result.is_dir() and not any((result / name).exists() for name in (REPORT_NAME, CONFIG_NAME)):
+        paths = sorted(
+            path
+            for path in result.iterdir()
+            if (path / REPORT_NAME).exists() or (path / CONFIG_NAME).exists()
+        ) or [result]
+    found: dict[int, Report] = {}
+    for path in paths:
+        report = read_report(path)
+        seed = report["configuration"].get("seed")
+        if not isinstance(seed, int):
+            raise DataError(path, "its configuration states no seed")
+        if seed in found:
+            raise DataError(path, f"another run of {result} has seed {seed} too")
+        found[seed] = report
+    return found
+
+
+def compare(
+    before: Mapping[int, Report], after: Mapping[int, Report], *, tolerance: float = math.inf
+) -> Comparison:
+    """Compare two sides, pair by pair.
+
+    Args:
+        before: reports by seed.
+        after: likewise.
+        tolerance: by how much a figure may get worse without it being seen.
+
+    Raises:
+        DataError: no seed is on both sides, or a pair was run on different data.
+    """
+    seeds = tuple(sorted(before.keys() & after.keys()))
+    if not seeds:
+        problem = f"have no seed in common: {sorted(before)} and {sorted(after)}"
+        raise DataError("the two sides", problem)
+    for seed in seeds:
+        if before[seed]["data"]["fingerprint"] != after[seed]["data"]["fingerprint"]:
+            raise DataError("the two sides", f"were run on different data (seed {seed})")
+    sides = [[_figures(side[seed]) for seed in seeds] for side in (before, after)]
+    keys = dict.fromkeys(key for side in sides for figures in side for key in figures)
+    paired = {
+        key: [(a[key], b[key]) for a, b in zip(*sides, strict=True) if key in a and key in b]
+        for key in keys
+    }
+    tested = sum(bool(pairs) and not pairs[0][0].exact for pairs in paired.values())
+    found = [
+        _difference(key, pairs, tested, tolerance)
+        if pairs
+        else Difference(key=key, outcome=LOST if any(key in a for a in sides[0]) else NEW)
+        for key, pairs in paired.items()
+    ]
+    order = (WORSE, LOST, OPEN, NEW, BETTER, UNTOLD, SAME)
+    return Comparison(
+        seeds=seeds,
+        unpaired=tuple(sorted(before.keys() ^ after.keys())),
+        differences=tuple(sorted(found, key=lambda each: order.index(each.outcome))),
+    )
+
+
+def _figures(report: Report) -> dict[Key, Figure]:
+    """The figures of a report that can get worse: those that make severities, or stand in gates."""
+    gated = {(each["adversary"], each["attack"], each["metric"]) for each in report["gates"]}
+    found = {}
+    for finding in report["findings"]:
+        if finding["status"] != "measured":
+            continue
+        for metric, measure in MEASURES.items():
+            key = Key(finding["adversary"], finding["attack"], metric)
+            if isinstance(measure.severity, Gained | Observed) or key in gated:
+                figure = _finding_figure(finding, metric)
+                if figure is not None:
+                    found[key] = figure
+    return found | dict(_others(report))
+
+
+def _finding_figure(finding: Mapping[str, Any], metric: str) -> Figure | None:
+    known = figure_of(finding, metric)
+    if known is None:
+        return None
+    value, low, high = known
+    clients = finding["units"]["clients"]
+    if low < high:
+        return Figure(value, low, high)
+    if MEASURES[metric].scale.unit == SHARE and clients and 0 <= value <= 1:
+        share = share_interval(round(value * clients), clients)
+        return Figure(value, min(value, share.low), max(value, share.high))
+    return Figure(value, None, None)
+
+
+def _others(report: Report) -> Iterator[tuple[Key, Figure]]:
+    """Utility, whose noise only seeds tell; losslessness and stated budgets, which have none."""
+    for metric, value in report["utility"]["mean"].items():
+        yield Key("", "", metric), Figure(value, None, None)
+    if report["lossless"]["holds"] is not None:
+        yield Key("", "", "lossless"), Figure(float(report["lossless"]["holds"]), None, None, True)
+    for each in report.get("protection", {}).get("privacy", ()):
+        yield Key(each["adversary"], "", "epsilon"), Figure(each["epsilon"], None, None, True)
+
+
+def _lower_is_worse(key: Key) -> bool:
+    if key.attack:
+        return MEASURES[key.metric].scale.lower_is_worse
+    return key.metric not in LOWER_IS_BETTER and key.metric != "epsilon"
+
+
+def _difference(
+    key: Key, pairs: Sequence[tuple[Figure, Figure]], tested: int, tolerance: float
+) -> Difference:
+    before, after = (float(np.mean([pair[side].value for pair in pairs])) for side in (0, 1))
+    low, high = _interval(pairs, ERROR_RATE / max(tested, 1))
+    towards = (-high, -low) if _lower_is_worse(key) else (low, high)
+    sure = pairs[0][0].exact or len(pairs) >= FEWEST_PAIRS
+    outcome = UNTOLD if math.isinf(high) else SAME
+    if towards[0] > 0:
+        outcome = WORSE if sure else OPEN
+    elif towards[1] < 0:
+        outcome = BETTER if sure else UNTOLD
+    elif towards[1] > tolerance or (outcome == UNTOLD and key.attack):
+        outcome = OPEN
+    unknown = pairs[0][0].exact or math.isinf(high)
+    return Difference(
+        key=key,
+        outcome=outcome,
+        before=before,
+        after=after,
+        low=None if unknown else low,
+        high=None if unknown else high,
+        pairs=len(pairs),
+    )
+
+
+def _interval(pairs: Sequence[tuple[Figure, Figure]], tail: float) -> tuple[float, float]:
+    """Ends that the change exceeds with that probability each; infinite where nothing tells."""
+    changes = np.array([after.value - before.value for before, after in pairs])
+    mean = float(changes.mean())
+    if pairs[0][0].exact:
+        slack = 1e-9 * max(abs(each.value) for pair in pairs for each in pair)
+        return (mean, mean) if abs(mean) > slack else (0.0, 0.0)
+    deviation = float(changes.std(ddof=1)) if len(pairs) >= FEWEST_PAIRS else 0.0
+    if deviation > 0 or (len(pairs) >= FEWEST_PAIRS and mean == 0):
+        half = -float(stdtrit(len(pairs) - 1, tail)) * deviation / math.sqrt(len(pairs))
+        return mean - half, mean + half
+    downs, ups = zip(*(_reach(before, after) for before, after in pairs), strict=True)
+    scale = -float(ndtri(tail)) / _NORMAL
+    # Clients are the same in all pairs: their noise does not average out.
+    return mean - scale * float(np.mean(downs)), mean + scale * float(np.mean(ups))
+
+
+def _reach(before: Figure, after: Figure) -> tuple[float, float]:
+    """How far the 95 % interval of a difference reaches down and up, from those of both figures."""
+    if before.low is None or before.high is None or after.low is None or after.high is None:
+        return (0.0, 0.0) if before.value == after.value else (math.inf, math.inf)
+    return (
+        math.hypot(after.value - after.low, before.high - before.value),
+        math.hypot(after.high - after.value, before.value - before.low),
+    )

@@ -1,0 +1,168 @@
+"""What a pipeline asks: ``report`` and ``compare``, and the options that ``audit`` shares."""
+
+import argparse
+import json
+import sys
+from collections.abc import Mapping
+from contextlib import nullcontext
+from dataclasses import asdict
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from audits import comparison
+from audits.comparison import FEWEST_PAIRS, runs_of
+from audits.gates.policy import KNOWN, LEVELS, WAIVED, Policy, applied, objections
+from audits.report import FORMATS, WRITERS, write_report
+from audits.report.reading import read_report, report_file
+from audits.report.text import decimal, signed
+from audits.run.folder import CONFIG_NAME, unwritten
+from secure_fedrec.errors import ConfigError
+
+
+def add_policy(command: argparse.ArgumentParser) -> None:
+    """Give a command the options that a report is written and judged by."""
+    command.add_argument(
+        "--format",
+        dest="formats",
+        type=_formats,
+        default=FORMATS,
+        metavar="FORMAT,...",
+        help=f"files to write beside report.json, of {', '.join(WRITERS)} (default: html)",
+    )
+    command.add_argument(
+        "--fail-on",
+        type=_levels,
+        default=(),
+        metavar="LEVEL,...",
+        help="fail as well on findings of a severity or worse that no gate documents "
+        f"({', '.join(LEVELS[:-1])}), or on an audit that is {LEVELS[-1]}",
+    )
+    command.add_argument(
+        "--baseline",
+        type=Path,
+        metavar="RESULT",
+        help="an earlier run folder or report.json: only findings that it has not had fail",
+    )
+
+
+def policy_of(arguments: argparse.Namespace) -> Policy:
+    """The policy that options ask for.
+
+    Raises:
+        DataError: the baseline is missing or damaged.
+    """
+    return Policy(
+        today=datetime.now(UTC).date(),
+        fail_on=arguments.fail_on,
+        baseline=None if arguments.baseline is None else read_report(arguments.baseline),
+    )
+
+
+def report(arguments: argparse.Namespace) -> int:
+    """``report RESULT``: the files of a report, from a run that is over.
+
+    What is written is the verdict as it was reached; with ``--fail-on`` or ``--baseline`` it is
+    reached anew, waivers as of today, and the exit code is that of the verdict.
+    """
+    policy, folder = policy_of(arguments), report_file(arguments.result).parent
+    judges = bool(policy.fail_on or policy.baseline)
+    with unwritten(folder) if (folder / CONFIG_NAME).exists() else nullcontext():
+        found = read_report(arguments.result)
+        if judges:
+            found = applied(found, policy)
+        formats = [name for name in arguments.formats if judges or arguments.out or name != "json"]
+        files = write_report(found, arguments.out or folder, formats)
+    if arguments.json:
+        print(json.dumps({name: str(path) for name, path in files.items()}, indent=2))
+    else:
+        for path in files.values():
+            print(path)
+    if not judges:
+        return 0
+    print_verdict(found)
+    return int(found["verdict"]["exit_code"])
+
+
+def print_verdict(found: Mapping[str, Any]) -> None:
+    """Say on stderr what the verdict is, and why, and what is excused."""
+    verdict = found["verdict"]
+    for reason in verdict["reasons"] if verdict["exit_code"] else ():
+        print(f"  {verdict['outcome']}: {reason}", file=sys.stderr)
+    print_policy(found)
+    print(f"verdict: {verdict['outcome']} (exit code {verdict['exit_code']})", file=sys.stderr)
+
+
+def print_policy(found: Mapping[str, Any]) -> None:
+    """Say what is excused, and which waivers excuse nothing."""
+    for each in objections(found):
+        if each.state in (WAIVED, KNOWN):
+            print(f"  {each.state}: {each.text}", file=sys.stderr)
+    for waiver in found.get("policy", {}).get("waivers", ()):
+        if waiver["state"] == "unused":
+            whose = f"{waiver['adversary']}/{waiver['attack']}"
+            print(
+                f"  note: the waiver of {waiver['owner']} for {whose} excuses nothing: take it out",
+                file=sys.stderr,
+            )
+
+
+def compare(arguments: argparse.Namespace) -> int:
+    """``compare A B``: what has got worse from A to B beyond its noise."""
+    if not arguments.tolerance > 0:
+        raise ConfigError("--tolerance", arguments.tolerance, "must be positive")
+    before, after = (runs_of(result) for result in (arguments.before, arguments.after))
+    found = comparison.compare(before, after, tolerance=arguments.tolerance)
+    if arguments.json:
+        told = [asdict(each) | {"key": each.key._asdict()} for each in found.differences]
+        pairs = {"seeds": found.seeds, "unpaired": found.unpaired}
+        rate = {"error_rate": comparison.ERROR_RATE, "exit_code": found.exit_code}
+        print(json.dumps({**pairs, **rate, "figures": told}, indent=2))
+        return found.exit_code
+    for each in found.differences:
+        if each.outcome != comparison.SAME or arguments.all:
+            print(_line(each))
+    same, judged = len(found.of(comparison.SAME)), len(found.differences)
+    print(f"{same} of {judged} figures are the same within their noise")
+    seeds = ", ".join(map(str, found.seeds))
+    if len(found.seeds) < FEWEST_PAIRS:
+        print(
+            f"seeds {seeds}: the clients alone tell the noise, and a figure that leaves it is "
+            f"undecided; {FEWEST_PAIRS} pairs of seeds decide"
+        )
+    else:
+        print(
+            f"seeds {seeds}: of comparisons of equal systems, at most {comparison.ERROR_RATE:.0%} "
+            "call any figure worse"
+        )
+    if found.unpaired:
+        print(f"  note: one side alone has seeds {found.unpaired}", file=sys.stderr)
+    return found.exit_code
+
+
+def _line(each: comparison.Difference) -> str:
+    if each.before is None or each.after is None:
+        return f"{each.outcome:13} {each.key}"
+    change = f"{decimal(each.before)} to {decimal(each.after)}"
+    if each.low is None or each.high is None:
+        return f"{each.outcome:13} {each.key}: {change}"
+    span = f"[{signed(each.low)}, {signed(each.high)}]"
+    return (
+        f"{each.outcome:13} {each.key}: {change}, change {signed(each.after - each.before)} {span}"
+    )
+
+
+def _formats(text: str) -> tuple[str, ...]:
+    return tuple(dict.fromkeys((FORMATS[0], *_words(text, tuple(WRITERS)))))
+
+
+def _levels(text: str) -> tuple[str, ...]:
+    return _words(text, LEVELS)
+
+
+def _words(text: str, known: tuple[str, ...]) -> tuple[str, ...]:
+    words = tuple(dict.fromkeys(word.strip() for word in text.split(",")))
+    for word in words:
+        if word not in known:
+            raise argparse.ArgumentTypeError(f"{word!r} is none of {', '.join(known)}")
+    return words

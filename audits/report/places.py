@@ -1,0 +1,105 @@
+"""Where a finding belongs in the configuration: at the setting that would have to change.
+
+What an adversary can tell of rated sets is up to the cloak, what it sees beside them to the layer
+that collects uploads; what it finds in bags is up to the layers of bags; and where there is no such
+layer, to the algorithm, which sends uploads in the clear. A gate on utility, losslessness or
+epsilon belongs to itself.
+"""
+
+import re
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import quote
+
+from attacks.scoring import drafts, rated_sets, virtual_rows
+from attacks.scoring.measures import SEVERITIES
+from attacks.suite import MEASURES
+from audits.config.lines import line_of
+from audits.gates.policy import Objection, figures_of
+from audits.report.claims import record_of
+from secure_fedrec.protection import BAG_RECORDS, RECORDS
+
+Report = Mapping[str, Any]
+
+_CLOAKED = rated_sets.MEASURES.keys() | virtual_rows.MEASURES.keys()
+_KNOWN = RECORDS.keys() | BAG_RECORDS.keys()
+_NO_FILE = "config.json"
+"""The configuration that a run folder keeps: of an audit that was given none."""
+
+
+def config_path(report: Report) -> str:
+    """The configuration file as an URI relative to where the audit ran."""
+    return quote(report.get("source", {}).get("path", _NO_FILE))
+
+
+def config_line(report: Report, key: str) -> int:
+    """The 1-based line of a key; of what surrounds it, where it is not in the file."""
+    return line_of(key, report.get("source", {}).get("lines", {}))
+
+
+def key_of_objection(report: Report, objection: Objection) -> str:
+    """The key that an objection belongs to."""
+    if objection.state == "fail" and objection.waiver is not None:
+        return f"waivers[{objection.waiver}].expires"
+    if objection.attack is not None:
+        for finding in report["findings"]:
+            if (finding["adversary"], finding["attack"]) == (objection.adversary, objection.attack):
+                return key_of_finding(report, finding, objection.metric)
+    return "gates" if objection.gate is None else key_of_gate(report, objection.gate)
+
+
+def key_of_gate(report: Report, number: int) -> str:
+    """The key of a gate's bound."""
+    return f"gates[{number}].{report['gates'][number]['bound']}"
+
+
+def key_of_finding(report: Report, finding: Mapping[str, Any], metric: str | None = None) -> str:
+    """The key that a finding is up to.
+
+    Args:
+        report: with its configuration.
+        finding: of it.
+        metric: the figure that is looked at; None for the worst.
+    """
+    figures = figures_of(finding)
+    metric = metric or min(
+        (key for key in MEASURES if figures.get(key) is not None),
+        key=lambda key: SEVERITIES.index(MEASURES[key].severity.grade(key, figures)),
+        default=None,
+    )
+    if metric in drafts.MEASURES and (layers := _layers(report, "bag_protection")):
+        return f"bag_protection[{len(layers) - 1}].layer"
+    layers = _layers(report, "protection")
+    roles = [record_of(name).role if name in _KNOWN else "" for name in layers]
+    for role in ("cloak", "collector") if metric in _CLOAKED else ("collector", "cloak"):
+        if role in roles:
+            return f"protection[{roles.index(role)}].layer"
+    return "protection[0].layer" if layers else "algorithm.name"
+
+
+def key_of_adversary(report: Report, name: str | None) -> str:
+    """The key of an adversary."""
+    tables = setting(report, "adversaries")
+    found = tables if isinstance(tables, list) else []
+    names = [each.get("name") if isinstance(each, dict) else each for each in found]
+    return f"adversaries[{names.index(name)}]" if name in names else "adversaries"
+
+
+def setting(report: Report, key: str) -> Any:
+    """The value of a key of the configuration; None where there is none."""
+    value: Any = report["configuration"]
+    for step in re.findall(r"[^.\[\]]+", key):
+        if isinstance(value, list) and step.isdecimal() and int(step) < len(value):
+            value = value[int(step)]
+        elif isinstance(value, dict):
+            value = value.get(step)
+        else:
+            return None
+    return value
+
+
+def _layers(report: Report, section: str) -> list[str]:
+    """Names of the layers of a section."""
+    tables = setting(report, section)
+    found = tables if isinstance(tables, list) else []
+    return [str(setting(report, f"{section}[{n}].layer")) for n in range(len(found))]

@@ -1,0 +1,319 @@
+"""The report as SARIF 2.1.0 (OASIS, errata 01): for code scanning, at lines of the configuration.
+
+A result is a finding of an attack, or a gate on something else that does not hold. What a gate
+documents, a waiver excuses or the baseline knows is a suppressed result. Attacks that did not apply
+or were not asked for, and controls that failed, are notifications of the run.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+from hashlib import sha256
+from typing import Any
+
+from attacks import SUITE
+from attacks.suite import MEASURES
+from audits.gates.policy import FAIL, KNOWN, OPEN, WAIVED, Objection, documented, objections
+from audits.report.places import (
+    config_line,
+    config_path,
+    key_of_adversary,
+    key_of_finding,
+    key_of_gate,
+    key_of_objection,
+    setting,
+)
+from audits.report.text import measure
+
+Report = Mapping[str, Any]
+
+SCHEMA_URI = (
+    "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
+)
+_FINGERPRINT = "secureFedrec/v1"
+_LEVELS = {"critical": "error", "high": "error", "medium": "warning", "low": "note", "info": "note"}
+_WORST = ("error", "warning", "note")
+_SCORES = {"critical": "9.0", "high": "8.0", "medium": "5.0", "low": "3.0"}
+"""What code scanning sorts by, of a rule; each in the middle of its range."""
+
+
+def render_sarif(report: Report) -> str:
+    """Writes a report as a SARIF log of one run."""
+    results = _results(report)
+    rules = list(dict.fromkeys(each["ruleId"] for each in results))
+    for each in results:
+        each["ruleIndex"] = rules.index(each["ruleId"])
+    run = {
+        "tool": {"driver": _driver(report, rules)},
+        "automationDetails": {"id": f"secure-fedrec/{config_path(report)}/"},
+        "invocations": [_invocation(report)],
+        "artifacts": [{"location": _artifact(report), "roles": ["analysisTarget"]}],
+        "columnKind": "unicodeCodePoints",
+        "results": results,
+    }
+    log = {"$schema": SCHEMA_URI, "version": "2.1.0", "runs": [run]}
+    return json.dumps(log, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def _results(report: Report) -> list[dict[str, Any]]:
+    """Findings and gates that are no pass, each once."""
+    found = objections(report)
+    of_attacks = [each for each in found if each.attack is not None]
+    others = [each for each in found if each.attack is None and each.gate is not None]
+    results = []
+    for finding in report["findings"]:
+        pair = finding["adversary"], finding["attack"]
+        mine = [each for each in of_attacks if (each.adversary, each.attack) == pair]
+        if mine or finding["severity"] not in (None, "info"):
+            results.append(_finding(report, finding, mine))
+    return results + [_gate(report, each) for each in others]
+
+
+def _finding(
+    report: Report, finding: Mapping[str, Any], against: Sequence[Objection]
+) -> dict[str, Any]:
+    adversary, attack = finding["adversary"], finding["attack"]
+    gates = [
+        (number, gate)
+        for number, gate in enumerate(report["gates"])
+        if (gate["adversary"], gate["attack"]) == (adversary, attack)
+    ]
+    first = against[0] if against else None
+    key = key_of_objection(report, first) if first else key_of_finding(report, finding)
+    plain = "note" if gates else _LEVELS[finding["severity"]]  # gates that hold have judged it
+    levels = [_level(each, finding) for each in against] or [plain]
+    about = [f"{gate['name']}: {gate['outcome']} ({gate['reason']})" for _, gate in gates]
+    text = " ".join((finding["sentence"], *(f"Gate {each}." for each in about)))
+    return {
+        "ruleId": attack,
+        "level": min(levels, key=_WORST.index),
+        "message": {"text": text},
+        "locations": [_location(report, key)],
+        "relatedLocations": [
+            {**_location(report, key_of_gate(report, number)), "message": {"text": gate["name"]}}
+            for number, gate in gates
+        ],
+        "partialFingerprints": _fingerprint(report, adversary, attack),
+        **_standing(report, against, finding),
+        "properties": {
+            "adversary": adversary,
+            "severity": finding["severity"],
+            "configurationKey": key,
+            "against": [each.text for each in against],
+        },
+    }
+
+
+def _gate(report: Report, objection: Objection) -> dict[str, Any]:
+    """A gate on utility, losslessness or epsilon that does not hold."""
+    assert objection.gate is not None  # noqa: S101 - asked for by the caller
+    gate = report["gates"][objection.gate]
+    key = key_of_gate(report, objection.gate)
+    return {
+        "ruleId": f"gate/{gate['metric']}",
+        "level": _level(objection, None),
+        "message": {"text": f"{gate['name']}: {gate['reason']}"},
+        "locations": [_location(report, key)],
+        "partialFingerprints": _fingerprint(
+            report, gate["adversary"], gate["metric"], gate["bound"]
+        ),
+        "properties": {"configurationKey": key, "against": [objection.text]},
+    }
+
+
+def _level(objection: Objection, finding: Mapping[str, Any] | None) -> str:
+    """Fallen is an error, undecided a warning at least; what is excused counts by its severity."""
+    severity = None if finding is None else finding["severity"]
+    by_severity = _LEVELS[severity or "info"]
+    if objection.state == FAIL:
+        return "error"
+    return (
+        min((by_severity, "warning"), key=_WORST.index) if objection.state == OPEN else by_severity
+    )
+
+
+def _standing(
+    report: Report, against: Sequence[Objection], finding: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Whether a result is suppressed, why, and whether the baseline had it."""
+    told: dict[str, Any] = {}
+    states = {each.state for each in against}
+    if report.get("policy", {}).get("baseline"):
+        told["baselineState"] = "unchanged" if KNOWN in states else "new"
+    if states & {FAIL, OPEN}:
+        return told
+    pair = finding["adversary"], finding["attack"]
+    why = [
+        {"kind": "external", "status": "accepted", "justification": each.text}
+        for each in against
+        if each.state in (WAIVED, KNOWN)
+    ]
+    why += [
+        {"kind": "inSource", "status": "accepted", "justification": gate["documented"]}
+        for gate in report["gates"]
+        if pair in documented(report)
+        and (gate["adversary"], gate["attack"]) == pair
+        and gate.get("documented")
+    ]
+    return {**told, "suppressions": why} if why else told
+
+
+def _fingerprint(report: Report, adversary: str | None, *what: str) -> dict[str, str]:
+    """The same for the same leak, whatever its figures, its line, or what the adversary is called.
+
+    Which system, on which data, is attacked by which parties, and by what.
+    """
+    key = key_of_adversary(report, adversary)
+    parties = setting(report, f"{key}.corrupt") or [adversary]
+    parties = sorted(map(str, parties)) if isinstance(parties, list) else [str(parties)]
+    system = str(setting(report, "algorithm.name"))
+    whole = json.dumps([system, report["data"]["name"], parties, *what])
+    return {_FINGERPRINT: sha256(whole.encode()).hexdigest()[:32]}
+
+
+def _location(report: Report, key: str) -> dict[str, Any]:
+    return {
+        "physicalLocation": {
+            "artifactLocation": _artifact(report),
+            "region": {"startLine": config_line(report, key)},
+        },
+        "logicalLocations": [{"fullyQualifiedName": key, "kind": "member"}],
+    }
+
+
+def _artifact(report: Report) -> dict[str, str]:
+    return {"uri": config_path(report), "uriBaseId": "%SRCROOT%"}
+
+
+def _driver(report: Report, rules: Sequence[str]) -> dict[str, Any]:
+    version = report["manifest"]["tool_version"]
+    return {
+        "name": "secure-fedrec",
+        "version": version,
+        "rules": [_rule(report, each) for each in rules],
+        "notifications": [
+            {"id": name, "shortDescription": {"text": text}} for name, text in _NOTICES.items()
+        ],
+    }
+
+
+def _rule(report: Report, name: str) -> dict[str, Any]:
+    if name in SUITE or name in report["attack_cards"]:
+        card = report["attack_cards"].get(name) or vars(SUITE[name])
+        worst = [each["severity"] for each in report["findings"] if each["attack"] == name]
+        score = next((_SCORES[level] for level in _SCORES if level in worst), None)
+        return {
+            "id": name,
+            "name": name.title().replace("-", ""),
+            "shortDescription": {"text": card["game"]},
+            "fullDescription": {"text": card["statistic"]},
+            "help": {
+                "text": "\n".join(f"{part.capitalize()}: {text}" for part, text in card.items()),
+                "markdown": "\n".join(
+                    f"- **{part.capitalize()}**: {text}" for part, text in card.items()
+                ),
+            },
+            "defaultConfiguration": {"level": "error"},
+            "properties": {
+                "tags": ["security", "privacy", "attack"],
+                **({"security-severity": score} if score else {}),
+            },
+        }
+    metric = name.removeprefix("gate/")
+    about = MEASURES[metric].about if metric in MEASURES else _GATES.get(metric, measure(metric))
+    return {
+        "id": name,
+        "name": "Gate" + metric.title().replace("_", ""),
+        "shortDescription": {"text": about},
+        "defaultConfiguration": {"level": "error"},
+        "properties": {"tags": ["gate"]},
+    }
+
+
+_GATES = {
+    "lossless": "The protected run equals its plain twin, bit for bit.",
+    "epsilon": "The stated privacy loss against an adversary.",
+    "utility_gain": "What the model gains over the best trivial rule.",
+}
+_NOTICES = {
+    "attack-not-applicable": "An attack found nothing in the view that it could read.",
+    "attack-not-asked-for": "An attack on such messages was left out of the configuration.",
+    "control-failed": "A control of an attack failed: what it says, or its silence, means nothing.",
+    "undecided": "Something else keeps the audit from a verdict.",
+    "waiver-unused": "A waiver excuses nothing.",
+}
+
+
+def _invocation(report: Report) -> dict[str, Any]:
+    manifest, verdict = report["manifest"], report["verdict"]
+    times = {}
+    try:
+        began = datetime.fromisoformat(manifest["started"])
+        ended = began + timedelta(seconds=manifest["seconds"])
+        times = {
+            f"{end}TimeUtc": moment.strftime("%Y-%m-%dT%H:%M:%SZ")
+            for end, moment in (("start", began), ("end", ended))
+        }
+    except (ValueError, OverflowError):
+        pass  # of a report from elsewhere; the times are of no weight
+    return {
+        **times,
+        "executionSuccessful": True,
+        "exitCode": verdict["exit_code"],
+        "exitCodeDescription": f"{verdict['outcome']}: {verdict['summary']}",
+        "toolExecutionNotifications": _executed(report),
+        "toolConfigurationNotifications": _configured(report),
+    }
+
+
+def _executed(report: Report) -> list[dict[str, Any]]:
+    """Attacks that say nothing, or whose controls say so of them."""
+    notices = []
+    for each in report["findings"]:
+        name, key = (
+            f"{each['adversary']}/{each['attack']}",
+            key_of_adversary(report, each["adversary"]),
+        )
+        if each["status"] != "measured":
+            text = f"{name}: {each['reason']}"
+            notices.append(_notice(report, "attack-not-applicable", "note", text, key))
+        for kind in ("null_control", "positive_control"):
+            if each[kind] is not None and not each[kind]["passed"]:
+                text = f"{name}: the {kind.replace('_', ' ')} failed"
+                notices.append(_notice(report, "control-failed", "error", text, key))
+    notices += [
+        _notice(report, "undecided", "error", each.text, "gates")
+        for each in objections(report)
+        if each.attack is None and each.gate is None
+    ]
+    return notices
+
+
+def _configured(report: Report) -> list[dict[str, Any]]:
+    notices = [
+        _notice(report, "attack-not-asked-for", "note", text, "attacks")
+        for text in report["not_tested"]
+        if text.startswith("the attack ")
+    ]
+    for number, waiver in enumerate(report.get("policy", {}).get("waivers", ())):
+        if waiver["state"] == "unused":
+            text = f"the waiver of {waiver['owner']} for {waiver['adversary']}/{waiver['attack']}"
+            notices.append(
+                _notice(
+                    report,
+                    "waiver-unused",
+                    "warning",
+                    f"{text} excuses nothing: take it out",
+                    f"waivers[{number}]",
+                )
+            )
+    return notices
+
+
+def _notice(report: Report, name: str, level: str, text: str, key: str) -> dict[str, Any]:
+    return {
+        "descriptor": {"id": name},
+        "level": level,
+        "message": {"text": text},
+        "locations": [_location(report, key)],
+    }

