@@ -17,6 +17,10 @@ from secure_fedrec.settings import Settings
 StrArray = npt.NDArray[np.str_]
 """One categorical value per client."""
 
+Labels = IntArray | StrArray
+"""Ids as a source writes them, numbers or text. They are private to a table: they number its clients
+and items and enter its fingerprint, and nothing else is ever made of them."""
+
 # A level such as 0.1 * 3 is off its decimal value by rounding only; real scales are far coarser.
 _LEVEL_TOLERANCE = 1e-9
 
@@ -105,8 +109,8 @@ class RatingTable:
         items: int32[N], item of each rating; ascending per client, no pair twice.
         ratings: float64[N], in stars, on ``scale``.
         scale: the levels of a rating.
-        client_labels: int64[n_clients], the ids the source used.
-        item_labels: int64[n_items], the ids the source used.
+        client_labels: int64[n_clients] or str[n_clients], the ids the source used; see ``Labels``.
+        item_labels: int64[n_items] or str[n_items], likewise.
         demographics: attribute name to str[n_clients], one category per client.
         timestamps: int64[N], seconds since 1970-01-01 UTC, or None if unknown.
 
@@ -121,8 +125,8 @@ class RatingTable:
     items: IndexArray = field(repr=False)
     ratings: FloatArray = field(repr=False)
     scale: RatingScale
-    client_labels: IntArray = field(repr=False)
-    item_labels: IntArray = field(repr=False)
+    client_labels: Labels = field(repr=False)
+    item_labels: Labels = field(repr=False)
     demographics: Mapping[str, StrArray] = field(default_factory=dict, repr=False)
     timestamps: IntArray | None = field(default=None, repr=False)
 
@@ -148,8 +152,8 @@ class RatingTable:
         items: npt.NDArray[Any],
         ratings: FloatArray,
         scale: RatingScale,
-        client_labels: IntArray,
-        item_labels: IntArray,
+        client_labels: Labels,
+        item_labels: Labels,
         demographics: Mapping[str, StrArray] | None = None,
         timestamps: IntArray | None = None,
         source: str | Path | None = None,
@@ -235,15 +239,13 @@ class RatingTable:
         digest.update(f"{self.n_clients} {self.n_items} {len(self)} {self.scale}\n".encode())
         columns = (self.clients, self.items, self.ratings, self.client_labels, self.item_labels)
         for column in columns:
-            digest.update(_little_endian(column))
+            words = column.dtype.kind == "U"
+            digest.update(b"text\n" + _texts(column) if words else _little_endian(column))
         digest.update(b"no time\n" if self.timestamps is None else b"time\n")
         if self.timestamps is not None:
             digest.update(_little_endian(self.timestamps))
         for attribute in sorted(self.demographics):
-            # Length before content: no two lists of strings share an encoding.
-            for text in (attribute, *self.demographics[attribute].tolist()):
-                raw = text.encode()
-                digest.update(len(raw).to_bytes(4, "little") + raw)
+            digest.update(_texts(np.array([attribute])) + _texts(self.demographics[attribute]))
         return digest.hexdigest()
 
     def _freeze_columns(self) -> None:
@@ -256,8 +258,8 @@ class RatingTable:
             "clients": (np.int32, rows),
             "items": (np.int32, rows),
             "ratings": (np.float64, rows),
-            "client_labels": (np.int64, self.n_clients),
-            "item_labels": (np.int64, self.n_items),
+            "client_labels": (_label_type(self.client_labels), self.n_clients),
+            "item_labels": (_label_type(self.item_labels), self.n_items),
         }
         if self.timestamps is not None:
             columns["timestamps"] = (np.int64, rows)
@@ -322,6 +324,16 @@ def _pair_order(
 def _pair_keys(clients: npt.NDArray[Any], items: npt.NDArray[Any], width: int) -> IntArray:
     """One int64 per (client, item) pair that sorts like the pair."""
     return clients.astype(np.int64) * width + items.astype(np.int64)
+
+
+def _label_type(labels: Labels) -> type[np.generic]:
+    return np.str_ if labels.dtype.kind == "U" else np.int64
+
+
+def _texts(column: npt.NDArray[Any]) -> bytes:
+    """Texts with their lengths before them: no two lists of texts share an encoding."""
+    encoded = [text.encode() for text in column.tolist()]
+    return b"".join(len(each).to_bytes(4, "little") + each for each in encoded)
 
 
 def _little_endian(column: npt.NDArray[Any]) -> bytes:
