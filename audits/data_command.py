@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from audits.rating_data import RatingData, load_table
+from audits.rating_data import TableData
 from secure_fedrec.data import (
     DATASETS,
     EXAMPLE_SETS,
@@ -74,7 +74,7 @@ def _list(arguments: argparse.Namespace) -> int:
 
 def _describe(name: str, data_dir: Path | None) -> dict[str, Any]:
     if name in DATASETS:
-        return _table(load_table(RatingData(name=name), seed=_SEED, data_dir=data_dir))
+        return _table(TableData(name=name).read(seed=_SEED, data_dir=data_dir).table)
     if name == "20newsgroups":
         return _texts(load_newsgroups(data_dir))
     return _organisations(load_organisations(name, data_dir, seed=_SEED))

@@ -41,6 +41,7 @@ from secure_fedrec.settings import Count, Filled, Settings, Within
 from secure_fedrec.wire import Adversary, RecordingPolicy
 
 _DEFAULT_SYSTEM = "pmf"
+_HERE = Path()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,6 +81,8 @@ class AuditConfig(Settings):
         adversaries: who looks.
         attacks: names of the attacks that are tried for every adversary.
         gates: what must hold.
+        folder: of the file that it was read from; paths in it are relative to this. Not part of
+            what is audited.
     """
 
     title: Annotated[str, Filled()] = "Federated recommender audit"
@@ -96,6 +99,7 @@ class AuditConfig(Settings):
     adversaries: tuple[Adversary, ...] = ()
     attacks: tuple[str, ...] = tuple(SUITE)
     gates: tuple[GateConfig, ...] = ()
+    folder: Path = Path()
 
     def _agree(self) -> None:
         _ = self.claim, self.bag_claim
@@ -132,7 +136,7 @@ class AuditConfig(Settings):
     @property
     def metrics(self) -> tuple[str, ...]:
         """Names of the utility figures."""
-        return self.kind.metrics
+        return self.kind.measured(self.data)
 
     @property
     def claim(self) -> Claim:
@@ -231,11 +235,15 @@ def load_config(path: Path, overrides: Mapping[str, Any] | None = None) -> Audit
         raise DataError(path, "holds no table of settings")
     for key, value in (overrides or {}).items():
         _override(raw, key, value)
-    return parse_config(raw)
+    return parse_config(raw, folder=path.parent)
 
 
-def parse_config(raw: Mapping[str, Any]) -> AuditConfig:
+def parse_config(raw: Mapping[str, Any], *, folder: Path = _HERE) -> AuditConfig:
     """Validate a configuration given as nested plain values.
+
+    Args:
+        raw: the values.
+        folder: what paths in it are relative to.
 
     Raises:
         ConfigError: a setting is wrong; names key, value and, where they can be listed, choices.
@@ -259,7 +267,7 @@ def parse_config(raw: Mapping[str, Any]) -> AuditConfig:
         build(Adversary, "adversaries", table) for table in lists["adversaries"]
     )
     settings["gates"] = tuple(build(GateConfig, "gates", table) for table in lists["gates"])
-    return AuditConfig(**settings)
+    return AuditConfig(**settings, folder=folder)
 
 
 def _trained(raw: Mapping[str, Any]) -> dict[str, Any]:

@@ -8,13 +8,24 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+import numpy as np
+
 from attacks.suite import FAMILIES
-from audits.rating_data import RatingData, load_table, rated_sets, split_table, table_facts
-from audits.system import DataFacts, DataKind, Fresh, Secrets, Statement, System
+from audits.rating_data import (
+    FILE,
+    RatingData,
+    RatingFileData,
+    Source,
+    load_source,
+    rated_sets,
+    table_facts,
+)
+from audits.system import DataFacts, DataKind, Fresh, Nouns, Secrets, Statement, System
 from secure_fedrec.algorithms import PMF, PMFConfig
 from secure_fedrec.core.arrays import FloatArray
 from secure_fedrec.data import DATASETS, RatingTable, Split
 from secure_fedrec.engines import rating_problem
+from secure_fedrec.engines.ratings import held_out_ranks, ranking_problem
 from secure_fedrec.evaluation import Pairs, Rule, rating_error, score_rules
 from secure_fedrec.protection import STACKS
 
@@ -27,17 +38,21 @@ class RatingTask:
         settings: of the algorithm.
         table: the whole data set.
         split: its training and test ratings.
+        implicit: whether they are implicit feedback, which is ranked, not predicted.
     """
 
     settings: PMFConfig
     table: RatingTable
     split: Split
+    implicit: bool = False
 
     @cached_property
     def facts(self) -> DataFacts:
         """The table in figures, and what trivial rules reach."""
         train, test = self.split
-        return table_facts(self.table, train=train, test=len(test), baselines=_rules(self.split))
+        rules = _ranking_rules(self.split) if self.implicit else _rules(self.split)
+        nouns = Nouns(examples="interactions") if self.implicit else Nouns()
+        return table_facts(self.table, train=train, test=len(test), baselines=rules, nouns=nouns)
 
     def identity(self) -> str:
         """Digest of training and test ratings."""
@@ -45,8 +60,13 @@ class RatingTask:
         return sha256(parts.encode()).hexdigest()
 
     def fresh(self) -> Fresh:
-        """PMF, the training ratings in vaults, and the error on the test ratings."""
+        """PMF, the training ratings in vaults, and the error on the test ratings.
+
+        Of implicit feedback, instead, the rank of every held-out item among all others.
+        """
         algorithm = PMF(self.settings)
+        if self.implicit:
+            return Fresh(algorithm, ranking_problem(algorithm, self.split))
         return Fresh(algorithm, rating_problem(algorithm, self.split.train, self.split.test))
 
     def secrets(self) -> Secrets:
@@ -61,16 +81,14 @@ class Ratings:
     Args:
         data: its settings.
         algorithm: settings of PMF.
-        table: the ratings.
+        source: the ratings.
         seed: of the split.
-        data_dir: where data sets lie.
     """
 
-    data: RatingData
+    data: RatingData | RatingFileData
     algorithm: PMFConfig
-    table: RatingTable
+    source: Source
     seed: int
-    data_dir: Path | None
 
     @property
     def folds(self) -> Sequence[int]:
@@ -80,22 +98,24 @@ class Ratings:
 
     def task(self, fold: int) -> RatingTask:
         """One fold."""
-        split = split_table(
-            self.data, self.table, seed=self.seed, fold=fold, data_dir=self.data_dir
+        return RatingTask(
+            settings=self.algorithm,
+            table=self.source.table,
+            split=self.data.parts(self.source, seed=self.seed, fold=fold),
+            implicit=self.data.implicit,
         )
-        return RatingTask(settings=self.algorithm, table=self.table, split=split)
 
 
 def load_ratings(
-    data: RatingData, algorithm: PMFConfig, *, seed: int, data_dir: Path | None
+    data: RatingData | RatingFileData, algorithm: PMFConfig, *, seed: int, data_dir: Path | None
 ) -> Ratings:
     """Read the rating table of a configuration.
 
     Raises:
         DataError: it is missing, damaged, or holds a rating outside its scale.
     """
-    table = load_table(data, seed=seed, data_dir=data_dir)
-    return Ratings(data=data, algorithm=algorithm, table=table, seed=seed, data_dir=data_dir)
+    source = load_source(data, seed=seed, data_dir=data_dir)
+    return Ratings(data=data, algorithm=algorithm, source=source, seed=seed)
 
 
 def _rules(split: Split) -> dict[str, Rule]:
@@ -108,6 +128,13 @@ def _rules(split: Split) -> dict[str, Rule]:
         return asdict(rating_error(predicted, test.scores, low=low, high=high))
 
     return score_rules(train, test, quality)
+
+
+def _ranking_rules(split: Split) -> dict[str, Rule]:
+    """How well item popularity alone ranks."""
+    popularity = split.train.item_popularity().astype(np.float64)
+    found = held_out_ranks(split, lambda client, items: popularity[items])
+    return {"items by popularity": Rule(figures=found)} if found else {}
 
 
 def _lossless(algorithm: Any) -> bool:
@@ -126,11 +153,17 @@ def _statement(algorithm: Any) -> Statement:
     )
 
 
+def _kind(settings: type) -> DataKind:
+    return DataKind(
+        settings, PMFConfig, ("mae", "rmse"), ("ratings",), implicit=("hit_rate_at_10", "ndcg_at_10")
+    )
+
+
 SYSTEM = System(
     name="pmf",
     statement=_statement,
     kinds=MappingProxyType(
-        dict.fromkeys(DATASETS, DataKind(RatingData, PMFConfig, ("mae", "rmse"), ("ratings",)))
+        {**dict.fromkeys(DATASETS, _kind(RatingData)), FILE: _kind(RatingFileData)}
     ),
     default_data="synthetic",
     claims=STACKS,

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, fields
 from typing import Annotated
 
-from audits.rating_data import TableData, given
+from audits.rating_data import FileData, Selection, TableData, given
 from secure_fedrec.algorithms.furl.configurations import CONFIGURATIONS, ConfiguredDocument
 from secure_fedrec.algorithms.furl.system import FURLConfig, FURLRounds
 from secure_fedrec.data import DATASETS
@@ -64,8 +64,10 @@ class StickersData(Settings, section="data"):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class InteractionData(TableData):
+class InteractionData(Selection, TableData):
     """Ratings as implicit feedback, one item per client held out.
+
+    The other keys are those of ``TableData`` and ``Selection``.
 
     Args:
         negatives: sampled per interaction.
@@ -75,6 +77,22 @@ class InteractionData(TableData):
     """
 
     name: Annotated[str, OneOf(DATASETS, "unknown data set")] = "ml-100k"
+    negatives: Count = 4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InteractionFileData(Selection, FileData):
+    """Ratings of one's own files as implicit feedback, one item per client held out.
+
+    The other keys are those of ``RatingsFile`` and ``Selection``.
+
+    Args:
+        negatives: sampled per interaction.
+
+    Raises:
+        ConfigError: a field is out of range, or two do not agree.
+    """
+
     negatives: Count = 4
 
 

@@ -6,12 +6,14 @@ from types import MappingProxyType
 from typing import Any
 
 from attacks.suite import FAMILIES
+from audits.rating_data import FILE
 from audits.system import Check, DataKind, Dataset, Statement, System, Task
 from audits.systems.furl.checks import check_split
 from audits.systems.furl.interactions import InteractionTask, load_feedback
 from audits.systems.furl.settings import (
     DocumentSettings,
     InteractionData,
+    InteractionFileData,
     NCFSettings,
     NewsgroupsData,
     StickersData,
@@ -31,6 +33,7 @@ _KINDS: Mapping[str, DataKind] = MappingProxyType(
         **dict.fromkeys(
             DATASETS, DataKind(InteractionData, NCFSettings, _RANKING, ("ratings", "secrets"))
         ),
+        FILE: DataKind(InteractionFileData, NCFSettings, _RANKING, ("ratings", "secrets")),
     }
 )
 
@@ -53,7 +56,7 @@ _CLAIMS = claims_about(
 
 
 def _load(data: Any, algorithm: Any, *, seed: int, data_dir: Path | None) -> Dataset:
-    if isinstance(data, InteractionData):
+    if isinstance(data, InteractionData | InteractionFileData):
         return load_feedback(data, algorithm, seed=seed, data_dir=data_dir)
     return load_texts(data, algorithm, seed=seed, data_dir=data_dir)
 
