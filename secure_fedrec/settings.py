@@ -282,7 +282,8 @@ def _alternatives(reads: Sequence[Reader]) -> Reader:
             except Refused as refused:
                 problems.append(str(refused))
                 choices += refused.choices or ()
-        raise Refused(value, ", or ".join(problems), choices or None)
+        said = problems[:1] + [each.removeprefix("should be ") for each in problems[1:]]
+        raise Refused(value, ", or ".join(said), choices or None)
 
     return first_fitting
 

@@ -99,7 +99,7 @@ class AuditConfig(Settings):
     adversaries: tuple[Adversary, ...] = ()
     attacks: tuple[str, ...] = tuple(SUITE)
     gates: tuple[GateConfig, ...] = ()
-    folder: Path = Path()
+    folder: Path = field(default=_HERE, compare=False)
 
     def _agree(self) -> None:
         _ = self.claim, self.bag_claim

@@ -7,11 +7,11 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from secure_fedrec.core.arrays import IntArray
 from secure_fedrec.data.files.columns import Coder, Columns
 from secure_fedrec.data.files.settings import Column, TextFile
 from secure_fedrec.data.files.shape import position
 from secure_fedrec.data.files.source import require_file
-from secure_fedrec.core.arrays import IntArray
 from secure_fedrec.errors import ConfigError, DataError
 
 _ROWS_AT_ONCE: Final = 2**19
@@ -26,8 +26,8 @@ def read_parquet(path: Path, file: TextFile, asked: Mapping[str, Column]) -> Col
         asked: what is read, and from which column.
 
     Raises:
-        ConfigError: pyarrow is not installed, or there is no such column.
-        DataError: it is damaged, or a column is of another type or has an empty place.
+        ConfigError: pyarrow is not installed.
+        DataError: it is damaged, or a column is not there, of another type, or has an empty place.
     """
     try:
         import pyarrow  # noqa: PLC0415 - an extra
@@ -40,7 +40,7 @@ def read_parquet(path: Path, file: TextFile, asked: Mapping[str, Column]) -> Col
         with parquet.ParquetFile(path) as opened:
             names = tuple(opened.schema_arrow.names)
             places = {
-                what: position(path, file.key(what), column, names, len(names))
+                what: position(path, file.key(what), column, names, len(names), line=None)
                 for what, column in asked.items()
             }
             named = {what: f"{what} column {names[place]!r}" for what, place in places.items()}

@@ -33,8 +33,8 @@ def shape_of(path: Path, file: TextFile, asked: Mapping[str, Column]) -> Shape:
         asked: what is read, and from which column.
 
     Raises:
-        DataError: it cannot be read, is empty, or cannot be guessed.
-        ConfigError: it lacks a column that is asked for.
+        DataError: it cannot be read, is empty, cannot be guessed, or lacks a column.
+        ConfigError: the settings do not fit it.
     """
     first = list(itertools.islice(lines(path, file.encoding), _LOOKED_AT))
     if not first:
@@ -66,19 +66,33 @@ def shape_of(path: Path, file: TextFile, asked: Mapping[str, Column]) -> Shape:
 
 
 def position(
-    path: Path, key: str, column: Column, names: tuple[str, ...] | None, width: int
+    path: Path,
+    key: str,
+    column: Column,
+    names: tuple[str, ...] | None,
+    width: int,
+    line: int | None = 1,
 ) -> int:
     """Where a column is, from 0.
 
+    Args:
+        path: the file.
+        key: the setting that asks for the column.
+        column: by name or number.
+        names: of the columns, where they have any.
+        width: number of columns.
+        line: of the header, or of the first row; None in a file without lines.
+
     Raises:
-        ConfigError: there is no such column.
+        DataError: there is no such column.
     """
     if isinstance(column, str):
         if names is None or column not in names:
-            raise ConfigError(key, column, f"{path} has no such column", names)
+            problem = f"has no column {column!r} ({key}), only {', '.join(map(shown, names or ()))}"
+            raise DataError(path, problem, line=line)
         return names.index(column)
     if column > width:
-        raise ConfigError(key, column, f"{path} has {width} columns")
+        raise DataError(path, f"has {width} columns, not {column} ({key})", line=line)
     return column - 1
 
 

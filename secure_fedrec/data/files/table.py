@@ -10,6 +10,7 @@ import numpy as np
 from secure_fedrec.core.arrays import BoolArray, FloatArray, IntArray
 from secure_fedrec.data.files.attributes import read_attributes
 from secure_fedrec.data.files.columns import Columns, read_text
+from secure_fedrec.data.files.faults import shown
 from secure_fedrec.data.files.ids import Numbering, number, trim, used
 from secure_fedrec.data.files.parquet import read_parquet
 from secure_fedrec.data.files.settings import Column, RatingsFile, TextFile
@@ -159,7 +160,7 @@ def _counted(
     if repeats is not None:
         if file.duplicates == "refuse":
             row = int(repeats.later.min())
-            problem = "this client has rated this item before; see the key data.duplicates"
+            problem = "this client has rated this item before (data.duplicates)"
             raise columns.fault(row, "item", problem)
         if file.duplicates == "mean":
             values, times = repeats.means(values, times)
@@ -285,6 +286,8 @@ def _numbers(rows: _Rows, what: str, ids: Numbering) -> IntArray:
     numbers = ids.of(rows.columns, what)[rows.kept]
     unknown = np.flatnonzero(numbers < 0)
     if len(unknown):
-        problem = f"this {what} is not known from the training ratings or the catalogue of items"
-        raise rows.fault(int(unknown[0]), what, problem)
+        row, coded = int(unknown[0]), rows.columns.texts[what]
+        text = shown(coded.texts[coded.codes[rows.kept[row]]])
+        known = "training ratings" + (" or the catalogue" if what == "item" else "")
+        raise rows.fault(row, what, f"{text} is not among the {what}s of the {known}")
     return numbers
