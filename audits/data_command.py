@@ -1,4 +1,7 @@
-"""``data list``, ``data get NAME``, ``data describe NAME``: the data sets that there are."""
+"""``data list``, ``data get NAME``, ``data describe NAME``: the data sets that there are.
+
+``data describe FILE``, of somebody's own, is in ``own_data``.
+"""
 
 import argparse
 import json
@@ -8,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from audits.own_data import describe_file
 from audits.rating_data import TableData
 from secure_fedrec.data import (
     DATASETS,
@@ -42,7 +46,12 @@ def data(arguments: argparse.Namespace) -> int:
         _emit({"folder": str(folder)}) if arguments.json else print(folder)
         return 0
     if arguments.name not in _MADE_OF:
-        raise ConfigError("data.name", arguments.name, "unknown data set", _MADE_OF)
+        if Path(arguments.name).exists() or Path(arguments.name).suffix:
+            return describe_file(arguments)
+        raise ConfigError("data.name", arguments.name, "is no file and no data set", _MADE_OF)
+    for option in ("write", "plot"):
+        if getattr(arguments, option) is not None:
+            raise ConfigError(f"--{option}", arguments.name, "is for a file of one's own")
     facts = _describe(arguments.name, arguments.data_dir)
     facts["licence"] = _FILES[_MADE_OF[arguments.name]].licence
     if arguments.json:

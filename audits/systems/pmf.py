@@ -155,7 +155,11 @@ def _statement(algorithm: Any) -> Statement:
 
 def _kind(settings: type) -> DataKind:
     return DataKind(
-        settings, PMFConfig, ("mae", "rmse"), ("ratings",), implicit=("hit_rate_at_10", "ndcg_at_10")
+        settings,
+        PMFConfig,
+        ("mae", "rmse"),
+        ("ratings",),
+        implicit=("hit_rate_at_10", "ndcg_at_10"),
     )
 
 

@@ -94,9 +94,7 @@ def _renumbered(kept: BoolArray) -> IntArray:
     return np.where(kept, np.cumsum(kept) - 1, -1).astype(np.int64)
 
 
-def _part(
-    table: RatingTable, rows: BoolArray, clients: BoolArray, items: BoolArray
-) -> RatingTable:
+def _part(table: RatingTable, rows: BoolArray, clients: BoolArray, items: BoolArray) -> RatingTable:
     return RatingTable(
         name=table.name,
         n_clients=int(clients.sum()),

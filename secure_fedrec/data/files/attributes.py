@@ -38,12 +38,8 @@ def read_attributes(
     asked = {f"attribute {column!r}": column for column in file.columns}
     columns = read(path, file, {"user": file.user, **asked})
     trim(columns, "user", ids)
-    coded = columns.texts["user"]
+    columns.require_once("user")
     numbers = users.of(columns, "user")
-    if len(coded.texts) < len(coded.codes):
-        counts = np.bincount(coded.codes)
-        row = min(int(columns.texts["user"].rows_of(code)[1]) for code in np.flatnonzero(counts > 1))
-        raise columns.fault(row, "user", "this client is there twice")
     known = numbers >= 0
     lacking = np.flatnonzero(np.bincount(numbers[known], minlength=len(users)) == 0)
     if len(lacking):

@@ -68,6 +68,20 @@ class Columns:
     def __len__(self) -> int:
         return len(next(iter(self.texts.values())).codes)
 
+    def require_once(self, what: str) -> None:
+        """Refuse a column with a text that is there twice.
+
+        Raises:
+            DataError: there is one; names its second row.
+        """
+        codes = self.texts[what].codes
+        later = np.ones(len(codes), dtype=np.bool_)
+        later[np.unique(codes, return_index=True)[1]] = False
+        if later.any():
+            row = int(np.argmax(later))
+            text = shown(self.texts[what].texts[codes[row]])
+            raise self.fault(row, what, f"{text} is there twice")
+
     def fault(self, row: int, what: str, problem: str) -> DataError:
         """The refusal of a value, to be raised.
 

@@ -29,12 +29,7 @@ def read_parquet(path: Path, file: TextFile, asked: Mapping[str, Column]) -> Col
         ConfigError: pyarrow is not installed.
         DataError: it is damaged, or a column is not there, of another type, or has an empty place.
     """
-    try:
-        import pyarrow  # noqa: PLC0415 - an extra
-        from pyarrow import parquet  # noqa: PLC0415
-    except ModuleNotFoundError:
-        problem = "Parquet is read with pip install 'secure-fedrec[file]'"
-        raise ConfigError(file.key("path"), file.path, problem) from None
+    pyarrow, parquet = _pyarrow(file)
     require_file(path)
     try:
         with parquet.ParquetFile(path) as opened:
@@ -60,8 +55,7 @@ def read_parquet(path: Path, file: TextFile, asked: Mapping[str, Column]) -> Col
                         coders[what].add(_texts(path, named[what], what, column))
                 before += len(batch)
     except (pyarrow.ArrowException, OSError) as error:
-        problem = " ".join(str(error).split())[:200]
-        raise DataError(path, f"is no sound Parquet file ({problem})") from error
+        raise _damaged(path, error) from error
     if not before:
         raise DataError(path, "holds no row")
     return Columns(
@@ -71,6 +65,31 @@ def read_parquet(path: Path, file: TextFile, asked: Mapping[str, Column]) -> Col
         time=np.concatenate(times) if times else None,
         first_line=None,
     )
+
+
+def column_names(path: Path, file: TextFile) -> tuple[str, ...]:
+    """The names of a Parquet file's columns; raises as ``read_parquet``."""
+    pyarrow, parquet = _pyarrow(file)
+    require_file(path)
+    try:
+        with parquet.ParquetFile(path) as opened:
+            return tuple(opened.schema_arrow.names)
+    except (pyarrow.ArrowException, OSError) as error:
+        raise _damaged(path, error) from error
+
+
+def _pyarrow(file: TextFile) -> tuple[Any, Any]:
+    try:
+        import pyarrow  # noqa: PLC0415 - an extra
+        from pyarrow import parquet  # noqa: PLC0415
+    except ModuleNotFoundError:
+        problem = "Parquet is read with pip install 'secure-fedrec[file]'"
+        raise ConfigError(file.key("path"), file.path, problem) from None
+    return pyarrow, parquet
+
+
+def _damaged(path: Path, error: Exception) -> DataError:
+    return DataError(path, f"is no sound Parquet file ({' '.join(str(error).split())[:200]})")
 
 
 def _texts(path: Path, named: str, what: str, column: Any) -> npt.NDArray[Any]:

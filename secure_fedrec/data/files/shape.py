@@ -39,6 +39,8 @@ def shape_of(path: Path, file: TextFile, asked: Mapping[str, Column]) -> Shape:
     first = list(itertools.islice(lines(path, file.encoding), _LOOKED_AT))
     if not first:
         raise DataError(path, "is empty")
+    if not first[0].strip():
+        raise DataError(path, "is an empty line", line=1)
     separator = _separator(path, first, file, single=len(asked) == 1)
     rows = [fields_of(path, 1, first[0], separator)]
     if len(first) > 1:
@@ -63,6 +65,11 @@ def shape_of(path: Path, file: TextFile, asked: Mapping[str, Column]) -> Shape:
         names=names,
         wanted=wanted,
     )
+
+
+def first_fields(path: Path, separator: str, encoding: str = "utf-8") -> list[str]:
+    """The columns of the first line."""
+    return fields_of(path, 1, next(lines(path, encoding), ""), separator)
 
 
 def position(

@@ -84,14 +84,14 @@ def read_columns(path: Path, file: TextFile, asked: Mapping[str, Column]) -> Col
 
 
 def read_ratings(
-    file: RatingsFile, folder: Path, *, name: str = "file", test_path: str | None = None
+    file: RatingsFile, folder: Path, *, name: str | None = None, test_path: str | None = None
 ) -> FileRatings:
     """Read a file of ratings, and one of ratings that are held out.
 
     Args:
         file: settings of both.
         folder: what their paths are relative to.
-        name: of the table.
+        name: of the table; by default that of the first file.
         test_path: file of the held-out ratings; its users and items are among those of the first.
 
     Returns:
@@ -106,16 +106,14 @@ def read_ratings(
     parts = [_columns(file, folder / path) for path in (file.path, test_path) if path is not None]
     scale, values = _values(file, parts)
     rows = [
-        _counted(file, scale, columns, value)
-        for columns, value in zip(parts, values, strict=True)
+        _counted(file, scale, columns, value) for columns, value in zip(parts, values, strict=True)
     ]
     users = number(rows[0].ids("user"), file.ids)
     items = number(_catalogue(file, folder) or rows[0].ids("item"), file.ids)
+    table, held = _table(name or Path(file.path).name, scale, rows, users, items)
     for what, ids in (("user", users), ("item", items)):
         if len(ids) < 2:
-            problem = f"holds {len(ids)} {what}s: a federation has two or more"
-            raise DataError(folder / file.path, problem.replace("1 users", "1 user"))
-    table, held = _table(name, scale, rows, users, items)
+            raise DataError(folder / file.path, f"holds one {what}: a federation has two or more")
     if file.attributes is not None:
         attributes = read_attributes(file.attributes, folder, file.ids, users, read_columns)
         table = replace(table, demographics=attributes)
@@ -238,11 +236,8 @@ def _catalogue(file: RatingsFile, folder: Path) -> list[str] | None:
         folder / file.catalogue.path, file.catalogue, {"item": file.catalogue.item}
     )
     trim(columns, "item", file.ids)
-    coded = columns.texts["item"]
-    if len(coded.texts) < len(coded.codes):
-        row = int(np.flatnonzero(np.diff(np.unique(coded.codes, return_index=True)[1]) > 1)[0]) + 1
-        raise columns.fault(row, "item", "is there twice")
-    return coded.texts
+    columns.require_once("item")
+    return columns.texts["item"].texts
 
 
 def _table(
