@@ -2,8 +2,8 @@
 
 A data set goes one way through this package: ``download`` fetches files, ``files`` (anybody's) or
 ``movielens`` reads them, ``registry`` checks them against what the ``catalogue`` says is published,
-``filters`` leaves out what is asked for, and ``splits`` parts the resulting table. Organisations, clients with many users each, are read and parted by the modules
-that carry their name.
+``filters`` leaves out what is asked for, and ``splits`` parts the resulting table. Organisations,
+clients with many users each, are read and parted by the modules that carry their name.
 """
 
 from secure_fedrec.data.catalogue import DATASETS, EXAMPLE_SETS, DataFile, DatasetInfo

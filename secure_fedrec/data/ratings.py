@@ -18,8 +18,8 @@ StrArray = npt.NDArray[np.str_]
 """One categorical value per client."""
 
 Labels = IntArray | StrArray
-"""Ids as a source writes them, numbers or text. They are private to a table: they number its clients
-and items and enter its fingerprint, and nothing else is ever made of them."""
+"""Ids as a source writes them, numbers or text. They are private to a table: they number its
+clients and items and enter its fingerprint, and nothing else is ever made of them."""
 
 # A level such as 0.1 * 3 is off its decimal value by rounding only; real scales are far coarser.
 _LEVEL_TOLERANCE = 1e-9

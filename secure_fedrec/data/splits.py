@@ -1,7 +1,7 @@
 """Splitting ratings into train and test parts.
 
-Splits at random order rows by raw words of a PCG64 generator. Those words, unlike numpy's permutations,
-are fixed for all numpy versions, so a seed names the same split for good.
+Splits at random order rows by raw words of a PCG64 generator. Those words, unlike numpy's
+permutations, are fixed for all numpy versions, so a seed names the same split for good.
 """
 
 from typing import Final, NamedTuple
@@ -119,7 +119,7 @@ def split_at(table: RatingTable, held: BoolArray) -> Split:
 
 
 def random_words(seed: int, purpose: int, count: int) -> WordArray:
-    """Random words: uint64[count], a function of the arguments on every platform and numpy version."""
+    """uint64[count], random words that the arguments decide, in every version of numpy."""
     if seed < 0:
         raise ConfigError("data.seed", seed, "must be at least 0")
     return np.random.PCG64([purpose, seed]).random_raw(count)

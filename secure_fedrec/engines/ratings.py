@@ -100,7 +100,9 @@ def held_out_ranks(
     Args:
         split: with at most one held-out rating per client.
         scores: of a client for items, int32[k]: float64[k].
-        negatives, cutoff, seed: as of ``ranking_problem``.
+        negatives: as of ``ranking_problem``.
+        cutoff: likewise.
+        seed: likewise.
     """
     train, n_items = split.train, split.train.n_items
     indptr, stream = train.indptr(), Streams.from_seed(seed).stream("ranking-negatives")

@@ -1,4 +1,4 @@
-"""Bad files of one's own through the real command: exit code 2, what is wrong and where, no trace."""
+"""Bad files of one's own through the real command: exit code 2, what and where, no trace."""
 
 import gzip
 import os
@@ -154,7 +154,9 @@ BAD: dict[str, Bad] = {
     "off-the-scale": Bad(
         value("3.7"), "'3.7' is off the scale", 6, {"scale": {"low": 0.5, "high": 5, "step": 0.5}}
     ),
-    "nothing-positive": Bad(SOUND, "data.positive_from", None, {"positive_from": 6, "split": "leave-one-out"}),
+    "nothing-positive": Bad(
+        SOUND, "data.positive_from", None, {"positive_from": 6, "split": "leave-one-out"}
+    ),
     "negative-time": Bad(at("-5"), "time column 'time': -5 is before 1970", 6),
     "time-in-words": Bad(at("noon"), "'noon' is not a whole number of seconds", 6),
     "time-with-a-fraction": Bad(at("9.5"), "'9.5' is not a whole number of seconds", 6),
@@ -179,9 +181,14 @@ BAD: dict[str, Bad] = {
     ),
     # What is asked of it.
     "filters-leave-nothing": Bad(SOUND, "data.min_ratings = 99", data={"min_ratings": 99}),
-    "sample-of-too-many": Bad(SOUND, "data.sample_clients = 7: there are only 6", None, {"sample_clients": 7}),
+    "sample-of-too-many": Bad(
+        SOUND, "data.sample_clients = 7: there are only 6", None, {"sample_clients": 7}
+    ),
     "mean-of-nothing": Bad(
-        SOUND, "data.duplicates", None, {"rating": None, "duplicates": "mean", "split": "leave-one-out"}
+        SOUND,
+        "data.duplicates",
+        None,
+        {"rating": None, "duplicates": "mean", "split": "leave-one-out"},
     ),
     "error-of-a-constant": Bad(SOUND, "implicit feedback has one value", None, {"rating": None}),
     "latest-without-times": Bad(
@@ -191,19 +198,27 @@ BAD: dict[str, Bad] = {
     # Other files.
     "test-without-a-path": Bad(SOUND, "data.test_path", None, {"split": "files"}),
     "test-of-an-unknown-user": split_off("u99,i1,3,9\n", "'u99' is not among the users", 2),
-    "test-of-an-unknown-item": split_off("u1,i9,3,9\nu1,i99,3,9\n", "'i99' is not among the items", 3),
+    "test-of-an-unknown-item": split_off(
+        "u1,i9,3,9\nu1,i99,3,9\n", "'i99' is not among the items", 3
+    ),
     "test-of-a-training-pair": split_off("u0,i0,1,9\n", "is in ratings.csv as well", 2),
-    "test-off-the-scale": split_off("u0,i1,77,9\n", "scales are mixed"),
+    "test-off-the-scale": split_off("u0,i1,77,9\n", "'77' is off the scale, 1 to 5", 2),
     "empty-test": split_off("", "holds a header and nothing else", 1),
-    "catalogue-lacks-an-item": catalogue("item\ni0\ni1\n", "'i3' is not among the items", 3)._replace(blamed="ratings.csv"),
+    "catalogue-lacks-an-item": catalogue(
+        "item\ni0\ni1\n", "'i3' is not among the items", 3
+    )._replace(blamed="ratings.csv"),
     "catalogue-repeats-an-item": catalogue("item\ni0\ni1\ni0\n", "is there twice", 4),
     "attributes-lack-a-client": attributes(ATTRIBUTES[:-5], "lacks 1 clients"),
     "attributes-repeat-a-client": attributes(ATTRIBUTES + "u2,F\n", "is there twice", 7),
     "attributes-all-alike": attributes(ATTRIBUTES.replace("M", "F"), "all clients have 'F'"),
-    "attribute-empty": attributes(ATTRIBUTES.replace("u3,M", "u3,"), "attribute 2 column 2: '' is empty", 4),
+    "attribute-empty": attributes(
+        ATTRIBUTES.replace("u3,M", "u3,"), "attribute 2 column 2: '' is empty", 4
+    ),
     "attributes-with-other-columns": attributes(ATTRIBUTES, "not 5", 1, columns=[5]),
-    "attributes-are-missing": attributes(ATTRIBUTES, "does not exist", path="nobody.csv"),
-}  # fmt: skip
+    "attributes-are-missing": attributes(ATTRIBUTES, "does not exist", path="nobody.csv")._replace(
+        blamed="nobody.csv"
+    ),
+}
 
 
 def test_enough_kinds() -> None:
@@ -238,7 +253,7 @@ def test_a_bad_file_is_refused(
     [
         (lambda path: None, "does not exist"),
         (lambda path: path.mkdir(), "is a folder, not a file"),
-        (lambda path: os.mkfifo(path), "is no ordinary file"),
+        (os.mkfifo, "is no ordinary file"),
         (lambda path: path.symlink_to("/dev/zero"), "is no ordinary file"),
         (lambda path: path.symlink_to(path), "does not exist"),
     ],
@@ -314,12 +329,7 @@ def test_parquet_without_its_extra_is_refused(
     refusal: Refusal, write_config: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(__import__("sys").modules, "pyarrow", None)
-    config = write_config(
-        {
-            "data": {"name": "file", "path": "r.parquet", "user": 1, "item": 2},
-        }
-        | {"data": {"name": "file", "path": "r.parquet", **NAMED}}
-    )
+    config = write_config({"data": {"name": "file", "path": "r.parquet", **NAMED}})
     assert "pip install 'secure-fedrec[file]'" in refusal(
         "audit", config, "--out", tmp_path / "out"
     )

@@ -1,9 +1,9 @@
 """The fast pass over a text file: its columns, or that it is not sound.
 
-The bytes are cut into blocks of whole lines, and each block is proven: text of its encoding, no line
-too long, the same number of columns in every line. What is proven is tokenised by pandas. A block
-that cannot be proven, and whatever pandas refuses, is left to ``faults`` to explain; a file with
-quotes is looked through there before. So row i is on line ``first_line + i``, whatever happens.
+The bytes are cut into blocks of whole lines, and each block is proven: text of its encoding, no
+line too long, the same number of columns in every line. What is proven is tokenised by pandas. A
+block that cannot be proven, and whatever pandas refuses, is left to ``faults`` to explain, and so is
+every file with quotes, sound or not. So row i is on line ``first_line + i``, whatever happens.
 """
 
 from collections.abc import Iterator, Mapping
@@ -221,26 +221,32 @@ class _Blocks:
         return piece
 
     def _proven(self, stream: IO[bytes]) -> Iterator[str]:
-        shape = self._shape
-        separator, delimiter = shape.separator.encode(), shape.delimiter.encode()
-        skipped = shape.names is None
-        for block in _whole_lines(stream):
-            block = block.replace(b"\r\n", b"\n")
-            if b"\0" in block or b"\r" in block or UNIT.encode() in block:
-                raise _Unsound
-            if separator != delimiter:
-                block = block.replace(separator, delimiter)
-            quoted = b'"' in block
-            self.quoted |= quoted
-            lines = block.count(b"\n")
-            if not quoted:
-                _require_width(block, delimiter, shape.width)
-            self.rows += lines
-            if not skipped:
-                block, skipped = block[block.index(b"\n") + 1 :], True
-                self.rows -= 1
+        below = self._shape.first_line - 1
+        for raw in _whole_lines(stream):
+            block = self._block(raw)
+            self.rows += block.count(b"\n") - below
+            if below:
+                block, below = block[block.index(b"\n") + 1 :], 0
             if block:
-                yield block.decode(shape.encoding)
+                yield block.decode(self._shape.encoding)
+
+    def _block(self, raw: bytes) -> bytes:
+        """A block with Unix line ends and a separator of one sign.
+
+        Raises:
+            _Unsound: it is not what every block must be.
+        """
+        separator, delimiter = self._shape.separator.encode(), self._shape.delimiter.encode()
+        block = raw.replace(b"\r\n", b"\n")
+        if b"\0" in block or b"\r" in block or UNIT.encode() in block:
+            raise _Unsound
+        if separator != delimiter:
+            block = block.replace(separator, delimiter)
+        if b'"' in block:
+            self.quoted = True
+        else:
+            _require_width(block, delimiter, self._shape.width)
+        return block
 
 
 def _whole_lines(stream: IO[bytes]) -> Iterator[bytes]:

@@ -90,15 +90,15 @@ def lines(path: Path, encoding: str) -> Iterator[str]:
 
 def lines_of(path: Path, stream: IO[bytes], encoding: str) -> Iterator[str]:
     """As ``lines``, of an opened file."""
-    for number, raw in enumerate(iter(lambda: stream.readline(LONGEST_LINE + 1), b""), start=1):
-        if len(raw) > LONGEST_LINE:
+    ended = enumerate(iter(lambda: stream.readline(LONGEST_LINE + 1), b""), start=1)
+    for number, whole in ended:
+        if len(whole) > LONGEST_LINE:
             problem = f"is longer than {LONGEST_LINE:,} bytes"
-            if raw.count(b"\r") > 1:
+            if whole.count(b"\r") > 1:
                 problem = "lines end in a carriage return alone; save with LF or CRLF line ends"
             raise DataError(path, problem, line=number)
-        if number == 1:
-            raw = raw.removeprefix(BYTE_ORDER_MARK)
-        raw = raw.removesuffix(b"\n").removesuffix(b"\r")
+        marked = whole.removesuffix(b"\n").removesuffix(b"\r")
+        raw = marked.removeprefix(BYTE_ORDER_MARK) if number == 1 else marked
         for byte, name in ((b"\0", "a zero byte"), (UNIT.encode(), "a control character")):
             if byte in raw:
                 raise DataError(path, f"holds {name}: is this a text file?", line=number)

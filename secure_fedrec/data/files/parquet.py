@@ -105,7 +105,7 @@ def _texts(path: Path, named: str, what: str, column: Any) -> npt.NDArray[Any]:
         return texts
     if types.is_integer(kind) or (what == "rating" and types.is_floating(kind)):
         values, places = np.unique(column.to_numpy(zero_copy_only=False), return_inverse=True)
-        if kind == "float" or kind == "halffloat":
+        if kind in ("float", "halffloat"):
             # 3.7 in 32 bits is 3.7 to whoever wrote it.
             return np.array([str(value) for value in values], dtype=object)[places]
         return np.array([str(value) for value in values.tolist()], dtype=object)[places]

@@ -42,13 +42,13 @@ class ASeparator:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TextFile(Settings, section="data"):
-    """A file with a row per line.
+    r"""A file with a row per line.
 
     Args:
         path: the file, relative to the configuration's folder, or to ``--data-dir`` where that is
             given. A name that ends in ``.gz`` is unpacked, one in ``.parquet`` or ``.pq`` read as
             Parquet (extra ``file``), any other as text.
-        separator: what parts two columns, one to four signs (``","``, ``"\\t"``, ``"::"``, ``";"``,
+        separator: what parts two columns, one to four signs (``","``, ``"\t"``, ``"::"``, ``";"``,
             ``"|"``). ``"auto"`` looks at the first lines.
         header: whether the first line names the columns. ``"auto"`` takes it for one if columns are
             asked for by name, or if it has text where the next line has a number.

@@ -141,12 +141,10 @@ def _values(file: RatingsFile, parts: list[Columns]) -> tuple[RatingScale | None
     values = [ratings(columns, each) for columns, each in zip(parts, exact, strict=True)]
     if file.implicit:
         return None, values
-    if file.scale == "auto":
-        everything = [value for each in exact for value in each]
-        return found_scale(parts[0].path, everything), values
+    scale = file.scale if file.scale != "auto" else found_scale(parts[0].path, exact[0])
     for columns, each in zip(parts, exact, strict=True):
-        require_on(file.scale, columns, each)
-    return file.scale, values
+        require_on(scale, columns, each)
+    return scale, values
 
 
 def _counted(
