@@ -48,13 +48,18 @@ def describe_file(arguments: argparse.Namespace) -> int:
         raise ConfigError("--plot", str(plot), "is named after its format", _PLOTS)
     seen = look_at(path)
     text = None if config is None else config_text(seen, path, config.parent)
-    print(json.dumps(facts_of(seen), indent=2)) if arguments.json else _print(seen)
     if config is not None and text is not None:
         _write("--write", config, text.encode())
-        _say(arguments, f"wrote {config}; next: secure-fedrec audit {config}")
     if plot is not None:
         _write("--plot", plot, _plotted(seen, plot.suffix))
-        _say(arguments, f"wrote {plot}")
+    if arguments.json:
+        print(json.dumps(facts_of(seen), indent=2))
+        return 0
+    _print(seen)
+    if config is not None:
+        print(f"\nwrote {config}; next: secure-fedrec audit {config}")
+    if plot is not None:
+        print(f"\nwrote {plot}")
     return 0
 
 
@@ -241,11 +246,6 @@ def _write(option: str, target: Path, content: bytes) -> None:
     except OSError as refused:
         problem = f"cannot be written ({refused.strerror})"
         raise ConfigError(option, str(target), problem) from refused
-
-
-def _say(arguments: argparse.Namespace, text: str) -> None:
-    if not (arguments.json or arguments.quiet):
-        print(text)
 
 
 _RATING_GATE = """

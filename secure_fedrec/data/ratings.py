@@ -23,6 +23,7 @@ clients and items and enter its fingerprint, and nothing else is ever made of th
 
 # A level such as 0.1 * 3 is off its decimal value by rounding only; real scales are far coarser.
 _LEVEL_TOLERANCE = 1e-9
+_CHECKED_AT_ONCE = 2**20
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,18 +88,21 @@ class RatingScale(Settings, section="data.scale"):
         Raises:
             DataError: some value is off the scale or NaN; names the first one.
         """
-        bad = np.flatnonzero(~self.contains(values))
-        if len(bad):
-            line = None if first_line is None else first_line + int(bad[0])
-            value = float(values[bad[0]])
-            raise DataError(source, f"rating {value:g} is off its scale ({self})", line=line)
+        for start in range(0, len(values), _CHECKED_AT_ONCE):
+            bad = np.flatnonzero(~self.contains(values[start : start + _CHECKED_AT_ONCE]))
+            if len(bad):
+                row = start + int(bad[0])
+                line = None if first_line is None else first_line + row
+                value = float(values[row])
+                raise DataError(source, f"rating {value:g} is off its scale ({self})", line=line)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class RatingTable:
     """Ratings of ``n_clients`` clients for ``n_items`` items, sorted by (client, item).
 
-    Every column is copied and made read-only, so a table can be shared without being changed.
+    Every column is copied and made read-only, unless it is already, so a table can be shared without
+    being changed.
     Tables compare by identity; compare contents through :meth:`fingerprint`.
 
     Args:
@@ -284,6 +288,9 @@ def _frozen(
         raise DataError(where, f"{values.dtype} cannot become {target.name} without loss")
     if values.shape != (length,):
         raise DataError(where, f"has shape {values.shape}, expected ({length},)")
+    if target.kind != "U" and values.dtype == target and not values.flags.writeable:
+        if values.flags.owndata and values.flags.c_contiguous:
+            return values  # nobody can change it either: millions of rows need no copy
     frozen = np.array(values, dtype=target, order="C")
     # A narrower integer type wraps silently; wrapped numbers no longer equal what was given.
     if target.kind == "i" and not np.array_equal(frozen, values):

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
@@ -13,7 +13,7 @@ from secure_fedrec.data.files.ids import trim
 from secure_fedrec.data.files.parquet import column_names
 from secure_fedrec.data.files.settings import Column, RatingsFile, TextFile
 from secure_fedrec.data.files.shape import first_fields, is_number, plain_name, shape_of
-from secure_fedrec.data.files.table import read_columns, read_ratings
+from secure_fedrec.data.files.table import pair_keys, read_columns, read_ratings
 from secure_fedrec.data.files.values import decimals, found_scale, ratings
 from secure_fedrec.data.filters import filtered
 from secure_fedrec.data.ratings import RatingScale, RatingTable
@@ -141,7 +141,7 @@ def _guessed(path: Path) -> tuple[RatingsFile, tuple[str, ...] | None]:
     )
 
 
-def _by_name(path: Path, names: tuple[str, ...]) -> dict[str, Column]:
+def _by_name(path: Path, names: tuple[str, ...]) -> dict[str, Any]:
     """Columns by what a header calls them."""
     plain = [plain_name(name) for name in names]
     found: dict[str, Column] = {}
@@ -159,7 +159,7 @@ def _by_name(path: Path, names: tuple[str, ...]) -> dict[str, Column]:
     return found
 
 
-def _by_place(path: Path, separator: str) -> dict[str, Column]:
+def _by_place(path: Path, separator: str) -> dict[str, Any]:
     """Columns of a file without a header: user, item, then a rating and a time if they read so."""
     fields = first_fields(path, separator)
     found: dict[str, Column] = {"user": 1, "item": 2}
@@ -174,8 +174,7 @@ def _by_place(path: Path, separator: str) -> dict[str, Column]:
 
 def _pairs(columns: Columns) -> int:
     """Number of different (user, item) pairs."""
-    users, items = columns.texts["user"], columns.texts["item"]
-    return len(np.unique(users.codes.astype(np.int64) * len(items.texts) + items.codes))
+    return len(np.unique(pair_keys(columns)))
 
 
 def _scaled(

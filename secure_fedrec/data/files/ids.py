@@ -7,7 +7,7 @@ from typing import Final
 
 import numpy as np
 
-from secure_fedrec.core.arrays import BoolArray, IntArray
+from secure_fedrec.core.arrays import IndexArray, IntArray
 from secure_fedrec.data.files.columns import Columns
 from secure_fedrec.data.ratings import Labels
 
@@ -33,11 +33,11 @@ class Numbering:
     def __len__(self) -> int:
         return len(self.numbers)
 
-    def of(self, columns: Columns, what: str) -> IntArray:
-        """The number of every row's id, int64[N]; -1 where it has none."""
+    def of(self, columns: Columns, what: str) -> IndexArray:
+        """The number of every row's id, int32[N]; -1 where it has none."""
         coded = columns.texts[what]
         numbers = [self.numbers.get(text, -1) for text in coded.texts]
-        return np.array(numbers, dtype=np.int64)[coded.codes]
+        return np.array(numbers, dtype=np.int32)[coded.codes]
 
 
 def trim(columns: Columns, what: str, kind: str) -> None:
@@ -82,8 +82,8 @@ def number(texts: Iterable[str], kind: str) -> Numbering:
     return Numbering(labels=labels, numbers={text: place for place, text in enumerate(order)})
 
 
-def used(columns: Columns, what: str, rows: BoolArray) -> list[str]:
-    """The ids of some rows."""
+def used(columns: Columns, what: str, rows: IntArray | slice) -> list[str]:
+    """The ids of some rows, in the order of their first ones."""
     coded = columns.texts[what]
     counts = np.bincount(coded.codes[rows], minlength=len(coded.texts))
     return [coded.texts[code] for code in np.flatnonzero(counts)]

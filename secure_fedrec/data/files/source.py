@@ -51,7 +51,7 @@ def opened(path: Path) -> Iterator[IO[bytes]]:
     require_file(path)
     try:
         with path.open("rb") as packed:
-            start = packed.peek(8)[:8]  # type: ignore[attr-defined]
+            start = packed.peek(8)[:8]
             for magic, problem in _STRANGERS:
                 if start.startswith(magic):
                     raise DataError(path, problem)
@@ -69,7 +69,7 @@ def opened(path: Path) -> Iterator[IO[bytes]]:
 class _Unpacked(io.RawIOBase):
     """What a gzip file unpacks to, as long as it is in proportion."""
 
-    def __init__(self, path: Path, packed: IO[bytes], stream: IO[bytes]) -> None:
+    def __init__(self, path: Path, packed: IO[bytes], stream: gzip.GzipFile) -> None:
         self._path, self._packed, self._stream, self._read = path, packed, stream, 0
 
     def readable(self) -> bool:

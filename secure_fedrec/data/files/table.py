@@ -3,11 +3,12 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
+import numpy.typing as npt
 
-from secure_fedrec.core.arrays import BoolArray, FloatArray, IntArray
+from secure_fedrec.core.arrays import BoolArray, FloatArray, IndexArray, IntArray
 from secure_fedrec.data.files.attributes import read_attributes
 from secure_fedrec.data.files.columns import Columns, read_text
 from secure_fedrec.data.files.faults import shown
@@ -39,31 +40,50 @@ class FileRatings(NamedTuple):
     held_out: BoolArray | None
 
 
+Number = TypeVar("Number", bound=np.number)
+_ALL = slice(None)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _Rows:
     """Rows of a file that count, of pairs that occur once; ascending.
 
     Args:
         columns: of the file.
-        kept: int64[N], the row of each.
+        kept: int64[N], the row of each; or all.
+        scale: of the values.
         values: float64[N].
         times: int64[N], or None.
     """
 
     columns: Columns
-    kept: IntArray = field(repr=False)
+    kept: IntArray | slice = field(repr=False)
+    scale: RatingScale
     values: FloatArray = field(repr=False)
     times: IntArray | None = field(repr=False)
 
     def ids(self, what: str) -> list[str]:
         """The ids that occur."""
-        rows = np.zeros(len(self.columns), dtype=np.bool_)
-        rows[self.kept] = True
-        return used(self.columns, what, rows)
+        return used(self.columns, what, self.kept)
+
+    def numbers(self, what: str, ids: Numbering) -> IndexArray:
+        """The numbers of the rows' clients or items: int32[N].
+
+        Raises:
+            DataError: one is not known.
+        """
+        numbers = ids.of(self.columns, what)[self.kept]
+        if numbers.min(initial=0) < 0:
+            row, coded = int(np.argmax(numbers < 0)), self.columns.texts[what]
+            text = shown(coded.texts[coded.codes[self.kept][row]])
+            known = "training ratings" + (" or the catalogue" if what == "item" else "")
+            raise self.fault(row, what, f"{text} is not among the {what}s of the {known}")
+        return numbers
 
     def fault(self, row: int, what: str, problem: str) -> DataError:
         """The refusal of one of these rows."""
-        return self.columns.fault(int(self.kept[row]), what, problem)
+        row = row if isinstance(self.kept, slice) else int(self.kept[row])
+        return self.columns.fault(row, what, problem)
 
 
 def read_columns(path: Path, file: TextFile, asked: Mapping[str, Column]) -> Columns:
@@ -103,14 +123,10 @@ def read_ratings(
         DataError: a file cannot be read or is not sound, or the two do not fit together; names
             file, line and column.
     """
-    parts = [_columns(file, folder / path) for path in (file.path, test_path) if path is not None]
-    scale, values = _values(file, parts)
-    rows = [
-        _counted(file, scale, columns, value) for columns, value in zip(parts, values, strict=True)
-    ]
+    rows = _rows(file, [folder / path for path in (file.path, test_path) if path is not None])
     users = number(rows[0].ids("user"), file.ids)
     items = number(_catalogue(file, folder) or rows[0].ids("item"), file.ids)
-    table, held = _table(name or Path(file.path).name, scale, rows, users, items)
+    table, held = _table(name or Path(file.path).name, rows, users, items)
     for what, ids in (("user", users), ("item", items)):
         if len(ids) < 2:
             raise DataError(folder / file.path, f"holds one {what}: a federation has two or more")
@@ -133,26 +149,27 @@ def _columns(file: RatingsFile, path: Path) -> Columns:
     return columns
 
 
-def _values(file: RatingsFile, parts: list[Columns]) -> tuple[RatingScale | None, list[FloatArray]]:
-    """Every row's value, and the scale that all are on; None where they are on none."""
+def _rows(file: RatingsFile, paths: list[Path]) -> list[_Rows]:
+    """The rows that count of the training file and, if there is one, of the test file."""
+    parts = [_columns(file, path) for path in paths]
     if file.rating is None:
-        return IMPLICIT, [np.ones(len(columns)) for columns in parts]
+        return [_counted(file, IMPLICIT, each, np.ones(len(each))) for each in parts]
     exact = [decimals(columns) for columns in parts]
-    values = [ratings(columns, each) for columns, each in zip(parts, exact, strict=True)]
-    if file.implicit:
-        return None, values
-    scale = file.scale if file.scale != "auto" else found_scale(parts[0].path, exact[0])
-    for columns, each in zip(parts, exact, strict=True):
-        require_on(scale, columns, each)
-    return scale, values
+    scale = IMPLICIT
+    if not file.implicit:
+        scale = file.scale if file.scale != "auto" else found_scale(parts[0].path, exact[0])
+        for columns, each in zip(parts, exact, strict=True):
+            require_on(scale, columns, each)
+    return [
+        _counted(file, scale, columns, ratings(columns, each))
+        for columns, each in zip(parts, exact, strict=True)
+    ]
 
 
-def _counted(
-    file: RatingsFile, scale: RatingScale | None, columns: Columns, values: FloatArray
-) -> _Rows:
+def _counted(file: RatingsFile, scale: RatingScale, columns: Columns, values: FloatArray) -> _Rows:
     """The rows that count: one per pair, and of implicit feedback those that are positive."""
-    kept, times = np.arange(len(values)), columns.time
-    repeats = _Repeats.of(columns)
+    kept: IntArray | slice = _ALL
+    times, repeats = columns.time, _Repeats.of(columns)
     if repeats is not None:
         if file.duplicates == "refuse":
             row = int(repeats.later.min())
@@ -160,17 +177,19 @@ def _counted(
             raise columns.fault(row, "item", problem)
         if file.duplicates == "mean":
             values, times = repeats.means(values, times)
-            values = values if scale is None else nearest(scale, values)
+            values = values if file.implicit else nearest(scale, values)
         kept = np.sort(repeats.last if file.duplicates == "last" else repeats.first)
     if file.positive_from is not None:
+        kept = np.arange(len(values))[kept]
         kept = kept[values[kept] >= file.positive_from]
         values = np.ones(len(values))
         if not len(kept):
             problem = f"no rating is {file.positive_from:g} (data.positive_from) or more"
             raise DataError(columns.path, problem)
     return _Rows(
-        columns=columns,
+        columns=replace(columns, time=None),
         kept=kept,
+        scale=scale,
         values=values[kept],
         times=None if times is None else times[kept],
     )
@@ -191,22 +210,23 @@ class _Repeats:
     @classmethod
     def of(cls, columns: Columns) -> "_Repeats | None":
         """Rows by pair; None where every pair occurs once."""
-        users, items = (columns.texts[what] for what in ("user", "item"))
-        keys = users.codes.astype(np.int64) * len(items.texts) + items.codes
+        keys = pair_keys(columns)
+        ordered = np.sort(keys)
+        if (ordered[1:] != ordered[:-1]).all():
+            return None
         order = np.argsort(keys, kind="stable")
-        keys = keys[order]
-        starts = np.flatnonzero(np.concatenate([[True], keys[1:] != keys[:-1]]))
-        return None if len(starts) == len(keys) else cls(order=order, starts=starts)
+        starts = np.flatnonzero(np.concatenate([[True], ordered[1:] != ordered[:-1]]))
+        return cls(order=order, starts=starts)
 
     @property
     def first(self) -> IntArray:
         """The first row of every pair."""
-        return self.order[self.starts]
+        return np.asarray(self.order[self.starts])
 
     @property
     def last(self) -> IntArray:
         """The last row of every pair."""
-        return self.order[np.append(self.starts[1:], len(self.order)) - 1]
+        return np.asarray(self.order[np.append(self.starts[1:], len(self.order)) - 1])
 
     @property
     def later(self) -> IntArray:
@@ -238,35 +258,47 @@ def _catalogue(file: RatingsFile, folder: Path) -> list[str] | None:
     return columns.texts["item"].texts
 
 
+def pair_keys(columns: Columns) -> IntArray:
+    """int64[N], equal where user and item are."""
+    keys = columns.texts["user"].codes.astype(np.int64)
+    keys *= len(columns.texts["item"].texts)
+    keys += columns.texts["item"].codes
+    return keys
+
+
 def _table(
-    name: str, scale: RatingScale | None, rows: list[_Rows], users: Numbering, items: Numbering
+    name: str, rows: list[_Rows], users: Numbering, items: Numbering
 ) -> tuple[RatingTable, BoolArray | None]:
-    """One table of all rows, and which of them come from the second file."""
-    numbered = [(_numbers(part, "user", users), _numbers(part, "item", items)) for part in rows]
-    clients = np.concatenate([part[0] for part in numbered])
-    things = np.concatenate([part[1] for part in numbered])
-    del numbered
-    order = np.argsort(clients * len(items) + things, kind="stable")
-    clients, things = clients[order].astype(np.int32), things[order].astype(np.int32)
+    """One table of all rows, and which of them come from the second file; empties the list."""
+    scale, first = rows[0].scale, len(rows[0].values)
+    clients = _joined([part.numbers("user", users) for part in rows])
+    things = _joined([part.numbers("item", items) for part in rows])
+    order = np.argsort(clients.astype(np.int64) * len(items) + things, kind="stable")
     held = None
     if len(rows) > 1:
-        held = order >= len(rows[0].kept)
-        twice = (np.diff(clients) == 0) & (np.diff(things) == 0)
+        held = order >= first
+        twice = (np.diff(clients[order]) == 0) & (np.diff(things[order]) == 0)
         if twice.any():
-            row = int(order[1:][twice].min()) - len(rows[0].kept)
             problem = f"this rating is in {rows[0].columns.path.name} as well"
-            raise rows[1].fault(row, "item", problem)
-    times = None
-    if rows[0].times is not None:
-        times = np.concatenate([part.times for part in rows if part.times is not None])[order]
+            raise rows[1].fault(int(order[1:][twice].min()) - first, "item", problem)
+    values = _joined([part.values for part in rows])[order]
+    timed = [part.times for part in rows if part.times is not None]
+    times = _joined(timed)[order] if timed else None
+    # Of millions of rows nothing is kept that is not needed, and the table copies no column.
+    rows.clear()
+    timed.clear()
+    clients, things = clients[order], things[order]
+    for column in (clients, things, values, *([] if times is None else [times])):
+        column.setflags(write=False)
+    del order
     table = RatingTable(
         name=name,
         n_clients=len(users),
         n_items=len(items),
         clients=clients,
         items=things,
-        ratings=np.concatenate([part.values for part in rows])[order],
-        scale=IMPLICIT if scale is None else scale,
+        ratings=values,
+        scale=scale,
         client_labels=users.labels,
         item_labels=items.labels,
         timestamps=times,
@@ -274,13 +306,5 @@ def _table(
     return table, held
 
 
-def _numbers(rows: _Rows, what: str, ids: Numbering) -> IntArray:
-    """The numbers of the rows' clients or items; refuses one that is not known."""
-    numbers = ids.of(rows.columns, what)[rows.kept]
-    unknown = np.flatnonzero(numbers < 0)
-    if len(unknown):
-        row, coded = int(unknown[0]), rows.columns.texts[what]
-        text = shown(coded.texts[coded.codes[rows.kept[row]]])
-        known = "training ratings" + (" or the catalogue" if what == "item" else "")
-        raise rows.fault(row, what, f"{text} is not among the {what}s of the {known}")
-    return numbers
+def _joined(parts: list[npt.NDArray[Number]]) -> npt.NDArray[Number]:
+    return parts[0] if len(parts) == 1 else np.concatenate(parts)
