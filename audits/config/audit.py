@@ -28,7 +28,7 @@ from typing import Annotated, Any
 
 from attacks import SUITE, attack_named
 from audits.config.tables import as_table, build, require_table, require_tables
-from audits.gates.gate import GateConfig
+from audits.gates.gate import RATING_VALUES, GateConfig
 from audits.run.folder import CONFIG_DIGEST
 from audits.system import DataKind, Statement, System
 from audits.systems import system_named
@@ -113,6 +113,9 @@ class AuditConfig(Settings):
                 raise ConfigError("attacks", name, "is named twice")
         for gate in self.gates:
             gate.require_measured(self.metrics)
+            if gate.metric in RATING_VALUES and getattr(self.data, "implicit", False):
+                problem = "says nothing of implicit feedback: all its ratings are one value"
+                raise gate.refusal("metric", problem)
             if gate.adversary is not None and gate.adversary not in names:
                 raise gate.refusal("adversary", "unknown adversary", names)
             if gate.attack is not None and gate.attack not in self.attacks:

@@ -42,6 +42,14 @@ UTILITY_METRICS = (
 )
 """Figures of utility; which of them are measured is the algorithm's and the data set's."""
 
+RATING_VALUES = frozenset(
+    (
+        *("rating_accuracy", "rating_lift", "rating_headroom_lift"),
+        *("tail_rating_accuracy", "tail_rating_lift"),
+    )
+)
+"""Figures of how well values of ratings are named."""
+
 _BOUNDS = ("max", "min", "equals", "least")
 
 

@@ -9,7 +9,9 @@ from typing import Any
 
 import pytest
 
+from attacks.suite import MEASURES
 from audits.config import load_config, parse_config
+from audits.gates.gate import RATING_VALUES
 from audits.own_data import drawn
 from secure_fedrec.errors import ConfigError
 
@@ -87,6 +89,13 @@ def test_implicit_feedback_is_ranked(command: Command, write_config: Write, own:
     raw["gates"] = [{"metric": "rmse", "max": 9.0}]
     with pytest.raises(ConfigError, match="hit_rate_at_10"):
         parse_config(raw)
+    raw["adversaries"] = [{"name": "server", "corrupt": ["server"]}]
+    assert set(MEASURES) >= RATING_VALUES
+    for metric in sorted(RATING_VALUES):
+        gate = {"attack": "lattice", "adversary": "server", "metric": metric, "max": 0.05}
+        raw["gates"] = [gate]
+        with pytest.raises(ConfigError, match="says nothing of implicit feedback"):
+            parse_config(raw)
 
 
 def test_attributes_are_inferred(command: Command, write_config: Write, own: Path) -> None:
@@ -98,7 +107,7 @@ def test_attributes_are_inferred(command: Command, write_config: Write, own: Pat
             **{"name": "file", "path": "mine/ratings.csv", "user": "user", "item": "book"},
             **{"attributes": table, "sample_clients": 20},
         },
-        "algorithm": {"name": "furl", "furl": {"rounds": 2}},
+        "algorithm": {"name": "furl", "rounds": 2},
         "adversaries": [{"name": "server", "corrupt": ["server"]}],
         "attacks": ["attribute-inference"],
     }
