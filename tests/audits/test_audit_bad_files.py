@@ -248,6 +248,22 @@ def test_a_bad_file_is_refused(
     assert sorted(tmp_path.rglob("*")) == sorted([*before, tmp_path / "config.toml"])
 
 
+def test_bad_files_are_described_or_refused(
+    command: Callable[..., tuple[int, str, str]], tmp_path: Path
+) -> None:
+    refused = 0
+    for kind, bad in BAD.items():
+        folder = tmp_path / kind
+        folder.mkdir()
+        (folder / bad.name).write_bytes(bad.content)
+        code, out, err = command("data", "describe", folder / bad.name, "--write", folder / "c")
+        assert code in (0, 2), err
+        refused += code == 2
+        assert (folder / "c").exists() == (code == 0)
+        assert (err.count("\n"), bool(out)) == ((0, True) if code == 0 else (1, False))
+    assert refused >= 45
+
+
 @pytest.mark.parametrize(
     ("make", "says"),
     [
