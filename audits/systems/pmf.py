@@ -98,10 +98,16 @@ class Ratings:
 
     def task(self, fold: int) -> RatingTask:
         """One fold."""
+        split = self.data.parts(self.source, seed=self.seed, fold=fold)
+        if self.data.implicit and (split.test.counts() > 1).any():
+            problem = "of implicit feedback one row per client is held out"
+            raise self.data.refusal("split", problem)
+        if not len(split.test):
+            raise self.data.refusal("split", "holds nothing out: no client has two ratings")
         return RatingTask(
             settings=self.algorithm,
             table=self.source.table,
-            split=self.data.parts(self.source, seed=self.seed, fold=fold),
+            split=split,
             implicit=self.data.implicit,
         )
 

@@ -101,8 +101,8 @@ class RatingScale(Settings, section="data.scale"):
 class RatingTable:
     """Ratings of ``n_clients`` clients for ``n_items`` items, sorted by (client, item).
 
-    Every column is copied and made read-only, unless it is already, so a table can be shared without
-    being changed.
+    Every column is copied and made read-only, unless it already is, so a table can be shared
+    without being changed.
     Tables compare by identity; compare contents through :meth:`fingerprint`.
 
     Args:
@@ -288,9 +288,9 @@ def _frozen(
         raise DataError(where, f"{values.dtype} cannot become {target.name} without loss")
     if values.shape != (length,):
         raise DataError(where, f"has shape {values.shape}, expected ({length},)")
-    if target.kind != "U" and values.dtype == target and not values.flags.writeable:
-        if values.flags.owndata and values.flags.c_contiguous:
-            return values  # nobody can change it either: millions of rows need no copy
+    flags = values.flags
+    if values.dtype == target and flags.owndata and flags.c_contiguous and not flags.writeable:
+        return values  # nobody can change it: millions of rows need no copy
     frozen = np.array(values, dtype=target, order="C")
     # A narrower integer type wraps silently; wrapped numbers no longer equal what was given.
     if target.kind == "i" and not np.array_equal(frozen, values):

@@ -195,7 +195,15 @@ BAD: dict[str, Bad] = {
         SOUND, "data.held_out", None, {"time": None, "split": "leave-one-out", "held_out": "latest"}
     ),
     "a-column-twice": Bad(SOUND, "is asked for twice", None, {"item": "user"}),
+    "nothing-held-out": Bad(
+        b"user,item,rating\na,x,1\nb,y,2\nc,x,3\n",
+        "holds nothing out: no client has two ratings",
+        data={"time": None, "split": "leave-one-out"},
+    ),
     # Other files.
+    "two-test-rows-of-implicit-feedback": split_off(
+        "u0,i2,3,9\nu0,i4,3,9\n", "one row per client is held out", positive_from=1
+    ),
     "test-without-a-path": Bad(SOUND, "data.test_path", None, {"split": "files"}),
     "test-of-an-unknown-user": split_off("u99,i1,3,9\n", "'u99' is not among the users", 2),
     "test-of-an-unknown-item": split_off(

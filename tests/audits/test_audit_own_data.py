@@ -74,8 +74,8 @@ def test_the_same_folder_is_found_from_anywhere(
 
 
 def test_implicit_feedback_is_ranked(command: Command, write_config: Write, own: Path) -> None:
-    data = {"name": "file", "path": "mine/ratings.csv", "user": "user", "item": "book"}
-    data |= {"rating": "stars", "positive_from": 3.0, "split": "leave-one-out"}
+    data: dict[str, Any] = {"name": "file", "path": "mine/ratings.csv", "user": "user"}
+    data |= {"item": "book", "rating": "stars", "positive_from": 3.0, "split": "leave-one-out"}
     raw: dict[str, Any] = {
         "data": data,
         "algorithm": {"rank": 3, "rounds": 3},

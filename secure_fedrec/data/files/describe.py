@@ -12,7 +12,7 @@ from secure_fedrec.data.files.columns import Columns
 from secure_fedrec.data.files.ids import trim
 from secure_fedrec.data.files.parquet import column_names
 from secure_fedrec.data.files.settings import Column, RatingsFile, TextFile
-from secure_fedrec.data.files.shape import first_fields, is_number, plain_name, shape_of
+from secure_fedrec.data.files.shape import fields_at, is_number, plain_name, shape_of
 from secure_fedrec.data.files.table import pair_keys, read_columns, read_ratings
 from secure_fedrec.data.files.values import decimals, found_scale, ratings
 from secure_fedrec.data.filters import filtered
@@ -134,7 +134,15 @@ def _guessed(path: Path) -> tuple[RatingsFile, tuple[str, ...] | None]:
         return RatingsFile(path=path.name, **found), names
     shape = shape_of(path, file, {})
     names = shape.names
-    found = _by_place(path, shape.separator) if names is None else _by_name(path, names)
+    if names is None:
+        found = _by_place(path, shape.separator)
+    else:
+        found = _by_name(path, names)
+        row = dict(zip(names, fields_at(path, 2, shape.separator), strict=False))
+        # What reads as no number is no rating, and a date in words no time.
+        for what in ("rating", "time"):
+            if what in found and not is_number(row.get(found[what], "")):
+                del found[what]
     return (
         RatingsFile(path=path.name, separator=shape.separator, header=names is not None, **found),
         names,
@@ -161,7 +169,7 @@ def _by_name(path: Path, names: tuple[str, ...]) -> dict[str, Any]:
 
 def _by_place(path: Path, separator: str) -> dict[str, Any]:
     """Columns of a file without a header: user, item, then a rating and a time if they read so."""
-    fields = first_fields(path, separator)
+    fields = fields_at(path, 1, separator)
     found: dict[str, Column] = {"user": 1, "item": 2}
     for place, text in enumerate(fields[2:], start=3):
         low, high = _EPOCHS

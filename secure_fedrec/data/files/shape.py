@@ -67,9 +67,10 @@ def shape_of(path: Path, file: TextFile, asked: Mapping[str, Column]) -> Shape:
     )
 
 
-def first_fields(path: Path, separator: str, encoding: str = "utf-8") -> list[str]:
-    """The columns of the first line."""
-    return fields_of(path, 1, next(lines(path, encoding), ""), separator)
+def fields_at(path: Path, line: int, separator: str) -> list[str]:
+    """The columns of a line (from 1) of text in UTF-8."""
+    text = next(itertools.islice(lines(path, "utf-8"), line - 1, None), "")
+    return fields_of(path, line, text, separator)
 
 
 def position(

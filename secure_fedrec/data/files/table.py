@@ -288,8 +288,9 @@ def _table(
     rows.clear()
     timed.clear()
     clients, things = clients[order], things[order]
-    for column in (clients, things, values, *([] if times is None else [times])):
-        column.setflags(write=False)
+    for column in (clients, things, values, times):
+        if column is not None:
+            column.setflags(write=False)
     del order
     table = RatingTable(
         name=name,
