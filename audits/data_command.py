@@ -48,7 +48,7 @@ def data(arguments: argparse.Namespace) -> int:
     if arguments.name not in _MADE_OF:
         if Path(arguments.name).exists() or Path(arguments.name).suffix:
             return describe_file(arguments)
-        raise ConfigError("data.name", arguments.name, "is no file and no data set", _MADE_OF)
+        raise ConfigError("data.name", arguments.name, "unknown data set", _MADE_OF)
     for option in ("write", "plot"):
         if getattr(arguments, option) is not None:
             raise ConfigError(f"--{option}", arguments.name, "is for a file of one's own")

@@ -132,7 +132,7 @@ def test_what_is_there_is_not_written_over(refusal: Refusal, own: Path, tmp_path
     assert "is for a file of one's own" in refusal(
         "data", "describe", "synthetic", "--plot", "x.svg"
     )
-    assert "is no file and no data set" in refusal("data", "describe", "nothing")
+    assert "unknown data set" in refusal("data", "describe", "nothing")
     assert "does not exist" in refusal("data", "describe", "nothing.csv")
 
 
