@@ -157,7 +157,7 @@ BAD: dict[str, Bad] = {
     "nothing-positive": Bad(
         SOUND, "data.positive_from", None, {"positive_from": 6, "split": "leave-one-out"}
     ),
-    "negative-time": Bad(at("-5"), "time column 'time': -5 is before 1970", 6),
+    "negative-time": Bad(at("-5"), "time column 'time': '-5' is before 1970", 6),
     "time-in-words": Bad(at("noon"), "'noon' is not a whole number of seconds", 6),
     "time-with-a-fraction": Bad(at("9.5"), "'9.5' is not a whole number of seconds", 6),
     "time-beyond-64-bits": Bad(at("9" * 20), "is not a whole number of seconds", 6),

@@ -248,6 +248,23 @@ def test_both_passes_agree_on_any_small_file(tmp_path: Path) -> None:
     assert refused >= 250
 
 
+def test_any_text_is_its_time_or_refused_by_its_line(tmp_path: Path) -> None:
+    rng, taken, refused = np.random.default_rng(1), 0, 0
+    for _ in range(500):
+        text = "".join(rng.choice(list("0123456789+-. eE_x\t\u0664"), rng.integers(0, 5)))
+        (tmp_path / "r.csv").write_text(f"a,x,1,5\nb,y,2,{text}\n", encoding="utf-8")
+        try:
+            table = read(tmp_path / "r.csv", separator=",", header=False)
+        except DataError as fault:
+            refused += 1
+            assert "r.csv, line 2: time column 4: " in str(fault)
+            continue
+        taken += 1
+        assert table.timestamps is not None
+        assert table.timestamps[1] == int(text.strip().removesuffix(".0"))
+    assert min(taken, refused) >= 50
+
+
 def test_what_is_seen(tmp_path: Path) -> None:
     header = "reviewerID;asin;overall;unixReviewTime"
     rows = [*ROWS, ("ann", "y", 5.0, 10), ("ann", "x", 1.0, 9)]

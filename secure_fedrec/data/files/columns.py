@@ -22,6 +22,7 @@ from secure_fedrec.data.files.faults import (
     Shape,
     explain,
     shown,
+    whole_seconds,
 )
 from secure_fedrec.data.files.source import opened
 from secure_fedrec.errors import DataError
@@ -149,9 +150,6 @@ def read_text(path: Path, shape: Shape) -> Columns:
 def _tokenised(path: Path, blocks: "_Blocks", shape: Shape) -> Columns:
     from pandas import read_csv  # noqa: PLC0415 - takes half a second, and only files need it
 
-    kinds: dict[int, Any] = {
-        column: np.int64 if what == "time" else object for what, column in shape.wanted.items()
-    }
     coders = {what: Coder() for what in shape.wanted if what != "time"}
     times: list[IntArray] = []
     with read_csv(
@@ -159,8 +157,8 @@ def _tokenised(path: Path, blocks: "_Blocks", shape: Shape) -> Columns:
         sep=shape.delimiter,
         header=None,
         names=list(range(shape.width)),
-        usecols=sorted(set(kinds)),
-        dtype=kinds,
+        usecols=sorted(set(shape.wanted.values())),
+        dtype=object,
         index_col=False,
         na_filter=False,
         skip_blank_lines=False,
@@ -171,7 +169,10 @@ def _tokenised(path: Path, blocks: "_Blocks", shape: Shape) -> Columns:
             for what, coder in coders.items():
                 coder.add(chunk[shape.wanted[what]].to_numpy())
             if "time" in shape.wanted:
-                times.append(chunk[shape.wanted["time"]].to_numpy())
+                found = whole_seconds(chunk[shape.wanted["time"]].tolist())
+                if not found:
+                    raise _Unsound
+                times.append(np.array(found, dtype=np.int64))
     texts = {what: coder.coded() for what, coder in coders.items()}
     if shape.delimiter != shape.separator:
         for coded in texts.values():

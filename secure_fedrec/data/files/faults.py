@@ -141,13 +141,28 @@ def split(text: str, separator: str) -> list[str]:
 
 
 def _check_time(path: Path, line: int, text: str, shape: Shape) -> None:
-    try:
-        whole = float(text).is_integer() and abs(float(text)) < 2.0**63
-    except ValueError:
-        whole = False
-    if not whole:
-        problem = f"{shape.column('time')}: {shown(text)} is not a whole number of seconds"
-        raise DataError(path, problem, line=line)
+    if not whole_seconds([text]):
+        negative = text.strip().startswith("-") and whole_seconds([text.strip()[1:]])
+        problem = "is before 1970" if negative else "is not a whole number of seconds"
+        raise DataError(path, f"{shape.column('time')}: {shown(text)} {problem}", line=line)
+
+
+def whole_seconds(texts: Sequence[str]) -> list[int]:
+    """Texts as times; nothing if one of them is none.
+
+    Blanks around it and a fraction of 0 do not count. More than 18 digits leave 64 bits.
+    """
+    if not _are_digits(texts):
+        texts = [text.strip().removesuffix(".0") for text in texts]
+        if not _are_digits(texts):
+            return []
+    return list(map(int, texts))
+
+
+def _are_digits(texts: Sequence[str]) -> bool:
+    joined = "".join(texts)
+    sizes = set(map(len, texts))
+    return joined.isascii() and joined.isdigit() and min(sizes) > 0 and max(sizes) <= 18
 
 
 def first_repeated(names: Sequence[str]) -> str | None:
