@@ -10,7 +10,7 @@ import numpy.typing as npt
 from secure_fedrec.core.arrays import IntArray
 from secure_fedrec.data.files.columns import Coder, Columns
 from secure_fedrec.data.files.settings import Column, TextFile
-from secure_fedrec.data.files.shape import position
+from secure_fedrec.data.files.shape import positions
 from secure_fedrec.data.files.source import require_file
 from secure_fedrec.errors import ConfigError, DataError
 
@@ -34,10 +34,7 @@ def read_parquet(path: Path, file: TextFile, asked: Mapping[str, Column]) -> Col
     try:
         with parquet.ParquetFile(path) as opened:
             names = tuple(opened.schema_arrow.names)
-            places = {
-                what: position(path, file.key(what), column, names, len(names), line=None)
-                for what, column in asked.items()
-            }
+            places = positions(path, file, asked, names, width=len(names), line=None)
             named = {what: f"{what} column {names[place]!r}" for what, place in places.items()}
             coders = {what: Coder() for what in asked if what != "time"}
             times: list[IntArray] = []

@@ -150,11 +150,6 @@ class RatingsFile(TextFile):
                 raise self.refusal("duplicates", "there are no ratings to take the mean of")
         if self.positive_from is not None and self.scale != "auto":
             raise self.refusal("scale", "has no effect with data.positive_from")
-        columns = [self.user, self.item, self.rating, self.time]
-        asked = [column for column in columns if column is not None]
-        for column in asked:
-            if asked.count(column) > 1:
-                raise self.refusal("item", f"column {column!r} is asked for twice")
 
     @property
     def implicit(self) -> bool:

@@ -54,10 +54,7 @@ def shape_of(path: Path, file: TextFile, asked: Mapping[str, Column]) -> Shape:
     names = tuple(name.strip() for name in rows[0]) if header else None
     if names is not None and (twice := first_repeated(names)) is not None:
         raise DataError(path, f"the header names {shown(twice)} twice", line=1)
-    wanted = {
-        what: position(path, file.key(what), column, names, len(rows[0]))
-        for what, column in asked.items()
-    }
+    wanted = positions(path, file, asked, names, width=len(rows[0]), line=1)
     return Shape(
         separator=separator,
         encoding=file.encoding,
@@ -73,35 +70,45 @@ def fields_at(path: Path, line: int, separator: str) -> list[str]:
     return fields_of(path, line, text, separator)
 
 
-def position(
+def positions(
     path: Path,
-    key: str,
-    column: Column,
+    file: TextFile,
+    asked: Mapping[str, Column],
     names: tuple[str, ...] | None,
+    *,
     width: int,
-    line: int | None = 1,
-) -> int:
-    """Where a column is, from 0.
+    line: int | None,
+) -> dict[str, int]:
+    """Where the wanted columns are, from 0.
 
     Args:
         path: the file.
-        key: the setting that asks for the column.
-        column: by name or number.
+        file: its settings.
+        asked: what is read, and from which column.
         names: of the columns, where they have any.
         width: number of columns.
         line: of the header, or of the first row; None in a file without lines.
 
     Raises:
         DataError: there is no such column.
+        ConfigError: two are one.
     """
-    if isinstance(column, str):
-        if names is None or column not in names:
+    found: dict[str, int] = {}
+    for what, column in asked.items():
+        key = file.key(what)
+        if isinstance(column, int):
+            if column > width:
+                raise DataError(path, f"has {width} columns, not {column} ({key})", line=line)
+            place = column - 1
+        elif names is None or column not in names:
             problem = f"has no column {column!r} ({key}), only {', '.join(map(shown, names or ()))}"
             raise DataError(path, problem, line=line)
-        return names.index(column)
-    if column > width:
-        raise DataError(path, f"has {width} columns, not {column} ({key})", line=line)
-    return column - 1
+        else:
+            place = names.index(column)
+        if place in found.values():
+            raise ConfigError(key, column, f"column {place + 1} of {path} is asked for twice")
+        found[what] = place
+    return found
 
 
 def _separator(path: Path, first: list[str], file: TextFile, *, single: bool) -> str:

@@ -32,12 +32,13 @@ def require_file(path: Path) -> None:
         DataError: there is nothing, a folder, a device or a pipe.
     """
     try:
-        if path.is_dir():
-            raise DataError(path, "is a folder, not a file")
-        if not path.is_file():
-            raise DataError(path, "is no ordinary file" if path.exists() else "does not exist")
+        there, folder, file = path.exists(), path.is_dir(), path.is_file()
     except (OSError, ValueError) as error:  # a name too long, or with a zero byte
         raise DataError(path, f"cannot be read ({error})") from error
+    if folder:
+        raise DataError(path, "is a folder, not a file")
+    if not file:
+        raise DataError(path, "is no ordinary file" if there else "does not exist")
 
 
 @contextmanager
