@@ -181,6 +181,9 @@ def _plotted(seen: Seen, suffix: str) -> bytes:
             axes = figure.add_subplot(1, 2, place + 1)
             axes.loglog(np.arange(1, len(counts) + 1), counts, color=SERIES[place], linewidth=1.7)
             axes.set(xlabel=order, ylabel=what, title=name)
+            for axis in (axes.xaxis, axes.yaxis):
+                axis.set_major_formatter("{x:,.0f}")
+                axis.set_minor_formatter("")
         figure.tight_layout()
         metadata = {"Date": None} if suffix == ".svg" else {}
         figure.savefig(out, format=suffix[1:], dpi=160, facecolor="white", metadata=metadata)
@@ -194,6 +197,9 @@ def config_text(seen: Seen, path: Path, folder: Path) -> str:
         seen: what is in the file.
         path: the file.
         folder: of the configuration.
+
+    Raises:
+        ConfigError: a name cannot be written in it.
     """
     table, file = seen.table, seen.file
     sampled = min(table.n_clients, _MANY_CLIENTS)
@@ -201,9 +207,15 @@ def config_text(seen: Seen, path: Path, folder: Path) -> str:
         title=_quoted(f"FedRec++ on {path.name}"),
         data="\n".join(_data_lines(seen, os.path.relpath(path, folder))),
         count=max(1, sampled // _DENOISED),
-        lift=_IMPLICIT_GATE if file.implicit else _RATING_GATE,
+        lift="" if file.implicit else _RATING_GATE,
     )
-    parse_config(tomllib.loads(text), folder=folder)
+    try:
+        text.encode()
+        raw = tomllib.loads(text)
+    except ValueError as strange:
+        problem = "the name of the file, or of a column, cannot be written as TOML"
+        raise ConfigError("--write", str(path), problem) from strange
+    parse_config(raw, folder=folder)
     return text
 
 
@@ -218,10 +230,10 @@ def _data_lines(seen: Seen, path: str) -> list[str]:
             lines.append(f"{what} = {_quoted(column) if isinstance(column, str) else column}")
     if seen.scale is not None:
         scale = seen.scale
-        levels = f"low = {scale.low:g}, high = {scale.high:g}, step = {scale.step:g}"
+        levels = f"low = {scale.low!r}, high = {scale.high!r}, step = {scale.step!r}"
         lines.append(f"scale = {{ {levels} }}")
     elif file.positive_from is not None:
-        lines.append(f"positive_from = {file.positive_from:g}    # rows from here on count, as 1")
+        lines.append(f"positive_from = {file.positive_from!r}    # rows from here on count, as 1")
     if seen.repeated:
         lines.append(f'duplicates = "last"    # {seen.repeated} rows rate a pair once more')
     clients = table.n_clients
@@ -255,7 +267,6 @@ adversary = "server"
 metric = "rating_lift"
 max = 0.05
 """
-_IMPLICIT_GATE = ""
 
 _CONFIG = """\
 # Written by `secure-fedrec data describe --write`: FedRec++ on ratings of one's own.
