@@ -258,7 +258,13 @@ def _add_looks(words: Any) -> None:
     """Commands that show or prepare something."""
     sets = _command(words, "data", data, "list, fetch or describe data sets")
     sets.add_argument("action", choices=("list", "get", "describe"))
-    sets.add_argument("name", nargs="?", help="data set")
+    sets.add_argument("name", nargs="?", help="data set; to describe, also a file of one's own")
+    sets.add_argument(
+        "--write", type=Path, metavar="CONFIG", help="write a configuration that fits the file"
+    )
+    sets.add_argument(
+        "--plot", type=Path, metavar="FILE", help="draw popularity and activity, as .svg or .png"
+    )
     _data_options(sets)
     _output_options(sets)
 

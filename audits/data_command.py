@@ -1,4 +1,7 @@
-"""``data list``, ``data get NAME``, ``data describe NAME``: the data sets that there are."""
+"""``data list``, ``data get NAME``, ``data describe NAME``: the data sets that there are.
+
+``data describe FILE``, of somebody's own, is in ``own_data``.
+"""
 
 import argparse
 import json
@@ -8,7 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from audits.rating_data import RatingData, load_table
+from audits.own_data import describe_file
+from audits.rating_data import TableData
 from secure_fedrec.data import (
     DATASETS,
     EXAMPLE_SETS,
@@ -42,7 +46,12 @@ def data(arguments: argparse.Namespace) -> int:
         _emit({"folder": str(folder)}) if arguments.json else print(folder)
         return 0
     if arguments.name not in _MADE_OF:
+        if Path(arguments.name).exists() or Path(arguments.name).suffix:
+            return describe_file(arguments)
         raise ConfigError("data.name", arguments.name, "unknown data set", _MADE_OF)
+    for option in ("write", "plot"):
+        if getattr(arguments, option) is not None:
+            raise ConfigError(f"--{option}", arguments.name, "is for a file of one's own")
     facts = _describe(arguments.name, arguments.data_dir)
     facts["licence"] = _FILES[_MADE_OF[arguments.name]].licence
     if arguments.json:
@@ -74,7 +83,7 @@ def _list(arguments: argparse.Namespace) -> int:
 
 def _describe(name: str, data_dir: Path | None) -> dict[str, Any]:
     if name in DATASETS:
-        return _table(load_table(RatingData(name=name), seed=_SEED, data_dir=data_dir))
+        return _table(TableData(name=name).read(seed=_SEED, data_dir=data_dir).table)
     if name == "20newsgroups":
         return _texts(load_newsgroups(data_dir))
     return _organisations(load_organisations(name, data_dir, seed=_SEED))

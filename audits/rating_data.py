@@ -2,27 +2,75 @@
 
 import dataclasses
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, Final, Literal, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from audits.system import DataFacts
+from secure_fedrec.core.arrays import BoolArray, IntArray
 from secure_fedrec.data import (
     DATASETS,
+    RatingsFile,
     RatingTable,
     Split,
     SyntheticConfig,
+    filtered,
     k_fold,
     latest_ml_1m,
     leave_one_out,
     load,
     locate,
+    read_ratings,
 )
-from secure_fedrec.settings import OneOf, Settings, Within
+from secure_fedrec.data.splits import HELD_OUT, split_at
+from secure_fedrec.errors import ConfigError
+from secure_fedrec.settings import Count, Filled, OneOf, Settings, Within
 
-SPLITS = ("k-fold", "leave-one-out")
+SPLITS: Final = ("k-fold", "leave-one-out")
+FILE: Final = "file"
+"""Name of the data set that is somebody's own files."""
+
+
+class Selection(Settings, section="data"):
+    """Which clients and items of a rating table count, and which rating of a client is held out.
+
+    Args:
+        min_ratings: fewest ratings of a client, by default any number.
+        min_raters: fewest clients who rated an item, by default any number; with ``min_ratings``,
+            until both hold.
+        sample_clients: clients that are kept, drawn at random by the seed after the other two; by
+            default all.
+        held_out: what leave-one-out holds out of every client: the "latest" rating or a "random"
+            one. By default the latest where times are known. Of several ratings at the same time,
+            the one of the largest item number counts as the latest, in the order of the items' ids.
+    """
+
+    min_ratings: Count | None = None
+    min_raters: Count | None = None
+    sample_clients: Count | None = None
+    held_out: Annotated[str, OneOf(HELD_OUT)] | None = None
+
+    def select(self, source: "Source", seed: int) -> "Source":
+        """What is left of a table, and of what its source knows.
+
+        Raises:
+            DataError: nothing.
+            ConfigError: it has too few clients.
+        """
+        limits = (self.min_ratings, self.min_raters, self.sample_clients)
+        if limits == (None, None, None):
+            return source
+        names = ("min_ratings", "min_raters", "sample_clients")
+        left = filtered(source.table, **dict(zip(names, limits, strict=True)), seed=seed)
+        held, latest = source.held_out, source.latest
+        return Source(
+            left.table,
+            held_out=None if held is None else held[left.rows],
+            latest=None if latest is None else left.items[latest[left.clients]],
+        )
 
 
 class TableData(Settings, section="data"):
@@ -56,9 +104,40 @@ class TableData(Settings, section="data"):
         """What is given of the synthetic table's shape."""
         return given(self, SyntheticConfig)
 
+    @property
+    def implicit(self) -> bool:
+        """Whether it is implicit feedback."""
+        return DATASETS[self.name].implicit
 
-class RatingData(TableData):
-    """Ratings to train on, and ratings to measure on.
+    def read(self, *, seed: int, data_dir: Path | None) -> "Source":
+        """The whole table, and what its source knows of the latest ratings."""
+        synthetic = None
+        if self.name == "synthetic":
+            synthetic = SyntheticConfig(seed=seed, **self.shape)
+        table = load(self.name, data_dir, synthetic=synthetic)
+        latest = None
+        if table.name == "ml-1m" and table.timestamps is None:
+            latest = latest_ml_1m(locate(table.name, data_dir))
+        return Source(table, latest=latest)
+
+
+class FileData(RatingsFile):
+    """A rating table from files of one's own; the keys of ``RatingsFile``.
+
+    Args:
+        name: "file".
+    """
+
+    name: Literal["file"] = FILE
+
+    def read(self, *, seed: int, data_dir: Path | None) -> "Source":
+        """The whole table; ``data_dir`` is the folder that paths are relative to."""
+        del seed
+        return Source(read_ratings(self, data_dir or Path()).table)
+
+
+class Parts(Selection):
+    """How ratings are parted into those to train on and those to measure on.
 
     Args:
         split: "k-fold" (FedRec++'s five random parts) or "leave-one-out".
@@ -66,9 +145,6 @@ class RatingData(TableData):
         fold: the fold that is recorded and attacked, 0 to ``folds - 1``.
         utility_folds: how many folds, from the audited one on, the utility figures average over,
             1 to ``folds``.
-
-    Raises:
-        ConfigError: a field is out of range, or shapes a set that is not synthetic.
     """
 
     split: Annotated[str, OneOf(SPLITS, "unknown split")] = "k-fold"
@@ -76,10 +152,93 @@ class RatingData(TableData):
     fold: int = 0
     utility_folds: int = 1
 
-    def _agree(self) -> None:
+    def require_fitting(self, *, implicit: bool) -> None:
+        """Refuse a split that does not fit.
+
+        Raises:
+            ConfigError: a fold does not exist, a key has no effect, or figures would say nothing.
+        """
         self.require_between("fold", 0, self.folds - 1)
         self.require_between("utility_folds", 1, self.folds if self.split == "k-fold" else 1)
+        if implicit and self.split == "k-fold":
+            problem = (
+                "implicit feedback has one value, whose error says nothing: hold one item out of "
+                "every client, and see how far up it is ranked"
+            )
+            raise self.refusal("split", problem, ("leave-one-out",))
+        if self.held_out is not None and self.split != "leave-one-out":
+            raise self.refusal("held_out", "has no effect without data.split = 'leave-one-out'")
+
+    def parts(self, source: "Source", *, seed: int, fold: int) -> Split:
+        """Training and test ratings of one fold."""
+        if source.held_out is not None:
+            return split_at(source.table, source.held_out)
+        if self.split == "k-fold":
+            return k_fold(source.table, folds=self.folds, fold=fold, seed=seed)
+        return source.leave_one_out(self.held_out, seed=seed)
+
+
+class RatingData(Parts, TableData):
+    """Ratings of a known data set; the keys of ``TableData``, ``Selection`` and ``Parts``.
+
+    Raises:
+        ConfigError: a field is out of range, or shapes a set that is not synthetic.
+    """
+
+    def _agree(self) -> None:
+        self.require_fitting(implicit=self.implicit)
         TableData._agree(self)
+
+
+class RatingFileData(Parts, FileData):
+    """Ratings of one's own files; the keys of ``RatingsFile``, ``Selection`` and ``Parts``.
+
+    Args:
+        split: "k-fold", "leave-one-out", or "files", which takes the test ratings from a file.
+        test_path: file of the test ratings, made like the first, for the split "files"; its users
+            and items must occur in the first (or in the catalogue), its pairs must not.
+
+    Raises:
+        ConfigError: a field is out of range, or two do not agree.
+    """
+
+    split: Annotated[str, OneOf((*SPLITS, "files"), "unknown split")] = "k-fold"
+    test_path: Annotated[str, Filled()] | None = None
+
+    def _agree(self) -> None:
+        if (self.test_path is None) == (self.split == "files"):
+            raise self.refusal("test_path", "goes with data.split = 'files', and only with it")
+        if self.attributes is not None:
+            problem = "no attack infers attributes from what this algorithm sends; furl has one"
+            raise ConfigError(self.key("attributes"), self.attributes.path, problem)
+        self.require_fitting(implicit=self.implicit)
+        RatingsFile._agree(self)
+
+    def read(self, *, seed: int, data_dir: Path | None) -> "Source":
+        """The whole table; ``data_dir`` is the folder that paths are relative to."""
+        del seed
+        table, held = read_ratings(self, data_dir or Path(), test_path=self.test_path)
+        return Source(table, held_out=held)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Source:
+    """A rating table, and what its source knows of a split.
+
+    Args:
+        table: the ratings.
+        held_out: bool[N], those that a file of one's own holds out; None without one.
+        latest: int64[n_clients], the item that a client rated last, where another source than the
+            table knows it.
+    """
+
+    table: RatingTable = field(kw_only=False)
+    held_out: BoolArray | None = None
+    latest: IntArray | None = None
+
+    def leave_one_out(self, choice: str | None, *, seed: int) -> Split:
+        """One rating per client held out."""
+        return leave_one_out(self.table, latest=self.latest, choice=choice, seed=seed)
 
 
 def given(settings: Any, kind: type) -> dict[str, Any]:
@@ -88,37 +247,29 @@ def given(settings: Any, kind: type) -> dict[str, Any]:
     return {name: value for name, value in values.items() if value is not None}
 
 
-def load_table(data: TableData, *, seed: int, data_dir: Path | None) -> RatingTable:
-    """The rating table that settings name.
+class Readable(Protocol):
+    """Settings of a rating table."""
+
+    def read(self, *, seed: int, data_dir: Path | None) -> Source:
+        """The whole table."""
+
+    def select(self, source: Source, seed: int) -> Source:
+        """What is selected of it."""
+
+
+def load_source(data: Readable, *, seed: int, data_dir: Path | None) -> Source:
+    """The rating table that settings name, as far as they select it.
 
     Args:
         data: its settings.
-        seed: of a synthetic set.
-        data_dir: where data sets lie.
+        seed: of a synthetic set, and of a sample.
+        data_dir: where data sets lie; of one's own files, the folder that paths are relative to.
 
     Raises:
-        DataError: it is missing, damaged, or holds a rating outside its scale.
+        DataError: it is missing, damaged, holds a rating outside its scale, or nothing is selected.
+        ConfigError: the settings do not fit it.
     """
-    synthetic = None
-    if data.name == "synthetic":
-        synthetic = SyntheticConfig(seed=seed, **data.shape)
-    return load(data.name, data_dir, synthetic=synthetic)
-
-
-def latest_items(table: RatingTable, data_dir: Path | None) -> npt.NDArray[np.int64] | None:
-    """The latest item of every client, where a source other than the table knows it."""
-    if table.name == "ml-1m" and table.timestamps is None:
-        return latest_ml_1m(locate(table.name, data_dir))
-    return None
-
-
-def split_table(
-    data: RatingData, table: RatingTable, *, seed: int, fold: int, data_dir: Path | None
-) -> Split:
-    """Training and test ratings of one fold."""
-    if data.split == "k-fold":
-        return k_fold(table, folds=data.folds, fold=fold, seed=seed)
-    return leave_one_out(table, latest=latest_items(table, data_dir), seed=seed)
+    return data.select(data.read(seed=seed, data_dir=data_dir), seed)
 
 
 def table_facts(table: RatingTable, *, train: RatingTable, test: int, **others: Any) -> DataFacts:

@@ -152,11 +152,18 @@ class DataKind:
         settings: class of ``[data]``; it has a field ``name``.
         algorithm: class of ``[algorithm]``; it has a field ``rounds``.
         metrics: names of the utility figures, in the order of reports.
+        implicit: names of the utility figures where its ratings are implicit feedback; by default
+            as ``metrics``.
     """
 
     settings: type
     algorithm: type
     metrics: tuple[str, ...]
+    implicit: tuple[str, ...] = ()
+
+    def measured(self, data: Any) -> tuple[str, ...]:
+        """Names of the utility figures with these settings of ``[data]``."""
+        return self.implicit or self.metrics if getattr(data, "implicit", False) else self.metrics
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -22,6 +22,12 @@ def _fedrec() -> Benchmark:
     return fedrec.run
 
 
+def _files() -> Benchmark:
+    from benchmarks import files  # noqa: PLC0415
+
+    return files.run
+
+
 def _masking() -> Benchmark:
     from benchmarks import flower_secagg, masking  # noqa: PLC0415
 
@@ -54,6 +60,7 @@ def _personalized() -> Benchmark:
 
 REGISTRY: dict[str, Callable[[], Benchmark]] = {
     "fedrec": _fedrec,
+    "files": _files,
     "masking": _masking,
     "noise": _noise,
     "paillier": _paillier,

@@ -7,9 +7,10 @@
 
 ``SamplerConfig(rate=2)`` raises a ``ConfigError`` of ``sampler.rate`` that names value, problem
 and, where they can be listed, choices. A field is of a plain type (bool, int, float, str), of
-``Literal`` words, of a tuple, frozenset or table of these, None as well, or of any class;
-``Annotated`` adds rules. Types are strict: a bool is no number and a string no integer. Only an
-integer stands for a float, and a list for a tuple, as in a file of settings; numbers are finite.
+``Literal`` words, of a tuple, frozenset or table of these, None as well, of any class, or of one
+of several of these; ``Annotated`` adds rules. Types are strict: a bool is no number and a string no
+integer. Only an integer stands for a float, and a list for a tuple, as in a file of settings;
+numbers are finite.
 
 Nothing here knows files: who reads one renames the section to the table's key
 (``ConfigError.renamed``).
@@ -322,16 +323,34 @@ def _ruled(read: Reader, rules: Sequence[Any]) -> Reader:
 
 
 def _optional(_kind: Any, parts: tuple[Any, ...]) -> Reader:
-    """Of a union: None, or the one other type, or one of several classes."""
+    """Of a union: None, or a value of one of the other types."""
     others = tuple(part for part in parts if part is not types.NoneType)
-    if len(others) > 1 and not all(
-        isinstance(each, type) and each not in _PLAIN for each in others
-    ):
-        raise TypeError(f"of {parts} there may be one beside None, or several classes")
-    read = _reader(others[0]) if len(others) == 1 else _instance(others)
+    if all(isinstance(each, type) and each not in _PLAIN for each in others):
+        read = _instance(others)
+    else:
+        read = _alternatives([_reader(each) for each in others])
     return (
         read if len(others) == len(parts) else lambda value: None if value is None else read(value)
     )
+
+
+def _alternatives(reads: Sequence[Reader]) -> Reader:
+    if len(reads) == 1:
+        return reads[0]
+
+    def first_fitting(value: Any) -> Any:
+        problems: list[str] = []
+        choices: list[object] = []
+        for read in reads:
+            try:
+                return read(value)
+            except Refused as refused:
+                problems.append(str(refused))
+                choices += refused.choices or ()
+        said = problems[:1] + [each.removeprefix("should be ") for each in problems[1:]]
+        raise Refused(value, ", or ".join(said), choices or None)
+
+    return first_fitting
 
 
 def _several(kind: type, parts: tuple[Any, ...]) -> Reader:

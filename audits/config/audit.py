@@ -29,7 +29,7 @@ from typing import Annotated, Any
 
 from attacks import SUITE, attack_named
 from audits.config.tables import as_table, build, require_table, require_tables
-from audits.gates.gate import GateConfig
+from audits.gates.gate import RATING_VALUES, GateConfig
 from audits.gates.waivers import WaiverConfig, with_days
 from audits.run.folder import CONFIG_DIGEST
 from audits.system import DataKind, Statement, System
@@ -44,6 +44,8 @@ from secure_fedrec.wire import Adversary, RecordingPolicy
 
 DEFAULT_SYSTEM = "pmf"
 """What is trained where a configuration names no algorithm."""
+
+_HERE = Path()
 
 
 class RunConfig(Settings, section="run"):
@@ -82,6 +84,8 @@ class AuditConfig(Settings):
         attacks: names of the attacks that are tried for every adversary; ["all"] is all of them.
         gates: what must hold.
         waivers: what is excused for a while.
+        folder: of the file that it was read from; paths in it are relative to this. Not part of
+            what is audited.
     """
 
     title: Annotated[str, Filled()] = "Federated recommender audit"
@@ -99,6 +103,7 @@ class AuditConfig(Settings):
     attacks: tuple[str, ...] = tuple(SUITE)
     gates: tuple[GateConfig, ...] = ()
     waivers: tuple[WaiverConfig, ...] = ()
+    folder: Path = field(default=_HERE, compare=False)
 
     def _agree(self) -> None:
         _ = self.claim, self.bag_claim
@@ -112,6 +117,9 @@ class AuditConfig(Settings):
                 raise ConfigError("attacks", name, "is named twice")
         for gate in self.gates:
             gate.require_measured(self.metrics)
+            if gate.metric in RATING_VALUES and getattr(self.data, "implicit", False):
+                problem = "says nothing of implicit feedback: all its ratings are one value"
+                raise gate.refusal("metric", problem)
         named: tuple[GateConfig | WaiverConfig, ...] = (*self.gates, *self.waivers)
         for each in named:
             if each.adversary is not None and each.adversary not in names:
@@ -137,7 +145,7 @@ class AuditConfig(Settings):
     @property
     def metrics(self) -> tuple[str, ...]:
         """Names of the utility figures."""
-        return self.kind.metrics
+        return self.kind.measured(self.data)
 
     @property
     def claim(self) -> Claim:
@@ -252,11 +260,15 @@ def load_config(path: Path, overrides: Mapping[str, Any] | None = None) -> Audit
         raise DataError(path, "holds no table of settings")
     for key, value in (overrides or {}).items():
         _override(raw, key, value)
-    return parse_config(raw)
+    return parse_config(raw, folder=path.parent)
 
 
-def parse_config(raw: Mapping[str, Any]) -> AuditConfig:
+def parse_config(raw: Mapping[str, Any], *, folder: Path = _HERE) -> AuditConfig:
     """Validate a configuration given as nested plain values.
+
+    Args:
+        raw: the values.
+        folder: what paths in it are relative to.
 
     Raises:
         ConfigError: a setting is wrong; names key, value and, where they can be listed, choices.
@@ -283,7 +295,7 @@ def parse_config(raw: Mapping[str, Any]) -> AuditConfig:
     settings["waivers"] = tuple(
         build(WaiverConfig, "waivers", with_days(table)) for table in lists["waivers"]
     )
-    return AuditConfig(**settings)
+    return AuditConfig(**settings, folder=folder)
 
 
 def _trained(raw: Mapping[str, Any]) -> dict[str, Any]:

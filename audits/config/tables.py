@@ -8,7 +8,7 @@ passed on under the key of the file.
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar, cast, get_args
 
 from secure_fedrec.errors import ConfigError, renamed_keys
 from secure_fedrec.settings import Settings
@@ -33,8 +33,8 @@ def build(kind: type[T], section: str, table: Mapping[str, Any]) -> T:
         key = f"{section}.{name}" if section else name
         if name not in fields:
             raise ConfigError(key, value, "unknown key", fields)
-        inner = fields[name].type
-        if dataclasses.is_dataclass(inner):
+        inner = _table_class(fields[name].type)
+        if inner is fields[name].type or (inner is not None and isinstance(value, dict)):
             values[name] = build(cast(type[Settings], inner), key, require_table(key, value))
     with renamed_keys({kind.section: section}):
         for name, field in fields.items():
@@ -78,6 +78,12 @@ def require_tables(key: str, value: object) -> list[dict[str, Any]]:
     if not isinstance(value, list) or not all(isinstance(table, dict) for table in value):
         raise ConfigError(key, value, f"must be a list of tables, written [[{key}]]")
     return value
+
+
+def _table_class(annotation: Any) -> Any:
+    """The settings class of a field that is a table, or may be one; None if it is none."""
+    kinds = (annotation, *get_args(annotation))
+    return next((kind for kind in kinds if dataclasses.is_dataclass(kind)), None)
 
 
 def _is_required(entry: "dataclasses.Field[Any]") -> bool:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Generic, TypeVar
 
 from audits.config.audit import AuditConfig
+from audits.rating_data import FILE
 from audits.run.coalitions import require_withstood
 from audits.run.privacy import require_priced, with_noise_found
 from audits.system import Dataset, Fresh, Task
@@ -64,11 +65,18 @@ class Federation(Generic[TaskT_co]):
 def load_dataset(config: AuditConfig, data_dir: Path | None) -> Dataset:
     """The data set of a configuration.
 
+    Args:
+        config: the configuration.
+        data_dir: where data sets lie; None for their usual places, and for one's own files the
+            folder of the configuration.
+
     Raises:
         DataError: it is missing, damaged, or holds what it should not.
         ConfigError: a setting does not fit it.
     """
     load = config.audited.load
+    if data_dir is None and config.data.name == FILE:
+        data_dir = config.folder
     return load(config.data, config.algorithm, seed=config.seed, data_dir=data_dir)
 
 

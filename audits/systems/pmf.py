@@ -11,14 +11,25 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, TypeAlias
 
+import numpy as np
+
 from attacks.suite import FAMILIES
-from audits.rating_data import RatingData, load_table, rated_sets, split_table, table_facts
-from audits.system import DataFacts, DataKind, Fresh, Secrets, Statement, System
+from audits.rating_data import (
+    FILE,
+    RatingData,
+    RatingFileData,
+    Source,
+    load_source,
+    rated_sets,
+    table_facts,
+)
+from audits.system import DataFacts, DataKind, Fresh, Nouns, Secrets, Statement, System
 from secure_fedrec.algorithms import PMF, PMFConfig
 from secure_fedrec.algorithms.base import RatingAlgorithm
 from secure_fedrec.core.arrays import FloatArray
 from secure_fedrec.data import DATASETS, RatingTable, Split
 from secure_fedrec.engines import rating_problem
+from secure_fedrec.engines.ratings import held_out_ranks, ranking_problem
 from secure_fedrec.evaluation import Pairs, Rule, rating_error, score_rules
 from secure_fedrec.protection import STACKS
 
@@ -35,18 +46,22 @@ class RatingTask:
         table: the whole data set.
         split: its training and test ratings.
         learner: the algorithm.
+        implicit: whether they are implicit feedback, which is ranked, not predicted.
     """
 
     settings: Any
     table: RatingTable
     split: Split
     learner: Learner = PMF
+    implicit: bool = False
 
     @cached_property
     def facts(self) -> DataFacts:
         """The table in figures, and what trivial rules reach."""
         train, test = self.split
-        return table_facts(self.table, train=train, test=len(test), baselines=_rules(self.split))
+        rules = _ranking_rules(self.split) if self.implicit else _rules(self.split)
+        nouns = Nouns(examples="interactions") if self.implicit else Nouns()
+        return table_facts(self.table, train=train, test=len(test), baselines=rules, nouns=nouns)
 
     def identity(self) -> str:
         """Digest of training and test ratings."""
@@ -54,8 +69,13 @@ class RatingTask:
         return sha256(parts.encode()).hexdigest()
 
     def fresh(self) -> Fresh:
-        """The algorithm, the training ratings in vaults, and the error on the test ratings."""
+        """The algorithm, the training ratings in vaults, and the error on the test ratings.
+
+        Of implicit feedback, instead, the rank of every held-out item among all others.
+        """
         algorithm = self.learner(self.settings)
+        if self.implicit:
+            return Fresh(algorithm, ranking_problem(algorithm, self.split))
         return Fresh(algorithm, rating_problem(algorithm, self.split.train, self.split.test))
 
     def secrets(self) -> Secrets:
@@ -70,17 +90,15 @@ class Ratings:
     Args:
         data: its settings.
         algorithm: settings of the algorithm.
-        table: the ratings.
+        source: the ratings.
         seed: of the split.
-        data_dir: where data sets lie.
         learner: the algorithm.
     """
 
-    data: RatingData
+    data: RatingData | RatingFileData
     algorithm: Any
-    table: RatingTable
+    source: Source
     seed: int
-    data_dir: Path | None
     learner: Learner = PMF
 
     @property
@@ -91,16 +109,23 @@ class Ratings:
 
     def task(self, fold: int) -> RatingTask:
         """One fold."""
-        split = split_table(
-            self.data, self.table, seed=self.seed, fold=fold, data_dir=self.data_dir
-        )
+        split = self.data.parts(self.source, seed=self.seed, fold=fold)
+        if self.data.implicit and (split.test.counts() > 1).any():
+            problem = "of implicit feedback one row per client is held out"
+            raise self.data.refusal("split", problem)
+        if not len(split.test):
+            raise self.data.refusal("split", "holds nothing out: no client has two ratings")
         return RatingTask(
-            settings=self.algorithm, table=self.table, split=split, learner=self.learner
+            settings=self.algorithm,
+            table=self.source.table,
+            split=split,
+            implicit=self.data.implicit,
+            learner=self.learner,
         )
 
 
 def load_ratings(
-    data: RatingData,
+    data: RatingData | RatingFileData,
     algorithm: Any,
     *,
     seed: int,
@@ -112,10 +137,8 @@ def load_ratings(
     Raises:
         DataError: it is missing, damaged, or holds a rating outside its scale.
     """
-    table = load_table(data, seed=seed, data_dir=data_dir)
-    return Ratings(
-        data=data, algorithm=algorithm, table=table, seed=seed, data_dir=data_dir, learner=learner
-    )
+    source = load_source(data, seed=seed, data_dir=data_dir)
+    return Ratings(data=data, algorithm=algorithm, source=source, seed=seed, learner=learner)
 
 
 def rating_system(name: str, learner: Learner, settings: type, **others: Any) -> System:
@@ -127,10 +150,11 @@ def rating_system(name: str, learner: Learner, settings: type, **others: Any) ->
         settings: their class.
         others: further fields of ``System``, its statement at least.
     """
-    kind = DataKind(RatingData, settings, ("mae", "rmse"))
+    figures = {"metrics": ("mae", "rmse"), "implicit": ("hit_rate_at_10", "ndcg_at_10")}
+    of_set, of_file = (DataKind(kind, settings, **figures) for kind in (RatingData, RatingFileData))
     return System(
         name=name,
-        kinds=MappingProxyType(dict.fromkeys(DATASETS, kind)),
+        kinds=MappingProxyType({**dict.fromkeys(DATASETS, of_set), FILE: of_file}),
         default_data="synthetic",
         claims=STACKS,
         attacks=FAMILIES["ratings"],
@@ -149,6 +173,13 @@ def _rules(split: Split) -> dict[str, Rule]:
         return asdict(rating_error(predicted, test.scores, low=low, high=high))
 
     return score_rules(train, test, quality)
+
+
+def _ranking_rules(split: Split) -> dict[str, Rule]:
+    """How well item popularity alone ranks."""
+    popularity = split.train.item_popularity().astype(np.float64)
+    found = held_out_ranks(split, lambda client, items: popularity[items])
+    return {"items by popularity": Rule(figures=found)} if found else {}
 
 
 def _lossless(algorithm: Any) -> bool:

@@ -6,11 +6,14 @@ The facts lie in ``catalogue.toml`` beside this module.
 import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from pkgutil import resolve_name
 from types import MappingProxyType
 from typing import Final
 
+from secure_fedrec.data.files.settings import RatingsFile, preset
+from secure_fedrec.data.files.table import read_ratings
 from secure_fedrec.data.ratings import RatingTable
 from secure_fedrec.errors import ConfigError
 
@@ -42,7 +45,9 @@ class DatasetInfo:
         name: how commands and configurations call it; also the name of its folder.
         title: how papers call it.
         read: loads its rating table from its folder; None where there is no folder, or what it
-            holds is no rating table.
+            holds is no rating table. In the catalogue a reader, as ``module:function``, or a table
+            of settings of the file reader (``files.RatingsFile``).
+        implicit: whether it is implicit feedback.
         origin: https address of the publisher's zip archive, or None.
         files: the files that matter here.
         marker: a file that tells the data set's own folder from a folder of data sets; None
@@ -57,6 +62,7 @@ class DatasetInfo:
     name: str
     title: str
     read: Callable[[Path], RatingTable] | None = None
+    implicit: bool = False
     origin: str | None = None
     files: tuple[DataFile, ...] = ()
     marker: str | None = None
@@ -78,8 +84,16 @@ def _read_catalogue() -> Iterator[DatasetInfo]:
     for name, entry in tomllib.loads(path.read_text(encoding="utf-8")).items():
         files = tuple(DataFile(**file) for file in entry.pop("files", ()))
         reader = entry.pop("read", None)
-        read = None if reader is None else resolve_name(f"{__package__}.{reader}")
-        yield DatasetInfo(name=name, read=read, files=files, **entry)
+        if isinstance(reader, dict):
+            settings = preset(reader)
+            entry |= {"read": partial(_read_file, settings, name), "implicit": settings.implicit}
+        elif reader is not None:
+            entry["read"] = resolve_name(f"{__package__}.{reader}")
+        yield DatasetInfo(name=name, files=files, **entry)
+
+
+def _read_file(settings: RatingsFile, name: str, folder: Path) -> RatingTable:
+    return read_ratings(settings, folder, name=name).table
 
 
 _ALL: Final = {info.name: info for info in _read_catalogue()}

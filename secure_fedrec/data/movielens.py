@@ -1,4 +1,4 @@
-"""Loaders for three MovieLens sets, from the files GroupLens publishes.
+"""Loaders for two MovieLens sets, from the files GroupLens publishes.
 
 Clients and items are numbered from 0 in the order of their published ids. Ages become the seven
 bands of ML-1M in every set that states them, so that an attribute means the same everywhere.
@@ -36,7 +36,6 @@ _ML_1M_OCCUPATIONS: Final = CODE_BOOKS["occupations"]
 _ML_1M_ITEMS: Final = 3952
 
 _WHOLE_STARS: Final = RatingScale(1.0, 5.0, 1.0)
-_HALF_STARS: Final = RatingScale(0.5, 5.0, 0.5)
 _RATING_COLUMNS: Final = ("user", "item", "rating", "timestamp")
 
 
@@ -147,41 +146,6 @@ def latest_ml_1m(folder: Path) -> IntArray:
     latest = np.empty(len(client_labels), dtype=np.int64)
     latest[clients] = items
     return latest
-
-
-def load_ml_latest_small(folder: Path) -> RatingTable:
-    """Loads ML-latest-small (9/2018): 610 clients, 9,742 items, half stars, with timestamps.
-
-    Args:
-        folder: holds ``ratings.csv`` and ``movies.csv``.
-
-    Returns:
-        The table, without demographics. Clients are the users who rated, items the listed movies.
-
-    Raises:
-        DataError: a file is missing or damaged; names the file and, where possible, the line.
-    """
-    movies_path, path = folder / "movies.csv", folder / "ratings.csv"
-    # Titles may hold quoted commas, but the id comes first and only the id is used.
-    movies = read_records(
-        movies_path,
-        ("item", "title", "genres"),
-        separator=",",
-        encoding="utf-8",
-        header="movieId,title,genres",
-        at_least=True,
-    )
-    header = "userId,movieId,rating,timestamp"
-    rows = read_numbers(path, _RATING_COLUMNS, separator=",", header=header)
-    return _assemble(
-        name="ml-latest-small",
-        path=path,
-        rows=rows,
-        scale=_HALF_STARS,
-        client_labels=np.unique(whole_numbers(path, rows[:, 0], "user", 2)),
-        item_labels=_labels(movies_path, "item", movies, first_line=2),
-        first_line=2,
-    )
 
 
 def _assemble(

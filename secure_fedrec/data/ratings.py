@@ -17,8 +17,13 @@ from secure_fedrec.settings import Settings
 StrArray = npt.NDArray[np.str_]
 """One categorical value per client."""
 
+Labels = IntArray | StrArray
+"""Ids as a source writes them, numbers or text. They are private to a table: they number its
+clients and items and enter its fingerprint, and nothing else is ever made of them."""
+
 # A level such as 0.1 * 3 is off its decimal value by rounding only; real scales are far coarser.
 _LEVEL_TOLERANCE = 1e-9
+_CHECKED_AT_ONCE = 2**20
 
 
 class RatingScale(Settings, section="data.scale", kw_only=False):
@@ -82,18 +87,21 @@ class RatingScale(Settings, section="data.scale", kw_only=False):
         Raises:
             DataError: some value is off the scale or NaN; names the first one.
         """
-        bad = np.flatnonzero(~self.contains(values))
-        if len(bad):
-            line = None if first_line is None else first_line + int(bad[0])
-            value = float(values[bad[0]])
-            raise DataError(source, f"rating {value:g} is off its scale ({self})", line=line)
+        for start in range(0, len(values), _CHECKED_AT_ONCE):
+            bad = np.flatnonzero(~self.contains(values[start : start + _CHECKED_AT_ONCE]))
+            if len(bad):
+                row = start + int(bad[0])
+                line = None if first_line is None else first_line + row
+                value = float(values[row])
+                raise DataError(source, f"rating {value:g} is off its scale ({self})", line=line)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class RatingTable:
     """Ratings of ``n_clients`` clients for ``n_items`` items, sorted by (client, item).
 
-    Every column is copied and made read-only, so a table can be shared without being changed.
+    Every column is copied and made read-only, unless it already is, so a table can be shared
+    without being changed.
     Tables compare by identity; compare contents through :meth:`fingerprint`.
 
     Args:
@@ -104,8 +112,8 @@ class RatingTable:
         items: int32[N], item of each rating; ascending per client, no pair twice.
         ratings: float64[N], in stars, on ``scale``.
         scale: the levels of a rating.
-        client_labels: int64[n_clients], the ids the source used.
-        item_labels: int64[n_items], the ids the source used.
+        client_labels: int64[n_clients] or str[n_clients], the ids the source used; see ``Labels``.
+        item_labels: int64[n_items] or str[n_items], likewise.
         demographics: attribute name to str[n_clients], one category per client.
         timestamps: int64[N], seconds since 1970-01-01 UTC, or None if unknown.
 
@@ -120,8 +128,8 @@ class RatingTable:
     items: IndexArray = field(repr=False)
     ratings: FloatArray = field(repr=False)
     scale: RatingScale
-    client_labels: IntArray = field(repr=False)
-    item_labels: IntArray = field(repr=False)
+    client_labels: Labels = field(repr=False)
+    item_labels: Labels = field(repr=False)
     demographics: Mapping[str, StrArray] = field(default_factory=dict, repr=False)
     timestamps: IntArray | None = field(default=None, repr=False)
 
@@ -147,8 +155,8 @@ class RatingTable:
         items: npt.NDArray[Any],
         ratings: FloatArray,
         scale: RatingScale,
-        client_labels: IntArray,
-        item_labels: IntArray,
+        client_labels: Labels,
+        item_labels: Labels,
         demographics: Mapping[str, StrArray] | None = None,
         timestamps: IntArray | None = None,
         source: str | Path | None = None,
@@ -234,15 +242,13 @@ class RatingTable:
         digest.update(f"{self.n_clients} {self.n_items} {len(self)} {self.scale}\n".encode())
         columns = (self.clients, self.items, self.ratings, self.client_labels, self.item_labels)
         for column in columns:
-            digest.update(_little_endian(column))
+            words = column.dtype.kind == "U"
+            digest.update(b"text\n" + _texts(column) if words else _little_endian(column))
         digest.update(b"no time\n" if self.timestamps is None else b"time\n")
         if self.timestamps is not None:
             digest.update(_little_endian(self.timestamps))
         for attribute in sorted(self.demographics):
-            # Length before content: no two lists of strings share an encoding.
-            for text in (attribute, *self.demographics[attribute].tolist()):
-                raw = text.encode()
-                digest.update(len(raw).to_bytes(4, "little") + raw)
+            digest.update(_texts(np.array([attribute])) + _texts(self.demographics[attribute]))
         return digest.hexdigest()
 
     def _freeze_columns(self) -> None:
@@ -255,8 +261,8 @@ class RatingTable:
             "clients": (np.int32, rows),
             "items": (np.int32, rows),
             "ratings": (np.float64, rows),
-            "client_labels": (np.int64, self.n_clients),
-            "item_labels": (np.int64, self.n_items),
+            "client_labels": (_label_type(self.client_labels), self.n_clients),
+            "item_labels": (_label_type(self.item_labels), self.n_items),
         }
         if self.timestamps is not None:
             columns["timestamps"] = (np.int64, rows)
@@ -281,6 +287,9 @@ def _frozen(
         raise DataError(where, f"{values.dtype} cannot become {target.name} without loss")
     if values.shape != (length,):
         raise DataError(where, f"has shape {values.shape}, expected ({length},)")
+    flags = values.flags
+    if values.dtype == target and flags.owndata and flags.c_contiguous and not flags.writeable:
+        return values  # nobody can change it: millions of rows need no copy
     frozen = np.array(values, dtype=target, order="C")
     # A narrower integer type wraps silently; wrapped numbers no longer equal what was given.
     if target.kind == "i" and not np.array_equal(frozen, values):
@@ -321,6 +330,16 @@ def _pair_order(
 def _pair_keys(clients: npt.NDArray[Any], items: npt.NDArray[Any], width: int) -> IntArray:
     """One int64 per (client, item) pair that sorts like the pair."""
     return clients.astype(np.int64) * width + items.astype(np.int64)
+
+
+def _label_type(labels: Labels) -> type[np.generic]:
+    return np.str_ if labels.dtype.kind == "U" else np.int64
+
+
+def _texts(column: npt.NDArray[Any]) -> bytes:
+    """Texts with their lengths before them: no two lists of texts share an encoding."""
+    encoded = [text.encode() for text in column.tolist()]
+    return b"".join(len(each).to_bytes(4, "little") + each for each in encoded)
 
 
 def _little_endian(column: npt.NDArray[Any]) -> bytes:

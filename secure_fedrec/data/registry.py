@@ -73,6 +73,23 @@ def load(
     return table
 
 
+def load_ml_latest_small(folder: Path) -> RatingTable:
+    """Loads ML-latest-small (9/2018): 610 clients, 9,742 items, half stars, with timestamps.
+
+    Args:
+        folder: holds ``ratings.csv`` and ``movies.csv``.
+
+    Returns:
+        The table, without demographics. Clients are the users who rated, items the listed movies.
+
+    Raises:
+        DataError: a file is missing or damaged; names the file and, where possible, the line.
+    """
+    read = DATASETS["ml-latest-small"].read
+    assert read is not None  # noqa: S101  it is no synthetic set
+    return read(folder)
+
+
 def locate(name: str, data_dir: Path | None = None) -> Path:
     """Finds a data set's folder.
 

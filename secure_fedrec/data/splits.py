@@ -1,7 +1,7 @@
 """Splitting ratings into train and test parts.
 
-Both splits order rows by raw words of a PCG64 generator. Those words, unlike numpy's permutations,
-are fixed for all numpy versions, so a seed names the same split for good.
+Splits at random order rows by raw words of a PCG64 generator. Those words, unlike numpy's
+permutations, are fixed for all numpy versions, so a seed names the same split for good.
 """
 
 from typing import Final, NamedTuple
@@ -11,6 +11,9 @@ import numpy as np
 from secure_fedrec.core.arrays import BoolArray, IntArray, WordArray
 from secure_fedrec.data.ratings import RatingTable
 from secure_fedrec.errors import ConfigError, DataError
+
+HELD_OUT: Final = ("latest", "random")
+"""Which rating of a client leave-one-out can hold out."""
 
 # Keeps the two splits of one seed, and other uses of that seed, unrelated.
 _K_FOLD: Final = 1
@@ -48,13 +51,19 @@ def k_fold(table: RatingTable, *, folds: int = 5, fold: int, seed: int) -> Split
         raise ConfigError("data.folds", folds, f"must be 2 to the {len(table)} ratings of the set")
     if not 0 <= fold < folds:
         raise ConfigError("data.fold", fold, "there is no such fold", range(folds))
-    order = np.argsort(_words(seed, _K_FOLD, len(table)), kind="stable")
+    order = np.argsort(random_words(seed, _K_FOLD, len(table)), kind="stable")
     held = np.zeros(len(table), dtype=np.bool_)
     held[order[fold::folds]] = True
-    return _split(table, held)
+    return split_at(table, held)
 
 
-def leave_one_out(table: RatingTable, *, latest: IntArray | None = None, seed: int) -> Split:
+def leave_one_out(
+    table: RatingTable,
+    *,
+    latest: IntArray | None = None,
+    choice: str | None = None,
+    seed: int,
+) -> Split:
     """Holds out one rating per client: the latest if that is known, else a random one.
 
     Args:
@@ -62,27 +71,31 @@ def leave_one_out(table: RatingTable, *, latest: IntArray | None = None, seed: i
         latest: int64[n_clients], the item to hold out per client, where another source knows the
             latest rating; wins over the table's timestamps. Not read for clients with fewer than
             two ratings.
-        seed: of the random choice, at least 0; not used where the latest rating is known.
+        choice: "latest" or "random", whatever is known; None as above.
+        seed: of the random choice, at least 0; not used where the latest rating is held out.
 
     Returns:
         The split. A client with a single rating keeps it in train. Of several ratings in the same
         second the one with the largest item number counts as the latest.
 
     Raises:
-        ConfigError: the seed is negative.
+        ConfigError: the seed is negative, or the latest ratings are asked for and not known.
         DataError: ``latest`` has the wrong shape or names an item its client did not rate.
     """
-    words = _words(seed, _LEAVE_ONE_OUT, len(table))
+    if choice == "latest" and latest is None and table.timestamps is None:
+        problem = f"{table.name} has no times (data.time)"
+        raise ConfigError("data.held_out", choice, problem, ("random",))
+    words = random_words(seed, _LEAVE_ONE_OUT, len(table))
     held = np.zeros(len(table), dtype=np.bool_)
-    if latest is not None:
+    if latest is not None and choice != "random":
         held = _named_rows(table, latest)
     else:
-        age = words if table.timestamps is None else table.timestamps
+        age = words if table.timestamps is None or choice == "random" else table.timestamps
         # The last row of each client once rows are sorted by (client, age, item).
         order = np.lexsort((table.items, age, table.clients))
         ends = table.indptr()[1:][table.counts() > 0] - 1
         held[order[ends]] = True
-    return _split(table, held & (table.counts() > 1)[table.clients])
+    return split_at(table, held & (table.counts() > 1)[table.clients])
 
 
 def _named_rows(table: RatingTable, latest: IntArray) -> BoolArray:
@@ -100,13 +113,13 @@ def _named_rows(table: RatingTable, latest: IntArray) -> BoolArray:
     return rows
 
 
-def _split(table: RatingTable, held: BoolArray) -> Split:
-    """Sends the held rows to test and the others to train."""
+def split_at(table: RatingTable, held: BoolArray) -> Split:
+    """Sends the held rows, bool[N], to test and the others to train."""
     return Split(train=table.subset(~held), test=table.subset(held))
 
 
-def _words(seed: int, purpose: int, count: int) -> WordArray:
-    """uint64[count], a function of the arguments on every platform and numpy version."""
+def random_words(seed: int, purpose: int, count: int) -> WordArray:
+    """uint64[count], random words that the arguments decide, in every version of numpy."""
     if seed < 0:
         raise ConfigError("data.seed", seed, "must be at least 0")
     return np.random.PCG64([purpose, seed]).random_raw(count)

@@ -1,12 +1,12 @@
 """A federation on ratings, as a problem for an engine."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 import numpy as np
 
 from secure_fedrec.algorithms.base import PublicState, RatingAlgorithm
-from secure_fedrec.core.arrays import BoolArray, FloatArray
+from secure_fedrec.core.arrays import BoolArray, FloatArray, IndexArray
 from secure_fedrec.data import RatingTable, Split
 from secure_fedrec.engines.problem import Evaluate, Problem
 from secure_fedrec.errors import ConfigError
@@ -77,6 +77,33 @@ def ranking_evaluation(
     algorithm: RatingAlgorithm, split: Split, *, negatives: int | None, cutoff: int, seed: int
 ) -> Evaluate:
     """HR@K and NDCG@K of a state, ties before the item; arguments as of ``ranking_problem``."""
+
+    def evaluate(public: PublicState, vault: Vault) -> Mapping[str, float] | None:
+        def scores(client: int, items: IndexArray) -> FloatArray:
+            return algorithm.predict(public, vault, np.full(len(items), client), items)
+
+        return held_out_ranks(split, scores, negatives=negatives, cutoff=cutoff, seed=seed) or None
+
+    return evaluate
+
+
+def held_out_ranks(
+    split: Split,
+    scores: Callable[[int, IndexArray], FloatArray],
+    *,
+    negatives: int | None = None,
+    cutoff: int = 10,
+    seed: int = 0,
+) -> dict[str, float]:
+    """HR@K and NDCG@K of scores, ties before the item; empty if nothing is held out.
+
+    Args:
+        split: with at most one held-out rating per client.
+        scores: of a client for items, int32[k]: float64[k].
+        negatives: as of ``ranking_problem``.
+        cutoff: likewise.
+        seed: likewise.
+    """
     train, n_items = split.train, split.train.n_items
     indptr, stream = train.indptr(), Streams.from_seed(seed).stream("ranking-negatives")
     held = np.full(train.n_clients, -1, dtype=np.int64)
@@ -94,16 +121,13 @@ def ranking_evaluation(
             chosen[held[client]] = True
         return chosen
 
-    def evaluate(public: PublicState, vault: Vault) -> Mapping[str, float] | None:
-        def scores(client: int) -> FloatArray:
-            asked = np.flatnonzero(candidates(client)).astype(np.int32)
-            found = np.full(n_items, -np.inf)
-            found[asked] = algorithm.predict(public, vault, np.full(len(asked), client), asked)
-            return found
+    def of_all(client: int) -> FloatArray:
+        asked = np.flatnonzero(candidates(client)).astype(np.int32)
+        found = np.full(n_items, -np.inf)
+        found[asked] = scores(client, asked)
+        return found
 
-        return held_out_quality(scores, held, candidates, cutoff=cutoff) or None
-
-    return evaluate
+    return held_out_quality(of_all, held, candidates, cutoff=cutoff)
 
 
 def vault_of(table: RatingTable) -> Vault:

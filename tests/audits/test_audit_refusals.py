@@ -61,7 +61,11 @@ WRONG_TYPES = [
 WRONG_VALUES = [
     ("title", "", "must not be empty"),
     ("seed", -1, "must be between 0"),
-    ("data.name", "netflix", "choices: ml-100k, ml-1m, ml-latest-small, synthetic"),
+    (
+        "data.name",
+        "netflix",
+        "choices: ml-100k, ml-1m, ml-latest-small, lastfm-2k, douban-book, synthetic, file",
+    ),
     ("data.split", "half", "choices: k-fold, leave-one-out"),
     ("data.folds", 1, "at least 2"),
     ("data.fold", 5, "between 0 and 4"),

@@ -181,11 +181,17 @@ def test_ml_1m_refuses_bad_rows(ml_1m: Path, row: str) -> None:
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ("user,movie,rating,timestamp\n7,10,0.5,9\n", "line 1: the header must be"),
+        ("user,movie,rating,timestamp\n7,10,0.5,9\n", "line 1: has no column 'userId'"),
         ("userId,movieId,rating,timestamp\n", "nothing else"),
-        ("userId,movieId,rating,timestamp\n7,10,0.5,9\n7,1,0.7,9\n", "line 3: rating 0.7"),
-        ("userId,movieId,rating,timestamp\n7,10,0.0,9\n", "line 2: rating 0 "),
-        ("userId,movieId,rating,timestamp\n7,11,0.5,9\n", "line 2: item 11 is not in"),
+        (
+            "userId,movieId,rating,timestamp\n7,10,0.5,9\n7,1,0.7,9\n",
+            "line 3: rating column 'rating': '0.7'",
+        ),
+        ("userId,movieId,rating,timestamp\n7,10,0.0,9\n", "line 2: rating column 'rating': '0.0'"),
+        (
+            "userId,movieId,rating,timestamp\n7,11,0.5,9\n",
+            "line 2: item column 'movieId': '11' is not among",
+        ),
     ],
 )
 def test_ml_latest_small_refuses(ml_latest_small: Path, text: str, problem: str) -> None:

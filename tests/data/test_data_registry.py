@@ -29,7 +29,8 @@ def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_names() -> None:
-    assert set(DATASETS) == {"ml-100k", "ml-1m", "ml-latest-small", "synthetic"}
+    movies = {"ml-100k", "ml-1m", "ml-latest-small"}
+    assert set(DATASETS) == movies | {"lastfm-2k", "douban-book", "synthetic"}
     for name, info in DATASETS.items():
         assert info.name == name
         assert all(len(file.sha256) == 64 for file in info.files if file.sha256)
@@ -129,7 +130,7 @@ def test_info_is_checked() -> None:
 
 
 @pytest.mark.data
-@pytest.mark.parametrize("name", ["ml-100k", "ml-1m", "ml-latest-small"])
+@pytest.mark.parametrize("name", [name for name in DATASETS if name != "synthetic"])
 def test_real_sets_are_as_published(real_data: Path, name: str) -> None:
     assert load(name, real_data).name == name
 

@@ -39,7 +39,8 @@ def scale_roots(a: FloatArray, b: FloatArray, values: FloatArray) -> FloatArray:
     inside = values**2 + 4 * a * b
     # The sign of v keeps the sum from cancelling.
     root = values + np.copysign(np.sqrt(np.maximum(inside, 0.0)), values)
-    small = -2 * a / root
+    # With a level of 0 the sum is 0 where the row, or the item, is: no root tells the scale there.
+    small = np.divide(-2 * a, root, out=np.zeros_like(root), where=root != 0)
     large = np.divide(root, 2 * b, out=np.zeros_like(root), where=b != 0)
     return np.concatenate([small[inside >= 0], large[inside >= 0]])
 

@@ -9,15 +9,15 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from audits.rating_data import latest_items, load_table, rated_sets, table_facts
+from audits.rating_data import load_source, rated_sets, table_facts
 from audits.system import DataFacts, Fresh, Nouns, Secrets, Undivided, digest_of
 from audits.systems.furl.checks import USERS, SplitCase
-from audits.systems.furl.settings import InteractionData, NCFSettings
+from audits.systems.furl.settings import InteractionData, InteractionFileData, NCFSettings
 from secure_fedrec.algorithms.base import PublicState
 from secure_fedrec.algorithms.furl.system import FURL
 from secure_fedrec.algorithms.local_training import Batch, one_thread
 from secure_fedrec.core.arrays import BoolArray, FloatArray
-from secure_fedrec.data import RatingTable, leave_one_out
+from secure_fedrec.data import RatingTable
 from secure_fedrec.data.interactions import Interactions, sample_interactions
 from secure_fedrec.engines import Problem
 from secure_fedrec.evaluation import Rule
@@ -129,17 +129,21 @@ class InteractionTask:
 
 
 def load_feedback(
-    data: InteractionData, algorithm: NCFSettings, *, seed: int, data_dir: Path | None
+    data: InteractionData | InteractionFileData,
+    algorithm: NCFSettings,
+    *,
+    seed: int,
+    data_dir: Path | None,
 ) -> Undivided:
     """Read the rating table of a configuration, hold one item per client out, draw negatives.
 
     Raises:
         DataError: it is missing or damaged, or a client has nothing to train on.
     """
-    table = load_table(data, seed=seed, data_dir=data_dir)
-    split = leave_one_out(table, latest=latest_items(table, data_dir), seed=seed)
+    source = load_source(data, seed=seed, data_dir=data_dir)
+    split = source.leave_one_out(data.held_out, seed=seed)
     interactions = sample_interactions(split, negatives=data.negatives, seed=seed)
     task = InteractionTask(
-        settings=algorithm, table=table, interactions=interactions, negatives=data.negatives
+        settings=algorithm, table=source.table, interactions=interactions, negatives=data.negatives
     )
     return Undivided(task)

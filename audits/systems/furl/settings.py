@@ -3,7 +3,7 @@
 from dataclasses import fields
 from typing import Annotated, ClassVar
 
-from audits.rating_data import TableData, given
+from audits.rating_data import FileData, Selection, TableData, given
 from secure_fedrec.algorithms.furl.configurations import CONFIGURATIONS, ConfiguredDocument
 from secure_fedrec.algorithms.furl.system import FURLConfig, FURLRounds
 from secure_fedrec.data import DATASETS
@@ -62,8 +62,10 @@ class StickersData(Settings, section="data"):
         return StickersConfig(seed=seed, **given(self, StickersConfig))
 
 
-class InteractionData(TableData):
+class InteractionData(Selection, TableData):
     """Ratings as implicit feedback, one item per client held out.
+
+    The other keys are those of ``TableData`` and ``Selection``.
 
     Args:
         negatives: items without an interaction that are sampled per interaction, to train on.
@@ -73,6 +75,21 @@ class InteractionData(TableData):
     """
 
     name: Annotated[str, OneOf(DATASETS, "unknown data set")] = "ml-100k"
+    negatives: Count = 4
+
+
+class InteractionFileData(Selection, FileData):
+    """Ratings of one's own files as implicit feedback, one item per client held out.
+
+    The other keys are those of ``RatingsFile`` and ``Selection``.
+
+    Args:
+        negatives: items without an interaction that are sampled per interaction, to train on.
+
+    Raises:
+        ConfigError: a field is out of range, or two do not agree.
+    """
+
     negatives: Count = 4
 
 

@@ -6,12 +6,14 @@ from types import MappingProxyType
 from typing import Any
 
 from attacks.suite import FAMILIES
+from audits.rating_data import FILE
 from audits.system import Check, DataKind, Dataset, Statement, System, Task
 from audits.systems.furl.checks import check_split
 from audits.systems.furl.interactions import InteractionTask, load_feedback
 from audits.systems.furl.settings import (
     DocumentSettings,
     InteractionData,
+    InteractionFileData,
     NCFSettings,
     NewsgroupsData,
     StickersData,
@@ -29,6 +31,7 @@ _KINDS: Mapping[str, DataKind] = MappingProxyType(
         "stickers": DataKind(StickersData, DocumentSettings, _CLICKS),
         "20newsgroups": DataKind(NewsgroupsData, DocumentSettings, _CLASSES),
         **dict.fromkeys(DATASETS, DataKind(InteractionData, NCFSettings, _RANKING)),
+        FILE: DataKind(InteractionFileData, NCFSettings, _RANKING),
     }
 )
 
@@ -51,7 +54,7 @@ _CLAIMS = claims_about(
 
 
 def _load(data: Any, algorithm: Any, *, seed: int, data_dir: Path | None) -> Dataset:
-    if isinstance(data, InteractionData):
+    if isinstance(data, InteractionData | InteractionFileData):
         return load_feedback(data, algorithm, seed=seed, data_dir=data_dir)
     return load_texts(data, algorithm, seed=seed, data_dir=data_dir)
 

@@ -1,0 +1,318 @@
+"""``data describe FILE``: what is in a file of ratings, drawn, and a configuration that fits it."""
+
+import argparse
+import io
+import json
+import math
+import os
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from audits.config.audit import parse_config
+from audits.report.svg import SERIES, canvas
+from secure_fedrec.core.arrays import IntArray
+from secure_fedrec.core.files import replace_file
+from secure_fedrec.data.files.describe import Seen, look_at
+from secure_fedrec.errors import ConfigError
+
+_CURVES: Final = (
+    ("popularity", "clients who rated an item", "items, most rated first"),
+    ("activity", "ratings of a client", "clients, most active first"),
+)
+_COLUMNS, _ROWS = 60, 6
+_BLOCKS: Final = " ▁▂▃▄▅▆▇█"
+_PLOTS: Final = (".svg", ".png")
+_MANY_CLIENTS: Final = 1000
+"""An audit of more takes hours: a configuration samples so many."""
+
+_DENOISED: Final = 100
+"""Clients per denoiser of a configuration that is written."""
+
+
+def describe_file(arguments: argparse.Namespace) -> int:
+    """Look at a file, draw it, write a configuration.
+
+    Raises:
+        ConfigError: something is already where the configuration or the plot is to go.
+        DataError: the file is not sound, or cannot be guessed.
+    """
+    path, config, plot = Path(arguments.name), arguments.write, arguments.plot
+    for option, target in (("--write", config), ("--plot", plot)):
+        if target is not None and target.exists():
+            raise ConfigError(option, str(target), "already exists")
+    if plot is not None and plot.suffix not in _PLOTS:
+        raise ConfigError("--plot", str(plot), "is named after its format", _PLOTS)
+    seen = look_at(path)
+    text = None if config is None else config_text(seen, path, config.parent)
+    if config is not None and text is not None:
+        _write("--write", config, text.encode())
+    if plot is not None:
+        _write("--plot", plot, _plotted(seen, plot.suffix))
+    if arguments.json:
+        print(json.dumps(facts_of(seen), indent=2))
+        return 0
+    _print(seen)
+    if config is not None:
+        print(f"\nwrote {config}; next: secure-fedrec audit {config}")
+    if plot is not None:
+        print(f"\nwrote {plot}")
+    return 0
+
+
+def facts_of(seen: Seen) -> dict[str, Any]:
+    """What was seen as JSON values; no id is among them."""
+    table, file = seen.table, seen.file
+    popularity, activity = (_curve(seen, name) for name, _, _ in _CURVES)
+    return {
+        "separator": file.separator,
+        "header": None if seen.names is None else list(seen.names),
+        "columns": {
+            what: getattr(file, what)
+            for what in ("user", "item", "rating", "time")
+            if getattr(file, what) is not None
+        },
+        "ids": {
+            "user": "text" if table.client_labels.dtype.kind == "U" else "number",
+            "item": "text" if table.item_labels.dtype.kind == "U" else "number",
+        },
+        "rows": seen.rows,
+        "clients": table.n_clients,
+        "items": table.n_items,
+        "density": len(table) / (table.n_clients * table.n_items),
+        "repeated_rows": seen.repeated,
+        "scale": None if seen.scale is None else str(seen.scale),
+        "remark": seen.remark or None,
+        "timestamps": table.timestamps is not None,
+        "clients_with_ties_at_their_latest_time": seen.tied,
+        "ratings_per_client": _quantiles(activity),
+        "ratings_per_item": _quantiles(popularity),
+        "share_of_the_most_rated_tenth": _head_share(popularity),
+        "filters": [
+            {**left.keys, "clients": left.clients, "items": left.items, "ratings": left.ratings}
+            for left in seen.left
+        ],
+    }
+
+
+def _print(seen: Seen) -> None:
+    facts = facts_of(seen)
+    for key in ("separator", "header", "columns", "ids", "rows", "clients", "items"):
+        print(f"{key:14} {_words(facts[key])}")
+    print(f"{'density':14} {100 * facts['density']:.3g} % of all pairs")
+    print(f"{'repeated':14} {seen.repeated:,} rows rate a pair once more")
+    print(f"{'scale':14} {facts['scale'] or seen.remark}")
+    if seen.scale is not None and seen.levels is not None:
+        _print_levels(seen.levels)
+    tied = f"known; {seen.tied or 0:,} clients have several ratings at their latest time"
+    print(f"{'times':14} {'none' if seen.tied is None else tied}")
+    for name, what, order in _CURVES:
+        counts = _curve(seen, name)
+        print(f"\n{name}: {what} ({order}; both axes logarithmic)")
+        print("\n".join(drawn(counts)))
+    print("\nusual filters would leave")
+    for left in seen.left:
+        keys = ", ".join(f"{key} = {value}" for key, value in left.keys.items())
+        print(f"  {keys:34} {left.clients:>9,} clients {left.items:>9,} items ", end="")
+        print(f"{left.ratings:>11,} ratings")
+
+
+def _print_levels(levels: Mapping[float, int]) -> None:
+    most = max(levels.values())
+    for value, count in levels.items() if len(levels) <= 2 * _ROWS else ():
+        print(f"{value:>14g} {'█' * max(1, round(30 * count / most))} {count:,}")
+
+
+def _words(value: object) -> str:
+    if isinstance(value, dict):
+        return ", ".join(f"{key} = {each!r}" for key, each in value.items())
+    if isinstance(value, list):
+        return ", ".join(map(str, value))
+    return "none" if value is None else f"{value:,}" if isinstance(value, int) else repr(value)
+
+
+def _curve(seen: Seen, name: str) -> IntArray:
+    """Counts, descending; those that are 0 left out."""
+    counts = seen.table.item_popularity() if name == "popularity" else seen.table.counts()
+    return np.sort(counts[counts > 0])[::-1]
+
+
+def _quantiles(counts: IntArray) -> dict[str, int]:
+    names = {"least": 0.0, "quarter": 0.25, "median": 0.5, "three_quarters": 0.75, "most": 1.0}
+    return {name: int(np.quantile(counts, share, method="lower")) for name, share in names.items()}
+
+
+def _head_share(counts: IntArray) -> float:
+    head = counts[: math.ceil(len(counts) / 10)]
+    return float(head.sum() / counts.sum())
+
+
+def drawn(counts: IntArray) -> list[str]:
+    """A curve in signs, as lines: counts by rank, both logarithmic.
+
+    Args:
+        counts: int64[k], descending, above 0.
+    """
+    ranks = np.unique(np.geomspace(1, len(counts), _COLUMNS).round().astype(np.int64)) - 1
+    shown = counts[ranks]
+    top = math.log(int(shown[0]) + 1)
+    heights = np.ceil(np.log(shown + 1) / top * _ROWS * 8).astype(np.int64)
+    lines = []
+    for row in reversed(range(_ROWS)):
+        filled = np.clip(heights - 8 * row, 0, 8)
+        label = (
+            f"{int(shown[0]):,}" if row == _ROWS - 1 else f"{int(shown[-1]):,}" if not row else ""
+        )
+        lines.append(f"{label:>9} " + "".join(_BLOCKS[each] for each in filled.tolist()))
+    width = len(ranks)
+    lines.append(f"{'':10}1{f'{len(counts):,}':>{max(1, width - 1)}}")
+    return lines
+
+
+def _plotted(seen: Seen, suffix: str) -> bytes:
+    """Both curves as SVG or PNG."""
+    out = io.BytesIO()
+    with canvas(7.6, 3.2) as figure:
+        for place, (name, what, order) in enumerate(_CURVES):
+            counts = _curve(seen, name)
+            axes = figure.add_subplot(1, 2, place + 1)
+            axes.loglog(np.arange(1, len(counts) + 1), counts, color=SERIES[place], linewidth=1.7)
+            axes.set(xlabel=order, ylabel=what, title=name)
+            for axis in (axes.xaxis, axes.yaxis):
+                axis.set_major_formatter("{x:,.0f}")
+                axis.set_minor_formatter("")
+        figure.tight_layout()
+        metadata = {"Date": None} if suffix == ".svg" else {}
+        figure.savefig(out, format=suffix[1:], dpi=160, facecolor="white", metadata=metadata)
+    return out.getvalue()
+
+
+def config_text(seen: Seen, path: Path, folder: Path) -> str:
+    """A whole configuration for a file, checked as an audit checks it.
+
+    Args:
+        seen: what is in the file.
+        path: the file.
+        folder: of the configuration.
+
+    Raises:
+        ConfigError: a name cannot be written in it.
+    """
+    table, file = seen.table, seen.file
+    sampled = min(table.n_clients, _MANY_CLIENTS)
+    text = _CONFIG.format(
+        title=_quoted(f"FedRec++ on {path.name}"),
+        data="\n".join(_data_lines(seen, os.path.relpath(path, folder))),
+        count=max(1, sampled // _DENOISED),
+        lift="" if file.implicit else _RATING_GATE,
+    )
+    try:
+        text.encode()
+        raw = tomllib.loads(text)
+    except ValueError as strange:
+        problem = "the name of the file, or of a column, cannot be written as TOML"
+        raise ConfigError("--write", str(path), problem) from strange
+    parse_config(raw, folder=folder)
+    return text
+
+
+def _data_lines(seen: Seen, path: str) -> list[str]:
+    file, table = seen.file, seen.table
+    lines = [f"path = {_quoted(path)}    # relative to this file"]
+    if not file.parquet:
+        lines += [f"separator = {_quoted(file.separator)}", f"header = {str(file.header).lower()}"]
+    for what in ("user", "item", "rating", "time"):
+        column = getattr(file, what)
+        if column is not None:
+            lines.append(f"{what} = {_quoted(column) if isinstance(column, str) else column}")
+    if seen.scale is not None:
+        scale = seen.scale
+        levels = f"low = {scale.low!r}, high = {scale.high!r}, step = {scale.step!r}"
+        lines.append(f"scale = {{ {levels} }}")
+    elif file.positive_from is not None:
+        lines.append(f"positive_from = {file.positive_from!r}    # rows from here on count, as 1")
+    if seen.repeated:
+        lines.append(f'duplicates = "last"    # {seen.repeated} rows rate a pair once more')
+    clients = table.n_clients
+    kept = next(left for left in seen.left if dict(left.keys) == {"min_ratings": 5})
+    if clients / 2 < kept.clients < clients:
+        lines.append(f"min_ratings = 5    # keeps {kept.clients} of {clients} clients")
+        clients = kept.clients
+    if clients > _MANY_CLIENTS:
+        lines.append(f"sample_clients = {_MANY_CLIENTS}    # more take longer")
+    split = "leave-one-out" if file.implicit else "k-fold"
+    return [*lines, f'split = "{split}"']
+
+
+def _quoted(text: str) -> str:
+    """A basic string of TOML."""
+    return json.dumps(text, ensure_ascii=False)
+
+
+def _write(option: str, target: Path, content: bytes) -> None:
+    try:
+        replace_file(target, content)
+    except OSError as refused:
+        problem = f"cannot be written ({refused.strerror})"
+        raise ConfigError(option, str(target), problem) from refused
+
+
+_RATING_GATE = """
+[[gates]]
+attack = "lattice"
+adversary = "server"
+metric = "rating_lift"
+max = 0.05
+"""
+
+_CONFIG = """\
+# Written by `secure-fedrec data describe --write`: FedRec++ on ratings of one's own.
+# The gates ask that the server learns little more than item popularity tells anybody. FedRec++ does
+# not hold them; other layers of [[protection]] do. `secure-fedrec explain NAME` says what an attack
+# or a figure is.
+title = {title}
+seed = 1
+
+[data]
+name = "file"
+{data}
+
+[algorithm]
+name = "pmf"
+rank = 10
+rounds = 20
+
+[[protection]]
+layer = "virtual-ratings"
+rho = 1
+
+[[protection]]
+layer = "denoisers"
+count = {count}
+
+[recording]
+payload_rounds = [1, 20]
+
+[[adversaries]]
+name = "server"
+corrupt = ["server"]
+
+[[gates]]
+metric = "lossless"
+equals = true
+
+[[gates]]
+attack = "intersection"
+adversary = "server"
+metric = "precision_gain"
+max = 0.05
+
+[[gates]]
+attack = "lattice"
+adversary = "server"
+metric = "precision_gain"
+max = 0.05
+{lift}"""

@@ -1,0 +1,19 @@
+"""Rating tables from anybody's files: delimited text, packed or not, and Parquet.
+
+A file goes one way: ``columns`` (or ``parquet``) reads its columns, ``ids`` and ``values`` make of
+their texts what a table holds, ``faults`` explains, line by line, why a file is none, and ``table``
+puts them together. ``settings`` says how a file is to be read, ``shape`` finds out what it does not
+say, ``describe`` tells what is in it.
+"""
+
+from secure_fedrec.data.files.settings import AttributesFile, CatalogueFile, RatingsFile, TextFile
+from secure_fedrec.data.files.table import FileRatings, read_ratings
+
+__all__ = [
+    "AttributesFile",
+    "CatalogueFile",
+    "FileRatings",
+    "RatingsFile",
+    "TextFile",
+    "read_ratings",
+]

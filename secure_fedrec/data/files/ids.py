@@ -1,0 +1,93 @@
+"""Ids of clients and items: from texts to the numbers of a table, and the labels they came from."""
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Final
+
+import numpy as np
+
+from secure_fedrec.core.arrays import IndexArray, IntArray
+from secure_fedrec.data.files.columns import Columns
+from secure_fedrec.data.ratings import Labels
+
+LONGEST_ID: Final = 128
+"""Signs of an id."""
+
+# One spelling per number: 007 and 7 may be two products.
+_NUMBER: Final = re.compile(r"0|-?[1-9][0-9]{0,18}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Numbering:
+    """Numbers for ids, in their order: by value where all are numbers, else by code points.
+
+    Args:
+        labels: int64[n] or str[n], the id of each number.
+        numbers: of each id as text.
+    """
+
+    labels: Labels = field(repr=False)
+    numbers: dict[str, int] = field(repr=False)
+
+    def __len__(self) -> int:
+        return len(self.numbers)
+
+    def of(self, columns: Columns, what: str) -> IndexArray:
+        """The number of every row's id, int32[N]; -1 where it has none."""
+        coded = columns.texts[what]
+        numbers = [self.numbers.get(text, -1) for text in coded.texts]
+        return np.array(numbers, dtype=np.int32)[coded.codes]
+
+
+def trim(columns: Columns, what: str, kind: str) -> None:
+    """Take the blanks from around a column's ids, in place, and check them.
+
+    Args:
+        columns: of a file.
+        what: the column.
+        kind: "auto", "number" or "text".
+
+    Raises:
+        DataError: an id is empty, too long, no number where it must be, or equals another one but
+            for the blanks.
+    """
+    texts = columns.texts[what].texts
+    seen: set[str] = set()
+    for code, text in enumerate(texts):
+        plain = text.strip()
+        if not plain:
+            raise columns.refuse(what, code, "is an empty id")
+        if len(plain) > LONGEST_ID or not plain.isprintable():
+            problem = f"is no id: at most {LONGEST_ID} printable signs"
+            raise columns.refuse(what, code, problem)
+        if kind == "number" and not _is_number(plain):
+            problem = "is no whole number of 64 bits, written without leading zeros (data.ids)"
+            raise columns.refuse(what, code, problem)
+        if plain in seen:
+            raise columns.refuse(what, code, "is another id of the file but for the blanks")
+        seen.add(plain)
+        texts[code] = plain
+
+
+def number(texts: Iterable[str], kind: str) -> Numbering:
+    """Number ids that have been trimmed."""
+    ids = set(texts)
+    if kind != "text" and all(map(_is_number, ids)):
+        order = sorted(ids, key=int)
+        labels: Labels = np.array([int(text) for text in order], dtype=np.int64)
+    else:
+        order = sorted(ids)
+        labels = np.array(order, dtype=np.str_)
+    return Numbering(labels=labels, numbers={text: place for place, text in enumerate(order)})
+
+
+def used(columns: Columns, what: str, rows: IntArray | slice) -> list[str]:
+    """The ids of some rows, in the order of their first ones."""
+    coded = columns.texts[what]
+    counts = np.bincount(coded.codes[rows], minlength=len(coded.texts))
+    return [coded.texts[code] for code in np.flatnonzero(counts)]
+
+
+def _is_number(text: str) -> bool:
+    return _NUMBER.fullmatch(text) is not None and -(2**63) <= int(text) < 2**63

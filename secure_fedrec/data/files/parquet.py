@@ -1,0 +1,124 @@
+"""Columns of a Parquet file, through pyarrow, which the extra ``file`` brings."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from secure_fedrec.core.arrays import IntArray
+from secure_fedrec.data.files.columns import Coder, Columns
+from secure_fedrec.data.files.settings import Column, TextFile
+from secure_fedrec.data.files.shape import positions
+from secure_fedrec.data.files.source import require_file
+from secure_fedrec.errors import ConfigError, DataError
+
+_ROWS_AT_ONCE: Final = 2**19
+
+
+def read_parquet(path: Path, file: TextFile, asked: Mapping[str, Column]) -> Columns:
+    """Read the wanted columns of a Parquet file.
+
+    Args:
+        path: where it is.
+        file: its settings.
+        asked: what is read, and from which column.
+
+    Raises:
+        ConfigError: pyarrow is not installed.
+        DataError: it is damaged, or a column is not there, of another type, or has an empty place.
+    """
+    pyarrow, parquet = _pyarrow(file)
+    require_file(path)
+    try:
+        with parquet.ParquetFile(path) as opened:
+            names = tuple(opened.schema_arrow.names)
+            places = positions(path, file, asked, names, width=len(names), line=None)
+            named = {what: f"{what} column {names[place]!r}" for what, place in places.items()}
+            coders = {what: Coder() for what in asked if what != "time"}
+            times: list[IntArray] = []
+            before = 0
+            wanted = [names[place] for place in places.values()]
+            for batch in opened.iter_batches(_ROWS_AT_ONCE, columns=sorted(set(wanted))):
+                for what, place in places.items():
+                    column = batch.column(names[place])
+                    if column.null_count:
+                        row = before + int(np.flatnonzero(column.is_null().to_numpy(False))[0])
+                        raise DataError(path, f"row {row + 1}, {named[what]}: is empty")
+                    if what == "time":
+                        times.append(_seconds(path, named[what], column))
+                    else:
+                        coders[what].add(_texts(path, named[what], what, column))
+                before += len(batch)
+    except (pyarrow.ArrowException, OSError) as error:
+        raise _damaged(path, error) from error
+    if not before:
+        raise DataError(path, "holds no row")
+    return Columns(
+        path=path,
+        named=named,
+        texts={what: coder.coded() for what, coder in coders.items()},
+        time=np.concatenate(times) if times else None,
+        first_line=None,
+    )
+
+
+def column_names(path: Path, file: TextFile) -> tuple[str, ...]:
+    """The names of a Parquet file's columns; raises as ``read_parquet``."""
+    pyarrow, parquet = _pyarrow(file)
+    require_file(path)
+    try:
+        with parquet.ParquetFile(path) as opened:
+            return tuple(opened.schema_arrow.names)
+    except (pyarrow.ArrowException, OSError) as error:
+        raise _damaged(path, error) from error
+
+
+def _pyarrow(file: TextFile) -> tuple[Any, Any]:
+    try:
+        import pyarrow  # noqa: PLC0415 - an extra
+        from pyarrow import parquet  # noqa: PLC0415
+    except ModuleNotFoundError:
+        problem = "Parquet is read with pip install 'secure-fedrec[file]'"
+        raise ConfigError(file.key("path"), file.path, problem) from None
+    return pyarrow, parquet
+
+
+def _damaged(path: Path, error: Exception) -> DataError:
+    return DataError(path, f"is no sound Parquet file ({' '.join(str(error).split())[:200]})")
+
+
+def _texts(path: Path, named: str, what: str, column: Any) -> npt.NDArray[Any]:
+    """A column as text, numbers as Python writes them."""
+    from pyarrow import types  # noqa: PLC0415
+
+    kind = column.type
+    if types.is_dictionary(kind):
+        column = column.dictionary_decode()
+        kind = column.type
+    if types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind):
+        texts: npt.NDArray[Any] = column.to_numpy(zero_copy_only=False).astype(object)
+        return texts
+    if types.is_integer(kind) or (what == "rating" and types.is_floating(kind)):
+        values, places = np.unique(column.to_numpy(zero_copy_only=False), return_inverse=True)
+        if kind in ("float", "halffloat"):
+            # 3.7 in 32 bits is 3.7 to whoever wrote it.
+            return np.array([str(value) for value in values], dtype=object)[places]
+        return np.array([str(value) for value in values.tolist()], dtype=object)[places]
+    wanted = "numbers" if what == "rating" else "whole numbers or text"
+    raise DataError(path, f"{named}: is of type {kind}, not {wanted}")
+
+
+def _seconds(path: Path, named: str, column: Any) -> IntArray:
+    from pyarrow import types  # noqa: PLC0415
+
+    kind = column.type
+    if types.is_timestamp(kind):
+        moments: npt.NDArray[Any] = column.cast("timestamp[s]", safe=False).to_numpy(
+            zero_copy_only=False
+        )
+        return moments.astype("datetime64[s]").astype(np.int64)
+    if types.is_integer(kind) and kind != "uint64":
+        return np.asarray(column.to_numpy(zero_copy_only=False), dtype=np.int64)
+    raise DataError(path, f"{named}: is of type {kind}, not a time or whole seconds")

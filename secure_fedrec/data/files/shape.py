@@ -1,0 +1,174 @@
+"""What the settings of a text file leave open: its separator, its header, where columns are."""
+
+import csv
+import itertools
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from secure_fedrec.data.files.faults import (
+    Shape,
+    fields_of,
+    first_repeated,
+    lines,
+    shown,
+    split,
+)
+from secure_fedrec.data.files.settings import Column, TextFile
+from secure_fedrec.errors import ConfigError, DataError
+
+SEPARATORS: Final = ("\t", "::", ";", "|", ",")
+"""What is tried; of two that part lines alike, the first counts."""
+
+_LOOKED_AT: Final = 50
+
+
+def shape_of(path: Path, file: TextFile, asked: Mapping[str, Column]) -> Shape:
+    """Find out how a file's lines are made, from its first ones.
+
+    Args:
+        path: where it is.
+        file: its settings.
+        asked: what is read, and from which column.
+
+    Raises:
+        DataError: it cannot be read, is empty, cannot be guessed, or lacks a column.
+        ConfigError: the settings do not fit it.
+    """
+    first = list(itertools.islice(lines(path, file.encoding), _LOOKED_AT))
+    if not first:
+        raise DataError(path, "is empty")
+    if not first[0].strip():
+        raise DataError(path, "is an empty line", line=1)
+    separator = _separator(path, first, file, single=len(asked) == 1)
+    rows = [fields_of(path, 1, first[0], separator)]
+    if len(first) > 1:
+        rows.append(fields_of(path, 2, first[1], separator))
+    named = any(isinstance(column, str) for column in asked.values())
+    header = _has_header(path, rows, named=named) if file.header == "auto" else file.header
+    if named and not header:
+        raise ConfigError(file.key("header"), file.header, "columns are asked for by name")
+    if header and len(first) == 1:
+        raise DataError(path, "holds a header and nothing else", line=1)
+    names = tuple(name.strip() for name in rows[0]) if header else None
+    if names is not None and (twice := first_repeated(names)) is not None:
+        raise DataError(path, f"the header names {shown(twice)} twice", line=1)
+    wanted = positions(path, file, asked, names, width=len(rows[0]), line=1)
+    return Shape(
+        separator=separator,
+        encoding=file.encoding,
+        width=len(rows[0]),
+        names=names,
+        wanted=wanted,
+    )
+
+
+def fields_at(path: Path, line: int, separator: str) -> list[str]:
+    """The columns of a line (from 1) of text in UTF-8."""
+    text = next(itertools.islice(lines(path, "utf-8"), line - 1, None), "")
+    return fields_of(path, line, text, separator)
+
+
+def positions(
+    path: Path,
+    file: TextFile,
+    asked: Mapping[str, Column],
+    names: tuple[str, ...] | None,
+    *,
+    width: int,
+    line: int | None,
+) -> dict[str, int]:
+    """Where the wanted columns are, from 0.
+
+    Args:
+        path: the file.
+        file: its settings.
+        asked: what is read, and from which column.
+        names: of the columns, where they have any.
+        width: number of columns.
+        line: of the header, or of the first row; None in a file without lines.
+
+    Raises:
+        DataError: there is no such column.
+        ConfigError: two are one.
+    """
+    found: dict[str, int] = {}
+    for what, column in asked.items():
+        key = file.key(what)
+        if isinstance(column, int):
+            if column > width:
+                raise DataError(path, f"has {width} columns, not {column} ({key})", line=line)
+            place = column - 1
+        elif names is None or column not in names:
+            problem = f"has no column {column!r} ({key}), only {', '.join(map(shown, names or ()))}"
+            raise DataError(path, problem, line=line)
+        else:
+            place = names.index(column)
+        if place in found.values():
+            raise ConfigError(key, column, f"column {place + 1} of {path} is asked for twice")
+        found[what] = place
+    return found
+
+
+def _separator(path: Path, first: list[str], file: TextFile, *, single: bool) -> str:
+    """The separator: as set, else the one that parts most lines into the same, largest number.
+
+    Where a single column is asked for, lines may have no other.
+    """
+    if file.separator != "auto":
+        if file.separator not in first[0]:
+            raise ConfigError(
+                file.key("separator"), file.separator, f"does not occur in line 1 of {path}"
+            )
+        return file.separator
+    best, most = None, (0, 0)
+    for separator in SEPARATORS:
+        widths = Counter(_width(text, separator) for text in first)
+        width, often = max(widths.items(), key=lambda found: (found[1], found[0]))
+        # More lines alike count first: a separator inside some names parts few lines.
+        if width > 1 and (often, width) > most:
+            best, most = separator, (often, width)
+    if best is None and single:
+        return SEPARATORS[-1]
+    if best is None:
+        problem = f"none of {', '.join(map(repr, SEPARATORS))} parts its lines: name data.separator"
+        raise DataError(path, problem, line=1)
+    return best
+
+
+def _width(text: str, separator: str) -> int:
+    try:
+        return len(split(text, separator))
+    except csv.Error:
+        return 0
+
+
+def is_number(text: str) -> bool:
+    """Whether a text reads as a number of any kind."""
+    try:
+        float(text.strip())
+    except ValueError:
+        return False
+    return True
+
+
+_HEADERS: Final = frozenset(
+    ("user", "userid", "uid", "item", "itemid", "iid", "rating", "movieid", "productid")
+)
+
+
+def plain_name(name: str) -> str:
+    """A header's name without what people write differently."""
+    return "".join(each for each in name.lower() if each.isalnum())
+
+
+def _has_header(path: Path, rows: list[list[str]], *, named: bool) -> bool:
+    if named or any(plain_name(name) in _HEADERS for name in rows[0]):
+        return True
+    if any(map(is_number, rows[0])):
+        return False
+    if len(rows) == 1 or any(map(is_number, rows[1])):
+        return len(rows) > 1
+    problem = "may be a header or a row: say header = true or header = false"
+    raise DataError(path, problem, line=1)

@@ -1,0 +1,170 @@
+"""From somebody's own file to a verdict: described, configured, audited, and no id in the run."""
+
+import json
+import random
+import tomllib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from attacks.suite import MEASURES
+from audits.config import load_config, parse_config
+from audits.gates.gate import RATING_VALUES
+from audits.own_data import drawn
+from secure_fedrec.errors import ConfigError
+
+Command = Callable[..., tuple[int, str, str]]
+Write = Callable[[dict[str, Any]], Path]
+Refusal = Callable[..., str]
+SHORT = ("--set", "algorithm.rounds=3", "--set", "recording.payload_rounds=[1]", "--quiet")
+
+
+@pytest.fixture
+def own(tmp_path: Path) -> Path:
+    """Half stars of 40 people with names for 30 items with names, in a folder of their own."""
+    rng = random.Random(8)
+    lines = ["reader;book;stars;at"]
+    for reader in range(40):
+        for book in rng.sample(range(30), 12):
+            stars = rng.randint(1, 10) / 2
+            lines.append(f"quokka-{reader:02};wombat-{book:02};{stars:g};{rng.randint(1, 99)}")
+    path = tmp_path / "mine" / "ratings.csv"
+    path.parent.mkdir()
+    path.write_text("\n".join(lines).replace("reader;book", "user;book") + "\n")
+    return path
+
+
+def test_from_a_file_to_a_verdict(command: Command, own: Path, tmp_path: Path) -> None:
+    config, run = tmp_path / "audit.toml", tmp_path / "run"
+    code, out, err = command("data", "describe", own, "--write", config)
+    assert (code, err) == (0, "")
+    assert "scale          0.5 to 5 in steps of 0.5" in out
+    assert f"secure-fedrec audit {config}" in out
+    assert "quokka" not in out
+    written = tomllib.loads(config.read_text())["data"]
+    assert written["path"] == "mine/ratings.csv"
+    assert written["scale"] == {"low": 0.5, "high": 5, "step": 0.5}
+    code, out, _ = command("audit", config, "--out", run, *SHORT)
+    assert code == 1  # FedRec++ does not hold the gates
+    report = json.loads((run / "report.json").read_text())
+    assert report["data"]["name"] == "ratings.csv"
+    assert set(report["utility"]["mean"]) == {"mae", "rmse"}
+    for path in (each for each in run.rglob("*") if each.is_file()):
+        content = path.read_bytes()
+        assert b"quokka" not in content, path
+        assert b"wombat" not in content, path
+        assert "quokka".encode("utf-32-le") not in content, path
+
+
+def test_the_same_folder_is_found_from_anywhere(
+    command: Command, own: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = own.parent / "audit.toml"
+    assert command("data", "describe", own, "--write", config, "--json")[0] == 0
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    assert command("check", config, "--rounds", "1", "--quiet")[0] == 0
+    moved = tmp_path / "elsewhere" / "moved.toml"
+    moved.write_text(config.read_text())
+    assert command("check", moved, "--rounds", "1", "--quiet")[0] == 2
+    found = command("check", moved, "--rounds", "1", "--quiet", "--data-dir", own.parent)
+    assert found[0] == 0
+
+
+def test_implicit_feedback_is_ranked(command: Command, write_config: Write, own: Path) -> None:
+    data: dict[str, Any] = {"name": "file", "path": "mine/ratings.csv", "user": "user"}
+    data |= {"item": "book", "rating": "stars", "positive_from": 3.0, "split": "leave-one-out"}
+    raw: dict[str, Any] = {
+        "data": data,
+        "algorithm": {"rank": 3, "rounds": 3},
+        "gates": [{"metric": "hit_rate_at_10", "min": 0.0}],
+    }
+    run = own.parent / "run"
+    code, _, err = command("audit", write_config(raw), "--out", run, "--quiet")
+    assert code == 3, err  # nobody looked
+    report = json.loads((run / "report.json").read_text())
+    assert set(report["utility"]["mean"]) == {"hit_rate_at_10", "ndcg_at_10"}
+    raw["gates"] = [{"metric": "rmse", "max": 9.0}]
+    with pytest.raises(ConfigError, match="hit_rate_at_10"):
+        parse_config(raw)
+    raw["adversaries"] = [{"name": "server", "corrupt": ["server"]}]
+    assert set(MEASURES) >= RATING_VALUES
+    for metric in sorted(RATING_VALUES):
+        gate = {"attack": "lattice", "adversary": "server", "metric": metric, "max": 0.05}
+        raw["gates"] = [gate]
+        with pytest.raises(ConfigError, match="says nothing of implicit feedback"):
+            parse_config(raw)
+
+
+def test_attributes_are_inferred(command: Command, write_config: Write, own: Path) -> None:
+    people = "".join(f"quokka-{place:02},{'FM'[place % 2]}\n" for place in range(40))
+    (own.parent / "people.csv").write_text(people)
+    table = {"path": "mine/people.csv", "user": 1, "columns": [2], "header": False}
+    raw: dict[str, Any] = {
+        "data": {
+            **{"name": "file", "path": "mine/ratings.csv", "user": "user", "item": "book"},
+            **{"attributes": table, "sample_clients": 36},
+        },
+        "algorithm": {"name": "furl", "rounds": 2},
+        "adversaries": [{"name": "server", "corrupt": ["server"]}],
+        "attacks": ["attribute-inference"],
+    }
+    run = own.parent / "run"
+    code, _, err = command("audit", write_config(raw), "--out", run, "--quiet")
+    assert code in (0, 3), err
+    [finding] = json.loads((run / "report.json").read_text())["findings"]
+    assert finding["status"] != "not-applicable", finding["reason"]
+    for path in (each for each in run.rglob("*") if each.is_file()):
+        assert b"quokka" not in path.read_bytes(), path
+
+
+def test_what_is_there_is_not_written_over(refusal: Refusal, own: Path, tmp_path: Path) -> None:
+    there = tmp_path / "there.toml"
+    there.write_text("mine")
+    for option in ("--write", "--plot"):
+        assert "already exists" in refusal("data", "describe", own, option, there)
+    assert "choices: .svg, .png" in refusal("data", "describe", own, "--plot", tmp_path / "a.gif")
+    missing = tmp_path / "no" / "a.toml"
+    assert "cannot be written" in refusal("data", "describe", own, "--json", "--write", missing)
+    assert there.read_text() == "mine"
+    assert "is for a file of one's own" in refusal(
+        "data", "describe", "synthetic", "--plot", "x.svg"
+    )
+    assert "unknown data set" in refusal("data", "describe", "nothing")
+    assert "does not exist" in refusal("data", "describe", "nothing.csv")
+
+
+@pytest.mark.parametrize("suffix", [".svg", ".png"])
+def test_curves_are_plotted(command: Command, own: Path, tmp_path: Path, suffix: str) -> None:
+    plot = tmp_path / f"curves{suffix}"
+    assert command("data", "describe", own, "--plot", plot)[0] == 0
+    content = plot.read_bytes()
+    assert content.startswith(b"<?xml" if suffix == ".svg" else b"\x89PNG")
+    assert b"quokka" not in content
+
+
+def test_a_curve_in_signs() -> None:
+    import numpy as np
+
+    lines = drawn(np.array([100, 10, 1, 1]))
+    assert len({len(line) for line in lines[:-1]}) == 1
+    assert lines[0].startswith("      100 █")
+    assert lines[-1].split() == ["1", "4"]
+
+
+def test_counts_become_implicit_feedback(command: Command, tmp_path: Path) -> None:
+    path = tmp_path / "plays.tsv"
+    rows = [
+        f"u{user}\ti{user * step % 17}\t{user * step**3 + 1}"
+        for user in range(9)
+        for step in (1, 2, 4)
+    ]
+    path.write_text("user\titem\tplays\n" + "".join(f"{row}\n" for row in rows))
+    config = tmp_path / "c.toml"
+    code, out, _ = command("data", "describe", path, "--write", config)
+    assert code == 0
+    assert "these are counts" in out
+    assert load_config(config).data.positive_from == 1
+    assert load_config(config).data.duplicates == "last"
