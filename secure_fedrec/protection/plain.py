@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import TypedDict, Unpack
 
 import numpy as np
@@ -191,23 +192,21 @@ class TableCollector:
         return Withstood()
 
 
+@dataclass(eq=False)
 class TableSession:
     """One round of a collector of rows.
 
     Args:
         collector: whose round it is.
-        round_: its number.
-        participants: int64[P], the clients, in the order in which they are submitted.
+        round: its number.
+        order: int64[P], the clients, in the order in which they are submitted.
         wire: of the run.
     """
 
-    def __init__(
-        self, collector: TableCollector, round_: int, participants: IntArray, wire: Wire
-    ) -> None:
-        self.collector = collector
-        self.round = round_
-        self.wire = wire
-        self.order = participants
+    collector: TableCollector
+    round: int
+    order: IntArray
+    wire: Wire
 
     def exempt(self, clients: IntArray) -> BoolArray:
         """Nobody is exempt from the cloak."""

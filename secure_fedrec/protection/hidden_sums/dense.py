@@ -15,7 +15,7 @@ from secure_fedrec.core.arrays import IndexArray, IntArray, RingArray
 from secure_fedrec.core.spill import Kept, Spill
 from secure_fedrec.errors import ProtocolError, WireError
 from secure_fedrec.fixedpoint import FixedPoint
-from secure_fedrec.protection.plain import ServerSum, TableCollector, client_messages
+from secure_fedrec.protection.plain import ServerSum, TableCollector, TableSession, client_messages
 from secure_fedrec.traits import Traits
 from secure_fedrec.uploads import Aggregate, RowBlock
 from secure_fedrec.wire import Messages, Step
@@ -209,21 +209,13 @@ class DenseSum(ServerSum):
 
     Args:
         layout: what the words stand for.
-        table: sizes and ring.
-        round_: the round in progress.
-        expected: int64[P], clients that must each send exactly one message.
+        session: the round in progress; each of its clients must send exactly one message.
         step: the step whose messages it adds.
     """
 
-    def __init__(
-        self,
-        layout: DenseLayout,
-        table: TableCollector,
-        round_: int,
-        expected: IntArray,
-        step: Step,
-    ) -> None:
-        super().__init__(table, round_, expected, step, (len(layout.items), layout.width))
+    def __init__(self, layout: DenseLayout, session: TableSession, step: Step) -> None:
+        shape = len(layout.items), layout.width
+        super().__init__(session.collector, session.round, session.order, step, shape)
         self._items = layout.items
 
     def add(self, block: object) -> None:

@@ -121,7 +121,7 @@ class HiddenAddition:
         self._session = session
         self._step = step
         self._layout = layout
-        self._server = DenseSum(layout, session.collector, session.round, session.order, step)
+        self._server = DenseSum(layout, session, step)
 
     def add(self, parts: Iterator[DenseWords]) -> None:
         """Hide and send the words of some clients.
