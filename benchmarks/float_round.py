@@ -64,14 +64,14 @@ class FloatSession(StackSession):
         """Cover the upload, meter it, add it up."""
         if not covers_ratings(local):
             raise TypeError("the float round covers the rated sets of an algorithm on ratings")
-        exempt = self._session.exempt(local.clients)
-        cloaked = self._cloak.cover(local, round_=self._round, exempt=exempt)
+        exempt = self.session.exempt(local.clients)
+        cloaked = self._cloak.cover(local, round_=self.round, exempt=exempt)
         block, clients = cloaked.upload.block, local.clients
         if block.values is None:
             raise ValueError("an upload has values")
         width, codec = self._collector.width, self._collector.codec
-        sent = upload_messages(self._round, clients, block, width, codec)
-        self._wire.meter.count(sent, senders=clients, receivers=None)
+        sent = upload_messages(self.round, clients, block, width, codec)
+        self.wire.meter.count(sent, senders=clients, receivers=None)
         scatter_add(self._sums, block.rows, block.values)
         self._counts += np.bincount(block.rows, minlength=len(self._counts))
 

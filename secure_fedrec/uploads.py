@@ -31,7 +31,23 @@ class Combine(Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class RowBlock:
+class _Segmented:
+    """What several parties give, one segment each."""
+
+    indptr: IntArray
+
+    def __len__(self) -> int:
+        """Number of parties."""
+        return len(self.indptr) - 1
+
+    @property
+    def lengths(self) -> IntArray:
+        """int64[B], rows or vectors per party."""
+        return np.diff(self.indptr)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class RowBlock(_Segmented):
     """Sparse rows of a shared table, one segment per party.
 
     Args:
@@ -47,7 +63,6 @@ class RowBlock:
 
     combine: ClassVar[Combine] = Combine.SUM
 
-    indptr: IntArray
     rows: IndexArray
     values: FloatArray | RingArray | None
     counts: IntArray | None = None
@@ -65,15 +80,6 @@ class RowBlock:
             if len(self.counts) != size:
                 raise WireError(f"{len(self.counts)} counts for {size} rows")
 
-    def __len__(self) -> int:
-        """Number of parties."""
-        return len(self.indptr) - 1
-
-    @property
-    def lengths(self) -> IntArray:
-        """int64[B], rows per party."""
-        return np.diff(self.indptr)
-
     def split(self) -> Iterator["RowBlock"]:
         """One block per party, in order (views, no copies)."""
         for start, stop in zip(self.indptr[:-1], self.indptr[1:], strict=True):
@@ -86,7 +92,7 @@ class RowBlock:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class SetBlock:
+class SetBlock(_Segmented):
     """Unordered vectors of several parties: only which vectors there are is meant to be known.
 
     Args:
@@ -100,7 +106,6 @@ class SetBlock:
 
     combine: ClassVar[Combine] = Combine.BAG
 
-    indptr: IntArray
     values: FloatArray | RingArray | None
 
     def __post_init__(self) -> None:
@@ -110,15 +115,6 @@ class SetBlock:
             _require_values(self.values)
             size = len(self.values)
         _require_segments(self.indptr, size)
-
-    def __len__(self) -> int:
-        """Number of parties."""
-        return len(self.indptr) - 1
-
-    @property
-    def lengths(self) -> IntArray:
-        """int64[B], vectors per party."""
-        return np.diff(self.indptr)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

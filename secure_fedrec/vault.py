@@ -7,6 +7,7 @@ type.
 """
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any, NoReturn, TypeAlias
 
@@ -23,21 +24,19 @@ PrivateTable: TypeAlias = npt.NDArray[np.float64] | npt.NDArray[np.float32]
 """A private table; each has the precision it was created with."""
 
 
+@dataclass(frozen=True, slots=True, eq=False)
 class Rated:
     """The ratings of a batch of clients, as read from their vaults.
 
-    Attributes:
+    Args:
         indptr: int64[B + 1].
         items: int32[N], ascending within a client.
         ratings: float64[N].
     """
 
-    __slots__ = ("indptr", "items", "ratings")
-
-    def __init__(self, indptr: IntArray, items: IndexArray, ratings: FloatArray) -> None:
-        self.indptr = indptr
-        self.items = items
-        self.ratings = ratings
+    indptr: IntArray
+    items: IndexArray
+    ratings: FloatArray
 
     @property
     def counts(self) -> IntArray:

@@ -39,18 +39,10 @@ class PlantedOrganisations:
 
     def __init__(self, *, attributes: int, members: int, rounds: int) -> None:
         self.table = HPFLTable(attributes=attributes, hidden=2)
+        self.width = self.table.width
+        self.rows = self.table.rows
         self.members = members
         self.rounds = rounds
-
-    @property
-    def width(self) -> int:
-        """Values per row."""
-        return self.table.width
-
-    @property
-    def rows(self) -> int:
-        """Rows of the table."""
-        return self.table.rows
 
     @property
     def groups(self) -> IntArray:

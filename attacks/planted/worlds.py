@@ -174,6 +174,7 @@ def _run(
     )
 
 
+@dataclass(frozen=True, slots=True, eq=False)
 class PlantedRatings:
     """The algorithm; see the module docstring.
 
@@ -185,10 +186,9 @@ class PlantedRatings:
 
     width = 1
 
-    def __init__(self, items: int, *, rounds: int, in_bag: bool) -> None:
-        self.rounds = rounds
-        self._items = items
-        self._in_bag = in_bag
+    items: int
+    rounds: int
+    in_bag: bool
 
     def initial_public(self, n_rows: int, streams: Streams) -> PublicState:
         """A table of zeros."""
@@ -201,10 +201,10 @@ class PlantedRatings:
         self, clients: IntArray, public: PublicState, vault: Vault, streams: Streams
     ) -> "PlantedRatingStep":
         """The clients' ratings."""
-        grid = np.zeros((len(clients), self._items))
+        grid = np.zeros((len(clients), self.items))
         rated = vault.rated(clients)
         grid[np.repeat(np.arange(len(clients)), rated.counts), rated.items] = rated.ratings
-        return PlantedRatingStep(clients, grid, in_bag=self._in_bag)
+        return PlantedRatingStep(clients, grid, self.in_bag)
 
     def server_step(self, public: PublicState, aggregate: Aggregate) -> PublicState:
         """The sum."""
@@ -218,11 +218,11 @@ class PlantedRatings:
 
     def upload_vectors(self, vault: Vault) -> Mapping[str, IntArray]:
         """One vector."""
-        return {_BAG: np.ones(vault.n_clients, dtype=np.int64)} if self._in_bag else {}
+        return {_BAG: np.ones(vault.n_clients, dtype=np.int64)} if self.in_bag else {}
 
     def upload_rows(self, vault: Vault, n_rows: int) -> IntArray:
         """A row per rating."""
-        return np.ones_like(vault.example_counts()) if self._in_bag else vault.example_counts()
+        return np.ones_like(vault.example_counts()) if self.in_bag else vault.example_counts()
 
     def public_knowledge(self) -> dict[str, Any]:
         """Rows are items, and their ratings."""
@@ -230,6 +230,7 @@ class PlantedRatings:
         return {"name": "planted-ratings", "traits": asdict(traits)}
 
 
+@dataclass(frozen=True, slots=True, eq=False)
 class PlantedRatingStep:
     """Ratings of some clients, as they are.
 
@@ -239,28 +240,27 @@ class PlantedRatingStep:
         in_bag: whether they go to a bag.
     """
 
-    def __init__(self, clients: IntArray, grid: FloatArray, *, in_bag: bool) -> None:
-        self.clients = clients
-        self._grid = grid
-        self._in_bag = in_bag
+    clients: IntArray
+    grid: FloatArray
+    in_bag: bool
 
     @property
     def rated(self) -> RowBlock:
         """Rated items."""
-        owners, items = np.nonzero(self._grid)
-        ends = np.searchsorted(owners, np.arange(len(self._grid) + 1))
+        owners, items = np.nonzero(self.grid)
+        ends = np.searchsorted(owners, np.arange(len(self.grid) + 1))
         return RowBlock(indptr=ends, rows=items.astype(np.int32), values=None)
 
     @property
     def upload(self) -> Upload:
         """A row per rating, or all of them as one vector."""
-        ends = np.arange(len(self._grid) + 1)
-        if self._in_bag:
-            rows = np.zeros(len(self._grid), dtype=np.int32)
+        ends = np.arange(len(self.grid) + 1)
+        if self.in_bag:
+            rows = np.zeros(len(self.grid), dtype=np.int32)
             nothing = RowBlock(indptr=ends, rows=rows, values=np.zeros((len(rows), 1)))
-            vectors = SetBlock(indptr=ends, values=self._grid)
+            vectors = SetBlock(indptr=ends, values=self.grid)
             return Upload(clients=self.clients, blocks={TABLE: nothing}, bags={_BAG: vectors})
-        rated, values = self.rated, self._grid[self._grid != 0.0]
+        rated, values = self.rated, self.grid[self.grid != 0.0]
         block = RowBlock(indptr=rated.indptr, rows=rated.rows, values=values[:, None])
         return Upload(clients=self.clients, blocks={TABLE: block})
 
@@ -268,14 +268,14 @@ class PlantedRatingStep:
         self, indptr: IntArray, items: IndexArray, *, method: str, local_steps: int
     ) -> FloatArray:
         """A client's mean rating."""
-        counts = np.maximum((self._grid != 0.0).sum(axis=1), 1)
-        return np.repeat(self._grid.sum(axis=1) / counts, np.diff(indptr))
+        counts = np.maximum((self.grid != 0.0).sum(axis=1), 1)
+        return np.repeat(self.grid.sum(axis=1) / counts, np.diff(indptr))
 
     def resample_residuals(
         self, indptr: IntArray, items: IndexArray, *, draws: IntArray
     ) -> FloatArray:
         """One of a client's ratings."""
-        own = [row[row != 0.0] for row in self._grid]
+        own = [row[row != 0.0] for row in self.grid]
         of = np.repeat(np.arange(len(own)), np.diff(indptr))
         return np.array([own[c][d % len(own[c])] for c, d in zip(of, draws, strict=True)])
 
@@ -283,7 +283,7 @@ class PlantedRatingStep:
         self, indptr: IntArray, items: IndexArray, virtual: BoolArray, ratings: FloatArray
     ) -> FloatArray:
         """Ratings, virtual ones where they are."""
-        values = self._grid[np.repeat(np.arange(len(self._grid)), np.diff(indptr)), items]
+        values = self.grid[np.repeat(np.arange(len(self.grid)), np.diff(indptr)), items]
         values[virtual] = ratings
         return values[:, None]
 

@@ -123,11 +123,7 @@ class FederatedAveraging:
         self.sizes: dict[str, int] = {name: getattr(parts, name).size for name in _LAYERS}
         self.width = config.row_width
         self.rows = BlockLayout(self.blocks()).rows
-
-    @property
-    def rounds(self) -> int:
-        """T."""
-        return self.config.rounds
+        self.rounds = config.rounds
 
     def gum(self, client: int) -> GUM:
         """The user model of a client."""

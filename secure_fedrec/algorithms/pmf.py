@@ -115,20 +115,16 @@ class PMF:
 
     Args:
         config: hyper-parameters.
+
+    Attributes:
+        width: values per uploaded row: d, and one more with biases.
+        rounds: T.
     """
 
     def __init__(self, config: PMFConfig) -> None:
         self.config = config
-
-    @property
-    def width(self) -> int:
-        """Values per uploaded row: d, and one more with biases."""
-        return self.config.rank + self.config.biases
-
-    @property
-    def rounds(self) -> int:
-        """T."""
-        return self.config.rounds
+        self.width = config.rank + config.biases
+        self.rounds = config.rounds
 
     def initial_public(self, n_rows: int, streams: Streams) -> PublicState:
         """Item vectors, uniform around 0; their biases, 0, in a last column."""

@@ -1,6 +1,6 @@
 """The public state as words: for collectors under which clients keep it from the server."""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -10,6 +10,7 @@ from secure_fedrec.core.arrays import FloatArray, WordArray
 from secure_fedrec.uploads import Aggregate
 
 
+@dataclass(frozen=True, slots=True, eq=False)
 class PublicWords:
     """One public state, bit for bit, and the algorithm's step from it (``base.PublicStep``).
 
@@ -19,21 +20,18 @@ class PublicWords:
         layout: which block lies where in a sum.
     """
 
-    def __init__(
-        self, algorithm: Algorithm, public: PublicState, layout: BlockLayout | None = None
-    ) -> None:
-        self._algorithm = algorithm
-        self._public = public
-        self._layout = layout
+    algorithm: Algorithm
+    public: PublicState
+    layout: BlockLayout | None = None
 
     @property
     def words(self) -> WordArray:
         """uint64[L]: the bits of the table, then of the extras in the order of their names."""
-        return _words(self._public)
+        return _words(self.public)
 
     def after(self, words: WordArray, aggregate: Aggregate) -> WordArray:
         """The bits of the state that the server's step makes of another one of the same shapes."""
-        before = self._public
+        before = self.public
         shapes = {
             "": before.table.shape,
             **{n: before.extras[n].shape for n in sorted(before.extras)},
@@ -44,8 +42,8 @@ class PublicWords:
             arrays[name] = np.ascontiguousarray(part).view(np.float64).reshape(shape)
         table = arrays.pop("")
         read = PublicState(round=before.round, table=table, extras=arrays)
-        named = replace(aggregate, layout=self._layout)
-        return _words(self._algorithm.server_step(read, named))
+        named = replace(aggregate, layout=self.layout)
+        return _words(self.algorithm.server_step(read, named))
 
 
 def _words(public: PublicState) -> WordArray:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import TypedDict, Unpack
 
 import numpy as np
@@ -21,30 +22,25 @@ class ServerSum:
     """The server's side of a round of identified uploads, whose rows it adds as they come.
 
     Args:
+        table: sizes and ring.
         round_: the round in progress.
         expected: int64[P], clients that must each send exactly one upload.
-        n_clients: clients of the federation.
-        n_items: rows of the shared table.
-        width: values per row.
-        codec: the ring.
         step: the step whose messages it adds.
+        shape: (rows, values per row) of the sum; the table's, if None.
     """
 
     def __init__(
         self,
-        *,
+        table: "TableCollector",
         round_: int,
         expected: IntArray,
-        n_clients: int,
-        n_items: int,
-        width: int,
-        codec: FixedPoint,
         step: Step = Step.UPLOAD,
+        shape: tuple[int, int] | None = None,
     ) -> None:
-        self._heard = Heard(round_, step, expected=expected, senders=n_clients)
-        self._codec = codec
-        self.ring = np.zeros((n_items, width), dtype=codec.dtype)
-        self.counts = np.zeros(n_items, dtype=np.int64)
+        self._heard = Heard(round_, step, expected=expected, senders=table.n_clients)
+        self._codec = table.codec
+        self.ring = np.zeros(shape or (table.n_items, table.width), dtype=table.codec.dtype)
+        self.counts = np.zeros(len(self.ring), dtype=np.int64)
 
     def accept(self, messages: Messages) -> None:
         """Add delivered uploads to the sum.
@@ -195,35 +191,22 @@ class TableCollector:
         """Any coalition: what the parties tell one another is attacked."""
         return Withstood()
 
-    def server_sum(self, round_: int, expected: IntArray) -> ServerSum:
-        """The server's side of a round in which these clients send identified uploads."""
-        return ServerSum(
-            round_=round_,
-            expected=expected,
-            n_clients=self.n_clients,
-            n_items=self.n_items,
-            width=self.width,
-            codec=self.codec,
-        )
 
-
+@dataclass(eq=False)
 class TableSession:
     """One round of a collector of rows.
 
     Args:
         collector: whose round it is.
-        round_: its number.
-        participants: int64[P], the clients, in the order in which they are submitted.
+        round: its number.
+        order: int64[P], the clients, in the order in which they are submitted.
         wire: of the run.
     """
 
-    def __init__(
-        self, collector: TableCollector, round_: int, participants: IntArray, wire: Wire
-    ) -> None:
-        self.collector = collector
-        self.round = round_
-        self.wire = wire
-        self.order = participants
+    collector: TableCollector
+    round: int
+    order: IntArray
+    wire: Wire
 
     def exempt(self, clients: IntArray) -> BoolArray:
         """Nobody is exempt from the cloak."""
@@ -265,7 +248,7 @@ class DirectSession(TableSession):
         self, collector: TableCollector, round_: int, participants: IntArray, wire: Wire
     ) -> None:
         super().__init__(collector, round_, participants, wire)
-        self._server = collector.server_sum(round_, participants)
+        self._server = ServerSum(collector, round_, participants)
 
     def submit(self, clients: IntArray, block: RowBlock, virtual: BoolArray) -> None:
         """Send the uploads of a batch of clients."""

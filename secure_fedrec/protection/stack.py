@@ -1,6 +1,7 @@
 """The layers of a configuration put together: one round's way from upload to aggregate."""
 
 from dataclasses import asdict, dataclass, replace
+from functools import cached_property
 from typing import Any, TypeGuard
 
 import numpy as np
@@ -155,31 +156,28 @@ class Stack:
             )
 
 
+@dataclass(frozen=True, eq=False)
 class StackSession:
-    """One round through all layers."""
+    """One round through all layers.
 
-    __slots__ = ("_bags", "_protected", "_round", "_session", "_stack", "_wire")
+    Args:
+        stack: the layers.
+        session: the collector's part.
+        round: its number.
+        wire: of the run.
+        bags: the bags' part; None without bags.
+    """
 
-    def __init__(
-        self,
-        stack: Stack,
-        session: RoundSession,
-        round_: int,
-        wire: Wire,
-        bags: BagRound | None = None,
-    ) -> None:
-        self._stack = stack
-        self._session = session
-        self._round = round_
-        self._wire = wire
-        self._bags = bags
-        # Without a layer the server reads every upload, and the record would say it twice.
-        self._protected = stack.cloak is not None or stack.collector.describe() is not None
+    stack: Stack
+    session: RoundSession
+    round: int
+    wire: Wire
+    bags: BagRound | None = None
 
     @property
     def order(self) -> IntArray:
         """int64[P], the clients in the order in which they must be submitted."""
-        return self._session.order
+        return self.session.order
 
     def submit(self, local: LocalUpload) -> None:
         """Protect and send the upload of the next clients in ``order``.
@@ -191,37 +189,42 @@ class StackSession:
             EncodingError: a value is not finite or exceeds the ring's clip.
             ProtocolError: the collector refuses a delivered message.
         """
-        cloak = self._stack.cloak
+        cloak = self.stack.cloak
         if cloak is None:
             upload, virtual = local.upload, None
         elif covers_ratings(local):
-            exempt = self._session.exempt(local.clients)
-            cloaked = cloak.cover(local, round_=self._round, exempt=exempt)
-            upload, virtual = _beside(local, cloaked, self._stack.layout), cloaked.virtual
+            exempt = self.session.exempt(local.clients)
+            cloaked = cloak.cover(local, round_=self.round, exempt=exempt)
+            upload, virtual = _beside(local, cloaked, self.stack.layout), cloaked.virtual
         else:
             raise refused_cloak(cloak)
-        if upload.bags and self._bags is None:
+        if upload.bags and self.bags is None:
             raise ConfigError(
                 "protection.bags", sorted(upload.bags), "the stack has no channel for these bags"
             )
         folded = self._folded(upload, virtual)
         if self._protected:
-            self._wire.note_own(self._round, upload.clients, _real(folded))
-        self._session.submit(upload.clients, folded.block, folded.virtual)
-        if self._bags is not None:
-            self._bags.submit(upload.clients, upload.bags)
+            self.wire.note_own(self.round, upload.clients, _real(folded))
+        self.session.submit(upload.clients, folded.block, folded.virtual)
+        if self.bags is not None:
+            self.bags.submit(upload.clients, upload.bags)
 
     def close(self) -> Aggregate:
         """Complete the round and hand the aggregate to the server."""
-        aggregate = replace(self._session.close(), layout=self._stack.layout)
-        if self._bags is None:
+        aggregate = replace(self.session.close(), layout=self.stack.layout)
+        if self.bags is None:
             return aggregate
-        return replace(aggregate, bags=self._bags.close())
+        return replace(aggregate, bags=self.bags.close())
+
+    @cached_property
+    def _protected(self) -> bool:
+        """Without a layer the server reads every upload, and the record would say it twice."""
+        return self.stack.cloak is not None or self.stack.collector.describe() is not None
 
     def _folded(self, upload: Upload, virtual: BoolArray | None) -> Folded:
-        if self._stack.layout is not None:
-            return fold(upload, virtual, self._stack.layout)
-        block = encode_block(upload.block, self._stack.codec)
+        if self.stack.layout is not None:
+            return fold(upload, virtual, self.stack.layout)
+        block = encode_block(upload.block, self.stack.codec)
         none = np.zeros(len(block.rows), dtype=bool)
         return Folded(block=block, virtual=none if virtual is None else virtual)
 

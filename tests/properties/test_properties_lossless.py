@@ -72,7 +72,7 @@ def starts(
 
 
 class AggregateWire(Wire):
-    """Keeps what the server notes at the end of every round."""
+    """Keeps what the server holds at the end of every round."""
 
     __slots__ = ("sums",)
 
@@ -80,10 +80,11 @@ class AggregateWire(Wire):
         super().__init__(meter=Meter(n_clients))
         self.sums: list[RowBlock] = []
 
-    def note(self, messages: Messages) -> None:
-        assert messages.step is Step.AGGREGATE
-        assert isinstance(messages.payload, RowBlock)
-        self.sums.append(messages.payload)
+    def show(self, messages: Messages, *, origins: IntArray | None = None) -> None:
+        super().show(messages, origins=origins)
+        if messages.step is Step.AGGREGATE:
+            assert isinstance(messages.payload, RowBlock)
+            self.sums.append(messages.payload)
 
 
 def engine_of(

@@ -133,11 +133,7 @@ class FURL:
         self._optimizer = LocalOptimizer(self._model, config.local, private=names)
         self.width = config.row_width
         self.rows = BlockLayout(self.blocks()).rows
-
-    @property
-    def rounds(self) -> int:
-        """T."""
-        return self.config.rounds
+        self.rounds = config.rounds
 
     def blocks(self, n_rows: int = 0) -> tuple[BlockShape, ...]:
         """One flat block: c_i d_i and, behind it, c_i."""

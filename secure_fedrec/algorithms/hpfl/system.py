@@ -67,6 +67,11 @@ class HPFL:
         organisations: the clients' sizes, the attributes of their items, and the levels of scores.
             A client reads its own part; records come from the vault.
         trainer: trains a client's model, with the arguments of ``gum_training.train``.
+
+    Attributes:
+        width: values per uploaded row: 2 N + K and a weight.
+        rows: rows of the shared table: attributes, then HM and the histogram where they are sent.
+        rounds: T.
     """
 
     def __init__(
@@ -87,21 +92,9 @@ class HPFL:
             share_hidden=config.share_hidden and config.shares_public,
             buckets=config.histogram_buckets,
         )
-
-    @property
-    def width(self) -> int:
-        """Values per uploaded row: 2 N + K and a weight."""
-        return self.table.width
-
-    @property
-    def rows(self) -> int:
-        """Rows of the shared table: attributes, then HM and the histogram where they are sent."""
-        return self.table.rows
-
-    @property
-    def rounds(self) -> int:
-        """T."""
-        return self.config.rounds
+        self.width = self.table.width
+        self.rows = self.table.rows
+        self.rounds = config.rounds
 
     def gum(self, client: int) -> GUM:
         """The user model of a client."""

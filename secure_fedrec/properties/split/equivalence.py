@@ -185,17 +185,14 @@ def _participants(cohort: Sequence[int], sizes: list[int]) -> list[int]:
     return sorted(user for user in cohort if sizes[user])
 
 
+@dataclass(frozen=True, slots=True, eq=False)
 class _Runs:
     """The runs that are compared; each begins with what model and loss remembered at first."""
 
-    def __init__(
-        self, local: LocalRuns, start: Values, rounds: Sequence[Sequence[int]], memory: Memory
-    ) -> None:
-        self._local = local
-        self._split = local.split
-        self._start = start
-        self._rounds = rounds
-        self._memory = memory
+    local: LocalRuns
+    start: Values
+    rounds: Sequence[Sequence[int]]
+    memory: Memory
 
     def shipped(self, rule: Aggregator, *, backwards: bool = False) -> list[Values]:
         """States of the server's model: before the first round, and after every one.
@@ -203,10 +200,10 @@ class _Runs:
         Raises:
             ConfigError: the model or the loss fails, though nothing is split here.
         """
-        self._memory.restore()
-        run = Shipped(self._local, self._start, rule)
+        self.memory.restore()
+        run = Shipped(self.local, self.start, rule)
         states = [run.state]
-        for round_, participants in enumerate(self._rounds, start=1):
+        for round_, participants in enumerate(self.rounds, start=1):
             try:
                 if participants:
                     run.run_round(round_, participants, backwards=backwards)
@@ -217,14 +214,16 @@ class _Runs:
                     f"fails in round {round_} of the plain run, where nothing is split: "
                     f"{type(failure).__name__}: {failure}"
                 )
-                raise ConfigError("model", type(self._split.model).__name__, problem) from failure
+                raise ConfigError(
+                    "model", type(self.local.split.model).__name__, problem
+                ) from failure
             states.append(run.state)
         return states
 
     def gap_in(self, reference: Sequence[Values], rule: Aggregator) -> str | None:
         """Why the plain run is no reference: it diverged, or is another one the next time."""
         for round_, state in enumerate(reference):
-            for name in self._split.federated:
+            for name in self.local.split.federated:
                 if not bool(state[name].isfinite().all()):
                     return f"round {round_}, federated {name!r} is not finite"
         try:
@@ -243,11 +242,11 @@ class _Runs:
 
     def compare(self, reference: Sequence[Values], rule: Aggregator) -> SplitComparison:
         """Private parameters at home, round for round beside the reference."""
-        self._memory.restore()
-        kept = KeptHome(self._local, self._start, rule)
+        self.memory.restore()
+        kept = KeptHome(self.local, self.start, rule)
         compared, trainings, found = 0, 0, None
-        while compared < len(self._rounds) and found is None:
-            participants = self._rounds[compared]
+        while compared < len(self.rounds) and found is None:
+            participants = self.rounds[compared]
             compared += 1
             if not participants:
                 continue
@@ -255,8 +254,8 @@ class _Runs:
             trainings += len(participants)
         last = reference[compared]
         pairs = [(kept.federated, last)]
-        everybody = range(self._split.n_users)
-        pairs += [(kept.private(user), self._split.parts(last, user)) for user in everybody]
+        everybody = range(self.local.split.n_users)
+        pairs += [(kept.private(user), self.local.split.parts(last, user)) for user in everybody]
         return SplitComparison(
             rounds=compared,
             trainings=trainings,
@@ -273,7 +272,7 @@ class _Runs:
         reference: Sequence[Values],
     ) -> str | None:
         """The first difference after one round."""
-        split = self._split
+        split = self.local.split
         absent = sorted(set(range(split.n_users)).difference(participants))
         before = {user: kept.private(user) for user in absent}
         try:

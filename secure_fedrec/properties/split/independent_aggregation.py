@@ -12,7 +12,7 @@ drawn in several sizes (``split_scales``), so that it crosses the thresholds of 
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, Final, NamedTuple, TypeAlias
 
 import torch
@@ -122,7 +122,7 @@ class AggregationTrials:
             self._memory.restore()
             return RunningRule(self._aggregate)
 
-        return _Probe(begin, given=given, other=other)
+        return _Probe(begin, given, other)
 
     def _judge_values(self, trial: Trial, probe: "_Probe") -> None:
         """Private values of one, of some and of all move no federated update and no other one."""
@@ -268,23 +268,24 @@ class AggregationTrials:
         )
 
 
+@dataclass(eq=False)
 class _Probe:
     """A rule at random inputs of a few rounds, some of which can be replaced.
+
+    Args:
+        begin: makes a fresh copy of the rule.
+        given: inputs by round.
+        other: what may stand in the place of some of their values.
 
     Attributes:
         base: its answers to the inputs as they are, by round.
     """
 
-    def __init__(
-        self,
-        begin: Callable[[], RunningRule],
-        *,
-        given: Sequence[AggregationInput],
-        other: Sequence[AggregationInput],
-    ) -> None:
-        self._begin = begin
-        self._given = given
-        self._other = other
+    begin: Callable[[], RunningRule]
+    given: Sequence[AggregationInput]
+    other: Sequence[AggregationInput]
+
+    def __post_init__(self) -> None:
         self.base = self(())
 
     def __call__(self, changes: Sequence[_Change]) -> list[Updates]:
@@ -292,9 +293,9 @@ class _Probe:
 
         Users whom the rule does not return keep their values.
         """
-        rule = self._begin()
+        rule = self.begin()
         answers = []
-        for round_, (given, other) in enumerate(zip(self._given, self._other, strict=True)):
+        for round_, (given, other) in enumerate(zip(self.given, self.other, strict=True)):
             replaced = [change for change in changes if change.round == round_]
             changed = _replaced(given, other, replaced)
             federated, private = rule(changed)
@@ -307,7 +308,7 @@ class _Probe:
         return [
             _Change(round_, field, user, name)
             for user in owners
-            for round_, given in enumerate(self._given)
+            for round_, given in enumerate(self.given)
             for field in fields
             for name in _values_of(given, field, user)
         ]

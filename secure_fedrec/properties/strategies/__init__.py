@@ -363,17 +363,11 @@ def _with_ratings(table: RatingTable, client: int, number: int) -> RatingTable:
     others = [item for item in range(table.n_items) if item not in had]
     items = [*had, *others][:number]
     stars = [had.get(item, table.scale.high) for item in items]
-    return RatingTable.from_columns(
-        name=table.name,
-        n_clients=table.n_clients,
-        n_items=table.n_items,
-        clients=np.concatenate([table.clients[~own], np.full(number, client, dtype=np.int32)]),
-        items=np.concatenate([table.items[~own], np.array(items, dtype=np.int32)]),
-        ratings=np.concatenate([table.ratings[~own], np.array(stars, dtype=np.float64)]),
-        scale=table.scale,
-        client_labels=table.client_labels,
-        item_labels=table.item_labels,
-    )
+    owners = np.concatenate([table.clients[~own], np.full(number, client, dtype=np.int32)])
+    rated = np.concatenate([table.items[~own], np.array(items, dtype=np.int32)])
+    ratings = np.concatenate([table.ratings[~own], np.array(stars, dtype=np.float64)])
+    order = np.lexsort((rated, owners))
+    return replace(table, clients=owners[order], items=rated[order], ratings=ratings[order])
 
 
 def _rated_sets(n_items: int) -> st.SearchStrategy[list[bool]]:

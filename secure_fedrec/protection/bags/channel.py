@@ -87,7 +87,7 @@ class LayeredBags:
         Raises:
             ProtocolError: one client alone would send through the mixes.
         """
-        line: Line = NamedLine(round_=round_, participants=participants, codec=self.codec)
+        line: Line = NamedLine(round=round_, participants=participants, codec=self.codec)
         if self.mixes is not None:
             line = self.mixes.open(round_=round_, participants=participants, wire=wire)
         return BagSession(self, line, round_, wire)

@@ -46,32 +46,30 @@ class Line(Protocol):
         """
 
 
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class NamedLine:
     """One message per client and bag, with all its vectors.
 
     Args:
-        round_: the round in progress.
+        round: the round in progress.
         participants: int64[P].
         codec: the ring.
     """
 
-    __slots__ = ("_codec", "_participants", "_round")
-
-    def __init__(self, *, round_: int, participants: IntArray, codec: FixedPoint) -> None:
-        self._round = round_
-        self._participants = participants
-        self._codec = codec
+    round: int
+    participants: IntArray
+    codec: FixedPoint
 
     def due(self, bag: str) -> int:
         """One message per participant."""
-        return len(self._participants)
+        return len(self.participants)
 
     def hand_in(self, clients: IntArray, blocks: Mapping[str, SetBlock]) -> Iterator[Sending]:
         """One message per client and bag."""
         for name, block in blocks.items():
             width = 0 if block.values is None else block.values.shape[1]
-            sizes = set_sizes(block, width=width, codec=self._codec)
-            messages = client_messages(self._round, clients, block, sizes, step=Step.BAG, bag=name)
+            sizes = set_sizes(block, width=width, codec=self.codec)
+            messages = client_messages(self.round, clients, block, sizes, step=Step.BAG, bag=name)
             yield Sending(bag=name, messages=messages, origins=clients)
 
     def count_receipts(self, meter: Meter) -> None:

@@ -7,7 +7,7 @@ is what masking and encryption differ in; what they have in common is here.
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 
@@ -15,7 +15,7 @@ from secure_fedrec.core.arrays import IndexArray, IntArray, RingArray
 from secure_fedrec.core.spill import Kept, Spill
 from secure_fedrec.errors import ProtocolError, WireError
 from secure_fedrec.fixedpoint import FixedPoint
-from secure_fedrec.protection.plain import ServerSum, client_messages
+from secure_fedrec.protection.plain import ServerSum, TableCollector, TableSession, client_messages
 from secure_fedrec.traits import Traits
 from secure_fedrec.uploads import Aggregate, RowBlock
 from secure_fedrec.wire import Messages, Step
@@ -87,21 +87,17 @@ class Gathered:
     they are taken on at once; else they wait here until all are there, the most of them in a file.
 
     Args:
+        table: sizes and ring.
         round_: the round in progress.
         expected: int64[P], clients that must each submit exactly once, in this order.
-        n_items: rows of the shared table.
-        width: values per row.
-        codec: the ring.
     """
 
-    def __init__(
-        self, *, round_: int, expected: IntArray, n_items: int, width: int, codec: FixedPoint
-    ) -> None:
+    def __init__(self, table: TableCollector, round_: int, expected: IntArray) -> None:
         self.clients = expected
-        self._width = width
+        self._width = table.width
         self._round = round_
-        self._n_items = n_items
-        self._codec = codec
+        self._n_items = table.n_items
+        self._codec = table.codec
         self._parts: list[tuple[RowBlock, Kept]] = []
         self._spill = Spill(_HELD_BYTES)
         self._submitted = 0
@@ -213,11 +209,13 @@ class DenseSum(ServerSum):
 
     Args:
         layout: what the words stand for.
-        common: round, step, clients and ring, see ``ServerSum``.
+        session: the round in progress; each of its clients must send exactly one message.
+        step: the step whose messages it adds.
     """
 
-    def __init__(self, layout: DenseLayout, **common: Any) -> None:
-        super().__init__(n_items=len(layout.items), width=layout.width, **common)
+    def __init__(self, layout: DenseLayout, session: TableSession, step: Step) -> None:
+        shape = len(layout.items), layout.width
+        super().__init__(session.collector, session.round, session.order, step, shape)
         self._items = layout.items
 
     def add(self, block: object) -> None:

@@ -81,13 +81,7 @@ class HiddenSession(TableSession):
             )
         super().__init__(collector, round_, participants, wire)
         self._sum: HiddenAddition | None = None
-        self._gathered = Gathered(
-            round_=round_,
-            expected=participants,
-            n_items=collector.n_items,
-            width=collector.width,
-            codec=collector.codec,
-        )
+        self._gathered = Gathered(collector, round_, participants)
 
     def submit(self, clients: IntArray, block: RowBlock, virtual: BoolArray) -> None:
         """Send the rows of the next clients, or hold them until all are there."""
@@ -127,14 +121,7 @@ class HiddenAddition:
         self._session = session
         self._step = step
         self._layout = layout
-        self._server = DenseSum(
-            layout,
-            round_=session.round,
-            step=step,
-            expected=session.order,
-            n_clients=session.collector.n_clients,
-            codec=session.collector.codec,
-        )
+        self._server = DenseSum(layout, session, step)
 
     def add(self, parts: Iterator[DenseWords]) -> None:
         """Hide and send the words of some clients.
@@ -187,7 +174,7 @@ class RealSum:
         self._step = step
         self.line = OverWire(
             session.wire,
-            round_=session.round,
+            round=session.round,
             steps={_UPLOAD: step},
             rows={_UPLOAD: lambda sizes: np.full_like(sizes, len(layout.items))},
             unmetered=unmetered,

@@ -10,12 +10,14 @@ a mix cascade run beside it, and any difference is an error.
 
 import secrets
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, Unpack
 
 import numpy as np
 
 from secure_fedrec.core.arrays import BoolArray, IndexArray, IntArray, RingArray, WordArray
 from secure_fedrec.errors import ProtocolError
+from secure_fedrec.protection.group_sums import pick
 from secure_fedrec.protection.layer import Claim, Layer, Stand
 from secure_fedrec.protection.line_receipts import LineReceipts, count_receipts
 from secure_fedrec.protection.linkage_hardened.config import LinkageHardenedConfig
@@ -23,6 +25,7 @@ from secure_fedrec.protection.linkage_hardened.real import RealRound
 from secure_fedrec.protection.linkage_hardened.rows import decode_sums
 from secure_fedrec.protection.linkage_hardened.tally import FakeTally
 from secure_fedrec.protection.plain import (
+    ServerSum,
     TableSession,
     TableSizes,
     aggregate_note,
@@ -32,7 +35,7 @@ from secure_fedrec.protection.plain import (
 from secure_fedrec.protection.routing.network import MixNetwork
 from secure_fedrec.protection.session import OverWire
 from secure_fedrec.protection.session.envelope import ENVELOPE_BYTES
-from secure_fedrec.protection.shared_upload.collector import require_equal
+from secure_fedrec.protection.shared_upload.collector import joined, require_equal
 from secure_fedrec.protection.shared_upload.context import LEAST_FLOOR
 from secure_fedrec.protection.shared_upload.messages import (
     Kind,
@@ -90,7 +93,7 @@ class LinkageHardened(RecruitedDenoisers):
         nothing = int(rows_message_bytes(np.zeros(1, dtype=np.int64), 0, 0)[0])
         line = OverWire(
             wire,
-            round_=round_,
+            round=round_,
             steps={"UPLOAD": Step.UPLOAD, "FAKES": Step.DENOISE},
             rows={
                 "UPLOAD": lambda sizes: (sizes - nothing) // (4 + self.width * value),
@@ -159,7 +162,7 @@ class LinkageSession(TableSession):
         super().__init__(collector, round_, participants, wire)
         self._stream = Keystream(secrets.token_bytes(32))
         self._real: tuple[RealRound, OverWire] | None = None
-        self._server = collector.server_sum(round_, participants)
+        self._server = ServerSum(collector, round_, participants)
         self._receipts = LineReceipts(round_)
         self._held = [FakeTally(round_, self._server.ring) for _ in range(collector.config.count)]
         self._fakes = 0
@@ -220,14 +223,7 @@ class LinkageSession(TableSession):
         if self._real is None:
             self._real = self.collector.real_round(self.round, self.wire)
         self._real[0].submit(clients, block, virtual)
-        if block.values is not None:
-            self._server.add(
-                RowBlock(
-                    indptr=np.array([0, int(np.count_nonzero(~virtual))]),
-                    rows=block.rows[~virtual],
-                    values=block.values[~virtual],
-                )
-            )
+        self._server.add(pick(block, np.ones(len(block), dtype=bool), ~virtual))
         for number in range(self.collector.config.count):
             self._meter_dummies(number, clients, fakes)
 
@@ -274,12 +270,8 @@ class LinkageSession(TableSession):
 
         read = line.read("UPLOAD", rows_in)
         sizes, found = zip(*(read[number] for number in self.order.tolist()), strict=True)
-        rows, words = zip(*found, strict=True)
-        block = RowBlock(
-            indptr=np.concatenate([[0], np.cumsum([len(one) for one in rows])]),
-            rows=np.concatenate(rows),
-            values=np.concatenate(words),
-        )
+        block, words = joined(found)
+        block = replace(block, values=words)
         shown = client_messages(self.round, self.order, block, np.array(sizes))
         self.wire.show(shown, origins=self.order)
 

@@ -1,7 +1,9 @@
 """The wire of a run between parties in one process: what faults strike, and what is metered."""
 
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import KW_ONLY, dataclass, field
 from itertools import groupby
 from typing import TypeVar
 
@@ -16,12 +18,13 @@ from secure_fedrec.wire import Parcels, Parties, Step, Wire
 Read = TypeVar("Read")
 
 
+@dataclass(frozen=True, slots=True, eq=False)
 class OverWire:
     """Carries parcels over a wire (a ``Carrier``).
 
     Args:
         wire: of the run.
-        round_: of the run.
+        round: of the run.
         steps: by stage, what messages that carry rows are for.
         rows: by stage, rows in a message of so many bytes, which count as vectors; messages of
             other stages are metered as what a protocol sends beside them.
@@ -32,23 +35,16 @@ class OverWire:
         delivered: by stage that is in ``steps``: what arrived.
     """
 
-    def __init__(
-        self,
-        wire: Wire,
-        *,
-        round_: int,
-        steps: Mapping[str, Step],
-        rows: Mapping[str, Callable[[IntArray], IntArray]],
-        unmetered: frozenset[str] = frozenset(),
-        denoisers: IntArray | None = None,
-    ) -> None:
-        self._wire = wire
-        self._round = round_
-        self._steps = steps
-        self._rows = rows
-        self._unmetered = unmetered
-        self._denoisers = denoisers
-        self.delivered: dict[str, list[Parcel]] = {stage: [] for stage in steps}
+    wire: Wire
+    _: KW_ONLY
+    round: int
+    steps: Mapping[str, Step]
+    rows: Mapping[str, Callable[[IntArray], IntArray]]
+    unmetered: frozenset[str] = frozenset()
+    denoisers: IntArray | None = None
+    delivered: dict[str, list[Parcel]] = field(
+        init=False, default_factory=lambda: defaultdict(list)
+    )
 
     def __call__(self, sent: Sequence[Parcel]) -> list[Parcel]:
         """What arrives; prompts do, they carry nothing."""
@@ -60,28 +56,28 @@ class OverWire:
 
     def _carry(self, stage: str, by: Role, to: Role, parcels: list[Parcel]) -> list[Parcel]:
         batch = Parcels(
-            round=self._round,
+            round=self.round,
             stage=stage,
-            step=self._steps.get(stage),
+            step=self.steps.get(stage),
             senders=_parties(by, [parcel.sender for parcel in parcels]),
             receivers=_parties(to, [parcel.receiver for parcel in parcels]),
             data=tuple(parcel.data for parcel in parcels),
         )
-        if stage not in self._unmetered:
-            sizes, rows = batch.sizes, self._rows.get(stage)
-            self._wire.meter.count_bytes(
+        if stage not in self.unmetered:
+            sizes, rows = batch.sizes, self.rows.get(stage)
+            self.wire.meter.count_bytes(
                 sizes,
                 rows=None if rows is None else rows(sizes),
                 senders=self._metered(batch.senders),
                 receivers=self._metered(batch.receivers),
             )
-        found = self._wire.carry(batch)
+        found = self.wire.carry(batch)
         arrived = parcels
         if found is not batch:  # a fault struck
             senders, receivers = found.senders.ids.tolist(), found.receivers.ids.tolist()
             ends = zip(senders, receivers, found.data, strict=True)
             arrived = [Parcel(Node(by, one), Node(to, two), stage, data) for one, two, data in ends]
-        if stage in self.delivered:
+        if stage in self.steps:
             self.delivered[stage] += arrived
         return arrived
 
@@ -101,8 +97,8 @@ class OverWire:
     def _metered(self, parties: Parties) -> IntArray | str | None:
         if parties.role == "client":
             return parties.ids
-        if parties.role == "denoiser" and self._denoisers is not None:
-            return self._denoisers[parties.ids]
+        if parties.role == "denoiser" and self.denoisers is not None:
+            return self.denoisers[parties.ids]
         return None if parties.role == "server" else parties.role
 
 

@@ -37,7 +37,7 @@ from secure_fedrec.protection.shared_upload.messages import (
     rows_message_bytes,
     seed_message_bytes,
 )
-from secure_fedrec.protection.shared_upload.real import Held, RealRound
+from secure_fedrec.protection.shared_upload.real import RealRound
 from secure_fedrec.protection.shared_upload.recruits import RecruitedDenoisers
 from secure_fedrec.protection.shared_upload.tally import ShareTally, reveal, share_block
 from secure_fedrec.protection.shared_upload.words import Keystream
@@ -225,7 +225,7 @@ class SharedUploadSession(TableSession):
         seeds = int(seed_message_bytes(nothing, kem.overhead)[0])
         return OverWire(
             self.wire,
-            round_=self.round,
+            round=self.round,
             steps={"SHARES": Step.UPLOAD, "SEED": Step.SHARE, "SUMS": Step.DENOISE},
             rows={
                 "SHARES": lambda sizes: (sizes - shares) // per_row,
@@ -243,11 +243,11 @@ class SharedUploadSession(TableSession):
         require_equal(aggregate, reveal(self._plain, self._named, aggregate.codec))
         server, *denoisers = real.held
         uploads, seeds = (line.delivered[stage] for stage in ("SHARES", "SEED"))
-        shown = self._upload(*_joined(server), _sizes(uploads), self.order)
+        shown = self._upload(*joined(server), _sizes(uploads), self.order)
         self.wire.show(shown, origins=self.order)
         for number, held in enumerate(denoisers):
             own = [parcel for parcel in seeds if parcel.receiver.number == number]
-            shown = self._share(number, *_joined(held), _sizes(own), self.order)
+            shown = self._share(number, *joined(held), _sizes(own), self.order)
             self.wire.show(shown, origins=self.order)
 
         def sums_in(data: bytes) -> tuple[IndexArray, RingArray]:
@@ -256,7 +256,7 @@ class SharedUploadSession(TableSession):
 
         for number, (size, lone) in line.read("SUMS", sums_in).items():
             origin = self.collector.denoisers[number : number + 1]
-            shown = self._sums(number, *_joined([lone]), np.array([size]))
+            shown = self._sums(number, *joined([lone]), np.array([size]))
             self.wire.show(shown, origins=origin)
         return aggregate
 
@@ -284,16 +284,7 @@ class SharedUploadSession(TableSession):
         return received.totals[support]
 
     def _tally(self, step: Step, holder: str, senders: IntArray) -> ShareTally:
-        collector = self.collector
-        return ShareTally(
-            round_=self.round,
-            step=step,
-            holder=holder,
-            expected=senders,
-            n_clients=collector.n_clients,
-            shape=(collector.n_items, collector.width + 1),
-            codec=collector.codec,
-        )
+        return ShareTally(self.collector, self.round, step, holder, senders)
 
     def _upload(
         self, block: RowBlock, words: RingArray, sizes: IntArray, clients: IntArray
@@ -330,7 +321,7 @@ class SharedUploadSession(TableSession):
         meter.count_beside(adverts, senders=None, receivers=everybody)
 
 
-def _joined(held: Held) -> tuple[RowBlock, RingArray]:
+def joined(held: Sequence[tuple[IndexArray, RingArray]]) -> tuple[RowBlock, RingArray]:
     """Rows of several clients, and their words [N, d + 1]."""
     lengths = [len(rows) for rows, _ in held]
     block = RowBlock(

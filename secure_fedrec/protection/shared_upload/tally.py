@@ -7,6 +7,7 @@ from secure_fedrec.core.kernels import scatter_add
 from secure_fedrec.errors import ProtocolError
 from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.protection.heard import Heard
+from secure_fedrec.protection.plain import TableCollector
 from secure_fedrec.uploads import Aggregate, RowBlock
 from secure_fedrec.wire import Messages, Step
 
@@ -28,33 +29,24 @@ class ShareTally:
     """Adds up the shares that one party is sent.
 
     Args:
+        table: sizes and ring.
         round_: the round in progress.
         step: step of the messages awaited.
         holder: who sums, for error messages.
         expected: int64[P], numbers of the senders, each of whom must be heard once.
-        n_clients: number of possible senders.
-        shape: (m, d + 1).
-        codec: the ring.
 
     Attributes:
         totals: [m, d + 1] sums, modulo the word size.
     """
 
     def __init__(
-        self,
-        *,
-        round_: int,
-        step: Step,
-        holder: str,
-        expected: IntArray,
-        n_clients: int,
-        shape: tuple[int, int],
-        codec: FixedPoint,
+        self, table: TableCollector, round_: int, step: Step, holder: str, expected: IntArray
     ) -> None:
-        self._heard = Heard(round_, step, expected=expected, senders=n_clients, receiver=holder)
+        many, shape = table.n_clients, (table.n_items, table.width + 1)
+        self._heard = Heard(round_, step, expected=expected, senders=many, receiver=holder)
         self._holder = holder
-        self._codec = codec
-        self.totals: RingArray = np.zeros(shape, dtype=codec.dtype)
+        self._codec = table.codec
+        self.totals: RingArray = np.zeros(shape, dtype=table.codec.dtype)
 
     def accept(self, sent: Messages, delivered: Messages) -> None:
         """Add what was delivered of a batch.

@@ -322,14 +322,12 @@ def test_every_key_has_one_purpose_one_round_and_one_direction() -> None:
         round_id=b"\x01" + bytes(15), config_hash=b"c" * 32, roster_hash=b"r" * 32,
         cohort_hash=b"h" * 32,
     )  # fmt: skip
-    ends: dict[str, Any] = {"sender_public": b"p" * 32, "receiver_public": b"q" * 32}
-    swapped: dict[str, Any] = {"sender_public": b"q" * 32, "receiver_public": b"p" * 32}
-    secret = bytes(32)
+    one, two, secret = b"p" * 32, b"q" * 32, bytes(32)
     keys = [
-        channel_key(secret, CONTEXT, sender=1, receiver=2, **ends),
-        channel_key(secret, CONTEXT, sender=2, receiver=1, **swapped),
-        channel_key(secret, CONTEXT, sender=2, receiver=1, **ends),
-        channel_key(secret, other, sender=1, receiver=2, **ends),
+        channel_key(secret, CONTEXT, sender=(1, one), receiver=(2, two)),
+        channel_key(secret, CONTEXT, sender=(2, two), receiver=(1, one)),
+        channel_key(secret, CONTEXT, sender=(2, one), receiver=(1, two)),
+        channel_key(secret, other, sender=(1, one), receiver=(2, two)),
         pair_key(secret, CONTEXT, 1, 2),
         pair_key(secret, CONTEXT, 1, 3),
         pair_key(secret, other, 1, 2),

@@ -230,7 +230,7 @@ def test_masked_halves_end_in_the_exact_sum_of_the_survivors(stage: str, kind: s
     fault, everyone = FAULTS[kind]
     chooser = Striking(everyone)
     wire = Wire(meter=Meter(6), faults=(fault(stage=stage, chooser=chooser),))
-    line = OverWire(wire, round_=1, steps={}, rows={})
+    line = OverWire(wire, round=1, steps={}, rows={})
     server = federation.open_server(config, np.arange(6))
     expected = Expected(layout_hash=layout.hash)
     clients = {n: federation.open_client(n, expected) for n in range(6)}

@@ -98,24 +98,18 @@ def require_usable(public: bytes) -> None:
 
 
 def channel_key(
-    shared: bytes,
-    context: Context,
-    *,
-    sender: int,
-    receiver: int,
-    sender_public: bytes,
-    receiver_public: bytes,
+    shared: bytes, context: Context, *, sender: tuple[int, bytes], receiver: tuple[int, bytes]
 ) -> bytes:
-    """Key of one direction of a channel; it encrypts one message."""
-    return derive(
-        shared,
-        "channel",
-        context,
-        _number(sender),
-        _number(receiver),
-        sender_public,
-        receiver_public,
-    )
+    """Key of one direction of a channel; it encrypts one message.
+
+    Args:
+        shared: X25519 secret of both ends, and what the sender sealed beside it.
+        context: the round.
+        sender: its number and its public channel key.
+        receiver: likewise.
+    """
+    numbers = _number(sender[0]), _number(receiver[0])
+    return derive(shared, "channel", context, *numbers, sender[1], receiver[1])
 
 
 def server_keys(

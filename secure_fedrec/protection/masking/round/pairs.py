@@ -127,6 +127,16 @@ class Neighbour:
             own_public=secrets.channel_key.public_key().public_bytes_raw(),
         )
 
+    @property
+    def _here(self) -> tuple[int, bytes]:
+        """This client's end of the channel: its number and public key."""
+        return self.owner, self.own_public
+
+    @property
+    def _there(self) -> tuple[int, bytes]:
+        """The neighbour's end."""
+        return self.number, self.keys.channel_public
+
     def seal_shares(self, mask_share: int, self_share: int, pair_seal: bytes) -> bytes:
         """Encode the record that carries two shares to the neighbour.
 
@@ -143,14 +153,7 @@ class Neighbour:
             info = _seal_info(self.context, "channel-seal", self.owner, self.number)
             seal = hybrid.seal_to(self.keys.channel_kem, secret, info)
             shared = shared + secret
-        key = channel_key(
-            shared,
-            self.context,
-            sender=self.owner,
-            receiver=self.number,
-            sender_public=self.own_public,
-            receiver_public=self.keys.channel_public,
-        )
+        key = channel_key(shared, self.context, sender=self._here, receiver=self._there)
         header = self._header(self.owner, self.number, *hashes, pair_seal)
         box = seal_box(key, b"".join(shares), header)
         return ShareRecord(
@@ -178,14 +181,7 @@ class Neighbour:
         if secrets.channel_kem is not None:
             info = _seal_info(self.context, "channel-seal", self.number, self.owner)
             shared = shared + secrets.channel_kem.open(record.channel_seal, info)
-        key = channel_key(
-            shared,
-            self.context,
-            sender=self.number,
-            receiver=self.owner,
-            sender_public=self.keys.channel_public,
-            receiver_public=self.own_public,
-        )
+        key = channel_key(shared, self.context, sender=self._there, receiver=self._here)
         hashes = record.mask_hash, record.self_hash
         header = self._header(self.number, self.owner, *hashes, pair_seal)
         message = open_box(key, record.box, header)
