@@ -183,7 +183,7 @@ def test_no_file_of_a_run_holds_an_id(
         assert stat.S_IMODE(run.stat().st_mode) == 0o700
     assert json.loads((run / "report.json").read_text())["source"]["path"] == "config.toml"
     if (run / "truth" / "ratings.npz").exists():
-        ratings = read_secrets(run, ["ratings"])["ratings"]
+        ratings = read_secrets(run)["ratings"]
         rows = [
             sorted(ratings["items"][low:high].tolist())
             for low, high in zip(ratings["indptr"], ratings["indptr"][1:], strict=False)

@@ -294,7 +294,7 @@ def test_no_report_crashes_whoever_reads_it(recorded: Path, tmp_path: Path) -> N
     parts = ("configuration", "verdict", "gates", "findings", "source", "manifest", "not_tested")
     places = [place for part in parts for place in _places(whole[part], (part,))]
     rng, ends, path = random.Random(7), Counter[str](), tmp_path / "report.json"
-    values = (
+    values: tuple[Any, ...] = (
         None,
         0,
         -1,

@@ -215,8 +215,8 @@ def test_names_of_clients_and_items_stay_off_the_wire(
     renamed = replace(
         table,
         name="renamed",
-        client_labels=table.client_labels + label,
-        item_labels=table.item_labels + label,
+        client_labels=np.arange(table.n_clients) + label,
+        item_labels=np.arange(table.n_items) + label,
         demographics={"gender": np.array(["F", "M"])[np.arange(table.n_clients) % 2]},
     )
     assert trace(federation) == trace(replace(federation, ratings=renamed))
