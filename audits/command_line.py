@@ -265,6 +265,7 @@ def _add_looks(words: Any) -> None:
     sets.add_argument(
         "--plot", type=Path, metavar="FILE", help="draw popularity and activity, as .svg or .png"
     )
+    _override_option(sets, "say which column is what, e.g. data.user=reader")
     _data_options(sets)
     _output_options(sets)
 
@@ -297,7 +298,9 @@ def _run_options(command: argparse.ArgumentParser) -> None:
     _output_options(command)
 
 
-def _override_option(command: argparse.ArgumentParser) -> None:
+def _override_option(
+    command: argparse.ArgumentParser, about: str = "override a setting, e.g. protection.rho=2"
+) -> None:
     command.add_argument(
         "--set",
         action="append",
@@ -305,7 +308,7 @@ def _override_option(command: argparse.ArgumentParser) -> None:
         metavar="KEY=VALUE",
         dest="overrides",
         type=_override,
-        help="override a setting, e.g. protection.rho=2",
+        help=about,
     )
 
 

@@ -49,9 +49,13 @@ def data(arguments: argparse.Namespace) -> int:
         if Path(arguments.name).exists() or Path(arguments.name).suffix:
             return describe_file(arguments)
         raise ConfigError("data.name", arguments.name, "unknown data set", _MADE_OF)
-    for option in ("write", "plot"):
-        if getattr(arguments, option) is not None:
-            raise ConfigError(f"--{option}", arguments.name, "is for a file of one's own")
+    for option, given in (
+        ("--write", arguments.write),
+        ("--plot", arguments.plot),
+        ("--set", arguments.overrides or None),
+    ):
+        if given is not None:
+            raise ConfigError(option, arguments.name, "is for a file of one's own")
     facts = _describe(arguments.name, arguments.data_dir)
     facts["licence"] = _FILES[_MADE_OF[arguments.name]].licence
     if arguments.json:

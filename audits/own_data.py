@@ -6,7 +6,7 @@ import json
 import math
 import os
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -16,7 +16,8 @@ from audits.config.audit import parse_config
 from audits.report.svg import SERIES, canvas
 from secure_fedrec.core.arrays import IntArray
 from secure_fedrec.core.files import replace_file
-from secure_fedrec.data.files.describe import Seen, look_at
+from secure_fedrec.data.files.describe import COLUMNS, Seen, look_at
+from secure_fedrec.data.files.settings import Column
 from secure_fedrec.errors import ConfigError
 
 _CURVES: Final = (
@@ -46,7 +47,7 @@ def describe_file(arguments: argparse.Namespace) -> int:
             raise ConfigError(option, str(target), "already exists")
     if plot is not None and plot.suffix not in _PLOTS:
         raise ConfigError("--plot", str(plot), "is named after its format", _PLOTS)
-    seen = look_at(path)
+    seen = look_at(path, _named(arguments.overrides))
     text = None if config is None else config_text(seen, path, config.parent)
     if config is not None and text is not None:
         _write("--write", config, text.encode())
@@ -61,6 +62,17 @@ def describe_file(arguments: argparse.Namespace) -> int:
     if plot is not None:
         print(f"\nwrote {plot}")
     return 0
+
+
+def _named(overrides: Sequence[tuple[str, Any]]) -> dict[str, Column]:
+    """The columns that the command line names."""
+    keys = {f"data.{what}": what for what in COLUMNS}
+    for key, value in overrides:
+        if key not in keys:
+            raise ConfigError(key, value, "a description is told columns alone", keys)
+        if not isinstance(value, str | int):
+            raise ConfigError(key, value, "is the name of a column or its number, from 1")
+    return {keys[key]: value for key, value in overrides}
 
 
 def facts_of(seen: Seen) -> dict[str, Any]:

@@ -9,6 +9,8 @@ from tests.page_blocks import NOT_CODE, ROOT, Block, Reader, blocks_of, environm
 ELSEWHERE = {
     "docs/contracts.md": "tests/test_documents.py",
     "docs/losslessness.md": "tests/properties/test_properties_lossless_docs.py",
+    "docs/own-data.md": "tests/audits/test_audit_own_data_page.py",
+    "docs/pipeline.md": "tests/audits/test_pipeline_page.py",
     "docs/reproduction.md": "tests/test_documents.py",
     "docs/split-personalization.md": "tests/properties/test_properties_split_docs.py",
     **{

@@ -277,6 +277,18 @@ def test_what_is_seen(tmp_path: Path) -> None:
         look_at(write(tmp_path / "r.csv", ROWS, ",", "a,item,b,c"))
 
 
+def test_columns_of_unknown_names_are_said(tmp_path: Path) -> None:
+    path = write(tmp_path / "r.csv", ROWS, ",", "a,b,c,d")
+    named: dict[str, int | str] = {"user": "b", "item": "a", "rating": 3}
+    seen = look_at(path, named)
+    assert (seen.file.user, seen.file.item, seen.file.rating, seen.file.time) == ("b", "a", 3, None)
+    plain = look_at(write(tmp_path / "p.csv", ROWS, ","), {"user": 2, "item": 1})
+    assert (plain.file.user, plain.file.item) == (2, 1)
+    assert plain.table.n_clients == seen.table.n_clients
+    with pytest.raises(DataError, match="no column 'z'"):
+        look_at(path, {**named, "user": "z"})
+
+
 @pytest.mark.parametrize("separator", ["", "1", "x", '"', ".", "-", "\n", ",,,,,", "é"])
 def test_a_separator_that_could_be_a_number_is_refused(separator: str) -> None:
     with pytest.raises(ConfigError, match=r"data\.separator"):

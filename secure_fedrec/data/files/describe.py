@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Final
 
 import numpy as np
@@ -94,15 +95,23 @@ class Seen:
     left: tuple[Left, ...]
 
 
-def look_at(path: Path) -> Seen:
+COLUMNS: Final = ("user", "item", "rating", "time")
+"""What is looked for."""
+
+
+def look_at(path: Path, named: Mapping[str, Column] = MappingProxyType({})) -> Seen:
     """Look at a file: separator, header, columns, ids, scale, repeated pairs.
+
+    Args:
+        path: the file.
+        named: columns that are known, by ``COLUMNS``.
 
     Raises:
         DataError: it is not sound, or it cannot be told which columns are users and items.
         ConfigError: it is Parquet, and pyarrow is not installed.
     """
-    file, names = _guessed(path)
-    asked = {"user": file.user, "item": file.item, "rating": file.rating, "time": file.time}
+    file, names = _guessed(path, named)
+    asked = {what: getattr(file, what) for what in COLUMNS}
     columns = read_columns(path, file, {what: at for what, at in asked.items() if at is not None})
     for what in ("user", "item"):
         trim(columns, what, file.ids)
@@ -125,23 +134,23 @@ def look_at(path: Path) -> Seen:
     )
 
 
-def _guessed(path: Path) -> tuple[RatingsFile, tuple[str, ...] | None]:
+def _guessed(path: Path, named: Mapping[str, Column]) -> tuple[RatingsFile, tuple[str, ...] | None]:
     """Settings of a file as far as its first lines tell."""
     file = TextFile(path=path.name)
     if file.parquet:
         names: tuple[str, ...] | None = column_names(path, file)
-        found = _by_name(path, names or ())
+        found = _by_name(path, names or (), named)
         return RatingsFile(path=path.name, **found), names
     shape = shape_of(path, file, {})
     names = shape.names
     if names is None:
-        found = _by_place(path, shape.separator)
+        found = _by_place(path, shape.separator) | named
     else:
-        found = _by_name(path, names)
+        found = _by_name(path, names, named)
         row = dict(zip(names, fields_at(path, 2, shape.separator), strict=False))
         # What reads as no number is no rating, and a date in words no time.
         for what in ("rating", "time"):
-            if what in found and not is_number(row.get(found[what], "")):
+            if what in found and what not in named and not is_number(row.get(found[what], "")):
                 del found[what]
     return (
         RatingsFile(path=path.name, separator=shape.separator, header=names is not None, **found),
@@ -149,20 +158,26 @@ def _guessed(path: Path) -> tuple[RatingsFile, tuple[str, ...] | None]:
     )
 
 
-def _by_name(path: Path, names: tuple[str, ...]) -> dict[str, Any]:
+def _by_name(path: Path, names: tuple[str, ...], named: Mapping[str, Column]) -> dict[str, Any]:
     """Columns by what a header calls them."""
     plain = [plain_name(name) for name in names]
-    found: dict[str, Column] = {}
+    found = dict(named)
     for what, known in _NAMES.items():
         for name in known:
-            if what not in found and name in plain:
+            if (
+                what not in found
+                and name in plain
+                and names[plain.index(name)] not in found.values()
+            ):
                 found[what] = names[plain.index(name)]
     for what in ("user", "item"):
         if what not in found and len(names) == 2:
             found[what] = names[0 if what == "user" else 1]
         if what not in found:
             said = ", ".join(ascii(name) for name in names)
-            problem = f"none of its columns is known to be the {what}: {said}; name data.{what}"
+            problem = (
+                f"none of its columns is known to be the {what}: {said}; say --set data.{what}=NAME"
+            )
             raise DataError(path, problem, line=1)
     return found
 

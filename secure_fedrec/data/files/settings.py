@@ -115,7 +115,7 @@ class RatingsFile(TextFile):
             takes the lowest and the highest rating of the file, and the largest step that all lie
             on; refused where half of the levels or more never occur.
         positive_from: turns ratings or counts into implicit feedback: rows from this value on are
-            interactions, all others are left out. None keeps ratings.
+            interactions, all others are left out. without it, ratings are kept.
         duplicates: what is done where a client rates an item twice: ``"refuse"``, keep the
             ``"first"`` or the ``"last"`` row of the file, or take the ``"mean"``, rounded to the
             nearest level (half up), at the latest time.
