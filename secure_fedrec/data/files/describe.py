@@ -144,7 +144,7 @@ def _guessed(path: Path, named: Mapping[str, Column]) -> tuple[RatingsFile, tupl
     shape = shape_of(path, file, {})
     names = shape.names
     if names is None:
-        found = _by_place(path, shape.separator) | named
+        found = {**_by_place(path, shape.separator), **named}
     else:
         found = _by_name(path, names, named)
         row = dict(zip(names, fields_at(path, 2, shape.separator), strict=False))
