@@ -19,8 +19,11 @@ sys.meta_path.insert(0, Absent())
 """
 """A process in which some packages are not installed."""
 
-TORCH = ("torch", "opacus")
-STUDIES = ("audits.systems.furl", "audits.reproduction")
+TORCH = ("torch", "opacus", "sklearn")
+STUDIES = (
+    *("audits.systems.furl", "audits.systems.hpfl", "audits.reproduction"),
+    *("secure_fedrec.algorithms.hpfl", "secure_fedrec.studies.hpfl"),
+)
 
 
 def run_without(
@@ -56,8 +59,10 @@ for name in {names!r}:
     ended = run_without(TORCH, code, cwd=tmp_path)
     assert ended.returncode == 0, ended.stderr
     refused = dict(line.split(" ", 1) for line in ended.stdout.splitlines())
-    said = "torch | torch is not installed; pip install 'secure-fedrec[torch]' brings it"
-    assert set(refused.values()) == {said}
+    assert set(refused.values()) == {
+        f"{absent} | {absent} is not installed; pip install 'secure-fedrec[torch]' brings it"
+        for absent in ("torch", "sklearn")
+    }
     assert len(refused) > 30
     assert [name for name in refused if not name.startswith((*ON_TORCH, *STUDIES))] == []
 

@@ -12,13 +12,15 @@ import warnings
 from typing import Final
 
 import numpy as np
-from sklearn.cluster import KMeans
-from sklearn.exceptions import ConvergenceWarning
 from threadpoolctl import threadpool_limits
 
 from secure_fedrec.core.arrays import FloatArray, IndexArray
 from secure_fedrec.core.kernels import scatter_add
-from secure_fedrec.errors import EncodingError
+from secure_fedrec.errors import EncodingError, brought_by
+
+with brought_by("torch"):
+    from sklearn.cluster import KMeans
+    from sklearn.exceptions import ConvergenceWarning
 
 SEEDINGS: Final = ("k-means++", "random")
 """How clusterings choose their starting points."""
