@@ -87,6 +87,7 @@ def facts_of(seen: Seen) -> dict[str, Any]:
             for what in ("user", "item", "rating", "time")
             if getattr(file, what) is not None
         },
+        "columns_not_used": list(seen.unused),
         "ids": {
             "user": "text" if table.client_labels.dtype.kind == "U" else "number",
             "item": "text" if table.item_labels.dtype.kind == "U" else "number",
@@ -114,8 +115,11 @@ def _print(seen: Seen) -> None:
     facts = facts_of(seen)
     for key in ("separator", "header", "columns", "ids", "rows", "clients", "items"):
         print(f"{key:14} {_words(facts[key])}")
+    if seen.unused:
+        print(f"{'not used':14} {_words(list(seen.unused))} (--set data.rating=NAME, if it is one)")
     print(f"{'density':14} {100 * facts['density']:.3g} % of all pairs")
-    print(f"{'repeated':14} {seen.repeated:,} rows rate a pair once more")
+    kept = ": the last counts" if seen.repeated else ""
+    print(f"{'repeated':14} {seen.repeated:,} rows rate a pair once more{kept}")
     print(f"{'scale':14} {facts['scale'] or seen.remark}")
     if seen.scale is not None and seen.levels is not None:
         _print_levels(seen.levels)

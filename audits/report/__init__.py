@@ -51,7 +51,8 @@ def write_report(
     """Writes a report into a directory, all files or none.
 
     All files are rendered in memory and staged beside their targets before a target is touched: an
-    error while rendering, or a full disk, leaves an earlier report as it was.
+    error while rendering, or a full disk, leaves an earlier report as it was. Formats that lie
+    there already are written anew, so that none is of an earlier verdict.
 
     Args:
         report: a report as described by ``report_schema``.
@@ -65,7 +66,9 @@ def write_report(
         DataError: the report follows another schema version.
         ValueError: the report holds a NaN or an infinity, which JSON cannot say.
     """
-    files = {name: directory / _NAMES.get(name, f"report.{name}") for name in formats}
+    every = {name: directory / _NAMES.get(name, f"report.{name}") for name in WRITERS}
+    known = [name for name, file in every.items() if file.exists()]
+    files = {name: every[name] for name in dict.fromkeys((*formats, *known))}
     payloads = {
         file: WRITERS[name](report).encode(errors="backslashreplace")
         for name, file in files.items()

@@ -270,11 +270,18 @@ def _manifest(
         "transcript_sha256": measured.run.transcript.digest(),
         "seeds": {"streams": config.seed, "split": config.seed, "bootstrap": config.seed},
         "command": shlex.join(_without_folders(word) for word in command),
-        "rerun": "secure-fedrec audit RUN/config.json --out DIR, where RUN is the run folder",
+        "rerun": _rerun(config),
         "started": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(started)),
         "seconds": seconds,
         "determinism": _determinism(measured),
     }
+
+
+def _rerun(config: AuditConfig) -> str:
+    audit, where = "secure-fedrec audit RUN/config.json --out DIR", "where RUN is the run folder"
+    if not hasattr(config.data, "path"):
+        return f"{audit}, {where}"
+    return f"{audit} --data-dir DATA, {where} and DATA the folder that data.path is relative to"
 
 
 def _determinism(measured: Measured) -> str:

@@ -86,8 +86,8 @@ def _context(report: Mapping[str, Any]) -> dict[str, Any]:
         "baselines": report["utility"].get("baselines", {}),
         "rocs": _roc_sections(report),
         "utility_chart": _trusted(charts.utility_chart(report["utility"]["rounds"])),
-        "configuration": text.flatten(report["configuration"]),
-        "seeds": text.flatten(report["manifest"]["seeds"]),
+        "configuration": _rows(report["configuration"]),
+        "seeds": _rows(report["manifest"]["seeds"]),
     }
 
 
@@ -113,3 +113,8 @@ def render_html(report: Mapping[str, object]) -> str:
 def render_summary(report: Mapping[str, Any]) -> str:
     """Writes what the command line says of a report, line by line."""
     return _environment().get_template("summary.txt.j2").render(report=report)
+
+
+def _rows(settings: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Settings by dotted key, in words."""
+    return [(key, text.plain(value)) for key, value in text.flatten(settings)]

@@ -130,22 +130,22 @@ def capital(words: str) -> str:
     return words[:1].upper() + words[1:]
 
 
-def flatten(tree: Mapping[str, object], prefix: str = "") -> list[tuple[str, str]]:
-    """Lists a nested mapping as dotted keys with values in words, in its own order."""
-    rows: list[tuple[str, str]] = []
+def flatten(tree: Mapping[str, object], prefix: str = "") -> list[tuple[str, object]]:
+    """Lists a nested mapping as dotted keys, in its own order."""
+    rows: list[tuple[str, object]] = []
     for key, value in tree.items():
         rows += _flat(f"{prefix}{key}", value)
     return rows
 
 
-def _flat(path: str, value: object) -> list[tuple[str, str]]:
+def _flat(path: str, value: object) -> list[tuple[str, object]]:
     if isinstance(value, Mapping) and value:
         return flatten(value, f"{path}.")
     if isinstance(value, list) and any(isinstance(each, Mapping) for each in value):
         return [
             row for place, each in enumerate(value, 1) for row in _flat(f"{path}[{place}]", each)
         ]
-    return [(path, plain(value))]
+    return [(path, value)]
 
 
 def plain(value: object) -> str:

@@ -277,6 +277,15 @@ def test_what_is_seen(tmp_path: Path) -> None:
         look_at(write(tmp_path / "r.csv", ROWS, ",", "a,item,b,c"))
 
 
+def test_no_column_is_left_out_in_silence(tmp_path: Path) -> None:
+    seen = look_at(write(tmp_path / "r.csv", ROWS, ",", "user,item,my_stars,time"))
+    assert seen.unused == ("my_stars",)
+    path = tmp_path / "comma.csv"
+    path.write_text('user,item,rating\nann,x,"4,5"\nbob,y,"3,5"\n', encoding="utf-8")
+    with pytest.raises(DataError, match=r"line 2: rating column 'rating': '4,5' is no number"):
+        look_at(path)
+
+
 def test_columns_of_unknown_names_are_said(tmp_path: Path) -> None:
     path = write(tmp_path / "r.csv", ROWS, ",", "a,b,c,d")
     named: dict[str, int | str] = {"user": "b", "item": "a", "rating": 3}

@@ -51,6 +51,10 @@ FILTERS: Final = (
 """What is usually left out."""
 
 
+COLUMNS: Final = ("user", "item", "rating", "time")
+"""What is looked for."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Left:
     """What a filter leaves.
@@ -94,9 +98,11 @@ class Seen:
     tied: int | None
     left: tuple[Left, ...]
 
-
-COLUMNS: Final = ("user", "item", "rating", "time")
-"""What is looked for."""
+    @property
+    def unused(self) -> tuple[str, ...]:
+        """Columns of the header that nothing is read from."""
+        used = {getattr(self.file, what) for what in COLUMNS}
+        return tuple(name for name in self.names or () if name not in used)
 
 
 def look_at(path: Path, named: Mapping[str, Column] = MappingProxyType({})) -> Seen:
@@ -148,10 +154,12 @@ def _guessed(path: Path, named: Mapping[str, Column]) -> tuple[RatingsFile, tupl
     else:
         found = _by_name(path, names, named)
         row = dict(zip(names, fields_at(path, 2, shape.separator), strict=False))
-        # What reads as no number is no rating, and a date in words no time.
-        for what in ("rating", "time"):
-            if what in found and what not in named and not is_number(row.get(found[what], "")):
-                del found[what]
+        rating, time = found.get("rating"), found.get("time")
+        if isinstance(rating, str) and not is_number(row.get(rating, "")):
+            problem = f"rating column {rating!a}: {row.get(rating, '')!a} is no number"
+            raise DataError(path, problem, line=2)
+        if "time" not in named and not is_number(row.get(str(time), "0")):
+            found.pop("time")  # a date in words
     return (
         RatingsFile(path=path.name, separator=shape.separator, header=names is not None, **found),
         names,
