@@ -37,7 +37,7 @@ _FENCE = re.compile(r"^(`{3,})(.*)$")
 _MARK = re.compile(r"^<!-- checked, not run: (.+) -->$")
 _FILE = re.compile(r"^# ([\w./-]+\.\w+)$")
 _EXIT = re.compile(r"#.*\bexit code (\d+)")
-NOT_CODE = ("{toctree}", "{eval-rst}")
+NOT_CODE = ("{toctree}", "{eval-rst}", "{literalinclude}")
 
 
 @dataclass(frozen=True, kw_only=True)

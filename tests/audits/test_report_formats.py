@@ -18,7 +18,7 @@ import xmlschema
 
 from audits.config.lines import key_lines, line_of
 from audits.gates.policy import Policy, applied, objections
-from audits.report import WRITERS, report_schema
+from audits.report import WRITERS, report_schema, write_report
 from audits.report.reading import read_report
 from tests.audits.test_report import sample
 
@@ -221,6 +221,20 @@ def test_a_report_of_any_kind_can_be_written(sarif_schema: jsonschema.Draft4Vali
         each["locations"][0]["physicalLocation"]["region"]["startLine"] for each in run["results"]
     } == {1}
     assert cases(found)["failure"] == 1
+
+
+def test_no_format_is_left_of_an_earlier_verdict(tmp_path: Path) -> None:
+    earlier, later = sample(), sample()
+    later["title"] = later["configuration"]["title"] = "audited once more"
+    later["findings"] = later["findings"][:-1]
+    for gate in later["gates"]:
+        gate["outcome"] = "fail"
+    write_report(earlier, tmp_path, ("json", "sarif", "junit", "md"))
+    first = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    assert len(first) == 4
+    written = write_report(later, tmp_path)
+    assert set(written) == {"json", "html", "sarif", "junit", "md"}
+    assert all(path.read_bytes() != first.get(path.name) for path in written.values())
 
 
 def test_lines_of_keys() -> None:
