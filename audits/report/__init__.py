@@ -67,7 +67,7 @@ def write_report(
         ValueError: the report holds a NaN or an infinity, which JSON cannot say.
     """
     every = {name: directory / _NAMES.get(name, f"report.{name}") for name in WRITERS}
-    known = [name for name, file in every.items() if file.exists()]
+    known = [name for name, file in every.items() if file.exists() and name != FORMATS[0]]
     files = {name: every[name] for name in dict.fromkeys((*formats, *known))}
     payloads = {
         file: WRITERS[name](report).encode(errors="backslashreplace")
