@@ -25,7 +25,7 @@ from secure_fedrec.data import (
 )
 from secure_fedrec.data.newsgroups import load_newsgroups
 from secure_fedrec.data.user_texts import UserTexts
-from secure_fedrec.errors import ConfigError, DataError
+from secure_fedrec.errors import MISSING, ConfigError, DataError
 
 _FILES = {**DATASETS, **EXAMPLE_SETS}
 _MADE_OF: Mapping[str, str] = {
@@ -40,7 +40,7 @@ def data(arguments: argparse.Namespace) -> int:
     if arguments.action == "list":
         return _list(arguments)
     if arguments.name is None:
-        raise ConfigError("data.name", None, "is required", _MADE_OF)
+        raise ConfigError("NAME", MISSING, "is missing", _MADE_OF)
     if arguments.action == "get":
         folder = get(arguments.name, arguments.data_dir, progress=not arguments.quiet)
         _emit({"folder": str(folder)}) if arguments.json else print(folder)

@@ -24,8 +24,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from types import MappingProxyType
+from typing import Final
 
 __all__ = [
+    "MISSING",
     "CheckpointError",
     "ConfigError",
     "DataError",
@@ -46,6 +48,12 @@ __all__ = [
 
 _NONE: Mapping[str, str] = MappingProxyType({})
 
+MISSING: Final = object()
+"""Value of a setting that was not given."""
+
+_PROJECTS: Mapping[str, str] = MappingProxyType({"sklearn": "scikit-learn"})
+"""Names of packages by that of their module, where they are not the same."""
+
 
 class FedRecError(Exception):
     """Root of every error raised on purpose by this toolkit."""
@@ -59,7 +67,7 @@ class ConfigError(FedRecError, ValueError):
 
     Args:
         key: dotted path of the offending key, e.g. ``"protection.rho"``.
-        value: what was given.
+        value: what was given, or ``MISSING``.
         problem: what is wrong with it, as a clause ("must be at least 0").
         choices: the allowed values, where they can be listed.
         related: keys of other settings that the clause mentions, by the name that it has in braces
@@ -85,7 +93,8 @@ class ConfigError(FedRecError, ValueError):
         self.choices = None if choices is None else tuple(choices)
         self.related = dict(related)
         self._clause = problem
-        text = f"{key} = {value!r}: {self.problem}"
+        given = "" if value is MISSING else f" = {value!r}"
+        text = f"{key}{given}: {self.problem}"
         if self.choices is not None:
             text += f" (choices: {', '.join(str(choice) for choice in self.choices)})"
         super().__init__(text)
@@ -139,18 +148,22 @@ class MissingExtraError(FedRecError, ModuleNotFoundError):
     Args:
         package: as it is imported.
         extra: what brings it.
+        needed_by: the setting or function that needs it; "" where whoever asked knows.
     """
 
-    def __init__(self, package: str, extra: str) -> None:
+    def __init__(self, package: str, extra: str, needed_by: str = "") -> None:
+        self.package, self.extra = package, extra
+        project = _PROJECTS.get(package, package)
+        lacking = f"{needed_by} needs {project}, which" if needed_by else project
         super().__init__(
-            f"{package} is not installed; pip install 'secure-fedrec[{extra}]' brings it",
+            f"{lacking} is not installed; pip install 'secure-fedrec[{extra}]' brings it",
             name=package,
         )
 
 
 @contextmanager
-def brought_by(extra: str) -> Iterator[None]:
-    """Import inside what an extra brings.
+def brought_by(extra: str, needed_by: str = "") -> Iterator[None]:
+    """Import inside what an extra brings; see ``MissingExtraError``.
 
     Raises:
         MissingExtraError: it is not installed.
@@ -158,7 +171,7 @@ def brought_by(extra: str) -> Iterator[None]:
     try:
         yield
     except ModuleNotFoundError as absent:
-        raise MissingExtraError(str(absent.name), extra) from absent
+        raise MissingExtraError(str(absent.name), extra, needed_by) from absent
 
 
 class SumBudgetError(ConfigError):

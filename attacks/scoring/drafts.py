@@ -68,7 +68,7 @@ MEASURES = records(
         words="could name the client that {holder_accuracy:%} of known users belong to"
         "[ (by chance: {holder_chance:%})]",
     ),
-    holder_lift=gain(0.5, chooses="other secrets"),
+    holder_lift=gain(0.5, "holder_accuracy minus holder_chance.", chooses="other secrets"),
     item_holder_accuracy=Measure(
         "Holders of items named",
         "Share of items of organisations whose organisation is named.",
@@ -76,7 +76,7 @@ MEASURES = records(
         Behind(("item_holder_lift",), 0.5),
         Page(leads=True),
     ),
-    item_holder_lift=gain(0.5),
+    item_holder_lift=gain(0.5, "item_holder_accuracy minus item_holder_chance."),
     item_disclosed_share=Measure(
         "Items disclosed",
         "Share of items whose own vector was sent as a draft.",

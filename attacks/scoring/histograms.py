@@ -44,7 +44,11 @@ MEASURES = records(
         Behind(("histogram_correlation_lift",), 0.9),
         LEADS,
     ),
-    histogram_correlation_lift=gain(0.9, chooses="other secrets"),
+    histogram_correlation_lift=gain(
+        0.9,
+        "histogram_correlation minus histogram_correlation_chance.",
+        chooses="other secrets",
+    ),
     histogram_error=Measure(
         "Records misplaced in the histogram",
         "Mean share of a client's records that claimed and true shares place differently (half "
@@ -54,7 +58,7 @@ MEASURES = records(
         words="reads which attributes a client's records have, off by {histogram_error:%} of the "
         "records (any other client's: {histogram_error_chance:%})",
     ),
-    histogram_error_lift=gain(0.5),
+    histogram_error_lift=gain(0.5, "histogram_error_chance minus histogram_error."),
     activity_correlation=Measure(
         "Rank correlation of activity",
         "Rank correlation of claimed and true numbers of records.",

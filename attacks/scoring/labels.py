@@ -32,7 +32,7 @@ MEASURES = records(
         words="names the most frequent answer of {label_accuracy:%} of the clients"
         "[ (always naming the commonest: {label_base_rate:%})]",
     ),
-    label_lift=gain(0.5, chooses="other secrets"),
+    label_lift=gain(0.5, "label_accuracy minus label_base_rate.", chooses="other secrets"),
 )
 
 

@@ -20,7 +20,7 @@ MEASURES = records(
         Behind(("linked_lift",), 0.99),
         words="names the sender of {linked_share:%} of the anonymous messages",
     ),
-    linked_lift=gain(0.9),
+    linked_lift=gain(0.9, "linked_share minus one over the number of senders."),
 )
 
 

@@ -224,7 +224,8 @@ class Measure:
         key: in findings, gates and reports; ``records`` gives it.
 
     Raises:
-        ValueError: a record without a rule for its severity, or without a floor.
+        ValueError: a record that does not say what it measures, without a rule for its severity, or
+            without a floor.
     """
 
     name: str
@@ -237,6 +238,8 @@ class Measure:
     key: str = ""
 
     def __post_init__(self) -> None:
+        if not self.about.strip():
+            raise ValueError(f"{self.name}: a figure says what it measures")
         if not _grades(self.severity):
             raise ValueError(f"{self.name}: a figure says how bad it is, by a rule or why not")
         floor = self.severity.floor
@@ -298,9 +301,9 @@ def _is_positive(value: Any) -> bool:
 
 def gain(
     floor: Floor,
-    name: str = "",
-    about: str = "",
+    about: str,
     *,
+    name: str = "",
     unit: Unit = DIFFERENCE,
     listed: bool = False,
     chooses: str = "",

@@ -88,9 +88,9 @@ MEASURES = records(
     ),
     precision_gain=gain(
         0.5,
-        "Precision gained over popularity",
         "precision_at_k minus prior_precision_at_k: what the view adds for an adversary that knows "
         "popularity.",
+        name="Precision gained over popularity",
         listed=True,
     ),
     combined_auc=Measure(
@@ -102,9 +102,9 @@ MEASURES = records(
     ),
     headroom_lift=gain(
         0.9,
-        "Share of the headroom gained",
         "(combined_auc - prior_auc) / (1 - prior_auc); null where (1 - prior_auc) times the "
         "clients is below 30.",
+        name="Share of the headroom gained",
         unit=HEADROOM,
         listed=True,
     ),
@@ -115,7 +115,7 @@ MEASURES = records(
         Behind(("lift_over_prior",), 0.99),
         LEADS,
     ),
-    lift_over_prior=gain(0.3, "Lift over prior", "auc minus prior_auc.", listed=True),
+    lift_over_prior=gain(0.3, "auc minus prior_auc.", name="Lift over prior", listed=True),
     support_auc=Measure(
         "AUC within the upload",
         "The same within the items a client uploaded: real against decoy.",
@@ -123,9 +123,15 @@ MEASURES = records(
         Behind(("support_lift_over_prior", "support_headroom_lift"), 0.95),
         Page(by_round=True, chooses="rated sets"),
     ),
-    support_lift_over_prior=gain(0.3),
+    support_lift_over_prior=gain(
+        0.3, "support_auc minus that of popularity alone within the items a client uploaded."
+    ),
     support_headroom_lift=gain(
-        0.9, "Share of the headroom gained within the upload", unit=HEADROOM
+        0.9,
+        "support_lift_over_prior as a share of what popularity alone leaves to be told within the "
+        "upload; null where that, times the clients, is below 30.",
+        name="Share of the headroom gained within the upload",
+        unit=HEADROOM,
     ),
     tpr_at_1pct_fpr=Measure(
         "TPR at 1% FPR",
@@ -134,7 +140,11 @@ MEASURES = records(
         Behind(("tpr_gain",), 0.9),
         Page(rate=0.01),
     ),
-    tpr_gain=gain(0.9),
+    tpr_gain=gain(
+        0.9,
+        "tpr_at_1pct_fpr minus the larger of prior_tpr_at_1pct_fpr and the rate of the same scores "
+        "dealt to each client's items at random, which tell who is active.",
+    ),
     tpr_at_01pct_fpr=Measure(
         "TPR at 0.1% FPR",
         "True-positive rate at 0.1 % false positives; null below 10 000 negatives.",
@@ -155,7 +165,11 @@ MEASURES = records(
         Behind(("exact_set_gain",), 1.0),
         Page(by_round=True),
     ),
-    exact_set_gain=gain(0.9),
+    exact_set_gain=gain(
+        0.9,
+        "Share of clients whose whole set view and popularity together rank first, minus that of "
+        "popularity alone.",
+    ),
     precision=Measure(
         "Precision",
         "Share of the set the attack names that is right.",

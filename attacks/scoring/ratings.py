@@ -50,8 +50,19 @@ MEASURES = records(
         words="saying something of {coverage:%} and that constant of the rest",
         said=(-math.inf, 1.0),
     ),
-    rating_lift=gain(0.5, "Ratings named beyond the best constant", chooses="rated sets"),
-    rating_headroom_lift=gain("the planted ratings leave too little room", unit=HEADROOM),
+    rating_lift=gain(
+        0.5,
+        "rating_accuracy minus rating_mode_accuracy: what the view adds for an adversary that "
+        "says the best constant of every rating.",
+        name="Ratings named beyond the best constant",
+        chooses="rated sets",
+    ),
+    rating_headroom_lift=gain(
+        "the planted ratings leave too little room",
+        "(rating_accuracy - rating_mode_accuracy) / (1 - rating_mode_accuracy); null where "
+        "(1 - rating_mode_accuracy) times the clients is below 30.",
+        unit=HEADROOM,
+    ),
 )
 
 

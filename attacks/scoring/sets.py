@@ -53,7 +53,7 @@ MEASURES = records(
         words="tells what a client's examples hold from what they do not with AUC {set_auc:.3f}"
         "[ (popularity alone: {set_prior_auc:.3f})]",
     ),
-    set_lift=gain(0.4, chooses="other secrets"),
+    set_lift=gain(0.4, "set_auc minus set_prior_auc.", chooses="other secrets"),
     set_precision=Measure(
         "Precision of the set",
         "Share of the set the attack names that is right.",

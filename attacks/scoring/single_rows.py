@@ -37,7 +37,11 @@ MEASURES = records(
         Context("of the ratings named only; tail_rating_lift counts the others", floor=0.9),
         Page(listed=False),
     ),
-    tail_rating_lift=gain(0.1),
+    tail_rating_lift=gain(
+        0.1,
+        "Share of the items with one rater in a round whose rating is named, and right, minus the "
+        "share that the best constant names of the same ratings.",
+    ),
 )
 
 

@@ -63,7 +63,11 @@ MEASURES = records(
         "names the client behind {reidentified_share:%} of them"
         "[ (by chance: {reidentified_chance:%})]",
     ),
-    reidentified_lift=gain(0.9, chooses="other secrets"),
+    reidentified_lift=gain(
+        0.9,
+        "reidentified_share minus reidentified_chance, one over the number of clients.",
+        chooses="other secrets",
+    ),
     vector_cosine=Measure(
         "Cosine with the private vector",
         "Mean cosine of what is computed with the client's true private vector.",
@@ -71,7 +75,12 @@ MEASURES = records(
         Behind(("vector_cosine_lift",), 0.95),
         Page(by_round=True),
     ),
-    vector_cosine_lift=gain(0.9, chooses="other secrets"),
+    vector_cosine_lift=gain(
+        0.9,
+        "vector_cosine minus vector_cosine_chance: how much closer it is to the client's own "
+        "vector than to the others'.",
+        chooses="other secrets",
+    ),
 )
 
 

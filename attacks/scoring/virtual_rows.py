@@ -26,7 +26,12 @@ MEASURES = records(
         words="proves {unmasked_share:%} of the virtual rows to be virtual",
         said=(0.0, math.inf),
     ),
-    unmasked_lift=gain(0.5),
+    unmasked_lift=gain(
+        0.5,
+        "Mean over clients of the share of their virtual rows that is proven virtual, minus the "
+        "share of their rated rows that is so by mistake, and minus what naming as many of the "
+        "least popular rows gives.",
+    ),
 )
 
 

@@ -10,7 +10,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any, TypeVar, cast, get_args
 
-from secure_fedrec.errors import ConfigError, renamed_keys
+from secure_fedrec.errors import MISSING, ConfigError, renamed_keys
 from secure_fedrec.settings import Settings
 
 T = TypeVar("T", bound=Settings)
@@ -39,7 +39,9 @@ def build(kind: type[T], section: str, table: Mapping[str, Any]) -> T:
     with renamed_keys({kind.section: section}):
         for name, field in fields.items():
             if name not in table and _is_required(field):
-                raise ConfigError(f"{kind.section}.{name}", None, "is required")
+                asked = f"{section}.{name}" if section else name
+                problem = f"is missing; `secure-fedrec explain {asked}` says what it is"
+                raise ConfigError(f"{kind.section}.{name}", MISSING, problem)
         return kind(**values)
 
 

@@ -83,13 +83,11 @@ def _cards(name: str) -> tuple[str, list[dict[str, str]]]:
     names = [*SUITE, *MEASURES, *layer_names(), *dict.fromkeys(key.path for key in keys())]
     ends = {each.rpartition(".")[2]: each for each in reversed(names)}
     close = difflib.get_close_matches(name.rpartition(".")[2], ends, n=5)
-    problem = "is no attack, figure, layer or key"
+    problem = "; ".join(["is no attack, figure, layer or key", *_left_out()])
     raise ConfigError("name", name, problem, [ends[each] for each in close] or SUITE)
 
 
 def _explain_keys(name: str, found: tuple[Key, ...], *, as_json: bool) -> None:
-    for algorithm, why in absent().items():
-        print(f'without algorithm "{algorithm}": {why}', file=sys.stderr)
     if as_json:
         _emit([{"key": key.path, "places": key.places, **_plain(key)} for key in found])
     elif {key.path for key in found} != {name} and len(found) > 1:
@@ -99,6 +97,19 @@ def _explain_keys(name: str, found: tuple[Key, ...], *, as_json: bool) -> None:
     else:
         for key in found:
             print(key.path, *_lines(key.words(), 10, indent="  "), sep="\n")
+    if _OF_ALGORITHMS & {key.path.partition(".")[0] for key in found}:
+        sys.stdout.flush()
+        for line in _left_out():
+            print(line, file=sys.stderr)
+
+
+_OF_ALGORITHMS = frozenset({"algorithm", "data"})
+"""Tables whose keys an algorithm decides about."""
+
+
+def _left_out() -> list[str]:
+    """Whose keys are not known here, and why."""
+    return [f"keys left out: {why}" for why in absent().values()]
 
 
 def _plain(key: Key) -> dict[str, Any]:

@@ -7,6 +7,7 @@ import numpy as np
 
 from audits.report.svg import INK, MUTED, canvas, finish
 from secure_fedrec.core.arrays import FloatArray
+from secure_fedrec.errors import brought_by
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -20,7 +21,8 @@ _LEAST = 3
 
 def embed(points: FloatArray, *, seed: int) -> FloatArray:
     """t-SNE into the plane, on one thread: float64[n, 2]."""
-    from sklearn.manifold import TSNE  # noqa: PLC0415  slow to import
+    with brought_by("torch", "the t-SNE of a reproduction"):
+        from sklearn.manifold import TSNE  # noqa: PLC0415  slow to import
     from threadpoolctl import threadpool_limits  # noqa: PLC0415
 
     perplexity = min(_PERPLEXITY, (len(points) - 1) / 3)

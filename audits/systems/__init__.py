@@ -9,7 +9,7 @@ from importlib import import_module
 from pkgutil import iter_modules
 
 from audits.system import System
-from secure_fedrec.errors import ConfigError
+from secure_fedrec.errors import ConfigError, MissingExtraError
 
 _FOUND = {
     each.name: f"{__name__}.{each.name}" + (".system" if each.ispkg else "")
@@ -25,8 +25,13 @@ def system_named(name: object) -> System:
 
     Raises:
         ConfigError: there is none of that name.
+        MissingExtraError: a package that it needs is not installed.
     """
     if not isinstance(name, str) or name not in _FOUND:
         raise ConfigError("algorithm.name", name, "unknown algorithm", SYSTEMS)
-    system: System = import_module(_FOUND[name]).SYSTEM
+    try:
+        system: System = import_module(_FOUND[name]).SYSTEM
+    except MissingExtraError as absent:
+        asked = f'algorithm.name = "{name}"'
+        raise MissingExtraError(absent.package, absent.extra, asked) from absent
     return system

@@ -219,6 +219,11 @@ def test_a_record_without_a_rule_or_a_floor_is_refused(severity: Any) -> None:
         Measure(**{**GOOD, "severity": severity})
 
 
+def test_a_record_that_does_not_say_what_it_measures_is_refused() -> None:
+    with pytest.raises(ValueError, match="Hair colours named: a figure says what it measures"):
+        Measure(**{**GOOD, "about": " "})
+
+
 @pytest.mark.parametrize("rule", [Gained, Behind, Observed, Context])
 def test_no_rule_goes_without_a_floor(rule: Any) -> None:
     with pytest.raises(TypeError, match="floor"):
@@ -231,7 +236,10 @@ def test_a_figure_is_judged_by_a_gain_that_is_measured() -> None:
         catalogue([alone])
     with pytest.raises(ValueError, match="two figures have the key hair_accuracy"):
         catalogue([alone, alone])
-    assert list(catalogue([alone, records(hair_lift=gain(0.5))])) == ["hair_accuracy", "hair_lift"]
+    assert list(catalogue([alone, records(hair_lift=gain(0.5, "Hair."))])) == [
+        "hair_accuracy",
+        "hair_lift",
+    ]
 
 
 def test_every_figure_reaches_its_floor_where_it_is_planted() -> None:

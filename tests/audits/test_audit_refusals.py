@@ -214,11 +214,15 @@ def test_a_date_is_no_setting(refusal: Refusal, tmp_path: Path, out: Path, word:
 def test_a_required_setting_is_asked_for(
     refusal: Refusal, write_config: Write, small: dict[str, Any], out: Path
 ) -> None:
-    for key in ("adversaries.0.name", "gates.0.metric"):
+    waiver = {"adversary": "server", "attack": "direct", "reason": "until the next release"}
+    small["waivers"] = [waiver | {"owner": "privacy@example.org", "expires": "2999-12-31"}]
+    for key in ("adversaries.0.name", "gates.0.metric", "waivers.0.owner"):
         raw = json.loads(json.dumps(small))
         change(raw, key, None)
         line = refusal("audit", write_config(raw), "--out", out)
-        assert line == f"{spoken(key)} = None: is required"
+        assert line == (
+            f"{spoken(key)}: is missing; `secure-fedrec explain {spoken(key)}` says what it is"
+        )
 
 
 @pytest.mark.parametrize(

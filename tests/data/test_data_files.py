@@ -298,6 +298,63 @@ def test_columns_of_unknown_names_are_said(tmp_path: Path) -> None:
         look_at(path, {**named, "user": "z"})
 
 
+def test_all_wrong_columns_are_named_at_once(tmp_path: Path) -> None:
+    path = write(tmp_path / "r.csv", ROWS, ",", "user,b,c,d")
+    wrong: dict[str, int | str] = {"user": "u", "rating": "stars", "time": 9}
+    with pytest.raises(DataError) as refused:
+        look_at(path, wrong)
+    for part in ("'u' (data.user), 'stars' (data.rating)", "not 9 (data.time)", "to be the item"):
+        assert part in str(refused.value)
+    with pytest.raises(DataError, match="known to be the user or the item"):
+        look_at(write(tmp_path / "n.csv", ROWS, ",", "a,b,c,d"))
+    with pytest.raises(
+        DataError, match=r"'u' \(data.user\), 'stars' \(data.rating\), only"
+    ):
+        read(path, **{**wrong, "item": "b", "time": "d"})
+
+
+DAY = 1580428800
+DATES = {
+    "2020-01-31": DAY,
+    " 2020-01-31 ": DAY,
+    "2020-01-31 00:00": DAY,
+    "2020-01-31T00:00:01Z": DAY + 1,
+    "2020-01-31T02:00:01.999+02:00": DAY + 1,
+    "1970-01-01": 0,
+}
+
+
+@pytest.mark.parametrize("text", DATES)
+def test_a_date_is_a_time(tmp_path: Path, text: str) -> None:
+    rows = "\n".join(["user,item,rating,date", f"a,x,1,{text}", "b,y,2,2021-06-01"])
+    (tmp_path / "r.csv").write_text(rows, encoding="utf-8")
+    seen = look_at(tmp_path / "r.csv")
+    assert seen.file.time == "date"
+    assert seen.table.timestamps is not None
+    assert seen.table.timestamps.tolist() == [DATES[text], 1622505600]
+    (tmp_path / "bare.csv").write_text(rows.partition("\n")[2], encoding="utf-8")
+    assert look_at(tmp_path / "bare.csv").file.time == 4
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "problem"),
+    [
+        ("2020-01-31", "2020-02-30", "is no date such as"),
+        ("2020-01-31", "1580428800", "is no date such as"),
+        ("2020-01-31", "31.1.2020", "is no date such as"),
+        ("2020-01-31", "2020-01-31T25:00", "is no date such as"),
+        ("2020-01-31", "1969-12-31T23:59:59Z", "is before 1970"),
+        ("1580428800", "2020-01-31", "is not a whole number of seconds; or have all rows as"),
+    ],
+)
+def test_a_column_of_times_is_of_one_kind(
+    tmp_path: Path, first: str, second: str, problem: str
+) -> None:
+    (tmp_path / "r.csv").write_text(f"u,i,r,t\na,x,1,{first}\nb,y,2,{second}\n", encoding="utf-8")
+    with pytest.raises(DataError, match=f"r.csv, line 3: time column 't': '{second}' {problem}"):
+        read(tmp_path / "r.csv", user="u", item="i", rating="r", time="t")
+
+
 @pytest.mark.parametrize("separator", ["", "1", "x", '"', ".", "-", "\n", ",,,,,", "é"])
 def test_a_separator_that_could_be_a_number_is_refused(separator: str) -> None:
     with pytest.raises(ConfigError, match=r"data\.separator"):

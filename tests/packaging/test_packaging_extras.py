@@ -60,8 +60,11 @@ for name in {names!r}:
     assert ended.returncode == 0, ended.stderr
     refused = dict(line.split(" ", 1) for line in ended.stdout.splitlines())
     assert set(refused.values()) == {
-        f"{absent} | {absent} is not installed; pip install 'secure-fedrec[torch]' brings it"
-        for absent in ("torch", "sklearn")
+        f"{absent} is not installed; pip install 'secure-fedrec[torch]' brings it"
+        for absent in (
+            "torch | torch",
+            "sklearn | the clustering of HPFL's drafts needs scikit-learn, which",
+        )
     }
     assert len(refused) > 30
     assert [name for name in refused if not name.startswith((*ON_TORCH, *STUDIES))] == []
@@ -90,12 +93,27 @@ def test_the_core_needs_no_torch(words: tuple[str, ...], tmp_path: Path) -> None
     assert ended.stdout
 
 
-def test_a_system_on_torch_is_refused_in_one_line(tmp_path: Path) -> None:
-    assert cli.main(["init", "furl-quickstart", "--out", str(tmp_path / "audit.toml")]) == 0
+def test_a_key_is_explained_without_torch(tmp_path: Path) -> None:
+    """Nothing else is said of a key that no absent algorithm has, and the answer comes first."""
+    ended = run_without(TORCH, command("explain", "protection.rho"), cwd=tmp_path)
+    assert (ended.returncode, ended.stderr) == (0, "")
+    assert ended.stdout.startswith("protection.rho\n")
+    ended = run_without(TORCH, command("explain", "algorithm.user_dim"), cwd=tmp_path)
+    assert ended.returncode == 2
+    assert 'keys left out: algorithm.name = "furl" needs torch, which' in ended.stderr
+
+
+@pytest.mark.parametrize(("algorithm", "needed"), [("furl", "torch"), ("hpfl", "scikit-learn")])
+def test_a_system_on_torch_is_refused_in_one_line(
+    algorithm: str, needed: str, tmp_path: Path
+) -> None:
+    preset = f"{algorithm}-quickstart"
+    assert cli.main(["init", preset, "--out", str(tmp_path / "audit.toml")]) == 0
     ended = run_without(TORCH, command("audit", "audit.toml", "--out", "run"), cwd=tmp_path)
     assert ended.returncode == 2
     assert ended.stderr == (
-        "secure-fedrec: torch is not installed; pip install 'secure-fedrec[torch]' brings it\n"
+        f'secure-fedrec: algorithm.name = "{algorithm}" needs {needed}, which is not installed; '
+        "pip install 'secure-fedrec[torch]' brings it\n"
     )
     assert [path.name for path in tmp_path.iterdir()] == ["audit.toml"]
 

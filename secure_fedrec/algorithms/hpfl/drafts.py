@@ -18,7 +18,7 @@ from secure_fedrec.core.arrays import FloatArray, IndexArray
 from secure_fedrec.core.kernels import scatter_add
 from secure_fedrec.errors import EncodingError, brought_by
 
-with brought_by("torch"):
+with brought_by("torch", "the clustering of HPFL's drafts"):
     from sklearn.cluster import KMeans
     from sklearn.exceptions import ConvergenceWarning
 

@@ -22,9 +22,9 @@ from secure_fedrec.data.files.faults import (
     Shape,
     explain,
     shown,
-    whole_seconds,
 )
 from secure_fedrec.data.files.source import opened
+from secure_fedrec.data.files.times import Clock
 from secure_fedrec.errors import DataError
 
 _BLOCK: Final = 2**20
@@ -152,6 +152,7 @@ def _tokenised(path: Path, blocks: "_Blocks", shape: Shape) -> Columns:
 
     coders = {what: Coder() for what in shape.wanted if what != "time"}
     times: list[IntArray] = []
+    clock = Clock()
     with read_csv(
         blocks,
         sep=shape.delimiter,
@@ -169,7 +170,7 @@ def _tokenised(path: Path, blocks: "_Blocks", shape: Shape) -> Columns:
             for what, coder in coders.items():
                 coder.add(chunk[shape.wanted[what]].to_numpy())
             if "time" in shape.wanted:
-                found = whole_seconds(chunk[shape.wanted["time"]].tolist())
+                found = clock.seconds(chunk[shape.wanted["time"]].tolist())
                 if not found:
                     raise _Unsound
                 times.append(np.array(found, dtype=np.int64))

@@ -13,8 +13,9 @@ from secure_fedrec.data.files.columns import Columns
 from secure_fedrec.data.files.ids import trim
 from secure_fedrec.data.files.parquet import column_names
 from secure_fedrec.data.files.settings import Column, RatingsFile, TextFile
-from secure_fedrec.data.files.shape import fields_at, is_number, plain_name, shape_of
+from secure_fedrec.data.files.shape import fields_at, is_number, misnamed, plain_name, shape_of
 from secure_fedrec.data.files.table import pair_keys, read_columns, read_ratings
+from secure_fedrec.data.files.times import is_date
 from secure_fedrec.data.files.values import decimals, found_scale, ratings
 from secure_fedrec.data.filters import filtered
 from secure_fedrec.data.ratings import RatingScale, RatingTable
@@ -158,7 +159,8 @@ def _guessed(path: Path, named: Mapping[str, Column]) -> tuple[RatingsFile, tupl
         if isinstance(rating, str) and not is_number(row.get(rating, "")):
             problem = f"rating column {rating!a}: {row.get(rating, '')!a} is no number"
             raise DataError(path, problem, line=2)
-        if "time" not in named and not is_number(row.get(str(time), "0")):
+        shown = row.get(str(time), "0")
+        if "time" not in named and not (is_number(shown) or is_date(shown)):
             found.pop("time")  # a date in words
     return (
         RatingsFile(path=path.name, separator=shape.separator, header=names is not None, **found),
@@ -178,15 +180,17 @@ def _by_name(path: Path, names: tuple[str, ...], named: Mapping[str, Column]) ->
                 and names[plain.index(name)] not in found.values()
             ):
                 found[what] = names[plain.index(name)]
-    for what in ("user", "item"):
-        if what not in found and len(names) == 2:
-            found[what] = names[0 if what == "user" else 1]
-        if what not in found:
-            said = ", ".join(ascii(name) for name in names)
-            problem = (
-                f"none of its columns is known to be the {what}: {said}; say --set data.{what}=NAME"
-            )
-            raise DataError(path, problem, line=1)
+    for what in ("user", "item") if len(names) == 2 else ():
+        found.setdefault(what, names[0 if what == "user" else 1])
+    said = ", ".join(ascii(name) for name in names)
+    problems = misnamed(TextFile(path=path.name), named, names, width=len(names))
+    if unknown := [what for what in ("user", "item") if what not in found]:
+        keys = " ".join(f"--set data.{what}=NAME" for what in unknown)
+        problems.append(
+            f"none of its columns is known to be the {' or the '.join(unknown)}: {said}; say {keys}"
+        )
+    if problems:
+        raise DataError(path, "; ".join(problems), line=1)
     return found
 
 
@@ -196,7 +200,7 @@ def _by_place(path: Path, separator: str) -> dict[str, Any]:
     found: dict[str, Column] = {"user": 1, "item": 2}
     for place, text in enumerate(fields[2:], start=3):
         low, high = _EPOCHS
-        if text.strip().isdigit() and low <= int(text) < high:
+        if is_date(text) or (text.strip().isdigit() and low <= int(text) < high):
             found.setdefault("time", place)
         elif is_number(text):
             found.setdefault("rating", place)

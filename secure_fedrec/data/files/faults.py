@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import IO, Final
 
 from secure_fedrec.data.files.source import opened
+from secure_fedrec.data.files.times import Clock
 from secure_fedrec.errors import DataError
 
 LONGEST_LINE: Final = 2**20
@@ -69,13 +70,14 @@ def explain(path: Path, shape: Shape) -> None:
     Raises:
         DataError: there is one; names line and column.
     """
+    clock = Clock()
     for line, text in enumerate(lines(path, shape.encoding), start=1):
         fields = fields_of(path, line, text, shape.separator)
         if len(fields) != shape.width:
             said = f"the {'first line' if shape.names is None else 'header'} has {shape.width}"
             raise DataError(path, f"has {len(fields)} columns, {said}", line=line)
         if line >= shape.first_line and "time" in shape.wanted:
-            _check_time(path, line, fields[shape.wanted["time"]], shape)
+            _check_time(path, line, fields[shape.wanted["time"]], shape, clock)
 
 
 def lines(path: Path, encoding: str) -> Iterator[str]:
@@ -140,29 +142,10 @@ def split(text: str, separator: str) -> list[str]:
     return [field.replace(UNIT, separator) for field in fields] if several else fields
 
 
-def _check_time(path: Path, line: int, text: str, shape: Shape) -> None:
-    if not whole_seconds([text]):
-        negative = text.strip().startswith("-") and whole_seconds([text.strip()[1:]])
-        problem = "is before 1970" if negative else "is not a whole number of seconds"
-        raise DataError(path, f"{shape.column('time')}: {shown(text)} {problem}", line=line)
-
-
-def whole_seconds(texts: Sequence[str]) -> list[int]:
-    """Texts as times; nothing if one of them is none.
-
-    Blanks around it and a fraction of 0 do not count. More than 18 digits leave 64 bits.
-    """
-    if not _are_digits(texts):
-        texts = [text.strip().removesuffix(".0") for text in texts]
-        if not _are_digits(texts):
-            return []
-    return list(map(int, texts))
-
-
-def _are_digits(texts: Sequence[str]) -> bool:
-    joined = "".join(texts)
-    sizes = set(map(len, texts))
-    return joined.isascii() and joined.isdigit() and min(sizes) > 0 and max(sizes) <= 18
+def _check_time(path: Path, line: int, text: str, shape: Shape, clock: Clock) -> None:
+    if not clock.seconds([text]):
+        problem = f"{shape.column('time')}: {shown(text)} {clock.problem(text)}"
+        raise DataError(path, problem, line=line)
 
 
 def first_repeated(names: Sequence[str]) -> str | None:

@@ -107,8 +107,9 @@ class RatingsFile(TextFile):
         item: column of the item's id.
         rating: column of the rating, a plain decimal number; without one every row is an
             interaction (implicit feedback).
-        time: column of the time of the rating, whole seconds (or milliseconds) since 1970; only
-            the order counts. Without one nothing is known of it.
+        time: column of the time of the rating, whole seconds (or milliseconds) since 1970, or a
+            date such as 2020-01-31 or 2020-01-31T10:00:00Z, UTC where it names no zone; only the
+            order counts. Without one nothing is known of it.
         ids: what ids are: ``"number"`` (64 bits, with sign), ``"text"``, or ``"auto"``, numbers
             where all are and text otherwise. Blanks around an id do not count.
         scale: levels of a rating, ``{ low = 0.5, high = 5, step = 0.5 }``, in stars. ``"auto"``

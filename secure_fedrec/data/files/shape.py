@@ -90,25 +90,46 @@ def positions(
         line: of the header, or of the first row; None in a file without lines.
 
     Raises:
-        DataError: there is no such column.
+        DataError: there is no such column; names all of them.
         ConfigError: two are one.
     """
+    if problems := misnamed(file, asked, names, width=width):
+        raise DataError(path, "; ".join(problems), line=line)
     found: dict[str, int] = {}
     for what, column in asked.items():
-        key = file.key(what)
-        if isinstance(column, int):
-            if column > width:
-                raise DataError(path, f"has {width} columns, not {column} ({key})", line=line)
-            place = column - 1
-        elif names is None or column not in names:
-            problem = f"has no column {column!r} ({key}), only {', '.join(map(shown, names or ()))}"
-            raise DataError(path, problem, line=line)
-        else:
-            place = names.index(column)
+        place = column - 1 if isinstance(column, int) else (names or ()).index(column)
         if place in found.values():
-            raise ConfigError(key, column, f"column {place + 1} of {path} is asked for twice")
+            problem = f"column {place + 1} of {path} is asked for twice"
+            raise ConfigError(file.key(what), column, problem)
         found[what] = place
     return found
+
+
+def misnamed(
+    file: TextFile,
+    asked: Mapping[str, Column],
+    names: tuple[str, ...] | None,
+    *,
+    width: int,
+) -> list[str]:
+    """What is wrong with wanted columns that are not there, as clauses; see ``positions``."""
+    problems = []
+    known = names or ()
+    strange = [
+        f"{column!r} ({file.key(what)})"
+        for what, column in asked.items()
+        if isinstance(column, str) and column not in known
+    ]
+    far = [
+        f"{column} ({file.key(what)})"
+        for what, column in asked.items()
+        if isinstance(column, int) and column > width
+    ]
+    if strange:
+        problems.append(f"has no column {', '.join(strange)}, only {', '.join(map(shown, known))}")
+    if far:
+        problems.append(f"has {width} columns, not {', '.join(far)}")
+    return problems
 
 
 def _separator(path: Path, first: list[str], file: TextFile, *, single: bool) -> str:
