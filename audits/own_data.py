@@ -84,7 +84,7 @@ def facts_of(seen: Seen) -> dict[str, Any]:
         "header": None if seen.names is None else list(seen.names),
         "columns": {
             what: getattr(file, what)
-            for what in ("user", "item", "rating", "time")
+            for what in COLUMNS
             if getattr(file, what) is not None
         },
         "columns_not_used": list(seen.unused),
@@ -240,7 +240,7 @@ def _data_lines(seen: Seen, path: str) -> list[str]:
     lines = [f"path = {_quoted(path)}    # relative to this file"]
     if not file.parquet:
         lines += [f"separator = {_quoted(file.separator)}", f"header = {str(file.header).lower()}"]
-    for what in ("user", "item", "rating", "time"):
+    for what in COLUMNS:
         column = getattr(file, what)
         if column is not None:
             lines.append(f"{what} = {_quoted(column) if isinstance(column, str) else column}")

@@ -307,9 +307,7 @@ def test_all_wrong_columns_are_named_at_once(tmp_path: Path) -> None:
         assert part in str(refused.value)
     with pytest.raises(DataError, match="known to be the user or the item"):
         look_at(write(tmp_path / "n.csv", ROWS, ",", "a,b,c,d"))
-    with pytest.raises(
-        DataError, match=r"'u' \(data.user\), 'stars' \(data.rating\), only"
-    ):
+    with pytest.raises(DataError, match=r"'u' \(data.user\), 'stars' \(data.rating\), only"):
         read(path, **{**wrong, "item": "b", "time": "d"})
 
 

@@ -1,0 +1,176 @@
+"""From the annotation of a field to what checks its values: types are strict, see the package."""
+
+import math
+import types
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from numbers import Integral, Real
+from typing import Annotated, Any, ClassVar, Literal, TypeAlias, Union, get_args, get_origin
+
+from secure_fedrec.settings.rules import OneOf, Refused, Within
+
+Reader: TypeAlias = Callable[[Any], Any]
+"""From what was given to what is kept; raises ``Refused``."""
+
+
+def reader(kind: Any) -> Reader:
+    """What checks a value of an annotation, and makes of it what is kept.
+
+    Raises:
+        TypeError: it is a string, or says nothing that can be checked.
+    """
+    origin, parts = get_origin(kind), get_args(kind)
+    if origin is Annotated:
+        return _ruled(reader(parts[0]), parts[1:])
+    if origin is Literal:
+        return _literal(parts)
+    if origin in _NESTED:
+        return _NESTED[origin](origin, parts)
+    if kind in _PLAIN or kind is ClassVar or origin is ClassVar:
+        return _PLAIN.get(kind, _anything)
+    holder = origin or kind
+    known = getattr(holder, "__module__", "") in _HOLDERS and issubclass(holder, Iterable)
+    if known and hasattr(holder, "__class_getitem__"):
+        raise TypeError(f"what a {holder.__name__} holds cannot be checked")
+    return _instance(holder)
+
+
+def _literal(words: tuple[Any, ...]) -> Reader:
+    """One of some words, of their types: True is no 1, and an array is compared with none."""
+    kinds, known = {type(word) for word in words}, OneOf(words)
+
+    def literal(value: Any) -> Any:
+        if not isinstance(value, tuple(kinds)) or (isinstance(value, bool) and bool not in kinds):
+            raise Refused(value, known.problem, words)
+        known.check(value)
+        return value
+
+    return literal
+
+
+def _ruled(read: Reader, rules: Sequence[Any]) -> Reader:
+    if not all(hasattr(rule, "check") and not isinstance(rule, type) for rule in rules):
+        raise TypeError(f"{rules} are no rules")
+    if read not in (_int, _float) and any(isinstance(rule, Within) for rule in rules):
+        raise TypeError("an interval is a rule of numbers; where there may be none, put it inside")
+
+    def ruled(value: Any) -> Any:
+        kept = read(value)
+        for rule in rules:
+            rule.check(kept)
+        return kept
+
+    return ruled
+
+
+def _optional(_kind: Any, parts: tuple[Any, ...]) -> Reader:
+    """Of a union: None, or a value of one of the other types."""
+    others = tuple(part for part in parts if part is not types.NoneType)
+    if all(isinstance(each, type) and each not in _PLAIN for each in others):
+        read = _instance(others)
+    else:
+        read = _alternatives([reader(each) for each in others])
+    return (
+        read if len(others) == len(parts) else lambda value: None if value is None else read(value)
+    )
+
+
+def _alternatives(reads: Sequence[Reader]) -> Reader:
+    if len(reads) == 1:
+        return reads[0]
+
+    def first_fitting(value: Any) -> Any:
+        problems: list[str] = []
+        choices: list[object] = []
+        for read in reads:
+            try:
+                return read(value)
+            except Refused as refused:
+                problems.append(str(refused))
+                choices += refused.choices or ()
+        said = problems[:1] + [each.removeprefix("should be ") for each in problems[1:]]
+        raise Refused(value, ", or ".join(said), choices or None)
+
+    return first_fitting
+
+
+def _several(kind: type, parts: tuple[Any, ...]) -> Reader:
+    reads = [reader(part) for part in parts if part is not Ellipsis]
+    accepted: Any = (kind, list) if kind is tuple else (kind, list, set)
+    size = len(parts) if kind is tuple and Ellipsis not in parts else None
+
+    def several(value: Any) -> Any:
+        if not isinstance(value, accepted):
+            raise Refused(value, "should be a valid list")
+        if size is not None and len(value) != size:
+            raise Refused(value, f"should have {size} entries")
+        each = reads if size is not None else reads * len(value)
+        return kind(read(entry) for read, entry in zip(each, value, strict=True))
+
+    return several
+
+
+def _mapping(_kind: Any, parts: tuple[Any, ...]) -> Reader:
+    name, read = (reader(part) for part in parts)
+
+    def mapping(value: Any) -> Any:
+        if not isinstance(value, Mapping):
+            raise Refused(value, "should be a valid table")
+        return {name(key): read(each) for key, each in value.items()}
+
+    return mapping
+
+
+def _instance(kind: Any, name: str = "") -> Reader:
+    kinds = kind if isinstance(kind, tuple) else (kind,)
+    if not all(isinstance(each, type) and each is not object for each in kinds):
+        raise TypeError(f"a field of {kind!r} cannot be checked")
+    name = name or " or ".join(each.__name__ for each in kinds)
+
+    def instance(value: Any) -> Any:
+        if not isinstance(value, kinds):
+            raise Refused(value, f"should be a valid {name}")
+        return value
+
+    return instance
+
+
+def _anything(value: Any) -> Any:
+    return value
+
+
+def _int(value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, Integral):
+        raise Refused(value, "should be a valid integer")
+    return int(value)
+
+
+def _float(value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, Real):
+        raise Refused(value, "should be a valid number")
+    given: Any = value
+    try:
+        kept: float = given if isinstance(given, float) else float(given)
+    except OverflowError:
+        kept = math.inf
+    if not math.isfinite(kept):
+        raise Refused(value, "must be finite")
+    return kept
+
+
+_HOLDERS = frozenset({"builtins", "collections", "collections.abc"})
+"""Whose classes hold others; those that can be looked into are in ``_NESTED``."""
+
+_PLAIN: dict[Any, Reader] = {
+    bool: _instance(bool, "boolean"),
+    int: _int,
+    float: _float,
+    str: _instance(str, "string"),
+    Any: _anything,
+}
+_NESTED: dict[Any, Callable[[Any, tuple[Any, ...]], Reader]] = {
+    Union: _optional,
+    types.UnionType: _optional,
+    tuple: _several,
+    frozenset: _several,
+    Mapping: _mapping,
+}

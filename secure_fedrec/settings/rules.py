@@ -1,0 +1,158 @@
+"""Rules that an annotation of a field adds to its type, and the types that go with one often."""
+
+import math
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Annotated, Any, TypeAlias
+
+
+class Refused(Exception):  # noqa: N818 - becomes a ConfigError, which knows the key
+    """A value breaks a rule.
+
+    Args:
+        value: the value, or the part of it that is to blame.
+        problem: what is wrong with it, as a clause.
+        choices: the allowed values, where they can be listed.
+    """
+
+    def __init__(
+        self, value: object, problem: str, choices: Iterable[object] | None = None
+    ) -> None:
+        super().__init__(problem)
+        self.value, self.problem, self.choices = value, problem, choices
+
+
+_FAR = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Within:
+    """Numbers of an interval.
+
+    Args:
+        least, most: closed ends; None where there is none.
+        above, below: open ends, likewise.
+        why: put behind the refusal.
+    """
+
+    least: float | None = None
+    most: float | None = None
+    above: float | None = None
+    below: float | None = None
+    why: str = ""
+
+    def check(self, value: Any) -> None:
+        """Refuse a number outside."""
+        if not (
+            (self.least is None or value >= self.least)
+            and (self.above is None or value > self.above)
+            and (self.most is None or value <= self.most)
+            and (self.below is None or value < self.below)
+        ):
+            raise Refused(value, f"must be {self}{self.why}")
+
+    def __str__(self) -> str:
+        if self.least is not None and self.most is not None:
+            return f"between {_shown(self.least)} and {_shown(self.most)}"
+        if self.above == 0 and self.most is self.below is None:
+            return "positive"
+        ends = {
+            "at least": self.least,
+            "above": self.above,
+            "at most": self.most,
+            "below": self.below,
+        }
+        return " and ".join(
+            f"{word} {_shown(end)}" for word, end in ends.items() if end is not None
+        )
+
+
+def _shown(end: float) -> str:
+    """An end of an interval; far powers of two, and what lies one below, as such."""
+    for power, less in ((end, ""), (end + 1, " - 1")):
+        half, exponent = math.frexp(power)
+        exact = half == 0.5 and power == 2.0 ** (exponent - 1)  # an integer may be near one only
+        if exact and abs(exponent) > _FAR and (not less or isinstance(end, int)):
+            return f"2^{exponent - 1}{less}"
+    return str(end)
+
+
+@dataclass(frozen=True, slots=True, init=False)
+class OneOf:
+    """Known words, or other values.
+
+    Args:
+        choices: all of them; of a mapping, its keys.
+        problem: what is wrong with any other, as a clause.
+    """
+
+    choices: tuple[object, ...]
+    problem: str
+
+    def __init__(self, choices: Iterable[object], problem: str = "unknown") -> None:
+        object.__setattr__(self, "choices", tuple(choices))
+        object.__setattr__(self, "problem", problem)
+
+    def check(self, value: Any) -> None:
+        """Refuse a value that is none of them."""
+        if value not in self.choices:
+            raise Refused(value, self.problem, self.choices)
+
+
+@dataclass(frozen=True, slots=True)
+class Matching:
+    """Text of a pattern.
+
+    Args:
+        pattern: regular expression of the whole text.
+        problem: what is wrong with any other, as a clause.
+        choices: what it allows, in words.
+    """
+
+    pattern: str
+    problem: str
+    choices: tuple[str, ...]
+
+    def check(self, value: Any) -> None:
+        """Refuse other text."""
+        if not re.fullmatch(self.pattern, value):
+            raise Refused(value, self.problem, self.choices)
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """What a number counts or is measured in, for its readers.
+
+    Args:
+        name: as behind the number, "rounds".
+    """
+
+    name: str
+
+    def check(self, value: Any) -> None:
+        """Refuse nothing: a unit is no rule."""
+
+
+@dataclass(frozen=True, slots=True)
+class Filled:
+    """Text or a tuple that is not empty."""
+
+    problem: str = "must not be empty"
+
+    def check(self, value: Any) -> None:
+        """Refuse nothing at all, and blank text."""
+        if not (value.strip() if isinstance(value, str) else value):
+            raise Refused(value, self.problem)
+
+
+Bits: TypeAlias = Annotated[int, Unit("bits")]
+Count: TypeAlias = Annotated[int, Within(least=1)]
+Natural: TypeAlias = Annotated[int, Within(least=0)]
+Positive: TypeAlias = Annotated[float, Within(above=0)]
+NonNegative: TypeAlias = Annotated[float, Within(least=0)]
+Probability: TypeAlias = Annotated[float, Within(least=0, most=1)]
+Rate: TypeAlias = Annotated[float, Within(above=0, most=1)]
+Rounds: TypeAlias = Annotated[Count, Unit("rounds")]
+Round: TypeAlias = Annotated[int, Within(least=1, why=": rounds count from 1")]
+Share: TypeAlias = Annotated[float, Within(least=0, below=1)]
