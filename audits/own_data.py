@@ -83,9 +83,7 @@ def facts_of(seen: Seen) -> dict[str, Any]:
         "separator": file.separator,
         "header": None if seen.names is None else list(seen.names),
         "columns": {
-            what: getattr(file, what)
-            for what in COLUMNS
-            if getattr(file, what) is not None
+            what: getattr(file, what) for what in COLUMNS if getattr(file, what) is not None
         },
         "columns_not_used": list(seen.unused),
         "ids": {

@@ -6,7 +6,7 @@
   lines.
 - ``python``: run in one namespace per page; ``toml``: a configuration, or a part of one;
   ``yaml``: a pipeline, whose commands are understood. One whose first line is a comment with a file
-  name is that file.
+  name is that file, in a folder that is there.
 - ``<!-- checked, not run: why -->`` above a block: its commands are understood, and that is all.
 """
 
@@ -185,7 +185,7 @@ class Reader:
         if name is None:
             return False
         path = Path(name)
-        path.parent.mkdir(parents=True, exist_ok=True)
+        assert path.parent.is_dir(), f"{block.place}: no command of the page makes {path.parent}"
         path.write_text(block.code, encoding="utf-8")
         return True
 
@@ -236,7 +236,7 @@ def understand(block: Block) -> None:
             )
             assert shown.returncode == 0, f"{block.place}: {command}"
         elif "pip" in words:
-            _require_extras(words, block.place)
+            require_installable(words, block.place)
         elif words[:2] == ["python", "-m"]:
             assert find_spec(words[2]), f"{block.place}: {command}"
         else:
@@ -256,8 +256,18 @@ def _scripts(value: Any) -> Iterator[str]:
             yield from _scripts(each)
 
 
-def _require_extras(words: list[str], place: str) -> None:
+def require_installable(words: list[str], place: str) -> None:
+    """A command of pip installs what there is: a checkout, this version's wheel, known extras.
+
+    Raises:
+        AssertionError: it does not; the package is on no index.
+    """
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    wheel = f"secure_fedrec-{project['version']}-py3-none-any.whl"
+    for word in words:
+        assert word != project["name"], f"{place}: {word} is on no index"
+        if ".whl" in word:
+            assert Path(word.partition("[")[0]).name == wheel, f"{place}: no wheel {word!r}"
     for extras in re.findall(r"\[([\w,-]+)\]", " ".join(words)):
         for extra in extras.split(","):
             assert extra in project["optional-dependencies"], f"{place}: no extra {extra!r}"

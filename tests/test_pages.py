@@ -105,6 +105,8 @@ def test_a_block_that_does_not_hold_is_noticed(language: str, code: str, tmp_pat
         "secure-fedrec audit quickstart.toml --set algorithm.rnak=3\n",
         "make no-such-target\n",
         'pip install "secure-fedrec[nothing]"\n',
+        "pip install secure-fedrec\n",
+        "pip install secure_fedrec-0.0.1-py3-none-any.whl\n",
         "python -m benchmarks.nothing\n",
         "curl example\n",
     ],

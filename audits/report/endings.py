@@ -214,6 +214,13 @@ def price(report: Mapping[str, Any], remedy: Mapping[str, Any]) -> str:
     return f"{text}."
 
 
+SMALLEST_CHANGES = (
+    "Smallest changes under which a layer withstands what was found, by how much they answer. "
+    "Bytes are metered on a round in which everybody sends every row."
+)
+"""What stands above the changes of a report."""
+
+
 def changes(report: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Every change that answers something, in full."""
     return [

@@ -13,7 +13,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from audits.report import charts, text, view
-from audits.report.endings import attack_rows, changes
+from audits.report.endings import SMALLEST_CHANGES, attack_rows, changes
 from audits.report.front import front
 from secure_fedrec.errors import DataError
 
@@ -77,6 +77,7 @@ def _context(report: Mapping[str, Any]) -> dict[str, Any]:
         "front": front(report),
         "attacks": attack_rows(report),
         "changes": changes(report),
+        "smallest_changes": SMALLEST_CHANGES,
         "adversaries": view.adversary_rows(report),
         "gates": view.gate_rows(report["gates"]),
         "protection": report.get("protection"),

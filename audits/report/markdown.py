@@ -1,11 +1,13 @@
 """The report as Markdown: for the summary of a pipeline's job, or a comment on a change."""
 
 import re
+import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from attacks.scoring.measures import SEVERITIES
 from audits.gates.policy import objections
+from audits.report.endings import SMALLEST_CHANGES, changes
 from audits.report.places import config_line, config_path, key_of_finding, key_of_gate
 from audits.report.text import gate_value, interval
 
@@ -26,6 +28,7 @@ def render_markdown(report: Report) -> str:
         *_list(verdict["reasons"]),
         *_section("Gates", _gates(report)),
         *_section("Findings", _findings(report)),
+        *_changes(report),
         *_section("Waivers", _waivers(report)),
         "## Not tested",
         *_list(report["not_tested"]),
@@ -67,6 +70,23 @@ def _findings(report: Report) -> Table:
         for each in found
     ]
     return ("severity", "attack", "finding", "line"), rows
+
+
+def _changes(report: Report) -> list[str]:
+    """What to change, in the words of the page; nothing where no change answers anything."""
+    parts = []
+    for change in changes(report):
+        told = (
+            f"Answers {', '.join(change['attacks'])}. Costs {change['price']} "
+            f"Assumes {change['assumes']}. Remains: {change['remains']}."
+        )
+        # Indented, not fenced: no text of a report can end it.
+        parts += [
+            f"### {_plain(change['system'])}",
+            textwrap.indent(change["toml"], "    "),
+            _plain(told),
+        ]
+    return ["## What to change", SMALLEST_CHANGES, *parts] if parts else []
 
 
 def _waivers(report: Report) -> Table:

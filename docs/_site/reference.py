@@ -150,7 +150,7 @@ def layers() -> str:
 def quickstart() -> str:
     """How to install, and the first audit: the section of the README."""
     section_of = README.partition("## Quickstart\n")[2].partition("\n## ")[0]
-    return section_of.replace("](docs/", "](")
+    return section_of.replace("](docs/", "](").replace("\n### ", "\n## ")
 
 
 def presets() -> str:

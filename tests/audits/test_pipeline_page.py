@@ -13,6 +13,7 @@ import pytest
 from ruamel.yaml import YAML
 
 from audits import command_line
+from tests.page_blocks import require_installable
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "pipeline.md"
@@ -37,11 +38,13 @@ def test_every_block_of_the_page_runs(
     for language, code in blocks():
         if language == "toml":
             path = tmp_path / code.split("\n")[0].removeprefix("# ")
-            path.parent.mkdir(exist_ok=True)
             path.write_text(code, encoding="utf-8")
         elif language == "sh":
             for line in code.strip().split("\n"):
                 words = shlex.split(line, comments=True)
+                if words[0] == "mkdir":
+                    (tmp_path / words[1]).mkdir()
+                    continue
                 told = re.search(r"# exit code (\d)", line)
                 code_, printed, err = command(*words[1:])
                 assert (words[0], code_) == ("secure-fedrec", int(told[1]) if told else 0), err
@@ -91,6 +94,8 @@ def test_an_example_calls_commands_that_there_are_and_keeps_reports_alone(name: 
     texts = list(scalars(content))
     commands = [text for text in texts if text.startswith("secure-fedrec ")]
     assert len(commands) == 1
+    [install] = [text for text in texts if text.startswith("pip ")]
+    require_installable(install.split(), name)
     parsed = command_line.parse(shlex.split(commands[0])[1:])
     written = {"junit": "report.junit.xml"}
     files = {f"run/{written.get(each, f'report.{each}')}" for each in parsed.formats}

@@ -2,6 +2,7 @@
 
 import copy
 import dataclasses
+from html import unescape
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ import pytest
 
 from attacks import SUITE
 from audits.config.audit import load_config, parse_config
-from audits.report import render_html
+from audits.report import WRITERS, render_html
 from audits.report.endings import (
     BROKEN,
     DOCUMENTED,
@@ -19,6 +20,7 @@ from audits.report.endings import (
     OPEN,
     UNDECIDED,
     attack_rows,
+    changes,
     ending,
     leaks,
 )
@@ -173,3 +175,19 @@ def test_a_claim_that_is_broken_is_not_answered_by_itself() -> None:
     (first, *_) = [row for row in attack_rows(report) if row["leaks"]]
     assert first["ending"] is BROKEN
     assert first["advice"].text == "The protection claims to withstand this. Do not rely on it."
+
+
+def test_the_markdown_says_what_to_change_as_the_page_does() -> None:
+    report = saved("red")
+    text, page = WRITERS["md"](report), unescape(WRITERS["html"](report))
+    unmarked = text.replace("\\", "")
+    assert len(changes(report)) >= 2
+    assert text.count("\n### ") == len(changes(report))
+    for change in changes(report):
+        for line in change["toml"].splitlines():
+            assert f"\n    {line}\n" in text or not line
+        answers = f"Answers {', '.join(change['attacks'])}."
+        for said in (answers, change["price"], change["assumes"], change["remains"]):
+            assert said in unmarked
+            assert said in page
+    assert "What to change" not in WRITERS["md"](report | {"remedies": []})
