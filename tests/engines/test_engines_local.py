@@ -23,7 +23,6 @@ from secure_fedrec.engines import (
 )
 from secure_fedrec.engines.local import BATCH_BYTES
 from secure_fedrec.errors import CheckpointError, ConfigError, EncodingError
-from secure_fedrec.evaluation import rating_error
 from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.protection import (
     Cloak,
@@ -306,49 +305,6 @@ def test_values_that_do_not_fit_the_ring_stop_the_round() -> None:
     after = engine.state()
     learned = ("round", "table", "vault.user_vectors")
     assert all(after[name].tobytes() == before[name].tobytes() for name in learned)
-
-
-def test_training_lowers_the_error() -> None:
-    engine = engine_of("plain")
-    first = engine.evaluate()
-    errors = [engine.run_round().metrics for _ in range(30)]
-    assert first is not None and errors[-1] is not None
-    assert errors[-1]["rmse"] < 0.75 * first["rmse"]
-
-
-def test_the_error_is_that_of_clipped_predictions() -> None:
-    engine = run(engine_of("plain", learning_rate=0.9), 12)
-    test = rating_table().subset(np.arange(len(rating_table())) % 5 == 0)
-    users = engine.vault.read("user_vectors", np.arange(N_CLIENTS))
-    predicted = (users[test.clients] * engine.public.table[test.items]).sum(axis=1)
-    clipped = np.clip(predicted, 1, 5)
-    error = engine.evaluate()
-    assert error is not None
-    assert error["mae"] == pytest.approx(np.abs(clipped - test.ratings).mean(), rel=1e-12)
-    assert error["rmse"] == pytest.approx(
-        np.sqrt(((clipped - test.ratings) ** 2).mean()), rel=1e-12
-    )
-    exact = rating_error(np.array([9.0, -3.0]), np.array([4.0, 3.0]), low=1.0, high=5.0)
-    assert exact.mae == 1.5
-    assert exact.rmse == pytest.approx(np.sqrt(2.5))
-
-
-def test_without_test_ratings_there_is_no_error() -> None:
-    ratings = rating_table()
-    nothing = ratings.subset(np.zeros(len(ratings), dtype=bool))
-    streams, algorithm = Streams.from_seed(1), PMF(PMFConfig(rank=RANK))
-    for evaluate in (None, rating_evaluation(algorithm, nothing)):
-        engine = LocalEngine(
-            algorithm=algorithm,
-            stack=stack_of("plain", streams),
-            vault=vault_of(ratings),
-            n_rows=ratings.n_items,
-            evaluate=evaluate,
-            streams=streams,
-            wire=Wire(meter=Meter(N_CLIENTS)),
-        )
-        assert engine.evaluate() is None
-        assert engine.run_round().metrics is None
 
 
 def test_given_participants_override_the_cohort() -> None:

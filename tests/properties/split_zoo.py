@@ -323,3 +323,11 @@ def compare(found: Case, **changes: Any) -> SplitComparison:
         "aggregate": found.aggregate,
     }
     return compare_split(found.model, found.loss, **(arguments | changes))
+
+
+Entry = tuple[Callable[[Shape], Case], str]
+"""A case, and the verdict that is due."""
+
+
+def own(model: Factorisation, user: int) -> Tensor:
+    return model.users.weight[user]

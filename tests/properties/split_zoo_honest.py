@@ -9,19 +9,15 @@ from secure_fedrec.algorithms.local_training import Batch
 from tests.properties.split_zoo import (
     Addition,
     Case,
+    Entry,
     Factorisation,
     OwnHeads,
     OwnNorms,
     Shape,
     case,
-)
-from tests.properties.split_zoo_state import (
-    COMPLEX,
-    Checkpointed,
-    Complex,
-    Entry,
     own,
 )
+from tests.properties.split_zoo_gradients import COMPLEX, Checkpointed, Complex
 
 
 class OwnMemory(Factorisation):

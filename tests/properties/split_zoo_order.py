@@ -10,8 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from tests.properties.split_zoo import Factorisation, Shape, case
-from tests.properties.split_zoo_state import Entry, own
+from tests.properties.split_zoo import Entry, Factorisation, Shape, case, own
 
 
 class Trained(Factorisation):

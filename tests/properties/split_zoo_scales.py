@@ -4,12 +4,8 @@ import torch
 from torch import Tensor
 
 from secure_fedrec.algorithms.local_training import Batch
-from tests.properties.split_zoo import Factorisation, Shape, case
-from tests.properties.split_zoo_state import (
-    Entry,
-    OneOther,
-    own,
-)
+from tests.properties.split_zoo import Entry, Factorisation, Shape, case, own
+from tests.properties.split_zoo_state import OneOther
 
 
 class RowNorm(Factorisation):

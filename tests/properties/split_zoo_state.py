@@ -3,32 +3,39 @@
 Every entry has the verdict that is due: "refuted", "holds", or "open" (a gap).
 """
 
-from collections import UserDict
-from collections.abc import Callable
 from functools import cache
-from types import SimpleNamespace
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
-from torch.utils.checkpoint import checkpoint
 
 from secure_fedrec.algorithms.local_training import Batch
-from tests.properties import split_zoo_notes
-from tests.properties.split_zoo import (
-    Addition,
-    Case,
-    Factorisation,
-    Shape,
-    case,
+from tests.properties.split_zoo import Case, Entry, Factorisation, Shape, case, own
+from tests.properties.split_zoo_gradients import (
+    COMPLEX,
+    Accumulated,
+    AccumulatedGradient,
+    BackwardHook,
+    CheckpointedTable,
+    ComplexTable,
+    GradientHook,
+    HiddenInCheckpoint,
+    HiddenLeaf,
+    HiddenModules,
+    Imaginary,
+    ImaginaryGradient,
 )
-
-Entry = tuple[Callable[[Shape], Case], str]
-
-
-def own(model: Factorisation, user: int) -> Tensor:
-    return model.users.weight[user]
-
+from tests.properties.split_zoo_places import (
+    ClassAttribute,
+    InImported,
+    InModule,
+    InNamespace,
+    InUserDict,
+    NextBatch,
+    ParameterAttribute,
+    TwoReaders,
+    second_step,
+)
 
 # --- state past the parameters ---
 
@@ -270,275 +277,6 @@ class RankLater(Factorisation):
         rank = self.rank.setdefault(user, len(self.rank))
         self.calls[user] = self.calls.get(user, 0) + 1
         return super().forward(user, batch) * (1 + rank * (self.calls[user] > 2))
-
-
-class ParameterAttribute(Factorisation):
-    """An attribute of a parameter is filled once."""
-
-    def forward(self, user: int, batch: Batch) -> Tensor:
-        held = self.users.weight.__dict__
-        norm = held.setdefault("norm", self.users.weight.detach().norm())
-        out: Tensor = super().forward(user, batch) * norm
-        return out
-
-
-class InUserDict(Factorisation):
-    """The same in a dict of the standard library."""
-
-    def __init__(self, shape: Shape) -> None:
-        super().__init__(shape)
-        self.found: UserDict[str, Tensor] = UserDict()
-
-    def forward(self, user: int, batch: Batch) -> Tensor:
-        norm = self.found.setdefault("norm", self.users.weight.detach().norm())
-        return super().forward(user, batch) * norm
-
-
-class InImported(Factorisation):
-    """The same in a module that is imported when it is needed."""
-
-    def forward(self, user: int, batch: Batch) -> Tensor:
-        from tests.properties import split_zoo_notes as notes
-
-        if notes.LATER is None:
-            notes.LATER = self.users.weight.detach().norm()
-        return super().forward(user, batch) * notes.LATER
-
-
-class ClassAttribute(Factorisation):
-    """An attribute that its class gets when it is first used."""
-
-    norm: ClassVar[Tensor]
-
-    def forward(self, user: int, batch: Batch) -> Tensor:
-        kind = type(self)
-        if not hasattr(kind, "norm"):
-            kind.norm = self.users.weight.detach().norm()
-        out: Tensor = super().forward(user, batch) * kind.norm
-        return out
-
-
-class InNamespace(Factorisation):
-    """The same in a namespace of the standard library."""
-
-    def __init__(self, shape: Shape) -> None:
-        super().__init__(shape)
-        self.found = SimpleNamespace()
-
-    def forward(self, user: int, batch: Batch) -> Tensor:
-        if not hasattr(self.found, "norm"):
-            self.found.norm = self.users.weight.detach().norm()
-        out: Tensor = super().forward(user, batch) * self.found.norm
-        return out
-
-
-class InModule(Factorisation):
-    """The same in another module."""
-
-    def forward(self, user: int, batch: Batch) -> Tensor:
-        if split_zoo_notes.NORM is None:
-            split_zoo_notes.NORM = self.users.weight.detach().norm()
-        return super().forward(user, batch) * split_zoo_notes.NORM
-
-
-class TwoReaders(Factorisation):
-    """Only user 2 reads the bank, and only of user 1."""
-
-    def __init__(self, shape: Shape) -> None:
-        super().__init__(shape)
-        self.note = torch.zeros(shape.dim)
-
-    def penalty(self, user: int) -> Tensor:
-        if user == 1:
-            self.note = own(self, user).detach().clone()
-        return own(self, user) @ self.note if user == 2 else torch.zeros(())
-
-
-class SecondStep(Factorisation):
-    """The second batch of a training sees the whole table."""
-
-    def __init__(self, shape: Shape) -> None:
-        super().__init__(shape)
-        self.steps = 0
-
-    def begin(self) -> None:
-        self.steps = 0
-
-    def penalty(self, user: int) -> Tensor:
-        self.steps += 1
-        return own(self, user) @ self.users.weight.detach().mean(0) * float(self.steps == 2)
-
-
-def second_step(shape: Shape) -> Case:
-    found = case(SecondStep)(shape)
-
-    class Begun:
-        def begin(self, model: nn.Module) -> None:
-            assert isinstance(model, SecondStep)
-            model.begin()
-
-        def __call__(self, model: nn.Module, user: int, batch: Batch) -> Tensor:
-            return found.loss(model, user, batch)
-
-    return Case(model=found.model, loss=Begun(), private=found.private, columns=found.columns)
-
-
-class NextBatch(Factorisation):
-    """What is noted in one step is used in the next."""
-
-    mean: Tensor | None = None
-    of: int | None = None
-
-    def penalty(self, user: int) -> Tensor:
-        before = self.mean if self.of == user else None
-        self.mean, self.of = self.users.weight.detach().mean(0), user
-        return torch.zeros(()) if before is None else own(self, user) @ before
-
-
-# --- hooks ---
-
-
-class Accumulated(Factorisation):
-    """After the gradient of the items is there, the table's mean is added to them."""
-
-    def __init__(self, shape: Shape) -> None:
-        super().__init__(shape)
-        self.items.weight.register_post_accumulate_grad_hook(self._add)  # type: ignore[no-untyped-call]
-
-    def _add(self, weight: Tensor) -> None:
-        with torch.no_grad():
-            weight.add_(0.01 * self.users.weight.mean())
-
-
-class AccumulatedGradient(Factorisation):
-    """The same, to their gradient."""
-
-    def __init__(self, shape: Shape) -> None:
-        super().__init__(shape)
-        self.items.weight.register_post_accumulate_grad_hook(self._add)  # type: ignore[no-untyped-call]
-
-    def _add(self, weight: Tensor) -> None:
-        assert weight.grad is not None
-        weight.grad.add_(0.01 * self.users.weight.detach().mean())
-
-
-class GradientHook(Factorisation):
-    """A hook on a tensor adds the table's mean to its gradient."""
-
-    def __init__(self, shape: Shape) -> None:
-        super().__init__(shape)
-        self.bias.register_hook(lambda found: found + self.users.weight.detach().mean())  # type: ignore[no-untyped-call]
-
-
-class BackwardHook(Factorisation):
-    """A hook of a module writes another user's row."""
-
-    def __init__(self, shape: Shape) -> None:
-        super().__init__(shape)
-        self.items.register_full_backward_hook(self._write)
-
-    def _write(self, _module: nn.Module, _inputs: Any, _outputs: Any) -> None:
-        with torch.no_grad():
-            self.users.weight[0].add_(0.1)
-
-
-# --- what no check of parameters can see ---
-
-
-class HiddenLeaf(Factorisation):
-    """A trained tensor that is no parameter."""
-
-    def __init__(self, shape: Shape) -> None:
-        super().__init__(shape)
-        self.hidden = torch.randn(shape.dim, requires_grad=True)
-
-    def penalty(self, user: int) -> Tensor:
-        return own(self, user) @ self.hidden
-
-
-class HiddenModules(Factorisation):
-    """Heads in a plain list."""
-
-    def __init__(self, shape: Shape) -> None:
-        super().__init__(shape)
-        self.heads = [nn.Linear(shape.dim, 1) for _ in range(shape.users)]
-
-    def penalty(self, user: int) -> Tensor:
-        out: Tensor = self.heads[user](own(self, user)).sum()
-        return out
-
-
-class HiddenInCheckpoint(Factorisation):
-    """A hidden leaf whose graph is built only when gradients are computed."""
-
-    def __init__(self, shape: Shape) -> None:
-        super().__init__(shape)
-        self.hidden = torch.randn(shape.dim, requires_grad=True)
-
-    def penalty(self, user: int) -> Tensor:
-        out: Tensor = checkpoint(lambda row: row @ self.hidden, own(self, user), use_reentrant=True)
-        return out
-
-
-# --- complex numbers ---
-
-
-class Complex(Factorisation):
-    """Private phases and a federated complex spectrum."""
-
-    def __init__(self, shape: Shape) -> None:
-        super().__init__(shape)
-        self.phases = nn.Parameter(torch.randn(shape.users, shape.dim, dtype=torch.complex64))
-        self.spectrum = nn.Parameter(torch.randn(shape.dim, dtype=torch.complex64))
-
-    def penalty(self, user: int) -> Tensor:
-        return (self.phases[user] * self.spectrum).abs().square().sum()
-
-
-class ComplexTable(Complex):
-    """The mean of all phases is in every loss."""
-
-    def penalty(self, user: int) -> Tensor:
-        return super().penalty(user) + (self.phases.detach().mean(0) * self.spectrum).real.sum()
-
-
-class Imaginary(Complex):
-    """Another user's phase has a gradient that is imaginary only; its value has no effect."""
-
-    def penalty(self, user: int) -> Tensor:
-        other = self.phases[(user + 1) % len(self.phases)].imag
-        return super().penalty(user) + (other - other.detach()).sum()
-
-
-class ImaginaryGradient(Complex):
-    """Others' values move the imaginary part of the spectrum's gradient."""
-
-    def penalty(self, user: int) -> Tensor:
-        moved = self.spectrum.imag - self.spectrum.imag.detach()
-        return super().penalty(user) + (moved * self.users.weight.detach().sum()).sum()
-
-
-COMPLEX = ("users.weight", "phases")
-
-
-class Checkpointed(Addition):
-    """Reentrant checkpointing: gradients come by a real backward pass only."""
-
-    def forward(self, user: int, batch: Batch) -> Tensor:
-        hidden = self.encode(batch["x"]) + self.items(batch["item"])
-        out: Tensor = checkpoint(
-            lambda each: self.read(torch.tanh(self.personalise(user, each))),
-            hidden,
-            use_reentrant=True,
-        )
-        return out.squeeze(1)
-
-
-class CheckpointedTable(Checkpointed):
-    """The same, with the mean of all users inside."""
-
-    def personalise(self, user: int, hidden: Tensor) -> Tensor:
-        return hidden + self.users.weight[user] + self.users.weight.mean(0)
 
 
 STATE: dict[str, Entry] = {

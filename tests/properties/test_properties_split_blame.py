@@ -29,9 +29,10 @@ from tests.properties.split_zoo import (
     compare,
     loss,
 )
+from tests.properties.split_zoo_gradients import COMPLEX, Complex
 from tests.properties.split_zoo_honest import HONEST
 from tests.properties.split_zoo_rules import absentees_too
-from tests.properties.split_zoo_state import COMPLEX, STATE, Complex
+from tests.properties.split_zoo_state import STATE
 
 PLAIN = LocalTrainingConfig(epochs=2, batch_size=2)
 

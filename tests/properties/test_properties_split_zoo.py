@@ -13,12 +13,12 @@ from secure_fedrec.properties.split.aggregation import Aggregator
 from secure_fedrec.properties.split.interference import separations
 from secure_fedrec.properties.split.memory import Memory
 from secure_fedrec.properties.split.scales import KINDS, kinds_of
-from tests.properties.split_zoo import Case, Factorisation, Shape, case
+from tests.properties.split_zoo import Case, Entry, Factorisation, Shape, case
 from tests.properties.split_zoo_honest import HONEST
 from tests.properties.split_zoo_order import ORDER
 from tests.properties.split_zoo_rules import RULES, first_to_last
 from tests.properties.split_zoo_scales import RARE, SCALES
-from tests.properties.split_zoo_state import MANY, STATE, Entry, one_pair
+from tests.properties.split_zoo_state import MANY, STATE, one_pair
 
 ZOO: dict[str, Entry] = STATE | ORDER | SCALES | RARE | HONEST
 
