@@ -10,6 +10,7 @@ import numpy as np
 
 from secure_fedrec.core.arrays import IntArray
 from secure_fedrec.data.files.columns import Columns
+from secure_fedrec.data.files.faults import whole_seconds
 from secure_fedrec.data.files.ids import trim
 from secure_fedrec.data.files.parquet import column_names
 from secure_fedrec.data.files.settings import Column, RatingsFile, TextFile
@@ -195,8 +196,7 @@ def _by_place(path: Path, separator: str) -> dict[str, Any]:
     fields = fields_at(path, 1, separator)
     found: dict[str, Column] = {"user": 1, "item": 2}
     for place, text in enumerate(fields[2:], start=3):
-        low, high = _EPOCHS
-        if text.strip().isdigit() and low <= int(text) < high:
+        if (moment := whole_seconds([text])) and _EPOCHS[0] <= moment[0] < _EPOCHS[1]:
             found.setdefault("time", place)
         elif is_number(text):
             found.setdefault("rating", place)
