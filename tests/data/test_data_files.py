@@ -200,7 +200,7 @@ def test_ratings_are_kept_exactly_or_refused(tmp_path: Path) -> None:
             rows = [("u", "x", long[0]), ("v", "y", long[1])]
             read(write(tmp_path / "r.csv", rows), time=None, scale=scale)
     for zero in ("-0", "0", "-0.0", "+0"):
-        rows = [("u", "x", zero), ("u", "y", 0), ("v", "y", 1)]
+        rows = [("u", "x", zero), ("u", "y", "0"), ("v", "y", "1")]
         table = read(write(tmp_path / "r.csv", rows), time=None)
         assert str(table.scale) == "0 to 1 in steps of 1"
         assert not np.signbit(table.ratings).any()
@@ -325,6 +325,10 @@ def test_what_is_seen(tmp_path: Path) -> None:
 def test_no_column_is_left_out_in_silence(tmp_path: Path) -> None:
     seen = look_at(write(tmp_path / "r.csv", ROWS, ",", "user,item,my_stars,time"))
     assert seen.unused == ("my_stars",)
+    worded = [(row[0], number, f"{row[2]} stars") for number, row in enumerate(ROWS)]
+    assert look_at(write(tmp_path / "w.csv", worded)).unused == (3,)
+    named: dict[str, int | str] = {"user": "a", "item": 2, "rating": 3}
+    assert look_at(write(tmp_path / "n.csv", ROWS, ",", "a,b,c,d"), named).unused == ("d",)
     path = tmp_path / "comma.csv"
     path.write_text('user,item,rating\nann,x,"4,5"\nbob,y,"3,5"\n', encoding="utf-8")
     with pytest.raises(DataError, match=r"line 2: rating column 'rating': '4,5' is no number"):
