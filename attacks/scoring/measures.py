@@ -296,6 +296,9 @@ def _is_positive(value: Any) -> bool:
     return number and math.isfinite(value) and value > 0
 
 
+_GAIN = "What the claim reaches above what is reached without the view, on average over the units."
+
+
 def gain(
     floor: Floor,
     name: str = "",
@@ -307,7 +310,7 @@ def gain(
 ) -> Measure:
     """The record of a gain over what is known without the view, by the thresholds of every gain."""
     page = Page(listed=listed, chooses=chooses)
-    return Measure(name, about, Scale(unit, "0", "gains nothing"), Gained(floor), page)
+    return Measure(name, about or _GAIN, Scale(unit, "0", "gains nothing"), Gained(floor), page)
 
 
 def records(**measures: Measure) -> Mapping[str, Measure]:
