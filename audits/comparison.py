@@ -4,7 +4,8 @@ Runs are paired by their seed, so that data, split and start of the training are
 sides. From three pairs on, the interval of a figure's difference is Student's, over the differences
 of the pairs: it sees all noise that changes from run to run. All intervals hold at once: with m
 figures each is taken at the level 1 - 2 ERROR_RATE / m (Bonferroni), so at most ``ERROR_RATE`` of
-the comparisons of equal systems call any figure worse.
+the comparisons of equal systems call any figure worse. Student's interval is that of noise with one
+peak. Where trainings fall into states that lie far apart, three of them agree by chance.
 
 With fewer pairs the interval is put together from those that both reports state (the square-and-add
 rule of Zou and Donner 2008). They know the noise of every client by itself and none that all
@@ -71,8 +72,8 @@ class Difference:
         key: of the figure.
         outcome: "worse", "better" or "same" (nothing beyond the noise); "undecided" if it may have
             got worse, as far as too few pairs tell, or by more than is tolerated; "noise unknown"
-            if too few pairs tell nothing of it; "lost" if only the first side has it, "new" if only
-            the second.
+            if too few pairs tell nothing of it; "lost" if the first side of a pair has it and the
+            second has not, "new" if only the second has it.
         before, after: means over the pairs; None where it is missing.
         low, high: interval of the change, in the figure's unit; None where it is exact or unknown.
         pairs: pairs of runs behind it.
@@ -165,10 +166,11 @@ def compare(
         for key in keys
     }
     tested = sum(bool(pairs) and not pairs[0][0].exact for pairs in paired.values())
+    lost = {key for a, b in zip(*sides, strict=True) for key in a.keys() - b.keys()}
     found = [
-        _difference(key, pairs, tested, tolerance)
+        _difference(key, pairs, tested, tolerance, lost=key in lost)
         if pairs
-        else Difference(key=key, outcome=LOST if any(key in a for a in sides[0]) else NEW)
+        else Difference(key=key, outcome=LOST if key in lost else NEW)
         for key, pairs in paired.items()
     ]
     order = (WORSE, LOST, OPEN, NEW, BETTER, UNTOLD, SAME)
@@ -226,19 +228,22 @@ def _lower_is_worse(key: Key) -> bool:
 
 
 def _difference(
-    key: Key, pairs: Sequence[tuple[Figure, Figure]], tested: int, tolerance: float
+    key: Key, pairs: Sequence[tuple[Figure, Figure]], tested: int, tolerance: float, *, lost: bool
 ) -> Difference:
     before, after = (float(np.mean([pair[side].value for pair in pairs])) for side in (0, 1))
     low, high = _interval(pairs, ERROR_RATE / max(tested, 1))
     towards = (-high, -low) if _lower_is_worse(key) else (low, high)
     sure = pairs[0][0].exact or len(pairs) >= FEWEST_PAIRS
+    worse = (after - before) * (-1 if _lower_is_worse(key) else 1) > 0
     outcome = UNTOLD if math.isinf(high) else SAME
     if towards[0] > 0:
         outcome = WORSE if sure else OPEN
     elif towards[1] < 0:
         outcome = BETTER if sure else UNTOLD
-    elif towards[1] > tolerance or (outcome == UNTOLD and key.attack):
+    elif towards[1] > tolerance or (outcome == UNTOLD and (key.attack or (sure and worse))):
         outcome = OPEN
+    if lost and outcome != WORSE:
+        outcome = LOST
     unknown = pairs[0][0].exact or math.isinf(high)
     return Difference(
         key=key,
@@ -255,11 +260,12 @@ def _interval(pairs: Sequence[tuple[Figure, Figure]], tail: float) -> tuple[floa
     """Ends that the change exceeds with that probability each; infinite where nothing tells."""
     changes = np.array([after.value - before.value for before, after in pairs])
     mean = float(changes.mean())
+    slack = 1e-9 * max(abs(each.value) for pair in pairs for each in pair)
     if pairs[0][0].exact:
-        slack = 1e-9 * max(abs(each.value) for pair in pairs for each in pair)
         return (mean, mean) if abs(mean) > slack else (0.0, 0.0)
     deviation = float(changes.std(ddof=1)) if len(pairs) >= FEWEST_PAIRS else 0.0
-    if deviation > 0 or (len(pairs) >= FEWEST_PAIRS and mean == 0):
+    # Coarse figures move alike by chance, but for rounding: then their clients tell the noise.
+    if deviation > slack or (len(pairs) >= FEWEST_PAIRS and abs(mean) <= slack):
         half = -float(stdtrit(len(pairs) - 1, tail)) * deviation / math.sqrt(len(pairs))
         return mean - half, mean + half
     downs, ups = zip(*(_reach(before, after) for before, after in pairs), strict=True)

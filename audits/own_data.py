@@ -12,12 +12,15 @@ from typing import Any, Final
 
 import numpy as np
 
-from audits.config.audit import parse_config
+from audits.config.audit import AuditConfig, parse_config
+from audits.rating_data import Source
 from audits.report.svg import SERIES, canvas
+from audits.systems.pmf import Ratings
 from secure_fedrec.core.arrays import IntArray
 from secure_fedrec.core.files import replace_file
 from secure_fedrec.data.files.describe import COLUMNS, Seen, look_at
 from secure_fedrec.data.files.settings import Column
+from secure_fedrec.data.ratings import RatingTable
 from secure_fedrec.errors import ConfigError
 
 _CURVES: Final = (
@@ -213,13 +216,13 @@ def config_text(seen: Seen, path: Path, folder: Path) -> str:
         folder: of the configuration.
 
     Raises:
-        ConfigError: a name cannot be written in it.
+        ConfigError: a name cannot be written in it, or there are too few ratings to audit.
     """
     table, file = seen.table, seen.file
     sampled = min(table.n_clients, _MANY_CLIENTS)
     text = _CONFIG.format(
         title=_quoted(f"FedRec++ on {path.name}"),
-        data="\n".join(_data_lines(seen, os.path.relpath(path, folder))),
+        data="\n".join(_data_lines(seen, _relative(path, folder))),
         count=max(1, sampled // _DENOISED),
         lift="" if file.implicit else _RATING_GATE,
     )
@@ -229,8 +232,25 @@ def config_text(seen: Seen, path: Path, folder: Path) -> str:
     except ValueError as strange:
         problem = "the name of the file, or of a column, cannot be written as TOML"
         raise ConfigError("--write", str(path), problem) from strange
-    parse_config(raw, folder=folder)
+    _require_auditable(parse_config(raw, folder=folder), seen.table)
     return text
+
+
+def _require_auditable(config: AuditConfig, table: RatingTable) -> None:
+    """Refuse a configuration whose split the ratings are too few for, as its audit would.
+
+    Raises:
+        ConfigError: they are.
+    """
+    data: Any = config.data
+    source = data.select(Source(table), config.seed)
+    ratings = Ratings(data=data, algorithm=config.algorithm, source=source, seed=config.seed)
+    ratings.task(data.fold)
+
+
+def _relative(path: Path, folder: Path) -> str:
+    """The way from a folder to a file, links followed: ``..`` of a linked folder is elsewhere."""
+    return os.path.relpath(path.parent.resolve() / path.name, folder.resolve())
 
 
 def _data_lines(seen: Seen, path: str) -> list[str]:

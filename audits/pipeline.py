@@ -133,7 +133,7 @@ def compare(arguments: argparse.Namespace) -> int:
     else:
         print(
             f"seeds {seeds}: of comparisons of equal systems, at most {comparison.ERROR_RATE:.0%} "
-            "call any figure worse"
+            "call any figure worse, where noise has one peak"
         )
     if found.unpaired:
         print(f"  note: one side alone has seeds {found.unpaired}", file=sys.stderr)

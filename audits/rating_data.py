@@ -27,7 +27,7 @@ from secure_fedrec.data import (
 )
 from secure_fedrec.data.splits import HELD_OUT, split_at
 from secure_fedrec.errors import ConfigError
-from secure_fedrec.settings import Count, Filled, OneOf, Settings, Within
+from secure_fedrec.settings import Count, Filled, Natural, OneOf, Settings, Within
 
 SPLITS: Final = ("k-fold", "leave-one-out")
 FILE: Final = "file"
@@ -149,8 +149,8 @@ class Parts(Selection):
 
     split: Annotated[str, OneOf(SPLITS, "unknown split")] = "k-fold"
     folds: Annotated[int, Within(least=2)] = 5
-    fold: int = 0
-    utility_folds: int = 1
+    fold: Natural = 0
+    utility_folds: Count = 1
 
     def require_fitting(self, *, implicit: bool) -> None:
         """Refuse a split that does not fit.

@@ -85,7 +85,8 @@ def require_tables(key: str, value: object) -> list[dict[str, Any]]:
 def _table_class(annotation: Any) -> Any:
     """The settings class of a field that is a table, or may be one; None if it is none."""
     kinds = (annotation, *get_args(annotation))
-    return next((kind for kind in kinds if dataclasses.is_dataclass(kind)), None)
+    # A rule of an annotation is an instance of a dataclass, and no table.
+    return next((k for k in kinds if isinstance(k, type) and dataclasses.is_dataclass(k)), None)
 
 
 def _is_required(entry: "dataclasses.Field[Any]") -> bool:

@@ -247,6 +247,8 @@ def _limits(rule: Any, *, of_list: bool) -> Iterator[tuple[str, Any]]:
         yield "pattern", f"^(?:{rule.pattern})$"
     elif isinstance(rule, Filled):
         yield ("minItems", 1) if of_list else ("pattern", r"\S")
+    else:  # a rule made elsewhere may know its own
+        yield from getattr(rule, "keywords", ())
 
 
 def _words(rule: Any) -> str:

@@ -108,7 +108,8 @@ def render_html(report: Mapping[str, object]) -> str:
     if version != SCHEMA_VERSION:
         problem = f"schema_version is {version!r}; this version reads {SCHEMA_VERSION!r}"
         raise DataError("report.json", problem)
-    return _environment().get_template("template.html.j2").render(_context(report))
+    page = _environment().get_template("template.html.j2").render(_context(report))
+    return text.spoken(page)
 
 
 def render_summary(report: Mapping[str, Any]) -> str:

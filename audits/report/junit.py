@@ -12,10 +12,10 @@ from typing import Any
 from xml.etree import ElementTree as ET
 
 from audits.gates.policy import FAIL, KNOWN, OPEN, WAIVED, Objection, objections
+from audits.report.text import spoken
 
 Report = Mapping[str, Any]
 
-_UNSPEAKABLE = re.compile("[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _KINDS = {FAIL: "failure", OPEN: "error", WAIVED: "skipped", KNOWN: "skipped"}
 _COUNTED = {"failure": "failures", "error": "errors", "skipped": "skipped"}
 _Case = tuple[str, str, str, str]
@@ -82,18 +82,18 @@ def _suite(report: Report, number: int, name: str, cases: Sequence[_Case]) -> ET
     properties = ET.SubElement(suite, "properties")
     told = {"title": report["title"], "verdict": report["verdict"]["outcome"]}
     for key, value in told.items():
-        ET.SubElement(properties, "property", {"name": key, "value": _spoken(value)})
+        ET.SubElement(properties, "property", {"name": key, "value": spoken(value)})
     for where, what, kind, why in cases:
         case = ET.SubElement(
-            suite, "testcase", {"name": _spoken(what), "classname": _spoken(where), "time": "0"}
+            suite, "testcase", {"name": spoken(what), "classname": spoken(where), "time": "0"}
         )
         if kind == "skipped":
-            ET.SubElement(case, kind, {"message": _spoken(why)})
+            ET.SubElement(case, kind, {"message": spoken(why)})
         elif kind:
-            told = {"message": _spoken(why), "type": "gate" if kind == "failure" else OPEN}
-            ET.SubElement(case, kind, told).text = _spoken(why)
-    ET.SubElement(suite, "system-out").text = _spoken(report["verdict"]["summary"])
-    ET.SubElement(suite, "system-err").text = _spoken("\n".join(report["verdict"]["reasons"]))
+            told = {"message": spoken(why), "type": "gate" if kind == "failure" else OPEN}
+            ET.SubElement(case, kind, told).text = spoken(why)
+    ET.SubElement(suite, "system-out").text = spoken(report["verdict"]["summary"])
+    ET.SubElement(suite, "system-err").text = spoken("\n".join(report["verdict"]["reasons"]))
     return suite
 
 
@@ -101,8 +101,3 @@ def _second(moment: str) -> str:
     """A time without its zone, as the format has it; the first second, where there is none."""
     found = re.match(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d", moment)
     return found[0] if found else "1970-01-01T00:00:00"
-
-
-def _spoken(text: str) -> str:
-    """Text without the characters that XML cannot hold."""
-    return _UNSPEAKABLE.sub("\ufffd", text)

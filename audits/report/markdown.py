@@ -9,7 +9,7 @@ from attacks.scoring.measures import SEVERITIES
 from audits.gates.policy import objections
 from audits.report.endings import SMALLEST_CHANGES, changes
 from audits.report.places import config_line, config_path, key_of_finding, key_of_gate
-from audits.report.text import gate_value, interval
+from audits.report.text import gate_value, interval, spoken
 
 Report = Mapping[str, Any]
 Table: TypeAlias = tuple[Sequence[str], Sequence[Sequence[str]]]
@@ -123,4 +123,4 @@ def _list(texts: Iterable[str]) -> list[str]:
 
 def _plain(text: str) -> str:
     """Text in which nothing is markup, on one line."""
-    return _MARKUP.sub(r"\\\1", " ".join(text.split()))
+    return _MARKUP.sub(r"\\\1", spoken(" ".join(text.split())))

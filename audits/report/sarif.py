@@ -109,13 +109,15 @@ def _gate(report: Report, objection: Objection) -> dict[str, Any]:
     assert objection.gate is not None  # noqa: S101 - asked for by the caller
     gate = report["gates"][objection.gate]
     key = key_of_gate(report, objection.gate)
+    covers = setting(report, f"gates[{objection.gate}].covers")
+    covered = [str(covers)] if gate["metric"] == "epsilon" and covers else []
     return {
         "ruleId": f"gate/{gate['metric']}",
         "level": _level(objection, None),
         "message": {"text": f"{gate['name']}: {gate['reason']}"},
         "locations": [_location(report, key)],
         "partialFingerprints": _fingerprint(
-            report, gate["adversary"], gate["metric"], gate["bound"]
+            report, gate["adversary"], gate["metric"], gate["bound"], *covered
         ),
         "properties": {"configurationKey": key, "against": [objection.text]},
     }
@@ -164,8 +166,9 @@ def _fingerprint(report: Report, adversary: str | None, *what: str) -> dict[str,
     Which system, on which data, is attacked by which parties, and by what.
     """
     key = key_of_adversary(report, adversary)
-    parties = setting(report, f"{key}.corrupt") or [adversary]
-    parties = sorted(map(str, parties)) if isinstance(parties, list) else [str(parties)]
+    told = [setting(report, f"{key}.{part}") for part in ("corrupt", "taps")]
+    parties = [str(each) for part in told if isinstance(part, list) for each in sorted(part)]
+    parties = parties or [str(adversary)]
     system = str(setting(report, "algorithm.name"))
     whole = json.dumps([system, report["data"]["name"], parties, *what])
     return {_FINGERPRINT: sha256(whole.encode()).hexdigest()[:32]}

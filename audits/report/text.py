@@ -5,6 +5,7 @@ and a chart. Two rules matter for an audit: a value that is not exactly 0 or 1 i
 it, and a value that was not measured is never printed as a number.
 """
 
+import re
 from collections.abc import Iterable, Mapping
 from itertools import pairwise
 
@@ -157,3 +158,11 @@ def plain(value: object) -> str:
     if isinstance(value, list):
         return ", ".join(plain(each) for each in value)
     return f"{value:.6g}" if isinstance(value, float) else str(value)
+
+
+_UNSPEAKABLE = re.compile("[^\t\n\r -~\u00a0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+
+def spoken(text: str) -> str:
+    """Text without control characters and others that XML and HTML cannot hold."""
+    return _UNSPEAKABLE.sub("\ufffd", text)

@@ -3,10 +3,10 @@
 from typing import Annotated
 
 from secure_fedrec.errors import ConfigError
-from secure_fedrec.settings import Matching, OneOf, Settings
+from secure_fedrec.settings import Filled, Matching, OneOf, Settings
 
 _PARTY = Matching(
-    r"server|denoisers|(?:denoiser|client):\d+",
+    r"server|denoisers|(?:denoiser|client):(?:0|[1-9][0-9]{0,9})",
     "unknown party",
     ("server", "denoisers", "denoiser:K", "client:U"),
 )
@@ -25,7 +25,7 @@ class Adversary(Settings, section="adversaries"):
         ConfigError: an unknown party or tap, or neither.
     """
 
-    name: str
+    name: Annotated[str, Filled()]
     corrupt: frozenset[Annotated[str, _PARTY]] = frozenset()
     taps: frozenset[Annotated[str, OneOf(("network",), "unknown tap")]] = frozenset()
 

@@ -164,6 +164,30 @@ def test_equal_changes_of_all_pairs_are_no_certainty() -> None:
     assert outcomes(sides(runs))["server/stub: exact_set_gain"] == "undecided"
 
 
+@pytest.mark.parametrize("before", [0, 1 / 60, 7 / 60])
+def test_equal_changes_are_equal_but_for_rounding(before: float) -> None:
+    values = [before + n / 180 for n in range(3)]
+    runs = [stated(0, {"exact_set_gain": value}) for value in values]
+    runs += [stated(0, {"exact_set_gain": value + 1 / 60}) for value in values]
+    assert outcomes(sides(runs))["server/stub: exact_set_gain"] == "undecided"
+
+
+def test_utility_that_fell_alike_in_all_pairs_is_undecided() -> None:
+    good, bad = bare(1, []), bare(1, [])
+    good["utility"]["mean"], bad["utility"]["mean"] = {"auc": 0.9}, {"auc": 0.5}
+    assert outcomes(sides([good] * 3 + [bad] * 3))["auc"] == "undecided"
+    assert sides([good] * 3 + [bad] * 3).exit_code == 3
+    assert outcomes(sides([bad] * 3 + [good] * 3))["auc"] == "noise unknown"
+
+
+def test_a_figure_that_is_lost_in_one_pair_is_lost() -> None:
+    with_, without = stated(1, {"precision_gain": 0.1}), bare(1, [])
+    found = sides([with_, with_, with_, with_, without, with_])
+    assert outcomes(found)["server/stub: precision_gain"] == "lost"
+    assert found.exit_code == 3
+    assert sides([with_, without, with_, with_, with_, with_]).exit_code == 0
+
+
 def test_a_tolerance_asks_for_power() -> None:
     rng = np.random.default_rng(3)
     runs = [stated(seed % 4, {"precision_gain": 0.2 + 0.02 * rng.random()}) for seed in range(8)]

@@ -224,6 +224,8 @@ def test_presets_follow_the_schema(preset: str) -> None:
         ("algorithm.user_dim", 8),  # of another algorithm
         ("data.name", "movielens"),
         ("data.fold", "first"),
+        ("data.fold", -1),
+        ("data.utility_folds", 0),
         ("data.negatives", 4),
         ("ring.bits", 128),
         ("run.check_lossless", "yes"),
@@ -251,6 +253,14 @@ def test_typical_mistakes_are_refused(path: str, value: object) -> None:
     errors = list(VALIDATOR.iter_errors(raw))
     assert errors
     assert not taken(raw)
+
+
+@pytest.mark.parametrize("column", [0, -1, "", " ", True])
+def test_what_names_no_column_is_refused(column: object) -> None:
+    raw: dict[str, Any] = {"data": {"name": "file", "path": "r.csv", "user": 1, "item": "book"}}
+    assert VALIDATOR.is_valid(raw)
+    raw["data"]["item"] = column
+    assert not VALIDATOR.is_valid(raw)
 
 
 def test_layers_are_named_and_closed() -> None:

@@ -125,6 +125,10 @@ def test_an_attribute_is_called_by_its_name() -> None:
 LISTED = tuple(each for each in MEASURES.values() if each.page.listed)
 
 
+def test_every_figure_says_what_it_is() -> None:
+    assert all(each.about.strip() and each.name.strip() for each in MEASURES.values())
+
+
 def test_every_measure_has_its_place_in_the_schema() -> None:
     known = report_schema()["$defs"]["finding"]["properties"]
     assert set(listed_keys()) <= set(known)

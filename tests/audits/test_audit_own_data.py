@@ -120,6 +120,29 @@ def test_attributes_are_inferred(command: Command, write_config: Write, own: Pat
         assert b"quokka" not in path.read_bytes(), path
 
 
+def test_a_configuration_behind_a_link_finds_its_file(
+    command: Command, own: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "deep" / "down").mkdir(parents=True)
+    (tmp_path / "link").symlink_to(tmp_path / "deep" / "down")
+    config = tmp_path / "link" / "audit.toml"
+    assert command("data", "describe", own, "--write", config)[0] == 0
+    assert command("check", config, "--rounds", "1", "--quiet")[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("rows", "key"),
+    [("1,1,1\n1,2,5\n2,1,3\n", "data.folds"), ("1,1,3\n2,2,3\n3,1,3\n", "data.split")],
+)
+def test_too_few_ratings_to_audit_get_no_configuration(
+    refusal: Refusal, tmp_path: Path, rows: str, key: str
+) -> None:
+    path, config = tmp_path / "r.csv", tmp_path / "audit.toml"
+    path.write_text("user,item,rating\n" + rows)
+    assert key in refusal("data", "describe", path, "--write", config)
+    assert not config.exists()
+
+
 def test_what_is_there_is_not_written_over(refusal: Refusal, own: Path, tmp_path: Path) -> None:
     there = tmp_path / "there.toml"
     there.write_text("mine")

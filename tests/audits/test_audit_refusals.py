@@ -56,6 +56,9 @@ WRONG_TYPES = [
     ("attacks", [1], "must be a list of names"),
     ("gates", {"metric": "mae"}, "must be a list of tables, written [[gates]]"),
     ("gates.1.max", "low", "valid number"),
+    ("gates.1.metric", {}, "valid string"),
+    ("adversaries.0.name", {"name": "server"}, "valid string"),
+    ("cohort.clients_per_round", {}, "valid integer"),
 ]
 
 WRONG_VALUES = [
@@ -94,6 +97,9 @@ WRONG_VALUES = [
     ("protection.1.count", 21, "between 1 and half of the 40 clients (20)"),
     ("adversaries.0.corrupt", ["mallory"], "choices: server, denoisers, denoiser:K, client:U"),
     ("adversaries.0.corrupt", [], "corrupts or taps something"),
+    ("adversaries.0.corrupt", ["client:" + "9" * 5000], "choices: server, denoisers"),
+    ("adversaries.0.corrupt", ["client:\u0663"], "choices: server, denoisers"),
+    ("adversaries.0.name", " ", "must not be empty"),
     ("adversaries.0.corrupt", ["denoiser:10"], "there are 10 denoisers"),
     ("adversaries.0.corrupt", ["client:3", "client:40"], "there are 40 clients"),
     ("adversaries.0.taps", ["wifi"], "choices: network"),

@@ -3,6 +3,7 @@
 import copy
 import json
 import random
+import re
 from collections import Counter
 from collections.abc import Callable
 from datetime import date
@@ -138,6 +139,46 @@ def test_fingerprints_outlive_figures_lines_names_and_seeds(
     assert prints(other) == prints(report)
     other["data"]["name"] = "another"
     assert not any(each in prints(report) for each in prints(other))
+
+
+def test_what_taps_lines_as_well_is_another_adversary(
+    report: dict[str, Any], sarif_schema: jsonschema.Draft4Validator
+) -> None:
+    other = copy.deepcopy(report)
+    tapping = {"name": "tapping", "corrupt": ["server"], "taps": ["network"]}
+    other["configuration"]["adversaries"].append(tapping)
+    for part in ("findings", "gates"):
+        mine = [each for each in other[part] if each["adversary"] == "server"]
+        other[part] += [{**each, "adversary": "tapping"} for each in mine]
+    assert sarif(other, sarif_schema)["results"]  # which asks for different fingerprints
+    own = copy.deepcopy(other)
+    own["configuration"]["adversaries"][-1]["corrupt"] = []
+    renamed = json.loads(json.dumps(own).replace('"tapping"', '"the tap"'))
+    both = [sarif(each, sarif_schema)["results"] for each in (own, renamed)]
+    assert [each["partialFingerprints"] for each in both[0]] == [
+        each["partialFingerprints"] for each in both[1]
+    ]
+
+
+def test_epsilons_of_two_parts_are_two_results(
+    report: dict[str, Any], sarif_schema: jsonschema.Draft4Validator
+) -> None:
+    other = copy.deepcopy(report)
+    for covers in ("sums", "reports"):
+        told = {"metric": "epsilon", "attack": None, "adversary": "server", "bound": "max"}
+        other["gates"].append({**other["gates"][0], **told, "outcome": "fail", "name": covers})
+        while len(other["configuration"]["gates"]) < len(other["gates"]):
+            other["configuration"]["gates"].append({"covers": covers})
+    results = sarif(other, sarif_schema)["results"]
+    assert sum(each["ruleId"] == "gate/epsilon" for each in results) == 2
+
+
+def test_no_control_character_is_in_a_page(report: dict[str, Any]) -> None:
+    other = {**report, "title": "a\x00b\x0b\x1b[31mc\x7f\x85\ufffe\U0001f600"}
+    for name in ("html", "junit", "md"):
+        text = WRITERS[name](other)
+        assert not re.search("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ufffe]", text), name
+        assert "\U0001f600" in text
 
 
 def varied(report: dict[str, Any], rng: random.Random) -> dict[str, Any]:

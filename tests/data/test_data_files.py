@@ -183,6 +183,51 @@ def test_the_mean_of_two_neighbours_is_the_upper_one(tmp_path: Path) -> None:
     assert table.ratings.tolist() == [4.0, 1.0]
 
 
+def test_a_mean_half_way_is_half_way_on_any_scale(tmp_path: Path) -> None:
+    scale = RatingScale(0.1, 2.0, 0.1)
+    for low in range(1, 20):
+        rows = [("u", "x", f"0.{low}"), ("u", "x", f"{(low + 1) / 10:g}"), ("v", "y", 1)]
+        if low > 9:
+            rows[0] = ("u", "x", f"1.{low - 10}")
+        table = read(write(tmp_path / "r.csv", rows), time=None, duplicates="mean", scale=scale)
+        assert table.ratings[0] == pytest.approx((low + 1) / 10)
+
+
+def test_ratings_are_kept_exactly_or_refused(tmp_path: Path) -> None:
+    long = ("100000000000000.000000000000001", "100000000000000.000000000000002")
+    for scale in ("auto", RatingScale(0, 1, 1)):
+        with pytest.raises(DataError, match=r"line 2: rating column 3: '1000.* 64 bits"):
+            rows = [("u", "x", long[0]), ("v", "y", long[1])]
+            read(write(tmp_path / "r.csv", rows), time=None, scale=scale)
+    for zero in ("-0", "0", "-0.0", "+0"):
+        rows = [("u", "x", zero), ("u", "y", "0"), ("v", "y", "1")]
+        table = read(write(tmp_path / "r.csv", rows), time=None)
+        assert str(table.scale) == "0 to 1 in steps of 1"
+        assert not np.signbit(table.ratings).any()
+
+
+def test_times_of_parquet_keep_their_order(tmp_path: Path) -> None:
+    arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    for unit, per_second in (("ms", 10**3), ("us", 10**6), ("ns", 10**9)):
+        for times in ([7 * per_second + 2, 7 * per_second + 1, 8 * per_second], [7, 8, 9]):
+            whole = [t * per_second for t in times] if times[0] == 7 else times
+            stamps = arrow.array(whole, arrow.timestamp(unit, tz="UTC"))
+            columns = {"u": ["a", "a", "b"], "i": ["x", "y", "x"], "r": [1, 2, 3], "t": stamps}
+            parquet.write_table(arrow.table(columns), tmp_path / "r.parquet")
+            table = read(tmp_path / "r.parquet")
+            assert table.timestamps is not None
+            assert table.timestamps.tolist() == times
+
+
+@pytest.mark.parametrize("third", ["\u00b2", "9" * 5000, "\u0663", "1_0"])
+def test_what_only_looks_like_digits_is_no_time(tmp_path: Path, third: str) -> None:
+    path = write(tmp_path / "r.csv", [("1", "1", third), ("2", "2", third), ("1", "2", third)])
+    try:
+        assert look_at(path).file.time is None
+    except DataError as refused:
+        assert refused.line == 1
+
+
 def test_implicit_feedback(tmp_path: Path) -> None:
     rows = [("u", "x", 12), ("u", "y", 400), ("v", "x", 3), ("v", "z", 90_000), ("w", "z", 1)]
     path = write(tmp_path / "r.csv", rows)
@@ -280,6 +325,10 @@ def test_what_is_seen(tmp_path: Path) -> None:
 def test_no_column_is_left_out_in_silence(tmp_path: Path) -> None:
     seen = look_at(write(tmp_path / "r.csv", ROWS, ",", "user,item,my_stars,time"))
     assert seen.unused == ("my_stars",)
+    worded = [(row[0], number, f"{row[2]} stars") for number, row in enumerate(ROWS)]
+    assert look_at(write(tmp_path / "w.csv", worded)).unused == (3,)
+    named: dict[str, int | str] = {"user": "a", "item": 2, "rating": 3}
+    assert look_at(write(tmp_path / "n.csv", ROWS, ",", "a,b,c,d"), named).unused == ("d",)
     path = tmp_path / "comma.csv"
     path.write_text('user,item,rating\nann,x,"4,5"\nbob,y,"3,5"\n', encoding="utf-8")
     with pytest.raises(DataError, match=r"line 2: rating column 'rating': '4,5' is no number"):
@@ -317,9 +366,23 @@ DATES = {
     " 2020-01-31 ": DAY,
     "2020-01-31 00:00": DAY,
     "2020-01-31T00:00:01Z": DAY + 1,
-    "2020-01-31T02:00:01.999+02:00": DAY + 1,
+    "2020-01-31T02:00:01.000+02:00": DAY + 1,
     "1970-01-01": 0,
 }
+
+
+def test_fractions_of_a_second_keep_their_order(tmp_path: Path) -> None:
+    rows = (
+        "user,item,rating,date",
+        *(f"{each},2020-01-31" for each in ("a,x,1", "a,y,2", "b,x,3")),
+    )
+    times = ("", "T10:00:00.9Z", "T10:00:00.25Z", "")
+    text = "\n".join(row + time for row, time in zip(rows, times, strict=True))
+    (tmp_path / "r.csv").write_text(text, encoding="utf-8")
+    table = look_at(tmp_path / "r.csv").table
+    assert table.timestamps is not None
+    noon = (DAY + 36000) * 10**6
+    assert table.timestamps.tolist() == [noon + 900_000, noon + 250_000, DAY * 10**6]
 
 
 @pytest.mark.parametrize("text", DATES)

@@ -47,7 +47,13 @@ def test_every_scale_contains_its_levels(low: int, steps: int, tenths: int) -> N
     assert not scale.contains(scale.levels + tenths / 20).any()
 
 
-@pytest.mark.parametrize("bounds", [(1, 1, 1), (5, 1, 1), (1, 5, 0), (1, 5, 3), (1, INF, 1)])
+@pytest.mark.parametrize(
+    "bounds",
+    [
+        *[(1, 1, 1), (5, 1, 1), (1, 5, 0), (1, 5, 3), (1, INF, 1)],
+        *[(0, 1e308, 1), (-1e308, 1e308, 1), (0, 5, 5e-324), (1, 5, 1e-12)],
+    ],
+)
 def test_scale_must_be_a_grid(bounds: tuple[float, float, float]) -> None:
     with pytest.raises(ConfigError):
         RatingScale(*bounds)

@@ -24,7 +24,7 @@ from secure_fedrec.data.files.faults import (
     shown,
 )
 from secure_fedrec.data.files.source import opened
-from secure_fedrec.data.files.times import Clock
+from secure_fedrec.data.files.times import Clock, in_seconds
 from secure_fedrec.errors import DataError
 
 _BLOCK: Final = 2**20
@@ -170,7 +170,7 @@ def _tokenised(path: Path, blocks: "_Blocks", shape: Shape) -> Columns:
             for what, coder in coders.items():
                 coder.add(chunk[shape.wanted[what]].to_numpy())
             if "time" in shape.wanted:
-                found = clock.seconds(chunk[shape.wanted["time"]].tolist())
+                found = clock.read(chunk[shape.wanted["time"]].tolist())
                 if not found:
                     raise _Unsound
                 times.append(np.array(found, dtype=np.int64))
@@ -182,7 +182,7 @@ def _tokenised(path: Path, blocks: "_Blocks", shape: Shape) -> Columns:
         path=path,
         named={what: shape.column(what) for what in shape.wanted},
         texts=texts,
-        time=np.concatenate(times) if times else None,
+        time=in_seconds(np.concatenate(times), clock.per_second) if times else None,
         first_line=shape.first_line,
     )
 

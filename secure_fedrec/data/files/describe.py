@@ -1,6 +1,6 @@
 """What is in a file of ratings, before anybody has said how to read it."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
@@ -15,7 +15,7 @@ from secure_fedrec.data.files.parquet import column_names
 from secure_fedrec.data.files.settings import Column, RatingsFile, TextFile
 from secure_fedrec.data.files.shape import fields_at, is_number, misnamed, plain_name, shape_of
 from secure_fedrec.data.files.table import pair_keys, read_columns, read_ratings
-from secure_fedrec.data.files.times import is_date
+from secure_fedrec.data.files.times import is_date, whole_seconds
 from secure_fedrec.data.files.values import decimals, found_scale, ratings
 from secure_fedrec.data.filters import filtered
 from secure_fedrec.data.ratings import RatingScale, RatingTable
@@ -78,6 +78,7 @@ class Seen:
     Args:
         file: settings that read it.
         names: of its columns; None without a header.
+        width: number of its columns.
         rows: how many.
         repeated: rows whose pair has a row before.
         levels: how often each rating occurs, ascending; None without ratings.
@@ -90,6 +91,7 @@ class Seen:
 
     file: RatingsFile
     names: tuple[str, ...] | None
+    width: int
     rows: int
     repeated: int
     levels: Mapping[float, int] | None
@@ -100,10 +102,13 @@ class Seen:
     left: tuple[Left, ...]
 
     @property
-    def unused(self) -> tuple[str, ...]:
-        """Columns of the header that nothing is read from."""
+    def unused(self) -> tuple[Column, ...]:
+        """Columns that nothing is read from, by name or, without a header, by number."""
         used = {getattr(self.file, what) for what in COLUMNS}
-        return tuple(name for name in self.names or () if name not in used)
+        numbers = range(1, self.width + 1)
+        named: Iterable[Column] = numbers if self.names is None else self.names
+        both = zip(numbers, named, strict=True)
+        return tuple(column for number, column in both if not {number, column} & used)
 
 
 def look_at(path: Path, named: Mapping[str, Column] = MappingProxyType({})) -> Seen:
@@ -130,6 +135,7 @@ def look_at(path: Path, named: Mapping[str, Column] = MappingProxyType({})) -> S
     return Seen(
         file=file,
         names=names,
+        width=len(names or fields_at(path, 1, file.separator)),
         rows=len(columns),
         repeated=repeated,
         levels=levels,
@@ -199,8 +205,8 @@ def _by_place(path: Path, separator: str) -> dict[str, Any]:
     fields = fields_at(path, 1, separator)
     found: dict[str, Column] = {"user": 1, "item": 2}
     for place, text in enumerate(fields[2:], start=3):
-        low, high = _EPOCHS
-        if is_date(text) or (text.strip().isdigit() and low <= int(text) < high):
+        moment = whole_seconds([text])
+        if is_date(text) or (moment and _EPOCHS[0] <= moment[0] < _EPOCHS[1]):
             found.setdefault("time", place)
         elif is_number(text):
             found.setdefault("rating", place)

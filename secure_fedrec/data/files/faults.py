@@ -143,7 +143,7 @@ def split(text: str, separator: str) -> list[str]:
 
 
 def _check_time(path: Path, line: int, text: str, shape: Shape, clock: Clock) -> None:
-    if not clock.seconds([text]):
+    if not clock.read([text]):
         problem = f"{shape.column('time')}: {shown(text)} {clock.problem(text)}"
         raise DataError(path, problem, line=line)
 

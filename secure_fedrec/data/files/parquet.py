@@ -12,6 +12,7 @@ from secure_fedrec.data.files.columns import Coder, Columns
 from secure_fedrec.data.files.settings import Column, TextFile
 from secure_fedrec.data.files.shape import positions
 from secure_fedrec.data.files.source import require_file
+from secure_fedrec.data.files.times import in_seconds
 from secure_fedrec.errors import ConfigError, DataError
 
 _ROWS_AT_ONCE: Final = 2**19
@@ -38,7 +39,7 @@ def read_parquet(path: Path, file: TextFile, asked: Mapping[str, Column]) -> Col
             named = {what: f"{what} column {names[place]!r}" for what, place in places.items()}
             coders = {what: Coder() for what in asked if what != "time"}
             times: list[IntArray] = []
-            before = 0
+            before, per_second = 0, 1
             wanted = [names[place] for place in places.values()]
             for batch in opened.iter_batches(_ROWS_AT_ONCE, columns=sorted(set(wanted))):
                 for what, place in places.items():
@@ -47,7 +48,8 @@ def read_parquet(path: Path, file: TextFile, asked: Mapping[str, Column]) -> Col
                         row = before + int(np.flatnonzero(column.is_null().to_numpy(False))[0])
                         raise DataError(path, f"row {row + 1}, {named[what]}: is empty")
                     if what == "time":
-                        times.append(_seconds(path, named[what], column))
+                        moments, per_second = _moments(path, named[what], column)
+                        times.append(moments)
                     else:
                         coders[what].add(_texts(path, named[what], what, column))
                 before += len(batch)
@@ -59,7 +61,7 @@ def read_parquet(path: Path, file: TextFile, asked: Mapping[str, Column]) -> Col
         path=path,
         named=named,
         texts={what: coder.coded() for what, coder in coders.items()},
-        time=np.concatenate(times) if times else None,
+        time=in_seconds(np.concatenate(times), per_second) if times else None,
         first_line=None,
     )
 
@@ -110,15 +112,14 @@ def _texts(path: Path, named: str, what: str, column: Any) -> npt.NDArray[Any]:
     raise DataError(path, f"{named}: is of type {kind}, not {wanted}")
 
 
-def _seconds(path: Path, named: str, column: Any) -> IntArray:
+def _moments(path: Path, named: str, column: Any) -> tuple[IntArray, int]:
+    """A column of times as int64[N], and how many of its units are a second."""
     from pyarrow import types  # noqa: PLC0415
 
     kind = column.type
     if types.is_timestamp(kind):
-        moments: npt.NDArray[Any] = column.cast("timestamp[s]", safe=False).to_numpy(
-            zero_copy_only=False
-        )
-        return moments.astype("datetime64[s]").astype(np.int64)
+        moments = column.cast("int64").to_numpy(zero_copy_only=False)
+        return moments, {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}[kind.unit]
     if types.is_integer(kind) and kind != "uint64":
-        return np.asarray(column.to_numpy(zero_copy_only=False), dtype=np.int64)
+        return np.asarray(column.to_numpy(zero_copy_only=False), dtype=np.int64), 1
     raise DataError(path, f"{named}: is of type {kind}, not a time or whole seconds")

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, Final, Literal, TypeAlias
+from typing import Annotated, Any, ClassVar, Final, Literal, TypeAlias
 
 from secure_fedrec.data.ratings import RatingScale
 from secure_fedrec.settings import Filled, Refused, Settings
@@ -18,7 +18,13 @@ Column: TypeAlias = int | str
 
 @dataclass(frozen=True, slots=True)
 class AColumn:
-    """A name that is not blank, or a number from 1."""
+    """A name that is not blank, or a number from 1.
+
+    Attributes:
+        keywords: of JSON Schema, of numbers and of texts.
+    """
+
+    keywords: ClassVar = (("minimum", 1), ("pattern", r"\S"))
 
     def check(self, value: Any) -> None:
         """Refuse what names no column."""

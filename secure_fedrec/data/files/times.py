@@ -1,15 +1,19 @@
-"""Columns of times in text: whole numbers of seconds, or dates as ISO 8601 writes them."""
+"""Columns of times: whole numbers of seconds, or dates as ISO 8601 writes them."""
 
 import re
 from collections.abc import Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Final
+
+from secure_fedrec.core.arrays import IntArray
 
 _DATE: Final = re.compile(
     r"[0-9]{4}-[0-9]{2}-[0-9]{2}"
-    r"([T ][0-9]{2}:[0-9]{2}(:[0-9]{2}(\.[0-9]{1,9})?)?(Z|[+-][0-9]{2}:?[0-9]{2})?)?"
+    r"([T ][0-9]{2}:[0-9]{2}(:[0-9]{2}(\.[0-9]{1,6})?)?(Z|[+-][0-9]{2}:?[0-9]{2})?)?"
 )
 _SHOWN: Final = "2020-01-31 or 2020-01-31T10:00:00Z"
+_DATED_PER_SECOND: Final = 10**6
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class Clock:
@@ -18,7 +22,12 @@ class Clock:
     def __init__(self) -> None:
         self._of_dates: bool | None = None
 
-    def seconds(self, texts: Sequence[str]) -> list[int]:
+    @property
+    def per_second(self) -> int:
+        """How many units of the rows that were read are a second."""
+        return _DATED_PER_SECOND if self._of_dates else 1
+
+    def read(self, texts: Sequence[str]) -> list[int]:
         """The next rows, since 1970; nothing if one is no time of the column's kind.
 
         Args:
@@ -26,7 +35,7 @@ class Clock:
         """
         if self._of_dates is None:
             self._of_dates = is_date(texts[0])
-        return _dated(texts) if self._of_dates else _whole(texts)
+        return _dated(texts) if self._of_dates else whole_seconds(texts)
 
     def problem(self, text: str) -> str:
         """Why a text is none of the column's times, as a clause."""
@@ -34,9 +43,14 @@ class Clock:
         if self._of_dates:
             early = _DATE.fullmatch(stripped) and _moment(stripped) is not None
             return "is before 1970" if early else f"is no date such as {_SHOWN}, as above"
-        if stripped.startswith("-") and _whole([stripped[1:]]):
+        if stripped.startswith("-") and whole_seconds([stripped[1:]]):
             return "is before 1970"
         return f"is not a whole number of seconds; or have all rows as {_SHOWN}"
+
+
+def in_seconds(moments: IntArray, per_second: int) -> IntArray:
+    """Times in seconds where all are whole ones; else as they are, since their order counts."""
+    return moments // per_second if not (moments % per_second).any() else moments
 
 
 def is_date(text: str) -> bool:
@@ -44,7 +58,7 @@ def is_date(text: str) -> bool:
     return _DATE.fullmatch(text.strip()) is not None
 
 
-def _whole(texts: Sequence[str]) -> list[int]:
+def whole_seconds(texts: Sequence[str]) -> list[int]:
     """Whole numbers; blanks around one and a fraction of 0 do not count.
 
     More than 18 digits leave 64 bits.
@@ -70,12 +84,12 @@ def _dated(texts: Sequence[str]) -> list[int]:
 
 
 def _moment(text: str) -> int | None:
-    """Whole seconds since 1970, without a zone in UTC; None if there is no such day or time."""
+    """Microseconds since 1970, without a zone in UTC; None if there is no such day or time."""
     try:
         moment = datetime.fromisoformat(text) if _DATE.fullmatch(text) else None
         if moment is None:
             return None
-        placed = moment.replace(microsecond=0, tzinfo=moment.tzinfo or UTC)
-        return int(placed.timestamp())
+        placed = moment.replace(tzinfo=moment.tzinfo or UTC)
+        return (placed - _EPOCH) // timedelta(microseconds=1)
     except (ValueError, OverflowError):
         return None

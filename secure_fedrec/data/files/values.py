@@ -4,6 +4,7 @@ import math
 import re
 from collections.abc import Iterable
 from decimal import Decimal
+from fractions import Fraction
 from typing import Final
 
 import numpy as np
@@ -26,14 +27,19 @@ def decimals(columns: Columns) -> list[Decimal]:
     """The different ratings of a file, exactly, by the code of their texts.
 
     Raises:
-        DataError: one is no plain decimal number.
+        DataError: one is no plain decimal number, or is another one once it has 64 bits.
     """
-    found = []
+    found: list[Decimal] = []
+    kept: dict[float, Decimal] = {}
     for code, text in enumerate(columns.texts["rating"].texts):
         if _DECIMAL.fullmatch(text.strip()) is None:
             problem = "is no plain decimal number (such as 4, -2 or 3.5)"
             raise columns.refuse("rating", code, problem)
-        found.append(Decimal(text.strip()))
+        value = Decimal(text.strip()) or Decimal(0)  # -0 is 0
+        if kept.setdefault(float(value), value) != value:
+            problem = "differs from another rating by less than 64 bits hold"
+            raise columns.refuse("rating", code, problem)
+        found.append(value)
     return found
 
 
@@ -59,18 +65,19 @@ def found_scale(source: object, exact: Iterable[Decimal]) -> RatingScale:
             "without data.rating"
         )
         raise DataError(str(source), problem)
-    unit = Decimal(1).scaleb(min(0, *(_exponent(value) for value in values)))
-    whole = [int(value / unit) for value in values]
-    step = math.gcd(*(each - whole[0] for each in whole))
-    levels = (whole[-1] - whole[0]) // step + 1
-    scale = RatingScale(float(values[0]), float(values[-1]), float(step * unit))
+    # Fractions are exact; decimals of 30 digits are rounded by what is done with them.
+    gaps = [Fraction(value) - Fraction(values[0]) for value in values]
+    unit = math.lcm(*(gap.denominator for gap in gaps))
+    step = Fraction(math.gcd(*(int(gap * unit) for gap in gaps)), unit)
+    levels = int(gaps[-1] / step) + 1
     if levels > MOST_LEVELS or 2 * len(values) <= levels:
         problem = (
-            f"has {len(values):,} different ratings on a grid of {levels:,} levels, {scale}: these "
-            "are counts, or scales are mixed; state data.scale or data.positive_from"
+            f"has {len(values):,} different ratings on a grid of {levels:,} levels, {values[0]:g} "
+            f"to {values[-1]:g} in steps of {float(step):g}: these are counts, or scales are "
+            "mixed; state data.scale or data.positive_from"
         )
         raise DataError(str(source), problem)
-    return scale
+    return RatingScale(float(values[0]), float(values[-1]), float(step))
 
 
 def require_on(scale: RatingScale, columns: Columns, exact: list[Decimal]) -> None:
@@ -86,10 +93,6 @@ def require_on(scale: RatingScale, columns: Columns, exact: list[Decimal]) -> No
 
 def nearest(scale: RatingScale, values: FloatArray) -> FloatArray:
     """The level next to each value, the upper one of two."""
-    steps = np.floor((values - scale.low) / scale.step + 0.5)
+    # A value half way is so but for rounding: 0.25 on a scale from 0.1 in steps of 0.1.
+    steps = np.floor((values - scale.low) / scale.step + 0.5 + 1e-9)
     return scale.levels[np.clip(steps, 0, len(scale.levels) - 1).astype(np.int64)]
-
-
-def _exponent(value: Decimal) -> int:
-    exponent = value.normalize().as_tuple().exponent
-    return exponent if isinstance(exponent, int) else 0
