@@ -60,7 +60,7 @@ def place_among_all(scores: FloatArray, item: int, apart: int, trained: IndexArr
     return place
 
 
-def held_out_ranks(
+def client_ranks(
     case: RankingCase, clients: npt.NDArray[np.integer], scores: npt.NDArray[np.floating]
 ) -> Ranks:
     """Places by the scores of some clients' own models.

@@ -9,7 +9,7 @@ from secure_fedrec.data.ratings import RatingTable
 from secure_fedrec.evaluation.intervals import paired_interval
 from secure_fedrec.evaluation.protocols import ranking_case
 from secure_fedrec.evaluation.ranking import client_quality, held_out_rank, ranking_quality
-from secure_fedrec.evaluation.ranks import client_figures, held_out_ranks, quality
+from secure_fedrec.evaluation.ranks import client_figures, client_ranks, quality
 from tests.evaluation.test_evaluation_protocols import table_of, tables
 
 
@@ -23,7 +23,7 @@ def test_places_are_those_of_a_slow_count(
     n, m = table.n_clients, table.n_items
     rng = np.random.default_rng(data.draw(st.integers(0, 2**16)))
     scores = rng.integers(0, 4, size=(n, m)).astype(np.float64)
-    ranks = held_out_ranks(case, np.arange(n), scores)
+    ranks = client_ranks(case, np.arange(n), scores)
     for client in range(n):
         for item, drawn, place in (
             (case.validation, case.validation_negatives, ranks.validation),
@@ -43,7 +43,7 @@ def test_places_are_those_of_a_slow_count(
         wanted = held_out_rank(scores[client], int(case.test[client]), candidates)
         assert ranks.full[client] == wanted
     some = rng.permutation(n)[: max(1, n // 2)]
-    part = held_out_ranks(case, some, scores[some].astype(np.float32))
+    part = client_ranks(case, some, scores[some].astype(np.float32))
     assert all(np.array_equal(a, b[some]) for a, b in zip(part, ranks, strict=True))
 
 
@@ -52,9 +52,9 @@ def test_a_score_that_is_no_number_is_refused_by_client() -> None:
     scores = np.zeros((2, 4))
     scores[1, 2] = np.nan
     with pytest.raises(ValueError, match="client 1 is not finite"):
-        held_out_ranks(case, np.arange(2), scores)
+        client_ranks(case, np.arange(2), scores)
     with pytest.raises(ValueError, match="scores of"):
-        held_out_ranks(case, np.arange(2), scores[:, :3])
+        client_ranks(case, np.arange(2), scores[:, :3])
 
 
 def test_cold_test_items_are_counted_apart() -> None:
@@ -65,7 +65,7 @@ def test_cold_test_items_are_counted_apart() -> None:
     assert case.test.tolist() == [3, 2]
     scores = np.tile(np.where(np.arange(9) == 3, 1.0, 0.0), (2, 1))
     figures = client_figures(
-        case, np.arange(2), held_out_ranks(case, np.arange(2), scores), cutoff=1
+        case, np.arange(2), client_ranks(case, np.arange(2), scores), cutoff=1
     )
     found = quality(figures)
     assert found["cold_test_items"] == 1
