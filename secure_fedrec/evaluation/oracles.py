@@ -8,7 +8,7 @@ Rules have ties, and a tie says nothing: each figure is its expectation over all
 """
 
 from collections.abc import Mapping
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -45,7 +45,7 @@ def expected_quality(above: IntArray, tied: IntArray, *, cutoff: int = 10) -> di
 
 
 def rule_quality(
-    item: IntArray, negatives: IndexArray, scores: npt.NDArray[np.generic], *, cutoff: int = 10
+    item: IntArray, negatives: IndexArray, scores: npt.NDArray[Any], *, cutoff: int = 10
 ) -> dict[str, FloatArray]:
     """Figures per client of a rule that scores items.
 

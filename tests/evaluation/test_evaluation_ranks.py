@@ -64,9 +64,7 @@ def test_cold_test_items_are_counted_apart() -> None:
     case = ranking_case(table_of(rows, times=times, items=9), seed=0, negatives=3)
     assert case.test.tolist() == [3, 2]
     scores = np.tile(np.where(np.arange(9) == 3, 1.0, 0.0), (2, 1))
-    figures = client_figures(
-        case, np.arange(2), client_ranks(case, np.arange(2), scores), cutoff=1
-    )
+    figures = client_figures(case, np.arange(2), client_ranks(case, np.arange(2), scores), cutoff=1)
     found = quality(figures)
     assert found["cold_test_items"] == 1
     assert found["hit_rate_at_1"] == 0.5
