@@ -8,9 +8,9 @@ import pytest
 
 from attacks import SUITE
 from attacks.planted.controls import WHO, planted
-from attacks.planted.untouched import held_out_grid, plant_untouched
+from attacks.planted.untouched import plant_untouched
 from attacks.scoring.games import Finding, evaluate
-from attacks.scoring.held_out import HeldOutClaim, score_held_out
+from attacks.scoring.held_out import HeldOutClaim, held_out_grid, score_held_out
 from attacks.scoring.scored import NotApplicable, Scored
 from secure_fedrec.data import load
 from secure_fedrec.evaluation.oracles import drawn_items
