@@ -137,4 +137,4 @@ def test_parts_of_a_table_keep_the_order_of_its_source() -> None:
     assert part.subset(part.items > 0).places.tolist() == [1, 0]  # type: ignore[union-attr]
     assert table.fingerprint() == replace(table, places=None).fingerprint()
     with pytest.raises(DataError, match="places"):
-        replace(table, places=np.arange(2))
+        replace(table, places=np.arange(2, dtype=np.int32))
