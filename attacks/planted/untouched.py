@@ -64,7 +64,7 @@ class PlantedUntouched:
             self.items,
             per_positive=_NEGATIVES,
             stream=streams.stream("negatives"),
-            round=public.round,
+            round=public.round + 1,
             clients=clients,
         )
         owners = np.repeat(np.arange(len(clients)), np.diff(drawn.indptr))

@@ -70,7 +70,7 @@ def drawn_items(
 ) -> BoolArray:
     """bool[n, m], which items were a client's negative in any of its rounds.
 
-    The draws are those of a training with the same stream (``draw_negatives``).
+    The draws are those of a training on the same stream, in rounds 1, 2, ... (``draw_negatives``).
 
     Args:
         case: what clients train on, and what is kept out.
@@ -80,7 +80,7 @@ def drawn_items(
     """
     drawn = np.zeros((case.n_clients, case.n_items), dtype=np.bool_)
     clients, rated = np.arange(case.n_clients, dtype=np.int64), case.rated
-    for round_ in range(rounds):
+    for round_ in range(1, rounds + 1):
         examples = draw_negatives(
             rated,
             case.kept_out,
