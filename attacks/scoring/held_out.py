@@ -64,8 +64,8 @@ MEASURES = records(
     ),
     held_out_gain=gain(
         0.1,
-        "Gain over popularity for held-out interests",
         "held_out_combined_auc minus held_out_prior_auc.",
+        name="Gain over popularity for held-out interests",
         chooses="other secrets",
     ),
 )
