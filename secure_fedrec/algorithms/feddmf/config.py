@@ -1,0 +1,34 @@
+"""Settings of FedDMF, and which of them the paper leaves open."""
+
+from dataclasses import field
+from typing import Annotated, Final
+
+from secure_fedrec.models.dmf.model import DMFConfig
+from secure_fedrec.models.dmf.training import DMFTraining
+from secure_fedrec.settings import NonNegative, OneOf, Rounds, Settings, Within
+
+STARTS: Final = ("independent", "common")
+
+
+class FedDMFConfig(Settings, section="algorithm"):
+    """Hyper-parameters; rounds, beta and margin are the paper's.
+
+    Args:
+        rounds: T, epochs of every organisation; vectors cross once per epoch.
+        model: form of the model. Dropout and spread are left open by the paper.
+        training: local training. The optimiser (Adam) and the negatives are left open.
+        beta: weight of the embedding loss.
+        margin: m, the distance of two vectors of an item from which on they are left alone.
+        start: of item vectors and layers, "independent" (paper) or "common" to all organisations,
+            a function of the public seed.
+
+    Raises:
+        ConfigError: a field is out of range.
+    """
+
+    rounds: Rounds = 30
+    model: DMFConfig = field(default_factory=DMFConfig)
+    training: DMFTraining = field(default_factory=DMFTraining)
+    beta: NonNegative = 100.0
+    margin: Annotated[float, Within(least=0, most=2)] = 0.2
+    start: Annotated[str, OneOf(STARTS)] = "independent"
