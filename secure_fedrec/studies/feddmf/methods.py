@@ -2,10 +2,12 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from types import MappingProxyType
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 
 from secure_fedrec.algorithms.feddmf.config import FedDMFConfig
 from secure_fedrec.algorithms.feddmf.exchanged import ExchangedFedDMF
@@ -31,6 +33,9 @@ from secure_fedrec.wire import Meter, Wire
 Scores: TypeAlias = Callable[[int, IntArray], FloatArray]
 """Of all users of an organisation for items, own or others': float64[U, k]."""
 
+State: TypeAlias = Mapping[str, npt.NDArray[Any]]
+"""Everything that training goes on from, by name."""
+
 _RING: Final = FixedPoint(bits=64, fraction_bits=32, clip=4096.0)
 _KEY: Final = 0x5EED
 
@@ -43,11 +48,13 @@ class Task:
         data: the organisations.
         config: of FedDMF; the others take from it what they know.
         seed: of start values and of all draws.
+        resumed: what ``Round.state`` was after the last round that was made; None to begin.
     """
 
     data: CommonItems
     config: FedDMFConfig
     seed: int
+    resumed: State | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -55,13 +62,17 @@ class Round:
     """A method after a round.
 
     Args:
+        round: its number, from 1.
         scores: what it predicts.
+        state: for ``Task.resumed``; asked for before the next round.
         cosine: mean cosine of the vectors of a common item at its organisations; None where they
             are one.
     """
 
+    round: int
     scores: Scores
-    cosine: float | None = None
+    state: Callable[[], State] = dict
+    cosine: Callable[[], float] | None = None
 
 
 _Federated: TypeAlias = ExchangedFedDMF | SummedFedDMF | AveragedDMF
@@ -79,11 +90,18 @@ def _federation(kind: type[_Federated]) -> Callable[[Task], Iterator[Round]]:
             streams=streams,
             wire=Wire(meter=Meter(problem.vault.n_clients)),
         )
-        for _ in range(algorithm.rounds):
+        if task.resumed is not None:
+            engine.restore(task.resumed)
+        while engine.public.round < algorithm.rounds:
             engine.run_round()
             if isinstance(algorithm, AveragedDMF):
                 algorithm.adopt(engine.public, engine.vault)
-            yield Round(scores=_across(algorithm, engine), cosine=_cosine(algorithm, engine))
+            yield Round(
+                round=engine.public.round,
+                scores=_across(algorithm, engine),
+                state=engine.state,
+                cosine=partial(_cosine, algorithm, engine),
+            )
 
     return run
 
@@ -140,10 +158,16 @@ def _central(task: Task) -> Iterator[Round]:
             start_layers(config.model, stream.generator(1)),
         ]
     )
-    nothing = np.zeros_like(parameters)
-    state = TrainingState(
-        parameters=parameters, first=nothing, second=nothing.copy(), powers=np.ones(2)
-    )
+    begun: State = {
+        "parameters": parameters,
+        "first": np.zeros_like(parameters),
+        "second": np.zeros_like(parameters),
+        "powers": np.ones(2),
+    }
+    held = {"round": np.array(0), **{name: np.array(part) for name, part in begun.items()}}
+    if task.resumed is not None:
+        held = {name: np.array(part) for name, part in task.resumed.items()}
+    state = TrainingState(**{name: held[name] for name in begun})
     free = Targets(
         np.zeros(dmf.items + 1, dtype=np.int64), np.zeros((0, config.model.width)), 0.0, 0.0
     )
@@ -152,7 +176,8 @@ def _central(task: Task) -> Iterator[Round]:
         users = np.arange(first_users[client], first_users[client + 1])
         return dmf.scores(state.parameters, users, dmf.items_of(state.parameters)[items])
 
-    for round_ in range(1, config.rounds + 1):
+    for round_ in range(int(held["round"]) + 1, config.rounds + 1):
+        held["round"] = np.array(round_)
         examples = examples_of(interactions, config.training, streams, round_=round_, client=0)
         losses = train_epoch(
             dmf, state, examples, free, config.training, key=_KEY * (task.seed + 1) + round_
@@ -163,7 +188,7 @@ def _central(task: Task) -> Iterator[Round]:
                 f"the loss is no number in round {round_}",
             )
             raise DivergedError("algorithm.training.learning_rate", rate, problem)
-        yield Round(scores=scores)
+        yield Round(round=round_, scores=scores, state=held.copy)
 
 
 def _pooled(data: CommonItems, first_users: IntArray) -> Interactions:
@@ -190,7 +215,7 @@ def _random(task: Task) -> Iterator[Round]:
         found = generator.random((int(task.data.n_users[client]), task.data.n_items))
         return np.asarray(found[:, items])
 
-    yield Round(scores=scores)
+    yield Round(round=1, scores=scores)
 
 
 def _popularity(task: Task) -> Iterator[Round]:
@@ -209,7 +234,7 @@ def _popularity(task: Task) -> Iterator[Round]:
     def scores(client: int, items: IntArray) -> FloatArray:
         return np.tile(shares[items], (int(data.n_users[client]), 1))
 
-    yield Round(scores=scores)
+    yield Round(round=1, scores=scores)
 
 
 def _alone(task: Task) -> Iterator[Round]:

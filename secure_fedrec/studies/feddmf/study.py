@@ -1,0 +1,175 @@
+"""One point of FedDMF's figures: a method on organisations cut from a table.
+
+The paper trains for 30 rounds and reports the last. So does this; figures of rounds before it are
+kept beside, and choose nothing. What the paper leaves open is chosen on ``hiding`` studies, in
+which a share of the common items plays the items of others: they need nobody's truth.
+"""
+
+import json
+from collections.abc import Callable
+from dataclasses import asdict, replace
+from pathlib import Path
+from time import perf_counter
+from typing import Annotated, Any, Final
+
+import numpy as np
+
+from secure_fedrec.algorithms.feddmf.config import FedDMFConfig
+from secure_fedrec.data import RatingTable
+from secure_fedrec.data.organisations.common_items import (
+    CommonItems,
+    CommonItemsConfig,
+    split_common_items,
+)
+from secure_fedrec.engines.checkpoint import read_checkpoint, write_checkpoint
+from secure_fedrec.errors import DataError
+from secure_fedrec.models.dmf.model import DMFConfig
+from secure_fedrec.settings import Count, OneOf, Settings, Share
+from secure_fedrec.studies.feddmf.methods import RUNS, Round, State, Task
+from secure_fedrec.studies.feddmf.quality import measure
+from secure_fedrec.studies.files import read_report, write_files
+
+STUDY_FORMAT: Final = 1
+"""Of a study as JSON values."""
+
+_UNTRAINED: Final = ("popularity", "random")
+_SO_FAR: Final = "study-so-far"
+
+
+PAPER: Final = FedDMFConfig()
+"""The paper's settings; what it leaves open was chosen on ``hiding`` studies of ml-latest-small."""
+
+
+class StudyConfig(Settings, section="study"):
+    """What is studied.
+
+    Args:
+        method: one of ``methods.RUNS``.
+        data: name of the table that is cut.
+        split: how it is cut; its seed is also that of training and of what is measured on.
+        algorithm: of FedDMF; the other methods take from it what they know.
+        hiding: share of the common items that play the items of others, for choosing settings; 0
+            measures on the items of others themselves.
+        every: rounds from one measurement to the next.
+
+    Raises:
+        ConfigError: a name is unknown.
+    """
+
+    method: Annotated[str, OneOf(RUNS)]
+    split: CommonItemsConfig
+    data: str = "ml-latest-small"
+    algorithm: FedDMFConfig = PAPER
+    hiding: Share = 0.0
+    every: Count = 5
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """As JSON values."""
+        return asdict(self)
+
+    def quick(self) -> "StudyConfig":
+        """Three rounds of a smaller model: that it runs, not what it reaches."""
+        model = DMFConfig(width=8, hidden=16, dropout=self.algorithm.model.dropout)
+        return replace(self, algorithm=replace(self.algorithm, rounds=3, model=model), every=3)
+
+
+def run_study(
+    table: RatingTable,
+    config: StudyConfig,
+    path: Path,
+    *,
+    on_round: Callable[[Round], object] | None = None,
+) -> dict[str, Any]:
+    """Run a study, or go on with it, or read it if it is complete.
+
+    The report is written once the study is complete. Until then a checkpoint lies beside it, with
+    the suffix ``.checkpoint``.
+
+    Args:
+        table: the data of that name.
+        config: what is studied.
+        path: of the report.
+        on_round: called after every round.
+
+    Raises:
+        DataError: ``path`` is of another study, or cannot be written.
+        CheckpointError: what lies beside it is of another study.
+        DivergedError: training left the range of numbers.
+    """
+    if path.exists():
+        report = read_study(path)
+        if report["study"] != _plain(config):
+            raise DataError(path, "is of a study with other settings")
+        return report
+    data = cut(table, config)
+    beside, begun = path.with_suffix(".checkpoint"), perf_counter()
+    run_id = f"{table.fingerprint()} {_plain(config)}"
+    state, rounds, spent = _earlier(beside, run_id)
+    task = Task(data=data, config=config.algorithm, seed=config.split.seed, resumed=state)
+    last = 1 if config.method in _UNTRAINED else config.algorithm.rounds
+    for found in RUNS[config.method](task):
+        if found.round % config.every == 0 or found.round == last:
+            cosine = None if found.cosine is None else found.cosine()
+            quality = measure(data, found.scores, seed=config.split.seed)
+            rounds.append({"round": found.round, "cosine": cosine, **quality})
+        if found.round < last:
+            seconds = spent + perf_counter() - begun
+            _keep(beside, found.state(), rounds, seconds, run_id)
+        if on_round is not None:
+            on_round(found)
+    report = {
+        "format": STUDY_FORMAT,
+        "study": _plain(config),
+        "common": int(data.common.sum()),
+        "own": [len(data.own(place)) for place in range(data.n_organisations)],
+        "users": data.n_users.tolist(),
+        "seconds": spent + perf_counter() - begun,
+        "rounds": rounds,
+    }
+    write_files(path, report, {})
+    beside.unlink(missing_ok=True)
+    return report
+
+
+def read_study(path: Path) -> dict[str, Any]:
+    """Read a report.
+
+    Raises:
+        DataError: it is damaged, or of another version.
+    """
+    report = read_report(path, STUDY_FORMAT, paper="FedDMF")
+    if "study" not in report:
+        raise DataError(path, "is no study of FedDMF")
+    return report
+
+
+def cut(table: RatingTable, config: StudyConfig) -> CommonItems:
+    """The organisations of a study."""
+    data = split_common_items(table, config.split, name=config.data)
+    return data.hiding(config.hiding, seed=config.split.seed) if config.hiding else data
+
+
+def _plain(config: StudyConfig) -> Any:
+    """The settings as they are read back from a file."""
+    return json.loads(json.dumps(config.settings))
+
+
+def _keep(
+    path: Path, state: State, rounds: list[dict[str, Any]], seconds: float, run_id: str
+) -> None:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        text = json.dumps({"rounds": rounds, "seconds": seconds})
+        write_checkpoint(path, {**state, _SO_FAR: np.array(text)}, run_id=run_id)
+    except OSError as refused:
+        raise DataError(path, f"cannot be written ({refused.strerror or refused})") from refused
+
+
+def _earlier(path: Path, run_id: str) -> tuple[State | None, list[dict[str, Any]], float]:
+    """What training goes on from, figures of the rounds before, and the seconds they took."""
+    if not path.exists():
+        return None, [], 0.0
+    held = read_checkpoint(path, run_id=run_id)
+    so_far = json.loads(str(held.pop(_SO_FAR)))
+    return held, so_far["rounds"], so_far["seconds"]
