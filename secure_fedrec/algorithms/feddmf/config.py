@@ -5,16 +5,17 @@ from typing import Annotated, Final
 
 from secure_fedrec.models.dmf.model import DMFConfig
 from secure_fedrec.models.dmf.training import DMFTraining
-from secure_fedrec.settings import NonNegative, OneOf, Rounds, Settings, Within
+from secure_fedrec.settings import Count, NonNegative, OneOf, Settings, Unit, Within
 
 STARTS: Final = ("independent", "common")
 
 
 class FedDMFConfig(Settings, section="algorithm"):
-    """Hyper-parameters; rounds, beta and margin are the paper's.
+    """Hyper-parameters; epochs, beta and margin are the paper's.
 
     Args:
-        rounds: T, epochs of every organisation; vectors cross once per epoch.
+        epochs: passes of every organisation over its pairs.
+        exchanges: rounds per epoch. Vectors cross once a round; the paper does not say how often.
         model: form of the model. Dropout and spread are left open by the paper.
         training: local training. The optimiser (Adam) and the negatives are left open.
         beta: weight of the embedding loss.
@@ -26,9 +27,15 @@ class FedDMFConfig(Settings, section="algorithm"):
         ConfigError: a field is out of range.
     """
 
-    rounds: Rounds = 30
+    epochs: Annotated[Count, Unit("epochs")] = 30
+    exchanges: Annotated[Count, Unit("rounds per epoch")] = 1
     model: DMFConfig = field(default_factory=DMFConfig)
     training: DMFTraining = field(default_factory=DMFTraining)
     beta: NonNegative = 100.0
     margin: Annotated[float, Within(least=0, most=2)] = 0.2
     start: Annotated[str, OneOf(STARTS)] = "independent"
+
+    @property
+    def rounds(self) -> int:
+        """T, of the whole training."""
+        return self.epochs * self.exchanges

@@ -17,6 +17,7 @@ from secure_fedrec.models.dmf.training import (
     Interactions,
     TrainingState,
     examples_of,
+    part_of,
     train_epoch,
 )
 from secure_fedrec.streams import Streams
@@ -87,11 +88,11 @@ class DMFOrganisations:
             ConfigError: the vault is of other organisations, a pair is of a user or an item that
                 its organisation does not have, or an item table has another shape.
         """
-        states = [self._start(client, streams) for client in vault.clients.tolist()]
         for client in vault.clients.tolist():
             if client >= len(self._models):
                 raise ConfigError("data.organisations", client, "there is no such organisation")
             self._require_pairs(client, vault)
+        states = [self._start(client, streams) for client in vault.clients.tolist()]
         ends = np.cumsum([0, *map(len, states)], dtype=np.int64)
         nothing = np.zeros(ends[-1])
         for name, values in zip(_TABLES, (np.concatenate(states), nothing, nothing), strict=True):
@@ -121,7 +122,7 @@ class DMFOrganisations:
         vault: Vault,
         streams: Streams,
     ) -> Trained:
-        """One epoch from ``state``, which becomes the result.
+        """A round's part of an epoch from ``state``, which becomes the result.
 
         Args:
             client: which organisation.
@@ -137,7 +138,9 @@ class DMFOrganisations:
         model, config = self._models[client], self.config
         pairs = vault.examples(client)
         interactions = Interactions.of_pairs(pairs["users"], pairs["items"], model)
-        examples = examples_of(interactions, config.training, streams, round_=round_, client=client)
+        epoch, part = divmod(round_ - 1, config.exchanges)
+        whole = examples_of(interactions, config.training, streams, epoch=epoch, client=client)
+        examples = part_of(whole, part, config.exchanges)
         indptr, vectors = targets
         pulled = Targets(indptr, unit(vectors), config.beta, config.margin)
         word = streams.stream("dmf-dropout").words_at(round_, np.array([client]), np.array([0]))

@@ -19,7 +19,7 @@ from secure_fedrec.streams import Streams, uniform_ranks
 
 
 class DMFTraining(Settings, section="training"):
-    """How an organisation trains in a round: one epoch of Adam.
+    """How an organisation trains: epochs of Adam.
 
     Args:
         learning_rate: of Adam.
@@ -76,7 +76,7 @@ class Interactions:
             per_positive: how many for each positive, side by side.
 
         Returns:
-            int64[per_positive * N].
+            int64[per_positive * N]; of who has its whole pool, an item that is none.
         """
         positions, found = np.empty(len(self.items), dtype=np.int64), np.empty_like(ranks)
         owners = np.repeat(self.kinds, self.counts)
@@ -87,7 +87,7 @@ class Interactions:
         drawn = np.repeat(owners, per_positive)
         for kind, pool in enumerate(self.pools):
             own = drawn == kind
-            found[own] = pool[found[own]]
+            found[own] = pool[np.minimum(found[own], len(pool) - 1)]
         return found
 
     @property
@@ -97,9 +97,9 @@ class Interactions:
 
 
 def examples_of(
-    interactions: Interactions, config: DMFTraining, streams: Streams, *, round_: int, client: int
+    interactions: Interactions, config: DMFTraining, streams: Streams, *, epoch: int, client: int
 ) -> Examples:
-    """The pairs of an epoch in the order of the epoch: a function of seed, round and client."""
+    """The pairs of an epoch in the order of the epoch: a function of seed, epoch and client."""
     users = np.repeat(np.arange(len(interactions.kinds)), interactions.counts)
     if config.negatives is None:
         rows, items = _all_pairs(interactions)
@@ -107,15 +107,22 @@ def examples_of(
         labels = np.isin(rows * 2**32 + items, keys, assume_unique=True).astype(np.float64)
     else:
         per_positive, rooms = config.negatives, interactions.rooms[users]
-        words = _words(streams, "dmf-negatives", round_, client, per_positive * len(users))
+        words = _words(streams, "dmf-negatives", epoch, client, per_positive * len(users))
         ranks = uniform_ranks(words, np.repeat(rooms, per_positive))
         drawn = interactions.draw(ranks, per_positive)
         there = np.repeat(rooms > 0, per_positive)  # who has everything has no negative
         rows = np.concatenate([users, np.repeat(users, per_positive)[there]])
         items = np.concatenate([interactions.items, drawn[there]])
         labels = (np.arange(len(rows)) < len(users)).astype(np.float64)
-    order = np.argsort(_words(streams, "dmf-order", round_, client, len(rows)), kind="stable")
+    order = np.argsort(_words(streams, "dmf-order", epoch, client, len(rows)), kind="stable")
     return Examples(rows[order].astype(np.int32), items[order].astype(np.int32), labels[order])
+
+
+def part_of(examples: Examples, part: int, parts: int) -> Examples:
+    """One of several parts of an epoch, as long as the others or one example longer."""
+    size = len(examples.labels)
+    own = slice(size * part // parts, size * (part + 1) // parts)
+    return Examples(examples.users[own], examples.items[own], examples.labels[own])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -144,12 +151,12 @@ def train_epoch(
     *,
     key: int,
 ) -> tuple[float, float]:
-    """One epoch, in place.
+    """An epoch, or a part of one, in place.
 
     Args:
         dmf: the organisation's model.
         state: changed.
-        examples: of the epoch.
+        examples: to visit.
         targets: what item vectors are pulled towards.
         config: settings.
         key: of the dropout, 0 to 2^63 - 1.
@@ -180,8 +187,8 @@ def _all_pairs(interactions: Interactions) -> tuple[IntArray, IntArray]:
 
 
 def _words(
-    streams: Streams, name: str, round_: int, client: int, count: int
+    streams: Streams, name: str, epoch: int, client: int, count: int
 ) -> np.ndarray[tuple[int], np.dtype[np.uint64]]:
     one = np.array([client])
-    found = streams.stream(name).words(round_, one, np.array([count]), np.array([0]))
+    found = streams.stream(name).words(epoch, one, np.array([count]), np.array([0]))
     return np.asarray(found).reshape(-1)

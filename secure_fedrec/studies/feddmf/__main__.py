@@ -14,7 +14,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", type=Path, help="where reports lie")
     parser.add_argument("figures", nargs="*", help=f"of {', '.join(FIGURES)}; all without any")
-    parser.add_argument("--quick", action="store_true", help="three rounds of a smaller model")
+    parser.add_argument("--quick", action="store_true", help="three epochs of a smaller model")
     parser.add_argument("--seeds", type=int, help="the first so many of three")
     asked = parser.parse_args()
     for name in asked.figures:
@@ -30,7 +30,7 @@ def main() -> None:
             path = asked.folder / file_name(study)
             config = study.quick() if asked.quick else study
             report = run_study(tables[study.data], config, path)
-            last = report["rounds"][-1]
+            last = report["epochs"][-1]
             across = {kind: last[kind]["across"] for kind in KINDS}
             figures = [f"{k} F1 {v['tuned']:.4f} AUC {v['auc']:.4f}" for k, v in across.items()]
             print(f"{path.stem}: across, {', '.join(figures)}", flush=True)

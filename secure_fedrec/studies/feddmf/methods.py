@@ -1,4 +1,4 @@
-"""The methods of the FedDMF study, each as a run that scores what it is asked after any round."""
+"""The methods of the FedDMF study, each as a run that scores what it is asked after any epoch."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -48,7 +48,7 @@ class Task:
         data: the organisations.
         config: of FedDMF; the others take from it what they know.
         seed: of start values and of all draws.
-        resumed: what ``Round.state`` was after the last round that was made; None to begin.
+        resumed: what ``Epoch.state`` was after the last epoch that was made; None to begin.
     """
 
     data: CommonItems
@@ -58,18 +58,18 @@ class Task:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Round:
-    """A method after a round.
+class Epoch:
+    """A method after an epoch.
 
     Args:
-        round: its number, from 1.
+        epoch: its number, from 1.
         scores: what it predicts.
-        state: for ``Task.resumed``; asked for before the next round.
+        state: for ``Task.resumed``; asked for before the next epoch.
         cosine: mean cosine of the vectors of a common item at its organisations; None where they
             are one.
     """
 
-    round: int
+    epoch: int
     scores: Scores
     state: Callable[[], State] = dict
     cosine: Callable[[], float] | None = None
@@ -78,8 +78,8 @@ class Round:
 _Federated: TypeAlias = ExchangedFedDMF | SummedFedDMF | AveragedDMF
 
 
-def _federation(kind: type[_Federated]) -> Callable[[Task], Iterator[Round]]:
-    def run(task: Task) -> Iterator[Round]:
+def _federation(kind: type[_Federated]) -> Callable[[Task], Iterator[Epoch]]:
+    def run(task: Task) -> Iterator[Epoch]:
         algorithm, streams = kind(task.config, task.data), Streams.from_seed(task.seed)
         problem = Problem(vault=task.data.vault(), n_rows=task.data.n_items)
         engine = LocalEngine(
@@ -93,11 +93,12 @@ def _federation(kind: type[_Federated]) -> Callable[[Task], Iterator[Round]]:
         if task.resumed is not None:
             engine.restore(task.resumed)
         while engine.public.round < algorithm.rounds:
-            engine.run_round()
+            for _ in range(task.config.exchanges):
+                engine.run_round()
             if isinstance(algorithm, AveragedDMF):
                 algorithm.adopt(engine.public, engine.vault)
-            yield Round(
-                round=engine.public.round,
+            yield Epoch(
+                epoch=engine.public.round // task.config.exchanges,
                 scores=_across(algorithm, engine),
                 state=engine.state,
                 cosine=partial(_cosine, algorithm, engine),
@@ -141,7 +142,7 @@ def _cosine(algorithm: _Federated, engine: LocalEngine) -> float:
     return total / pairs
 
 
-def _central(task: Task) -> Iterator[Round]:
+def _central(task: Task) -> Iterator[Epoch]:
     """DMF: one model of everything that any organisation knows, of all users and items.
 
     A user's negatives are of the items that its organisation has: nobody knows of others.
@@ -164,7 +165,7 @@ def _central(task: Task) -> Iterator[Round]:
         "second": np.zeros_like(parameters),
         "powers": np.ones(2),
     }
-    held = {"round": np.array(0), **{name: np.array(part) for name, part in begun.items()}}
+    held = {"epoch": np.array(0), **{name: np.array(part) for name, part in begun.items()}}
     if task.resumed is not None:
         held = {name: np.array(part) for name, part in task.resumed.items()}
     state = TrainingState(**{name: held[name] for name in begun})
@@ -176,19 +177,19 @@ def _central(task: Task) -> Iterator[Round]:
         users = np.arange(first_users[client], first_users[client + 1])
         return dmf.scores(state.parameters, users, dmf.items_of(state.parameters)[items])
 
-    for round_ in range(int(held["round"]) + 1, config.rounds + 1):
-        held["round"] = np.array(round_)
-        examples = examples_of(interactions, config.training, streams, round_=round_, client=0)
+    for epoch in range(int(held["epoch"]) + 1, config.epochs + 1):
+        held["epoch"] = np.array(epoch)
+        examples = examples_of(interactions, config.training, streams, epoch=epoch - 1, client=0)
         losses = train_epoch(
-            dmf, state, examples, free, config.training, key=_KEY * (task.seed + 1) + round_
+            dmf, state, examples, free, config.training, key=_KEY * (task.seed + 1) + epoch
         )
         if not (np.isfinite(losses).all() and np.isfinite(state.parameters).all()):
             rate, problem = (
                 config.training.learning_rate,
-                f"the loss is no number in round {round_}",
+                f"the loss is no number in epoch {epoch}",
             )
             raise DivergedError("algorithm.training.learning_rate", rate, problem)
-        yield Round(round=round_, scores=scores, state=held.copy)
+        yield Epoch(epoch=epoch, scores=scores, state=held.copy)
 
 
 def _pooled(data: CommonItems, first_users: IntArray) -> Interactions:
@@ -207,7 +208,7 @@ def _pooled(data: CommonItems, first_users: IntArray) -> Interactions:
     )
 
 
-def _random(task: Task) -> Iterator[Round]:
+def _random(task: Task) -> Iterator[Epoch]:
     """Uniform scores."""
 
     def scores(client: int, items: IntArray) -> FloatArray:
@@ -215,10 +216,10 @@ def _random(task: Task) -> Iterator[Round]:
         found = generator.random((int(task.data.n_users[client]), task.data.n_items))
         return np.asarray(found[:, items])
 
-    yield Round(round=1, scores=scores)
+    yield Epoch(epoch=1, scores=scores)
 
 
-def _popularity(task: Task) -> Iterator[Round]:
+def _popularity(task: Task) -> Iterator[Epoch]:
     """How often an item was interacted with, per user of the organisations that have it.
 
     A rule that knows no user. Counts of others' items are those that their owners know.
@@ -234,15 +235,15 @@ def _popularity(task: Task) -> Iterator[Round]:
     def scores(client: int, items: IntArray) -> FloatArray:
         return np.tile(shares[items], (int(data.n_users[client]), 1))
 
-    yield Round(round=1, scores=scores)
+    yield Epoch(epoch=1, scores=scores)
 
 
-def _alone(task: Task) -> Iterator[Round]:
+def _alone(task: Task) -> Iterator[Epoch]:
     """FedDMF without its loss: what is there before any agreement on the space."""
     yield from _federation(SummedFedDMF)(replace(task, config=replace(task.config, beta=0.0)))
 
 
-RUNS: Final[Mapping[str, Callable[[Task], Iterator[Round]]]] = MappingProxyType(
+RUNS: Final[Mapping[str, Callable[[Task], Iterator[Epoch]]]] = MappingProxyType(
     {
         "dmf": _central,
         "fedavg": _federation(AveragedDMF),

@@ -1,6 +1,6 @@
 """One point of FedDMF's figures: a method on organisations cut from a table.
 
-The paper trains for 30 rounds and reports the last. So does this; figures of rounds before it are
+The paper trains for 30 epochs and reports the last. So does this; figures of epochs before it are
 kept beside, and choose nothing. What the paper leaves open is chosen on ``hiding`` studies, in
 which a share of the common items plays the items of others: they need nobody's truth.
 """
@@ -25,7 +25,7 @@ from secure_fedrec.engines.checkpoint import read_checkpoint, write_checkpoint
 from secure_fedrec.errors import DataError
 from secure_fedrec.models.dmf.model import DMFConfig
 from secure_fedrec.settings import Count, OneOf, Settings, Share
-from secure_fedrec.studies.feddmf.methods import RUNS, Round, State, Task
+from secure_fedrec.studies.feddmf.methods import RUNS, Epoch, State, Task
 from secure_fedrec.studies.feddmf.quality import measure
 from secure_fedrec.studies.files import read_report, write_files
 
@@ -50,7 +50,7 @@ class StudyConfig(Settings, section="study"):
         algorithm: of FedDMF; the other methods take from it what they know.
         hiding: share of the common items that play the items of others, for choosing settings; 0
             measures on the items of others themselves.
-        every: rounds from one measurement to the next.
+        every: epochs from one measurement to the next.
 
     Raises:
         ConfigError: a name is unknown.
@@ -69,9 +69,9 @@ class StudyConfig(Settings, section="study"):
         return asdict(self)
 
     def quick(self) -> "StudyConfig":
-        """Three rounds of a smaller model: that it runs, not what it reaches."""
+        """Three epochs of a smaller model: that it runs, not what it reaches."""
         model = DMFConfig(width=8, hidden=16, dropout=self.algorithm.model.dropout)
-        return replace(self, algorithm=replace(self.algorithm, rounds=3, model=model), every=3)
+        return replace(self, algorithm=replace(self.algorithm, epochs=3, model=model), every=3)
 
 
 def run_study(
@@ -79,7 +79,7 @@ def run_study(
     config: StudyConfig,
     path: Path,
     *,
-    on_round: Callable[[Round], object] | None = None,
+    on_epoch: Callable[[Epoch], object] | None = None,
 ) -> dict[str, Any]:
     """Run a study, or go on with it, or read it if it is complete.
 
@@ -90,7 +90,7 @@ def run_study(
         table: the data of that name.
         config: what is studied.
         path: of the report.
-        on_round: called after every round.
+        on_epoch: called after every epoch.
 
     Raises:
         DataError: ``path`` is of another study, or cannot be written.
@@ -105,19 +105,19 @@ def run_study(
     data = cut(table, config)
     beside, begun = path.with_suffix(".checkpoint"), perf_counter()
     run_id = f"{table.fingerprint()} {_plain(config)}"
-    state, rounds, spent = _earlier(beside, run_id)
+    state, epochs, spent = _earlier(beside, run_id)
     task = Task(data=data, config=config.algorithm, seed=config.split.seed, resumed=state)
-    last = 1 if config.method in _UNTRAINED else config.algorithm.rounds
+    last = 1 if config.method in _UNTRAINED else config.algorithm.epochs
     for found in RUNS[config.method](task):
-        if found.round % config.every == 0 or found.round == last:
+        if found.epoch % config.every == 0 or found.epoch == last:
             cosine = None if found.cosine is None else found.cosine()
             quality = measure(data, found.scores, seed=config.split.seed)
-            rounds.append({"round": found.round, "cosine": cosine, **quality})
-        if found.round < last:
+            epochs.append({"epoch": found.epoch, "cosine": cosine, **quality})
+        if found.epoch < last:
             seconds = spent + perf_counter() - begun
-            _keep(beside, found.state(), rounds, seconds, run_id)
-        if on_round is not None:
-            on_round(found)
+            _keep(beside, found.state(), epochs, seconds, run_id)
+        if on_epoch is not None:
+            on_epoch(found)
     report = {
         "format": STUDY_FORMAT,
         "study": _plain(config),
@@ -125,7 +125,7 @@ def run_study(
         "own": [len(data.own(place)) for place in range(data.n_organisations)],
         "users": data.n_users.tolist(),
         "seconds": spent + perf_counter() - begun,
-        "rounds": rounds,
+        "epochs": epochs,
     }
     write_files(path, report, {})
     beside.unlink(missing_ok=True)
@@ -156,20 +156,20 @@ def _plain(config: StudyConfig) -> Any:
 
 
 def _keep(
-    path: Path, state: State, rounds: list[dict[str, Any]], seconds: float, run_id: str
+    path: Path, state: State, epochs: list[dict[str, Any]], seconds: float, run_id: str
 ) -> None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        text = json.dumps({"rounds": rounds, "seconds": seconds})
+        text = json.dumps({"epochs": epochs, "seconds": seconds})
         write_checkpoint(path, {**state, _SO_FAR: np.array(text)}, run_id=run_id)
     except OSError as refused:
         raise DataError(path, f"cannot be written ({refused.strerror or refused})") from refused
 
 
 def _earlier(path: Path, run_id: str) -> tuple[State | None, list[dict[str, Any]], float]:
-    """What training goes on from, figures of the rounds before, and the seconds they took."""
+    """What training goes on from, figures of the epochs before, and the seconds they took."""
     if not path.exists():
         return None, [], 0.0
     held = read_checkpoint(path, run_id=run_id)
     so_far = json.loads(str(held.pop(_SO_FAR)))
-    return held, so_far["rounds"], so_far["seconds"]
+    return held, so_far["epochs"], so_far["seconds"]
