@@ -1,4 +1,4 @@
-"""DMF: derivatives by finite differences, dropout, negatives, and what an epoch is a function of."""
+"""DMF: derivatives by finite differences, dropout, negatives, what an epoch is a function of."""
 
 import math
 
@@ -82,6 +82,38 @@ def test_slopes_are_those_of_the_loss(margin: float) -> None:
     assert np.array_equal(state.parameters[~touched], before[~touched])
     step = np.abs(state.parameters - before)[touched]
     assert np.allclose(step, 1e-3, rtol=1e-3)  # Adam's first step, of any slope
+
+
+def test_rows_that_no_batch_touched_are_moved_on_as_by_adam() -> None:
+    """Against Adam on all rows in every step; far from the start, where corrections are settled."""
+    dmf, generator = model(users=2, items=6), np.random.default_rng(4)
+    examples = Examples(
+        np.array([0, 1, 0, 0, 1, 0], dtype=np.int32),
+        np.array([0, 3, 1, 4, 0, 1], dtype=np.int32),
+        np.array([1.0, 0.0, 1.0, 0.0, 1.0, 0.0]),
+    )
+    free = Targets(np.zeros(7, dtype=np.int64), *FREE)
+    state, config = started(dmf), DMFTraining(batch_size=1)
+    state.first[:] = 1e-3 * generator.standard_normal(dmf.size)
+    state.second[:] = 1e-4 * generator.random(dmf.size) + 1e-5
+    state.powers[:] = 0.0
+    values, first, second = state.parameters.copy(), state.first.copy(), state.second.copy()
+    for place in range(6):
+        one = Examples(*(column[place : place + 1] for column in examples))  # type: ignore[arg-type]
+        probe = TrainingState(
+            parameters=values.copy(),
+            first=np.zeros(dmf.size),
+            second=np.zeros(dmf.size),
+            powers=np.ones(2),
+        )
+        train_epoch(dmf, probe, one, free, config, key=0)
+        slope = probe.first / 0.1
+        first, second = 0.9 * first + 0.1 * slope, 0.999 * second + 0.001 * slope**2
+        values -= 1e-3 * first / (np.sqrt(second) + 1e-8)
+    train_epoch(dmf, state, examples, free, config, key=0)
+    assert np.allclose(state.parameters, values, rtol=0, atol=1e-8)
+    assert np.allclose(state.first, first, rtol=1e-5, atol=1e-12)
+    assert np.allclose(state.second, second, rtol=1e-5, atol=1e-12)
 
 
 def test_a_pair_within_the_margin_is_left_alone() -> None:

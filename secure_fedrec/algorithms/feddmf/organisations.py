@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from hashlib import sha256
 from typing import Any, Final
 
 import numpy as np
@@ -10,7 +11,7 @@ from secure_fedrec.algorithms.feddmf.config import FedDMFConfig
 from secure_fedrec.core.arrays import FloatArray, IntArray
 from secure_fedrec.data.organisations.common_items import CommonItems
 from secure_fedrec.errors import ConfigError, DivergedError
-from secure_fedrec.models.dmf.arrays import Targets
+from secure_fedrec.models.dmf.arrays import Examples, Targets
 from secure_fedrec.models.dmf.loops import unit_vectors
 from secure_fedrec.models.dmf.model import DMF, start_layers, start_vectors
 from secure_fedrec.models.dmf.training import (
@@ -63,6 +64,7 @@ class DMFOrganisations:
         self.config = config
         self.data = data
         self._items = items or {}
+        self._epochs: dict[int, tuple[bytes, Examples]] = {}
         self._listed = [data.items_of(place) for place in range(data.n_organisations)]
         self._models = [
             DMF(config=config.model, users=users, items=len(own))
@@ -136,10 +138,8 @@ class DMFOrganisations:
             DivergedError: the loss, or a parameter, is no number any more.
         """
         model, config = self._models[client], self.config
-        pairs = vault.examples(client)
-        interactions = Interactions.of_pairs(pairs["users"], pairs["items"], model)
         epoch, part = divmod(round_ - 1, config.exchanges)
-        whole = examples_of(interactions, config.training, streams, epoch=epoch, client=client)
+        whole = self._examples(client, epoch, vault, streams)
         examples = part_of(whole, part, config.exchanges)
         indptr, vectors = targets
         pulled = Targets(indptr, unit(vectors), config.beta, config.margin)
@@ -208,6 +208,22 @@ class DMFOrganisations:
             "users": self.data.n_users.tolist(),
             "common_items": int(self.data.common.sum()),
         }
+
+    def _examples(self, client: int, epoch: int, vault: Vault, streams: Streams) -> Examples:
+        """The pairs of an epoch, kept from one of its rounds to the next to save time alone."""
+        pairs, order = vault.examples(client), streams.stream("dmf-order")
+        word = order.words_at(epoch, np.array([client]), np.array([0]))
+        key = sha256(b"".join(part.tobytes() for part in (word, pairs["users"], pairs["items"])))
+        held = self._epochs.get(client)
+        if held is None or held[0] != key.digest():
+            model, training = self._models[client], self.config.training
+            known = Interactions.of_pairs(pairs["users"], pairs["items"], model)
+            held = (
+                key.digest(),
+                examples_of(known, training, streams, epoch=epoch, client=client),
+            )
+            self._epochs = {**self._epochs, client: held} if self.config.exchanges > 1 else {}
+        return held[1]
 
     def _start(self, client: int, streams: Streams) -> FloatArray:
         """The flat vector that an organisation starts from."""

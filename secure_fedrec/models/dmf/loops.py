@@ -2,8 +2,8 @@
 
 One example takes some 20,000 operations, all on rows of a few dozen numbers, and a batch touches a
 few dozen rows of large tables. These loops walk a batch once and update only the rows that it
-touched, as torch's ``SparseAdam`` does; the layers take the steps of ``Adam``. Sums run in a fixed
-order, so the same examples give the same bits.
+touched; the layers take the steps of Adam one by one. Sums run in a fixed order, so the same
+examples give the same bits.
 """
 
 import math
@@ -12,11 +12,9 @@ import numpy as np
 
 from secure_fedrec.core.arrays import BoolArray, FloatArray, IntArray
 from secure_fedrec.core.compiled import compiled_loop
+from secure_fedrec.models.dmf.adam import FIRST_DECAY, SECOND_DECAY, catch_up, decays_of, step_rows
 from secure_fedrec.models.dmf.arrays import Descent, Examples, Parts, Targets
 
-_FIRST_DECAY = 0.9  # beta_1, beta_2 and epsilon of Adam, as its paper and torch have them
-_SECOND_DECAY = 0.999
-_EPSILON = 1e-8
 _LANES = 4  # 16 random bits decide a hidden unit, so a word decides four
 
 
@@ -144,20 +142,60 @@ def _pull_items(
 
 
 @compiled_loop
-def _step(
-    values: FloatArray,
-    slopes: FloatArray,
-    first: FloatArray,
-    second: FloatArray,
+def _see_rows(
+    parts: Parts,
+    first: Parts,
+    second: Parts,
+    examples: Examples,
+    start: int,
+    stop: int,
+    n_users: int,
+    slots: IntArray,
+    rows: IntArray,
+    seen: IntArray,
+    step: int,
+    decays: FloatArray,
+    rate: float,
+    settled: float,
+) -> int:
+    """Number the rows of a batch, and bring each up to date; how many they are."""
+    used = 0
+    for place in range(start, stop):
+        user, item = np.int64(examples.users[place]), np.int64(examples.items[place])
+        for row in (user, n_users + item):
+            if slots[row] < 0:
+                slots[row], rows[used] = used, row
+                used += 1
+                catch_up(
+                    parts.vectors[row], first.vectors[row], second.vectors[row],
+                    decays[step - seen[row]], rate, settled,
+                )  # fmt: skip
+    return used
+
+
+@compiled_loop
+def _move_layers(
+    parts: Parts,
+    slopes: Parts,
+    first: Parts,
+    second: Parts,
+    columns: FloatArray,
     rate: float,
     settled: float,
 ) -> None:
-    """Adam's step of some numbers; ``rate`` and ``settled`` hold its corrections for the start."""
-    for place in range(len(values)):
-        slope = slopes[place]
-        first[place] = _FIRST_DECAY * first[place] + (1.0 - _FIRST_DECAY) * slope
-        second[place] = _SECOND_DECAY * second[place] + (1.0 - _SECOND_DECAY) * slope * slope
-        values[place] -= rate * first[place] / (math.sqrt(second[place]) / settled + _EPSILON)
+    """A step of all layers; ``columns`` follows the weights, and the slopes are 0 again."""
+    for unit in range(len(parts.biases)):
+        step_rows(
+            parts.weights[unit], slopes.weights[unit], first.weights[unit], second.weights[unit],
+            rate, settled,
+        )  # fmt: skip
+        slopes.weights[unit] = 0.0
+        for place in range(parts.weights.shape[1]):
+            columns[place, unit] = parts.weights[unit, place]
+    step_rows(parts.biases, slopes.biases, first.biases, second.biases, rate, settled)
+    step_rows(parts.output, slopes.output, first.output, second.output, rate, settled)
+    slopes.biases[:] = 0.0
+    slopes.output[:] = 0.0
 
 
 @compiled_loop
@@ -188,10 +226,17 @@ def run_epoch(
     limit, scale = round(descent.dropout * 65536), 1.0 / (1.0 - descent.dropout)
     slots = np.full(len(parts.vectors), -1, dtype=np.int64)
     rows = np.empty(2 * descent.batch_size, dtype=np.int64)
-    errors, distances = 0.0, 0.0
+    errors, distances, step = 0.0, 0.0, 0
+    decays = decays_of((len(examples.labels) + descent.batch_size - 1) // descent.batch_size)
+    seen = np.zeros(len(parts.vectors), dtype=np.int64)  # steps that a row has made
+    rate, settled = 0.0, 1.0
     for start in range(0, len(examples.labels), descent.batch_size):
         stop = min(start + descent.batch_size, len(examples.labels))
-        used = 0
+        used = _see_rows(
+            parts, first, second, examples, start, stop, n_users, slots, rows, seen, step, decays,
+            rate, settled,
+        )  # fmt: skip
+        step += 1
         for place in range(start, stop):
             user = np.int64(examples.users[place])
             item = np.int64(n_users + examples.items[place])
@@ -203,35 +248,26 @@ def run_epoch(
                 1.0 / (stop - start), slope, hidden,
             )  # fmt: skip
             for row, begin in ((user, 0), (item, width)):
-                if slots[row] < 0:
-                    slots[row], rows[used] = used, row
-                    used += 1
                 for factor in range(width):
                     slopes.vectors[slots[row], factor] += slope[begin + factor]
         distances += _pull_items(parts, targets, n_users, rows[:used], slopes.vectors)
-        powers[0] *= _FIRST_DECAY
-        powers[1] *= _SECOND_DECAY
+        powers[0] *= FIRST_DECAY
+        powers[1] *= SECOND_DECAY
         rate, settled = descent.learning_rate / (1.0 - powers[0]), math.sqrt(1.0 - powers[1])
         for slot in range(used):
             row = rows[slot]
-            slots[row] = -1
-            _step(
+            slots[row], seen[row] = -1, step
+            step_rows(
                 parts.vectors[row], slopes.vectors[slot], first.vectors[row], second.vectors[row],
                 rate, settled,
             )  # fmt: skip
             slopes.vectors[slot] = 0.0
-        for unit in range(units):
-            _step(
-                parts.weights[unit], slopes.weights[unit], first.weights[unit],
-                second.weights[unit], rate, settled,
-            )  # fmt: skip
-            slopes.weights[unit] = 0.0
-            for place in range(2 * width):
-                columns[place, unit] = parts.weights[unit, place]
-        _step(parts.biases, slopes.biases, first.biases, second.biases, rate, settled)
-        _step(parts.output, slopes.output, first.output, second.output, rate, settled)
-        slopes.biases[:] = 0.0
-        slopes.output[:] = 0.0
+        _move_layers(parts, slopes, first, second, columns, rate, settled)
+    for number in range(len(seen)):
+        catch_up(
+            parts.vectors[number], first.vectors[number], second.vectors[number],
+            decays[step - seen[number]], rate, settled,
+        )  # fmt: skip
     return errors, distances
 
 
