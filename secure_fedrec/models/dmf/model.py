@@ -39,7 +39,7 @@ class DMFConfig(Settings, section="model"):
 
     width: Annotated[int, Within(least=2)] = 32
     hidden: Count = 64
-    dropout: Share = 0.2
+    dropout: Share = 0.5
     spread: Positive = 0.1
 
     def _agree(self) -> None:

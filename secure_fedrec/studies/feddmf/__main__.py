@@ -5,6 +5,7 @@ from pathlib import Path
 
 from secure_fedrec.data import RatingTable, load
 from secure_fedrec.studies.feddmf.figures import FIGURES, file_name, without_defaults
+from secure_fedrec.studies.feddmf.methods import RUNS
 from secure_fedrec.studies.feddmf.quality import KINDS
 from secure_fedrec.studies.feddmf.study import run_study
 
@@ -15,6 +16,7 @@ def main() -> None:
     parser.add_argument("folder", type=Path, help="where reports lie")
     parser.add_argument("figures", nargs="*", help=f"of {', '.join(FIGURES)}; all without any")
     parser.add_argument("--quick", action="store_true", help="three epochs of a smaller model")
+    parser.add_argument("--methods", nargs="*", choices=RUNS, help="of these methods alone")
     parser.add_argument("--seeds", type=int, help="the first so many of three")
     asked = parser.parse_args()
     for name in asked.figures:
@@ -24,6 +26,8 @@ def main() -> None:
     for name in asked.figures or FIGURES:
         for study in map(without_defaults, FIGURES[name]):
             if asked.seeds is not None and study.split.seed >= asked.seeds:
+                continue
+            if asked.methods is not None and study.method not in asked.methods:
                 continue
             if study.data not in tables:
                 tables[study.data] = load(study.data)

@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from secure_fedrec.data.organisations.common_items import CommonItemsConfig
-from secure_fedrec.studies.feddmf.study import PAPER, StudyConfig
+from secure_fedrec.studies.feddmf.study import PAPER, TIGHT, StudyConfig
 
 SEEDS: Final = (0, 1, 2)
 """The paper repeats three times."""
@@ -22,18 +22,19 @@ _SHARES: Final = (0.1, 0.2, 0.3, 0.4, 0.5)
 
 
 def _studies(methods: tuple[str, ...], **split: Any) -> list[StudyConfig]:
+    """Of all seeds; FedDMF with the paper's margin and without one."""
     return [
-        StudyConfig(method=method, split=CommonItemsConfig(seed=seed, **split))
+        StudyConfig(method=method, split=CommonItemsConfig(seed=seed, **split), algorithm=algorithm)
         for seed in SEEDS
         for method in methods
+        for algorithm in ((TIGHT, PAPER) if method in _FEDDMF else (PAPER,))
     ]
 
 
 def _all_pairs() -> list[StudyConfig]:
     training = replace(PAPER.training, negatives=None)
-    algorithm = replace(PAPER, training=training)
     return [
-        replace(study, algorithm=algorithm)
+        replace(study, algorithm=replace(study.algorithm, training=training))
         for study in _studies(("dmf", "fedavg", "feddmf-exchanged", "feddmf-summed"))
     ]
 
@@ -73,6 +74,7 @@ def file_name(study: StudyConfig) -> str:
     parts += [f"common{split.common:g}"]
     parts += [f"items{split.items:g}"] if split.items not in (None, _HALF) else []
     parts += [f"users{split.users:g}"] if split.users not in (None, _HALF) else []
+    parts += [f"margin{study.algorithm.margin:g}"] if study.method in _FEDDMF else []
     parts += ["all-pairs"] if study.algorithm.training.negatives is None else []
     return "-".join([*parts, f"seed{split.seed}"]) + ".json"
 

@@ -243,10 +243,15 @@ def _alone(task: Task) -> Iterator[Epoch]:
     yield from _federation(SummedFedDMF)(replace(task, config=replace(task.config, beta=0.0)))
 
 
+def _averaging(task: Task) -> Iterator[Epoch]:
+    """FedAvg, after each epoch as in the paper."""
+    yield from _federation(AveragedDMF)(replace(task, config=replace(task.config, exchanges=1)))
+
+
 RUNS: Final[Mapping[str, Callable[[Task], Iterator[Epoch]]]] = MappingProxyType(
     {
         "dmf": _central,
-        "fedavg": _federation(AveragedDMF),
+        "fedavg": _averaging,
         "feddmf-exchanged": _federation(ExchangedFedDMF),
         "feddmf-summed": _federation(SummedFedDMF),
         "alone": _alone,
