@@ -221,8 +221,8 @@ def test_nothing_but_vectors_of_common_items_leaves(form: str) -> None:
         else:
             assert set(step.upload.blocks) == {"items"}
             block = step.upload.blocks["items"]
-            shape = [(n, part.rows.tolist()) for n, part in enumerate(block.split())]
-            for client, rows in shape:
+            shape = [(n, n, part.rows.tolist()) for n, part in enumerate(block.split())]
+            for client, _, rows in shape:
                 assert rows == np.flatnonzero(data.listed[client] & data.common).tolist()
             assert np.allclose(np.linalg.norm(block.values, axis=1), 1.0)
             values = block.values

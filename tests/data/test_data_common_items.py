@@ -1,11 +1,12 @@
 """Tables cut into organisations with common items: what each knows, is asked, and is refused."""
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
 
-from secure_fedrec.data import RatingTable, SyntheticConfig, generate
+from secure_fedrec.data import SyntheticConfig, generate
 from secure_fedrec.data.organisations.common_items import (
     CommonItems,
     CommonItemsConfig,
@@ -16,9 +17,8 @@ from secure_fedrec.errors import ConfigError
 TABLE = generate(SyntheticConfig(clients=30, items=40, mean_ratings=20.0, seed=6))
 
 
-def cut(table: RatingTable = TABLE, **settings: float | int | None) -> CommonItems:
-    config = CommonItemsConfig(**{"seed": 2, **settings})  # type: ignore[arg-type]
-    return split_common_items(table, config)
+def cut(**settings: Any) -> CommonItems:
+    return split_common_items(TABLE, CommonItemsConfig(**{"seed": 2, **settings}))
 
 
 def pairs_of(data: CommonItems) -> set[tuple[int, int, int]]:

@@ -23,7 +23,7 @@ _FORGOTTEN = 1e-30  # of a slope; far below, numbers lose digits and time
 
 
 @compiled_loop
-def step_rows(
+def step_of(
     values: FloatArray,
     slopes: FloatArray,
     first: FloatArray,

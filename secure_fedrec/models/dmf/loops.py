@@ -12,7 +12,7 @@ import numpy as np
 
 from secure_fedrec.core.arrays import BoolArray, FloatArray, IntArray
 from secure_fedrec.core.compiled import compiled_loop
-from secure_fedrec.models.dmf.adam import FIRST_DECAY, SECOND_DECAY, catch_up, decays_of, step_rows
+from secure_fedrec.models.dmf.adam import FIRST_DECAY, SECOND_DECAY, catch_up, decays_of, step_of
 from secure_fedrec.models.dmf.arrays import Descent, Examples, Parts, Targets
 
 _LANES = 4  # 16 random bits decide a hidden unit, so a word decides four
@@ -174,6 +174,26 @@ def _see_rows(
 
 
 @compiled_loop
+def _move_rows(
+    parts: Parts,
+    slopes: Parts,
+    first: Parts,
+    second: Parts,
+    rows: IntArray,
+    rate: float,
+    settled: float,
+) -> None:
+    """A step of a batch's rows, whose slopes lie in their slots and are 0 again."""
+    for slot in range(len(rows)):
+        row = rows[slot]
+        step_of(
+            parts.vectors[row], slopes.vectors[slot], first.vectors[row], second.vectors[row],
+            rate, settled,
+        )  # fmt: skip
+        slopes.vectors[slot] = 0.0
+
+
+@compiled_loop
 def _move_layers(
     parts: Parts,
     slopes: Parts,
@@ -185,17 +205,63 @@ def _move_layers(
 ) -> None:
     """A step of all layers; ``columns`` follows the weights, and the slopes are 0 again."""
     for unit in range(len(parts.biases)):
-        step_rows(
+        step_of(
             parts.weights[unit], slopes.weights[unit], first.weights[unit], second.weights[unit],
             rate, settled,
         )  # fmt: skip
         slopes.weights[unit] = 0.0
         for place in range(parts.weights.shape[1]):
             columns[place, unit] = parts.weights[unit, place]
-    step_rows(parts.biases, slopes.biases, first.biases, second.biases, rate, settled)
-    step_rows(parts.output, slopes.output, first.output, second.output, rate, settled)
+    step_of(parts.biases, slopes.biases, first.biases, second.biases, rate, settled)
+    step_of(parts.output, slopes.output, first.output, second.output, rate, settled)
     slopes.biases[:] = 0.0
     slopes.output[:] = 0.0
+
+
+@compiled_loop
+def _learn_batch(
+    parts: Parts,
+    slopes: Parts,
+    columns: FloatArray,
+    examples: Examples,
+    start: int,
+    stop: int,
+    n_users: int,
+    slots: IntArray,
+    descent: Descent,
+) -> float:
+    """Squared errors of a batch; adds its derivatives, those of rows in their slots."""
+    units, width = len(parts.biases), parts.vectors.shape[1]
+    inputs, slope, hidden = np.empty(2 * width), np.empty(2 * width), np.empty(units)
+    kept = np.ones(units, dtype=np.bool_)
+    limit, scale = round(descent.dropout * 65536), 1.0 / (1.0 - descent.dropout)
+    errors = 0.0
+    for place in range(start, stop):
+        user = np.int64(examples.users[place])
+        item = np.int64(n_users + examples.items[place])
+        inputs[:width], inputs[width:] = parts.vectors[user], parts.vectors[item]
+        if limit > 0:
+            _draw_kept(kept, descent.key, place, limit)
+        errors += _learn(
+            parts, slopes, columns, inputs, kept, examples.labels[place], scale,
+            1.0 / (stop - start), slope, hidden,
+        )  # fmt: skip
+        for row, begin in ((user, 0), (item, width)):
+            for factor in range(width):
+                slopes.vectors[slots[row], factor] += slope[begin + factor]
+    return errors
+
+
+@compiled_loop
+def _no_slopes(parts: Parts, rows: int) -> Parts:
+    """Room for derivatives: of so many rows, and of the layers."""
+    units, width = len(parts.biases), parts.vectors.shape[1]
+    return Parts(
+        np.zeros((rows, width)),
+        np.zeros_like(parts.weights),
+        np.zeros(units),
+        np.zeros(units + 1),
+    )
 
 
 @compiled_loop
@@ -214,16 +280,7 @@ def run_epoch(
     Returns:
         (sum of squared errors, sum of the embedding losses over the batches).
     """
-    units, width = len(parts.biases), parts.vectors.shape[1]
-    slopes = Parts(
-        np.zeros((2 * descent.batch_size, width)),
-        np.zeros_like(parts.weights),
-        np.zeros(units),
-        np.zeros(units + 1),
-    )
-    columns, inputs, slope = parts.weights.T.copy(), np.empty(2 * width), np.empty(2 * width)
-    hidden, kept = np.empty(units), np.ones(units, dtype=np.bool_)
-    limit, scale = round(descent.dropout * 65536), 1.0 / (1.0 - descent.dropout)
+    slopes, columns = _no_slopes(parts, 2 * descent.batch_size), parts.weights.T.copy()
     slots = np.full(len(parts.vectors), -1, dtype=np.int64)
     rows = np.empty(2 * descent.batch_size, dtype=np.int64)
     errors, distances, step = 0.0, 0.0, 0
@@ -237,31 +294,16 @@ def run_epoch(
             rate, settled,
         )  # fmt: skip
         step += 1
-        for place in range(start, stop):
-            user = np.int64(examples.users[place])
-            item = np.int64(n_users + examples.items[place])
-            inputs[:width], inputs[width:] = parts.vectors[user], parts.vectors[item]
-            if limit > 0:
-                _draw_kept(kept, descent.key, place, limit)
-            errors += _learn(
-                parts, slopes, columns, inputs, kept, examples.labels[place], scale,
-                1.0 / (stop - start), slope, hidden,
-            )  # fmt: skip
-            for row, begin in ((user, 0), (item, width)):
-                for factor in range(width):
-                    slopes.vectors[slots[row], factor] += slope[begin + factor]
+        errors += _learn_batch(
+            parts, slopes, columns, examples, start, stop, n_users, slots, descent
+        )
         distances += _pull_items(parts, targets, n_users, rows[:used], slopes.vectors)
         powers[0] *= FIRST_DECAY
         powers[1] *= SECOND_DECAY
         rate, settled = descent.learning_rate / (1.0 - powers[0]), math.sqrt(1.0 - powers[1])
-        for slot in range(used):
-            row = rows[slot]
+        _move_rows(parts, slopes, first, second, rows[:used], rate, settled)
+        for row in rows[:used]:
             slots[row], seen[row] = -1, step
-            step_rows(
-                parts.vectors[row], slopes.vectors[slot], first.vectors[row], second.vectors[row],
-                rate, settled,
-            )  # fmt: skip
-            slopes.vectors[slot] = 0.0
         _move_layers(parts, slopes, first, second, columns, rate, settled)
     for number in range(len(seen)):
         catch_up(

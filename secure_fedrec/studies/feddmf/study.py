@@ -123,18 +123,24 @@ def run_study(
             _keep(beside, found.state(), epochs, seconds, run_id)
         if on_epoch is not None:
             on_epoch(found)
-    report = {
+    report = _report(config, data, epochs, spent + perf_counter() - begun)
+    write_files(path, report, {})
+    beside.unlink(missing_ok=True)
+    return report
+
+
+def _report(
+    config: StudyConfig, data: CommonItems, epochs: list[dict[str, Any]], seconds: float
+) -> dict[str, Any]:
+    return {
         "format": STUDY_FORMAT,
         "study": _plain(config),
         "common": int(data.common.sum()),
         "own": [len(data.own(place)) for place in range(data.n_organisations)],
         "users": data.n_users.tolist(),
-        "seconds": spent + perf_counter() - begun,
+        "seconds": seconds,
         "epochs": epochs,
     }
-    write_files(path, report, {})
-    beside.unlink(missing_ok=True)
-    return report
 
 
 def read_study(path: Path) -> dict[str, Any]:
