@@ -16,6 +16,8 @@ class FedDMFConfig(Settings, section="algorithm"):
     Args:
         epochs: passes of every organisation over its pairs.
         exchanges: rounds per epoch. Vectors cross once a round; the paper does not say how often.
+            With one, vectors that are pulled hard trade places with what they are pulled to, which
+            has moved as well, and do not meet.
         model: form of the model. Dropout and spread are left open by the paper.
         training: local training. The optimiser (Adam) and the negatives are left open.
         beta: weight of the embedding loss.
