@@ -151,7 +151,7 @@ class ItemTables:
         """Local training of some clients.
 
         Raises:
-            DivergedError: the loss of one is no number.
+            DivergedError: the loss of one, or its table, is no number.
             ConfigError: the private tables were made for another number of items or rank.
         """
         round_ = public.round + 1
@@ -203,7 +203,8 @@ class ItemTables:
         rows = self._most_rows(vault)
         tables = 28 + 8 * self.method.personal
         examples = vault.example_counts() * (1 + self.method.config.local.negatives)
-        return np.asarray(rows * (tables * self.width + 16) + 24 * examples, dtype=np.int64)
+        own = 28 * self._shared + 24 * examples
+        return np.asarray(rows * (tables * self.width + 16) + own, dtype=np.int64)
 
     def _most_rows(self, vault: Vault) -> IntArray:
         counts = vault.example_counts() * (1 + self.method.config.local.negatives)
@@ -279,11 +280,17 @@ class ItemTables:
         self, clients: IntArray, public: PublicState, models: Models, table: SingleArray
     ) -> Upload:
         moved = np.empty(models.table.shape)
-        training.changes(models.table, table, models.items, moved)
+        if not training.changes(models.table, table, models.items, moved):
+            row = int(np.argmin(np.isfinite(moved).all(axis=1)))
+            place = int(np.searchsorted(models.indptr, row, side="right")) - 1
+            raise training.diverged(
+                self.method, public.round + 1, int(clients[place]), "item table"
+            )
         block = RowBlock(indptr=models.indptr, rows=models.items, values=moved)
         blocks: dict[str, RowBlock | FlatBlock] = {TABLE: block}
         if self._shared:
-            before = public.extras[SHARED].astype(np.float32).astype(np.float64)
-            blocks[SHARED] = FlatBlock(values=models.shared.astype(np.float64) - before)
+            before = public.extras[SHARED].astype(np.float32)
+            values = np.subtract(models.shared, before, dtype=np.float64)
+            blocks[SHARED] = FlatBlock(values=values)
         blocks[PARTICIPANTS] = FlatBlock(values=np.ones((len(clients), 1)))
         return Upload(clients=clients, blocks=blocks)
