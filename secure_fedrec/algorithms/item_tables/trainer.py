@@ -110,7 +110,7 @@ class ItemTables:
         return (
             BlockShape(name=TABLE, kind=BlockKind.ITEMS, size=n_rows, width=self.width),
             *(
-                BlockShape(name=name, kind=BlockKind.FLAT, size=size, width=1)
+                BlockShape(name=name, kind=BlockKind.FLAT, size=size, width=self.width)
                 for name, size in flat.items()
                 if size
             ),

@@ -235,10 +235,10 @@ def gather(table: SingleArray, items: IndexArray, rows: SingleArray) -> None:
 @released_loop
 def changes(rows: SingleArray, table: SingleArray, items: IndexArray, moved: FloatArray) -> bool:
     """``moved[n] = rows[n] - table[items[n]]``, exactly; False if one is no number."""
-    fits = True
+    fits = np.bool_(True)
     for row in range(len(items)):
         for factor in range(table.shape[1]):
             after, before = np.float64(rows[row, factor]), np.float64(table[items[row], factor])
             moved[row, factor] = after - before
             fits &= abs(after - before) < np.inf
-    return fits
+    return bool(fits)
