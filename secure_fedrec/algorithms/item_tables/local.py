@@ -123,3 +123,10 @@ def logistic(logit: float, label: float) -> tuple[float, float]:
     loss = max(logit, 0.0) - logit * label + math.log1p(tail)
     sigmoid = 1.0 / (1.0 + tail) if logit >= 0 else tail / (1.0 + tail)
     return loss, sigmoid - label
+
+
+@released_loop
+def slope(logit: float, label: float) -> float:
+    """The second of what ``logistic`` gives."""
+    tail = math.exp(-abs(logit))
+    return (1.0 / (1.0 + tail) if logit >= 0 else tail / (1.0 + tail)) - label

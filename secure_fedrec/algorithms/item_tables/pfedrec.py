@@ -18,6 +18,7 @@ from secure_fedrec.algorithms.item_tables.local import (
     SingleArray,
     dot,
     logistic,
+    slope,
 )
 from secure_fedrec.algorithms.item_tables.method import Method, Start
 from secure_fedrec.algorithms.item_tables.scoring import products
@@ -78,21 +79,20 @@ def _step(
     models: Models, batch: Batch, learning_rate: float, item_rate: float, losses: FloatArray
 ) -> None:
     table, own, width = models.table, models.own, models.table.shape[1]
-    slope = np.empty(width + 1, dtype=np.float32)
+    down = np.empty(width + 1, dtype=np.float32)
     for place in range(len(batch.clients)):
         client, begin, end = batch.clients[place], batch.begin[place], batch.end[place]
         share = batch.rates[place] / np.float32(end - begin)
-        slope[:] = 0
+        down[:] = 0
         for example in range(begin, end):
             row = batch.rows[example]
             logit = dot(table, row, own, client, 0) + own[client, width]
-            _, error = logistic(logit, batch.labels[example])
-            single = np.float32(error)
+            single = np.float32(slope(logit, batch.labels[example]))
             for k in range(width):
-                slope[k] += single * table[row, k]
-            slope[width] += single
+                down[k] += single * table[row, k]
+            down[width] += single
         for k in range(width + 1):
-            own[client, k] -= np.float32(learning_rate) * share * slope[k]
+            own[client, k] -= np.float32(learning_rate) * share * down[k]
         models.shared[client, 0] = own[client, width]
         # The slopes of all examples are taken before a row moves: an item may be drawn twice.
         errors = np.empty(end - begin, dtype=np.float32)
