@@ -114,14 +114,7 @@ def ranking_case(
         raise ConfigError("evaluation.protocol", protocol, "unknown protocol", PROTOCOLS)
     if negatives < 1:
         raise ConfigError("evaluation.negatives", negatives, "must be at least 1")
-    counts = table.counts()
-    if counts.min() < 2:
-        client = int(np.argmax(counts < 2))
-        problem = (
-            f"client {client} has {counts[client]} interaction(s): to learn from one and hold one "
-            "out takes two (data.min_ratings)"
-        )
-        raise DataError(table.name, problem)
+    _require_two(table)
     published = protocol == "published"
     train, validation, test = leave_two_out(table, latest=latest, first_seen=published, seed=seed)
     drawn = draw_distinct(
@@ -140,6 +133,18 @@ def ranking_case(
         test_negatives=np.ascontiguousarray(drawn[:, 1::2]),
         kept_out=_sets(validation, test) if published else Ragged.empty(table.n_clients),
     )
+
+
+def _require_two(table: RatingTable) -> None:
+    """Refuse a client with nothing to hold out."""
+    counts = table.counts()
+    if counts.min() < 2:
+        client = int(np.argmax(counts < 2))
+        problem = (
+            f"client {client} has {counts[client]} interaction(s): to learn from one and hold one "
+            "out takes two (data.min_ratings)"
+        )
+        raise DataError(table.name, problem)
 
 
 def _sets(validation: IntArray, test: IntArray) -> Ragged:
