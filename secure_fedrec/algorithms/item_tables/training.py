@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from os import sched_getaffinity
+from typing import Any
 
 import numpy as np
 
@@ -235,7 +236,7 @@ def gather(table: SingleArray, items: IndexArray, rows: SingleArray) -> None:
 @released_loop
 def changes(rows: SingleArray, table: SingleArray, items: IndexArray, moved: FloatArray) -> bool:
     """``moved[n] = rows[n] - table[items[n]]``, exactly; False if one is no number."""
-    fits = np.bool_(True)
+    fits: Any = True
     for row in range(len(items)):
         for factor in range(table.shape[1]):
             after, before = np.float64(rows[row, factor]), np.float64(table[items[row], factor])
