@@ -149,10 +149,11 @@ def _step(
                 slope[tail + unit] += single * hidden[unit]
                 back, base = single * shared[client, tail + unit], unit * 2 * width
                 slope[units * 2 * width + unit] += back
+                half, move = base + width, example - begin
                 for k in range(width):
-                    slope[base + width + k] += back * table[row, k]
+                    slope[half + k] += back * table[row, k]
                 for k in range(width):
-                    moves[example - begin, k] += back * shared[client, base + width + k]
+                    moves[move, k] += back * shared[client, half + k]
         for unit in range(units):  # what all examples have in common: W's part for u
             back, base = slope[units * 2 * width + unit], unit * 2 * width
             for k in range(width):
@@ -160,8 +161,9 @@ def _step(
                 user_slope[k] += back * shared[client, base + k]
         rate = np.float32(item_rate) * batch.rates[place]
         for example in range(begin, end):
+            row, move = batch.rows[example], example - begin
             for k in range(width):
-                table[batch.rows[example], k] -= rate * moves[example - begin, k]
+                table[row, k] -= rate * moves[move, k]
         rate = np.float32(user_rate) * batch.rates[place]
         for k in range(width):
             own[client, k] -= rate * user_slope[k]

@@ -5,7 +5,7 @@ in columns; a client's part of every column is its own, and its result a functio
 """
 
 import math
-from typing import Annotated, NamedTuple, TypeAlias
+from typing import Annotated, Any, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -121,7 +121,7 @@ def logistic(logit: Any, label: Any) -> tuple[Any, Any]:
     """Cross entropy of ``sigmoid(logit)`` with a label, and its slope in the logit."""
     one, nought = np.float32(1.0), np.float32(0.0)
     tail = math.exp(-abs(np.float32(logit)))
-    loss = max(np.float32(logit), nought) - logit * label + math.log1p(tail)
+    loss = np.float64(max(logit, nought) - logit * label) + math.log1p(np.float64(tail))
     sigmoid = (one if logit >= nought else tail) / (one + tail)
     return loss, sigmoid - label
 
