@@ -48,7 +48,7 @@ TARGETS: Final = {
     "fedrap.seconds_per_round": "<= limits.fedrap_seconds_per_round",
     "largest_difference": "<= 1e-3",
 }
-LIMITS: Final = {
+LIMITS: Final[dict[str, float]] = {
     "loop_seconds": 4.0,
     "seconds_per_round": 0.15,
     "fedrap_seconds_per_round": 2.0,

@@ -38,15 +38,19 @@ from secure_fedrec.wire import Meter, Wire
 
 N, M, D = 6, 14, 3
 SHORT = ItemTableTraining(epochs=2, batch_size=8, decay=0.9, batch_decay=0.8)
+GENTLE = {"learning_rate": 1.0, "item_learning_rate": 50.0}
+NETWORK = {"learning_rate": 0.1, "user_learning_rate": 1.0, "item_learning_rate": 50.0}
 METHODS: dict[str, Any] = {
     "pfedrec": lambda m=M, **more: PFedRec(PFedRecConfig(rank=D, local=SHORT, **more), m),
     "fedrap": lambda m=M, **more: FedRAP(
         FedRAPConfig(rank=D, item_learning_rate=5.0, local=SHORT, **more), m
     ),
     "fedmf": lambda m=M, **more: FedMF(
-        FedMFConfig(rank=D, local=SHORT, **{"regularization": 0.01, **more}), m
+        FedMFConfig(rank=D, local=SHORT, **{**GENTLE, "regularization": 0.01, **more}), m
     ),
-    "fedncf": lambda m=M, **more: FedNCF(FedNCFConfig(rank=D, hidden=4, local=SHORT, **more), m),
+    "fedncf": lambda m=M, **more: FedNCF(
+        FedNCFConfig(rank=D, hidden=4, local=SHORT, **{**NETWORK, **more}), m
+    ),
 }
 TABLE_OF = generate(SyntheticConfig(clients=N, items=M, mean_ratings=6.0, seed=2))
 CASE = ranking_case(TABLE_OF, seed=1, negatives=3)

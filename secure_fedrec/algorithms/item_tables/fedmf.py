@@ -48,11 +48,11 @@ class FedMFConfig(Settings, section="algorithm"):
 
     rank: Count = 32
     rounds: Rounds = 100
-    learning_rate: Positive = 1.0
-    item_learning_rate: Positive = 50.0
+    learning_rate: Positive = 10.0
+    item_learning_rate: Positive = 1000.0
     regularization: NonNegative = 0.0
     init_scale: Positive = 0.1
-    local: ItemTableTraining = field(default_factory=lambda: ItemTableTraining(epochs=5))
+    local: ItemTableTraining = field(default_factory=ItemTableTraining)
 
 
 class FedMF(Method[FedMFConfig]):

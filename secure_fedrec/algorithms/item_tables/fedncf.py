@@ -45,11 +45,11 @@ class FedNCFConfig(Settings, section="algorithm"):
     rank: Count = 32
     hidden: Count = 32
     rounds: Rounds = 100
-    learning_rate: Positive = 0.1
-    user_learning_rate: Positive = 1.0
-    item_learning_rate: Positive = 50.0
+    learning_rate: Positive = 0.5
+    user_learning_rate: Positive = 5.0
+    item_learning_rate: Positive = 1000.0
     init_scale: Positive = 0.1
-    local: ItemTableTraining = field(default_factory=lambda: ItemTableTraining(epochs=5))
+    local: ItemTableTraining = field(default_factory=ItemTableTraining)
 
 
 class FedNCF(Method[FedNCFConfig]):
