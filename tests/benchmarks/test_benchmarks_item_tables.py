@@ -5,6 +5,7 @@ import pytest
 from benchmarks import item_tables
 from benchmarks.__main__ import REGISTRY
 from benchmarks.federations import Options
+from benchmarks.item_tables_loop import PFedRecLoop
 from secure_fedrec.core.arrays import IntArray
 from secure_fedrec.data import SyntheticConfig, generate
 
@@ -34,13 +35,13 @@ def test_a_loop_beyond_its_limit_gives_no_ratio(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_a_loop_that_trains_otherwise_is_not_timed(monkeypatch: pytest.MonkeyPatch) -> None:
-    true = item_tables.PFedRecLoop.round
+    true = PFedRecLoop.round
 
-    def other(loop: item_tables.PFedRecLoop, number: int, clients: IntArray) -> float:
+    def other(loop: PFedRecLoop, number: int, clients: IntArray) -> float:
         found = true(loop, number, clients)
         loop.model.embedding.weight.data += 0.01
         return found
 
-    monkeypatch.setattr(item_tables.PFedRecLoop, "round", other)
+    monkeypatch.setattr(PFedRecLoop, "round", other)
     with pytest.raises(AssertionError, match="the rounds differ by"):
         item_tables.run(Options(quick=True))

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import pytest
@@ -282,7 +283,7 @@ def test_values_are_merged_in_the_order_of_the_items() -> None:
 
 
 @pytest.mark.parametrize("dtype", [np.uint32, np.uint64])
-def test_segments_are_placed_in_wider_rows(dtype: type) -> None:
+def test_segments_are_placed_in_wider_rows(dtype: Any) -> None:
     rng = np.random.default_rng(3)
     indptr, starts = np.array([0, 2, 2, 5]), np.array([4, 0, 0])
     rows = np.array([1, 4, 0, 2, 3], dtype=np.int32)
@@ -295,8 +296,8 @@ def test_segments_are_placed_in_wider_rows(dtype: type) -> None:
     for wrong in (np.array([6, 0, 0]), np.array([-1, 0, 0]), np.array([4, 0, 5])):
         with pytest.raises(ValueError, match="fit together"):
             place_segments(indptr, wrong, rows, values, shift=0, into=into)
-    wide = np.zeros((5, 5), dtype=dtype)
+    narrow = (into[0], np.zeros((7, 2), dtype=dtype))
     with pytest.raises(ValueError, match="fit together"):
-        place_segments(indptr, starts, rows, wide, shift=0, into=into)
+        place_segments(indptr, starts, rows, values, shift=0, into=narrow)
     with pytest.raises(ValueError, match="fit together"):
         place_segments(indptr, starts, rows, values.astype(np.int64), shift=0, into=into)
