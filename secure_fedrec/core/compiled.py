@@ -34,6 +34,14 @@ def compiled_loop(loop: _Loop) -> _Loop:
         return cast(_Loop, njit(loop))
 
 
+def released_loop(loop: _Loop) -> _Loop:
+    """As ``compiled_loop``; other threads of the process run meanwhile."""
+    try:
+        return cast(_Loop, njit(cache=True, nogil=True)(loop))
+    except RuntimeError:  # numba finds no writable cache folder
+        return cast(_Loop, njit(nogil=True)(loop))
+
+
 @compiled_loop
 def rank_one_rows(
     table: FloatArray,

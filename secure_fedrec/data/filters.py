@@ -107,4 +107,5 @@ def _part(table: RatingTable, rows: BoolArray, clients: BoolArray, items: BoolAr
         item_labels=table.item_labels[items],
         demographics={name: values[clients] for name, values in table.demographics.items()},
         timestamps=None if table.timestamps is None else table.timestamps[rows],
+        places=None if table.places is None else table.places[rows],
     )

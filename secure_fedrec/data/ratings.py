@@ -116,6 +116,8 @@ class RatingTable:
         item_labels: int64[n_items] or str[n_items], likewise.
         demographics: attribute name to str[n_clients], one category per client.
         timestamps: int64[N], seconds since 1970-01-01 UTC, or None if unknown.
+        places: int32[N], where a rating stands among the rows of its source, or None if there is
+            no such order. No part of the contents: what is in a table does not depend on it.
 
     Raises:
         DataError: a column has the wrong length, type, range or order, or a pair occurs twice.
@@ -132,6 +134,7 @@ class RatingTable:
     item_labels: Labels = field(repr=False)
     demographics: Mapping[str, StrArray] = field(default_factory=dict, repr=False)
     timestamps: IntArray | None = field(default=None, repr=False)
+    places: IndexArray | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         self._freeze_columns()
@@ -193,6 +196,7 @@ class RatingTable:
             item_labels=item_labels,
             demographics={} if demographics is None else demographics,
             timestamps=None if timestamps is None else timestamps[order],
+            places=order.astype(np.int32),
         )
 
     def __len__(self) -> int:
@@ -230,6 +234,7 @@ class RatingTable:
             items=self.items[mask],
             ratings=self.ratings[mask],
             timestamps=None if self.timestamps is None else self.timestamps[mask],
+            places=None if self.places is None else self.places[mask],
         )
 
     def fingerprint(self) -> str:
@@ -266,6 +271,8 @@ class RatingTable:
         }
         if self.timestamps is not None:
             columns["timestamps"] = (np.int64, rows)
+        if self.places is not None:
+            columns["places"] = (np.int32, rows)
         for column, (dtype, length) in columns.items():
             values = getattr(self, column)
             object.__setattr__(

@@ -7,6 +7,7 @@ permutations, are fixed for all numpy versions, so a seed names the same split f
 from typing import Final, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from secure_fedrec.core.arrays import BoolArray, IntArray, WordArray
 from secure_fedrec.data.ratings import RatingTable
@@ -30,6 +31,20 @@ class Split(NamedTuple):
 
     train: RatingTable
     test: RatingTable
+
+
+class HeldOut(NamedTuple):
+    """Three parts of one table.
+
+    Attributes:
+        train: what clients learn from.
+        validation: int64[n_clients], the item that a model is chosen by; -1 where there is none.
+        test: int64[n_clients], the item that a model is judged by; -1 where there is none.
+    """
+
+    train: RatingTable
+    validation: IntArray
+    test: IntArray
 
 
 def k_fold(table: RatingTable, *, folds: int = 5, fold: int, seed: int) -> Split:
@@ -96,6 +111,71 @@ def leave_one_out(
         ends = table.indptr()[1:][table.counts() > 0] - 1
         held[order[ends]] = True
     return split_at(table, held & (table.counts() > 1)[table.clients])
+
+
+def leave_two_out(
+    table: RatingTable,
+    *,
+    latest: IntArray | None = None,
+    first_seen: bool = False,
+    seed: int,
+) -> HeldOut:
+    """Holds out a client's last interaction for the test, the one before for validation.
+
+    Of several interactions in the same second the first in the source is the latest, as in the
+    public codes of PFedRec and FedRAP.
+
+    Args:
+        table: the ratings.
+        latest: int64[n_clients], as for ``leave_one_out``; validation is then a random item.
+        first_seen: without times, count as a client's latest the item that occurs latest for the
+            first time in the whole source, as those codes do; a random one otherwise. Not used
+            where times or ``latest`` are known.
+        seed: of the random choices, at least 0.
+
+    Returns:
+        The parts. A client with two interactions has no item for validation, one with fewer none
+        for the test.
+
+    Raises:
+        ConfigError: the seed is negative.
+        DataError: ``latest`` has the wrong shape or names an item its client did not rate, or the
+            order of the source is asked for and not known.
+    """
+    words = random_words(seed, _LEAVE_ONE_OUT, len(table))
+    if latest is not None:
+        keys: tuple[npt.NDArray[np.generic], ...] = words, _named_rows(table, latest)
+    elif table.timestamps is not None:
+        places = np.arange(len(table)) if table.places is None else table.places
+        keys = -places.astype(np.int64), table.timestamps
+    elif first_seen:
+        keys = (_first_seen(table)[table.items],)
+    else:
+        keys = (words,)
+    order = np.lexsort((*keys, table.clients))
+    counts, ends = table.counts(), table.indptr()[1:]
+    parts = []
+    for back in (1, 2):
+        held = np.full(table.n_clients, -1, dtype=np.int64)
+        some = counts > back
+        held[some] = order[ends[some] - back]
+        parts.append(held)
+    rows = np.zeros(len(table), dtype=np.bool_)
+    rows[np.concatenate([part[part >= 0] for part in parts])] = True
+    test, validation = (
+        np.where(part >= 0, table.items[part], -1).astype(np.int64) for part in parts
+    )
+    return HeldOut(table.subset(~rows), validation, test)
+
+
+def _first_seen(table: RatingTable) -> IntArray:
+    """Where each item occurs first in the source, int64[n_items]."""
+    if table.places is None:
+        problem = "has neither times nor the order of its source: nothing is the latest"
+        raise DataError(table.name, problem)
+    first = np.full(table.n_items, len(table), dtype=np.int64)
+    np.minimum.at(first, table.items, table.places)
+    return first
 
 
 def _named_rows(table: RatingTable, latest: IntArray) -> BoolArray:

@@ -287,8 +287,8 @@ def _table(
     # Of millions of rows nothing is kept that is not needed, and the table copies no column.
     rows.clear()
     timed.clear()
-    clients, things = clients[order], things[order]
-    for column in (clients, things, values, times):
+    clients, things, places = clients[order], things[order], order.astype(np.int32)
+    for column in (clients, things, values, times, places):
         if column is not None:
             column.setflags(write=False)
     del order
@@ -303,6 +303,7 @@ def _table(
         client_labels=users.labels,
         item_labels=items.labels,
         timestamps=times,
+        places=places,
     )
     return table, held
 
