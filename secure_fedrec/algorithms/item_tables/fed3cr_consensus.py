@@ -20,9 +20,9 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
-from secure_fedrec.core.arrays import IndexArray
+from secure_fedrec.algorithms.item_tables.local import SingleArray
+from secure_fedrec.core.arrays import IndexArray, IntArray
 from secure_fedrec.core.compiled import released_loop
 
 _TILE = 2**17
@@ -32,41 +32,55 @@ _TINY = np.float32(1e-12)
 
 
 class Work(NamedTuple):
-    """Scratch of one thread, float32 but for ``slots``; reused from client to client.
+    """Scratch of one thread, float32 unless told; reused from client to client.
 
     Args:
         common: [m, d], C.
-        cosines: [4, m], c, a, and one over the lengths of C_i and P_i.
-        slots: int32[m], which row of ``touched`` pulls on an item in this batch; -1 for none.
-        touched: [2, batch, d], what the batch loss pulls on rows of C and P.
+        cosines: [4, m], c, a, and one over the lengths of C_i and P_i; then ``consistency``'s.
+        slots: int64[m], which row of ``seen`` stands for an item; -1 for none.
+        items: int32[m], item of each row of ``seen``, ascending.
+        places: int64[batch], row of ``seen`` of each example.
+        seen: [2, m, d], what the score sees and moves; then what it pulls on rows of C and P.
         tiles: [3, t, d], pulls on a tile of C, P and G.
         squares: [5, d, d], W, the correlation, the pull on W, that on the correlation, a product.
         lines: [8, d], prototypes g, p, g W; pulls on p and g W; square lengths of the columns of C
-            and P; scratch.
+            and P; p of length 1.
+        units: [L + 1, widest], values between phi's layers.
+        pulls: [L + 1, widest], what pulls on them.
     """
 
-    common: npt.NDArray[np.float32]
-    cosines: npt.NDArray[np.float32]
-    slots: IndexArray
-    touched: npt.NDArray[np.float32]
-    tiles: npt.NDArray[np.float32]
-    squares: npt.NDArray[np.float32]
-    lines: npt.NDArray[np.float32]
+    common: SingleArray
+    cosines: SingleArray
+    slots: IntArray
+    items: IndexArray
+    places: IntArray
+    seen: SingleArray
+    tiles: SingleArray
+    squares: SingleArray
+    lines: SingleArray
+    units: SingleArray
+    pulls: SingleArray
 
 
-def work_for(n_items: int, rank: int, batch: int) -> Work:
-    """Scratch for tables of ``n_items`` rows of ``rank`` values."""
-    tile = max(_TILE // (rank * rank), 1)
+def work_for(n_items: int, rank: int, batch: int, sizes: IntArray) -> Work:
+    """Scratch for tables of ``n_items`` rows of ``rank`` values and a phi of some sizes."""
+    layers = (len(sizes), int(sizes.max()))
     shapes = {
         "common": (n_items, rank),
         "cosines": (4, n_items),
-        "touched": (2, min(batch, n_items), rank),
-        "tiles": (3, min(tile, n_items), rank),
+        "seen": (2, n_items, rank),
+        "tiles": (3, min(max(_TILE // (rank * rank), 1), n_items), rank),
         "squares": (5, rank, rank),
         "lines": (8, rank),
+        "units": layers,
+        "pulls": layers,
     }
-    arrays = {name: np.zeros(shape, dtype=np.float32) for name, shape in shapes.items()}
-    return Work(slots=np.full(n_items, -1, dtype=np.int32), **arrays)
+    return Work(
+        slots=np.full(n_items, -1),
+        items=np.zeros(n_items, dtype=np.int32),
+        places=np.zeros(batch, dtype=np.int64),
+        **{name: np.zeros(shape, dtype=np.float32) for name, shape in shapes.items()},
+    )
 
 
 @released_loop
@@ -209,8 +223,8 @@ def _pull_tile(common, own, first, consistent, complementary, work):
         slot = work.slots[first + row]
         if slot >= 0:
             for factor in range(width):
-                pulls[row, factor] += work.touched[0, slot, factor]
-                own_pulls[row, factor] += work.touched[1, slot, factor]
+                pulls[row, factor] += work.seen[0, slot, factor]
+                own_pulls[row, factor] += work.seen[1, slot, factor]
 
 
 @released_loop

@@ -1,6 +1,6 @@
 """The seam of the family: what the file of a method has to supply; all else is ``trainer``'s."""
 
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from secure_fedrec.algorithms.item_tables.local import (
     Batch,
@@ -40,6 +40,7 @@ class Start(NamedTuple):
     shared: FloatArray
 
 
+@runtime_checkable
 class ItemTableMethod(Protocol):
     """A method: its model, one compiled step of training, and its scores.
 

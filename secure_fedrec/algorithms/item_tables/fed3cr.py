@@ -1,0 +1,153 @@
+"""Fed3CR: consensus-enhanced recommendation that heeds consistency and complementarity.
+
+Client n keeps a vector u and an item table P_n, and shares the item table G and the generator phi:
+
+    g, p = means of the rows of G and P_n over the client's items
+    W_n = phi([g; p]), d x d        Z = G W_n + P_n        score of item i: sigmoid(u . Z_i)
+    loss = cross entropy + alpha L_con + beta L_com
+
+The formulas of the paper are not in its text as we have it; these follow its prose, and
+``fed3cr_consensus`` has those of L_con and L_com. It is the plug-in (``fed3cr_plugin``, with what
+phi tells of p) over a user vector. Rates are those of FedRAP, whose set-up the paper says it
+follows: it states none. That W_n starts near the identity is ours.
+"""
+
+from dataclasses import asdict, field
+from typing import Any
+
+import numpy as np
+
+from secure_fedrec.algorithms.item_tables.fed3cr_plugin import Enhanced, Enhancement
+from secure_fedrec.algorithms.item_tables.local import (
+    Batch,
+    ItemTableTraining,
+    Models,
+    SingleArray,
+    dot,
+    logistic,
+)
+from secure_fedrec.algorithms.item_tables.method import Start
+from secure_fedrec.algorithms.item_tables.scoring import public_scores, score_rows
+from secure_fedrec.algorithms.item_tables.starts import linear, normal
+from secure_fedrec.core.arrays import FloatArray, IntArray
+from secure_fedrec.core.compiled import released_loop
+from secure_fedrec.settings import Count, Positive, Rounds, Settings
+from secure_fedrec.streams import Streams
+
+
+class Fed3CRConfig(Settings, section="algorithm"):
+    """Hyper-parameters.
+
+    Args:
+        rank: d, length of an item's vector.
+        rounds: T, rounds of training.
+        learning_rate: step size of the user vector.
+        item_rate: step size of both item tables.
+        enhancement: phi, alpha and beta.
+        local: training of a round.
+
+    Raises:
+        ConfigError: a field is out of range.
+    """
+
+    rank: Count = 32
+    rounds: Rounds = 100
+    learning_rate: Positive = 0.5
+    item_rate: Positive = 200.0
+    enhancement: Enhancement = field(default_factory=lambda: Enhancement(weight_decay=1e-4))
+    local: ItemTableTraining = field(
+        default_factory=lambda: ItemTableTraining(
+            epochs=10, batch_size=2048, decay=0.97, batch_decay=0.95, tolerance=1e-4
+        )
+    )
+
+
+class Fed3CR(Enhanced):
+    """The method; see the module docstring.
+
+    Args:
+        config: hyper-parameters.
+        n_items: m.
+    """
+
+    def __init__(self, config: Fed3CRConfig, n_items: int) -> None:
+        super().__init__(UserVector(config), config.enhancement, n_items)
+        self.name = "fed3cr"
+
+
+class UserVector:
+    """The score: ``sigmoid(u . Z_i)``, whose vector and rows go down at once. ``own`` is u.
+
+    Args:
+        config: hyper-parameters.
+    """
+
+    name = "user-vector"
+    dense = False
+    personal = False
+
+    def __init__(self, config: Fed3CRConfig) -> None:
+        self.config = config
+        self.item_rate = config.item_rate
+
+    def start(self, n_items: int, streams: Streams) -> Start:
+        """G from N(0, 1)."""
+        table = normal(streams.stream("item-table"), (n_items, self.config.rank))
+        return Start(table, np.empty(0))
+
+    def own(self, clients: IntArray, n_items: int, streams: Streams) -> SingleArray:
+        """All clients start from the same u."""
+        start = linear(streams.stream("score-function"), self.config.rank)[:-1]
+        return np.repeat(start[None].astype(np.float32), len(clients), axis=0)
+
+    def personal_start(self, n_items: int, streams: Streams) -> SingleArray:
+        """There is none."""
+        return np.empty((0, self.config.rank), dtype=np.float32)
+
+    def step(self, models: Models, batch: Batch, losses: FloatArray) -> None:
+        """u and the rows of the examples, from where they were."""
+        rates = np.float32(self.config.learning_rate), np.float32(self.item_rate)
+        _step(models, batch, *rates, losses)
+
+    def scores(self, models: Models, table: SingleArray) -> SingleArray:
+        """u . Z_i, which orders items as the score does."""
+        scores = public_scores(table, models.own)
+        score_rows(models, scores)
+        return scores
+
+    def knowledge(self) -> dict[str, Any]:
+        """All hyper-parameters."""
+        return asdict(self.config)
+
+
+@released_loop
+def _step(
+    models: Models,
+    batch: Batch,
+    learning_rate: np.float32,
+    item_rate: np.float32,
+    losses: FloatArray,
+) -> None:
+    table, own, width = models.table, models.own, models.table.shape[1]
+    slope = np.empty(width, dtype=np.float32)
+    for place in range(len(batch.clients)):
+        client, begin, end = batch.clients[place], batch.begin[place], batch.end[place]
+        share = batch.rates[place] / np.float32(end - begin)
+        errors = np.empty(end - begin, dtype=np.float32)
+        slope[:] = 0
+        total = 0.0
+        for example in range(begin, end):
+            row = batch.rows[example]
+            loss, error = logistic(dot(table, row, own, client, 0), batch.labels[example])
+            total += loss
+            single = np.float32(error)
+            errors[example - begin] = item_rate * share * single
+            for k in range(width):
+                slope[k] += single * table[row, k]
+        for example in range(begin, end):
+            row = batch.rows[example]
+            for k in range(width):
+                table[row, k] -= errors[example - begin] * own[client, k]
+        for k in range(width):
+            own[client, k] -= learning_rate * share * slope[k]
+        losses[client] = total / (end - begin)
