@@ -17,9 +17,11 @@ from attacks.families.sums.denoisers import DenoiserExposure, DenoiserSums
 from attacks.families.sums.regression import SubsetRegression
 from attacks.families.sums.table_steps import TableSteps
 from attacks.families.sums.tail_items import TailItems
+from attacks.families.untouched import NeverTouched
 from attacks.scoring import (
     attributes,
     drafts,
+    held_out,
     histograms,
     labels,
     links,
@@ -47,11 +49,12 @@ _ATTACKS: Mapping[str, tuple[Controlled, ...]] = {
     ),
     "split": (DenseLayerInputs(), OutputBias(), TouchedRows(), SignedRows(), AttributeInference()),
     "hierarchical": (AttributeCounts(), Drafts()),
+    "item tables": (NeverTouched(),),
 }
 
 _SCORERS = (
     *(links, rated_sets, ratings, single_rows, virtual_rows, vectors),
-    *(labels, sets, histograms, drafts, attributes),
+    *(labels, sets, histograms, drafts, attributes, held_out),
 )
 """In the order in which sentences and pages speak of figures."""
 
@@ -88,7 +91,8 @@ SUITE: Mapping[str, Controlled] = MappingProxyType(
 FAMILIES: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {family: tuple(attack.name for attack in attacks) for family, attacks in _ATTACKS.items()}
 )
-"""Names of attacks by what they read: uploads of ratings, of split or hierarchical models."""
+"""Names of attacks by what they read: uploads of ratings, of split or hierarchical models, or
+changes of item tables."""
 
 
 def attack_named(name: str, *, key: str = "attacks") -> Controlled:

@@ -20,7 +20,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.special import ndtri, stdtrit
 
-from attacks.scoring.intervals import share_interval
 from attacks.scoring.measures import SHARE, Gained, Observed
 from attacks.suite import MEASURES
 from audits.gates.policy import figure_of
@@ -28,6 +27,7 @@ from audits.report.reading import REPORT_NAME, read_report
 from audits.run.folder import CONFIG_NAME
 from secure_fedrec.errors import DataError
 from secure_fedrec.evaluation import LOWER_IS_BETTER
+from secure_fedrec.evaluation.intervals import share_interval
 
 Report = Mapping[str, Any]
 

@@ -33,8 +33,8 @@ class Direct(SuiteAttack):
 
     def claim(self, view: View) -> Claims:
         """Claim that everything in the first recorded upload is rated."""
-        rounds = _upload_rounds(view)
-        clients, counts, _ = _count_touches(view, rounds[:1])
+        rounds = upload_rounds(view)
+        clients, counts, _ = count_touches(view, rounds[:1])
         touched = counts > 0
         claim = RatedSetClaim(
             clients=clients, scores=touched.astype(np.float64), visible=touched, predicted=touched
@@ -67,11 +67,11 @@ class Intersection(SuiteAttack):
 
     def claim(self, view: View) -> Claims:
         """Claim that what appears in every upload is rated."""
-        rounds = _upload_rounds(view)
+        rounds = upload_rounds(view)
         # Where an algorithm sends a part of its rows, an item that is missing once says little.
         every_row = Knowledge.of(view).every_row
         rounds = rounds[: self._max_rounds]
-        clients, counts, history = _count_touches(view, rounds, keep=_HISTORY)
+        clients, counts, history = count_touches(view, rounds, keep=_HISTORY)
         uploads = np.maximum(counts.max(axis=1, keepdims=True), 1)
         claim = RatedSetClaim(
             clients=clients,
@@ -83,12 +83,13 @@ class Intersection(SuiteAttack):
         return Claims(rounds=rounds, made=(claim,))
 
 
-def _upload_rounds(view: View) -> tuple[int, ...]:
+def upload_rounds(view: View) -> tuple[int, ...]:
+    """Rounds whose rows are seen under their senders' names; needs one."""
     need(view.sees(Step.UPLOAD) or sees_named_rows(view), "the view holds no uploads")
     return need(named_rounds(view), "no upload was recorded")
 
 
-def _count_touches(
+def count_touches(
     view: View, rounds: Sequence[int], keep: Sequence[int] = ()
 ) -> tuple[IntArray, IntArray, dict[int, FloatArray]]:
     """Per client and item, the number of uploads that contain the item.

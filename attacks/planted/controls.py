@@ -3,8 +3,8 @@
 An attack that silently broke looks like privacy. So each audit also runs the suite on small planted
 federations, and a control that misses its floor makes the audit inconclusive. Attacks on ratings
 run on FedRec++ with many denoisers (``subset-regression`` on one with sticky virtual items, which
-defeat every attack on item numbers); attacks on split and on hierarchical personalization run on
-federations whose algorithms are written for the purpose.
+defeat every attack on item numbers); attacks on split and on hierarchical personalization, and on
+what is never touched, run on federations whose algorithms are written for the purpose.
 """
 
 from collections.abc import Callable, Mapping
@@ -13,7 +13,7 @@ from functools import lru_cache
 from types import MappingProxyType
 
 from attacks.base import Controlled
-from attacks.planted import plant_organisations, plant_ratings, plant_split
+from attacks.planted import plant_organisations, plant_ratings, plant_split, plant_untouched
 from attacks.planted.ratings import CLIENTS
 from attacks.scoring.games import Finding, evaluate
 from attacks.scoring.truth import GroundTruth
@@ -30,6 +30,7 @@ FEDERATIONS: Mapping[str, Callable[[], _Planted]] = MappingProxyType(
         "split": plant_split,
         "implicit": lambda: plant_split(implicit=True, payload_rounds=(1,)),
         "organisations": plant_organisations,
+        "untouched": plant_untouched,
     }
 )
 WHO: Mapping[str, Adversary] = MappingProxyType(

@@ -13,7 +13,6 @@ import numpy as np
 
 from attacks.scoring.classifier import cross_validated_scores, one_against_rest_auc
 from attacks.scoring.gains import Estimate, interval_figures
-from attacks.scoring.intervals import Interval, percentile_interval, resampled
 from attacks.scoring.measures import (
     AREA,
     LEADS,
@@ -29,6 +28,7 @@ from attacks.scoring.ratings import rated_grid
 from attacks.scoring.scored import NotApplicable, Scored, is_honest, normal_null, require_finite
 from attacks.scoring.truth import Case
 from secure_fedrec.core.arrays import FloatArray, IntArray
+from secure_fedrec.evaluation.intervals import Interval, percentile_interval, resampled
 
 KIND = "attributes"
 """Kind of secret: a class of every person, int64[N], -1 where unknown.

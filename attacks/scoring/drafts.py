@@ -14,7 +14,6 @@ import numpy as np
 
 from attacks.scoring.attributes import KIND, People, score_attributes
 from attacks.scoring.gains import Figures, Gain, Gains, interval_figures
-from attacks.scoring.intervals import mean_interval
 from attacks.scoring.measures import (
     AREA,
     LEADS,
@@ -40,6 +39,7 @@ from attacks.scoring.scored import (
 )
 from attacks.scoring.truth import Case
 from secure_fedrec.core.arrays import BoolArray, FloatArray, IntArray
+from secure_fedrec.evaluation.intervals import mean_interval
 from secure_fedrec.wire import Truth
 
 _EQUAL = 1e-6

@@ -17,8 +17,8 @@ from typing import TypeAlias
 import numpy as np
 from scipy.special import betaincinv, ndtri, stdtrit
 
-from attacks.scoring.intervals import Interval, mean_interval, share_interval
 from secure_fedrec.core.arrays import FloatArray
+from secure_fedrec.evaluation.intervals import Interval, mean_interval, share_interval
 
 Figures: TypeAlias = dict[str, float | None]
 

@@ -8,8 +8,8 @@ import numpy as np
 from scipy.special import bdtr
 
 from attacks.scoring.gains import Figures, Gain, Gains, Level, gain_figures, interval_figures
-from attacks.scoring.intervals import Interval, mean_interval, share_interval
 from secure_fedrec.core.arrays import BoolArray, FloatArray, IndexArray, IntArray
+from secure_fedrec.evaluation.intervals import Interval, mean_interval, share_interval
 
 NOBODY = "nobody but the adversary's own clients has a secret to tell"
 

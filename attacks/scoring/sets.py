@@ -11,7 +11,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from attacks.scoring.gains import Figures, Gain, interval_figures
-from attacks.scoring.intervals import Interval, mean_interval
 from attacks.scoring.measures import (
     AREA,
     LEADS,
@@ -33,6 +32,7 @@ from attacks.scoring.statistics import (
 )
 from attacks.scoring.truth import Case
 from secure_fedrec.core.arrays import BoolArray, FloatArray, IntArray
+from secure_fedrec.evaluation.intervals import Interval, mean_interval
 
 KIND = "sets"
 """Kind of secret: a set of every client, bool[n, C]."""

@@ -25,14 +25,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from attacks.scoring.intervals import (
+from secure_fedrec.core.arrays import BoolArray, FloatArray, IntArray
+from secure_fedrec.evaluation.intervals import (
     Interval,
     check_share,
     percentile_interval,
     resampled,
     share_interval,
 )
-from secure_fedrec.core.arrays import BoolArray, FloatArray, IntArray
 
 _MAX_POINTS = 512
 

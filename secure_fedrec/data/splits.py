@@ -139,8 +139,7 @@ def leave_two_out(
 
     Raises:
         ConfigError: the seed is negative.
-        DataError: ``latest`` has the wrong shape or names an item its client did not rate, or the
-            order of the source is asked for and not known.
+        DataError: ``latest`` has the wrong shape or names an item its client did not rate.
     """
     words = random_words(seed, _LEAVE_ONE_OUT, len(table))
     if latest is not None:
@@ -148,8 +147,10 @@ def leave_two_out(
     elif table.timestamps is not None:
         places = np.arange(len(table)) if table.places is None else table.places
         keys = -places.astype(np.int64), table.timestamps
-    elif first_seen:
-        keys = (_first_seen(table)[table.items],)
+    elif first_seen and table.places is not None:
+        first = np.full(table.n_items, len(table), dtype=np.int64)
+        np.minimum.at(first, table.items, table.places)
+        keys = (first[table.items],)
     else:
         keys = (words,)
     order = np.lexsort((*keys, table.clients))
@@ -166,16 +167,6 @@ def leave_two_out(
         np.where(part >= 0, table.items[part], -1).astype(np.int64) for part in parts
     )
     return HeldOut(table.subset(~rows), validation, test)
-
-
-def _first_seen(table: RatingTable) -> IntArray:
-    """Where each item occurs first in the source, int64[n_items]."""
-    if table.places is None:
-        problem = "has neither times nor the order of its source: nothing is the latest"
-        raise DataError(table.name, problem)
-    first = np.full(table.n_items, len(table), dtype=np.int64)
-    np.minimum.at(first, table.items, table.places)
-    return first
 
 
 def _named_rows(table: RatingTable, latest: IntArray) -> BoolArray:

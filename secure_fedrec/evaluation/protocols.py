@@ -92,8 +92,8 @@ def ranking_case(
     What "latest" means follows from what the table knows. With times: by time, of ties the first in
     the source. With ``latest`` (ML-1M without times): that item for the test, a random one for
     validation. With neither: random items under ``clean``; under ``published`` the items that occur
-    latest for the first time in the source. A client with two interactions has a test item and no
-    validation item, and is counted (``without_validation``).
+    latest for the first time in the source, if the table knows its order. A client with two
+    interactions has a test item and no validation item, and is counted (``without_validation``).
 
     Args:
         table: all interactions, already filtered.

@@ -71,11 +71,27 @@ def ranking_quality(ranks: IntArray, *, cutoff: int = 10) -> dict[str, float]:
     """
     if not len(ranks):
         raise ValueError("there is nothing to rank")
+    return {name: float(each.mean()) for name, each in client_quality(ranks, cutoff=cutoff).items()}
+
+
+def client_quality(ranks: IntArray, *, cutoff: int = 10) -> dict[str, FloatArray]:
+    """The terms that ``ranking_quality`` is the mean of.
+
+    Args:
+        ranks: int64[N], places from 1; 0 where there is nothing to find.
+        cutoff: K.
+
+    Returns:
+        By the same names float64[N]; NaN where there is nothing to find.
+    """
     inside = ranks <= cutoff
-    gains = np.where(inside, 1.0 / np.log2(ranks + 1.0), 0.0)
+    gains = np.where(
+        inside, 1.0 / np.log2(ranks + 1.0, where=ranks > 0, out=np.ones(ranks.shape)), 0.0
+    )
+    none = ranks < 1
     return {
-        f"hit_rate_at_{cutoff}": float(inside.mean()),
-        f"ndcg_at_{cutoff}": float(gains.mean()),
+        f"hit_rate_at_{cutoff}": np.where(none, np.nan, inside.astype(np.float64)),
+        f"ndcg_at_{cutoff}": np.where(none, np.nan, gains),
     }
 
 

@@ -3,11 +3,11 @@
 import numpy as np
 
 from attacks import Claims
-from attacks.scoring.intervals import Interval, mean_interval
 from attacks.scoring.rated_sets import RatedSetClaim
 from attacks.scoring.statistics import ScoreTable, per_client_auc
 from attacks.scoring.virtual_rows import UnmaskedClaim
 from secure_fedrec.core.arrays import BoolArray
+from secure_fedrec.evaluation.intervals import Interval, mean_interval
 
 
 def rated_of(claims: Claims) -> RatedSetClaim:

@@ -15,6 +15,7 @@ from attacks.families.sums.subsets import MOST_ROWS
 from attacks.planted import recording
 from attacks.scoring.attributes import FeatureClaim
 from attacks.scoring.drafts import DraftClaim
+from attacks.scoring.held_out import HeldOutClaim
 from attacks.scoring.histograms import HistogramClaim
 from attacks.scoring.labels import LabelClaim
 from attacks.scoring.links import LinkClaim
@@ -85,6 +86,8 @@ class Constant(Wrapped):
                 return replace(claim, fits=fits)
             case UnmaskedClaim():
                 return replace(claim, proven=np.zeros_like(claim.proven))
+            case HeldOutClaim():
+                return replace(claim, scores=np.zeros_like(claim.scores), history={})
             case LabelClaim() | SetClaim():
                 even = replace(claim, scores=np.zeros_like(claim.scores))
                 return replace(even, predicted=None) if isinstance(even, SetClaim) else even
@@ -134,6 +137,7 @@ FLOORS = {
     "attribute-inference": ("attribute_auc", 0.95),
     "attribute-counts": ("histogram_correlation", 0.9),
     "drafts": ("disclosed_share", 0.16),
+    "never-touched": ("held_out_auc", 0.9),
 }
 
 

@@ -10,7 +10,6 @@ import pytest
 from attacks import SUITE, Attack, Claims, Finding, GroundTruth, attack_named, evaluate
 from attacks.families.hierarchical.attribute_counts import ATTRIBUTES
 from attacks.planted import plant_organisations, plant_split
-from attacks.scoring.intervals import mean_interval
 from secure_fedrec.algorithms.hpfl.client import count_attributes
 from secure_fedrec.algorithms.hpfl.config import HPFLConfig
 from secure_fedrec.algorithms.hpfl.drafts import cluster_centres
@@ -20,6 +19,7 @@ from secure_fedrec.data.organisations.synthetic import (
     generate_organisations,
 )
 from secure_fedrec.engines import Problem, RecordedRun
+from secure_fedrec.evaluation.intervals import mean_interval
 from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.models.gum.arrays import Records
 from secure_fedrec.models.gum.model import GUMConfig

@@ -11,7 +11,6 @@ from scipy.stats import binom
 from sklearn.metrics import roc_auc_score, roc_curve
 
 import attacks.scoring.statistics as statistics
-from attacks.scoring.intervals import check_share
 from attacks.scoring.statistics import (
     ScoreTable,
     advantage,
@@ -20,6 +19,7 @@ from attacks.scoring.statistics import (
     pooled_roc,
     tpr_at_fpr_interval,
 )
+from secure_fedrec.evaluation.intervals import check_share
 from tests.attacks.made import mean_auc_interval
 
 Client = Sequence[tuple[float, bool]]

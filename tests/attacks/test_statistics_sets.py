@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 from scipy.stats import beta, binom
 
-from attacks.scoring.intervals import share_interval
 from attacks.scoring.statistics import ScoreTable, exact_set_share
 from secure_fedrec.core.arrays import BoolArray
+from secure_fedrec.evaluation.intervals import share_interval
 
 Client = Sequence[tuple[float, bool]]
 

@@ -1,8 +1,11 @@
 """Intervals over independent units: clients are resampled, never their pairs.
 
 Reading order: ``Interval`` (what is reported), ``resampled`` (the bootstrap draws),
-``percentile_interval`` (draws to an interval), then the intervals of a mean and of a share.
-References are those of ``statistics``.
+``percentile_interval`` (draws to an interval), then the intervals of a mean, of a paired difference
+and of a share.
+
+References:
+    [1] Clopper and Pearson, "The use of confidence or fiducial limits", Biometrika 26(4), 1934.
 """
 
 from collections.abc import Iterator
@@ -60,7 +63,7 @@ def percentile_interval(
 
     Where all clients have one value v (an AUC of 1.0 under a perfect attack), every draw is v and
     the bootstrap would claim certainty. The interval then follows from "all n at v": with v taken
-    from the first client, the other n - 1 bound the share p of such clients from below [5], and
+    from the first client, the other n - 1 bound the share p of such clients from below [1], and
     since an AUC lies in [0, 1] the mean lies between p v and p v + 1 - p.
     """
     tail = (1.0 - level) / 2
@@ -100,8 +103,37 @@ def mean_interval(
     return percentile_interval(float(known.mean()), drawn, len(known), confidence, span)
 
 
+def paired_interval(
+    one: FloatArray, other: FloatArray, *, seed: int, confidence: float = 0.95, draws: int = 2000
+) -> Interval:
+    """Mean difference of two methods on the same clients, clients resampled with both results.
+
+    Args:
+        one: float64[n_clients] or float64[seeds, n_clients], shares in [0, 1]; NaN where a client
+            has none. Of several seeds a client counts once, with its mean: runs on the same clients
+            are no new clients.
+        other: of the same shape; row s is of the same split and draws as that of ``one``.
+        seed: of the bootstrap.
+        confidence: of the interval.
+        draws: bootstrap draws.
+
+    Raises:
+        ValueError: the shapes differ, or no client has both.
+    """
+    if one.shape != other.shape or one.ndim not in (1, 2):
+        raise ValueError(f"{one.shape} and {other.shape} results are not of the same clients")
+    gains = np.atleast_2d(one - other)
+    known = np.isfinite(gains)
+    if not known.any():
+        raise ValueError("no client has a result of both")
+    counts = known.sum(axis=0)
+    sums = np.where(known, gains, 0.0).sum(axis=0)
+    means = np.divide(sums, counts, out=np.full(len(counts), np.nan), where=counts > 0)
+    return mean_interval(means, seed=seed, confidence=confidence, draws=draws, span=2.0)
+
+
 def share_interval(successes: int, trials: int, confidence: float = 0.95) -> Interval:
-    """Exact Clopper-Pearson interval of a share of independent trials (clients, not pairs) [5].
+    """Exact Clopper-Pearson interval of a share of independent trials (clients, not pairs) [1].
 
     Returns:
         The interval, ``trials`` as its ``n_clients``. Without trials: NaN within [0, 1].

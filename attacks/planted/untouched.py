@@ -1,0 +1,127 @@
+"""A planted federation whose clients train on sampled negatives, and tell by what they leave out.
+
+A client sends a row for every positive and for every negative of the round: 1 and -1. Nothing is
+learnt; which rows there are is all that the attack reads. Data, split and draws are those of an
+evaluation by ranking, so under the clean protocol the same federation has nothing to find.
+"""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from attacks.planted.recording import planted_secrets, protected, recorded
+from attacks.scoring.truth import GroundTruth
+from secure_fedrec.algorithms.base import FinishedStep, PublicState
+from secure_fedrec.blocks import TABLE
+from secure_fedrec.core.arrays import IntArray
+from secure_fedrec.data import SyntheticConfig, generate
+from secure_fedrec.data.negatives import Ragged, draw_negatives
+from secure_fedrec.engines import Problem, RecordedRun
+from secure_fedrec.evaluation.protocols import RankingCase, ranking_case
+from secure_fedrec.streams import Streams
+from secure_fedrec.traits import RowTraits
+from secure_fedrec.uploads import Aggregate, RowBlock, Upload
+from secure_fedrec.vault import Vault
+
+_CLIENTS, _ITEMS, _RATINGS, _ROUNDS = 60, 120, 14.0, 10
+_NEGATIVES = 4
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PlantedUntouched:
+    """The algorithm; see the module docstring.
+
+    Args:
+        items: rows of the table.
+        kept_out: what no client's negatives are drawn from.
+        rounds: of a run.
+    """
+
+    width = 1
+
+    items: int
+    kept_out: Ragged
+    rounds: int
+
+    def initial_public(self, n_rows: int, streams: Streams) -> PublicState:
+        """A table of zeros."""
+        return PublicState(round=0, table=np.zeros((n_rows, 1)))
+
+    def initialise(self, vault: Vault, streams: Streams) -> None:
+        """No private tables."""
+
+    def client_step(
+        self, clients: IntArray, public: PublicState, vault: Vault, streams: Streams
+    ) -> FinishedStep:
+        """Rows of positives and of this round's negatives."""
+        rated = vault.rated(clients)
+        drawn = draw_negatives(
+            Ragged(rated.indptr, rated.items),
+            self.kept_out.of_all(clients),
+            self.items,
+            per_positive=_NEGATIVES,
+            stream=streams.stream("negatives"),
+            round=public.round,
+            clients=clients,
+        )
+        owners = np.repeat(np.arange(len(clients)), np.diff(drawn.indptr))
+        grid = np.zeros((len(clients), self.items))
+        grid[owners, drawn.items] = 2 * drawn.labels - 1
+        rows, items = np.nonzero(grid)
+        block = RowBlock(
+            indptr=np.searchsorted(rows, np.arange(len(clients) + 1)),
+            rows=items.astype(np.int32),
+            values=grid[rows, items][:, None],
+        )
+        upload = Upload(clients=clients, blocks={TABLE: block})
+        return FinishedStep(clients=clients, upload=upload, commit=lambda _: None)
+
+    def server_step(self, public: PublicState, aggregate: Aggregate) -> PublicState:
+        """The sum."""
+        return PublicState(round=public.round + 1, table=aggregate.values)
+
+    def upload_rows(self, vault: Vault, n_rows: int) -> IntArray:
+        """All items at most."""
+        return np.minimum(vault.example_counts() * (1 + _NEGATIVES), n_rows)
+
+    def upload_vectors(self, vault: Vault) -> Mapping[str, IntArray]:
+        """None."""
+        return {}
+
+    def public_knowledge(self) -> dict[str, Any]:
+        """Rows are items, of which some are no positives."""
+        traits = RowTraits(rows="items", row_sets="others", form="other")
+        return {"name": "planted-untouched", "traits": asdict(traits)}
+
+
+def plant_untouched(
+    *, protocol: str = "published", rounds: int = _ROUNDS, seed: int = 20240501
+) -> tuple[RecordedRun, GroundTruth]:
+    """Run and record it.
+
+    Args:
+        protocol: of the evaluation, which says what negatives are drawn from.
+        rounds: of training.
+        seed: of data, split and draws.
+    """
+    data = SyntheticConfig(clients=_CLIENTS, items=_ITEMS, mean_ratings=_RATINGS, seed=seed)
+    case = ranking_case(generate(data), protocol=protocol, seed=seed, negatives=1)
+    algorithm = PlantedUntouched(case.n_items, case.kept_out, rounds)
+    vault = Vault(indptr=case.rated.indptr, items=case.train.items, ratings=case.train.ratings)
+    problem = Problem(vault=vault, n_rows=case.n_items, knowledge={"n_items": case.n_items})
+    streams = Streams.from_seed(seed)
+    run = recorded(algorithm, problem, protected(algorithm, problem, streams, {}), streams, ())
+    secrets = planted_secrets({"held_out": held_out_grid(case)}, "untouched")
+    return run, GroundTruth(recorded=run.truth, train=case.train, secrets=secrets)
+
+
+def held_out_grid(case: RankingCase) -> np.ndarray[tuple[int, int], np.dtype[np.int8]]:
+    """The secret ``held_out.items`` of a case: int8[n, m], as ``scoring.held_out`` reads it."""
+    grid = np.zeros((case.n_clients, case.n_items), dtype=np.int8)
+    grid[case.train.clients, case.train.items] = -1
+    for held in (case.validation, case.test):
+        there = np.flatnonzero(held >= 0)
+        grid[there, held[there]] = 1
+    return grid

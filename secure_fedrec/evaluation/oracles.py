@@ -1,0 +1,131 @@
+"""Rules without a model, under a protocol: what a result is worth is what it has over these.
+
+``random`` and ``popularity`` are what anybody reaches. ``never drawn`` follows only which items a
+client's training negatives were drawn from: under a sound protocol it is another random rule, under
+one that keeps held-out items out of the draws it finds them without knowing anything of taste.
+
+Rules have ties, and a tie says nothing: each figure is its expectation over all orders of the tied.
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from secure_fedrec.core.arrays import BoolArray, FloatArray, IndexArray, IntArray
+from secure_fedrec.core.compiled import compiled_loop
+from secure_fedrec.data.negatives import draw_negatives
+from secure_fedrec.evaluation.protocols import RankingCase
+from secure_fedrec.streams import Stream
+
+ORACLES: Final = ("random", "popularity", "never drawn")
+"""Rules that stand beside every result."""
+
+
+def expected_quality(above: IntArray, tied: IntArray, *, cutoff: int = 10) -> dict[str, FloatArray]:
+    """HR@K and NDCG@K of an item whose ties are broken at random, in expectation.
+
+    Args:
+        above: int64[n], candidates with a larger score; -1 where there is no item to find.
+        tied: int64[n], candidates with the same score, the item aside.
+        cutoff: K.
+
+    Returns:
+        ``hit_rate_at_K`` and ``ndcg_at_K``, float64[n]; NaN without an item.
+    """
+    discounts = np.concatenate([[0.0], np.cumsum(1.0 / np.log2(np.arange(cutoff) + 2.0))])
+    first, last = np.minimum(np.maximum(above, 0), cutoff), np.minimum(above + tied + 1, cutoff)
+    places = tied + 1.0
+    none = above < 0
+    return {
+        f"hit_rate_at_{cutoff}": np.where(none, np.nan, (last - first) / places),
+        f"ndcg_at_{cutoff}": np.where(none, np.nan, (discounts[last] - discounts[first]) / places),
+    }
+
+
+def rule_quality(
+    item: IntArray, negatives: IndexArray, scores: npt.NDArray[np.generic], *, cutoff: int = 10
+) -> dict[str, FloatArray]:
+    """Figures per client of a rule that scores items.
+
+    Args:
+        item: int64[n], what is to be found; -1 where a client has none.
+        negatives: int32[n, K], what it is ranked among; -1 at the end.
+        scores: [m] for all clients alike, or [n, m].
+        cutoff: of the figures.
+    """
+    rows = np.arange(len(item))[:, None]
+    all_alike = scores.ndim == 1
+    own = scores[item] if all_alike else scores[rows[:, 0], item]
+    others = scores[negatives] if all_alike else scores[rows, negatives]
+    there = negatives >= 0
+    above = ((others > own[:, None]) & there).sum(axis=1)
+    tied = ((others == own[:, None]) & there).sum(axis=1)
+    return expected_quality(np.where(item < 0, -1, above), tied, cutoff=cutoff)
+
+
+def drawn_items(
+    case: RankingCase, *, rounds: int, stream: Stream, per_positive: int = 4
+) -> BoolArray:
+    """bool[n, m], which items were a client's negative in any of its rounds.
+
+    The draws are those of a training with the same stream (``draw_negatives``).
+
+    Args:
+        case: what clients train on, and what is kept out.
+        rounds: of training; every client takes part in each.
+        stream: of the draws.
+        per_positive: negatives of a positive.
+    """
+    drawn = np.zeros((case.n_clients, case.n_items), dtype=np.bool_)
+    clients, rated = np.arange(case.n_clients, dtype=np.int64), case.rated
+    for round_ in range(rounds):
+        examples = draw_negatives(
+            rated,
+            case.kept_out,
+            case.n_items,
+            per_positive=per_positive,
+            stream=stream,
+            round=round_,
+            clients=clients,
+        )
+        _mark(examples.indptr, examples.items, examples.labels, drawn)
+    return drawn
+
+
+@compiled_loop
+def _mark(indptr: IntArray, items: IndexArray, labels: FloatArray, drawn: BoolArray) -> None:
+    for client in range(len(indptr) - 1):
+        for row in range(indptr[client], indptr[client + 1]):
+            if labels[row] == 0.0:
+                drawn[client, items[row]] = True
+
+
+def oracle_figures(
+    case: RankingCase,
+    *,
+    rounds: int,
+    stream: Stream,
+    per_positive: int = 4,
+    cutoff: int = 10,
+) -> Mapping[str, dict[str, FloatArray]]:
+    """Figures of the test items per client under each of ``ORACLES``.
+
+    Args:
+        case: the case.
+        rounds: of training, for the rule that follows the draws.
+        stream: of those draws.
+        per_positive: negatives of a positive.
+        cutoff: K.
+    """
+    drawn = drawn_items(case, rounds=rounds, stream=stream, per_positive=per_positive)
+    scores = {
+        "random": np.zeros(case.n_items),
+        "popularity": case.train.item_popularity(),
+        "never drawn": ~drawn,
+    }
+    return {
+        name: rule_quality(case.test, case.test_negatives, scores[name], cutoff=cutoff)
+        for name in ORACLES
+    }
