@@ -173,7 +173,7 @@ class Enhanced:
         below, split = self.below, self.below.personal
         common = enhance(part, self._form, work)
         examples = slice(int(batch.begin[place]), int(batch.end[place]))
-        rows = batch.rows[examples]
+        rows = batch.rows[examples] - models.indptr[client]
         count = fuse(common, part.own, rows, below.dense, split, work)
         loss = np.zeros(1)
         seen = Batch(
@@ -195,7 +195,7 @@ class Enhanced:
         return Part(
             table=models.table[rows],
             own=models.personal[rows],
-            positives=models.positives[first:last],
+            positives=models.positives[first:last] - models.indptr[client],
             phi=models.shared[client, self._shared(models) :],
         )
 
