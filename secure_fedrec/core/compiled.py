@@ -178,6 +178,26 @@ def subtract_rows(target: RingArray, rows: IndexArray | IntArray, values: RingAr
 
 
 @compiled_loop
+def place_segments(
+    indptr: IntArray,
+    starts: IntArray,
+    rows: IndexArray,
+    values: RingArray,
+    shift: int,
+    placed_rows: IndexArray,
+    placed: RingArray,
+) -> None:
+    """Segment b to where ``starts[b]`` says, in wider rows and with numbers ``shift`` higher."""
+    for segment in range(len(starts)):
+        to = starts[segment]
+        for row in range(indptr[segment], indptr[segment + 1]):
+            placed_rows[to] = rows[row] + shift
+            for factor in range(values.shape[1]):
+                placed[to, factor] = values[row, factor]
+            to += 1
+
+
+@compiled_loop
 def round_to_integers(values: FloatArray, scale: float, largest: float, integers: IntArray) -> bool:
     """``integers = round_half_even(values * scale)``; False if a magnitude exceeds ``largest``.
 

@@ -89,8 +89,8 @@ class Batch(NamedTuple):
 
 
 @released_loop
-def dot(left: SingleArray, left_row: int, right: SingleArray, right_row: int, start: int) -> float:
-    """``left[left_row] . right[right_row, start:]`` over the width of ``left``, in single precision.
+def dot(left: SingleArray, left_row: int, right: SingleArray, right_row: int, start: int) -> np.float32:
+    """``left[left_row] . right[right_row, start:]``, over the width of ``left``.
 
     Eight sums side by side, which processors add at once, in an order that is always the same.
     """

@@ -21,6 +21,7 @@ from secure_fedrec.algorithms.item_tables.local import (
     logistic,
 )
 from secure_fedrec.algorithms.item_tables.method import Start
+from secure_fedrec.algorithms.item_tables.scoring import public_scores, score_rows
 from secure_fedrec.algorithms.item_tables.starts import linear, normal
 from secure_fedrec.core.arrays import FloatArray, IntArray
 from secure_fedrec.core.compiled import released_loop
@@ -80,9 +81,9 @@ class PFedRec:
         _step(models, batch, self.config.learning_rate, self.item_rate, losses)
 
     def scores(self, models: Models, table: SingleArray) -> SingleArray:
-        """w . E_i, which orders items as the score does."""
-        scores = np.empty((len(models.own), len(table)), dtype=np.float32)
-        _scores(models, table, scores)
+        """Logits without b, which order items as the scores do."""
+        scores = public_scores(table, models.own)
+        score_rows(models, scores)
         return scores
 
     def knowledge(self) -> dict[str, Any]:
@@ -124,12 +125,3 @@ def _step(
             for k in range(width):
                 table[row, k] -= errors[example - begin] * own[client, k]
         losses[client] = total / (end - begin)
-
-
-@released_loop
-def _scores(models: Models, table: SingleArray, scores: SingleArray) -> None:
-    for client in range(len(scores)):
-        for item in range(len(table)):
-            scores[client, item] = dot(table, item, models.own, client, 0)
-        for row in range(models.indptr[client], models.indptr[client + 1]):
-            scores[client, models.items[row]] = dot(models.table, row, models.own, client, 0)

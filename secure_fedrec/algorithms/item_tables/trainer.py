@@ -25,7 +25,7 @@ from secure_fedrec.algorithms.item_tables.method import ItemTableMethod
 from secure_fedrec.blocks import TABLE, BlockKind, BlockLayout, BlockShape
 from secure_fedrec.core.arrays import FloatArray, IntArray
 from secure_fedrec.data.negatives import Ragged, draw_negatives
-from secure_fedrec.errors import ConfigError, DataError, EncodingError
+from secure_fedrec.errors import ConfigError, DataError
 from secure_fedrec.streams import Streams
 from secure_fedrec.traits import RowTraits
 from secure_fedrec.uploads import Aggregate, FlatBlock, RowBlock, Upload

@@ -182,7 +182,8 @@ def number_rows(
     """Number the rows that each client trains: those of its examples, or all of a dense method.
 
     Args:
-        indptr, items: the clients' examples.
+        indptr: int64[B + 1], of the examples.
+        items: int32[N], theirs.
         n_items: m.
         dense: whether it is all.
         counts: int64[B], rows of each client.
