@@ -17,7 +17,17 @@ from typing import Any
 
 import numpy as np
 
+from secure_fedrec.algorithms.item_tables.fed3cr_consensus import Work
 from secure_fedrec.algorithms.item_tables.fed3cr_plugin import Enhanced, Enhancement
+from secure_fedrec.algorithms.item_tables.fed3cr_step import (
+    Form,
+    Part,
+    Rates,
+    displace,
+    enhance,
+    fuse,
+    settle,
+)
 from secure_fedrec.algorithms.item_tables.local import (
     Batch,
     ItemTableTraining,
@@ -73,6 +83,12 @@ class Fed3CR(Enhanced):
     def __init__(self, config: Fed3CRConfig, n_items: int) -> None:
         super().__init__(UserVector(config), config.enhancement, n_items)
         self.name = "fed3cr"
+        self._user_rate = np.float32(config.learning_rate)
+
+    def step(self, models: Models, batch: Batch, losses: FloatArray) -> None:
+        """As the plug-in's, to the bit, in one compiled loop."""
+        rates = Rates(self._rate, self._decay, self._generator_rate)
+        _steps(models, batch, losses, self._form, rates, self._user_rate, self._of_thread())
 
 
 class UserVector:
@@ -121,6 +137,42 @@ class UserVector:
 
 
 @released_loop
+def _steps(
+    models: Models,
+    batch: Batch,
+    losses: FloatArray,
+    form: Form,
+    rates: Rates,
+    user_rate: np.float32,
+    work: Work,
+) -> None:
+    for place in range(len(batch.clients)):
+        client, begin, end = batch.clients[place], batch.begin[place], batch.end[place]
+        first, last = models.indptr[client], models.indptr[client + 1]
+        rated = slice(models.positives_indptr[client], models.positives_indptr[client + 1])
+        part = Part(
+            models.table[first:last],
+            models.personal[first:last],
+            models.positives[rated] - first,
+            models.shared[client],
+        )
+        common = enhance(part, form, work)
+        count = fuse(common, part.own, batch.rows[begin:end] - first, False, False, work)
+        decay = batch.rates[place]
+        loss = descend(
+            work.seen[0, :count],
+            models.own[client],
+            work.places[: end - begin],
+            batch.labels[begin:end],
+            decay * user_rate,
+            decay * rates.tables,
+        )
+        displace(common, part.own, count, False, decay * rates.tables, work)
+        sizes = Rates(decay * rates.tables, rates.decay, decay * rates.generator)
+        losses[client] = loss + settle(part, form, sizes, work)
+
+
+@released_loop
 def _step(
     models: Models,
     batch: Batch,
@@ -128,26 +180,46 @@ def _step(
     item_rate: np.float32,
     losses: FloatArray,
 ) -> None:
-    table, own, width = models.table, models.own, models.table.shape[1]
-    slope = np.empty(width, dtype=np.float32)
     for place in range(len(batch.clients)):
         client, begin, end = batch.clients[place], batch.begin[place], batch.end[place]
-        share = batch.rates[place] / np.float32(end - begin)
-        errors = np.empty(end - begin, dtype=np.float32)
-        slope[:] = 0
-        total = 0.0
-        for example in range(begin, end):
-            row = batch.rows[example]
-            loss, error = logistic(dot(table, row, own, client, 0), batch.labels[example])
-            total += loss
-            single = np.float32(error)
-            errors[example - begin] = item_rate * share * single
-            for k in range(width):
-                slope[k] += single * table[row, k]
-        for example in range(begin, end):
-            row = batch.rows[example]
-            for k in range(width):
-                table[row, k] -= errors[example - begin] * own[client, k]
+        decay = batch.rates[place]
+        losses[client] = descend(
+            models.table,
+            models.own[client],
+            batch.rows[begin:end],
+            batch.labels[begin:end],
+            decay * learning_rate,
+            decay * item_rate,
+        )
+
+
+@released_loop
+def descend(
+    table: SingleArray,
+    vector: SingleArray,
+    rows: IntArray,
+    labels: SingleArray,
+    rate: np.float32,
+    item_rate: np.float32,
+) -> float:
+    """One step of a vector and of the rows of its examples; the mean loss before it."""
+    width = len(vector)
+    vectors = vector.reshape(1, width)
+    share = np.float32(1) / np.float32(len(rows))
+    errors = np.empty(len(rows), dtype=np.float32)
+    slope = np.zeros(width, dtype=np.float32)
+    total = 0.0
+    for example in range(len(rows)):
+        row = rows[example]
+        loss, error = logistic(dot(table, row, vectors, 0, 0), labels[example])
+        total += loss
+        errors[example] = share * np.float32(error)
         for k in range(width):
-            own[client, k] -= learning_rate * share * slope[k]
-        losses[client] = total / (end - begin)
+            slope[k] += errors[example] * table[row, k]
+    for example in range(len(rows)):
+        step = item_rate * errors[example]
+        for k in range(width):
+            table[rows[example], k] -= step * vector[k]
+    for k in range(width):
+        vector[k] -= rate * slope[k]
+    return total / len(rows)

@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from secure_fedrec.algorithms.item_tables.local import SingleArray
+from secure_fedrec.algorithms.item_tables.local import SingleArray, dot
 from secure_fedrec.core.arrays import IndexArray, IntArray
 from secure_fedrec.core.compiled import released_loop
 
@@ -36,7 +36,7 @@ class Work(NamedTuple):
 
     Args:
         common: [m, d], C.
-        cosines: [4, m], c, a, and one over the lengths of C_i and P_i; then ``consistency``'s.
+        cosines: [6, m], c, a, and one over the lengths of C_i and P_i; then ``consistency``'s.
         slots: int64[m], which row of ``seen`` stands for an item; -1 for none.
         items: int32[m], item of each row of ``seen``, ascending.
         places: int64[batch], row of ``seen`` of each example.
@@ -67,7 +67,7 @@ def work_for(n_items: int, rank: int, batch: int, sizes: IntArray) -> Work:
     layers = (len(sizes), int(sizes.max()))
     shapes = {
         "common": (n_items, rank),
-        "cosines": (4, n_items),
+        "cosines": (6, n_items),
         "seen": (2, n_items, rank),
         "tiles": (3, min(max(_TILE // (rank * rank), 1), n_items), rank),
         "squares": (5, rank, rank),
@@ -95,21 +95,14 @@ def prototype(table, items, mean):
 
 
 @released_loop
-def _similar(rows, centre, cosines, inverses):
-    """Cosines of rows to ``centre``, and one over the rows' lengths."""
-    width = rows.shape[1]
-    square = np.float32(0)
-    for factor in range(width):
-        square += centre[factor] * centre[factor]
-    shrink = np.float32(1) / math.sqrt(square + _TINY)
+def _similar(rows, lines, centre, cosines, inverses):
+    """Cosines of rows to ``lines[centre]``, and one over the rows' lengths."""
+    one = np.float32(1)
+    shrink = one / np.float32(math.sqrt(dot(lines, centre, lines, centre, 0) + _TINY))
     for row in range(len(rows)):
-        dot, square = np.float32(0), np.float32(0)
-        for factor in range(width):
-            dot += rows[row, factor] * centre[factor]
-            square += rows[row, factor] * rows[row, factor]
-        inverse = np.float32(1) / math.sqrt(square + _TINY)
+        inverse = one / np.float32(math.sqrt(dot(rows, row, rows, row, 0) + _TINY))
         inverses[row] = inverse
-        cosines[row] = dot * inverse * shrink
+        cosines[row] = dot(rows, row, lines, centre, 0) * inverse * shrink
 
 
 @released_loop
@@ -126,8 +119,8 @@ def look(table, own, transfer, consistent, complementary, work):
         if transfer:
             np.dot(table[first:last], squares[0], rows)
         if consistent:
-            _similar(rows, lines[2], work.cosines[0, first:last], work.cosines[2, first:last])
-            _similar(mine, lines[1], work.cosines[1, first:last], work.cosines[3, first:last])
+            _similar(rows, lines, 2, work.cosines[0, first:last], work.cosines[2, first:last])
+            _similar(mine, lines, 1, work.cosines[1, first:last], work.cosines[3, first:last])
         if complementary:
             np.dot(rows.T, mine, squares[4])
             for one in range(squares.shape[1]):
@@ -153,16 +146,20 @@ def consistency(alpha, cosines):
     """
     total, own_total = 0.0, 0.0
     for item in range(cosines.shape[1]):
-        total += math.exp(cosines[0, item])
-        own_total += math.exp(cosines[1, item])
-    mean = 0.0
+        cosines[4, item] = math.exp(cosines[0, item])
+        cosines[5, item] = math.exp(cosines[1, item])
+        total += cosines[4, item]
+        own_total += cosines[5, item]
+    scale, own_scale = np.float32(1 / total), np.float32(1 / own_total)
+    summed = 0.0
     for item in range(cosines.shape[1]):
-        mean += math.exp(cosines[1, item]) / own_total * cosines[0, item]
+        summed += cosines[5, item] * cosines[0, item]
+    mean = np.float32(summed / own_total)
     for item in range(cosines.shape[1]):
         c, a = cosines[0, item], cosines[1, item]
-        own_share = math.exp(a) / own_total
-        slope = alpha * np.float32(math.exp(c) / total - own_share) * cosines[2, item]
-        own_slope = alpha * np.float32(own_share * (mean - c)) * cosines[3, item]
+        own_share = cosines[5, item] * own_scale
+        slope = alpha * (cosines[4, item] * scale - own_share) * cosines[2, item]
+        own_slope = alpha * own_share * (mean - c) * cosines[3, item]
         cosines[0, item], cosines[2, item] = slope, slope * c * cosines[2, item]
         cosines[1, item], cosines[3, item] = own_slope, own_slope * a * cosines[3, item]
     return alpha * (math.log(total) - mean)

@@ -203,7 +203,8 @@ class ItemTables:
         rows = self._most_rows(vault)
         tables = 28 + 8 * self.method.personal
         examples = vault.example_counts() * (1 + self.method.config.local.negatives)
-        return np.asarray(rows * (tables * self.width + 16) + 24 * examples, dtype=np.int64)
+        own = 28 * self._shared + 24 * examples
+        return np.asarray(rows * (tables * self.width + 16) + own, dtype=np.int64)
 
     def _most_rows(self, vault: Vault) -> IntArray:
         counts = vault.example_counts() * (1 + self.method.config.local.negatives)
@@ -283,7 +284,8 @@ class ItemTables:
         block = RowBlock(indptr=models.indptr, rows=models.items, values=moved)
         blocks: dict[str, RowBlock | FlatBlock] = {TABLE: block}
         if self._shared:
-            before = public.extras[SHARED].astype(np.float32).astype(np.float64)
-            blocks[SHARED] = FlatBlock(values=models.shared.astype(np.float64) - before)
+            before = public.extras[SHARED].astype(np.float32)
+            values = np.subtract(models.shared, before, dtype=np.float64)
+            blocks[SHARED] = FlatBlock(values=values)
         blocks[PARTICIPANTS] = FlatBlock(values=np.ones((len(clients), 1)))
         return Upload(clients=clients, blocks=blocks)

@@ -68,9 +68,14 @@ def train(
     config = method.config.local
 
     def group(chosen: IntArray) -> IntArray:
-        return _train_some(method, models, examples, chosen, config, round_, losses)
+        # A dense method's clients fill the cache each: one after the other.
+        turns = np.split(chosen, len(chosen)) if method.dense else [chosen]
+        each = [
+            _train_some(method, models, examples, turn, config, round_, losses) for turn in turns
+        ]
+        return np.concatenate(each)
 
-    parts = max(1, min(threads, len(places) // _FEW))
+    parts = max(1, min(threads, len(places) // (1 if method.dense else _FEW)))
     bad = _side_by_side(group, [places[part::parts] for part in range(parts)])
     if len(bad):
         key, rate = "algorithm.local", config.decay
