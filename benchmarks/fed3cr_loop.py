@@ -118,7 +118,7 @@ def train_client(
     groups = [
         {
             "params": [client.table, client.personal],
-            "lr": decay * method.below.item_rate,
+            "lr": decay * config.item_learning_rate,
             "weight_decay": added.weight_decay,
         },
         {"params": [client.vector], "lr": decay * config.learning_rate},

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from attacks.planted.recording import planted_secrets, protected, recorded
+from attacks.scoring.held_out import held_out_grid
 from attacks.scoring.truth import GroundTruth
 from secure_fedrec.algorithms.base import FinishedStep, PublicState
 from secure_fedrec.blocks import TABLE
@@ -19,7 +20,7 @@ from secure_fedrec.core.arrays import IntArray
 from secure_fedrec.data import SyntheticConfig, generate
 from secure_fedrec.data.negatives import Ragged, draw_negatives
 from secure_fedrec.engines import Problem, RecordedRun
-from secure_fedrec.evaluation.protocols import RankingCase, ranking_case
+from secure_fedrec.evaluation.protocols import ranking_case
 from secure_fedrec.streams import Streams
 from secure_fedrec.traits import RowTraits
 from secure_fedrec.uploads import Aggregate, RowBlock, Upload
@@ -63,7 +64,7 @@ class PlantedUntouched:
             self.items,
             per_positive=_NEGATIVES,
             stream=streams.stream("negatives"),
-            round=public.round,
+            round=public.round + 1,
             clients=clients,
         )
         owners = np.repeat(np.arange(len(clients)), np.diff(drawn.indptr))
@@ -115,13 +116,3 @@ def plant_untouched(
     run = recorded(algorithm, problem, protected(algorithm, problem, streams, {}), streams, ())
     secrets = planted_secrets({"held_out": held_out_grid(case)}, "untouched")
     return run, GroundTruth(recorded=run.truth, train=case.train, secrets=secrets)
-
-
-def held_out_grid(case: RankingCase) -> np.ndarray[tuple[int, int], np.dtype[np.int8]]:
-    """The secret ``held_out.items`` of a case: int8[n, m], as ``scoring.held_out`` reads it."""
-    grid = np.zeros((case.n_clients, case.n_items), dtype=np.int8)
-    grid[case.train.clients, case.train.items] = -1
-    for held in (case.validation, case.test):
-        there = np.flatnonzero(held >= 0)
-        grid[there, held[there]] = 1
-    return grid

@@ -36,6 +36,7 @@ from attacks.scoring.sets import (
 from attacks.scoring.statistics import per_client_auc
 from attacks.scoring.truth import Case
 from secure_fedrec.core.arrays import FloatArray, IntArray
+from secure_fedrec.evaluation.protocols import RankingCase
 
 KIND = "held_out"
 """Kind of secret: an array int8[n, m], 1 where an item is held out of what a client trains on, -1
@@ -68,6 +69,16 @@ MEASURES = records(
         chooses="other secrets",
     ),
 )
+
+
+def held_out_grid(case: RankingCase) -> npt.NDArray[np.int8]:
+    """The secret of a case: int8[n, m], as of ``KIND``; validation and test items are held out."""
+    grid = np.zeros((case.n_clients, case.n_items), dtype=np.int8)
+    grid[case.train.clients, case.train.items] = -1
+    for held in (case.validation, case.test):
+        there = np.flatnonzero(held >= 0)
+        grid[there, held[there]] = 1
+    return grid
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -84,7 +84,7 @@ def draw_negatives(
         n_items: m, at most 2^22.
         per_positive: negatives of a positive, at least 1; all there are where the pool has fewer.
         stream: of the draws.
-        round: number of the round, from 0.
+        round: number of the round; the first of a training is 1.
         clients: int64[B], the lanes of the batch's clients.
 
     Raises:

@@ -129,8 +129,8 @@ def leave_two_out(
         table: the ratings.
         latest: int64[n_clients], as for ``leave_one_out``; validation is then a random item.
         first_seen: without times, count as a client's latest the item that occurs latest for the
-            first time in the whole source, as those codes do; a random one otherwise. Not used
-            where times or ``latest`` are known.
+            first time in the whole source, as those codes do. Otherwise, and where the table knows
+            no order of its source, a random one. Not used where times or ``latest`` are known.
         seed: of the random choices, at least 0.
 
     Returns:
@@ -141,18 +141,7 @@ def leave_two_out(
         ConfigError: the seed is negative.
         DataError: ``latest`` has the wrong shape or names an item its client did not rate.
     """
-    words = random_words(seed, _LEAVE_ONE_OUT, len(table))
-    if latest is not None:
-        keys: tuple[npt.NDArray[np.generic], ...] = words, _named_rows(table, latest)
-    elif table.timestamps is not None:
-        places = np.arange(len(table)) if table.places is None else table.places
-        keys = -places.astype(np.int64), table.timestamps
-    elif first_seen and table.places is not None:
-        first = np.full(table.n_items, len(table), dtype=np.int64)
-        np.minimum.at(first, table.items, table.places)
-        keys = (first[table.items],)
-    else:
-        keys = (words,)
+    keys = _ages(table, latest, first_seen, random_words(seed, _LEAVE_ONE_OUT, len(table)))
     order = np.lexsort((*keys, table.clients))
     counts, ends = table.counts(), table.indptr()[1:]
     parts = []
@@ -167,6 +156,22 @@ def leave_two_out(
         np.where(part >= 0, table.items[part], -1).astype(np.int64) for part in parts
     )
     return HeldOut(table.subset(~rows), validation, test)
+
+
+def _ages(
+    table: RatingTable, latest: IntArray | None, first_seen: bool, words: WordArray
+) -> tuple[npt.NDArray[np.generic], ...]:
+    """Sort keys of the rows, least important first: what is latest is largest."""
+    if latest is not None:
+        return words, _named_rows(table, latest)
+    if table.timestamps is not None:
+        places = np.arange(len(table)) if table.places is None else table.places
+        return -places.astype(np.int64), table.timestamps
+    if first_seen and table.places is not None:
+        first = np.full(table.n_items, np.iinfo(np.int64).max)
+        np.minimum.at(first, table.items, table.places)
+        return (first[table.items],)
+    return (words,)
 
 
 def _named_rows(table: RatingTable, latest: IntArray) -> BoolArray:

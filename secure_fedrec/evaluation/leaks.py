@@ -92,7 +92,7 @@ def measured_leak(
             for name, rule in figures.items()
         },
         over_chance=paired_interval(
-            hits["never drawn"], hits["random"], seed=seed, confidence=_CONFIDENCE, draws=20_000
+            hits["never drawn"], hits["random"], seed=seed, confidence=_CONFIDENCE
         ),
         figures=figures,
     )

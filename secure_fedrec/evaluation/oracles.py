@@ -8,7 +8,7 @@ Rules have ties, and a tie says nothing: each figure is its expectation over all
 """
 
 from collections.abc import Mapping
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -45,7 +45,7 @@ def expected_quality(above: IntArray, tied: IntArray, *, cutoff: int = 10) -> di
 
 
 def rule_quality(
-    item: IntArray, negatives: IndexArray, scores: npt.NDArray[np.generic], *, cutoff: int = 10
+    item: IntArray, negatives: IndexArray, scores: npt.NDArray[Any], *, cutoff: int = 10
 ) -> dict[str, FloatArray]:
     """Figures per client of a rule that scores items.
 
@@ -70,7 +70,7 @@ def drawn_items(
 ) -> BoolArray:
     """bool[n, m], which items were a client's negative in any of its rounds.
 
-    The draws are those of a training with the same stream (``draw_negatives``).
+    The draws are those of a training on the same stream, in rounds 1, 2, ... (``draw_negatives``).
 
     Args:
         case: what clients train on, and what is kept out.
@@ -80,7 +80,7 @@ def drawn_items(
     """
     drawn = np.zeros((case.n_clients, case.n_items), dtype=np.bool_)
     clients, rated = np.arange(case.n_clients, dtype=np.int64), case.rated
-    for round_ in range(rounds):
+    for round_ in range(1, rounds + 1):
         examples = draw_negatives(
             rated,
             case.kept_out,

@@ -5,7 +5,7 @@ found it. Three places per client: among the sampled negatives for validation an
 of the test item among everything outside the client's training and validation items.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -161,3 +161,23 @@ def quality(figures: Mapping[str, FloatArray]) -> dict[str, float]:
     }
     cold = next(values for name, values in figures.items() if name.startswith("cold_"))
     return {**means, "cold_test_items": float(np.isfinite(cold).sum())}
+
+
+def chosen_round(qualities: Sequence[Mapping[str, float]], *, cutoff: int = 10) -> int:
+    """The round whose model is reported: chosen on validation items, whatever the test says.
+
+    Args:
+        qualities: of ``quality``, one per round that may be chosen.
+        cutoff: K.
+
+    Returns:
+        Place of the largest validation HR@K; of equal ones that of the largest NDCG@K, then the
+        first.
+
+    Raises:
+        ValueError: there is no round, or a round was not validated.
+    """
+    names = f"validation_hit_rate_at_{cutoff}", f"validation_ndcg_at_{cutoff}"
+    if not qualities or not all(name in each for each in qualities for name in names):
+        raise ValueError("a model is chosen on validation items: a round has no figure of them")
+    return max(range(len(qualities)), key=lambda n: (*(qualities[n][name] for name in names), -n))

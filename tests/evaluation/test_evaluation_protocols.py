@@ -1,10 +1,13 @@
 """What the two protocols hold out, of which the published one tells the clients."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from secure_fedrec.data.filters import filtered
 from secure_fedrec.data.ratings import RatingScale, RatingTable
 from secure_fedrec.errors import ConfigError, DataError
 from secure_fedrec.evaluation.protocols import PROTOCOLS, RankingCase, ranking_case
@@ -122,3 +125,16 @@ def test_bad_settings_are_refused() -> None:
         ranking_case(table, seed=0, negatives=0)
     with pytest.raises(ConfigError, match="seed"):
         ranking_case(table, seed=-1)
+
+
+def test_parts_of_a_table_keep_the_order_of_its_source() -> None:
+    table = table_of([(1, 3), (0, 1), (0, 0), (1, 0), (2, 2)])
+    assert table.places is not None
+    assert table.places.tolist() == [2, 1, 3, 0, 4]
+    part = filtered(table, min_ratings=2).table
+    assert part.places is not None
+    assert part.places.tolist() == [2, 1, 3, 0]
+    assert part.subset(part.items > 0).places.tolist() == [1, 0]  # type: ignore[union-attr]
+    assert table.fingerprint() == replace(table, places=None).fingerprint()
+    with pytest.raises(DataError, match="places"):
+        replace(table, places=np.arange(2, dtype=np.int32))

@@ -9,7 +9,7 @@ from secure_fedrec.data.ratings import RatingTable
 from secure_fedrec.evaluation.intervals import paired_interval
 from secure_fedrec.evaluation.protocols import ranking_case
 from secure_fedrec.evaluation.ranking import client_quality, held_out_rank, ranking_quality
-from secure_fedrec.evaluation.ranks import client_figures, client_ranks, quality
+from secure_fedrec.evaluation.ranks import chosen_round, client_figures, client_ranks, quality
 from tests.evaluation.test_evaluation_protocols import table_of, tables
 
 
@@ -64,9 +64,7 @@ def test_cold_test_items_are_counted_apart() -> None:
     case = ranking_case(table_of(rows, times=times, items=9), seed=0, negatives=3)
     assert case.test.tolist() == [3, 2]
     scores = np.tile(np.where(np.arange(9) == 3, 1.0, 0.0), (2, 1))
-    figures = client_figures(
-        case, np.arange(2), client_ranks(case, np.arange(2), scores), cutoff=1
-    )
+    figures = client_figures(case, np.arange(2), client_ranks(case, np.arange(2), scores), cutoff=1)
     found = quality(figures)
     assert found["cold_test_items"] == 1
     assert found["hit_rate_at_1"] == 0.5
@@ -101,3 +99,19 @@ def test_paired_differences_keep_what_clients_have_in_common() -> None:
         paired_interval(clients, clients[1:], seed=0)
     with pytest.raises(ValueError, match="result of both"):
         paired_interval(np.full(3, np.nan), np.ones(3), seed=0)
+
+
+def test_a_model_is_chosen_on_validation_whatever_the_test_says() -> None:
+    def of(validation: float, ndcg: float, test: float) -> dict[str, float]:
+        return {
+            "validation_hit_rate_at_10": validation,
+            "validation_ndcg_at_10": ndcg,
+            "hit_rate_at_10": test,
+        }
+
+    rounds = [of(0.3, 0.1, 0.9), of(0.5, 0.2, 0.1), of(0.5, 0.3, 0.2), of(0.5, 0.3, 0.8)]
+    assert chosen_round(rounds) == 2
+    with pytest.raises(ValueError, match="validation items"):
+        chosen_round([{"hit_rate_at_10": 0.9}])
+    with pytest.raises(ValueError, match="validation items"):
+        chosen_round([])

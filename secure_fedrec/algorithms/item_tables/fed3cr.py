@@ -12,8 +12,7 @@ phi tells of p) over a user vector. Rates are those of FedRAP, whose set-up the 
 follows: it states none. That W_n starts near the identity is ours.
 """
 
-from dataclasses import asdict, field
-from typing import Any
+from dataclasses import field
 
 import numpy as np
 
@@ -36,9 +35,9 @@ from secure_fedrec.algorithms.item_tables.local import (
     dot,
     logistic,
 )
-from secure_fedrec.algorithms.item_tables.method import Start
-from secure_fedrec.algorithms.item_tables.scoring import public_scores, score_rows
-from secure_fedrec.algorithms.item_tables.starts import linear, normal
+from secure_fedrec.algorithms.item_tables.method import Method, Start
+from secure_fedrec.algorithms.item_tables.scoring import products
+from secure_fedrec.algorithms.item_tables.starts import normal, same_linear
 from secure_fedrec.core.arrays import FloatArray, IntArray
 from secure_fedrec.core.compiled import released_loop
 from secure_fedrec.settings import Count, Positive, Rounds, Settings
@@ -52,7 +51,7 @@ class Fed3CRConfig(Settings, section="algorithm"):
         rank: d, length of an item's vector.
         rounds: T, rounds of training.
         learning_rate: step size of the user vector.
-        item_rate: step size of both item tables.
+        item_learning_rate: step size of both item tables.
         enhancement: phi, alpha and beta.
         local: training of a round.
 
@@ -63,7 +62,7 @@ class Fed3CRConfig(Settings, section="algorithm"):
     rank: Count = 32
     rounds: Rounds = 100
     learning_rate: Positive = 0.5
-    item_rate: Positive = 200.0
+    item_learning_rate: Positive = 200.0
     enhancement: Enhancement = field(default_factory=lambda: Enhancement(weight_decay=1e-4))
     local: ItemTableTraining = field(
         default_factory=lambda: ItemTableTraining(
@@ -81,7 +80,7 @@ class Fed3CR(Enhanced):
     """
 
     def __init__(self, config: Fed3CRConfig, n_items: int) -> None:
-        super().__init__(UserVector(config), config.enhancement, n_items)
+        super().__init__(UserVector(config, n_items), config.enhancement, n_items)
         self.name = "fed3cr"
         self._user_rate = np.float32(config.learning_rate)
 
@@ -91,20 +90,10 @@ class Fed3CR(Enhanced):
         _steps(models, batch, losses, self._form, rates, self._user_rate, self._of_thread())
 
 
-class UserVector:
-    """The score: ``sigmoid(u . Z_i)``, whose vector and rows go down at once. ``own`` is u.
-
-    Args:
-        config: hyper-parameters.
-    """
+class UserVector(Method[Fed3CRConfig]):
+    """The score: ``sigmoid(u . Z_i)``, whose vector and rows go down at once. ``own`` is u."""
 
     name = "user-vector"
-    dense = False
-    personal = False
-
-    def __init__(self, config: Fed3CRConfig) -> None:
-        self.config = config
-        self.item_rate = config.item_rate
 
     def start(self, n_items: int, streams: Streams) -> Start:
         """G from N(0, 1)."""
@@ -113,27 +102,18 @@ class UserVector:
 
     def own(self, clients: IntArray, n_items: int, streams: Streams) -> SingleArray:
         """All clients start from the same u."""
-        start = linear(streams.stream("score-function"), self.config.rank)[:-1]
-        return np.repeat(start[None].astype(np.float32), len(clients), axis=0)
-
-    def personal_start(self, n_items: int, streams: Streams) -> SingleArray:
-        """There is none."""
-        return np.empty((0, self.config.rank), dtype=np.float32)
+        start = same_linear(streams.stream("score-function"), self.config.rank, clients)
+        return np.ascontiguousarray(start[:, :-1])
 
     def step(self, models: Models, batch: Batch, losses: FloatArray) -> None:
         """u and the rows of the examples, from where they were."""
-        rates = np.float32(self.config.learning_rate), np.float32(self.item_rate)
+        config = self.config
+        rates = np.float32(config.learning_rate), np.float32(config.item_learning_rate)
         _step(models, batch, *rates, losses)
 
     def scores(self, models: Models, table: SingleArray) -> SingleArray:
         """u . Z_i, which orders items as the score does."""
-        scores = public_scores(table, models.own)
-        score_rows(models, scores)
-        return scores
-
-    def knowledge(self) -> dict[str, Any]:
-        """All hyper-parameters."""
-        return asdict(self.config)
+        return products(models, table)
 
 
 @released_loop

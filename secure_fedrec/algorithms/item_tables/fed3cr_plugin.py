@@ -57,7 +57,8 @@ class Enhancement(Settings, section="enhancement"):
         factor: the paper's length scale coefficient.
         scale: what it scales: the "width" of phi's hidden layers, in d, or the transfer "matrix".
         generator_rate: step size of phi.
-        item_rate: step size of both item tables; None for that of the method below.
+        item_rate: step size of both item tables, for what the plug-in pulls; the unit of what the
+            method below pulls. None for the ``item_learning_rate`` of its settings.
         weight_decay: pull of all rows of both tables to 0.
 
     Raises:
@@ -87,8 +88,8 @@ class Enhanced:
         n_items: m.
 
     Raises:
-        ConfigError: what is below has no item table, or none whose rows it alone moves by steps of
-            a size that it tells.
+        ConfigError: what is below has no item table, is enhanced already, or tells no step size of
+            its table (``item_learning_rate``) where none is set.
     """
 
     dense = True
@@ -100,11 +101,10 @@ class Enhanced:
             raise ConfigError("algorithm.enhancement", name, "has no item table to enhance")
         if isinstance(below, Enhanced):
             raise ConfigError("algorithm.enhancement", name, "is enhanced already")
-        rate = config.item_rate or getattr(below, "item_rate", None)
+        rate = config.item_rate or getattr(below.config, "item_learning_rate", None)
         if rate is None:
-            raise ConfigError(
-                "enhancement.item_rate", None, f"must be set: {name} tells no step size"
-            )
+            problem = f"must be set: {name} tells no step size of its item table"
+            raise ConfigError("enhancement.item_rate", None, problem)
         self.below, self.enhancement = below, config
         self.name = f"fed3cr-over-{name}"
         sizes = generator_sizes(

@@ -89,7 +89,9 @@ class Batch(NamedTuple):
 
 
 @released_loop
-def dot(left: SingleArray, left_row: int, right: SingleArray, right_row: int, start: int) -> np.float32:
+def dot(
+    left: SingleArray, left_row: int, right: SingleArray, right_row: int, start: int
+) -> np.float32:
     """``left[left_row] . right[right_row, start:]``, over the width of ``left``.
 
     Eight sums side by side, which processors add at once, in an order that is always the same.
@@ -115,9 +117,18 @@ def dot(left: SingleArray, left_row: int, right: SingleArray, right_row: int, st
 
 
 @released_loop
-def logistic(logit: float, label: float) -> tuple[float, float]:
+def logistic(logit: Any, label: Any) -> tuple[Any, Any]:
     """Cross entropy of ``sigmoid(logit)`` with a label, and its slope in the logit."""
-    tail = math.exp(-abs(logit))
-    loss = max(logit, 0.0) - logit * label + math.log1p(tail)
-    sigmoid = 1.0 / (1.0 + tail) if logit >= 0 else tail / (1.0 + tail)
+    one, nought = np.float32(1.0), np.float32(0.0)
+    tail = math.exp(-abs(np.float32(logit)))
+    loss = max(np.float32(logit), nought) - logit * label + math.log1p(tail)
+    sigmoid = (one if logit >= nought else tail) / (one + tail)
     return loss, sigmoid - label
+
+
+@released_loop
+def slope(logit: Any, label: Any) -> Any:
+    """The second of what ``logistic`` gives."""
+    one = np.float32(1.0)
+    tail = math.exp(-abs(np.float32(logit)))
+    return (one if logit >= np.float32(0.0) else tail) / (one + tail) - label

@@ -1,6 +1,9 @@
 """The seam of the family: what the file of a method has to supply; all else is ``trainer``'s."""
 
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from dataclasses import asdict
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar, cast, runtime_checkable
+
+import numpy as np
 
 from secure_fedrec.algorithms.item_tables.local import (
     Batch,
@@ -8,6 +11,7 @@ from secure_fedrec.algorithms.item_tables.local import (
     Models,
     SingleArray,
 )
+from secure_fedrec.algorithms.item_tables.starts import normal
 from secure_fedrec.core.arrays import FloatArray, IntArray
 from secure_fedrec.streams import Streams
 
@@ -94,3 +98,31 @@ class ItemTableMethod(Protocol):
 
     def knowledge(self) -> dict[str, Any]:
         """All hyper-parameters, as JSON values."""
+
+
+ConfigT = TypeVar("ConfigT", bound=MethodConfig)
+
+
+class Method(Generic[ConfigT]):
+    """What most methods have in common: settings, no table but the public one.
+
+    Args:
+        config: hyper-parameters.
+        n_items: m.
+    """
+
+    dense = False
+    personal = False
+
+    def __init__(self, config: ConfigT, n_items: int) -> None:
+        self.config = config
+        self.n_items = n_items
+
+    def personal_start(self, n_items: int, streams: Streams) -> SingleArray:
+        """N(0, 1)."""
+        stream = streams.stream("personal-item-table")
+        return normal(stream, (n_items, self.config.rank)).astype(np.float32)
+
+    def knowledge(self) -> dict[str, Any]:
+        """All hyper-parameters."""
+        return asdict(cast(Any, self.config))

@@ -7,8 +7,7 @@ small. (w, b) stays with the client from round to round, E starts from the mean;
 beside E, as in the paper's system, and averaged, though nobody uses the mean.
 """
 
-from dataclasses import asdict, field
-from typing import Any
+from dataclasses import field
 
 import numpy as np
 
@@ -19,10 +18,11 @@ from secure_fedrec.algorithms.item_tables.local import (
     SingleArray,
     dot,
     logistic,
+    slope,
 )
-from secure_fedrec.algorithms.item_tables.method import Start
-from secure_fedrec.algorithms.item_tables.scoring import public_scores, score_rows
-from secure_fedrec.algorithms.item_tables.starts import linear, normal
+from secure_fedrec.algorithms.item_tables.method import Method, Start
+from secure_fedrec.algorithms.item_tables.scoring import products
+from secure_fedrec.algorithms.item_tables.starts import linear, normal, same_linear
 from secure_fedrec.core.arrays import FloatArray, IntArray
 from secure_fedrec.core.compiled import released_loop
 from secure_fedrec.settings import Count, Positive, Rounds, Settings
@@ -50,21 +50,10 @@ class PFedRecConfig(Settings, section="algorithm"):
     local: ItemTableTraining = field(default_factory=ItemTableTraining)
 
 
-class PFedRec:
-    """The method; see the module docstring. ``own`` is w and, behind it, b.
-
-    Args:
-        config: hyper-parameters.
-        n_items: m.
-    """
+class PFedRec(Method[PFedRecConfig]):
+    """The method; see the module docstring. ``own`` is w and, behind it, b."""
 
     name = "pfedrec"
-    dense = False
-    personal = False
-
-    def __init__(self, config: PFedRecConfig, n_items: int) -> None:
-        self.config = config
-        self.item_rate = config.learning_rate * n_items * config.item_scale
 
     def start(self, n_items: int, streams: Streams) -> Start:
         """E from N(0, 1); the mean of b."""
@@ -73,22 +62,16 @@ class PFedRec:
 
     def own(self, clients: IntArray, n_items: int, streams: Streams) -> SingleArray:
         """All clients start from the same w and b."""
-        start = linear(streams.stream("score-function"), self.config.rank)
-        return np.repeat(start[None].astype(np.float32), len(clients), axis=0)
+        return same_linear(streams.stream("score-function"), self.config.rank, clients)
 
     def step(self, models: Models, batch: Batch, losses: FloatArray) -> None:
         """(w, b), then E."""
-        _step(models, batch, self.config.learning_rate, self.item_rate, losses)
+        rate = self.config.learning_rate
+        _step(models, batch, rate, rate * self.n_items * self.config.item_scale, losses)
 
     def scores(self, models: Models, table: SingleArray) -> SingleArray:
         """Logits without b, which order items as the scores do."""
-        scores = public_scores(table, models.own)
-        score_rows(models, scores)
-        return scores
-
-    def knowledge(self) -> dict[str, Any]:
-        """All hyper-parameters."""
-        return asdict(self.config)
+        return products(models, table)
 
 
 @released_loop
@@ -96,21 +79,20 @@ def _step(
     models: Models, batch: Batch, learning_rate: float, item_rate: float, losses: FloatArray
 ) -> None:
     table, own, width = models.table, models.own, models.table.shape[1]
-    slope = np.empty(width + 1, dtype=np.float32)
+    down = np.empty(width + 1, dtype=np.float32)
     for place in range(len(batch.clients)):
         client, begin, end = batch.clients[place], batch.begin[place], batch.end[place]
         share = batch.rates[place] / np.float32(end - begin)
-        slope[:] = 0
+        down[:] = 0
         for example in range(begin, end):
             row = batch.rows[example]
             logit = dot(table, row, own, client, 0) + own[client, width]
-            _, error = logistic(logit, batch.labels[example])
-            single = np.float32(error)
+            single = np.float32(slope(logit, batch.labels[example]))
             for k in range(width):
-                slope[k] += single * table[row, k]
-            slope[width] += single
+                down[k] += single * table[row, k]
+            down[width] += single
         for k in range(width + 1):
-            own[client, k] -= np.float32(learning_rate) * share * slope[k]
+            own[client, k] -= np.float32(learning_rate) * share * down[k]
         models.shared[client, 0] = own[client, width]
         # The slopes of all examples are taken before a row moves: an item may be drawn twice.
         errors = np.empty(end - begin, dtype=np.float32)

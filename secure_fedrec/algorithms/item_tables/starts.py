@@ -5,6 +5,7 @@ import math
 import numpy as np
 from scipy.special import ndtri
 
+from secure_fedrec.algorithms.item_tables.local import SingleArray
 from secure_fedrec.core.arrays import FloatArray, IntArray
 from secure_fedrec.streams import Stream, uniform_reals
 
@@ -22,6 +23,17 @@ def linear(stream: Stream, inputs: int, outputs: int = 1) -> FloatArray:
     """
     reals = _uniform(stream, (1, outputs * (inputs + 1)), None)[0]
     return np.asarray((2 * reals - 1) / math.sqrt(inputs))
+
+
+def same_linear(stream: Stream, inputs: int, clients: IntArray) -> SingleArray:
+    """A linear layer of one output, the same for all clients: float32[B, inputs + 1]."""
+    start = linear(stream, inputs).astype(np.float32)
+    return np.repeat(start[None], len(clients), axis=0)
+
+
+def own_normal(stream: Stream, width: int, clients: IntArray, *, scale: float) -> SingleArray:
+    """N(0, scale^2), each client's of a lane of its own: float32[B, width]."""
+    return (scale * normal(stream, (len(clients), width), clients)).astype(np.float32)
 
 
 def _uniform(stream: Stream, shape: tuple[int, int], lanes: IntArray | None) -> FloatArray:

@@ -23,8 +23,8 @@ from secure_fedrec.algorithms.item_tables import training
 from secure_fedrec.algorithms.item_tables.local import Models, SingleArray
 from secure_fedrec.algorithms.item_tables.method import ItemTableMethod
 from secure_fedrec.blocks import TABLE, BlockKind, BlockLayout, BlockShape
-from secure_fedrec.core.arrays import FloatArray, IntArray
-from secure_fedrec.data.negatives import Ragged, draw_negatives
+from secure_fedrec.core.arrays import FloatArray, IntArray, WordArray
+from secure_fedrec.data.negatives import Examples, Ragged, draw_negatives
 from secure_fedrec.errors import ConfigError, DataError
 from secure_fedrec.streams import Streams
 from secure_fedrec.traits import RowTraits
@@ -110,7 +110,7 @@ class ItemTables:
         return (
             BlockShape(name=TABLE, kind=BlockKind.ITEMS, size=n_rows, width=self.width),
             *(
-                BlockShape(name=name, kind=BlockKind.FLAT, size=size, width=1)
+                BlockShape(name=name, kind=BlockKind.FLAT, size=size, width=self.width)
                 for name, size in flat.items()
                 if size
             ),
@@ -151,7 +151,7 @@ class ItemTables:
         """Local training of some clients.
 
         Raises:
-            DivergedError: the loss of one is no number.
+            DivergedError: the loss of one, or its table, is no number.
             ConfigError: the private tables were made for another number of items or rank.
         """
         round_ = public.round + 1
@@ -212,16 +212,11 @@ class ItemTables:
             return np.full(vault.n_clients, self.n_items)
         return np.asarray(np.minimum(counts, self.n_items), dtype=np.int64)
 
-    def _prepared(
-        self,
-        clients: IntArray,
-        public: PublicState,
-        vault: Vault,
-        streams: Streams,
-        table: SingleArray,
-    ) -> tuple[Models, training.LocalExamples]:
-        """The clients' models before training, and what they train on."""
-        rated, round_ = vault.rated(clients), public.round + 1
+    def draws(
+        self, clients: IntArray, vault: Vault, streams: Streams, round_: int
+    ) -> tuple[Examples, WordArray]:
+        """What some clients train on in a round, and uint64[B] that its order follows from."""
+        rated = vault.rated(clients)
         drawn = draw_negatives(
             Ragged(rated.indptr, rated.items),
             self._pool(clients),
@@ -231,6 +226,20 @@ class ItemTables:
             round=round_,
             clients=clients,
         )
+        stream = streams.stream("item-table-batches")
+        keys = stream.words_at(round_, clients, np.zeros_like(clients), width=1)
+        return drawn, keys[:, 0].copy()
+
+    def _prepared(
+        self,
+        clients: IntArray,
+        public: PublicState,
+        vault: Vault,
+        streams: Streams,
+        table: SingleArray,
+    ) -> tuple[Models, training.LocalExamples]:
+        """The clients' models before training, and what they train on."""
+        drawn, keys = self.draws(clients, vault, streams, public.round + 1)
         counts = np.empty(len(clients), dtype=np.int64)
         rows = np.empty(len(drawn.items), dtype=np.int64)
         most = len(clients) * self.n_items
@@ -244,17 +253,14 @@ class ItemTables:
             items=items,
             table=copies,
             personal=self._personal(clients, vault, table),
-            positives_indptr=rated.indptr,
+            positives_indptr=vault.rated(clients).indptr,
             positives=rows[drawn.labels == 1],
             shared=self._copies_of_shared(public, len(clients)),
             own=np.asarray(vault.read(OWN, clients), dtype=np.float32),
         )
-        keys = streams.stream("item-table-batches").words_at(
-            round_, clients, np.zeros_like(clients), width=1
-        )
         labels = drawn.labels.astype(np.float32)
         return models, training.LocalExamples(
-            indptr=drawn.indptr, rows=rows, labels=labels, keys=keys[:, 0].copy()
+            indptr=drawn.indptr, rows=rows, labels=labels, keys=keys
         )
 
     def _pool(self, clients: IntArray) -> Ragged:
@@ -280,7 +286,12 @@ class ItemTables:
         self, clients: IntArray, public: PublicState, models: Models, table: SingleArray
     ) -> Upload:
         moved = np.empty(models.table.shape)
-        training.changes(models.table, table, models.items, moved)
+        if not training.changes(models.table, table, models.items, moved):
+            row = int(np.argmin(np.isfinite(moved).all(axis=1)))
+            place = int(np.searchsorted(models.indptr, row, side="right")) - 1
+            raise training.diverged(
+                self.method, public.round + 1, int(clients[place]), "item table"
+            )
         block = RowBlock(indptr=models.indptr, rows=models.items, values=moved)
         blocks: dict[str, RowBlock | FlatBlock] = {TABLE: block}
         if self._shared:

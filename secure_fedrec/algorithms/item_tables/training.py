@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from os import sched_getaffinity
+from typing import Any
 
 import numpy as np
 
@@ -78,10 +79,17 @@ def train(
     parts = max(1, min(threads, len(places) // (1 if method.dense else _FEW)))
     bad = _side_by_side(group, [places[part::parts] for part in range(parts)])
     if len(bad):
-        key, rate = "algorithm.local", config.decay
-        problem = f"round {round_}: the loss of client {clients[bad.min()]} is no number"
-        raise DivergedError(key, rate, problem)
+        raise diverged(method, round_, int(clients[bad.min()]), "loss")
     return losses
+
+
+def diverged(method: ItemTableMethod, round_: int, client: int, what: str) -> DivergedError:
+    """What is raised where a client's training left the range of numbers."""
+    problem = (
+        f"round {round_}: the {what} of client {client} is no number; "
+        "lower a step size, or a factor of the loss"
+    )
+    return DivergedError("algorithm", method.name, problem)
 
 
 def usable_threads() -> int:
@@ -226,9 +234,12 @@ def gather(table: SingleArray, items: IndexArray, rows: SingleArray) -> None:
 
 
 @released_loop
-def changes(rows: SingleArray, table: SingleArray, items: IndexArray, moved: FloatArray) -> None:
-    """``moved[n] = rows[n] - table[items[n]]``, exactly."""
+def changes(rows: SingleArray, table: SingleArray, items: IndexArray, moved: FloatArray) -> bool:
+    """``moved[n] = rows[n] - table[items[n]]``, exactly; False if one is no number."""
+    fits: Any = True
     for row in range(len(items)):
         for factor in range(table.shape[1]):
             after, before = np.float64(rows[row, factor]), np.float64(table[items[row], factor])
             moved[row, factor] = after - before
+            fits &= abs(after - before) < np.inf
+    return bool(fits)
