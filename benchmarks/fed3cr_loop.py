@@ -55,7 +55,8 @@ class Client:
             scale=method.enhancement.scale,
         )
         layers, first = [], 0
-        for inputs, outputs in zip(sizes[:-1].tolist(), sizes[1:].tolist(), strict=True):
+        ends = zip(sizes[:-1].tolist(), sizes[1:].tolist(), strict=True)
+        for inputs, outputs in ends if method.enhancement.adaptive else ():
             for shape in ((inputs, outputs), (outputs,)):
                 last = first + int(np.prod(shape))
                 layers.append(_parameter(models.shared[client, first:last].reshape(shape)))

@@ -37,15 +37,16 @@ def generator_start(sizes: IntArray, scale: float, stream: Stream) -> FloatArray
     """Parameters under which W_n is near the identity: float64[P].
 
     Weights and biases are uniform within 1 / sqrt(inputs) of 0, but for the last biases, which are
-    the identity. So the first enhanced consensus is almost the consensus.
+    the identity; the last layer is divided by the scale of the matrix. So the first enhanced
+    consensus is almost the consensus.
     """
     parts = []
     for layer, (inputs, outputs) in enumerate(zip(sizes[:-1], sizes[1:], strict=True)):
         rows = np.arange(inputs + 1)
         words = stream.words_at(0, np.full_like(rows, layer), rows, width=int(outputs))
         parts.append((2 * uniform_reals(words) - 1) / np.sqrt(inputs))
-    identity = np.eye(int(np.sqrt(sizes[-1])))
-    parts[-1][-1] = identity.ravel() / scale
+    parts[-1][-1] = np.eye(int(np.sqrt(sizes[-1]))).ravel()
+    parts[-1] /= scale
     return np.concatenate([part.ravel() for part in parts])
 
 

@@ -5,7 +5,7 @@ in columns; a client's part of every column is its own, and its result a functio
 """
 
 import math
-from typing import Annotated, NamedTuple, TypeAlias
+from typing import Annotated, Any, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
