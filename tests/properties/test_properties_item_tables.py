@@ -10,6 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from secure_fedrec.algorithms.item_tables import (
+    Fed3CR,
+    Fed3CRConfig,
     FedMF,
     FedMFConfig,
     FedNCF,
@@ -40,6 +42,7 @@ METHODS: dict[str, tuple[Any, Any, dict[str, float]]] = {
     "fedrap": (FedRAP, FedRAPConfig, {"item_learning_rate": 0.1, "weight_decay": 0.01}),
     "fedmf": (FedMF, FedMFConfig, {**GENTLE, "regularization": 0.01}),
     "fedncf": (FedNCF, FedNCFConfig, {**GENTLE, "user_learning_rate": 1.0}),
+    "fed3cr": (Fed3CR, Fed3CRConfig, {"item_learning_rate": 0.1}),
 }
 """Method, settings, and rates for steps of a few examples."""
 COMPANIES = 200
@@ -154,7 +157,7 @@ def test_batches_threads_and_company_change_no_bit(name: str) -> None:
         examples = len(federation.sets[client]) * (1 + federation.local.negatives)
         seen["federations"] += 1
         seen["several batches"] += examples > federation.local.batch_size
-        seen["threads of two"] += federation.n >= (2 if name == "fedrap" else 8)
+        seen["threads of two"] += federation.n >= (2 if name in ("fedrap", "fed3cr") else 8)
         seen["early stop"] += federation.local.tolerance > 0 and federation.local.epochs > 1
         seen["moved"] += bool(np.any(block.values))
 
