@@ -136,9 +136,7 @@ def train_client(
     for epoch in range(local.epochs):
         if own.stop - own.start > local.batch_size:
             places = np.array([place])
-            shuffle(
-                examples.indptr, places, examples.keys, epoch, examples.rows, examples.labels
-            )
+            shuffle(examples.indptr, places, examples.keys, epoch, examples.rows, examples.labels)
         rows = torch.from_numpy(examples.rows[own] - first)
         labels = torch.from_numpy(examples.labels[own])
         batches = zip(rows.split(local.batch_size), labels.split(local.batch_size), strict=True)
