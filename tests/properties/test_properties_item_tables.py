@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from secure_fedrec.algorithms.item_tables import (
+    Enhancement,
     Fed3CR,
     Fed3CRConfig,
     FedMF,
@@ -36,12 +37,20 @@ from secure_fedrec.streams import Streams
 from secure_fedrec.vault import Vault
 from secure_fedrec.wire import Meter, Wire
 
-METHODS: dict[str, tuple[Any, Any, dict[str, float]]] = {
+METHODS: dict[str, tuple[Any, Any, dict[str, Any]]] = {
     "pfedrec": (PFedRec, PFedRecConfig, {"item_scale": 0.5}),
     "fedrap": (FedRAP, FedRAPConfig, {"item_learning_rate": 0.1, "weight_decay": 0.01}),
     "fedmf": (FedMF, FedMFConfig, {"item_learning_rate": 1.0, "regularization": 0.01}),
     "fedncf": (FedNCF, FedNCFConfig, {"item_learning_rate": 1.0}),
-    "fed3cr": (Fed3CR, Fed3CRConfig, {"item_learning_rate": 0.1}),
+    "fed3cr": (
+        Fed3CR,
+        Fed3CRConfig,
+        {
+            "learning_rate": 0.05,
+            "item_learning_rate": 0.05,
+            "enhancement": Enhancement(factor=2, generator_rate=0.01),
+        },
+    ),
 }
 """Method, settings, and rates for steps of a few examples."""
 COMPANIES = 200
