@@ -214,7 +214,7 @@ def _loop(
     seconds = 0.0
     for some in np.split(clients, range(batch, len(clients), batch)):
         table = public.table.astype(np.float32)
-        models, examples = algorithm._prepared(some, public, vault, streams, table)  # noqa: SLF001
+        models, examples = algorithm._prepared(some, public, vault, streams, table)
         start = time.perf_counter()
         for place in range(len(some)):
             client, _ = train_client(method, models, examples, place, public.round + 1)
