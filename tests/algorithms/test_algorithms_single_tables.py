@@ -93,7 +93,7 @@ def test_batches_change_no_bit(name: str) -> None:
 
 @pytest.mark.parametrize("name", METHODS)
 def test_hidden_sums_and_mixes_are_refused_with_the_reason(name: str) -> None:
-    with pytest.raises(ConfigError, match="masking.*compares single clients' item tables"):
+    with pytest.raises(ConfigError, match=r"masking.*compares single clients' item tables"):
         engine_of(name, masked=True)
     with pytest.raises(ConfigError, match="hides single uploads, or whose they are"):
         engine_of(name, mixed=True)

@@ -1,10 +1,10 @@
 """GPFedRec (Zhang et al., KDD 2024): a graph of clients, and an item table from one's neighbours.
 
 The server compares the clients' item tables by the cosine of all their values; clients are
-neighbours where that is above ``neighbourhood`` times the mean over all pairs. A client is given the
-mean table of its neighbours, itself among them, starts from it, and is pulled back to it by
-``regularization`` while it trains as in PFedRec. The public code takes the cosine *distance* for the
-similarity, so that its neighbours are the least alike; here they are the most alike.
+neighbours where that is at least ``neighbourhood`` times the mean over all pairs. A client is given
+the mean table of its neighbours, itself among them, starts from it, and is pulled back to it by
+``regularization`` while it trains as in PFedRec. The public code takes the cosine *distance* for
+the similarity, so that its neighbours are the least alike; here they are the most alike.
 """
 
 from dataclasses import field
@@ -19,7 +19,7 @@ from secure_fedrec.settings import NonNegative
 
 
 class GPFedRecConfig(PFedRecConfig, section="algorithm"):
-    """Hyper-parameters, those of PFedRec and:
+    """Hyper-parameters, beside those of PFedRec.
 
     Args:
         neighbourhood: least similarity of neighbours, in mean similarities.

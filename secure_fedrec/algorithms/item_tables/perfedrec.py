@@ -16,7 +16,7 @@ _SWEEPS = 50
 
 
 class PerFedRecConfig(FedMFConfig, section="algorithm"):
-    """Hyper-parameters, those of FedMF and:
+    """Hyper-parameters, beside those of FedMF.
 
     Args:
         clusters: of clients.
@@ -47,9 +47,9 @@ class PerFedRec(FedMF):
         """Mixtures of mean, cluster and own tables: float64[B, m, d]."""
         config = self.config
         labels = clusters_of(own, min(config.clusters, len(own)))
-        mixed = config.of_all * tables.mean(axis=0) + (
-            1 - config.of_all - config.of_cluster
-        ) * tables
+        mixed = (
+            config.of_all * tables.mean(axis=0) + (1 - config.of_all - config.of_cluster) * tables
+        )
         for label in np.unique(labels):
             members = labels == label
             mixed[members] += config.of_cluster * tables[members].mean(axis=0)
