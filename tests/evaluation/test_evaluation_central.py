@@ -24,7 +24,7 @@ def two_tastes() -> RankingCase:
         ratings=np.ones(12 * N),
         n_clients=N,
         n_items=M,
-        scale=RatingScale((1.0,)),
+        scale=RatingScale(1, 2, 1),
         client_labels=np.arange(N),
         item_labels=np.arange(M),
     )
