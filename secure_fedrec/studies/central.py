@@ -77,7 +77,8 @@ class NeuMF(nn.Module):
 
     def forward(self, users: Tensor, items: Tensor) -> Tensor:
         """Logits of pairs: float[...]."""
-        one, other = torch.broadcast_tensors(self.users(users), self.items(items))
+        one, other = self.users(users), self.items(items)
+        one = one.expand_as(other)
         products = one[..., : self.rank] * other[..., : self.rank]
         both = torch.cat([one[..., self.rank :], other[..., self.rank :]], dim=-1)
         logits: Tensor = self.score(torch.cat([products, self.perceptron(both)], dim=-1))
@@ -113,7 +114,7 @@ class LightGCN(nn.Module):
 
     def propagated(self) -> tuple[Tensor, Tensor]:
         """Vectors of users and of items, means over all layers."""
-        seen = [self.vectors]
+        seen: list[Tensor] = [self.vectors]
         for _ in range(self.layers):
             seen.append(torch.sparse.mm(self.graph, seen[-1]))
         mean = torch.stack(seen).mean(dim=0)
@@ -188,7 +189,8 @@ def _epoch(
     # Each negative's positive is the last one before it.
     firsts = torch.cummax(torch.arange(len(labels)) * labels.long(), dim=0).values
     chosen = torch.nonzero(labels == 0).squeeze(1) if pairwise else torch.arange(len(labels))
-    for part in chosen[torch.randperm(len(chosen), generator=order)].split(config.batch_size):
+    mixed = chosen[torch.randperm(len(chosen), generator=order)]
+    for part in torch.split(mixed, config.batch_size):
         optimizer.zero_grad()
         if isinstance(model, LightGCN):
             of_users, of_items = model.propagated()

@@ -80,7 +80,8 @@ def batch_of_second() -> Batch:
 
 
 def copied(models: Models) -> Models:
-    return Models(*(part.copy() for part in models))
+    parts: Any = (part.copy() for part in models)
+    return Models(*parts)
 
 
 @pytest.mark.parametrize("switch", SWITCHES)
@@ -90,7 +91,8 @@ def test_a_step_is_the_exact_gradient(switch: str) -> None:
     before, batch = models_of(method), batch_of_second()
     after, losses = copied(before), np.zeros(2)
     method.step(after, batch, losses)
-    client = Client.of(method, Models(*map(wide, before)), 1)
+    parts: Any = map(wide, before)
+    client = Client.of(method, Models(*parts), 1)
     loss = loss_of(
         client,
         method,

@@ -17,7 +17,7 @@ Gradients are exact, through the prototypes and both distributions.
 """
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -112,8 +112,8 @@ def look(
     table: SingleArray,
     own: SingleArray,
     transfer: bool,
-    consistent: bool,
-    complementary: bool,
+    consistent: Any,
+    complementary: Any,
     work: Work,
 ) -> SingleArray:
     """C, and what both regularisers need of all of it; where ``transfer`` is False, C is G."""
@@ -143,7 +143,7 @@ def look(
 
 
 @released_loop
-def consistency(alpha: np.float32, cosines: SingleArray) -> float:
+def consistency(alpha: np.float32, cosines: SingleArray) -> Any:
     """Alpha L_con, its pulls on the cosines c and a times those, and the sums beside the centres.
 
     Row 0 and 1 of ``cosines`` become alpha dL / dc_i / |C_i| and alpha dL / da_i / |P_i|; what they
@@ -175,7 +175,7 @@ def consistency(alpha: np.float32, cosines: SingleArray) -> float:
 
 
 @released_loop
-def complementarity(beta: np.float32, squares: SingleArray, lines: SingleArray) -> float:
+def complementarity(beta: np.float32, squares: SingleArray, lines: SingleArray) -> Any:
     """Beta L_com; its pull on the raw correlation, and on the columns' square lengths.
 
     ``squares[3]`` gets D with pulls P D^T on C and C D on P, and ``lines[5:7]`` the factors of the
@@ -206,8 +206,8 @@ def _pull_tile(
     common: SingleArray,
     own: SingleArray,
     first: int,
-    consistent: bool,
-    complementary: bool,
+    consistent: Any,
+    complementary: Any,
     work: Work,
 ) -> None:
     """Pulls on the rows of one tile of C and P: in ``tiles[0]`` and ``tiles[1]``."""
@@ -253,8 +253,8 @@ def pull(
     table: SingleArray,
     own: SingleArray,
     transfer: bool,
-    consistent: bool,
-    complementary: bool,
+    consistent: Any,
+    complementary: Any,
     rate: np.float32,
     decay: np.float32,
     work: Work,
