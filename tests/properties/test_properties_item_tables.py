@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from secure_fedrec.algorithms.item_tables import (
+    Enhancement,
     Fed3CR,
     Fed3CRConfig,
     FedMF,
@@ -37,12 +38,13 @@ from secure_fedrec.vault import Vault
 from secure_fedrec.wire import Meter, Wire
 
 GENTLE = {"learning_rate": 0.1, "item_learning_rate": 1.0}
-METHODS: dict[str, tuple[Any, Any, dict[str, float]]] = {
+SMALL = Enhancement(factor=2, generator_rate=0.01)
+METHODS: dict[str, tuple[Any, Any, dict[str, Any]]] = {
     "pfedrec": (PFedRec, PFedRecConfig, {"item_scale": 0.5}),
     "fedrap": (FedRAP, FedRAPConfig, {"item_learning_rate": 0.1, "weight_decay": 0.01}),
     "fedmf": (FedMF, FedMFConfig, {**GENTLE, "regularization": 0.01}),
     "fedncf": (FedNCF, FedNCFConfig, {**GENTLE, "user_learning_rate": 1.0}),
-    "fed3cr": (Fed3CR, Fed3CRConfig, {"item_learning_rate": 0.1}),
+    "fed3cr": (Fed3CR, Fed3CRConfig, {"item_learning_rate": 0.05, "enhancement": SMALL}),
 }
 """Method, settings, and rates for steps of a few examples."""
 COMPANIES = 200
