@@ -105,7 +105,8 @@ def attack_cards() -> str:
     """Every attack: what ``secure-fedrec explain ATTACK`` prints."""
     lines: list[str] = []
     for family, names in FAMILIES.items():
-        lines += section(2, f"On {_FAMILIES[family]}", f"attacks-{family}")
+        title = f"On {_FAMILIES.get(family, family)}"
+        lines += section(2, title, f"attacks-{family.replace(' ', '-')}")
         for name in names:
             attack = SUITE[name]
             told = dataclasses.asdict(attack.card)
