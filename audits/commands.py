@@ -208,7 +208,8 @@ def plan(arguments: argparse.Namespace) -> int:
 def init(arguments: argparse.Namespace) -> int:
     """``init PRESET``: a commented configuration to start from."""
     if arguments.preset not in PRESETS:
-        raise ConfigError("preset", arguments.preset, "unknown preset", PRESETS)
+        problem = "is missing" if arguments.preset is None else "unknown preset"
+        raise ConfigError("preset", arguments.preset, problem, PRESETS)
     text = (_CONFIGS / f"{arguments.preset}.toml").read_text(encoding="utf-8")
     if arguments.out is None:
         print(text, end="")

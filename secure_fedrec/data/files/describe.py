@@ -14,6 +14,7 @@ from secure_fedrec.data.files.ids import trim
 from secure_fedrec.data.files.parquet import column_names
 from secure_fedrec.data.files.settings import Column, RatingsFile, TextFile
 from secure_fedrec.data.files.shape import fields_at, is_number, misnamed, plain_name, shape_of
+from secure_fedrec.data.files.source import require_file
 from secure_fedrec.data.files.table import pair_keys, read_columns, read_ratings
 from secure_fedrec.data.files.times import is_date, whole_seconds
 from secure_fedrec.data.files.values import decimals, found_scale, ratings
@@ -122,6 +123,7 @@ def look_at(path: Path, named: Mapping[str, Column] = MappingProxyType({})) -> S
         DataError: it is not sound, or it cannot be told which columns are users and items.
         ConfigError: it is Parquet, and pyarrow is not installed.
     """
+    require_file(path)
     file, names = _guessed(path, named)
     asked = {what: getattr(file, what) for what in COLUMNS}
     columns = read_columns(path, file, {what: at for what, at in asked.items() if at is not None})
