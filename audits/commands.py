@@ -214,8 +214,9 @@ def init(arguments: argparse.Namespace) -> int:
     if arguments.out is None:
         print(text, end="")
         return 0
-    if arguments.out.exists():
-        raise ConfigError("--out", str(arguments.out), "already exists")
+    if arguments.out.exists() and not arguments.force:
+        problem = "already exists: name another file, or write over it with --force"
+        raise ConfigError("--out", str(arguments.out), problem)
     try:
         replace_file(arguments.out, text.encode())
     except OSError as refused:

@@ -220,7 +220,9 @@ def price(report: Mapping[str, Any], remedy: Mapping[str, Any]) -> str:
         beside = f", now {byte_size(now[0]['bytes_up_per_round'])}" if now else ""
         parts.append(f"{byte_size(moved)} up per client and round{beside}")
     exact = "sums stay exact" if remedy["lossless"] else "sums are no longer exact"
-    gated = any((each["metric"], each["bound"]) == ("lossless", "equals") for each in report["gates"])
+    gated = any(
+        (each["metric"], each["bound"]) == ("lossless", "equals") for each in report["gates"]
+    )
     if gated and not remedy["lossless"]:
         exact += " and the gate lossless == true falls: take it out"
     parts.append(exact)

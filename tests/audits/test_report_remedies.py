@@ -88,7 +88,10 @@ def test_what_a_change_answers_is_gone_after_it_at_the_price_that_was_said(
 
 
 def test_what_pays_accuracy_runs_as_it_is_pasted(tmp_path: Path) -> None:
-    raw = copy.deepcopy(SMALL) | {"attacks": ATTACKS, "gates": [{"metric": "lossless", "equals": True}]}
+    raw = copy.deepcopy(SMALL) | {
+        "attacks": ATTACKS,
+        "gates": [{"metric": "lossless", "equals": True}],
+    }
     raw["algorithm"] |= {"rank": 10, "rounds": 12}
     report = audited(raw, tmp_path / "before", gates=raw["gates"])
     (change,) = [each for each in changes(report) if not each["lossless"]]
