@@ -20,7 +20,7 @@ _SHOWN: Final = {each: ascii(chr(each))[1:-1] for each in _CONTROLS}
 
 
 class Spoken:
-    """A text stream that shows control characters (``\\x1b``) in place of sending them.
+    r"""A text stream that shows control characters (``\x1b``) in place of sending them.
 
     A carriage return passes at the start of what is written, where a progress bar has it; inside of
     a line it would write over what stands there.

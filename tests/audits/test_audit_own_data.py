@@ -132,13 +132,16 @@ def test_a_configuration_behind_a_link_finds_its_file(
 
 @pytest.mark.parametrize(
     ("rows", "key"),
-    [("1,1,1\n1,2,5\n2,1,3\n", "data.folds"), ("1,1,3\n2,2,3\n3,1,3\n", "data.split")],
+    [
+        ("rating\n1,1,1\n1,2,5\n2,1,3\n", "data.folds"),
+        ("plays\n1,1,3\n2,2,3\n3,1,3\n", "data.split"),
+    ],
 )
 def test_too_few_ratings_to_audit_get_no_configuration(
     refusal: Refusal, tmp_path: Path, rows: str, key: str
 ) -> None:
     path, config = tmp_path / "r.csv", tmp_path / "audit.toml"
-    path.write_text("user,item,rating\n" + rows)
+    path.write_text("user,item," + rows)
     assert key in refusal("data", "describe", path, "--write", config)
     assert not config.exists()
 
@@ -222,7 +225,7 @@ def test_what_ratings_are_is_not_decided_for_anybody(
     ("text", "said"),
     [
         ("user;item;rating\na;b;3,0\nc;d;2,5\n", "'3,0' is no number: write decimals with a point"),
-        ("a;b;3,0\nc;d;2,5\n", "column 3: '3,0' is no number: write decimals with a point"),
+        ("1;2;3,0\n2;3;2,5\n", "column 3: '3,0' is no number: write decimals with a point"),
         (
             "user;item;rating\na;b;3\nc;d;2,5\n",
             "'2,5' is no plain decimal number (such as 4, -2 or 3.5): ",

@@ -1,12 +1,18 @@
-"""Nothing that a file holds reaches a terminal as a command."""
+"""What reaches a terminal: no command of a file's, and how long something takes."""
 
 import io
 import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from audits import cli
 from audits.terminal import Spoken
+
+Command = Callable[..., tuple[int, str, str]]
+Write = Callable[[dict[str, Any]], Path]
 
 
 @pytest.mark.parametrize("sign", ["\x1b", "\x07", "\x9b", "\x7f", "\u202e", "\u2028", "\x00"])
@@ -35,3 +41,21 @@ def test_the_streams_are_given_back() -> None:
     before = sys.stdout, sys.stderr
     cli.main(["data", "list"])
     assert (sys.stdout, sys.stderr) == before
+
+
+def test_a_check_with_real_cryptography_says_what_it_takes(
+    command: Command, write_config: Write, small: dict[str, Any]
+) -> None:
+    small["data"]["clients"] = 8
+    small["protection"] = [{"layer": "masking", "min_survivors": 6}]
+    small["adversaries"] = small["gates"] = []
+    words = ("check", write_config(small), "--rounds", "2")
+    code, _, err = command(*words, "--set", "protection.execution=real")
+    assert code == 0, err
+    first, *rest = err.splitlines()
+    assert first.startswith(
+        "real cryptography (masking): 8 clients x 2 rounds, all in this process"
+    )
+    assert any("8 clients x 2 rounds, about " in line and "a round)" in line for line in rest)
+    assert "checking: 100%" in err
+    assert command(*words, "--quiet")[2] == ""

@@ -319,8 +319,9 @@ def _doubt(
             continue
         with suppress(DataError):
             scale = found_scale(columns.path, [each for each in exact if each not in strays])
+            without = "it" if len(strays) == 1 else "two values"
             problem = (
-                f"is astray: without {'it' if len(strays) == 1 else 'two values'}, the scale is {scale}. Mend or "
+                f"is astray: without {without}, the scale is {scale}. Mend or "
                 f"take out the row; or if it is meant: for {say}"
             )
             return columns.refuse("rating", exact.index(strays[-1]), problem)
