@@ -289,7 +289,7 @@ def _scaled(
     levels = dict(zip(values.tolist(), counts.tolist(), strict=True))
     if decided:
         told = replace(file, **decided)
-        return told, levels, f"none, as told: rows from {told.positive_from} on count", None
+        return told, levels, f"none, as told: rows from {told.positive_from or 0:g} on count", None
     try:
         return replace(file, scale=found_scale(columns.path, exact)), levels, "", None
     except DataError as none:
