@@ -258,6 +258,14 @@ def test_columns_that_are_not_used_are_named_with_every_key(
     assert "is a folder" in refusal("data", "describe", tmp_path)
 
 
+def test_a_setting_that_is_not_given_is_not_shown_as_python_has_it() -> None:
+    data = {"name": "file", "path": "r.csv", "user": 1, "item": 2, "rating": 3}
+    with pytest.raises(ConfigError, match=r"^data\.test_path: is missing: "):
+        parse_config({"data": {**data, "split": "files"}})
+    with pytest.raises(ConfigError, match=r"^data\.test_path = 't': has no effect without"):
+        parse_config({"data": {**data, "test_path": "t"}})
+
+
 def test_two_clients_are_audited_as_written(command: Command, tmp_path: Path) -> None:
     path, config = tmp_path / "r.csv", tmp_path / "c.toml"
     rows = (f"{user},{item},{1 + item % 5}\n" for user in "ab" for item in range(12))

@@ -284,7 +284,6 @@ def test_a_ring_too_small_for_the_cohort_names_the_fix(
             "gates.reason = 'why': 3 tables of [[gates]] may have a key 'reason', and none has: "
             "write it in the file",
         ),
-        ("data.split=files", "data.test_path: is missing: data.split = 'files' takes the test"),
         ("algorithm.colour=1", "algorithm.colour = 1: unknown key"),
         ("colour=1", "colour = 1: unknown key"),
         ("seed.first=1", "seed.first = 1: no such setting"),
