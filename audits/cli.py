@@ -14,6 +14,8 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from types import FrameType
 
+from audits.terminal import spoken_streams
+
 EXIT_INTERNAL, EXIT_INTERRUPTED = 4, 130
 
 
@@ -29,6 +31,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     if arguments is None:
         _open_streams()
+    with spoken_streams():
+        return _main(arguments)
+
+
+def _main(arguments: Sequence[str] | None) -> int:
     interrupts = _Interrupts()
     ours = arguments is None and signal.getsignal(signal.SIGINT) is signal.default_int_handler
     hint: Callable[[], str] = str

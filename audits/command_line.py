@@ -12,6 +12,7 @@ import json
 import math
 import os
 import sys
+import tomllib
 from collections.abc import Callable, Sequence
 from functools import cache
 from importlib.metadata import packages_distributions, version
@@ -265,7 +266,8 @@ def _add_looks(words: Any) -> None:
     sets.add_argument(
         "--plot", type=Path, metavar="FILE", help="draw popularity and activity, as .svg or .png"
     )
-    _override_option(sets, "say which column is what, e.g. data.user=reader")
+    sets.add_argument("--force", action="store_true", help="write over files that are there")
+    _override_option(sets, "say which column is what, e.g. data.user=reader, or the data.scale")
     _data_options(sets)
     _output_options(sets)
 
@@ -274,6 +276,7 @@ def _add_looks(words: Any) -> None:
         "preset", nargs="?", metavar="PRESET", help="one of: " + ", ".join(commands.PRESETS)
     )
     init.add_argument("--out", type=Path, help="file to write; default: standard output")
+    init.add_argument("--force", action="store_true", help="write over a file that is there")
 
     add_explain(_command(words, "explain", explain, "say what an attack, figure, layer or key is"))
 
@@ -329,7 +332,9 @@ def _override(text: str) -> tuple[str, Any]:
     key, sign, value = text.partition("=")
     if not sign or not key:
         raise argparse.ArgumentTypeError(f"{text!r} is not of the form KEY=VALUE")
-    try:
+    with contextlib.suppress(json.JSONDecodeError):
         return key, json.loads(value)
-    except json.JSONDecodeError:
-        return key, value
+    if value.startswith("{"):  # as it stands in a file
+        with contextlib.suppress(tomllib.TOMLDecodeError):
+            return key, tomllib.loads(f"value = {value}")["value"]
+    return key, value

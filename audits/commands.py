@@ -24,6 +24,7 @@ from audits.report.remedies import findings_json
 from audits.run import audit as runner
 from audits.run import training
 from audits.run.build import Federation, build_federation, load_dataset, require_parties
+from audits.run.checking import watched
 from audits.run.folder import CONFIG_NAME, one_writer, read_own_config, unwritten
 from audits.run.truth import ground_truth, read_secrets
 from audits.system import Task
@@ -132,19 +133,22 @@ def check(arguments: argparse.Namespace) -> int:
     if arguments.rounds < 1:
         raise ConfigError("--rounds", arguments.rounds, "must be at least 1")
     federation = _federation(config, arguments.data_dir, priced=False)
-    outcome = compare_runs(
-        algorithm=federation.algorithm,
-        stack=federation.stack,
-        problem=lambda: federation.task.fresh().problem,
-        streams=federation.streams,
-        rounds=arguments.rounds,
-        cohort=config.cohort,
-        # Layers of the package: whom they let sit out, and what they drop, is theirs to say.
-        scope=Scope(
-            taking_part=federation.stack.collector.participants,
-            drops_reports=config.claim.drops_reports,
-        ),
-    )
+    rounds, n_clients = arguments.rounds, federation.stack.n_clients
+    with watched(config, n_clients=n_clients, rounds=rounds, bar=not arguments.quiet) as on_round:
+        outcome = compare_runs(
+            algorithm=federation.algorithm,
+            stack=federation.stack,
+            problem=lambda: federation.task.fresh().problem,
+            streams=federation.streams,
+            rounds=rounds,
+            cohort=config.cohort,
+            # Layers of the package: whom they let sit out, and what they drop, is theirs to say.
+            scope=Scope(
+                taking_part=federation.stack.collector.participants,
+                drops_reports=config.claim.drops_reports,
+            ),
+            on_round=on_round,
+        )
     checks = config.audited.check(
         federation.task, config.algorithm, rounds=arguments.rounds, seed=config.seed
     )
@@ -208,13 +212,15 @@ def plan(arguments: argparse.Namespace) -> int:
 def init(arguments: argparse.Namespace) -> int:
     """``init PRESET``: a commented configuration to start from."""
     if arguments.preset not in PRESETS:
-        raise ConfigError("preset", arguments.preset, "unknown preset", PRESETS)
+        problem = "is missing" if arguments.preset is None else "unknown preset"
+        raise ConfigError("preset", arguments.preset, problem, PRESETS)
     text = (_CONFIGS / f"{arguments.preset}.toml").read_text(encoding="utf-8")
     if arguments.out is None:
         print(text, end="")
         return 0
-    if arguments.out.exists():
-        raise ConfigError("--out", str(arguments.out), "already exists")
+    if arguments.out.exists() and not arguments.force:
+        problem = "already exists: name another file, or write over it with --force"
+        raise ConfigError("--out", str(arguments.out), problem)
     try:
         replace_file(arguments.out, text.encode())
     except OSError as refused:

@@ -13,13 +13,15 @@ from typing import Any, Final
 import numpy as np
 
 from audits.config.audit import AuditConfig, parse_config
+from audits.config.tables import build
 from audits.rating_data import Source
 from audits.report.svg import SERIES, canvas
+from audits.run.build import build_federation
 from audits.systems.pmf import Ratings
 from secure_fedrec.core.arrays import IntArray
 from secure_fedrec.core.files import replace_file
-from secure_fedrec.data.files.describe import COLUMNS, Seen, look_at
-from secure_fedrec.data.files.settings import Column
+from secure_fedrec.data.files.describe import COLUMNS, DECIDED, Seen, look_at
+from secure_fedrec.data.files.settings import Column, RatingsFile
 from secure_fedrec.data.ratings import RatingTable
 from secure_fedrec.errors import ConfigError
 
@@ -45,12 +47,10 @@ def describe_file(arguments: argparse.Namespace) -> int:
         DataError: the file is not sound, or cannot be guessed.
     """
     path, config, plot = Path(arguments.name), arguments.write, arguments.plot
-    for option, target in (("--write", config), ("--plot", plot)):
-        if target is not None and target.exists():
-            raise ConfigError(option, str(target), "already exists")
+    _require_free({"--write": config, "--plot": plot}, path, force=arguments.force)
     if plot is not None and plot.suffix not in _PLOTS:
         raise ConfigError("--plot", str(plot), "is named after its format", _PLOTS)
-    seen = look_at(path, _named(arguments.overrides))
+    seen = look_at(path, *_told(path, arguments.overrides))
     text = None if config is None else config_text(seen, path, config.parent)
     if config is not None and text is not None:
         _write("--write", config, text.encode())
@@ -67,15 +67,38 @@ def describe_file(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _named(overrides: Sequence[tuple[str, Any]]) -> dict[str, Column]:
-    """The columns that the command line names."""
-    keys = {f"data.{what}": what for what in COLUMNS}
+def _require_free(targets: Mapping[str, Path | None], path: Path, *, force: bool) -> None:
+    """Refuse to write over anything unasked, and over the ratings at all.
+
+    Raises:
+        ConfigError: something is there; names every option.
+    """
+    there = {option: to for option, to in targets.items() if to is not None and to.exists()}
+    for option, target in there.items():
+        if path.exists() and target.samefile(path):
+            raise ConfigError(option, str(target), "is the file of ratings itself")
+    if there and not force:
+        problem = "already there: name other files, or write over them with --force"
+        raise ConfigError(" and ".join(there), ", ".join(map(str, there.values())), problem)
+
+
+def _told(
+    path: Path, overrides: Sequence[tuple[str, Any]]
+) -> tuple[dict[str, Column], dict[str, Any]]:
+    """What the command line says of a file: its columns, and its scale or what counts."""
+    columns, decided = ({f"data.{what}": what for what in keys} for keys in (COLUMNS, DECIDED))
     for key, value in overrides:
-        if key not in keys:
-            raise ConfigError(key, value, "a description is told columns alone", keys)
-        if not isinstance(value, str | int):
+        if key not in columns | decided:
+            problem = "a description is told columns, and what ratings are, alone"
+            raise ConfigError(key, value, problem, columns | decided)
+        if key in columns and not isinstance(value, str | int):
             raise ConfigError(key, value, "is the name of a column or its number, from 1")
-    return {keys[key]: value for key, value in overrides}
+    said = {decided[key]: value for key, value in overrides if key in decided}
+    if said:  # as the file of a configuration would be read
+        some = {"path": path.name or ".", "user": 1, "item": 2, "rating": 3}
+        checked = build(RatingsFile, "data", {**some, **said})
+        said = {name: getattr(checked, name) for name in said}
+    return {columns[key]: value for key, value in overrides if key in columns}, said
 
 
 def facts_of(seen: Seen) -> dict[str, Any]:
@@ -117,7 +140,12 @@ def _print(seen: Seen) -> None:
     for key in ("separator", "header", "columns", "ids", "rows", "clients", "items"):
         print(f"{key:14} {_words(facts[key])}")
     if seen.unused:
-        print(f"{'not used':14} {_words(list(seen.unused))} (--set data.rating=NAME, if it is one)")
+        lacking = [what for what in COLUMNS if getattr(seen.file, what) is None]
+        keys = " or ".join(f"--set data.{what}=NAME" for what in lacking)
+        print(
+            f"{'not used':14} {_words(list(seen.unused))}"
+            + (f" ({keys}, if it is one)" * bool(keys))
+        )
     print(f"{'density':14} {100 * facts['density']:.3g} % of all pairs")
     kept = ": the last counts" if seen.repeated else ""
     print(f"{'repeated':14} {seen.repeated:,} rows rate a pair once more{kept}")
@@ -217,7 +245,10 @@ def config_text(seen: Seen, path: Path, folder: Path) -> str:
 
     Raises:
         ConfigError: a name cannot be written in it, or there are too few ratings to audit.
+        DataError: it is not clear what the ratings are, and nobody has said.
     """
+    if seen.doubt is not None:
+        raise seen.doubt
     table, file = seen.table, seen.file
     sampled = min(table.n_clients, _MANY_CLIENTS)
     text = _CONFIG.format(
@@ -237,7 +268,7 @@ def config_text(seen: Seen, path: Path, folder: Path) -> str:
 
 
 def _require_auditable(config: AuditConfig, table: RatingTable) -> None:
-    """Refuse a configuration whose split the ratings are too few for, as its audit would.
+    """Refuse a configuration whose split or layers the ratings are too few for, as its audit would.
 
     Raises:
         ConfigError: they are.
@@ -245,7 +276,7 @@ def _require_auditable(config: AuditConfig, table: RatingTable) -> None:
     data: Any = config.data
     source = data.select(Source(table), config.seed)
     ratings = Ratings(data=data, algorithm=config.algorithm, source=source, seed=config.seed)
-    ratings.task(data.fold)
+    build_federation(config, ratings.task(data.fold))
 
 
 def _relative(path: Path, folder: Path) -> str:

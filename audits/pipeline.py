@@ -88,7 +88,7 @@ def print_verdict(found: Mapping[str, Any]) -> None:
     """Say on stderr what the verdict is, and why, and what is excused."""
     verdict = found["verdict"]
     for reason in verdict["reasons"] if verdict["exit_code"] else ():
-        print(f"  {verdict['outcome']}: {reason}", file=sys.stderr)
+        print(f"  {verdict['outcome']}: {_one_line(reason)}", file=sys.stderr)
     print_policy(found)
     print(f"verdict: {verdict['outcome']} (exit code {verdict['exit_code']})", file=sys.stderr)
 
@@ -97,14 +97,17 @@ def print_policy(found: Mapping[str, Any]) -> None:
     """Say what is excused, and which waivers excuse nothing."""
     for each in objections(found):
         if each.state in (WAIVED, KNOWN):
-            print(f"  {each.state}: {each.text}", file=sys.stderr)
+            print(f"  {each.state}: {_one_line(each.text)}", file=sys.stderr)
     for waiver in found.get("policy", {}).get("waivers", ()):
         if waiver["state"] == "unused":
-            whose = f"{waiver['adversary']}/{waiver['attack']}"
-            print(
-                f"  note: the waiver of {waiver['owner']} for {whose} excuses nothing: take it out",
-                file=sys.stderr,
-            )
+            whose = f"{waiver['owner']} for {waiver['adversary']}/{waiver['attack']}"
+            told = f"the waiver of {_one_line(whose)} excuses nothing: take it out"
+            print(f"  note: {told}", file=sys.stderr)
+
+
+def _one_line(text: str) -> str:
+    """A text of a report in which no line can pass for one of ours."""
+    return " ".join(text.split())
 
 
 def compare(arguments: argparse.Namespace) -> int:

@@ -207,7 +207,10 @@ class RatingFileData(Parts, FileData):
 
     def _agree(self) -> None:
         if (self.test_path is None) == (self.split == "files"):
-            raise self.refusal("test_path", "goes with data.split = 'files', and only with it")
+            problem = "has no effect without data.split = 'files'"
+            if self.test_path is None:
+                problem = "is missing: data.split = 'files' takes the test ratings from it"
+            raise self.refusal("test_path", problem)
         if self.attributes is not None:
             problem = "no attack infers attributes from what this algorithm sends; furl has one"
             raise ConfigError(self.key("attributes"), self.attributes.path, problem)

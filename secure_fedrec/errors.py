@@ -67,7 +67,7 @@ class ConfigError(FedRecError, ValueError):
 
     Args:
         key: dotted path of the offending key, e.g. ``"protection.rho"``.
-        value: what was given, or ``MISSING``.
+        value: what was given; ``MISSING`` or None where nothing was, and nothing is shown.
         problem: what is wrong with it, as a clause ("must be at least 0").
         choices: the allowed values, where they can be listed.
         related: keys of other settings that the clause mentions, by the name that it has in braces
@@ -93,7 +93,7 @@ class ConfigError(FedRecError, ValueError):
         self.choices = None if choices is None else tuple(choices)
         self.related = dict(related)
         self._clause = problem
-        given = "" if value is MISSING else f" = {value!r}"
+        given = "" if value is MISSING or value is None else f" = {value!r}"  # no file says None
         text = f"{key}{given}: {self.problem}"
         if self.choices is not None:
             text += f" (choices: {', '.join(str(choice) for choice in self.choices)})"

@@ -22,7 +22,7 @@ combinations) is checked by the settings classes of the packages themselves.
 import json
 import tomllib
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import field, fields
 from hashlib import sha256
 from pathlib import Path
 from typing import Annotated, Any
@@ -242,7 +242,7 @@ def load_config(path: Path, overrides: Mapping[str, Any] | None = None) -> Audit
     Args:
         path: the file.
         overrides: dotted key -> value, e.g. ``{"protection.rho": 2}``; for a list of tables the
-            key of an entry applies to every table that has it.
+            key of an entry applies to every table that has it; where none has, to the one that may.
 
     Raises:
         DataError: the file cannot be read or is not TOML.
@@ -338,6 +338,33 @@ def _attack_names(names: object) -> tuple[str, ...]:
     return tuple(SUITE) if names == ["all"] else tuple(names)
 
 
+def _tables_with(key: str, value: Any, tables: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The tables of a list that an override is for: those that have its key, else the one that may.
+
+    Raises:
+        ConfigError: none may, or several.
+    """
+    name, _, last = key.partition(".")
+    if having := [table for table in tables if last in table]:
+        return having
+    may = [table for table in tables if last in _fields_of(name, table)]
+    if len(may) == 1:
+        return may
+    problem = f"no table of [[{name}]] has a key {last!r}"
+    if may:
+        problem = f"{len(may)} tables of [[{name}]] may have a key {last!r}, and none has"
+        named = [str(table["layer"]) for table in may if name in LAYER_TABLES]
+        which = f", that of {' or of '.join(named)}" if named else ""
+        problem += f": write it in the file, in the table that it is meant for{which}"
+    raise ConfigError(key, value, problem)
+
+
+def _fields_of(name: str, table: Mapping[str, Any]) -> set[str]:
+    """The keys that a table of a list may have."""
+    kind = ENTRIES.get(name) or LAYER_TABLES[name].get(str(table.get("layer")))
+    return set() if kind is None else {each.name for each in fields(kind)}
+
+
 def _override(raw: dict[str, Any], key: str, value: Any) -> None:
     *path, last = key.split(".")
     if not path:
@@ -345,10 +372,7 @@ def _override(raw: dict[str, Any], key: str, value: Any) -> None:
         return
     target = raw.setdefault(path[0], {})
     if isinstance(target, list):
-        having = [table for table in require_tables(path[0], target) if last in table]
-        if len(path) != 1 or not having:
-            raise ConfigError(key, value, f"no table of [[{path[0]}]] has a key {last!r}")
-        for table in having:
+        for table in _tables_with(key, value, require_tables(path[0], target)):
             table[last] = value
         return
     for step in path[1:]:

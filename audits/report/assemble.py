@@ -88,7 +88,7 @@ def assemble(
         "findings": findings_json(
             config, measured.findings, measured.controls, adversaries=config.adversaries
         ),
-        "remedies": remedies(config, measured.findings, measured.federation.sizes()),
+        "remedies": remedies(config, measured.findings, measured.federation.sizes),
         "utility": _utility(measured),
         "cost": cost_json(
             measured.run,

@@ -10,6 +10,10 @@ if TYPE_CHECKING:
 
 Execution: TypeAlias = Literal["simulated", "real"]
 
+_MEASURED = (
+    " (one process then does the work of every client: secure-fedrec check CONFIG --rounds 1 with "
+    "it says what a round takes)"
+)
 _REAL = "the protocol itself was carried out, with keys made for this run"
 
 
@@ -89,7 +93,7 @@ def _note(layers: Mapping[str, Any]) -> str | None:
     executions = executions_of(layers)
     simulated = [name for name, execution in executions.items() if execution == "simulated"]
     if simulated:
-        return "; ".join(record_of(name).simulated for name in simulated)
+        return "; ".join(record_of(name).simulated for name in simulated) + _MEASURED
     if "real" not in executions.values():
         return None
     return _REAL + "".join(record_of(name).real(each) for name, each in layers.items())

@@ -186,16 +186,26 @@ def in_words(remedy: Mapping[str, Any]) -> str:
     for layer in remedy["value"]:
         own = ", ".join(f"{key} = {_toml(value)}" for key, value in layer.items() if key != "layer")
         layers.append(f"{layer['layer']} ({own})" if own else str(layer["layer"]))
-    return f"{remedy['key']} = {' + '.join(layers)}"
+    algorithm = remedy.get("algorithm", {}).items()
+    bears = ", ".join(f"{key} = {_toml(value)}" for key, value in algorithm if key != "name")
+    return f"{remedy['key']} = {' + '.join(layers)}" + (f", algorithm: {bears}" if bears else "")
 
 
 def as_toml(remedy: Mapping[str, Any]) -> str:
     """A change as it stands in a configuration file."""
+    named = [(f"[[{remedy['key']}]]", layer) for layer in remedy["value"]]
+    if "algorithm" in remedy:
+        named.insert(0, ("[algorithm]", remedy["algorithm"]))
     tables = (
-        [f"[[{remedy['key']}]]", *(f"{key} = {_toml(value)}" for key, value in layer.items())]
-        for layer in remedy["value"]
+        [name, *(f"{key} = {_toml(value)}" for key, value in table.items())]
+        for name, table in named
     )
     return "\n\n".join("\n".join(lines) for lines in tables)
+
+
+def replaced(remedy: Mapping[str, Any]) -> str:
+    """The tables that a change stands in place of."""
+    return f"{'[algorithm] and ' if 'algorithm' in remedy else ''}all [[{remedy['key']}]]"
 
 
 def _toml(value: object) -> str:
@@ -209,7 +219,13 @@ def price(report: Mapping[str, Any], remedy: Mapping[str, Any]) -> str:
     if (moved := remedy["bytes_up_per_round"]) is not None:
         beside = f", now {byte_size(now[0]['bytes_up_per_round'])}" if now else ""
         parts.append(f"{byte_size(moved)} up per client and round{beside}")
-    parts.append("sums stay exact" if remedy["lossless"] else "sums are no longer exact")
+    exact = "sums stay exact" if remedy["lossless"] else "sums are no longer exact"
+    gated = any(
+        (each["metric"], each["bound"]) == ("lossless", "equals") for each in report["gates"]
+    )
+    if gated and not remedy["lossless"]:
+        exact += " and the gate lossless == true falls: take it out"
+    parts.append(exact)
     text = "; ".join([*parts, *remedy["costs"]])
     return f"{text}."
 
@@ -228,6 +244,7 @@ def changes(report: Mapping[str, Any]) -> list[dict[str, Any]]:
             **remedy,
             "system": capital(remedy["system"]),
             "toml": as_toml(remedy),
+            "replaced": replaced(remedy),
             "price": price(report, remedy),
             "attacks": list(dict.fromkeys(each["attack"] for each in remedy["against"])),
         }

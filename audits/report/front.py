@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from attacks.scoring.measures import SEVERITIES
-from audits.report.endings import answers, as_toml, attack_rows, leaks, price
+from audits.report.endings import answers, as_toml, attack_rows, leaks, price, replaced
 from audits.report.text import capital
 from audits.report.view import gate_rows
 
@@ -74,7 +74,7 @@ def _actions(report: Mapping[str, Any]) -> Iterator[Action]:
             continue
         left = [finding for finding in left if finding not in answered]
         what = f"{capital(remedy['system'])} answers {len(answered)} of {total} findings."
-        what += f" Put in place of all [[{remedy['key']}]]:"
+        what += f" Put in place of {replaced(remedy)}:"
         yield Action(what, as_toml(remedy), f"Costs {price(report, remedy)}")
     if left and "remedies" in report:
         names = ", ".join(dict.fromkeys(finding["attack"] for finding in left))

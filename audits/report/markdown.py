@@ -77,7 +77,8 @@ def _changes(report: Report) -> list[str]:
     parts = []
     for change in changes(report):
         told = (
-            f"Answers {', '.join(change['attacks'])}. Costs {change['price']} "
+            f"In place of {change['replaced']}. Answers {', '.join(change['attacks'])}. "
+            f"Costs {change['price']} "
             f"Assumes {change['assumes']}. Remains: {change['remains']}."
         )
         # Indented, not fenced: no text of a report can end it.

@@ -6,7 +6,8 @@ the algorithm over which layers a claim holds at all. Bytes come from the meter 
 rows through the changed stack; what else it costs, from the claim of that stack.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
@@ -92,18 +93,19 @@ def findings_json(
 
 
 def remedies(
-    config: AuditConfig, findings: Iterable[Finding], sizes: Sizes
+    config: AuditConfig, findings: Iterable[Finding], sizes_of: Callable[..., Sizes]
 ) -> list[dict[str, Any]]:
     """The report's ``remedies``.
 
     Args:
         config: what was audited.
         findings: all of them; what learned nothing needs no change.
-        sizes: of the federation.
+        sizes_of: sizes of the federation; of other settings of the algorithm, where given.
     """
+    sizes = sizes_of()
     learned = [f for f in findings if f.measured and severity(f) not in (None, "info")]
     changes = {repr(c): c for f in learned for c in _changes(config, f, sizes)}
-    told = (_told(config, change, learned, sizes) for change in changes.values())
+    told = (_told(config, change, learned, sizes_of) for change in changes.values())
     # By what is answered; of two that answer the same, the one that pays no accuracy.
     return sorted(
         filter(None, told), key=lambda each: (-len(each["against"]), not each["lossless"])
@@ -128,7 +130,8 @@ def _changes(config: AuditConfig, finding: Finding, sizes: Sizes) -> Iterator[_C
             if needed & _hidden(records, chosen, adversary):
                 if not chosen:
                     smaller.append(frozenset(names))
-                yield _Change(in_bags, _settings(records, chosen, present, sizes), chosen)
+                with suppress(ConfigError):  # a federation too small to start from anything
+                    yield _Change(in_bags, _settings(records, chosen, present, sizes), chosen)
                 break
 
 
@@ -198,19 +201,37 @@ def _given(settings: Any) -> dict[str, Any]:
     return {key: value for key, value in asdict(settings).items() if value != plain[key]}
 
 
+def _learner(config: AuditConfig, change: _Change) -> Any:
+    """Settings of the algorithm that bear a change; None where its own do.
+
+    Raises:
+        ConfigError: they do not agree with its others.
+    """
+    known = _records(in_bags=change.in_bags)
+    asked = {key: value for name in change.names for key, value in known[name].bears.items()}
+    own = {key: getattr(config.algorithm, key, None) for key in asked}
+    return None if own == asked or None in own.values() else replace(config.algorithm, **asked)
+
+
 def _told(
-    config: AuditConfig, change: _Change, learned: Sequence[Finding], sizes: Sizes
+    config: AuditConfig,
+    change: _Change,
+    learned: Sequence[Finding],
+    sizes_of: Callable[..., Sizes],
 ) -> dict[str, Any] | None:
     """A change as ``report.json`` keeps it; None for one that this federation cannot carry."""
     answered = [finding for finding in learned if _answers(config, change, finding)]
     claim = _claims(config, in_bags=change.in_bags)[change.names]
     known, extra = _records(in_bags=change.in_bags), [each.costs for each in change.options]
     try:
-        moved = None if change.in_bags else _bytes_up(change, sizes, config.ring)
+        learner = _learner(config, change)
+        moved = None if change.in_bags else _bytes_up(change, sizes_of(learner), config.ring)
     except ConfigError:
         return None
+    algorithm = {} if learner is None else {"name": config.system, **_given(learner)}
     return {
         "key": change.key,
+        **({"algorithm": algorithm} if algorithm else {}),
         "value": [{"layer": name, **settings} for name, settings in change.layers],
         "against": [{"attack": f.attack, "adversary": f.adversary} for f in answered],
         "system": claim.system,

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from audits.config.audit import AuditConfig
 from audits.rating_data import FILE
@@ -42,9 +42,12 @@ class Federation(Generic[TaskT_co]):
         """A fresh algorithm."""
         return self.task.fresh().algorithm
 
-    def sizes(self) -> Sizes:
-        """What a stack for it has to be built for."""
-        algorithm, problem, bags = self.task.fresh()
+    def sizes(self, algorithm_settings: Any = None) -> Sizes:
+        """What a stack for it has to be built for, or for its algorithm under other settings."""
+        task: Any = self.task
+        if algorithm_settings is not None:
+            task = replace(task, settings=algorithm_settings)
+        algorithm, problem, bags = task.fresh()
         cohort = self.config.cohort.largest(problem.vault.n_clients)
         return sizes_of(algorithm, problem, cohort=cohort, bags=bags)
 

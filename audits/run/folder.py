@@ -10,13 +10,14 @@ import contextlib
 import errno
 import json
 import os
+import shutil
 from collections.abc import Iterator, Mapping
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 from secure_fedrec.core.files import read_json, replace_file
-from secure_fedrec.errors import CheckpointError, ConfigError
+from secure_fedrec.errors import CheckpointError, ConfigError, EncodingError
 
 CONFIG_NAME = "config.json"
 CONFIG_DIGEST = "sha256"
@@ -28,6 +29,9 @@ _LOCK = "run.lock"
 @contextlib.contextmanager
 def one_writer(out: Path, *, resume: bool) -> Iterator[None]:
     """Hold a run folder, made if it is missing, against every other process that would write it.
+
+    A fresh run whose training leaves the ring ends there under any resumption, and would only
+    stand in the way of the next: what it wrote is taken away. What a resumed one had stays.
 
     Args:
         out: run folder.
@@ -50,9 +54,23 @@ def one_writer(out: Path, *, resume: bool) -> Iterator[None]:
         _lock(descriptor, out, shared=False)
         with _folder_locked(out, shared=False):
             _require_usable(out, resume=resume)  # what was checked above may have changed since
-            yield
+            try:
+                yield
+            except EncodingError:
+                if not resume:
+                    _empty(out)
+                raise
     finally:
         os.close(descriptor)
+
+
+def _empty(out: Path) -> None:
+    """Take away what a run wrote into its folder, which it found empty."""
+    for path in out.iterdir():
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path, ignore_errors=True)
+        elif path.name != _LOCK:
+            path.unlink(missing_ok=True)
 
 
 @contextlib.contextmanager

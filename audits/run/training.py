@@ -8,7 +8,9 @@ begun, repeated ones too). Whoever opens a run in a folder holds it:
 to the same bits.
 """
 
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -33,8 +35,9 @@ from secure_fedrec.engines import (
     sizes_of,
     table_digest,
 )
-from secure_fedrec.errors import CheckpointError, ConfigError
+from secure_fedrec.errors import CheckpointError, ConfigError, EncodingError
 from secure_fedrec.properties import lossless_words
+from secure_fedrec.protection import RECORDS
 from secure_fedrec.wire import Meter, Wire
 
 _CHECKPOINT = "checkpoint.npz"
@@ -134,7 +137,8 @@ def train_recorded(
         while run.completed < rounds:
             if journal is not None:
                 journal.begin(run.completed + 1)
-            report = run.run_round()
+            with _bearing_hinted(federation):
+                report = run.run_round()
             if on_round is not None:
                 on_round(report)
             for name, value in (report.metrics or {}).items():
@@ -257,10 +261,30 @@ def _train_fold(
     report: RoundReport | None = None
     rounds = range(other.config.algorithm.rounds)
     for _ in tqdm(rounds, desc=f"fold {fold}", unit="round", disable=not progress):
-        report = engine.run_round()
+        with _bearing_hinted(federation):
+            report = engine.run_round()
     if report is None or report.metrics is None:
         raise ConfigError("data.fold", fold, "has nothing to measure on")
     return dict(report.metrics)
+
+
+@contextmanager
+def _bearing_hinted(federation: Federation[Task]) -> Iterator[None]:
+    """Add to the refusal of a value what lets training bear the noise of the layers.
+
+    Raises:
+        EncodingError: as the code inside does.
+    """
+    try:
+        yield
+    except EncodingError as refused:
+        algorithm, hints = federation.config.algorithm, []
+        for name in federation.config.protection:
+            bears = RECORDS[name].bears
+            if any(getattr(algorithm, key, value) != value for key, value in bears.items()):
+                said = " and ".join(f"algorithm.{key} = {json.dumps(bears[key])}" for key in bears)
+                hints.append(f"; the noise of {name} is borne by few parameters: {said}")
+        raise EncodingError(str(refused) + "".join(hints)) from refused
 
 
 def _prepare_folder(federation: Federation[Task], out: Path, *, resume: bool) -> None:

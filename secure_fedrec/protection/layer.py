@@ -223,6 +223,7 @@ class Layer:
         options: settings under which it hides more from them.
         start: settings to start from in a federation, where defaults do not fit.
         costs: what clients pay for it beside bytes, in a clause.
+        bears: settings of an algorithm, of one that has them all, under which training bears it.
         fits: refuses what only layers and federation together decide.
         budget: the budget that its noise is to be found from, None where it has its noise.
         simulated: what stood in for its cryptography where none was carried out.
@@ -247,6 +248,7 @@ class Layer:
     options: tuple[Option, ...] = ()
     start: Callable[[Sizes], Mapping[str, Any]] = lambda _: {}
     costs: str = ""
+    bears: Mapping[str, Any] = field(default_factory=dict)
     fits: Callable[[Place], None] = lambda _: None
     budget: Callable[[Mapping[str, Any], Sizes], Budget | None] = lambda *_: None
     simulated: str = ""

@@ -157,6 +157,18 @@ def test_an_override_of_a_list_of_tables_reaches_every_table_with_the_key(
         load_config(path, {"gates.floor": 0.25})
 
 
+def test_an_override_reaches_a_key_that_no_table_has_yet(
+    small: dict[str, Any], write_config: Write
+) -> None:
+    layers = [{"layer": "clip"}, {"layer": "skellam", "epsilon": 8.0}]
+    small["protection"] = [*layers, {"layer": "masking", "min_survivors": 30}]
+    small["gates"] = small["gates"][:1]
+    path = write_config(small)
+    config = load_config(path, {"protection.execution": "real", "protection.norm": 2.0})
+    assert config.protection["masking"].execution == "real"
+    assert config.protection["clip"].norm == 2.0
+
+
 @pytest.mark.parametrize(
     ("word", "expected"),
     [

@@ -132,13 +132,16 @@ def test_a_configuration_behind_a_link_finds_its_file(
 
 @pytest.mark.parametrize(
     ("rows", "key"),
-    [("1,1,1\n1,2,5\n2,1,3\n", "data.folds"), ("1,1,3\n2,2,3\n3,1,3\n", "data.split")],
+    [
+        ("rating\n1,1,1\n1,2,5\n2,1,3\n", "data.folds"),
+        ("plays\n1,1,3\n2,2,3\n3,1,3\n", "data.split"),
+    ],
 )
 def test_too_few_ratings_to_audit_get_no_configuration(
     refusal: Refusal, tmp_path: Path, rows: str, key: str
 ) -> None:
     path, config = tmp_path / "r.csv", tmp_path / "audit.toml"
-    path.write_text("user,item,rating\n" + rows)
+    path.write_text("user,item," + rows)
     assert key in refusal("data", "describe", path, "--write", config)
     assert not config.exists()
 
@@ -146,8 +149,15 @@ def test_too_few_ratings_to_audit_get_no_configuration(
 def test_what_is_there_is_not_written_over(refusal: Refusal, own: Path, tmp_path: Path) -> None:
     there = tmp_path / "there.toml"
     there.write_text("mine")
+    plot = tmp_path / "there.svg"
+    plot.write_text("mine")
+    both = refusal("data", "describe", own, "--write", there, "--plot", plot)
+    assert both.startswith("--write and --plot = ")
+    assert both.endswith("already there: name other files, or write over them with --force")
     for option in ("--write", "--plot"):
-        assert "already exists" in refusal("data", "describe", own, option, there)
+        assert "already there" in refusal("data", "describe", own, option, there)
+        itself = refusal("data", "describe", own, option, own, "--force")
+        assert "is the file of ratings itself" in itself
     assert "choices: .svg, .png" in refusal("data", "describe", own, "--plot", tmp_path / "a.gif")
     missing = tmp_path / "no" / "a.toml"
     assert "cannot be written" in refusal("data", "describe", own, "--json", "--write", missing)
@@ -157,6 +167,112 @@ def test_what_is_there_is_not_written_over(refusal: Refusal, own: Path, tmp_path
     )
     assert "unknown data set" in refusal("data", "describe", "nothing")
     assert "does not exist" in refusal("data", "describe", "nothing.csv")
+
+
+def test_what_is_there_is_written_over_by_force(
+    command: Command, own: Path, tmp_path: Path
+) -> None:
+    there, plot = tmp_path / "there.toml", tmp_path / "there.svg"
+    for each in (there, plot):
+        each.write_text("mine")
+    assert command("data", "describe", own, "--write", there, "--plot", plot, "--force")[0] == 0
+    assert load_config(there).data.user == "user"
+    assert plot.read_text().startswith("<?xml")
+    assert command("init", "plain", "--out", there, "--force")[0] == 0
+    assert "mine" not in there.read_text()
+
+
+STRAY = "".join(
+    f"r{user},b{(user * step) % 11},{step / 2 + 1:g}\n" for user in range(40) for step in (1, 2, 5)
+)
+HEAD = "user,item,rating\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (HEAD + STRAY + "r1,b99,85\n", "line 122: rating column 'rating': '85' is astray"),
+        (HEAD + STRAY.replace("1.5", "2").replace("3.5", "2"), "has the rating 2 alone"),
+        (HEAD + "".join(f"u{n % 9},i{n},{n * n}\n" for n in range(40)), "has 40 different ratings"),
+    ],
+)
+def test_what_ratings_are_is_not_decided_for_anybody(
+    command: Command, refusal: Refusal, tmp_path: Path, text: str, said: str
+) -> None:
+    path, config = tmp_path / "r.csv", tmp_path / "c.toml"
+    path.write_text(text)
+    line = refusal("data", "describe", path, "--write", config)
+    assert said in line
+    assert "--set 'data.scale={" in line
+    assert "--set data.positive_from=" in line
+    assert not config.exists()
+    code, out, _ = command("data", "describe", path)
+    assert code == 0
+    assert "scale          undecided: " in out
+    told = ("--set", "data.positive_from=1", "--write", config)
+    assert command("data", "describe", path, *told)[0] == 0
+    assert load_config(config).data.positive_from == 1
+    scale = "data.scale={ low = 0, high = 3000, step = 0.5 }"
+    assert command("data", "describe", path, "--set", scale, "--write", config, "--force")[0] == 0
+    assert load_config(config).data.scale.high == 3000
+    small = "data.scale={ low = 0, high = 1, step = 0.5 }"
+    assert "is off the scale" in refusal("data", "describe", path, "--set", small)
+    both = ("--set", small, "--set", "data.positive_from=1")
+    assert "has no effect with" in refusal("data", "describe", path, *both)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("user;item;rating\na;b;3,0\nc;d;2,5\n", "'3,0' is no number: write decimals with a point"),
+        ("1;2;3,0\n2;3;2,5\n", "column 3: '3,0' is no number: write decimals with a point"),
+        (
+            "user;item;rating\na;b;3\nc;d;2,5\n",
+            "'2,5' is no plain decimal number (such as 4, -2 or 3.5): ",
+        ),
+        ("sep=;\nuser;item;rating\na;b;3\n", "take the line out"),
+        ('"sep=,"\nuser,item,rating\na,b,3\n', "take the line out"),
+        ("user,f1,f2,f3,f4,f5,f6\na,1,,3,4,,1\nb,1,2,,,5,\n", "Write a row per rating"),
+        ("1,5,3,4,4,1,1,2\n2,5,3,4,4,1,1,2\n", "Write a row per rating"),
+        (
+            "who,what,how,when\na,b,3,9\n",
+            "--set data.user=NAME --set data.item=NAME, and data.rating and data.time likewise",
+        ),
+    ],
+)
+def test_what_spreadsheets_write_is_refused_with_what_to_do(
+    refusal: Refusal, tmp_path: Path, text: str, said: str
+) -> None:
+    path = tmp_path / "r.csv"
+    path.write_text(text)
+    assert said in refusal("data", "describe", path)
+
+
+def test_columns_that_are_not_used_are_named_with_every_key(
+    command: Command, refusal: Refusal, tmp_path: Path
+) -> None:
+    path = tmp_path / "r.csv"
+    path.write_text("user,item,how,when\na,b,3,9\nb,a,4,10\n")
+    _, out, _ = command("data", "describe", path)
+    assert "how, when (--set data.rating=NAME or --set data.time=NAME, if it is one)" in out
+    assert "is a folder" in refusal("data", "describe", tmp_path)
+
+
+def test_a_setting_that_is_not_given_is_not_shown_as_python_has_it() -> None:
+    data = {"name": "file", "path": "r.csv", "user": 1, "item": 2, "rating": 3}
+    with pytest.raises(ConfigError, match=r"^data\.test_path: is missing: "):
+        parse_config({"data": {**data, "split": "files"}})
+    with pytest.raises(ConfigError, match=r"^data\.test_path = 't': has no effect without"):
+        parse_config({"data": {**data, "test_path": "t"}})
+
+
+def test_two_clients_are_audited_as_written(command: Command, tmp_path: Path) -> None:
+    path, config = tmp_path / "r.csv", tmp_path / "c.toml"
+    rows = (f"{user},{item},{1 + item % 5}\n" for user in "ab" for item in range(12))
+    path.write_text("user,item,rating\n" + "".join(rows))
+    assert command("data", "describe", path, "--write", config)[0] == 0
+    code, _, err = command("audit", config, "--out", tmp_path / "run", *SHORT)
+    assert code in (1, 3), err
 
 
 @pytest.mark.parametrize("suffix", [".svg", ".png"])

@@ -279,6 +279,11 @@ def test_a_ring_too_small_for_the_cohort_names_the_fix(
     ("setting", "problem"),
     [
         ("protection.colour=1", "protection.colour = 1: no table of [[protection]] has a key"),
+        (
+            "gates.reason=why",
+            "gates.reason = 'why': 3 tables of [[gates]] may have a key 'reason', and none has: "
+            "write it in the file",
+        ),
         ("algorithm.colour=1", "algorithm.colour = 1: unknown key"),
         ("colour=1", "colour = 1: unknown key"),
         ("seed.first=1", "seed.first = 1: no such setting"),

@@ -210,7 +210,7 @@ def test_a_damaged_configuration_of_a_run_is_refused(
     ("words", "line"),
     [
         (("init", "fedavg"), "preset = 'fedavg': unknown preset (choices: fedrec-ml100k, "),
-        (("init",), "preset = None: unknown preset (choices: "),
+        (("init",), "preset: is missing (choices: "),
         (
             ("explain", "oracle"),
             "name = 'oracle': is no attack, figure, layer or key (choices: direct, ",

@@ -2,6 +2,8 @@
 
 import copy
 import dataclasses
+import tomllib
+from collections.abc import Sequence
 from html import unescape
 from pathlib import Path
 from typing import Any
@@ -26,6 +28,7 @@ from audits.report.endings import (
 )
 from audits.report.front import front
 from audits.run import audit as runner
+from secure_fedrec.errors import EncodingError
 from secure_fedrec.protection import BAG_RECORDS, RECORDS, STOPS
 from tests.audits.conftest import SMALL
 from tests.audits.saved_reports import CONFIGS, SAVED, saved
@@ -44,8 +47,10 @@ CASES = {
 }
 
 
-def audited(raw: dict[str, Any], folder: Path) -> dict[str, Any]:
-    config = parse_config({**raw, "gates": []})
+def audited(
+    raw: dict[str, Any], folder: Path, gates: Sequence[dict[str, Any]] = ()
+) -> dict[str, Any]:
+    config = parse_config({**raw, "gates": list(gates)})
     result = runner.audit(
         config, out=folder, data_dir=None, resume=False, command=["audit"], progress=False
     )
@@ -80,6 +85,39 @@ def test_what_a_change_answers_is_gone_after_it_at_the_price_that_was_said(
         said, sent = remedy["bytes_up_per_round"], after["cost"]["roles"][0]["bytes_up_per_round"]
         assert said is None or said == pytest.approx(sent, rel=0.1)
         assert said is None or after["lossless"]["holds"]
+
+
+def test_what_pays_accuracy_runs_as_it_is_pasted(tmp_path: Path) -> None:
+    raw = copy.deepcopy(SMALL) | {
+        "attacks": ATTACKS,
+        "gates": [{"metric": "lossless", "equals": True}],
+    }
+    raw["algorithm"] |= {"rank": 10, "rounds": 12}
+    report = audited(raw, tmp_path / "before", gates=raw["gates"])
+    (change,) = [each for each in changes(report) if not each["lossless"]]
+    assert change["replaced"] == "[algorithm] and all [[protection]]"
+    assert "the gate lossless == true falls: take it out" in change["price"]
+    pasted = tomllib.loads(change["toml"])
+    layers = {"protection": pasted["protection"]}
+    with pytest.raises(EncodingError, match=r"few parameters: algorithm\.biases = true and"):
+        audited({**raw, **layers}, tmp_path / "refused")
+    assert [path.name for path in (tmp_path / "refused").iterdir()] == ["run.lock"]
+    assert pasted["algorithm"]["rounds"] == raw["algorithm"]["rounds"]
+    after = audited({**raw, **pasted}, tmp_path / "after")
+    assert not any(leaks(finding) for finding in after["findings"])
+    said = next(each for each in report["remedies"] if not each["lossless"])["bytes_up_per_round"]
+    assert said == pytest.approx(after["cost"]["roles"][0]["bytes_up_per_round"], rel=0.1)
+
+
+def test_a_federation_too_small_to_start_from_a_layer_still_gets_its_report(tmp_path: Path) -> None:
+    raw = copy.deepcopy(SMALL) | {"attacks": ATTACKS}
+    raw["data"] = raw["data"] | {"clients": 2}
+    raw["protection"] = []
+    assert all(
+        each["layer"] != "masking"
+        for remedy in audited(raw, tmp_path)["remedies"]
+        for each in remedy["value"]
+    )
 
 
 @pytest.mark.parametrize("name", SUITE)

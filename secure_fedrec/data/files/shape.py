@@ -2,6 +2,7 @@
 
 import csv
 import itertools
+import re
 from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
@@ -22,6 +23,7 @@ SEPARATORS: Final = ("\t", "::", ";", "|", ",")
 """What is tried; of two that part lines alike, the first counts."""
 
 _LOOKED_AT: Final = 50
+_SPREADSHEET: Final = re.compile(r"\"?sep=.{1,4}?\"?", re.IGNORECASE)
 
 
 def shape_of(path: Path, file: TextFile, asked: Mapping[str, Column]) -> Shape:
@@ -41,6 +43,12 @@ def shape_of(path: Path, file: TextFile, asked: Mapping[str, Column]) -> Shape:
         raise DataError(path, "is empty")
     if not first[0].strip():
         raise DataError(path, "is an empty line", line=1)
+    if _SPREADSHEET.fullmatch(first[0].strip()):
+        problem = (
+            f"{shown(first[0].strip())} is a note of spreadsheets, no row: take the line out; the "
+            "separator is found, or named by data.separator"
+        )
+        raise DataError(path, problem, line=1)
     separator = _separator(path, first, file, single=len(asked) == 1)
     rows = [fields_of(path, 1, first[0], separator)]
     if len(first) > 1:

@@ -23,6 +23,13 @@ MOST_LEVELS: Final = 201
 _DECIMAL: Final = re.compile(r"[+-]?([0-9]{1,15}(\.[0-9]{0,15})?|\.[0-9]{1,15})")
 
 
+def comma_hint(text: str) -> str:
+    """What to do about a decimal comma; empty where a text has none."""
+    if re.fullmatch(r"[+-]?[0-9]*,[0-9]+", text.strip()) is None:
+        return ""
+    return ": write decimals with a point, as 3.5; most programs save a CSV file so in English"
+
+
 def decimals(columns: Columns) -> list[Decimal]:
     """The different ratings of a file, exactly, by the code of their texts.
 
@@ -33,7 +40,7 @@ def decimals(columns: Columns) -> list[Decimal]:
     kept: dict[float, Decimal] = {}
     for code, text in enumerate(columns.texts["rating"].texts):
         if _DECIMAL.fullmatch(text.strip()) is None:
-            problem = "is no plain decimal number (such as 4, -2 or 3.5)"
+            problem = "is no plain decimal number (such as 4, -2 or 3.5)" + comma_hint(text)
             raise columns.refuse("rating", code, problem)
         value = Decimal(text.strip()) or Decimal(0)  # -0 is 0
         if kept.setdefault(float(value), value) != value:

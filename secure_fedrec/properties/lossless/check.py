@@ -49,6 +49,7 @@ def compare_runs(
     cohort: CohortConfig | None = None,
     faults: tuple[Fault, ...] = (),
     scope: Scope | None = None,
+    on_round: Callable[[], object] = lambda: None,
 ) -> Comparison:
     """Run ``stack`` beside plain sums of everybody invited and compare every round.
 
@@ -66,6 +67,7 @@ def compare_runs(
         cohort: who is invited; all of them are due in the sum.
         faults: put on the wire of the protected run.
         scope: what the protocol leaves out by its own rules; None for nothing.
+        on_round: called after every round that was compared.
 
     Raises:
         ConfigError: there is no round to compare, there are both ratings and a problem or neither,
@@ -90,6 +92,7 @@ def compare_runs(
     given = None if ratings is None else ratings.fingerprint()
     for _ in range(rounds):
         where = beside.round()
+        on_round()
         if ratings is not None and ratings.fingerprint() != given:
             where = f"round {len(beside.settled)}, the ratings themselves were overwritten"
             return beside.outcome(where, "the stack")

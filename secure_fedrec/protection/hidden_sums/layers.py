@@ -177,6 +177,7 @@ SKELLAM = Layer(
     start=lambda _: {"epsilon": _EPSILON},
     costs="accuracy, the more the smaller epsilon and the fewer the clients: models of few "
     "parameters bear it (algorithm.biases = true with rank = 0), large ones diverge",
+    bears={"biases": True, "rank": 0},
     traits=NOISED,
     requires=("clip", "masking"),
     stands=(

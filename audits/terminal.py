@@ -1,0 +1,51 @@
+"""Text on a terminal: nothing that a file or a configuration holds moves a cursor or a colour.
+
+Reasons, names and paths come from elsewhere. The streams of the console script are wrapped here, so
+that no ``print`` has to think of it.
+"""
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from typing import Any, Final
+
+_CONTROLS: Final = (
+    *(each for each in range(0x20) if chr(each) not in "\t\n\r"),
+    *range(0x7F, 0xA0),
+    *(0x200E, 0x200F, 0x2028, 0x2029, *range(0x202A, 0x202F), *range(0x2066, 0x206A)),
+)
+"""Escapes, and what turns the direction of a line or ends it."""
+
+_SHOWN: Final = {each: ascii(chr(each))[1:-1] for each in _CONTROLS}
+
+
+class Spoken:
+    r"""A text stream that shows control characters (``\x1b``) in place of sending them.
+
+    A carriage return passes at the start of what is written, where a progress bar has it; inside of
+    a line it would write over what stands there.
+
+    Args:
+        stream: what is written to; whatever else is asked goes to it as it is.
+    """
+
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+    def write(self, text: str) -> int:
+        """Write a text; the number of its characters, as any stream."""
+        shown = text.translate(_SHOWN)
+        self._stream.write(shown[:1] + shown[1:].replace("\r", "\\r"))
+        return len(text)
+
+
+@contextmanager
+def spoken_streams() -> Iterator[None]:
+    """Wrap standard output and standard error."""
+    out: Any = Spoken(sys.stdout)
+    err: Any = Spoken(sys.stderr)
+    with redirect_stdout(out), redirect_stderr(err):
+        yield
