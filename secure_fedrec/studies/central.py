@@ -12,12 +12,14 @@ from collections.abc import Iterator
 from itertools import pairwise
 from typing import Annotated
 
+from secure_fedrec import needs_torch  # noqa: F401 - before what it brings
+
+# isort: split
 import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from secure_fedrec import needs_torch  # noqa: F401 - before what it brings
 from secure_fedrec.algorithms.item_tables.local import SingleArray
 from secure_fedrec.data.negatives import draw_negatives
 from secure_fedrec.evaluation.protocols import RankingCase
