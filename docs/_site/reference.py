@@ -279,9 +279,14 @@ def python_api() -> str:
 def _directive(found: Any, module: str, name: str) -> str:
     value = getattr(found, name)
     if isinstance(value, type):
-        return f".. autoclass:: {module}.{name}\n   :members:\n"
-    kind = "function" if callable(value) and hasattr(value, "__code__") else "data"
-    return f".. auto{kind}:: {module}.{name}\n"
+        lines = [f".. autoclass:: {module}.{name}", "   :members:"]
+        if getattr(value, "_is_protocol", False):  # whoever writes one needs the inherited ones too
+            lines.append("   :inherited-members: Protocol")
+        return "\n".join(lines) + "\n"
+    if callable(value) and hasattr(value, "__code__"):
+        return f".. autofunction:: {module}.{name}\n"
+    # The text of a record is thousands of characters, with addresses of functions in it.
+    return f".. autodata:: {module}.{name}\n   :no-value:\n"
 
 
 def documented_names() -> dict[str, tuple[str, ...]]:

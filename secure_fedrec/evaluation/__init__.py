@@ -2,9 +2,9 @@
 
 ``figures`` says what is measured; ``baselines`` is what trivial rules reach; ``ratings`` is rating
 error as FedRec++ reports it; ``scores``, ``characteristics`` and ``similarity`` are what HPFL
-reports. Recommendation of items is judged by ``protocols`` (what is held out), ``ranks`` (where a model puts it),
-``oracles`` and ``leaks`` (what is found without a model), ``f1`` and ``overlap``; ``intervals``
-belong to all.
+reports. Recommendation of items is judged by ``protocols`` (what is held out), ``ranks`` (where a
+model puts it), ``oracles`` and ``leaks`` (what is found without a model), ``f1`` and ``overlap``;
+``intervals`` belong to all.
 """
 
 from secure_fedrec.evaluation.baselines import (
