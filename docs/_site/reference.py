@@ -109,7 +109,7 @@ def attack_cards() -> str:
     """Every attack: what ``secure-fedrec explain ATTACK`` prints."""
     lines: list[str] = []
     for family, names in FAMILIES.items():
-        lines += section(2, f"On {_FAMILIES[family]}", f"attacks-{family}")
+        lines += section(2, f"On {_FAMILIES[family]}", f"attacks-{family.replace(' ', '-')}")
         for name in names:
             attack = SUITE[name]
             told = dataclasses.asdict(attack.card)
@@ -123,6 +123,7 @@ _FAMILIES = {
     "ratings": "uploads of ratings",
     "split": "uploads of split models",
     "hierarchical": "uploads of organisations",
+    "item tables": "changes of item tables",
 }
 
 
