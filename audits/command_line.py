@@ -78,7 +78,7 @@ def run(parsed: argparse.Namespace) -> int:
         sys.stdout.flush()
         return code
     except _MENDABLE as refused:
-        return _refuse(str(refused))
+        return _refuse(str(refused), *getattr(refused, "__notes__", ()))
     except OSError as failure:
         if failure.errno not in _SURROUNDINGS:
             raise
@@ -93,10 +93,11 @@ def resumption(parsed: argparse.Namespace) -> str:
     return "; continue with --resume" if begun else ""
 
 
-def _refuse(problem: str) -> int:
+def _refuse(problem: str, *notes: str) -> int:
     # A key or a path may hold line ends, a message is one line.
     with contextlib.suppress(OSError):  # there may be nowhere to say it
-        print("secure-fedrec:", " ".join(problem.split()), file=sys.stderr)
+        for line in (f"secure-fedrec: {problem}", *notes):
+            print(" ".join(line.split()), file=sys.stderr)
     return EXIT_USAGE
 
 

@@ -43,6 +43,7 @@ __all__ = [
     "TranscriptError",
     "WireError",
     "brought_by",
+    "entry",
     "renamed_keys",
 ]
 
@@ -76,7 +77,11 @@ class ConfigError(FedRecError, ValueError):
 
     Attributes:
         problem: the clause as it reads, with the related keys filled in.
+        entry: number from 0 of the table that the key stands in, where it is one of a list of
+            tables; None where it is not, or nobody said.
     """
+
+    entry: int | None = None
 
     def __init__(
         self,
@@ -119,6 +124,25 @@ class ConfigError(FedRecError, ValueError):
         related = {name: _renamed(each, keys) for name, each in self.related.items()}
         value, clause = values.get(key, self.value), prefix + self._clause
         return type(self)(key, value, clause, self.choices, related=related)
+
+
+    def at(self, place: str) -> None:
+        """Let the refusal say where the setting stands: a file and a line of it."""
+        self.args = (f"{self} [{place}]",)
+
+
+@contextmanager
+def entry(number: int) -> Iterator[None]:
+    """Let what is refused inside know which table of a list of tables it is about.
+
+    Raises:
+        ConfigError: as the code inside does.
+    """
+    try:
+        yield
+    except ConfigError as refused:
+        refused.entry = number
+        raise
 
 
 @contextmanager

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from attacks import SUITE
-from attacks.suite import MEASURES
 from audits.commands import PRESETS
 from audits.config.audit import LAYER_TABLES
 from audits.exit_codes import EXIT_CODES
 from audits.explain.keys import keys
+from audits.gates.gate import METRICS
 from secure_fedrec.data import DATASETS
 
 DOCS = Path(__file__).parents[1] / "docs"
@@ -53,7 +53,7 @@ def test_the_page_of_keys_says_what_explain_says(reference: Any) -> None:
 @pytest.mark.parametrize(
     ("part", "names"),
     [
-        ("figures", tuple(MEASURES)),
+        ("figures", METRICS),
         ("attacks", tuple(SUITE)),
         ("layers", tuple(name for layers in LAYER_TABLES.values() for name in layers)),
         ("presets", PRESETS),
@@ -103,3 +103,12 @@ def test_every_page_is_in_a_list_of_pages() -> None:
         if line and not line.startswith(":")
     }
     assert {page.resolve() for page in PAGES} == named | {(DOCS / "index.md").resolve()}
+
+
+def test_the_api_lists_all_of_a_protocol_and_no_text_of_a_record(reference: Any) -> None:
+    page = reference.python_api()
+    collector = page.partition("autoclass:: secure_fedrec.protection.Collector\n")[2]
+    assert collector.startswith("   :members:\n   :inherited-members: Protocol\n")
+    records = page.split(".. autodata:: ")[1:]
+    assert records
+    assert all(each.splitlines()[1] == "   :no-value:" for each in records)

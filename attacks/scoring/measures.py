@@ -272,9 +272,16 @@ class Measure:
             "abstention": scale.abstention,
             "rounds": scale.rounds,
             "severity": str(self.severity),
-            "floor": str(self.severity.floor),
+            "floor": self._floor(),
             "units": self.page.units,
         }
+
+    def _floor(self) -> str:
+        floor = self.severity.floor
+        if isinstance(floor, str):
+            return f"none: {floor}"
+        sense = "at most" if self.scale.lower_is_worse else "at least"
+        return f"{sense} {floor:g} where a federation is planted to leak it, the positive control"
 
     def told(self, figures: Figures) -> bool:
         """Whether a finding has the figure."""

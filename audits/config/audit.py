@@ -28,6 +28,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from attacks import SUITE, attack_named
+from audits.config.lines import locate
 from audits.config.tables import as_table, build, require_table, require_tables
 from audits.gates.gate import RATING_VALUES, GateConfig
 from audits.gates.waivers import WaiverConfig, with_days
@@ -36,7 +37,7 @@ from audits.system import DataKind, Statement, System
 from audits.systems import system_named
 from secure_fedrec.core.files import read_json
 from secure_fedrec.engines import CohortConfig
-from secure_fedrec.errors import ConfigError, DataError
+from secure_fedrec.errors import ConfigError, DataError, entry
 from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.protection import BAG_LAYERS, LAYERS, Claim, claim_of
 from secure_fedrec.settings import Filled, Rounds, Settings, Within
@@ -115,17 +116,19 @@ class AuditConfig(Settings):
             attack_named(name)
             if self.attacks.count(name) > 1:
                 raise ConfigError("attacks", name, "is named twice")
-        for gate in self.gates:
-            gate.require_measured(self.metrics)
-            if gate.metric in RATING_VALUES and getattr(self.data, "implicit", False):
-                problem = "says nothing of implicit feedback: all its ratings are one value"
-                raise gate.refusal("metric", problem)
-        named: tuple[GateConfig | WaiverConfig, ...] = (*self.gates, *self.waivers)
-        for each in named:
-            if each.adversary is not None and each.adversary not in names:
-                raise each.refusal("adversary", "unknown adversary", names)
-            if each.attack is not None and each.attack not in self.attacks:
-                raise each.refusal("attack", "is not run", self.attacks)
+        for number, gate in enumerate(self.gates):
+            with entry(number):
+                gate.require_measured(self.metrics)
+                if gate.metric in RATING_VALUES and getattr(self.data, "implicit", False):
+                    problem = "says nothing of implicit feedback: all its ratings are one value"
+                    raise gate.refusal("metric", problem)
+        named: tuple[tuple[GateConfig | WaiverConfig, ...], ...] = (self.gates, self.waivers)
+        for number, each in (pair for entries in named for pair in enumerate(entries)):
+            with entry(number):
+                if each.adversary is not None and each.adversary not in names:
+                    raise each.refusal("adversary", "unknown adversary", names)
+                if each.attack is not None and each.attack not in self.attacks:
+                    raise each.refusal("attack", "is not run", self.attacks)
 
     @property
     def audited(self) -> System:
@@ -260,7 +263,12 @@ def load_config(path: Path, overrides: Mapping[str, Any] | None = None) -> Audit
         raise DataError(path, "holds no table of settings")
     for key, value in (overrides or {}).items():
         _override(raw, key, value)
-    return parse_config(raw, folder=path.parent)
+    try:
+        return parse_config(raw, folder=path.parent)
+    except ConfigError as refused:
+        if not is_json and refused.key not in (overrides or {}):
+            locate(refused, path)
+        raise
 
 
 def parse_config(raw: Mapping[str, Any], *, folder: Path = _HERE) -> AuditConfig:
@@ -288,13 +296,8 @@ def parse_config(raw: Mapping[str, Any], *, folder: Path = _HERE) -> AuditConfig
         settings["attacks"] = _attack_names(raw["attacks"])
     for name, layers in LAYER_TABLES.items():
         settings[name] = _layers(name, lists[name], layers)
-    settings["adversaries"] = tuple(
-        build(Adversary, "adversaries", table) for table in lists["adversaries"]
-    )
-    settings["gates"] = tuple(build(GateConfig, "gates", table) for table in lists["gates"])
-    settings["waivers"] = tuple(
-        build(WaiverConfig, "waivers", with_days(table)) for table in lists["waivers"]
-    )
+    for name, kind in ENTRIES.items():
+        settings[name] = _entries(name, kind, lists[name])
     return AuditConfig(**settings, folder=folder)
 
 
@@ -317,18 +320,27 @@ def _trained(raw: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
+def _entries(section: str, kind: type, tables: list[dict[str, Any]]) -> tuple[Any, ...]:
+    made = []
+    for number, table in enumerate(tables):
+        with entry(number):
+            made.append(build(kind, section, with_days(table) if kind is WaiverConfig else table))
+    return tuple(made)
+
+
 def _layers(
     section: str, tables: list[dict[str, Any]], known: Mapping[str, type]
 ) -> dict[str, Any]:
     layers: dict[str, Any] = {}
-    for table in tables:
-        name = table.get("layer")
-        if not isinstance(name, str) or name not in known:
-            raise ConfigError(f"{section}.layer", name, "unknown layer", known)
-        if name in layers:
-            raise ConfigError(f"{section}.layer", name, "is stacked twice")
-        rest = {key: value for key, value in table.items() if key != "layer"}
-        layers[name] = build(known[name], section, rest)
+    for number, table in enumerate(tables):
+        with entry(number):
+            name = table.get("layer")
+            if not isinstance(name, str) or name not in known:
+                raise ConfigError(f"{section}.layer", name, "unknown layer", known)
+            if name in layers:
+                raise ConfigError(f"{section}.layer", name, "is stacked twice")
+            rest = {key: value for key, value in table.items() if key != "layer"}
+            layers[name] = build(known[name], section, rest)
     return layers
 
 

@@ -5,6 +5,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from secure_fedrec.errors import ConfigError
+
 _LONGEST = 400
 """Most lines of one statement; what follows a longer one has no line of its own."""
 
@@ -52,13 +54,23 @@ def key_lines(text: str) -> dict[str, int]:
     return found
 
 
-def line_of(key: str, lines: Mapping[str, int]) -> int:
-    """The line of a key, or of the nearest thing around it that has one; 1 if nothing has."""
+def line_of(key: str, lines: Mapping[str, int], *, otherwise: int = 1) -> int:
+    """The line of a key, or of the nearest thing around it that has one, or ``otherwise``."""
     while key:
         if key in lines:
             return lines[key]
         key = key[: max(key.rfind("."), key.rfind("["), 0)]
-    return 1
+    return otherwise
+
+
+def locate(refused: ConfigError, path: Path) -> None:
+    """Let a refusal say at which line of a TOML file its key stands, or the table without it."""
+    table, _, rest = refused.key.partition(".")
+    numbered = "" if refused.entry is None else f"[{refused.entry}]"
+    key = f"{table}{numbered}.{rest}" if rest else f"{table}{numbered}"
+    line = line_of(key, key_lines(path.read_text(encoding="utf-8")), otherwise=0)
+    if line:
+        refused.at(f"{path.name}, line {line}")
 
 
 def _statements(text: str) -> Iterator[tuple[int, str, dict[str, Any]]]:

@@ -12,8 +12,10 @@ from attacks import SUITE
 from attacks.scoring.measures import Gained
 from attacks.suite import MEASURES
 from audits.explain.cards import layer_names, layers_named
+from audits.explain.figures import figure_cards
 from audits.explain.keys import Key, absent, keys, keys_named
 from audits.explain.schema import config_schema
+from audits.gates.gate import METRICS
 from audits.report.schema import report_schema
 from secure_fedrec.errors import ConfigError
 
@@ -48,63 +50,73 @@ def explain(arguments: argparse.Namespace) -> int:
     elif name is None:
         games = {each: attack.card.game for each, attack in SUITE.items()}
         _emit(games) if arguments.json else print(*_lines(games, 20), sep="\n")
-    elif found := keys_named(name) if _is_key(name) else ():
-        _explain_keys(name, found, as_json=arguments.json)
     else:
-        _explain_card(name, as_json=arguments.json)
+        _explain(name, as_json=arguments.json, quiet=arguments.quiet)
     return 0
 
 
-def _is_key(name: str) -> bool:
-    return name not in SUITE and name not in MEASURES and name not in layer_names()
-
-
-def _explain_card(name: str, *, as_json: bool) -> None:
+def _explain(name: str, *, as_json: bool, quiet: bool) -> None:
     kind, cards = _cards(name)
+    found = () if kind in ("attack", "layer") else keys_named(name)
+    if not cards and not found:
+        raise _unknown(name, quiet=quiet)
     if as_json:
         told = [{kind: name, **card} for card in cards]
-        _emit(told[0] if len(told) == 1 else told)
-        return
-    if kind == "attack":
-        gains = [key for key, each in MEASURES.items() if isinstance(each.severity, Gained)]
-        cards[0]["judged"] = f"by what is gained over what is known without it ({', '.join(gains)})"
-    for card in cards:
-        print(name, *_lines(card, 10, indent="  "), sep="\n")
+        told += [{"key": key.path, "places": key.places, **_plain(key)} for key in found]
+        _emit(told[0] if cards and len(told) == 1 else told)
+    else:
+        if kind == "attack":
+            cards[0]["judged"] = _JUDGED
+        for card in cards:
+            print(name, *_lines(card, 10, indent="  "), sep="\n")
+        _print_keys(name, found)
+    if name in _OF_ALGORITHMS and not quiet:
+        sys.stdout.flush()
+        for line in _left_out():
+            print(line, file=sys.stderr)
 
 
 def _cards(name: str) -> tuple[str, list[dict[str, str]]]:
-    """What kind of thing has a name, and all that is to be said of it."""
-    if name in MEASURES:
-        return "figure", [MEASURES[name].card()]
+    """What kind of thing has a name, and what its cards say; none of what is a key at most."""
+    if name in METRICS:
+        return "figure", figure_cards(name)
     if name in SUITE:
         return "attack", [dataclasses.asdict(SUITE[name].card)]
-    if layers := layers_named(name):
-        return "layer", list(layers.values())
-    names = [*SUITE, *MEASURES, *layer_names(), *dict.fromkeys(key.path for key in keys())]
+    return "layer" if (layers := layers_named(name)) else "", list(layers.values())
+
+
+_GAINS = dict.fromkeys(
+    f"*_{key.rpartition('_')[2]}"
+    for key, each in MEASURES.items()
+    if isinstance(each.severity, Gained)
+)
+_JUDGED = f"by what is gained over what is known without it (figures {', '.join(_GAINS)})"
+
+
+def _unknown(name: str, *, quiet: bool) -> ConfigError:
+    """The refusal of a name, with those that are like it; whose keys are not known comes last."""
+    names = [*SUITE, *METRICS, *layer_names(), *dict.fromkeys(key.path for key in keys())]
     ends = {each.rpartition(".")[2]: each for each in reversed(names)}
     close = difflib.get_close_matches(name.rpartition(".")[2], ends, n=5)
-    problem = "; ".join(["is no attack, figure, layer or key", *_left_out()])
-    raise ConfigError("name", name, problem, [ends[each] for each in close] or SUITE)
+    choices = [ends[each] for each in close] or SUITE
+    refusal = ConfigError("name", name, "is no attack, figure, layer or key", choices)
+    for line in () if quiet else _left_out():
+        refusal.add_note(line)
+    return refusal
 
 
-def _explain_keys(name: str, found: tuple[Key, ...], *, as_json: bool) -> None:
-    if as_json:
-        _emit([{"key": key.path, "places": key.places, **_plain(key)} for key in found])
-    elif {key.path for key in found} != {name} and len(found) > 1:
+def _print_keys(name: str, found: tuple[Key, ...]) -> None:
+    if {key.path for key in found} != {name} and len(found) > 1:
         for key in found:  # a table, or one name in several tables
             place = f" ({key.place})" if key.places else ""
             print(f"{key.path}{place}: {_unquoted(key.facts.meaning)}")
     else:
         for key in found:
             print(key.path, *_lines(key.words(), 10, indent="  "), sep="\n")
-    if _OF_ALGORITHMS & {key.path.partition(".")[0] for key in found}:
-        sys.stdout.flush()
-        for line in _left_out():
-            print(line, file=sys.stderr)
 
 
 _OF_ALGORITHMS = frozenset({"algorithm", "data"})
-"""Tables whose keys an algorithm decides about."""
+"""Tables whose keys an algorithm decides about: the answer lacks those of one that is absent."""
 
 
 def _left_out() -> list[str]:

@@ -50,7 +50,9 @@ class Key:
     @property
     def place(self) -> str:
         """Its places in words."""
-        return "; ".join(_in_words(self.places))
+        words = "; ".join(_in_words(self.places))
+        partly = absent() and self.table.partition(".")[0] in ("algorithm", "data")
+        return f"{words} (of the algorithms that are installed)" if partly else words
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

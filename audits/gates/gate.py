@@ -18,6 +18,7 @@ from typing import Annotated
 from attacks import Finding
 from attacks.suite import MEASURES
 from secure_fedrec.errors import ConfigError
+from secure_fedrec.evaluation import FIGURES
 from secure_fedrec.settings import OneOf, Settings
 
 EVERYTHING = "everything"
@@ -29,18 +30,9 @@ FEWEST_CLIENTS = 20
 """Fewer clients than this support no statement about a federation."""
 
 UTILITY_GAIN = "utility_gain"
-"""What a run gains over the best trivial rule (``utility.Standing.gain``)."""
+"""What a run gains over the best trivial rule."""
 
-UTILITY_METRICS = (
-    "mae",
-    "rmse",
-    "auc",
-    "accuracy",
-    "accuracy_mixed",
-    "hit_rate_at_10",
-    "ndcg_at_10",
-    UTILITY_GAIN,
-)
+UTILITY_METRICS = (*FIGURES, UTILITY_GAIN)
 """Figures of utility; which of them are measured is the algorithm's and the data set's."""
 
 METRICS = tuple(dict.fromkeys(("lossless", *UTILITY_METRICS, *MEASURES, "epsilon")))
@@ -73,7 +65,8 @@ class GateConfig(Settings, section="gates"):
         metric: an attack figure, a figure of utility (mean over the utility folds), "lossless", or
             "epsilon", the stated privacy loss against the adversary.
             "auc" is the attack's where one is named, else that of the utility. "utility_gain" is
-            the gain over the best applicable trivial rule, see ``audits.run.utility.Standing``.
+            the gain over the best applicable trivial rule. `secure-fedrec explain FIGURE` says what
+            each of them is.
         attack: whose figure; required for attack figures.
         adversary: whose view; required for attack figures.
         max: the figure must not exceed this.

@@ -108,6 +108,25 @@ def objections(report: Report) -> list[Objection]:
     return list(_raw(report, ()))
 
 
+def gate_states(report: Report) -> list[str]:
+    """How each gate of a report ended: its outcome, or "waived" or "known" where it is excused."""
+    states = {each.gate: each.state for each in objections(report)}
+    gates = enumerate(report["gates"])
+    return [states.get(number, gate["outcome"]) for number, gate in gates]
+
+
+def excuses(report: Report) -> dict[tuple[str | None, str | None], str]:
+    """Adversaries and attacks of which all that stood in the way is excused, and by what."""
+    states: dict[tuple[str | None, str | None], set[str]] = {}
+    for each in objections(report):
+        states.setdefault((each.adversary, each.attack), set()).add(each.state)
+    return {
+        pair: " and ".join(sorted(found))
+        for pair, found in states.items()
+        if found <= {WAIVED, KNOWN}
+    }
+
+
 def documented(report: Report) -> set[tuple[str, str]]:
     """Adversaries and attacks whose leak a gate documents."""
     return {(each["adversary"], each["attack"]) for each in report["gates"] if _documents(each)}

@@ -12,6 +12,7 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
+from audits.gates.policy import gate_states
 from audits.report import charts, text, view
 from audits.report.endings import SMALLEST_CHANGES, attack_rows, changes
 from audits.report.front import front
@@ -114,7 +115,11 @@ def render_html(report: Mapping[str, object]) -> str:
 
 def render_summary(report: Mapping[str, Any]) -> str:
     """Writes what the command line says of a report, line by line."""
-    return _environment().get_template("summary.txt.j2").render(report=report)
+    return (
+        _environment()
+        .get_template("summary.txt.j2")
+        .render(report=report, states=gate_states(report))
+    )
 
 
 def _rows(settings: Mapping[str, Any]) -> list[tuple[str, str]]:

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from attacks.scoring.measures import SEVERITIES
-from audits.gates.policy import objections
-from audits.report.endings import SMALLEST_CHANGES, changes
+from audits.gates.policy import excuses, gate_states
+from audits.report.endings import SMALLEST_CHANGES, changes, ending
 from audits.report.places import config_line, config_path, key_of_finding, key_of_gate
 from audits.report.text import gate_value, interval, spoken
 
@@ -28,12 +28,14 @@ def render_markdown(report: Report) -> str:
         *_list(verdict["reasons"]),
         *_section("Gates", _gates(report)),
         *_section("Findings", _findings(report)),
+        *_section("Attacks that were withstood", _held(report)),
         *_changes(report),
         *_section("Waivers", _waivers(report)),
         "## Not tested",
         *_list(report["not_tested"]),
         "## Reproduce",
-        f"`{report['manifest']['rerun']}`, version {_plain(report['manifest']['tool_version'])}; "
+        textwrap.indent(" ".join(report["manifest"]["rerun"].split()), "    "),
+        f"Version {_plain(report['manifest']['tool_version'])}; "
         f"data `{report['data']['fingerprint'][:12]}`, "
         f"configuration `{report['manifest']['config_sha256'][:12]}`.",
     ]
@@ -41,10 +43,10 @@ def render_markdown(report: Report) -> str:
 
 
 def _gates(report: Report) -> Table:
-    excused = {each.gate: each.state for each in objections(report)}
     rows = []
-    for number, gate in enumerate(report["gates"]):
-        outcome = excused.get(number, gate["outcome"])
+    for number, (gate, outcome) in enumerate(
+        zip(report["gates"], gate_states(report), strict=True)
+    ):
         span = interval(gate["low"], gate["high"])
         rows.append(
             (
@@ -60,9 +62,10 @@ def _gates(report: Report) -> Table:
 def _findings(report: Report) -> Table:
     found = [each for each in report["findings"] if each["severity"] not in (None, "info")]
     found.sort(key=lambda each: SEVERITIES.index(each["severity"]))
+    excused = excuses(report)
     rows = [
         (
-            each["severity"],
+            ", ".join(filter(None, (each["severity"], excused.get(_pair(each))))),
             _plain(f"{each['adversary']}/{each['attack']}"),
             _plain(each["sentence"]),
             _line(report, key_of_finding(report, each)),
@@ -70,6 +73,24 @@ def _findings(report: Report) -> Table:
         for each in found
     ]
     return ("severity", "attack", "finding", "line"), rows
+
+
+def _pair(finding: Mapping[str, Any]) -> tuple[str | None, str | None]:
+    return finding["adversary"], finding["attack"]
+
+
+def _held(report: Report) -> Table:
+    """Attacks that ran and learned nothing that counts, so that a pass says what it rests on."""
+    rows = [
+        (
+            ending(each, report["gates"]).words,
+            _plain(f"{each['adversary']}/{each['attack']}"),
+            _plain(each["sentence"]),
+        )
+        for each in report["findings"]
+        if each["severity"] == "info"
+    ]
+    return ("ended", "attack", "finding"), rows
 
 
 def _changes(report: Report) -> list[str]:

@@ -17,13 +17,15 @@ from unittest import mock
 import attacks
 import secure_fedrec
 from attacks import SUITE
-from attacks.suite import FAMILIES, MEASURES
+from attacks.suite import FAMILIES
 from audits import command_line
 from audits.commands import PRESETS
 from audits.config.audit import ENTRIES, LAYER_TABLES, load_config
 from audits.exit_codes import EXIT_CODES
 from audits.explain.cards import TABLES, layer_card
+from audits.explain.figures import figure_cards
 from audits.explain.keys import Key, keys, trained
+from audits.gates.gate import METRICS
 from secure_fedrec.data.catalogue import DATASETS, EXAMPLE_SETS, DatasetInfo
 
 ROOT = Path(__file__).parents[2]
@@ -93,12 +95,14 @@ def _table_of_keys(table: str, paths: Mapping[str, list[Key]]) -> Iterator[str]:
 
 
 def figures() -> str:
-    """Every figure: what ``secure-fedrec explain FIGURE`` prints."""
-    return "\n".join(
-        line
-        for key, measure in MEASURES.items()
-        for line in section(2, f"`{key}`", f"figure-{key}", *facts(measure.card()))
-    )
+    """Every figure that a gate may bound: what ``secure-fedrec explain FIGURE`` prints."""
+    lines: list[str] = []
+    for key in METRICS:
+        lines += section(2, f"`{key}`", f"figure-{key}")
+        for number, card in enumerate(figure_cards(key)):
+            lines += ["", "---", ""] if number else []
+            lines += facts(card)
+    return "\n".join(lines)
 
 
 def attack_cards() -> str:
@@ -120,6 +124,7 @@ _FAMILIES = {
     "ratings": "uploads of ratings",
     "split": "uploads of split models",
     "hierarchical": "uploads of organisations",
+    "item tables": "changes of item tables",
 }
 
 
@@ -276,9 +281,14 @@ def python_api() -> str:
 def _directive(found: Any, module: str, name: str) -> str:
     value = getattr(found, name)
     if isinstance(value, type):
-        return f".. autoclass:: {module}.{name}\n   :members:\n"
-    kind = "function" if callable(value) and hasattr(value, "__code__") else "data"
-    return f".. auto{kind}:: {module}.{name}\n"
+        lines = [f".. autoclass:: {module}.{name}", "   :members:"]
+        if getattr(value, "_is_protocol", False):  # whoever writes one needs the inherited ones too
+            lines.append("   :inherited-members: Protocol")
+        return "\n".join(lines) + "\n"
+    if callable(value) and hasattr(value, "__code__"):
+        return f".. autofunction:: {module}.{name}\n"
+    # The text of a record is thousands of characters, with addresses of functions in it.
+    return f".. autodata:: {module}.{name}\n   :no-value:\n"
 
 
 def documented_names() -> dict[str, tuple[str, ...]]:

@@ -12,9 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from secure_fedrec.core.arrays import FloatArray
-
-LOWER_IS_BETTER = frozenset({"mae", "rmse"})
-"""Figures that are errors; of all others more is better."""
+from secure_fedrec.evaluation.figures import LOWER_IS_BETTER
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -32,6 +32,26 @@ from secure_fedrec.wire import Traffic, Wire
 _CAPABILITIES = ("impute", "resample_residuals", "rows")
 
 
+def _require_members(key: str, part: object, protocol: type) -> None:
+    """Check that a part of anybody's has all that its protocol names; None is no part.
+
+    Raises:
+        ConfigError: it lacks something.
+    """
+    names = (name for each in reversed(protocol.__mro__) for name in _named(each))
+    lacking = [name for name in names if part is not None and not hasattr(part, name)]
+    if lacking:
+        kind = protocol.__name__
+        problem = f"lacks {', '.join(lacking)} of secure_fedrec.protection.{kind}"
+        raise ConfigError(key, type(part).__name__, problem)
+
+
+def _named(protocol: type) -> list[str]:
+    if not getattr(protocol, "_is_protocol", False):  # what every object has
+        return []
+    return [name for name in vars(protocol) if not name.startswith("_")]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Stack:
     """The layers of a configuration, in the order data passes them.
@@ -48,7 +68,8 @@ class Stack:
     Raises:
         SumBudgetError: the ring is too small for the cohort, for one of the blocks. A client sends
             at most one row per item, rated or virtual, so n clients bound every sum at any rho.
-        ConfigError: the parts are for different rings or federations; or bags meet a cloak, which
+        ConfigError: a part lacks what its protocol asks for, or the parts are for different rings
+            or federations; or bags meet a cloak, which
             covers rows only, or clients who keep the public state from the server, which forms it
             from the bags.
     """
@@ -61,6 +82,9 @@ class Stack:
     layout: BlockLayout | None = None
 
     def __post_init__(self) -> None:
+        _require_members("cloak", self.cloak, Cloak)
+        _require_members("collector", self.collector, Collector)
+        _require_members("bags", self.bags, BagChannel)
         if self.codec != self.collector.codec:
             raise ConfigError("ring", self.codec, "differs from the ring of the collector")
         if self.n_clients != self.collector.n_clients:

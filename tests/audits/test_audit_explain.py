@@ -1,7 +1,9 @@
 """Every key of a configuration is explained, and the JSON Schema says what the settings say."""
 
 import copy
+import dataclasses
 import json
+import re
 import tomllib
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
@@ -12,15 +14,16 @@ import jsonschema
 import pytest
 
 from attacks import SUITE
-from attacks.suite import MEASURES
 from audits.commands import PRESETS
 from audits.config.audit import ENTRIES, LAYER_TABLES, load_config, parse_config
 from audits.explain import keys as every
-from audits.explain.cards import layer_names
+from audits.explain.cards import layer_names, layers_named
 from audits.explain.command import SCHEMAS
 from audits.explain.fields import facts_of
+from audits.explain.figures import figure_cards
 from audits.explain.keys import Key, keys, keys_named
 from audits.explain.schema import config_schema
+from audits.gates.gate import METRICS
 from audits.systems import system_named
 from secure_fedrec.errors import ConfigError
 from secure_fedrec.protection import BAG_STACKS, STACKS
@@ -271,7 +274,7 @@ def test_layers_are_named_and_closed() -> None:
 
 def test_names_mean_one_thing() -> None:
     """A name is that of an attack, of a figure, of a layer, or of a key."""
-    groups = [set(SUITE), set(MEASURES), set(layer_names()), PATHS, set(SCHEMAS)]
+    groups = [set(SUITE), set(METRICS), set(layer_names()), PATHS, set(SCHEMAS)]
     assert sum(map(len, groups)) == len(set.union(*groups))
 
 
@@ -318,12 +321,37 @@ def test_every_layer_explains_itself(command: Command, name: str) -> None:
         assert card["layer"] == name
 
 
-@pytest.mark.parametrize("name", [*MEASURES, *SUITE, *layer_names()])
+@pytest.mark.parametrize("name", [*METRICS, *SUITE, *layer_names()])
 def test_no_card_has_an_empty_part(command: Command, name: str) -> None:
     told = json.loads(command("explain", name, "--json")[1])
     for card in told if isinstance(told, list) else [told]:
-        assert len(card) >= 6
-        assert [part for part, text in card.items() if not text.strip()] == []
+        if "key" not in card:
+            assert len(card) >= 6
+            assert [part for part, text in card.items() if not text.strip()] == []
+
+
+def test_every_figure_of_a_gate_is_explained_and_in_the_reference(command: Command) -> None:
+    """Utility, losslessness and epsilon as well; a name that is also a key explains both."""
+    for name in METRICS:
+        code, out, _ = command("explain", name)
+        assert code == 0
+        assert out.startswith(f"{name}\n  name ")
+    both = command("explain", "auc")[1]
+    assert both.count("auc\n  name ") == 2
+    assert "protection.epsilon (" in command("explain", "epsilon")[1]
+
+
+_MODULE = re.compile(r"\b(?:audits|attacks|secure_fedrec)\.\w|``\w*[a-z][A-Z]\w*``")
+
+
+def test_no_text_sends_its_reader_into_the_code() -> None:
+    """Meanings of keys and cards are read by people who have a configuration, not the code."""
+    texts = {key.path: key.facts.meaning for key in KEYS}
+    texts |= {name: str(figure_cards(name)) for name in METRICS}
+    texts |= {name: str(dataclasses.asdict(SUITE[name].card)) for name in SUITE}
+    texts |= {name: str(layers_named(name)) for name in layer_names()}
+    assert len(texts) > 150
+    assert {name: text for name, text in texts.items() if _MODULE.search(text)} == {}
 
 
 @pytest.mark.parametrize("file", SCHEMAS)
@@ -351,6 +379,10 @@ def test_an_algorithm_without_its_extra_is_told(
         each.cache_clear()
     try:
         code, out, error = command("explain", "data.clients")
+        table = command("explain", "data")
+        silent = command("explain", "data", "--quiet")
+        unknown = command("explain", "algorithm.user_dim")
+        unasked = command("explain", "protection.rhoo", "--quiet")
         schema = config_schema()
     finally:
         monkeypatch.undo()
@@ -358,7 +390,12 @@ def test_an_algorithm_without_its_extra_is_told(
             each.cache_clear()
     assert code == 0
     assert "furl" not in out
-    assert error.strip() == "keys left out: torch is not installed"
+    assert "installed)" in out  # the places are those of the algorithms that are here
+    assert error == silent[2] == ""
+    assert table[2].strip() == "keys left out: torch is not installed"
+    assert unknown[2].splitlines()[1:] == ["keys left out: torch is not installed"]
+    assert "(choices: " in unknown[2].splitlines()[0]
+    assert len(unasked[2].splitlines()) == 1
     validator = jsonschema.Draft7Validator(schema)
     validator.validate(raw_preset("furl-quickstart"))
     wrong = raw_preset("quickstart")

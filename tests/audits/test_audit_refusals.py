@@ -225,10 +225,27 @@ def test_a_required_setting_is_asked_for(
     for key in ("adversaries.0.name", "gates.0.metric", "waivers.0.owner"):
         raw = json.loads(json.dumps(small))
         change(raw, key, None)
-        line = refusal("audit", write_config(raw), "--out", out)
+        config = write_config(raw)
+        line = refusal("audit", config, "--out", out)
+        table = config.read_text().splitlines().index(f"[[{key.partition('.')[0]}]]") + 1
         assert line == (
-            f"{spoken(key)}: is missing; `secure-fedrec explain {spoken(key)}` says what it is"
+            f"{spoken(key)}: is missing; `secure-fedrec explain {spoken(key)}` says what it is "
+            f"[{config.name}, line {table}]"
         )
+
+
+def test_a_refusal_names_the_line_of_its_table(refusal: Refusal, tmp_path: Path) -> None:
+    """Of several tables the one that is wrong; of what the command line says no line of a file."""
+    config = tmp_path / "audit.toml"
+    gate = '[[gates]]\nmetric = "rmse"\nmax = 1.0\n\n'
+    config.write_text(f'seed = 1\n\n{gate}[[gates]]\nmetric = "rmse"\nmaximum = 1.0\n')
+    assert refusal("check", config).endswith(" [audit.toml, line 9]")
+    config.write_text(f'{gate}[[gates]]\nmetric = "auc"\nmax = 0.6\nattack = "direct"\n')
+    assert refusal("check", config).endswith(" [audit.toml, line 6]")
+    config.write_text(f'layer = "masking"\n{gate}')
+    assert refusal("check", config).endswith(" [audit.toml, line 1]")
+    config.write_text(gate)
+    assert "audit.toml" not in refusal("check", config, "--set", "seed=many")
 
 
 @pytest.mark.parametrize(
@@ -255,7 +272,7 @@ def test_a_layer_is_stacked_once(
 ) -> None:
     small["protection"] *= 2
     line = refusal("audit", write_config(small), "--out", out)
-    assert line == "protection.layer = 'virtual-ratings': is stacked twice"
+    assert line.startswith("protection.layer = 'virtual-ratings': is stacked twice [")
 
 
 def test_a_ring_too_small_for_the_cohort_names_the_fix(
@@ -312,7 +329,7 @@ def test_a_tail_floor_against_an_active_server_is_refused_by_name(
     small["protection"] = [{"layer": "masking", "tail_floor": 5, "adversary": "active"}]
     line = refusal("audit", write_config(small), "--out", out)
     assert line.startswith("protection.adversary = 'active': a tail floor withstands a curious")
-    assert line.endswith("(choices: curious)")
+    assert "(choices: curious) [" in line
     assert not out.exists()
     # The same, said on the command line.
     words = ("--set", "protection.tail_floor=5", "--set", "protection.adversary=active")

@@ -14,6 +14,7 @@ from secure_fedrec.protection import (
     LAYERS,
     STACKS,
     Sizes,
+    Stack,
     VirtualRatingsConfig,
     build_stack,
 )
@@ -232,3 +233,18 @@ def test_settings_out_of_range_name_their_key(settings: dict[str, Any], key: str
     with pytest.raises(ConfigError) as refused:
         RoutingLayerConfig(**settings)
     assert refused.value.key == key
+
+
+def test_a_collector_that_lacks_a_part_is_refused_by_name() -> None:
+    """Not with an AttributeError somewhere in a round."""
+
+    class Bare:
+        n_clients = 4
+        model_hidden_from = ()
+
+    with pytest.raises(ConfigError) as refused:
+        Stack(codec=FixedPoint(), cloak=None, collector=Bare(), n_clients=4)  # type: ignore[arg-type]
+    assert str(refused.value) == (
+        "collector = 'Bare': lacks codec, withstands, participants, open, traffic, describe of "
+        "secure_fedrec.protection.Collector"
+    )
