@@ -28,6 +28,12 @@ def _files() -> Benchmark:
     return files.run
 
 
+def _item_tables() -> Benchmark:
+    from benchmarks import item_tables  # noqa: PLC0415
+
+    return item_tables.run
+
+
 def _masking() -> Benchmark:
     from benchmarks import flower_secagg, masking  # noqa: PLC0415
 
@@ -61,6 +67,7 @@ def _personalized() -> Benchmark:
 REGISTRY: dict[str, Callable[[], Benchmark]] = {
     "fedrec": _fedrec,
     "files": _files,
+    "item_tables": _item_tables,
     "masking": _masking,
     "noise": _noise,
     "paillier": _paillier,

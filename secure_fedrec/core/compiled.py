@@ -34,6 +34,14 @@ def compiled_loop(loop: _Loop) -> _Loop:
         return cast(_Loop, njit(loop))
 
 
+def released_loop(loop: _Loop) -> _Loop:
+    """As ``compiled_loop``; other threads of the process run meanwhile."""
+    try:
+        return cast(_Loop, njit(cache=True, nogil=True)(loop))
+    except RuntimeError:  # numba finds no writable cache folder
+        return cast(_Loop, njit(nogil=True)(loop))
+
+
 @compiled_loop
 def rank_one_rows(
     table: FloatArray,
@@ -167,6 +175,26 @@ def subtract_rows(target: RingArray, rows: IndexArray | IntArray, values: RingAr
         place = rows[row]
         for factor in range(values.shape[1]):
             target[place, factor] -= values[row, factor]
+
+
+@compiled_loop
+def place_segments(
+    indptr: IntArray,
+    starts: IntArray,
+    rows: IndexArray,
+    values: RingArray,
+    shift: int,
+    placed_rows: IndexArray,
+    placed: RingArray,
+) -> None:
+    """Segment b to where ``starts[b]`` says, in wider rows and with numbers ``shift`` higher."""
+    for segment in range(len(starts)):
+        to = starts[segment]
+        for row in range(indptr[segment], indptr[segment + 1]):
+            placed_rows[to] = rows[row] + shift
+            for factor in range(values.shape[1]):
+                placed[to, factor] = values[row, factor]
+            to += 1
 
 
 @compiled_loop

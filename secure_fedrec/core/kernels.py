@@ -241,6 +241,41 @@ def scatter_add(
     step(target, places, np.ascontiguousarray(values))
 
 
+def place_segments(
+    indptr: IntArray,
+    starts: IntArray,
+    rows: IndexArray,
+    values: RingArray,
+    *,
+    shift: int,
+    into: tuple[IndexArray, RingArray],
+) -> None:
+    """Copy the rows of every segment to a place of their own in wider rows.
+
+    Args:
+        indptr: int64[B + 1], the segments.
+        starts: int64[B], where each goes to; those of different segments do not meet.
+        rows: int32[N], their numbers.
+        values: [N, d].
+        shift: added to every number.
+        into: int32[size] numbers and [size, d or more] values, changed in place; what lies beyond
+            the width of ``values`` stays.
+
+    Raises:
+        ValueError: a segment would end outside, or types or widths do not fit.
+    """
+    placed_rows, placed = into
+    _require_segments(indptr, len(starts), len(rows))
+    _require_fit(len(values) == len(rows) and len(placed) == len(placed_rows))
+    _require_fit(values.dtype == placed.dtype and values.shape[1] <= placed.shape[1])
+    if len(starts):
+        ends = starts + np.diff(indptr)
+        _require_fit(int(starts.min()) >= 0 and int(ends.max()) <= len(placed))
+    compiled.place_segments(
+        _whole(indptr), _whole(starts), rows, np.ascontiguousarray(values), shift, *into
+    )
+
+
 def _require_fit(fits: bool) -> None:
     if not fits:
         raise ValueError("arguments do not fit together")

@@ -42,6 +42,10 @@ class RankingCase:
             where there are too few.
         test_negatives: int32[n, K], likewise, and none of the client's validation negatives.
         kept_out: items outside training that a client's training negatives are never drawn from.
+
+    Attributes:
+        rated: the training items of every client.
+        cold: bool[n], whether a client's test item is in nobody's training set.
     """
 
     protocol: str
@@ -51,6 +55,14 @@ class RankingCase:
     validation_negatives: IndexArray = field(repr=False)
     test_negatives: IndexArray = field(repr=False)
     kept_out: Ragged = field(repr=False)
+    rated: Ragged = field(init=False, repr=False)
+    cold: BoolArray = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        known = self.train.item_popularity() > 0
+        cold = (self.test >= 0) & ~known[self.test]
+        object.__setattr__(self, "rated", Ragged(self.train.indptr(), self.train.items))
+        object.__setattr__(self, "cold", cold)
 
     @property
     def n_clients(self) -> int:
@@ -61,17 +73,6 @@ class RankingCase:
     def n_items(self) -> int:
         """Number m of items."""
         return self.train.n_items
-
-    @property
-    def rated(self) -> Ragged:
-        """The training items of every client."""
-        return Ragged(self.train.indptr(), self.train.items)
-
-    @property
-    def cold(self) -> BoolArray:
-        """bool[n], whether a client's test item is in nobody's training set."""
-        known = self.train.item_popularity() > 0
-        return (self.test >= 0) & ~known[self.test]
 
     @property
     def without_validation(self) -> int:

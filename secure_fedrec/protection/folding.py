@@ -11,6 +11,7 @@ import numpy as np
 
 from secure_fedrec.blocks import BlockKind, BlockLayout, Place
 from secure_fedrec.core.arrays import BoolArray, IntArray, RingArray
+from secure_fedrec.core.kernels import place_segments
 from secure_fedrec.errors import WireError
 from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.uploads import FlatBlock, RowBlock, Upload
@@ -48,15 +49,10 @@ def fold(upload: Upload, virtual: BoolArray | None, layout: BlockLayout) -> Fold
     parts = [
         _encoded(upload.blocks[name], place, layout.width) for name, place in layout.places.items()
     ]
-    made_up = [
-        virtual
-        if virtual is not None and place.shape.kind is BlockKind.ITEMS
-        else np.zeros(len(part.rows), dtype=bool)
-        for place, part in zip(layout.places.values(), parts, strict=True)
-    ]
     if len(parts) == 1:
-        return Folded(block=parts[0], virtual=made_up[0])
-    return _joined(parts, made_up, layout)
+        made_up = np.zeros(len(parts[0].rows), dtype=bool) if virtual is None else virtual
+        return Folded(block=parts[0], virtual=made_up)
+    return _joined(parts, virtual, layout)
 
 
 def encode_block(block: RowBlock, codec: FixedPoint) -> RowBlock:
@@ -104,24 +100,27 @@ def _encoded(given: RowBlock | FlatBlock, place: Place, width: int) -> RowBlock:
     return encode_block(given, place.codec)
 
 
-def _joined(parts: list[RowBlock], made_up: list[BoolArray], layout: BlockLayout) -> Folded:
+def _joined(parts: list[RowBlock], made_up: BoolArray | None, layout: BlockLayout) -> Folded:
     """One segment per client, in which its rows of the first block come first, and so on."""
     lengths: IntArray = np.stack([part.lengths for part in parts], axis=1)
     ends = np.cumsum(lengths.reshape(-1)).reshape(lengths.shape)
-    total = int(lengths.sum())
+    starts, total = ends - lengths, int(lengths.sum())
     rows = np.empty(total, dtype=np.int32)
     values: RingArray = np.zeros((total, layout.width), dtype=layout.codec.dtype)
     virtual = np.zeros(total, dtype=bool)
     counts = np.ones(total, dtype=np.int64)
     for number, (place, part) in enumerate(zip(layout.places.values(), parts, strict=True)):
-        shift = (ends - lengths)[:, number] - part.indptr[:-1]
-        to = np.arange(len(part.rows)) + np.repeat(shift, part.lengths)
-        rows[to] = part.rows + place.first
+        own = starts[:, number]
         if part.values is not None:
-            values[to, : place.width] = part.values
-        virtual[to] = made_up[number]
-        if part.counts is not None:
-            counts[to] = part.counts
+            into = (rows, values)
+            place_segments(part.indptr, own, part.rows, part.values, shift=place.first, into=into)
+        of_items = made_up is not None and place.shape.kind is BlockKind.ITEMS
+        if of_items or part.counts is not None:
+            to = np.arange(len(part.rows)) + np.repeat(own - part.indptr[:-1], part.lengths)
+            if of_items:
+                virtual[to] = made_up
+            if part.counts is not None:
+                counts[to] = part.counts
     counted = any(part.counts is not None for part in parts)
     block = RowBlock(
         indptr=np.concatenate([[0], ends[:, -1]]),

@@ -1,0 +1,185 @@
+"""``item_tables``: rounds of the item-table family, beside a plain PyTorch loop.
+
+Judged: ``speedup_vs_loop``, a round of PFedRec against ``item_tables_loop``, both on one thread.
+Both train the same clients on the same examples in the same order, and after a round their item
+tables and score functions must agree, or nothing is timed. Both draw negatives, by the same
+sampler, and rank the held-out items; ours besides sends every change through the ring and the wire,
+and keeps what undoes the round. A loop that is slower than ``limits.loop_seconds`` is no peer: then
+there is no ratio.
+"""
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import torch
+
+from benchmarks.federations import Options, ratings_of
+from benchmarks.item_tables_loop import Draw, PFedRecLoop, ScoreModel
+from benchmarks.measure import interleave, own_peak_gb, progress, ratio
+from secure_fedrec.algorithms.item_tables import (
+    FedMF,
+    FedMFConfig,
+    FedNCF,
+    FedNCFConfig,
+    FedRAP,
+    FedRAPConfig,
+    PFedRec,
+    PFedRecConfig,
+    ranked,
+)
+from secure_fedrec.algorithms.item_tables.method import ItemTableMethod
+from secure_fedrec.algorithms.item_tables.trainer import OWN, ItemTables
+from secure_fedrec.algorithms.item_tables.training import shuffle
+from secure_fedrec.core.arrays import IntArray
+from secure_fedrec.engines import LocalEngine, Problem, sizes_of
+from secure_fedrec.evaluation.protocols import RankingCase, ranking_case
+from secure_fedrec.fixedpoint import FixedPoint
+from secure_fedrec.protection import build_stack
+from secure_fedrec.streams import Streams
+from secure_fedrec.vault import Vault
+from secure_fedrec.wire import Meter, Wire
+
+__all__ = ["Round", "run"]
+
+TARGETS: Final = {
+    "speedup_vs_loop": ">= 20",
+    "seconds_per_round": "<= limits.seconds_per_round",
+    "fedrap.seconds_per_round": "<= limits.fedrap_seconds_per_round",
+    "largest_difference": "<= 1e-3",
+}
+LIMITS: Final = {
+    "loop_seconds": 4.0,
+    "seconds_per_round": 0.15,
+    "fedrap_seconds_per_round": 2.0,
+}
+"""Seconds of a round of all of ml-100k; a part of its clients is given that part of them."""
+
+_SEED, _QUICK_CLIENTS, _BATCH_BYTES = 1, 200, 2**24
+# The table moves by tens in a round, in single precision.
+_AGREEMENT = 1e-3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Round:
+    """A federation after its first round.
+
+    Args:
+        algorithm: what is trained.
+        engine: runs it.
+        clients: int64[P], who takes part.
+    """
+
+    algorithm: ItemTables
+    engine: LocalEngine
+    clients: IntArray
+
+    @classmethod
+    def of(cls, method: ItemTableMethod, case: RankingCase, clients: IntArray) -> "Round":
+        """Train round 1 of a method on some clients of a case."""
+        algorithm, streams = ranked(method, case, threads=1), Streams.from_seed(_SEED)
+        train = case.train
+        vault = Vault(indptr=train.indptr(), items=train.items, ratings=train.ratings)
+        data = Problem(vault=vault, n_rows=case.n_items)
+        sizes = sizes_of(algorithm, data)
+        engine = LocalEngine(
+            algorithm=algorithm,
+            stack=build_stack({}, sizes=sizes, codec=FixedPoint(), streams=streams),
+            vault=vault,
+            n_rows=case.n_items,
+            streams=streams,
+            wire=Wire(meter=Meter(case.n_clients)),
+            participants=lambda _: clients,
+            batch_bytes=_BATCH_BYTES,
+        )
+        engine.run_round()
+        return cls(algorithm=algorithm, engine=engine, clients=clients)
+
+    def draw(self) -> Draw:
+        """What a client trains on, in the order of its first epoch, drawn for it alone."""
+        streams, size = Streams.from_seed(_SEED), self.algorithm.method.config.local.batch_size
+
+        def draw(round_: int, client: int) -> tuple[torch.Tensor, torch.Tensor]:
+            one = np.array([client])
+            drawn, keys = self.algorithm.draws(one, self.engine.vault, streams, round_)
+            items, labels = drawn.items.astype(np.int64), drawn.labels.astype(np.float32)
+            if len(items) > size:
+                shuffle(drawn.indptr, np.arange(1), keys, 0, items, labels)
+            return torch.from_numpy(items), torch.from_numpy(labels)
+
+        return draw
+
+
+def run(options: Options) -> dict[str, Any]:
+    """All figures of the benchmark, as JSON values."""
+    torch.set_num_threads(1)
+    source, table = ratings_of("ml-100k", options)
+    case = ranking_case(table, protocol="published", seed=_SEED)
+    clients, repeats = np.arange(case.n_clients), 5
+    if options.quick:
+        chosen = np.random.default_rng(_SEED).choice(case.n_clients, _QUICK_CLIENTS, replace=False)
+        clients, repeats = np.sort(chosen), 3
+    part = len(clients) / case.n_clients
+    limits = {name: seconds * part for name, seconds in LIMITS.items()}
+    found = _against_loop(case, clients, repeats, limits["loop_seconds"])
+    others: dict[str, ItemTableMethod] = {
+        "fedrap": FedRAP(FedRAPConfig(), case.n_items),
+        "fedmf": FedMF(FedMFConfig(), case.n_items),
+        "fedncf": FedNCF(FedNCFConfig(), case.n_items),
+    }
+    alone = {}
+    for name, method in others.items():
+        progress(f"a round of {name}")
+        engine = Round.of(method, case, clients).engine
+        timings = interleave({name: engine.run_round}, repeats=2, warm_up=0)
+        alone[name] = {"seconds_per_round": float(np.median(timings[name]))}
+    return {
+        "benchmark": "item_tables",
+        "data": source,
+        "clients": len(clients),
+        "batch_bytes": _BATCH_BYTES,
+        **found,
+        **alone,
+        "peak_gb": own_peak_gb(),
+        "limits": limits,
+        "targets": TARGETS,
+    }
+
+
+def _against_loop(
+    case: RankingCase, clients: IntArray, repeats: int, limit: float
+) -> dict[str, Any]:
+    """PFedRec and its loop."""
+    config = PFedRecConfig()
+    ours = Round.of(PFedRec(config, case.n_items), case, clients)
+    start = ours.algorithm.initial_public(case.n_items, Streams.from_seed(_SEED))
+    own = ours.algorithm.method.own(np.arange(1), case.n_items, Streams.from_seed(_SEED))[0]
+    loop = PFedRecLoop(ScoreModel(start.table, own), config, case, ours.draw())
+    progress("one round of each: must agree")
+    loop.round(1, clients)
+    difference = _difference(ours, loop)
+    if not difference <= _AGREEMENT:
+        raise AssertionError(f"the rounds differ by {difference}")
+    progress("rounds of pfedrec: ours, torch loop")
+    timings = interleave(
+        {"ours": ours.engine.run_round, "loop": lambda: loop.round(2, clients)}, repeats=repeats
+    )
+    seconds = float(np.median(timings["loop"]))
+    return {
+        "speedup_vs_loop": ratio(timings, "loop", "ours") if seconds <= limit else None,
+        "seconds_per_round": float(np.median(timings["ours"])),
+        "loop_seconds": seconds,
+        "largest_difference": difference,
+    }
+
+
+def _difference(ours: Round, loop: PFedRecLoop) -> float:
+    """Largest difference of the item tables and of the score functions."""
+    theirs = loop.model.embedding.weight.detach().numpy()
+    found = [np.abs(ours.engine.public.table - theirs).max()]
+    for client, own in zip(
+        ours.clients.tolist(), ours.engine.vault.read(OWN, ours.clients), strict=True
+    ):
+        weight, bias = loop.scores[client]["weight"], loop.scores[client]["bias"]
+        found.append(np.abs(own - torch.cat([weight[0], bias]).numpy()).max())
+    return float(max(found))

@@ -1,0 +1,27 @@
+"""The item-table family: methods that share an item table and keep the users' side private.
+
+``ItemTables`` is the algorithm, the same for all; a method is a file beside it (``method`` says
+what it supplies).
+"""
+
+from secure_fedrec.algorithms.item_tables.fedmf import FedMF, FedMFConfig
+from secure_fedrec.algorithms.item_tables.fedncf import FedNCF, FedNCFConfig
+from secure_fedrec.algorithms.item_tables.fedrap import FedRAP, FedRAPConfig
+from secure_fedrec.algorithms.item_tables.local import ItemTableTraining
+from secure_fedrec.algorithms.item_tables.pfedrec import PFedRec, PFedRecConfig
+from secure_fedrec.algorithms.item_tables.ranked import ranked
+from secure_fedrec.algorithms.item_tables.trainer import ItemTables
+
+__all__ = [
+    "FedMF",
+    "FedMFConfig",
+    "FedNCF",
+    "FedNCFConfig",
+    "FedRAP",
+    "FedRAPConfig",
+    "ItemTableTraining",
+    "ItemTables",
+    "PFedRec",
+    "PFedRecConfig",
+    "ranked",
+]

@@ -1,0 +1,123 @@
+"""FedMF (Chai et al. 2020) on implicit feedback: shared item vectors, private user vectors.
+
+A client's score of item i is ``sigmoid(u . V_i)``. A step goes down the slope of
+
+    cross entropy + lambda/2 |u|^2 + lambda/2 |V_i|^2, i an item of the batch
+
+in u and in the rows of the batch's items at once. V starts from the mean, u stays with the client.
+Every value starts with a draw of its own: where all dimensions start alike they stay alike, and the
+model has rank 1.
+"""
+
+from dataclasses import field
+
+import numpy as np
+
+from secure_fedrec.algorithms.item_tables.local import (
+    Batch,
+    ItemTableTraining,
+    Models,
+    SingleArray,
+    dot,
+    logistic,
+)
+from secure_fedrec.algorithms.item_tables.method import Method, Start
+from secure_fedrec.algorithms.item_tables.scoring import products
+from secure_fedrec.algorithms.item_tables.starts import normal, own_normal
+from secure_fedrec.core.arrays import FloatArray, IntArray
+from secure_fedrec.core.compiled import released_loop
+from secure_fedrec.settings import Count, NonNegative, Positive, Rounds, Settings
+from secure_fedrec.streams import Streams
+
+
+class FedMFConfig(Settings, section="algorithm"):
+    """Hyper-parameters.
+
+    Args:
+        rank: d, length of the latent vectors.
+        rounds: T, rounds of training.
+        learning_rate: step size of the user vector.
+        item_learning_rate: step size of the item vectors.
+        regularization: lambda.
+        init_scale: standard deviation of the values of all vectors at the start.
+        local: training of a round.
+
+    Raises:
+        ConfigError: a field is out of range.
+    """
+
+    rank: Count = 32
+    rounds: Rounds = 100
+    learning_rate: Positive = 1.0
+    item_learning_rate: Positive = 50.0
+    regularization: NonNegative = 0.0
+    init_scale: Positive = 0.1
+    local: ItemTableTraining = field(default_factory=lambda: ItemTableTraining(epochs=5))
+
+
+class FedMF(Method[FedMFConfig]):
+    """The method; see the module docstring. ``own`` is u."""
+
+    name = "fedmf"
+
+    def start(self, n_items: int, streams: Streams) -> Start:
+        """V, normal around 0."""
+        table = normal(streams.stream("item-table"), (n_items, self.config.rank))
+        return Start(self.config.init_scale * table, np.empty(0))
+
+    def own(self, clients: IntArray, n_items: int, streams: Streams) -> SingleArray:
+        """User vectors, normal around 0, each client's of its own lane."""
+        stream, scale = streams.stream("user-vectors"), self.config.init_scale
+        return own_normal(stream, self.config.rank, clients, scale=scale)
+
+    def step(self, models: Models, batch: Batch, losses: FloatArray) -> None:
+        """Both vectors of every example at once, by the slope of the mean."""
+        config = self.config
+        rates = (config.learning_rate, config.item_learning_rate)
+        _step(models, batch, *rates, config.regularization, losses)
+
+    def scores(self, models: Models, table: SingleArray) -> SingleArray:
+        """U . V_i, which orders items as the scores do."""
+        return products(models, table)
+
+
+@released_loop
+def _step(
+    models: Models,
+    batch: Batch,
+    learning_rate: float,
+    item_rate: float,
+    regularization: float,
+    losses: FloatArray,
+) -> None:
+    table, own, width = models.table, models.own, models.table.shape[1]
+    user, slope = np.empty(width, dtype=np.float32), np.empty(width, dtype=np.float32)
+    shrink = np.float32(regularization)
+    for place in range(len(batch.clients)):
+        client, begin, end = batch.clients[place], batch.begin[place], batch.end[place]
+        share = np.float32(1.0 / (end - begin))
+        errors = np.empty(end - begin, dtype=np.float32)
+        user[:] = own[client]
+        slope[:] = 0
+        total, squares = 0.0, 0.0
+        for example in range(begin, end):
+            row = batch.rows[example]
+            logit = dot(table, row, own, client, 0)
+            loss, error = logistic(logit, batch.labels[example])
+            errors[example - begin] = np.float32(error)
+            total += loss
+            if regularization > 0:
+                squares += dot(table, row, table, row, 0)
+            for k in range(width):
+                slope[k] += errors[example - begin] * table[row, k]
+        rate = np.float32(item_rate) * batch.rates[place] * share
+        for example in range(begin, end):
+            row, single = batch.rows[example], errors[example - begin]
+            for k in range(width):
+                table[row, k] -= rate * (single * user[k] + shrink * table[row, k])
+        rate = np.float32(learning_rate) * batch.rates[place]
+        norm = 0.0
+        for k in range(width):
+            norm += user[k] * user[k]
+            own[client, k] = user[k] - rate * (share * slope[k] + shrink * user[k])
+        losses[client] = (total + regularization / 2 * squares) * share + regularization / 2 * norm

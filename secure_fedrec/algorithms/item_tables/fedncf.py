@@ -1,0 +1,183 @@
+"""FedNCF (Perifanis and Efraimidis 2022): shared item vectors and a shared network, private users.
+
+A client's score of item i is ``sigmoid(h . relu(W [u; V_i] + a) + c)``. V, W, a, h and c start from
+their means, the user vector u stays with the client. A step goes down the slope of the cross
+entropy in all of them at once.
+"""
+
+from dataclasses import field
+from typing import Any
+
+import numpy as np
+
+from secure_fedrec.algorithms.item_tables.local import (
+    Batch,
+    ItemTableTraining,
+    Models,
+    SingleArray,
+    dot,
+    logistic,
+)
+from secure_fedrec.algorithms.item_tables.method import Method, Start
+from secure_fedrec.algorithms.item_tables.starts import linear, normal, own_normal
+from secure_fedrec.core.arrays import FloatArray, IntArray
+from secure_fedrec.core.compiled import released_loop
+from secure_fedrec.settings import Count, Positive, Rounds, Settings
+from secure_fedrec.streams import Streams
+
+
+class FedNCFConfig(Settings, section="algorithm"):
+    """Hyper-parameters.
+
+    Args:
+        rank: d, length of the latent vectors.
+        hidden: units of the hidden layer.
+        rounds: T, rounds of training.
+        learning_rate: step size of the network.
+        user_learning_rate: step size of the user vector.
+        item_learning_rate: step size of the item vectors.
+        init_scale: standard deviation of the values of user and item vectors at the start.
+        local: training of a round.
+
+    Raises:
+        ConfigError: a field is out of range.
+    """
+
+    rank: Count = 32
+    hidden: Count = 32
+    rounds: Rounds = 100
+    learning_rate: Positive = 0.1
+    user_learning_rate: Positive = 1.0
+    item_learning_rate: Positive = 50.0
+    init_scale: Positive = 0.1
+    local: ItemTableTraining = field(default_factory=lambda: ItemTableTraining(epochs=5))
+
+
+class FedNCF(Method[FedNCFConfig]):
+    """The method; see the module docstring.
+
+    ``own`` is u; ``shared`` is W, row after row (for u, then for V_i), then a, h and c.
+    """
+
+    name = "fedncf"
+
+    def start(self, n_items: int, streams: Streams) -> Start:
+        """V, normal around 0, and both layers."""
+        config = self.config
+        table = normal(streams.stream("item-table"), (n_items, config.rank))
+        first = linear(streams.stream("hidden-layer"), 2 * config.rank, config.hidden)
+        last = linear(streams.stream("score-layer"), config.hidden)
+        return Start(config.init_scale * table, np.concatenate([first, last]))
+
+    def own(self, clients: IntArray, n_items: int, streams: Streams) -> SingleArray:
+        """User vectors, normal around 0, each client's of its own lane."""
+        stream, scale = streams.stream("user-vectors"), self.config.init_scale
+        return own_normal(stream, self.config.rank, clients, scale=scale)
+
+    def step(self, models: Models, batch: Batch, losses: FloatArray) -> None:
+        """Everything at once, by the slope of the mean."""
+        config = self.config
+        rates = (config.learning_rate, config.user_learning_rate, config.item_learning_rate)
+        _step(models, batch, config.hidden, *rates, losses)
+
+    def scores(self, models: Models, table: SingleArray) -> SingleArray:
+        """Logits, which order items as the scores do."""
+        scores = np.empty((len(models.own), len(table)), dtype=np.float32)
+        _scores(models, table, self.config.hidden, scores)
+        return scores
+
+
+@released_loop
+def _logit(
+    table: SingleArray,
+    row: int,
+    shared: SingleArray,
+    client: int,
+    of_user: SingleArray,
+    hidden: SingleArray,
+) -> Any:
+    """The logit of one item; ``hidden`` gets the outputs of the hidden layer."""
+    width, units = table.shape[1], len(hidden)
+    tail = units * (2 * width + 1)
+    logit = shared[client, tail + units]
+    for unit in range(units):
+        pre = of_user[unit] + dot(table, row, shared, client, unit * 2 * width + width)
+        hidden[unit] = max(pre, np.float32(0.0))
+        logit += shared[client, tail + unit] * hidden[unit]
+    return logit
+
+
+@released_loop
+def _of_user(models: Models, client: int, of_user: SingleArray) -> None:
+    """The part of the hidden layer that is the same for all items: W u + a."""
+    width, units = models.own.shape[1], len(of_user)
+    for unit in range(units):
+        product = dot(models.own, client, models.shared, client, unit * 2 * width)
+        of_user[unit] = product + models.shared[client, units * 2 * width + unit]
+
+
+@released_loop
+def _step(
+    models: Models,
+    batch: Batch,
+    units: int,
+    learning_rate: float,
+    user_rate: float,
+    item_rate: float,
+    losses: FloatArray,
+) -> None:
+    table, own, shared, width = models.table, models.own, models.shared, models.table.shape[1]
+    of_user, hidden = np.empty(units, np.float32), np.empty(units, np.float32)
+    tail = units * (2 * width + 1)
+    slope, user_slope = np.empty(shared.shape[1], np.float32), np.empty(width, np.float32)
+    for place in range(len(batch.clients)):
+        client, begin, end = batch.clients[place], batch.begin[place], batch.end[place]
+        share, total = np.float32(1.0 / (end - begin)), 0.0
+        moves = np.zeros((end - begin, width), dtype=np.float32)
+        slope[:], user_slope[:] = 0, 0
+        _of_user(models, client, of_user)
+        for example in range(begin, end):
+            row = batch.rows[example]
+            logit = _logit(table, row, shared, client, of_user, hidden)
+            loss, error = logistic(logit, batch.labels[example])
+            total += loss
+            single = np.float32(error) * share
+            slope[tail + units] += single
+            for unit in range(units):
+                if hidden[unit] == 0:
+                    continue
+                slope[tail + unit] += single * hidden[unit]
+                back, base = single * shared[client, tail + unit], unit * 2 * width
+                slope[units * 2 * width + unit] += back
+                for k in range(width):
+                    slope[base + width + k] += back * table[row, k]
+                for k in range(width):
+                    moves[example - begin, k] += back * shared[client, base + width + k]
+        for unit in range(units):  # what all examples have in common: W's part for u
+            back, base = slope[units * 2 * width + unit], unit * 2 * width
+            for k in range(width):
+                slope[base + k] = back * own[client, k]
+                user_slope[k] += back * shared[client, base + k]
+        rate = np.float32(item_rate) * batch.rates[place]
+        for example in range(begin, end):
+            for k in range(width):
+                table[batch.rows[example], k] -= rate * moves[example - begin, k]
+        rate = np.float32(user_rate) * batch.rates[place]
+        for k in range(width):
+            own[client, k] -= rate * user_slope[k]
+        rate = np.float32(learning_rate) * batch.rates[place]
+        for value in range(shared.shape[1]):
+            shared[client, value] -= rate * slope[value]
+        losses[client] = total * share
+
+
+@released_loop
+def _scores(models: Models, table: SingleArray, units: int, scores: SingleArray) -> None:
+    of_user, hidden = np.empty(units, np.float32), np.empty(units, np.float32)
+    for client in range(len(scores)):
+        _of_user(models, client, of_user)
+        for item in range(len(table)):
+            scores[client, item] = _logit(table, item, models.shared, client, of_user, hidden)
+        for row in range(models.indptr[client], models.indptr[client + 1]):
+            logit = _logit(models.table, row, models.shared, client, of_user, hidden)
+            scores[client, models.items[row]] = logit

@@ -1,0 +1,128 @@
+"""The seam of the family: what the file of a method has to supply; all else is ``trainer``'s."""
+
+from dataclasses import asdict
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar, cast, runtime_checkable
+
+import numpy as np
+
+from secure_fedrec.algorithms.item_tables.local import (
+    Batch,
+    ItemTableTraining,
+    Models,
+    SingleArray,
+)
+from secure_fedrec.algorithms.item_tables.starts import normal
+from secure_fedrec.core.arrays import FloatArray, IntArray
+from secure_fedrec.streams import Streams
+
+
+class MethodConfig(Protocol):
+    """Settings that every method has, beside its own; a ``Settings`` of section "algorithm"."""
+
+    @property
+    def rank(self) -> int:
+        """Length d of an item's vector."""
+
+    @property
+    def rounds(self) -> int:
+        """Rounds of a full training run."""
+
+    @property
+    def local(self) -> ItemTableTraining:
+        """Training of a round."""
+
+
+class Start(NamedTuple):
+    """What everybody starts from.
+
+    Attributes:
+        table: float64[m, d], the item table.
+        shared: float64[S], further shared parameters, averaged like the table; S may be 0.
+    """
+
+    table: FloatArray
+    shared: FloatArray
+
+
+@runtime_checkable
+class ItemTableMethod(Protocol):
+    """A method: its model, one compiled step of training, and its scores.
+
+    Everything it is given and gives is of a batch of clients; what it does for one of them must
+    depend on that client's part alone. Its loops release the interpreter (``released_loop``):
+    ``step`` runs in several threads at once, for different clients of the same ``Models``.
+    """
+
+    @property
+    def name(self) -> str:
+        """In public knowledge."""
+
+    @property
+    def config(self) -> MethodConfig:
+        """Its settings."""
+
+    @property
+    def dense(self) -> bool:
+        """Whether a step changes any row of the table; else only rows of its examples."""
+
+    @property
+    def personal(self) -> bool:
+        """Whether clients keep a table of their own over all items; it takes a dense method."""
+
+    def start(self, n_items: int, streams: Streams) -> Start:
+        """Public state before round 1."""
+
+    def own(self, clients: IntArray, n_items: int, streams: Streams) -> SingleArray:
+        """What clients keep to themselves, before round 1: float32[B, q], q of 1 or more."""
+
+    def personal_start(self, n_items: int, streams: Streams) -> SingleArray:
+        """float32[m, d], the personal table that all clients start from; asked if ``personal``."""
+
+    def step(self, models: Models, batch: Batch, losses: FloatArray) -> None:
+        """Train the batch's clients by one step, in place.
+
+        Args:
+            models: of all clients, and of more than the batch's.
+            batch: their examples.
+            losses: float64[B] by place in ``models``; the batch's clients get their mean loss, as
+                it was before the step.
+        """
+
+    def scores(self, models: Models, table: SingleArray) -> SingleArray:
+        """Scores of all items by the clients' models as they are, larger is better: float32[B, m].
+
+        Args:
+            models: after training.
+            table: float32[m, d], public, for the items that have no row in ``models``.
+        """
+
+    def knowledge(self) -> dict[str, Any]:
+        """All hyper-parameters, as JSON values."""
+
+
+ConfigT = TypeVar("ConfigT", bound=MethodConfig)
+
+
+class Method(Generic[ConfigT]):
+    """What most methods have in common: settings, no table but the public one.
+
+    Args:
+        config: hyper-parameters.
+        n_items: m.
+    """
+
+    dense = False
+    personal = False
+
+    def __init__(self, config: ConfigT, n_items: int) -> None:
+        self.config = config
+        self.n_items = n_items
+
+    def personal_start(self, n_items: int, streams: Streams) -> SingleArray:
+        """N(0, 1)."""
+        stream = streams.stream("personal-item-table")
+        return normal(stream, (n_items, self.config.rank)).astype(np.float32)
+
+    def knowledge(self) -> dict[str, Any]:
+        """All hyper-parameters."""
+        return asdict(cast(Any, self.config))

@@ -1,0 +1,109 @@
+"""PFedRec (Zhang et al., IJCAI 2023): a score function for every client over one item table.
+
+A client's score of item i is ``sigmoid(w . E_i + b)``. A step goes down twice on the same batch:
+first (w, b), with E fixed, by ``learning_rate``; then E, with the new (w, b), by
+``item_learning_rate``, which counts the items, for the mean over a batch makes the slope of a row
+small. (w, b) stays with the client from round to round, E starts from the mean; b is uploaded
+beside E, as in the paper's system, and averaged, though nobody uses the mean.
+"""
+
+from dataclasses import field
+
+import numpy as np
+
+from secure_fedrec.algorithms.item_tables.local import (
+    Batch,
+    ItemTableTraining,
+    Models,
+    SingleArray,
+    dot,
+    logistic,
+    slope,
+)
+from secure_fedrec.algorithms.item_tables.method import Method, Start
+from secure_fedrec.algorithms.item_tables.scoring import products
+from secure_fedrec.algorithms.item_tables.starts import linear, normal, same_linear
+from secure_fedrec.core.arrays import FloatArray, IntArray
+from secure_fedrec.core.compiled import released_loop
+from secure_fedrec.settings import Count, Positive, Rounds, Settings
+from secure_fedrec.streams import Streams
+
+
+class PFedRecConfig(Settings, section="algorithm"):
+    """Hyper-parameters, by default those of the paper's system on ml-100k.
+
+    Args:
+        rank: d, length of an item's vector.
+        rounds: T, rounds of training.
+        learning_rate: step size of the score function.
+        item_scale: step size of the item table in ``learning_rate * n_items``.
+        local: training of a round.
+
+    Raises:
+        ConfigError: a field is out of range.
+    """
+
+    rank: Count = 32
+    rounds: Rounds = 100
+    learning_rate: Positive = 0.1
+    item_scale: Positive = 80.0
+    local: ItemTableTraining = field(default_factory=ItemTableTraining)
+
+
+class PFedRec(Method[PFedRecConfig]):
+    """The method; see the module docstring. ``own`` is w and, behind it, b."""
+
+    name = "pfedrec"
+
+    def start(self, n_items: int, streams: Streams) -> Start:
+        """E from N(0, 1); the mean of b."""
+        table = normal(streams.stream("item-table"), (n_items, self.config.rank))
+        return Start(table, linear(streams.stream("score-function"), self.config.rank)[-1:])
+
+    def own(self, clients: IntArray, n_items: int, streams: Streams) -> SingleArray:
+        """All clients start from the same w and b."""
+        return same_linear(streams.stream("score-function"), self.config.rank, clients)
+
+    def step(self, models: Models, batch: Batch, losses: FloatArray) -> None:
+        """(w, b), then E."""
+        rate = self.config.learning_rate
+        _step(models, batch, rate, rate * self.n_items * self.config.item_scale, losses)
+
+    def scores(self, models: Models, table: SingleArray) -> SingleArray:
+        """Logits without b, which order items as the scores do."""
+        return products(models, table)
+
+
+@released_loop
+def _step(
+    models: Models, batch: Batch, learning_rate: float, item_rate: float, losses: FloatArray
+) -> None:
+    table, own, width = models.table, models.own, models.table.shape[1]
+    down = np.empty(width + 1, dtype=np.float32)
+    for place in range(len(batch.clients)):
+        client, begin, end = batch.clients[place], batch.begin[place], batch.end[place]
+        share = batch.rates[place] / np.float32(end - begin)
+        down[:] = 0
+        for example in range(begin, end):
+            row = batch.rows[example]
+            logit = dot(table, row, own, client, 0) + own[client, width]
+            single = np.float32(slope(logit, batch.labels[example]))
+            for k in range(width):
+                down[k] += single * table[row, k]
+            down[width] += single
+        for k in range(width + 1):
+            own[client, k] -= np.float32(learning_rate) * share * down[k]
+        models.shared[client, 0] = own[client, width]
+        # The slopes of all examples are taken before a row moves: an item may be drawn twice.
+        errors = np.empty(end - begin, dtype=np.float32)
+        total = 0.0
+        for example in range(begin, end):
+            logit = dot(table, batch.rows[example], own, client, 0) + own[client, width]
+            loss, error = logistic(logit, batch.labels[example])
+            errors[example - begin] = np.float32(item_rate) * share * np.float32(error)
+            total += loss
+        for example in range(begin, end):
+            row = batch.rows[example]
+            for k in range(width):
+                table[row, k] -= errors[example - begin] * own[client, k]
+        losses[client] = total / (end - begin)

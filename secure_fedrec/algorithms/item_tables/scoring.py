@@ -1,0 +1,53 @@
+"""Scores that are products of item vectors with a vector of the client's."""
+
+import numpy as np
+
+from secure_fedrec.algorithms.item_tables.local import Models, SingleArray, dot
+from secure_fedrec.core.compiled import released_loop
+
+
+def products(models: Models, table: SingleArray) -> SingleArray:
+    """``own`` times the vector of every item, of the client's copy where it has one.
+
+    Args:
+        models: their ``own`` begins with the vector.
+        table: float32[m, d], of the items without a copy.
+
+    Returns:
+        float32[B, m].
+    """
+    scores = public_scores(table, models.own)
+    score_rows(models, scores)
+    return scores
+
+
+def public_scores(table: SingleArray, vectors: SingleArray) -> SingleArray:
+    """Every client's vector times every row of one table.
+
+    Args:
+        table: float32[m, d].
+        vectors: float32[B, d or more]; the first d values count.
+
+    Returns:
+        float32[B, m].
+    """
+    scores = np.zeros((len(vectors), len(table)), dtype=np.float32)
+    _add_columns(np.ascontiguousarray(table.T), vectors, scores)
+    return scores
+
+
+@released_loop
+def _add_columns(columns: SingleArray, vectors: SingleArray, scores: SingleArray) -> None:
+    for client in range(len(scores)):
+        for factor in range(len(columns)):
+            weight = vectors[client, factor]
+            for item in range(scores.shape[1]):
+                scores[client, item] += weight * columns[factor, item]
+
+
+@released_loop
+def score_rows(models: Models, scores: SingleArray) -> None:
+    """Scores of the items that a client has rows of: its ``own`` times its copy of the row."""
+    for client in range(len(scores)):
+        for row in range(models.indptr[client], models.indptr[client + 1]):
+            scores[client, models.items[row]] = dot(models.table, row, models.own, client, 0)

@@ -1,0 +1,392 @@
+"""The item-table family: contracts, steps against torch's autograd, early stop, what is refused."""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from secure_fedrec.algorithms.base import Algorithm
+from secure_fedrec.algorithms.item_tables import (
+    FedMF,
+    FedMFConfig,
+    FedNCF,
+    FedNCFConfig,
+    FedRAP,
+    FedRAPConfig,
+    ItemTables,
+    ItemTableTraining,
+    PFedRec,
+    PFedRecConfig,
+    ranked,
+)
+from secure_fedrec.algorithms.item_tables.local import Batch, Models
+from secure_fedrec.algorithms.item_tables.trainer import OWN, PARTICIPANTS, PERSONAL, SHARED
+from secure_fedrec.blocks import TABLE
+from secure_fedrec.data import SyntheticConfig, generate
+from secure_fedrec.engines import LocalEngine, Problem, sizes_of
+from secure_fedrec.errors import ConfigError, DataError, DivergedError, WireError
+from secure_fedrec.evaluation.protocols import ranking_case
+from secure_fedrec.fixedpoint import FixedPoint
+from secure_fedrec.protection import build_stack
+from secure_fedrec.streams import Streams
+from secure_fedrec.testing import AlgorithmContract
+from secure_fedrec.uploads import FlatBlock, RowBlock
+from secure_fedrec.vault import Vault
+from secure_fedrec.wire import Meter, Wire
+
+N, M, D = 6, 14, 3
+SHORT = ItemTableTraining(epochs=2, batch_size=8, decay=0.9, batch_decay=0.8)
+METHODS: dict[str, Any] = {
+    "pfedrec": lambda m=M, **more: PFedRec(PFedRecConfig(rank=D, local=SHORT, **more), m),
+    "fedrap": lambda m=M, **more: FedRAP(
+        FedRAPConfig(rank=D, item_learning_rate=5.0, local=SHORT, **more), m
+    ),
+    "fedmf": lambda m=M, **more: FedMF(
+        FedMFConfig(rank=D, local=SHORT, **{"regularization": 0.01, **more}), m
+    ),
+    "fedncf": lambda m=M, **more: FedNCF(FedNCFConfig(rank=D, hidden=4, local=SHORT, **more), m),
+}
+TABLE_OF = generate(SyntheticConfig(clients=N, items=M, mean_ratings=6.0, seed=2))
+CASE = ranking_case(TABLE_OF, seed=1, negatives=3)
+
+
+def vault() -> Vault:
+    train = CASE.train
+    return Vault(indptr=train.indptr(), items=train.items, ratings=train.ratings)
+
+
+def problem() -> Problem:
+    return Problem(vault=vault(), n_rows=M, knowledge={"n_items": M})
+
+
+def engine_of(algorithm: Algorithm, data: Problem | None = None, **more: Any) -> LocalEngine:
+    data, streams = data or problem(), Streams.from_seed(3)
+    stack = build_stack({}, sizes=sizes_of(algorithm, data), codec=FixedPoint(), streams=streams)
+    return LocalEngine(
+        algorithm=algorithm,
+        stack=stack,
+        vault=data.vault,
+        n_rows=data.n_rows,
+        streams=streams,
+        wire=Wire(meter=Meter(data.vault.n_clients)),
+        **more,
+    )
+
+
+class Contract(AlgorithmContract):
+    name = ""
+
+    def algorithm(self) -> Algorithm:
+        return ranked(METHODS[self.name](), CASE)
+
+    def problem(self) -> Problem:
+        return problem()
+
+
+class TestPFedRec(Contract):
+    name = "pfedrec"
+
+
+class TestFedRAP(Contract):
+    name = "fedrap"
+
+
+class TestFedMF(Contract):
+    name = "fedmf"
+
+
+class TestFedNCF(Contract):
+    name = "fedncf"
+
+
+# One step of every method against automatic differentiation.
+
+
+def one_step(method: Any) -> tuple[Models, Models, Batch, float]:
+    """A client's model before and after a step in which an item occurs twice."""
+    rng = np.random.default_rng(5)
+    streams = Streams.from_seed(4)
+    rows = np.array([0, 3, 3, 7, 11], dtype=np.int64)
+    labels = np.array([1, 0, 0, 1, 0], dtype=np.float32)
+    start = method.start(M, streams)
+    size = (M, D) if method.personal else (0, D)
+    models = Models(
+        indptr=np.array([0, M]),
+        items=np.arange(M, dtype=np.int32),
+        table=rng.normal(size=(M, D)).astype(np.float32),
+        personal=rng.normal(size=size).astype(np.float32),
+        positives_indptr=np.array([0, 2]),
+        positives=rows[labels == 1],
+        shared=start.shared[None].astype(np.float32),
+        own=method.own(np.array([2]), M, streams),
+    )
+    before = Models(*(part.copy() for part in models))
+    batch = Batch(
+        clients=np.array([0]),
+        begin=np.array([0]),
+        end=np.array([len(rows)]),
+        rows=rows,
+        labels=labels,
+        rates=np.array([0.5], dtype=np.float32),
+    )
+    losses = np.zeros(1)
+    method.step(models, batch, losses)
+    return before, models, batch, float(losses[0])
+
+
+def tensors(models: Models) -> dict[str, torch.Tensor]:
+    names = ("table", "personal", "shared", "own")
+    return {
+        name: torch.tensor(getattr(models, name), dtype=torch.float64, requires_grad=True)
+        for name in names
+    }
+
+
+def stepped(loss: torch.Tensor, rates: dict[torch.Tensor, float]) -> list[np.ndarray[Any, Any]]:
+    slopes = torch.autograd.grad(loss, list(rates))
+    return [
+        (part - 0.5 * rate * slope).detach().numpy()
+        for (part, rate), slope in zip(rates.items(), slopes, strict=True)
+    ]
+
+
+def cross_entropy(logits: torch.Tensor, batch: Batch) -> torch.Tensor:
+    labels = torch.tensor(batch.labels, dtype=torch.float64)
+    return torch.nn.functional.binary_cross_entropy_with_logits(logits, labels)
+
+
+def near(ours: Any, theirs: Any) -> None:
+    np.testing.assert_allclose(ours, theirs, rtol=2e-5, atol=2e-6)
+
+
+def test_a_step_of_pfedrec_moves_the_score_function_before_the_table() -> None:
+    method = METHODS["pfedrec"](item_scale=2.0)
+    before, after, batch, loss = one_step(method)
+    held, rows = tensors(before), batch.rows
+
+    def logits(table: torch.Tensor, own: torch.Tensor) -> torch.Tensor:
+        return table[rows] @ own[0, :D] + own[0, D]
+
+    (own,) = stepped(cross_entropy(logits(held["table"], held["own"]), batch), {held["own"]: 0.1})
+    near(after.own, own)
+    second = cross_entropy(logits(held["table"], torch.tensor(own)), batch)
+    (table,) = stepped(second, {held["table"]: 0.1 * M * 2.0})
+    near(after.table, table)
+    near(after.shared[0, 0], own[0, D])
+    near(loss, second.item())
+
+
+def test_a_step_of_fedrap_goes_down_its_whole_loss_at_once() -> None:
+    before, after, batch, loss = one_step(METHODS["fedrap"](weight_decay=0.01))
+    held, rows = tensors(before), batch.rows
+    common, personal, own = held["table"], held["personal"], held["own"]
+    logits = (common[rows] + personal[rows]) @ own[0, :D] + own[0, D]
+    apart = ((personal[rows] - common[rows]) ** 2).mean()
+    told = cross_entropy(logits, batch) - 0.1 * apart + 0.1 * common[rows].abs().mean()
+    decay = 0.005 * sum((part**2).sum() for part in (common, personal, own))
+    found = stepped(told + decay, {common: 5.0, personal: 5.0, own: 0.5})
+    for name, due in zip(("table", "personal", "own"), found, strict=True):
+        near(getattr(after, name), due)
+    near(loss, told.item())
+
+
+def test_a_step_of_fedmf_moves_both_vectors_at_once() -> None:
+    before, after, batch, _ = one_step(METHODS["fedmf"](regularization=0.0))
+    held = tensors(before)
+    logits = held["table"][batch.rows] @ held["own"][0]
+    rates = {held["table"]: 50.0, held["own"]: 1.0}
+    for name, due in zip(
+        ("table", "own"), stepped(cross_entropy(logits, batch), rates), strict=True
+    ):
+        near(getattr(after, name), due)
+
+
+def test_a_step_of_fedncf_moves_vectors_and_network_at_once() -> None:
+    before, after, batch, loss = one_step(METHODS["fedncf"]())
+    held, units = tensors(before), 4
+    first, bias, last, end = torch.split(held["shared"][0], [units * 2 * D, units, units, 1])
+    both = torch.cat([held["own"].expand(len(batch.rows), -1), held["table"][batch.rows]], dim=1)
+    hidden = torch.relu(both @ first.reshape(units, 2 * D).T + bias)
+    told = cross_entropy(hidden @ last + end, batch)
+    rates = {held["table"]: 50.0, held["own"]: 1.0, held["shared"]: 0.1}
+    for name, due in zip(("table", "own", "shared"), stepped(told, rates), strict=True):
+        near(getattr(after, name), due)
+    near(loss, told.item())
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_scores_are_those_of_the_clients_own_model(name: str) -> None:
+    algorithm = ItemTables(METHODS[name](), M)
+    data, streams = vault(), Streams.from_seed(3)
+    public = algorithm.initial_public(M, streams)
+    algorithm.initialise(data, streams)
+    step = algorithm.client_step(np.arange(N), public, data, streams)
+    scores = step.score()
+    assert scores.shape == (N, M) and scores.dtype == np.float32
+    moved = step.upload.blocks[TABLE]
+    assert isinstance(moved, RowBlock) and moved.values is not None
+    own = public.table.astype(np.float32).astype(np.float64)
+    rows = slice(*moved.indptr[2:4])
+    own[moved.rows[rows]] += moved.values[rows]
+    step.commit(data)
+    vector = data.read(OWN, np.array([2]))[0].astype(np.float64)
+    if name == "fedncf":
+        shared = step.upload.blocks[SHARED]
+        assert isinstance(shared, FlatBlock)
+        network = public.extras[SHARED].astype(np.float32) + shared.values[2]
+        first, bias, last, end = np.split(network, np.cumsum([4 * 2 * D, 4, 4]))
+        both = np.concatenate([np.repeat(vector[None], M, axis=0), own], axis=1)
+        due = np.maximum(both @ first.reshape(4, 2 * D).T + bias, 0) @ last + end
+    else:
+        if name == "fedrap":
+            own += data.read(PERSONAL, np.array([2]))[0]
+        due = own @ vector[:D]
+    np.testing.assert_allclose(scores[2], due, rtol=1e-4, atol=1e-5)
+
+
+# The trainer.
+
+
+def test_the_table_moves_by_the_mean_change() -> None:
+    engine = engine_of(ranked(METHODS["pfedrec"](), CASE))
+    streams, before = Streams.from_seed(3), engine.public
+    step = engine.algorithm.client_step(np.arange(N), before, engine.vault, streams)
+    block = step.upload.blocks[TABLE]
+    assert isinstance(block, RowBlock)
+    total = np.zeros((M, D))
+    np.add.at(total, block.rows, FixedPoint().decode(FixedPoint().encode(block.values)))
+    ones = step.upload.blocks[PARTICIPANTS]
+    assert isinstance(ones, FlatBlock) and ones.values.tolist() == [[1.0]] * N
+    report = engine.run_round()
+    np.testing.assert_allclose(engine.public.table, before.table + total / N, atol=1e-12)
+    assert report.metrics is not None and {"training_loss", "ndcg_at_10"} <= set(report.metrics)
+
+
+def test_a_client_stops_where_its_loss_settles_and_the_others_go_on() -> None:
+    """A tolerance beyond any change ends every client after the second epoch."""
+
+    def trained(**more: Any) -> Any:
+        local = ItemTableTraining(batch_size=4, **more)
+        engine = engine_of(
+            ItemTables(PFedRec(PFedRecConfig(rank=D, item_scale=0.5, local=local), M), M)
+        )
+        engine.run_round()
+        return engine.vault.read(OWN, np.arange(N))
+
+    stopped, two, ten = (
+        trained(epochs=10, tolerance=1e9),
+        trained(epochs=2),
+        trained(epochs=10),
+    )
+    assert np.array_equal(stopped, two)
+    assert not np.array_equal(two, ten)
+    some = trained(epochs=10, tolerance=0.05)
+    same = [np.array_equal(*pair) for pair in zip(some, ten, strict=True)]
+    assert 0 < sum(same) < N
+
+
+def test_a_held_out_item_is_a_negative_under_the_clean_protocol_only() -> None:
+    touched = {}
+    for protocol in ("clean", "published"):
+        case = ranking_case(TABLE_OF, protocol=protocol, seed=1, negatives=3)
+        algorithm = ranked(METHODS["pfedrec"](), case)
+        engine = engine_of(algorithm)
+        held = np.zeros((N, M), dtype=bool)
+        for _ in range(6):
+            step = algorithm.client_step(
+                np.arange(N), engine.public, engine.vault, Streams.from_seed(3)
+            )
+            block = step.upload.blocks[TABLE]
+            assert isinstance(block, RowBlock)
+            held[np.repeat(np.arange(N), block.lengths), block.rows] = True
+            engine.run_round()
+        touched[protocol] = held[np.arange(N), case.test]
+    assert touched["clean"].all()
+    assert not touched["published"].any()
+
+
+# What is refused.
+
+
+@pytest.mark.parametrize(
+    ("name", "more"),
+    [
+        ("pfedrec", {"learning_rate": 1e30}),
+        ("fedrap", {"independence": 1e30}),
+        ("fedmf", {"item_learning_rate": 1e30}),
+        ("fedncf", {"learning_rate": 1e30}),
+    ],
+)
+@pytest.mark.filterwarnings("ignore:overflow")
+def test_what_diverges_is_named_and_leaves_everything_as_it_was(name: str, more: Any) -> None:
+    engine = engine_of(ranked(METHODS[name](**more), CASE))
+    before = engine.state()
+    with pytest.raises(DivergedError, match=r"round 1: the .* of client \d is no number"):
+        engine.run_round()
+    after = engine.state()
+    assert before.keys() == after.keys()
+    assert all(np.array_equal(before[key], after[key]) for key in before)
+
+
+def test_a_client_without_a_training_item_is_refused() -> None:
+    empty = Vault(
+        indptr=np.array([0, 2, 2]), items=np.array([0, 1], dtype=np.int32), ratings=np.ones(2)
+    )
+    with pytest.raises(DataError, match="client 1 has no training item"):
+        ItemTables(METHODS["fedmf"](), M).initialise(empty, Streams.from_seed(0))
+    lonely = TABLE_OF.subset(np.arange(len(TABLE_OF)) < TABLE_OF.indptr()[-2] + 1)
+    with pytest.raises(DataError, match=f"client {N - 1} has 1 interaction"):
+        ranking_case(lonely, seed=1)
+
+
+def test_an_item_table_of_another_width_at_one_client_is_refused() -> None:
+    """Rows of another width in one upload, and a personal table kept from another rank."""
+    engine = engine_of(ranked(METHODS["fedrap"](), CASE))
+    before = engine.public.table.copy()
+    true = engine.algorithm.client_step
+
+    def wrong(clients: Any, *given: Any) -> Any:
+        step = true(clients, *given)
+        if 3 not in clients:
+            return step
+        block = step.upload.blocks[TABLE]
+        wide = replace(block, values=np.zeros((len(block.rows), D + 1)))
+        return replace(
+            step, upload=replace(step.upload, blocks={**step.upload.blocks, TABLE: wide})
+        )
+
+    engine.algorithm.client_step = wrong  # type: ignore[method-assign]
+    with pytest.raises(WireError, match=f"block table: rows of width {D + 1}, not of width {D}"):
+        engine.run_round()
+    assert np.array_equal(engine.public.table, before)
+    other = ItemTables(FedRAP(FedRAPConfig(rank=D + 1, local=SHORT), M), M)
+    streams = Streams.from_seed(3)
+    public = other.initial_public(M, streams)
+    with pytest.raises(ConfigError, match=r"personal tables of shape \(14, 3\)"):
+        other.client_step(np.arange(1), public, engine.vault, streams)
+
+
+def test_a_table_of_another_number_of_items_is_refused() -> None:
+    with pytest.raises(ConfigError, match=f"made for {M} items"):
+        ItemTables(METHODS["fedmf"](), M).initial_public(M + 1, Streams.from_seed(0))
+
+
+def test_personal_tables_are_undone_within_the_memory_that_is_set() -> None:
+    """With no memory for it at all, the undo log lies in a file, and a failed round is undone."""
+    engine = engine_of(ranked(METHODS["fedrap"](), CASE), undo_bytes=0, batch_bytes=1)
+    engine.run_round()
+    before, true = engine.state(), engine.algorithm.server_step
+
+    def fails(*_: Any) -> Any:
+        raise KeyboardInterrupt
+
+    engine.algorithm.server_step = fails  # type: ignore[method-assign]
+    with pytest.raises(KeyboardInterrupt):
+        engine.run_round()
+    after = engine.state()
+    assert all(np.array_equal(before[key], after[key]) for key in before)
+    engine.algorithm.server_step = true  # type: ignore[method-assign]
+    engine.run_round()
+    assert not np.array_equal(engine.state()[f"vault.{PERSONAL}"], before[f"vault.{PERSONAL}"])
