@@ -1,6 +1,7 @@
 """``item_tables``: rounds of the item-table family, beside a plain PyTorch loop.
 
-Judged: ``speedup_vs_loop``, a round of PFedRec against ``item_tables_loop``, both on one thread.
+Judged: ``speedup_vs_loop``, a round of PFedRec against ``item_tables_loop``, both on one thread, and
+``speedup_vs_loop_fed3cr``, local training of Fed3CR against ``fed3cr_loop``.
 Both train the same clients on the same examples in the same order, and after a round their item
 tables and score functions must agree, or nothing is timed. Both draw negatives, by the same
 sampler, and rank the held-out items; ours besides sends every change through the ring and the wire,
@@ -14,6 +15,7 @@ from typing import Any, Final
 import numpy as np
 import torch
 
+from benchmarks import fed3cr_loop
 from benchmarks.federations import Options, ratings_of
 from benchmarks.item_tables_loop import Draw, PFedRecLoop, ScoreModel
 from benchmarks.measure import interleave, own_peak_gb, progress, ratio
@@ -28,6 +30,7 @@ from secure_fedrec.algorithms.item_tables import (
     PFedRecConfig,
     ranked,
 )
+from secure_fedrec.algorithms.item_tables.fed3cr import Fed3CR, Fed3CRConfig
 from secure_fedrec.algorithms.item_tables.method import ItemTableMethod
 from secure_fedrec.algorithms.item_tables.trainer import OWN, ItemTables
 from secure_fedrec.algorithms.item_tables.training import shuffle
@@ -44,18 +47,19 @@ __all__ = ["Round", "run"]
 
 TARGETS: Final = {
     "speedup_vs_loop": ">= 20",
+    "speedup_vs_loop_fed3cr": ">= 4",
     "seconds_per_round": "<= limits.seconds_per_round",
     "fedrap.seconds_per_round": "<= limits.fedrap_seconds_per_round",
     "largest_difference": "<= 1e-3",
 }
-LIMITS: Final = {
+LIMITS: Final[dict[str, float]] = {
     "loop_seconds": 4.0,
     "seconds_per_round": 0.15,
     "fedrap_seconds_per_round": 2.0,
 }
 """Seconds of a round of all of ml-100k; a part of its clients is given that part of them."""
 
-_SEED, _QUICK_CLIENTS, _BATCH_BYTES = 1, 200, 2**24
+_SEED, _QUICK_CLIENTS, _COMPARED, _BATCH_BYTES = 1, 200, 100, 2**24
 # The table moves by tens in a round, in single precision.
 _AGREEMENT = 1e-3
 
@@ -133,6 +137,7 @@ def run(options: Options) -> dict[str, Any]:
         engine = Round.of(method, case, clients).engine
         timings = interleave({name: engine.run_round}, repeats=2, warm_up=0)
         alone[name] = {"seconds_per_round": float(np.median(timings[name]))}
+    rival = _fed3cr(case, clients, fed3cr_loop.LIMIT * part)
     return {
         "benchmark": "item_tables",
         "data": source,
@@ -140,6 +145,8 @@ def run(options: Options) -> dict[str, Any]:
         "batch_bytes": _BATCH_BYTES,
         **found,
         **alone,
+        "speedup_vs_loop_fed3cr": rival.pop("speedup_vs_loop_fed3cr"),
+        "fed3cr": rival,
         "peak_gb": own_peak_gb(),
         "limits": limits,
         "targets": TARGETS,
@@ -171,6 +178,20 @@ def _against_loop(
         "loop_seconds": seconds,
         "largest_difference": difference,
     }
+
+
+def _fed3cr(case: RankingCase, clients: IntArray, limit: float) -> dict[str, Any]:
+    """Fed3CR and its loop, in the second round, on about ``_COMPARED`` of the clients."""
+    progress("rounds of fed3cr: ours, torch loop")
+    ours = Round.of(Fed3CR(Fed3CRConfig(), case.n_items), case, clients)
+    some = clients[:: max(1, len(clients) // _COMPARED)]
+    arguments = (ours.engine.public, ours.engine.vault, Streams.from_seed(_SEED))
+    found = fed3cr_loop.compare(ours.algorithm, some, *arguments)
+    if not found["largest_difference"] <= fed3cr_loop.TOLERANCE:
+        raise AssertionError(f"the rounds differ by {found['largest_difference']}")
+    if found["loop_seconds"] > limit * len(some) / len(clients):
+        found["speedup_vs_loop_fed3cr"] = None
+    return {**found, "compared": len(some)}
 
 
 def _difference(ours: Round, loop: PFedRecLoop) -> float:

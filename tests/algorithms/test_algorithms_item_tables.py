@@ -38,15 +38,19 @@ from secure_fedrec.wire import Meter, Wire
 
 N, M, D = 6, 14, 3
 SHORT = ItemTableTraining(epochs=2, batch_size=8, decay=0.9, batch_decay=0.8)
+GENTLE = {"learning_rate": 1.0, "item_learning_rate": 50.0}
+NETWORK = {"learning_rate": 0.1, "user_learning_rate": 1.0, "item_learning_rate": 50.0}
 METHODS: dict[str, Any] = {
     "pfedrec": lambda m=M, **more: PFedRec(PFedRecConfig(rank=D, local=SHORT, **more), m),
     "fedrap": lambda m=M, **more: FedRAP(
         FedRAPConfig(rank=D, item_learning_rate=5.0, local=SHORT, **more), m
     ),
     "fedmf": lambda m=M, **more: FedMF(
-        FedMFConfig(rank=D, local=SHORT, **{"regularization": 0.01, **more}), m
+        FedMFConfig(rank=D, local=SHORT, **{**GENTLE, "regularization": 0.01, **more}), m
     ),
-    "fedncf": lambda m=M, **more: FedNCF(FedNCFConfig(rank=D, hidden=4, local=SHORT, **more), m),
+    "fedncf": lambda m=M, **more: FedNCF(
+        FedNCFConfig(rank=D, hidden=4, local=SHORT, **{**NETWORK, **more}), m
+    ),
 }
 TABLE_OF = generate(SyntheticConfig(clients=N, items=M, mean_ratings=6.0, seed=2))
 CASE = ranking_case(TABLE_OF, seed=1, negatives=3)
@@ -122,7 +126,8 @@ def one_step(method: Any) -> tuple[Models, Models, Batch, float]:
         shared=start.shared[None].astype(np.float32),
         own=method.own(np.array([2]), M, streams),
     )
-    before = Models(*(part.copy() for part in models))
+    copies: Any = [part.copy() for part in models]
+    before = Models(*copies)
     batch = Batch(
         clients=np.array([0]),
         begin=np.array([0]),
@@ -253,8 +258,7 @@ def test_the_table_moves_by_the_mean_change() -> None:
     engine = engine_of(ranked(METHODS["pfedrec"](), CASE))
     streams, before = Streams.from_seed(3), engine.public
     step = engine.algorithm.client_step(np.arange(N), before, engine.vault, streams)
-    block = step.upload.blocks[TABLE]
-    assert isinstance(block, RowBlock)
+    block: Any = step.upload.blocks[TABLE]
     total = np.zeros((M, D))
     np.add.at(total, block.rows, FixedPoint().decode(FixedPoint().encode(block.values)))
     ones = step.upload.blocks[PARTICIPANTS]
@@ -341,11 +345,13 @@ def test_a_client_without_a_training_item_is_refused() -> None:
         ranking_case(lonely, seed=1)
 
 
-def test_an_item_table_of_another_width_at_one_client_is_refused() -> None:
+def test_an_item_table_of_another_width_at_one_client_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Rows of another width in one upload, and a personal table kept from another rank."""
     engine = engine_of(ranked(METHODS["fedrap"](), CASE))
     before = engine.public.table.copy()
-    true = engine.algorithm.client_step
+    true: Any = engine.algorithm.client_step
 
     def wrong(clients: Any, *given: Any) -> Any:
         step = true(clients, *given)
@@ -357,7 +363,7 @@ def test_an_item_table_of_another_width_at_one_client_is_refused() -> None:
             step, upload=replace(step.upload, blocks={**step.upload.blocks, TABLE: wide})
         )
 
-    engine.algorithm.client_step = wrong  # type: ignore[method-assign]
+    monkeypatch.setattr(engine.algorithm, "client_step", wrong)
     with pytest.raises(WireError, match=f"block table: rows of width {D + 1}, not of width {D}"):
         engine.run_round()
     assert np.array_equal(engine.public.table, before)
@@ -373,20 +379,22 @@ def test_a_table_of_another_number_of_items_is_refused() -> None:
         ItemTables(METHODS["fedmf"](), M).initial_public(M + 1, Streams.from_seed(0))
 
 
-def test_personal_tables_are_undone_within_the_memory_that_is_set() -> None:
+def test_personal_tables_are_undone_within_the_memory_that_is_set(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """With no memory for it at all, the undo log lies in a file, and a failed round is undone."""
     engine = engine_of(ranked(METHODS["fedrap"](), CASE), undo_bytes=0, batch_bytes=1)
     engine.run_round()
-    before, true = engine.state(), engine.algorithm.server_step
+    before = engine.state()
 
     def fails(*_: Any) -> Any:
         raise KeyboardInterrupt
 
-    engine.algorithm.server_step = fails  # type: ignore[method-assign]
+    monkeypatch.setattr(engine.algorithm, "server_step", fails)
     with pytest.raises(KeyboardInterrupt):
         engine.run_round()
     after = engine.state()
     assert all(np.array_equal(before[key], after[key]) for key in before)
-    engine.algorithm.server_step = true  # type: ignore[method-assign]
+    monkeypatch.undo()
     engine.run_round()
     assert not np.array_equal(engine.state()[f"vault.{PERSONAL}"], before[f"vault.{PERSONAL}"])

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ from secure_fedrec.core.kernels import (
     gram,
     merge_values,
     pair_dot,
+    place_segments,
     rank_one_rows,
     scatter_add,
     segment_sum,
@@ -278,3 +280,24 @@ def test_values_are_merged_in_the_order_of_the_items() -> None:
         merge_values(indptr, unknown, given, values, own_indptr, own_items, own)
     with pytest.raises(ValueError, match="fit together"):
         merge_values(indptr, items, given, values[:2], own_indptr, own_items, own)
+
+
+@pytest.mark.parametrize("dtype", [np.uint32, np.uint64])
+def test_segments_are_placed_in_wider_rows(dtype: Any) -> None:
+    rng = np.random.default_rng(3)
+    indptr, starts = np.array([0, 2, 2, 5]), np.array([4, 0, 0])
+    rows = np.array([1, 4, 0, 2, 3], dtype=np.int32)
+    values = rng.integers(1, 2**30, (5, 3)).astype(dtype)
+    into = (np.full(7, -1, dtype=np.int32), np.zeros((7, 4), dtype=dtype))
+    place_segments(indptr, starts, rows, values, shift=10, into=into)
+    assert into[0].tolist() == [10, 12, 13, -1, 11, 14, -1]
+    assert np.array_equal(into[1][[4, 5, 0, 1, 2], :3], values)
+    assert not into[1][:, 3].any() and not into[1][[3, 6]].any()
+    for wrong in (np.array([6, 0, 0]), np.array([-1, 0, 0]), np.array([4, 0, 5])):
+        with pytest.raises(ValueError, match="fit together"):
+            place_segments(indptr, wrong, rows, values, shift=0, into=into)
+    narrow = (into[0], np.zeros((7, 2), dtype=dtype))
+    with pytest.raises(ValueError, match="fit together"):
+        place_segments(indptr, starts, rows, values, shift=0, into=narrow)
+    with pytest.raises(ValueError, match="fit together"):
+        place_segments(indptr, starts, rows, values.astype(np.int64), shift=0, into=into)

@@ -10,6 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from secure_fedrec.algorithms.item_tables import (
+    Enhancement,
+    Fed3CR,
+    Fed3CRConfig,
     FedMF,
     FedMFConfig,
     FedNCF,
@@ -34,11 +37,14 @@ from secure_fedrec.streams import Streams
 from secure_fedrec.vault import Vault
 from secure_fedrec.wire import Meter, Wire
 
-METHODS: dict[str, tuple[Any, Any, dict[str, float]]] = {
+GENTLE = {"learning_rate": 0.1, "item_learning_rate": 1.0}
+SMALL = Enhancement(factor=2, generator_rate=0.01)
+METHODS: dict[str, tuple[Any, Any, dict[str, Any]]] = {
     "pfedrec": (PFedRec, PFedRecConfig, {"item_scale": 0.5}),
     "fedrap": (FedRAP, FedRAPConfig, {"item_learning_rate": 0.1, "weight_decay": 0.01}),
-    "fedmf": (FedMF, FedMFConfig, {"item_learning_rate": 1.0, "regularization": 0.01}),
-    "fedncf": (FedNCF, FedNCFConfig, {"item_learning_rate": 1.0}),
+    "fedmf": (FedMF, FedMFConfig, {**GENTLE, "regularization": 0.01}),
+    "fedncf": (FedNCF, FedNCFConfig, {**GENTLE, "user_learning_rate": 1.0}),
+    "fed3cr": (Fed3CR, Fed3CRConfig, {"item_learning_rate": 0.05, "enhancement": SMALL}),
 }
 """Method, settings, and rates for steps of a few examples."""
 COMPANIES = 200
@@ -153,7 +159,7 @@ def test_batches_threads_and_company_change_no_bit(name: str) -> None:
         examples = len(federation.sets[client]) * (1 + federation.local.negatives)
         seen["federations"] += 1
         seen["several batches"] += examples > federation.local.batch_size
-        seen["threads of two"] += federation.n >= (2 if name == "fedrap" else 8)
+        seen["threads of two"] += federation.n >= (2 if name in ("fedrap", "fed3cr") else 8)
         seen["early stop"] += federation.local.tolerance > 0 and federation.local.epochs > 1
         seen["moved"] += bool(np.any(block.values))
 
@@ -187,7 +193,7 @@ def run(federation: Federation, name: str, kind: str) -> dict[str, Any]:
 @pytest.mark.parametrize("name", METHODS)
 def test_hidden_sums_end_in_the_bits_of_plain_ones(name: str, kind: str) -> None:
     seen: Counter[str] = Counter()
-    examples = 25 if kind == "masked" else 10
+    examples = 15 if kind == "masked" else 10
 
     @given(federation=federations(fewest=4))
     @settings(settings.get_profile("properties"), max_examples=examples)
@@ -213,7 +219,7 @@ def test_a_method_whose_clients_see_each_other_is_caught() -> None:
     federation = Federation(
         sets=sets, kept_out=(frozenset(),) * 5, n_items=10, rank=3, local=local, seed=1
     )
-    METHODS["together"] = (TrainsTogether, FedMFConfig, {"item_learning_rate": 1.0})
+    METHODS["together"] = (TrainsTogether, FedMFConfig, GENTLE)
     try:
         one = federation.engine("together", batch_bytes=2**40)
         other = federation.engine("together", batch_bytes=1)

@@ -4,6 +4,8 @@
 what it supplies).
 """
 
+from secure_fedrec.algorithms.item_tables.fed3cr import Fed3CR, Fed3CRConfig
+from secure_fedrec.algorithms.item_tables.fed3cr_plugin import Enhanced, Enhancement
 from secure_fedrec.algorithms.item_tables.fedmf import FedMF, FedMFConfig
 from secure_fedrec.algorithms.item_tables.fedncf import FedNCF, FedNCFConfig
 from secure_fedrec.algorithms.item_tables.fedrap import FedRAP, FedRAPConfig
@@ -13,6 +15,10 @@ from secure_fedrec.algorithms.item_tables.ranked import ranked
 from secure_fedrec.algorithms.item_tables.trainer import ItemTables
 
 __all__ = [
+    "Enhanced",
+    "Enhancement",
+    "Fed3CR",
+    "Fed3CRConfig",
     "FedMF",
     "FedMFConfig",
     "FedNCF",

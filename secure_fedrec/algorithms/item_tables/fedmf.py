@@ -48,11 +48,11 @@ class FedMFConfig(Settings, section="algorithm"):
 
     rank: Count = 32
     rounds: Rounds = 100
-    learning_rate: Positive = 1.0
-    item_learning_rate: Positive = 50.0
+    learning_rate: Positive = 10.0
+    item_learning_rate: Positive = 1000.0
     regularization: NonNegative = 0.0
     init_scale: Positive = 0.1
-    local: ItemTableTraining = field(default_factory=lambda: ItemTableTraining(epochs=5))
+    local: ItemTableTraining = field(default_factory=ItemTableTraining)
 
 
 class FedMF(Method[FedMFConfig]):
@@ -104,12 +104,13 @@ def _step(
             row = batch.rows[example]
             logit = dot(table, row, own, client, 0)
             loss, error = logistic(logit, batch.labels[example])
-            errors[example - begin] = np.float32(error)
+            single = np.float32(error)
+            errors[example - begin] = single
             total += loss
             if regularization > 0:
                 squares += dot(table, row, table, row, 0)
             for k in range(width):
-                slope[k] += errors[example - begin] * table[row, k]
+                slope[k] += single * table[row, k]
         rate = np.float32(item_rate) * batch.rates[place] * share
         for example in range(begin, end):
             row, single = batch.rows[example], errors[example - begin]

@@ -6,7 +6,6 @@ entropy in all of them at once.
 """
 
 from dataclasses import field
-from typing import Any
 
 import numpy as np
 
@@ -15,10 +14,10 @@ from secure_fedrec.algorithms.item_tables.local import (
     ItemTableTraining,
     Models,
     SingleArray,
-    dot,
     logistic,
 )
 from secure_fedrec.algorithms.item_tables.method import Method, Start
+from secure_fedrec.algorithms.item_tables.network import logit_of, part_of_user, score_all
 from secure_fedrec.algorithms.item_tables.starts import linear, normal, own_normal
 from secure_fedrec.core.arrays import FloatArray, IntArray
 from secure_fedrec.core.compiled import released_loop
@@ -46,11 +45,11 @@ class FedNCFConfig(Settings, section="algorithm"):
     rank: Count = 32
     hidden: Count = 32
     rounds: Rounds = 100
-    learning_rate: Positive = 0.1
-    user_learning_rate: Positive = 1.0
-    item_learning_rate: Positive = 50.0
+    learning_rate: Positive = 0.5
+    user_learning_rate: Positive = 5.0
+    item_learning_rate: Positive = 1000.0
     init_scale: Positive = 0.1
-    local: ItemTableTraining = field(default_factory=lambda: ItemTableTraining(epochs=5))
+    local: ItemTableTraining = field(default_factory=ItemTableTraining)
 
 
 class FedNCF(Method[FedNCFConfig]):
@@ -83,37 +82,8 @@ class FedNCF(Method[FedNCFConfig]):
     def scores(self, models: Models, table: SingleArray) -> SingleArray:
         """Logits, which order items as the scores do."""
         scores = np.empty((len(models.own), len(table)), dtype=np.float32)
-        _scores(models, table, self.config.hidden, scores)
+        score_all(models, table, self.config.hidden, scores)
         return scores
-
-
-@released_loop
-def _logit(
-    table: SingleArray,
-    row: int,
-    shared: SingleArray,
-    client: int,
-    of_user: SingleArray,
-    hidden: SingleArray,
-) -> Any:
-    """The logit of one item; ``hidden`` gets the outputs of the hidden layer."""
-    width, units = table.shape[1], len(hidden)
-    tail = units * (2 * width + 1)
-    logit = shared[client, tail + units]
-    for unit in range(units):
-        pre = of_user[unit] + dot(table, row, shared, client, unit * 2 * width + width)
-        hidden[unit] = max(pre, np.float32(0.0))
-        logit += shared[client, tail + unit] * hidden[unit]
-    return logit
-
-
-@released_loop
-def _of_user(models: Models, client: int, of_user: SingleArray) -> None:
-    """The part of the hidden layer that is the same for all items: W u + a."""
-    width, units = models.own.shape[1], len(of_user)
-    for unit in range(units):
-        product = dot(models.own, client, models.shared, client, unit * 2 * width)
-        of_user[unit] = product + models.shared[client, units * 2 * width + unit]
 
 
 @released_loop
@@ -135,10 +105,10 @@ def _step(
         share, total = np.float32(1.0 / (end - begin)), 0.0
         moves = np.zeros((end - begin, width), dtype=np.float32)
         slope[:], user_slope[:] = 0, 0
-        _of_user(models, client, of_user)
+        part_of_user(models, client, of_user)
         for example in range(begin, end):
             row = batch.rows[example]
-            logit = _logit(table, row, shared, client, of_user, hidden)
+            logit = logit_of(table, row, shared, client, of_user, hidden)
             loss, error = logistic(logit, batch.labels[example])
             total += loss
             single = np.float32(error) * share
@@ -149,10 +119,11 @@ def _step(
                 slope[tail + unit] += single * hidden[unit]
                 back, base = single * shared[client, tail + unit], unit * 2 * width
                 slope[units * 2 * width + unit] += back
+                half, move = base + width, example - begin
                 for k in range(width):
-                    slope[base + width + k] += back * table[row, k]
+                    slope[half + k] += back * table[row, k]
                 for k in range(width):
-                    moves[example - begin, k] += back * shared[client, base + width + k]
+                    moves[move, k] += back * shared[client, half + k]
         for unit in range(units):  # what all examples have in common: W's part for u
             back, base = slope[units * 2 * width + unit], unit * 2 * width
             for k in range(width):
@@ -160,8 +131,9 @@ def _step(
                 user_slope[k] += back * shared[client, base + k]
         rate = np.float32(item_rate) * batch.rates[place]
         for example in range(begin, end):
+            row, move = batch.rows[example], example - begin
             for k in range(width):
-                table[batch.rows[example], k] -= rate * moves[example - begin, k]
+                table[row, k] -= rate * moves[move, k]
         rate = np.float32(user_rate) * batch.rates[place]
         for k in range(width):
             own[client, k] -= rate * user_slope[k]
@@ -169,15 +141,3 @@ def _step(
         for value in range(shared.shape[1]):
             shared[client, value] -= rate * slope[value]
         losses[client] = total * share
-
-
-@released_loop
-def _scores(models: Models, table: SingleArray, units: int, scores: SingleArray) -> None:
-    of_user, hidden = np.empty(units, np.float32), np.empty(units, np.float32)
-    for client in range(len(scores)):
-        _of_user(models, client, of_user)
-        for item in range(len(table)):
-            scores[client, item] = _logit(table, item, models.shared, client, of_user, hidden)
-        for row in range(models.indptr[client], models.indptr[client + 1]):
-            logit = _logit(models.table, row, models.shared, client, of_user, hidden)
-            scores[client, models.items[row]] = logit

@@ -5,10 +5,9 @@ the client. A step goes down the slope of
 
     cross entropy - lambda mean((P - C)^2) + mu mean(abs(C)) + eta/2 (|C|^2 + |P|^2 + |w|^2 + b^2)
 
-all at once. The means of the second and third term are over the rows of the batch's examples (an
-item that occurs twice counts twice), so that P and C drift apart only where the client trains; the
-decay eta is of the whole tables, so every row of C changes and is sent. All clients start from the
-same P.
+all at once. The means are over the rows of the batch's examples (twice, if an item occurs twice);
+the decay eta is of the whole tables, so every row of C changes and is sent. All clients start from
+the same P.
 """
 
 from dataclasses import field
@@ -24,7 +23,7 @@ from secure_fedrec.algorithms.item_tables.local import (
     logistic,
 )
 from secure_fedrec.algorithms.item_tables.method import Method, Start
-from secure_fedrec.algorithms.item_tables.scoring import score_rows
+from secure_fedrec.algorithms.item_tables.scoring import products
 from secure_fedrec.algorithms.item_tables.starts import normal, same_linear
 from secure_fedrec.core.arrays import FloatArray, IntArray
 from secure_fedrec.core.compiled import released_loop
@@ -87,10 +86,7 @@ class FedRAP(Method[FedRAPConfig]):
 
     def scores(self, models: Models, table: SingleArray) -> SingleArray:
         """Logits without b, which order items as the scores do."""
-        both = models._replace(table=models.table + models.personal)
-        scores = np.empty((len(models.own), len(table)), dtype=np.float32)
-        score_rows(both, scores)
-        return scores
+        return products(models._replace(table=models.table + models.personal), table)
 
 
 @released_loop
@@ -146,10 +142,7 @@ def _step(
                 step = error * weights[k] + away * apart
                 common[row, k] = kept * c - step - (sink if c > 0 else -sink if c < 0 else 0)
                 personal[row, k] = kept * p - error * weights[k] + away * apart
-        means = 0.0
-        for k in range(width):
-            means += tally[k]
-        losses[client] = total / (end - begin) + means / rate
+        losses[client] = total / (end - begin) + tally.sum() / rate
         rate = np.float32(learning_rate) * batch.rates[place]
         kept = np.float32(1.0) - rate * np.float32(weight_decay)
         for k in range(width + 1):

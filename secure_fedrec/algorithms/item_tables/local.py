@@ -5,7 +5,7 @@ in columns; a client's part of every column is its own, and its result a functio
 """
 
 import math
-from typing import Annotated, NamedTuple, TypeAlias
+from typing import Annotated, Any, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -89,9 +89,7 @@ class Batch(NamedTuple):
 
 
 @released_loop
-def dot(
-    left: SingleArray, left_row: int, right: SingleArray, right_row: int, start: int
-) -> np.float32:
+def dot(left: SingleArray, left_row: int, right: SingleArray, right_row: int, start: int) -> Any:
     """``left[left_row] . right[right_row, start:]``, over the width of ``left``.
 
     Eight sums side by side, which processors add at once, in an order that is always the same.
@@ -121,7 +119,7 @@ def logistic(logit: Any, label: Any) -> tuple[Any, Any]:
     """Cross entropy of ``sigmoid(logit)`` with a label, and its slope in the logit."""
     one, nought = np.float32(1.0), np.float32(0.0)
     tail = math.exp(-abs(np.float32(logit)))
-    loss = max(np.float32(logit), nought) - logit * label + math.log1p(tail)
+    loss = np.float64(max(logit, nought) - logit * label) + math.log1p(np.float64(tail))
     sigmoid = (one if logit >= nought else tail) / (one + tail)
     return loss, sigmoid - label
 

@@ -103,7 +103,7 @@ def _step(
             errors[example - begin] = np.float32(item_rate) * share * np.float32(error)
             total += loss
         for example in range(begin, end):
-            row = batch.rows[example]
+            row, move = batch.rows[example], errors[example - begin]
             for k in range(width):
-                table[row, k] -= errors[example - begin] * own[client, k]
+                table[row, k] -= move * own[client, k]
         losses[client] = total / (end - begin)

@@ -16,7 +16,9 @@ def products(models: Models, table: SingleArray) -> SingleArray:
     Returns:
         float32[B, m].
     """
-    scores = public_scores(table, models.own)
+    shape = (len(models.own), len(table))
+    dense = len(models.items) == shape[0] * shape[1]  # every item has a row of its own
+    scores = np.empty(shape, np.float32) if dense else public_scores(table, models.own)
     score_rows(models, scores)
     return scores
 

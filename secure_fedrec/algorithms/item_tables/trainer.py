@@ -285,13 +285,13 @@ class ItemTables:
     def _upload(
         self, clients: IntArray, public: PublicState, models: Models, table: SingleArray
     ) -> Upload:
-        moved = np.empty(models.table.shape)
-        if not training.changes(models.table, table, models.items, moved):
-            row = int(np.argmin(np.isfinite(moved).all(axis=1)))
+        if not training.all_finite(models.table):
+            row = int(np.argmin(np.isfinite(models.table).all(axis=1)))
             place = int(np.searchsorted(models.indptr, row, side="right")) - 1
-            raise training.diverged(
-                self.method, public.round + 1, int(clients[place]), "item table"
-            )
+            client = int(clients[place])
+            raise training.diverged(self.method, public.round + 1, client, "item table")
+        moved = np.empty(models.table.shape)
+        training.changes(models.table, table, models.items, moved)
         block = RowBlock(indptr=models.indptr, rows=models.items, values=moved)
         blocks: dict[str, RowBlock | FlatBlock] = {TABLE: block}
         if self._shared:

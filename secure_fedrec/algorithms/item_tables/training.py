@@ -4,7 +4,6 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from os import sched_getaffinity
-from typing import Any
 
 import numpy as np
 
@@ -229,17 +228,24 @@ def number_rows(
 def gather(table: SingleArray, items: IndexArray, rows: SingleArray) -> None:
     """``rows[n] = table[items[n]]``."""
     for row in range(len(items)):
+        item = items[row]
         for factor in range(table.shape[1]):
-            rows[row, factor] = table[items[row], factor]
+            rows[row, factor] = table[item, factor]
 
 
 @released_loop
-def changes(rows: SingleArray, table: SingleArray, items: IndexArray, moved: FloatArray) -> bool:
-    """``moved[n] = rows[n] - table[items[n]]``, exactly; False if one is no number."""
-    fits: Any = True
+def changes(rows: SingleArray, table: SingleArray, items: IndexArray, moved: FloatArray) -> None:
+    """``moved[n] = rows[n] - table[items[n]]``, exactly."""
     for row in range(len(items)):
+        item = items[row]
         for factor in range(table.shape[1]):
-            after, before = np.float64(rows[row, factor]), np.float64(table[items[row], factor])
-            moved[row, factor] = after - before
-            fits &= abs(after - before) < np.inf
-    return bool(fits)
+            moved[row, factor] = np.float64(rows[row, factor]) - np.float64(table[item, factor])
+
+
+@released_loop
+def all_finite(rows: SingleArray) -> bool:
+    """Whether every value is a number, float32[R, d]."""
+    values, fits = rows.reshape(-1), True
+    for place in range(len(values)):
+        fits &= abs(values[place]) < np.inf
+    return fits

@@ -1,0 +1,227 @@
+"""Fed3CR as most people would simulate it: a Python loop over clients, PyTorch inside.
+
+One client's local training is autograd on the loss as the paper words it, SGD with a group of
+parameters per rate and ``ExponentialLR``. It takes the very examples that the package draws, in the
+same batches, stops by the same rule, and ends near the same numbers: both work in single precision,
+and only the order of sums differs (``largest_difference``).
+"""
+
+import time
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch.nn import functional
+
+from secure_fedrec.algorithms.base import PublicState
+from secure_fedrec.algorithms.item_tables.fed3cr import Fed3CR
+from secure_fedrec.algorithms.item_tables.fed3cr_generator import generator_sizes
+from secure_fedrec.algorithms.item_tables.local import Models
+from secure_fedrec.algorithms.item_tables.trainer import ItemTables
+from secure_fedrec.algorithms.item_tables.training import LocalExamples, shuffle
+from secure_fedrec.core.arrays import FloatArray, IntArray
+from secure_fedrec.streams import Streams
+from secure_fedrec.vault import Vault
+
+LIMIT = 21.0
+"""Seconds that a round on all of ml-100k may take the loop; slower, and it is no fair opponent."""
+TOLERANCE = 2e-3
+"""Largest difference of a value after a round, in units of the largest change of its array."""
+
+
+@dataclass(eq=False)
+class Client:
+    """One client's model in PyTorch.
+
+    Args:
+        table, personal, vector: G, P_n and u.
+        layers: weights (inputs x outputs) and biases of phi, one after the other.
+    """
+
+    table: torch.Tensor
+    personal: torch.Tensor
+    vector: torch.Tensor
+    layers: list[torch.Tensor]
+
+    @classmethod
+    def of(cls, method: Fed3CR, models: Models, client: int) -> "Client":
+        """A copy of the client's part."""
+        rows = slice(models.indptr[client], models.indptr[client + 1])
+        sizes = generator_sizes(
+            method.config.rank,
+            layers=method.enhancement.layers,
+            factor=method.enhancement.factor,
+            scale=method.enhancement.scale,
+        )
+        layers, first = [], 0
+        ends = zip(sizes[:-1].tolist(), sizes[1:].tolist(), strict=True)
+        for inputs, outputs in ends if method.enhancement.adaptive else ():
+            for shape in ((inputs, outputs), (outputs,)):
+                last = first + int(np.prod(shape))
+                layers.append(_parameter(models.shared[client, first:last].reshape(shape)))
+                first = last
+        return cls(
+            _parameter(models.table[rows]),
+            _parameter(models.personal[rows]),
+            _parameter(models.own[client]),
+            layers,
+        )
+
+    def transfer(self, scale: float, positives: torch.Tensor) -> torch.Tensor:
+        """W_n."""
+        values = torch.cat([self.table[positives].mean(0), self.personal[positives].mean(0)])
+        for weights, biases in zip(self.layers[::2], self.layers[1::2], strict=True):
+            values = values @ weights + biases
+            if biases is not self.layers[-1]:
+                values = torch.relu(values)
+        return scale * values.view(self.vector.numel(), -1)
+
+
+def _parameter(values: Any) -> torch.Tensor:
+    return torch.from_numpy(values.copy()).requires_grad_()
+
+
+def loss_of(
+    client: Client,
+    method: Fed3CR,
+    positives: torch.Tensor,
+    rows: torch.Tensor,
+    labels: torch.Tensor,
+) -> torch.Tensor:
+    """Batch loss + alpha L_con + beta L_com."""
+    added = method.enhancement
+    table, personal = client.table, client.personal
+    if added.adaptive:
+        scale = float(added.factor if added.scale == "matrix" else 1)
+        table = table @ client.transfer(scale, positives)
+    scores = (table[rows] + personal[rows]) @ client.vector
+    loss = functional.binary_cross_entropy_with_logits(scores, labels)
+    if added.consistency:
+        own = functional.cosine_similarity(personal, personal[positives].mean(0)[None])
+        common = functional.cosine_similarity(table, table[positives].mean(0)[None])
+        cross = torch.softmax(own, 0) * torch.log_softmax(common, 0)
+        loss = loss - added.consistency * cross.sum()
+    if added.complementarity:
+        columns, own_columns = table / table.norm(dim=0), personal / personal.norm(dim=0)
+        loss = loss + added.complementarity * (columns.T @ own_columns).square().mean()
+    return loss
+
+
+def train_client(
+    method: Fed3CR, models: Models, examples: LocalExamples, place: int, round_: int
+) -> tuple[Client, float]:
+    """One client's round; its model, and its mean loss."""
+    config = method.below.config
+    local, added = config.local, method.enhancement
+    client = Client.of(method, models, place)
+    decay = local.decay ** (round_ - 1)
+    groups = [
+        {
+            "params": [client.table, client.personal],
+            "lr": decay * config.item_learning_rate,
+            "weight_decay": added.weight_decay,
+        },
+        {"params": [client.vector], "lr": decay * config.learning_rate},
+    ]
+    if added.adaptive:
+        groups.append({"params": client.layers, "lr": decay * added.generator_rate})
+    optimizer = torch.optim.SGD(groups)
+    schedule = torch.optim.lr_scheduler.ExponentialLR(optimizer, local.batch_decay)
+    rated = slice(models.positives_indptr[place], models.positives_indptr[place + 1])
+    first = models.indptr[place]
+    positives = torch.from_numpy(models.positives[rated] - first)
+    own = slice(examples.indptr[place], examples.indptr[place + 1])
+    total, seen, last = 0.0, 0, 0.0
+    for epoch in range(local.epochs):
+        if own.stop - own.start > local.batch_size:
+            places = np.array([place])
+            shuffle(
+                examples.indptr, places, examples.keys, epoch, examples.rows, examples.labels
+            )
+        rows = torch.from_numpy(examples.rows[own] - first)
+        labels = torch.from_numpy(examples.labels[own])
+        batches = zip(rows.split(local.batch_size), labels.split(local.batch_size), strict=True)
+        for some, wanted in batches:
+            optimizer.zero_grad()
+            loss = loss_of(client, method, positives, some, wanted)
+            loss.backward()
+            optimizer.step()
+            schedule.step()
+            total += loss.item() * len(some)
+            seen += len(some)
+        mean = total / seen
+        if epoch and abs(mean - last) < local.tolerance * abs(last):
+            last = mean
+            break
+        last = mean
+    return client, last
+
+
+def compare(
+    algorithm: ItemTables,
+    clients: IntArray,
+    public: PublicState,
+    vault: Vault,
+    streams: Streams,
+    *,
+    batch: int = 8,
+) -> dict[str, float]:
+    """Time one round of the loop and of the package, from the same state and examples.
+
+    Both sum the changes of the table and of phi; neither commits. The loop is given its examples,
+    which the package draws within its time.
+
+    Returns:
+        ``seconds``, ``loop_seconds``, ``speedup_vs_loop_fed3cr`` and ``largest_difference``, that
+        of the summed changes (see ``TOLERANCE``).
+    """
+    loop_seconds, looped = _loop(algorithm, clients, public, vault, streams, batch)
+    algorithm.client_step(clients[:1], public, vault, streams)  # compiles
+    start = time.perf_counter()
+    sums: dict[str, FloatArray] = {}
+    for some in np.split(clients, range(batch, len(clients), batch)):
+        blocks = algorithm.client_step(some, public, vault, streams).upload.blocks
+        for name in looped:
+            values = blocks[name].values
+            assert values is not None
+            added = values.reshape(len(some), -1).sum(axis=0)
+            sums[name] = sums[name] + added if name in sums else added
+    seconds = time.perf_counter() - start
+    apart = [np.abs(sums[name] - looped[name]).max() / np.abs(looped[name]).max() for name in sums]
+    return {
+        "seconds": seconds,
+        "loop_seconds": loop_seconds,
+        "speedup_vs_loop_fed3cr": loop_seconds / seconds,
+        "largest_difference": float(max(apart)),
+    }
+
+
+def _loop(
+    algorithm: ItemTables,
+    clients: IntArray,
+    public: PublicState,
+    vault: Vault,
+    streams: Streams,
+    batch: int,
+) -> tuple[float, dict[str, FloatArray]]:
+    """Seconds of the loop, and the summed changes by block."""
+    method = algorithm.method
+    assert isinstance(method, Fed3CR)
+    sums = {"table": np.zeros(public.table.size)}
+    if method.enhancement.adaptive:
+        sums["parameters"] = np.zeros(public.extras["parameters"].size)
+    seconds = 0.0
+    for some in np.split(clients, range(batch, len(clients), batch)):
+        table = public.table.astype(np.float32)
+        models, examples = algorithm._prepared(some, public, vault, streams, table)
+        start = time.perf_counter()
+        for place in range(len(some)):
+            client, _ = train_client(method, models, examples, place, public.round + 1)
+            with torch.no_grad():
+                sums["table"] += (client.table.numpy() - table).ravel()
+                if method.enhancement.adaptive:
+                    after = torch.cat([layer.reshape(-1) for layer in client.layers])
+                    sums["parameters"] += after.numpy() - models.shared[place]
+        seconds += time.perf_counter() - start
+    return seconds, sums

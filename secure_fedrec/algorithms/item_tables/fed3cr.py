@@ -1,0 +1,205 @@
+"""Fed3CR: consensus-enhanced recommendation that heeds consistency and complementarity.
+
+Client n keeps a vector u and an item table P_n, and shares the item table G and the generator phi:
+
+    g, p = means of the rows of G and P_n over the client's items
+    W_n = phi([g; p]), d x d        Z = G W_n + P_n        score of item i: sigmoid(u . Z_i)
+    loss = cross entropy + alpha L_con + beta L_com
+
+The formulas of the paper are not in its text as we have it; these follow its prose, and
+``fed3cr_consensus`` has those of L_con and L_com. It is the plug-in (``fed3cr_plugin``, with what
+phi tells of p) over a user vector. Rates are those of FedRAP, whose set-up the paper says it
+follows: it states none. That W_n starts near the identity is ours.
+"""
+
+from dataclasses import field
+
+import numpy as np
+
+from secure_fedrec.algorithms.item_tables.fed3cr_consensus import Work
+from secure_fedrec.algorithms.item_tables.fed3cr_plugin import Enhanced, Enhancement
+from secure_fedrec.algorithms.item_tables.fed3cr_step import (
+    Form,
+    Part,
+    Rates,
+    displace,
+    enhance,
+    fuse,
+    settle,
+)
+from secure_fedrec.algorithms.item_tables.local import (
+    Batch,
+    ItemTableTraining,
+    Models,
+    SingleArray,
+    dot,
+    logistic,
+)
+from secure_fedrec.algorithms.item_tables.method import Method, Start
+from secure_fedrec.algorithms.item_tables.scoring import products
+from secure_fedrec.algorithms.item_tables.starts import normal, same_linear
+from secure_fedrec.core.arrays import FloatArray, IntArray
+from secure_fedrec.core.compiled import released_loop
+from secure_fedrec.settings import Count, Positive, Rounds, Settings
+from secure_fedrec.streams import Streams
+
+
+class Fed3CRConfig(Settings, section="algorithm"):
+    """Hyper-parameters.
+
+    Args:
+        rank: d, length of an item's vector.
+        rounds: T, rounds of training.
+        learning_rate: step size of the user vector.
+        item_learning_rate: step size of both item tables.
+        enhancement: phi, alpha and beta.
+        local: training of a round.
+
+    Raises:
+        ConfigError: a field is out of range.
+    """
+
+    rank: Count = 32
+    rounds: Rounds = 100
+    learning_rate: Positive = 0.5
+    item_learning_rate: Positive = 200.0
+    enhancement: Enhancement = field(default_factory=lambda: Enhancement(weight_decay=1e-4))
+    local: ItemTableTraining = field(
+        default_factory=lambda: ItemTableTraining(
+            epochs=10, batch_size=2048, decay=0.97, batch_decay=0.95, tolerance=1e-4
+        )
+    )
+
+
+class Fed3CR(Enhanced):
+    """The method; see the module docstring.
+
+    Args:
+        config: hyper-parameters.
+        n_items: m.
+    """
+
+    def __init__(self, config: Fed3CRConfig, n_items: int) -> None:
+        super().__init__(UserVector(config, n_items), config.enhancement, n_items)
+        self.name = "fed3cr"
+        self._user_rate = np.float32(config.learning_rate)
+
+    def step(self, models: Models, batch: Batch, losses: FloatArray) -> None:
+        """As the plug-in's, to the bit, in one compiled loop."""
+        rates = Rates(self._rate, self._decay, self._generator_rate)
+        _steps(models, batch, losses, self._form, rates, self._user_rate, self._of_thread())
+
+
+class UserVector(Method[Fed3CRConfig]):
+    """The score: ``sigmoid(u . Z_i)``, whose vector and rows go down at once. ``own`` is u."""
+
+    name = "user-vector"
+
+    def start(self, n_items: int, streams: Streams) -> Start:
+        """G from N(0, 1)."""
+        table = normal(streams.stream("item-table"), (n_items, self.config.rank))
+        return Start(table, np.empty(0))
+
+    def own(self, clients: IntArray, n_items: int, streams: Streams) -> SingleArray:
+        """All clients start from the same u."""
+        start = same_linear(streams.stream("score-function"), self.config.rank, clients)
+        return np.ascontiguousarray(start[:, :-1])
+
+    def step(self, models: Models, batch: Batch, losses: FloatArray) -> None:
+        """u and the rows of the examples, from where they were."""
+        config = self.config
+        rates = np.float32(config.learning_rate), np.float32(config.item_learning_rate)
+        _step(models, batch, *rates, losses)
+
+    def scores(self, models: Models, table: SingleArray) -> SingleArray:
+        """u . Z_i, which orders items as the score does."""
+        return products(models, table)
+
+
+@released_loop
+def _steps(
+    models: Models,
+    batch: Batch,
+    losses: FloatArray,
+    form: Form,
+    rates: Rates,
+    user_rate: np.float32,
+    work: Work,
+) -> None:
+    for place in range(len(batch.clients)):
+        client, begin, end = batch.clients[place], batch.begin[place], batch.end[place]
+        first, last = models.indptr[client], models.indptr[client + 1]
+        rated = slice(models.positives_indptr[client], models.positives_indptr[client + 1])
+        part = Part(
+            models.table[first:last],
+            models.personal[first:last],
+            models.positives[rated] - first,
+            models.shared[client],
+        )
+        common = enhance(part, form, work)
+        count = fuse(common, part.own, batch.rows[begin:end] - first, False, False, work)
+        decay = batch.rates[place]
+        loss = descend(
+            work.seen[0, :count],
+            models.own[client],
+            work.places[: end - begin],
+            batch.labels[begin:end],
+            decay * user_rate,
+            decay * rates.tables,
+        )
+        displace(common, part.own, count, False, decay * rates.tables, work)
+        sizes = Rates(decay * rates.tables, rates.decay, decay * rates.generator)
+        losses[client] = loss + settle(part, form, sizes, work)
+
+
+@released_loop
+def _step(
+    models: Models,
+    batch: Batch,
+    learning_rate: np.float32,
+    item_rate: np.float32,
+    losses: FloatArray,
+) -> None:
+    for place in range(len(batch.clients)):
+        client, begin, end = batch.clients[place], batch.begin[place], batch.end[place]
+        decay = batch.rates[place]
+        losses[client] = descend(
+            models.table,
+            models.own[client],
+            batch.rows[begin:end],
+            batch.labels[begin:end],
+            decay * learning_rate,
+            decay * item_rate,
+        )
+
+
+@released_loop
+def descend(
+    table: SingleArray,
+    vector: SingleArray,
+    rows: IntArray,
+    labels: SingleArray,
+    rate: np.float32,
+    item_rate: np.float32,
+) -> float:
+    """One step of a vector and of the rows of its examples; the mean loss before it."""
+    width = len(vector)
+    vectors = vector.reshape(1, width)
+    share = np.float32(1) / np.float32(len(rows))
+    errors = np.empty(len(rows), dtype=np.float32)
+    slope = np.zeros(width, dtype=np.float32)
+    total = 0.0
+    for example in range(len(rows)):
+        row = rows[example]
+        loss, error = logistic(dot(table, row, vectors, 0, 0), labels[example])
+        total += loss
+        errors[example] = share * np.float32(error)
+        for k in range(width):
+            slope[k] += errors[example] * table[row, k]
+    for example in range(len(rows)):
+        step = item_rate * errors[example]
+        for k in range(width):
+            table[rows[example], k] -= step * vector[k]
+    for k in range(width):
+        vector[k] -= rate * slope[k]
+    return total / len(rows)

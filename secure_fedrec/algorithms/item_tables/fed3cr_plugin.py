@@ -1,0 +1,228 @@
+"""Fed3CR as a plug-in: consensus enhancement over a method that scores rows of an item table.
+
+The method below sees other rows than those it thinks it does. Where it reads the item table, it is
+given the fused one, Z = G W_n + P_n; a method with a personal table of its own is given C = G W_n
+for the common one and P_n for its own. It takes its step on them as ever, and what the step moved
+is taken for what pulls on them:
+
+    pull on Z = (Z - Z') / rate    so on P_n; W_n^T of it on G; and G^T pull on W_n, so on phi
+
+and the consistency and complementarity of G W_n and P_n pull besides (``fed3cr_consensus``).
+Uploads are the changes of G, all rows, and of phi beside what the method below shares.
+
+What phi tells: the change of its first layer's weights, divided by that of the layer's biases, is
+the input [g; p]. So whoever reads a client's upload alone reads p, the mean of a personal table
+that never leaves the client. Sums over many clients hide it, names taken off do not.
+"""
+
+from dataclasses import asdict
+from threading import local
+from typing import Annotated, Any
+
+import numpy as np
+
+from secure_fedrec.algorithms.item_tables.fed3cr_consensus import Work, work_for
+from secure_fedrec.algorithms.item_tables.fed3cr_generator import (
+    SCALES,
+    generator_sizes,
+    generator_start,
+    n_parameters,
+)
+from secure_fedrec.algorithms.item_tables.fed3cr_step import (
+    Form,
+    Part,
+    Rates,
+    displace,
+    enhance,
+    fuse,
+    settle,
+)
+from secure_fedrec.algorithms.item_tables.local import Batch, Models, SingleArray
+from secure_fedrec.algorithms.item_tables.method import ItemTableMethod, MethodConfig, Start
+from secure_fedrec.algorithms.item_tables.starts import normal
+from secure_fedrec.core.arrays import FloatArray, IntArray
+from secure_fedrec.errors import ConfigError
+from secure_fedrec.settings import Count, NonNegative, OneOf, Positive, Settings
+from secure_fedrec.streams import Streams
+
+
+class Enhancement(Settings, section="enhancement"):
+    """What the plug-in adds; each of the paper's three parts can be left out.
+
+    Args:
+        adaptive: whether phi makes a transfer matrix (ACE); else the consensus is used as it is.
+        consistency: alpha, weight of L_con; 0 leaves it out.
+        complementarity: beta, weight of L_com; 0 leaves it out.
+        layers: of phi.
+        factor: the paper's length scale coefficient.
+        scale: what it scales: the "width" of phi's hidden layers, in d, or the transfer "matrix".
+        generator_rate: step size of phi.
+        item_rate: step size of both item tables, for what the plug-in pulls; the unit of what the
+            method below pulls. None for the ``item_learning_rate`` of its settings.
+        weight_decay: pull of all rows of both tables to 0.
+
+    Raises:
+        ConfigError: a field is out of range.
+    """
+
+    adaptive: bool = True
+    consistency: NonNegative = 0.1
+    complementarity: NonNegative = 0.1
+    layers: Count = 3
+    factor: Count = 10
+    scale: Annotated[str, OneOf(SCALES)] = "width"
+    generator_rate: Positive = 0.5
+    item_rate: Positive | None = None
+    weight_decay: NonNegative = 0.0
+
+
+_FIRST = np.zeros(1, dtype=np.int64)
+
+
+class Enhanced:
+    """A method with the plug-in; see the module docstring. Behind its shared parameters lies phi.
+
+    Args:
+        below: the method.
+        config: what is added.
+        n_items: m.
+
+    Raises:
+        ConfigError: what is below has no item table, is enhanced already, or tells no step size of
+            its table (``item_learning_rate``) where none is set.
+    """
+
+    dense = True
+    personal = True
+
+    def __init__(self, below: ItemTableMethod, config: Enhancement, n_items: int) -> None:
+        name = getattr(below, "name", type(below).__name__)
+        if not isinstance(below, ItemTableMethod):
+            raise ConfigError("algorithm.enhancement", name, "has no item table to enhance")
+        if isinstance(below, Enhanced):
+            raise ConfigError("algorithm.enhancement", name, "is enhanced already")
+        rate = config.item_rate or getattr(below.config, "item_learning_rate", None)
+        if rate is None:
+            problem = f"must be set: {name} tells no step size of its item table"
+            raise ConfigError("enhancement.item_rate", None, problem)
+        self.below, self.enhancement = below, config
+        self.name = f"fed3cr-over-{name}"
+        sizes = generator_sizes(
+            below.config.rank, layers=config.layers, factor=config.factor, scale=config.scale
+        )
+        self._form = Form(
+            sizes=sizes,
+            scale=np.float32(config.factor if config.scale == "matrix" else 1),
+            alpha=np.float32(config.consistency),
+            beta=np.float32(config.complementarity),
+        )
+        self._rate, self._decay = np.float32(rate), np.float32(config.weight_decay)
+        self._generator_rate = np.float32(config.generator_rate)
+        self._n_items, self._generator = n_items, n_parameters(sizes) * config.adaptive
+        self._scratch = local()
+
+    @property
+    def config(self) -> MethodConfig:
+        """Of the method below."""
+        return self.below.config
+
+    def start(self, n_items: int, streams: Streams) -> Start:
+        """As below, and phi, whose transfer matrices are near the identity."""
+        start = self.below.start(n_items, streams)
+        if not self._generator:
+            return start
+        phi = generator_start(self._form.sizes, float(self._form.scale), streams.stream("fed3cr-generator"))
+        return Start(start.table, np.concatenate([start.shared, phi]))
+
+    def own(self, clients: IntArray, n_items: int, streams: Streams) -> SingleArray:
+        """As below."""
+        return self.below.own(clients, n_items, streams)
+
+    def personal_start(self, n_items: int, streams: Streams) -> SingleArray:
+        """As below, or N(0, 1) where there is no personal table."""
+        if self.below.personal:
+            return self.below.personal_start(n_items, streams)
+        table = normal(streams.stream("fed3cr-personal"), (n_items, self.config.rank))
+        return table.astype(np.float32)
+
+    def step(self, models: Models, batch: Batch, losses: FloatArray) -> None:
+        """The step below between the two halves of the plug-in's, client after client."""
+        for place, client in enumerate(batch.clients.tolist()):
+            losses[client] = self._step(models, client, batch, place)
+
+    def scores(self, models: Models, table: SingleArray) -> SingleArray:
+        """Scores below, of the fused rows."""
+        scores = np.empty((len(models.own), len(table)), dtype=np.float32)
+        form = self._form._replace(alpha=np.float32(0), beta=np.float32(0))
+        work = self._of_thread()
+        for client in range(len(scores)):
+            part = self._part(models, client)
+            common = enhance(part, form, work)
+            count = fuse(common, part.own, part.positives[:0], True, self.below.personal, work)
+            view = self._view(models, client, part, count, work)
+            scores[client] = self.below.scores(view, table)[0]
+        return scores
+
+    def knowledge(self) -> dict[str, Any]:
+        """All hyper-parameters, of the method below and of the plug-in."""
+        return {**self.below.knowledge(), "enhancement": asdict(self.enhancement)}
+
+    def _step(self, models: Models, client: int, batch: Batch, place: int) -> float:
+        """One client's step; its loss, before it."""
+        work, part, decay = self._of_thread(), self._part(models, client), batch.rates[place]
+        below, split = self.below, self.below.personal
+        common = enhance(part, self._form, work)
+        examples = slice(int(batch.begin[place]), int(batch.end[place]))
+        rows = batch.rows[examples] - models.indptr[client]
+        count = fuse(common, part.own, rows, below.dense, split, work)
+        loss = np.zeros(1)
+        seen = Batch(
+            clients=_FIRST,
+            begin=_FIRST,
+            end=np.array([len(rows)]),
+            rows=work.places[: len(rows)],
+            labels=batch.labels[examples],
+            rates=batch.rates[place : place + 1],
+        )
+        below.step(self._view(models, client, part, count, work), seen, loss)
+        rates = Rates(decay * self._rate, self._decay, decay * self._generator_rate)
+        displace(common, part.own, count, split, rates.tables, work)
+        return float(loss[0]) + settle(part, self._form, rates, work)
+
+    def _part(self, models: Models, client: int) -> Part:
+        rows = slice(models.indptr[client], models.indptr[client + 1])
+        first, last = models.positives_indptr[client : client + 2]
+        return Part(
+            table=models.table[rows],
+            own=models.personal[rows],
+            positives=models.positives[first:last] - models.indptr[client],
+            phi=models.shared[client, self._shared(models) :],
+        )
+
+    def _shared(self, models: Models) -> int:
+        """How many shared parameters are those of the method below."""
+        return models.shared.shape[1] - self._generator
+
+    def _view(self, models: Models, client: int, part: Part, count: int, work: Work) -> Models:
+        """What the method below takes for the model of a single client."""
+        positives = work.slots[part.positives]
+        positives = positives[positives >= 0]
+        return Models(
+            indptr=np.array([0, count]),
+            items=work.items[:count],
+            table=work.seen[0, :count],
+            personal=work.seen[1, : count if self.below.personal else 0],
+            positives_indptr=np.array([0, len(positives)]),
+            positives=positives,
+            shared=models.shared[client : client + 1, : self._shared(models)],
+            own=models.own[client : client + 1],
+        )
+
+    def _of_thread(self) -> Work:
+        if not hasattr(self._scratch, "work"):
+            config = self.config
+            self._scratch.work = work_for(
+                self._n_items, config.rank, config.local.batch_size, self._form.sizes
+            )
+        work: Work = self._scratch.work
+        return work

@@ -1,0 +1,208 @@
+"""One local step of Fed3CR around the step of whatever scores the fused rows; compiled.
+
+    enhance: prototypes -> W_n -> C = G W_n        settle: pulls on G, P_n and phi, all at once
+
+In between a method is shown rows of C and P_n (``fuse``), moves them, and what it moved is what it
+pulls (``displace``).
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from secure_fedrec.algorithms.item_tables.fed3cr_consensus import (
+    Work,
+    complementarity,
+    consistency,
+    look,
+    of_direction,
+    prototype,
+    pull,
+    unit_length,
+)
+from secure_fedrec.algorithms.item_tables.fed3cr_generator import generate, teach
+from secure_fedrec.algorithms.item_tables.local import SingleArray
+from secure_fedrec.core.arrays import IntArray
+from secure_fedrec.core.compiled import released_loop
+
+
+class Part(NamedTuple):
+    """One client's part of the models.
+
+    Args:
+        table: float32[m, d], G.
+        own: float32[m, d], P_n.
+        positives: int64[p], rows of the rated items.
+        phi: float32[F]; empty without adaptive consensus enhancement.
+    """
+
+    table: SingleArray
+    own: SingleArray
+    positives: IntArray
+    phi: SingleArray
+
+
+class Form(NamedTuple):
+    """What is the same for all clients.
+
+    Args:
+        sizes: int64[L + 1], values between phi's layers.
+        scale: float32, factor on W_n.
+        alpha: float32, weight of the consistency; 0 leaves it out.
+        beta: float32, weight of the complementarity; 0 leaves it out.
+    """
+
+    sizes: IntArray
+    scale: np.float32
+    alpha: np.float32
+    beta: np.float32
+
+
+class Rates(NamedTuple):
+    """Step sizes of one step, float32.
+
+    Args:
+        tables: of G and P_n.
+        decay: their pull to 0.
+        generator: of phi.
+    """
+
+    tables: np.float32
+    decay: np.float32
+    generator: np.float32
+
+
+@released_loop
+def enhance(part: Part, form: Form, work: Work) -> SingleArray:
+    """Everything before the score; returns C: ``work.common``, or G itself without phi."""
+    lines, sizes, width = work.lines, form.sizes, part.table.shape[1]
+    prototype(part.table, part.positives, lines[0])
+    prototype(part.own, part.positives, lines[1])
+    transfer = len(part.phi) > 0
+    if transfer:
+        for factor in range(width):
+            work.units[0, factor] = lines[0, factor]
+            work.units[0, width + factor] = lines[1, factor]
+        generate(part.phi, sizes, work.units)
+        lines[2] = 0
+        for one in range(width):
+            for other in range(width):
+                entry = form.scale * work.units[len(sizes) - 1, one * width + other]
+                work.squares[0, one, other] = entry
+                lines[2, other] += lines[0, one] * entry
+    else:
+        lines[2] = lines[0]
+    return look(part.table, part.own, transfer, form.alpha > 0, form.beta > 0, work)
+
+
+@released_loop
+def fuse(
+    common: SingleArray, own: SingleArray, rows: IntArray, whole: bool, split: bool, work: Work
+) -> int:
+    """Copy out what a score reads: rows of C + P_n, or where ``split`` of both.
+
+    Args:
+        common: float32[m, d], C.
+        own: float32[m, d], P_n.
+        rows: int64[N], item of every example.
+        whole: whether it reads all items; else those of the examples.
+        split: whether it tells the two tables apart.
+        work: gets ``items``, ``slots``, ``places`` and ``seen``.
+
+    Returns:
+        How many rows there are.
+    """
+    slots, width = work.slots, common.shape[1]
+    slots[:] = 0 if whole else -1
+    for row in rows:
+        slots[row] = 0
+    count = 0
+    for item in range(len(slots)):
+        if slots[item] < 0:
+            continue
+        slots[item] = count
+        work.items[count] = item
+        for factor in range(width):
+            if split:
+                work.seen[0, count, factor] = common[item, factor]
+                work.seen[1, count, factor] = own[item, factor]
+            else:
+                work.seen[0, count, factor] = common[item, factor] + own[item, factor]
+        count += 1
+    for example in range(len(rows)):
+        work.places[example] = slots[rows[example]]
+    return count
+
+
+@released_loop
+def displace(
+    common: SingleArray, own: SingleArray, count: int, split: bool, rate: np.float32, work: Work
+) -> None:
+    """From where a score's step has moved ``seen`` to what it pulls on rows of C and P_n."""
+    for slot in range(count):
+        item = work.items[slot]
+        for factor in range(common.shape[1]):
+            one, other = common[item, factor], own[item, factor]
+            if split:
+                work.seen[0, slot, factor] = (one - work.seen[0, slot, factor]) / rate
+                work.seen[1, slot, factor] = (other - work.seen[1, slot, factor]) / rate
+            else:
+                both = ((one + other) - work.seen[0, slot, factor]) / rate
+                work.seen[0, slot, factor] = both
+                work.seen[1, slot, factor] = both
+
+
+@released_loop
+def settle(part: Part, form: Form, rates: Rates, work: Work) -> float:
+    """Everything after the score: move both tables and phi.
+
+    Returns:
+        alpha L_con + beta L_com, before the step.
+    """
+    lines, width = work.lines, part.table.shape[1]
+    transfer, consistent, complementary = len(part.phi) > 0, form.alpha > 0, form.beta > 0
+    loss = 0.0
+    if consistent:
+        loss += consistency(form.alpha, work.cosines)
+    if complementary:
+        loss += complementarity(form.beta, work.squares, lines)
+    lines[7] = lines[1]
+    own_length, length = unit_length(lines[7]), unit_length(lines[2])
+    pull(
+        part.table,
+        part.own,
+        transfer,
+        consistent,
+        complementary,
+        rates.tables,
+        rates.decay,
+        work,
+    )
+    of_direction(lines[7], own_length, lines[3])
+    of_direction(lines[2], length, lines[4])
+    if transfer:
+        _teach(part.phi, form, rates.generator, work)
+    if transfer or consistent:
+        share = rates.tables / np.float32(len(part.positives))
+        for item in part.positives:
+            for factor in range(width):
+                part.table[item, factor] -= share * lines[4, factor]
+                part.own[item, factor] -= share * lines[3, factor]
+    return loss
+
+
+@released_loop
+def _teach(phi: SingleArray, form: Form, rate: np.float32, work: Work) -> None:
+    """Move phi; ``lines[3]`` and ``lines[4]`` become what pulls on p and g."""
+    lines, squares = work.lines, work.squares
+    width, last = squares.shape[1], len(form.sizes) - 1
+    back = np.zeros(width, dtype=np.float32)
+    for one in range(width):
+        for other in range(width):
+            back[one] += squares[0, one, other] * lines[4, other]
+            entry = squares[2, one, other] + lines[0, one] * lines[4, other]
+            work.pulls[last, one * width + other] = form.scale * entry
+    teach(phi, form.sizes, work.units, work.pulls, rate)
+    for factor in range(width):
+        lines[4, factor] = back[factor] + work.pulls[0, factor]
+        lines[3, factor] += work.pulls[0, width + factor]
