@@ -1,0 +1,154 @@
+"""FedDMF as published: every organisation sees every other's vectors of their common items."""
+
+from dataclasses import asdict, replace
+from typing import Any, Final
+
+import numpy as np
+
+from secure_fedrec.algorithms.base import FinishedStep, PublicState
+from secure_fedrec.algorithms.feddmf.organisations import DMFOrganisations, require_width
+from secure_fedrec.blocks import BlockKind, BlockShape
+from secure_fedrec.core.arrays import FloatArray, IndexArray, IntArray
+from secure_fedrec.errors import ConfigError
+from secure_fedrec.streams import Streams
+from secure_fedrec.traits import OTHER_ROWS
+from secure_fedrec.uploads import Aggregate, FlatBlock, PeerBlock, RowBlock, Upload
+from secure_fedrec.vault import Vault
+
+_RECEIVED: Final = "received"
+_PARTICIPANTS: Final = "participants"
+
+
+class ExchangedFedDMF(DMFOrganisations):
+    """The algorithm; see the package. Everybody takes part in every round.
+
+    The server learns who took part; the sum of a round is their number.
+    """
+
+    width = 1
+
+    @property
+    def rounds(self) -> int:
+        """T."""
+        return self.config.rounds
+
+    def blocks(self, n_rows: int = 0) -> tuple[BlockShape, ...]:
+        """One number: who takes part."""
+        return (BlockShape(name=_PARTICIPANTS, kind=BlockKind.FLAT, size=1, width=1),)
+
+    def initial_public(self, n_rows: int, streams: Streams) -> PublicState:
+        """How many took part in the last round: float64[1]."""
+        return PublicState(round=0, table=np.zeros(1))
+
+    def initialise(self, vault: Vault, streams: Streams) -> None:
+        """Create the private tables; see ``DMFOrganisations.start``."""
+        self.start(vault, streams)
+        sizes = [len(self._pairs(client)[1]) for client in vault.clients.tolist()]
+        ends = np.cumsum([0, *sizes], dtype=np.int64)
+        vault.create_ragged(_RECEIVED, ends, np.zeros((ends[-1], self.config.model.width)))
+
+    def give(
+        self, clients: IntArray, public: PublicState, vault: Vault, streams: Streams
+    ) -> PeerBlock:
+        """Every organisation's vectors, to each other those of the items that both have."""
+        ends, senders, receivers = [0], [], []
+        rows: list[IndexArray] = []
+        values: list[Any] = []
+        for client in clients.tolist():
+            for other in self._others(client):
+                block = self.hand_over(vault, client, self._shared(client, other))
+                rows.append(block.rows)
+                values.append(block.values)
+                ends.append(ends[-1] + len(block.rows))
+                senders.append(client)
+                receivers.append(other)
+        block = RowBlock(
+            indptr=np.array(ends), rows=np.concatenate(rows), values=np.concatenate(values)
+        )
+        return PeerBlock(senders=np.array(senders), receivers=np.array(receivers), block=block)
+
+    def take(self, clients: IntArray, given: PeerBlock, vault: Vault) -> None:
+        """Keep what others gave, by receiver, then by sender.
+
+        Raises:
+            ConfigError: vectors of another width, or of other items than both have, or an
+                organisation did not hear from each other one.
+        """
+        for client in clients.tolist():
+            mine = np.flatnonzero(given.receivers == client)
+            mine = mine[np.argsort(given.senders[mine], kind="stable")]
+            heard = given.senders[mine].tolist()
+            if heard != self._others(client):
+                problem = f"are who organisation {client} heard from, not {self._others(client)}"
+                raise ConfigError("data.organisations", heard, problem)
+            parts = [
+                self._part(given.block, place, heard[n], client)
+                for n, place in enumerate(mine.tolist())
+            ]
+            vault.write_ragged(_RECEIVED, client, np.concatenate(parts))
+
+    def given_rows(self, n_clients: int) -> tuple[int, int, int]:
+        """Everybody to everybody, of the items that both have."""
+        listed = self.data.listed.astype(np.int64)
+        shared = listed @ listed.T
+        rows = int(shared.sum() - np.trace(shared))
+        return n_clients * (n_clients - 1), rows, self.config.model.width
+
+    def client_step(
+        self, clients: IntArray, public: PublicState, vault: Vault, streams: Streams
+    ) -> FinishedStep:
+        """An epoch of each organisation, towards what the others gave it."""
+        trained = []
+        for client in clients.tolist():
+            targets = self._targets(client, vault.read_ragged(_RECEIVED, client))
+            state = self.read(client, vault)
+            trained.append(
+                self.train(
+                    client, state, targets, round_=public.round + 1, vault=vault, streams=streams
+                )
+            )
+        upload = Upload(
+            clients=clients, blocks={_PARTICIPANTS: FlatBlock(values=np.ones((len(clients), 1)))}
+        )
+        return FinishedStep(
+            clients=clients, upload=upload, commit=lambda vault: self.keep(trained, vault)
+        )
+
+    def server_step(self, public: PublicState, aggregate: Aggregate) -> PublicState:
+        """Count who took part; the server has nothing else to do."""
+        count = aggregate.vector(_PARTICIPANTS)
+        return replace(public, round=public.round + 1, table=np.rint(count))
+
+    def public_knowledge(self) -> dict[str, Any]:
+        """All hyper-parameters, and how many items are common."""
+        known = {"name": "feddmf-exchanged", **asdict(self.config), **self.knowledge()}
+        return {**known, "traits": asdict(OTHER_ROWS)}
+
+    def _others(self, client: int) -> list[int]:
+        return [other for other in range(self.data.n_organisations) if other != client]
+
+    def _shared(self, client: int, other: int) -> IntArray:
+        """int64[k], items that both have."""
+        return np.flatnonzero(self.data.listed[client] & self.data.listed[other])
+
+    def _part(self, block: RowBlock, place: int, sender: int, client: int) -> FloatArray:
+        """What one organisation gave to another, after a look at its shape."""
+        own = slice(*block.indptr[[place, place + 1]].tolist())
+        vectors = np.zeros((0, 0)) if block.values is None else block.values[own]
+        require_width(vectors, self.config.model.width, f"what organisation {sender} gives")
+        if not np.array_equal(block.rows[own], self._shared(client, sender)):
+            problem = f"items from organisation {sender}, not those it has with {client}"
+            raise ConfigError("data.items", len(vectors), problem)
+        return vectors
+
+    def _pairs(self, client: int) -> tuple[IntArray, IntArray]:
+        """int64[I + 1] and int64[T]: what is received for each item, in order of senders."""
+        shared = [self._shared(client, other) for other in self._others(client)]
+        places = self.places(client, np.concatenate(shared))
+        order = np.argsort(places, kind="stable")
+        counts = np.bincount(places, minlength=len(self.listed(client)))
+        return np.concatenate([[0], np.cumsum(counts)]), order
+
+    def _targets(self, client: int, received: FloatArray) -> tuple[IntArray, FloatArray]:
+        indptr, order = self._pairs(client)
+        return indptr, received[order]

@@ -1,0 +1,74 @@
+"""Adam, for layers that move in every step and for rows of large tables that few batches touch.
+
+A row that a batch does not touch has no slope there, but Adam moves it on all the same, by what its
+mean of slopes remembers, and forgets. A row is brought up to date when it is next seen, over all
+the steps that it missed at once: slopes of 0 make the mean and the mean of squares, so also the
+step, geometric sequences. That leaves out how the corrections for the start and epsilon differ
+between these steps, and nothing else. (Leaving such rows where they are, as torch's ``SparseAdam``
+does, makes rare items learn an order of magnitude more slowly, and lets one large slope of the
+embedding loss hold a row for thousands of batches, because its mean of squares does not fade.)
+"""
+
+import math
+
+import numpy as np
+
+from secure_fedrec.core.arrays import FloatArray
+from secure_fedrec.core.compiled import compiled_loop
+
+FIRST_DECAY = 0.9  # beta_1, beta_2 and epsilon of Adam, as its paper and torch have them
+SECOND_DECAY = 0.999
+_EPSILON = 1e-8
+_FORGOTTEN = 1e-30  # of a slope; far below, numbers lose digits and time
+
+
+@compiled_loop
+def step_of(
+    values: FloatArray,
+    slopes: FloatArray,
+    first: FloatArray,
+    second: FloatArray,
+    rate: float,
+    settled: float,
+) -> None:
+    """Adam's step of some numbers; ``rate`` and ``settled`` hold its corrections for the start."""
+    for place in range(len(values)):
+        slope = slopes[place]
+        first[place] = FIRST_DECAY * first[place] + (1.0 - FIRST_DECAY) * slope
+        second[place] = SECOND_DECAY * second[place] + (1.0 - SECOND_DECAY) * slope * slope
+        values[place] -= rate * first[place] / (math.sqrt(second[place]) / settled + _EPSILON)
+
+
+@compiled_loop
+def decays_of(steps: int) -> FloatArray:
+    """For k up to ``steps``: decay of the mean, of the squares, and the sum of k steps of Adam.
+
+    Row k holds ``b1^k``, ``b2^k`` and ``sum_{j <= k} (b1 / sqrt(b2))^j``.
+    """
+    found = np.zeros((steps + 1, 3))
+    found[0, 0] = found[0, 1] = 1.0
+    ratio, power = FIRST_DECAY / math.sqrt(SECOND_DECAY), 1.0
+    for step in range(1, steps + 1):
+        power *= ratio
+        first = found[step - 1, 0] * FIRST_DECAY
+        found[step, 0] = first if first > _FORGOTTEN else 0.0
+        found[step, 1] = found[step - 1, 1] * SECOND_DECAY
+        found[step, 2] = found[step - 1, 2] + (power if power > _FORGOTTEN else 0.0)
+    return found
+
+
+@compiled_loop
+def catch_up(
+    values: FloatArray,
+    first: FloatArray,
+    second: FloatArray,
+    missed: FloatArray,
+    rate: float,
+    settled: float,
+) -> None:
+    """The steps of a row since it was last seen; ``missed`` is a row of ``decays_of``."""
+    one, two, total = missed[0], missed[1], rate * missed[2]
+    for place in range(len(values)):
+        values[place] -= total * first[place] / (math.sqrt(second[place]) / settled + _EPSILON)
+        first[place] *= one
+        second[place] *= two

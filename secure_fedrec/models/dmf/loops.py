@@ -1,0 +1,387 @@
+"""Inner loops of DMF: an epoch of batches with closed-form gradients, and scores.
+
+One example takes some 20,000 operations, all on rows of a few dozen numbers, and a batch touches a
+few dozen rows of large tables. These loops walk a batch once and update only the rows that it
+touched; the layers take the steps of Adam one by one. Sums run in a fixed order, so the same
+examples give the same bits.
+"""
+
+import math
+
+import numpy as np
+
+from secure_fedrec.core.arrays import BoolArray, FloatArray, IntArray
+from secure_fedrec.core.compiled import compiled_loop
+from secure_fedrec.models.dmf.adam import FIRST_DECAY, SECOND_DECAY, catch_up, decays_of, step_of
+from secure_fedrec.models.dmf.arrays import Descent, Examples, Parts, Targets
+
+_LANES = 4  # 16 random bits decide a hidden unit, so a word decides four
+
+
+@compiled_loop
+def _mixed(number: np.uint64) -> np.uint64:
+    """SplitMix64: scatters consecutive numbers. Dropout hides nothing, so it needs no cipher."""
+    word = number * np.uint64(0x9E3779B97F4A7C15)
+    word = (word ^ (word >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    word = (word ^ (word >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return word ^ (word >> np.uint64(31))
+
+
+@compiled_loop
+def _draw_kept(kept: BoolArray, key: int, example: int, limit: int) -> None:
+    """Which hidden units an example keeps: those whose 16 bits are not below ``limit``."""
+    words = (len(kept) + _LANES - 1) // _LANES
+    for number in range(words):
+        word = _mixed(np.uint64(key) + np.uint64(example * words + number))
+        for lane in range(min(_LANES, len(kept) - _LANES * number)):
+            bits = (word >> np.uint64(16 * lane)) & np.uint64(0xFFFF)
+            kept[_LANES * number + lane] = bits >= np.uint64(limit)
+
+
+@compiled_loop
+def _hidden(inputs: FloatArray, columns: FloatArray, biases: FloatArray, found: FloatArray) -> None:
+    """``found = columns^T inputs + biases``, four inputs at a time."""
+    found[:] = biases
+    for place in range(0, len(inputs), 4):
+        one, two = inputs[place], inputs[place + 1]
+        three, four = inputs[place + 2], inputs[place + 3]
+        for unit in range(len(found)):
+            found[unit] += (
+                one * columns[place, unit]
+                + two * columns[place + 1, unit]
+                + three * columns[place + 2, unit]
+                + four * columns[place + 3, unit]
+            )
+
+
+@compiled_loop
+def _learn(
+    parts: Parts,
+    slopes: Parts,
+    columns: FloatArray,
+    inputs: FloatArray,
+    kept: BoolArray,
+    label: float,
+    scale: float,
+    share: float,
+    slope: FloatArray,
+    hidden: FloatArray,
+) -> float:
+    """Squared error of one example; adds its derivatives, those of the inputs into ``slope``."""
+    _hidden(inputs, columns, parts.biases, hidden)
+    units = len(hidden)
+    logit = parts.output[units]
+    for unit in range(units):
+        hidden[unit] = hidden[unit] * scale if kept[unit] and hidden[unit] > 0.0 else 0.0
+        logit += hidden[unit] * parts.output[unit]
+    found = 1.0 / (1.0 + math.exp(-logit))
+    error = found - label
+    pull = 2.0 * share * error * found * (1.0 - found)
+    slope[:] = 0.0
+    slopes.output[units] += pull
+    for unit in range(units):
+        if hidden[unit] > 0.0:
+            slopes.output[unit] += pull * hidden[unit]
+            back = pull * parts.output[unit] * scale
+            slopes.biases[unit] += back
+            for place in range(len(inputs)):
+                slopes.weights[unit, place] += back * inputs[place]
+                slope[place] += back * parts.weights[unit, place]
+    return error * error
+
+
+@compiled_loop
+def _align(vector: FloatArray, target: FloatArray, weight: float, slope: FloatArray) -> float:
+    """``1 - cos``, whose derivative times ``weight`` is added to ``slope``."""
+    dot, square = 0.0, 0.0
+    for place in range(len(vector)):
+        dot += vector[place] * target[place]
+        square += vector[place] * vector[place]
+    if square == 0.0:
+        return 1.0
+    length = math.sqrt(square)
+    cosine = dot / length
+    for place in range(len(vector)):
+        slope[place] -= weight * (target[place] - cosine * vector[place] / length) / length
+    return 1.0 - cosine
+
+
+@compiled_loop
+def _pull_items(
+    parts: Parts, targets: Targets, n_users: int, rows: IntArray, slopes: FloatArray
+) -> float:
+    """Embedding-similarity loss of a batch's items (FedDMF, eq. 4); adds its derivatives.
+
+    ``beta / |P| sum max(1 - cos, m)``, the mean over the common pairs of the batch: what the mean
+    over all of them is expected to be.
+    """
+    pairs = 0
+    for row in rows:
+        if row >= n_users:
+            pairs += targets.indptr[row - n_users + 1] - targets.indptr[row - n_users]
+    if pairs == 0:
+        return 0.0
+    total, own = 0.0, np.empty(parts.vectors.shape[1])
+    weight = targets.strength / pairs
+    for slot in range(len(rows)):
+        item = rows[slot] - n_users
+        if item < 0:
+            continue
+        vector = parts.vectors[rows[slot]]
+        for place in range(targets.indptr[item], targets.indptr[item + 1]):
+            target = targets.vectors[place]
+            if not target.any():
+                continue
+            own[:] = 0.0
+            distance = _align(vector, target, weight, own)
+            total += weight * max(distance, targets.margin)
+            if not distance <= targets.margin:  # a number that is none must go on to be seen
+                for factor in range(len(own)):
+                    slopes[slot, factor] += own[factor]
+    return total
+
+
+@compiled_loop
+def _see_rows(
+    parts: Parts,
+    first: Parts,
+    second: Parts,
+    examples: Examples,
+    start: int,
+    stop: int,
+    n_users: int,
+    slots: IntArray,
+    rows: IntArray,
+    seen: IntArray,
+    step: int,
+    decays: FloatArray,
+    rate: float,
+    settled: float,
+) -> int:
+    """Number the rows of a batch, and bring each up to date; how many they are."""
+    used = 0
+    for place in range(start, stop):
+        user, item = np.int64(examples.users[place]), np.int64(examples.items[place])
+        for row in (user, n_users + item):
+            if slots[row] < 0:
+                slots[row], rows[used] = used, row
+                used += 1
+                catch_up(
+                    parts.vectors[row], first.vectors[row], second.vectors[row],
+                    decays[step - seen[row]], rate, settled,
+                )  # fmt: skip
+    return used
+
+
+@compiled_loop
+def _move_rows(
+    parts: Parts,
+    slopes: Parts,
+    first: Parts,
+    second: Parts,
+    rows: IntArray,
+    rate: float,
+    settled: float,
+) -> None:
+    """A step of a batch's rows, whose slopes lie in their slots and are 0 again."""
+    for slot in range(len(rows)):
+        row = rows[slot]
+        step_of(
+            parts.vectors[row], slopes.vectors[slot], first.vectors[row], second.vectors[row],
+            rate, settled,
+        )  # fmt: skip
+        slopes.vectors[slot] = 0.0
+
+
+@compiled_loop
+def _move_layers(
+    parts: Parts,
+    slopes: Parts,
+    first: Parts,
+    second: Parts,
+    columns: FloatArray,
+    rate: float,
+    settled: float,
+) -> None:
+    """A step of all layers; ``columns`` follows the weights, and the slopes are 0 again."""
+    for unit in range(len(parts.biases)):
+        step_of(
+            parts.weights[unit], slopes.weights[unit], first.weights[unit], second.weights[unit],
+            rate, settled,
+        )  # fmt: skip
+        slopes.weights[unit] = 0.0
+        for place in range(parts.weights.shape[1]):
+            columns[place, unit] = parts.weights[unit, place]
+    step_of(parts.biases, slopes.biases, first.biases, second.biases, rate, settled)
+    step_of(parts.output, slopes.output, first.output, second.output, rate, settled)
+    slopes.biases[:] = 0.0
+    slopes.output[:] = 0.0
+
+
+@compiled_loop
+def _learn_batch(
+    parts: Parts,
+    slopes: Parts,
+    columns: FloatArray,
+    examples: Examples,
+    start: int,
+    stop: int,
+    n_users: int,
+    slots: IntArray,
+    descent: Descent,
+) -> float:
+    """Squared errors of a batch; adds its derivatives, those of rows in their slots."""
+    units, width = len(parts.biases), parts.vectors.shape[1]
+    inputs, slope, hidden = np.empty(2 * width), np.empty(2 * width), np.empty(units)
+    kept = np.ones(units, dtype=np.bool_)
+    limit, scale = round(descent.dropout * 65536), 1.0 / (1.0 - descent.dropout)
+    errors = 0.0
+    for place in range(start, stop):
+        user = np.int64(examples.users[place])
+        item = np.int64(n_users + examples.items[place])
+        inputs[:width], inputs[width:] = parts.vectors[user], parts.vectors[item]
+        if limit > 0:
+            _draw_kept(kept, descent.key, place, limit)
+        errors += _learn(
+            parts, slopes, columns, inputs, kept, examples.labels[place], scale,
+            1.0 / (stop - start), slope, hidden,
+        )  # fmt: skip
+        for row, begin in ((user, 0), (item, width)):
+            for factor in range(width):
+                slopes.vectors[slots[row], factor] += slope[begin + factor]
+    return errors
+
+
+@compiled_loop
+def _no_slopes(parts: Parts, rows: int) -> Parts:
+    """Room for derivatives: of so many rows, and of the layers."""
+    units, width = len(parts.biases), parts.vectors.shape[1]
+    return Parts(
+        np.zeros((rows, width)),
+        np.zeros_like(parts.weights),
+        np.zeros(units),
+        np.zeros(units + 1),
+    )
+
+
+@compiled_loop
+def run_epoch(
+    parts: Parts,
+    first: Parts,
+    second: Parts,
+    powers: FloatArray,
+    n_users: int,
+    examples: Examples,
+    targets: Targets,
+    descent: Descent,
+) -> tuple[float, float]:
+    """Visit all examples once, in order; parameters, moments and powers are changed in place.
+
+    Returns:
+        (sum of squared errors, sum of the embedding losses over the batches).
+    """
+    slopes, columns = _no_slopes(parts, 2 * descent.batch_size), parts.weights.T.copy()
+    slots = np.full(len(parts.vectors), -1, dtype=np.int64)
+    rows = np.empty(2 * descent.batch_size, dtype=np.int64)
+    errors, distances, step = 0.0, 0.0, 0
+    decays = decays_of((len(examples.labels) + descent.batch_size - 1) // descent.batch_size)
+    seen = np.zeros(len(parts.vectors), dtype=np.int64)  # steps that a row has made
+    rate, settled = 0.0, 1.0
+    for start in range(0, len(examples.labels), descent.batch_size):
+        stop = min(start + descent.batch_size, len(examples.labels))
+        used = _see_rows(
+            parts, first, second, examples, start, stop, n_users, slots, rows, seen, step, decays,
+            rate, settled,
+        )  # fmt: skip
+        step += 1
+        errors += _learn_batch(
+            parts, slopes, columns, examples, start, stop, n_users, slots, descent
+        )
+        distances += _pull_items(parts, targets, n_users, rows[:used], slopes.vectors)
+        powers[0] *= FIRST_DECAY
+        powers[1] *= SECOND_DECAY
+        rate, settled = descent.learning_rate / (1.0 - powers[0]), math.sqrt(1.0 - powers[1])
+        _move_rows(parts, slopes, first, second, rows[:used], rate, settled)
+        for row in rows[:used]:
+            slots[row], seen[row] = -1, step
+        _move_layers(parts, slopes, first, second, columns, rate, settled)
+    for number in range(len(seen)):
+        catch_up(
+            parts.vectors[number], first.vectors[number], second.vectors[number],
+            decays[step - seen[number]], rate, settled,
+        )  # fmt: skip
+    return errors, distances
+
+
+@compiled_loop
+def score_pairs(
+    users: FloatArray,
+    items: FloatArray,
+    weights: FloatArray,
+    biases: FloatArray,
+    output: FloatArray,
+    found: FloatArray,
+) -> None:
+    """Score of every user for every item: the halves of the hidden layer once per vector."""
+    units, width = len(biases), users.shape[1]
+    halves = np.empty((len(items), units))
+    for item in range(len(items)):
+        for unit in range(units):
+            total = biases[unit]
+            for place in range(width):
+                total += weights[unit, width + place] * items[item, place]
+            halves[item, unit] = total
+    own = np.empty(units)
+    for user in range(len(users)):
+        for unit in range(units):
+            total = 0.0
+            for place in range(width):
+                total += weights[unit, place] * users[user, place]
+            own[unit] = total
+        for item in range(len(items)):
+            logit = output[units]
+            for unit in range(units):
+                logit += max(own[unit] + halves[item, unit], 0.0) * output[unit]
+            found[user, item] = 1.0 / (1.0 + math.exp(-logit))
+
+
+@compiled_loop
+def place_negatives(
+    indptr: IntArray,
+    positions: IntArray,
+    ranks: IntArray,
+    per_positive: int,
+    found: IntArray,
+) -> None:
+    """From ranks among what a user has not interacted with to positions in its pool.
+
+    Args:
+        indptr: int64[U + 1], positives of each user.
+        positions: int64[N], of the positives in the pool of their user, ascending within it.
+        ranks: int64[per_positive * N].
+        per_positive: ranks of each positive, those of one positive side by side.
+        found: int64[per_positive * N].
+    """
+    for user in range(len(indptr) - 1):
+        begin, end = indptr[user], indptr[user + 1]
+        for place in range(begin * per_positive, end * per_positive):
+            low, high = begin, end  # how many positives have at most this rank before them
+            while low < high:
+                middle = (low + high) // 2
+                if positions[middle] - (middle - begin) <= ranks[place]:
+                    low = middle + 1
+                else:
+                    high = middle
+            found[place] = ranks[place] + (low - begin)
+
+
+@compiled_loop
+def unit_vectors(vectors: FloatArray, found: FloatArray) -> None:
+    """Every vector at length 1; one of length 0 stays."""
+    for row in range(len(vectors)):
+        square = 0.0
+        for place in range(vectors.shape[1]):
+            square += vectors[row, place] * vectors[row, place]
+        length = math.sqrt(square) if square > 0.0 else 1.0
+        for place in range(vectors.shape[1]):
+            found[row, place] = vectors[row, place] / length

@@ -1,0 +1,1 @@
+"""FedDMF's experiments: what organisations predict across, and what it is compared with."""

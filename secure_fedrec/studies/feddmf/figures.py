@@ -1,0 +1,89 @@
+"""Which studies the paper's figures, and this study's own tables, are made of.
+
+A figure is a list of studies; one that several figures have is made once, as names of files follow
+from settings. Captions and sections of the paper disagree on Fig. 6 and 8: what stands here goes by
+the captions.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from types import MappingProxyType
+from typing import Any, Final
+
+from secure_fedrec.data.organisations.common_items import CommonItemsConfig
+from secure_fedrec.studies.feddmf.study import PAPER, TIGHT, StudyConfig
+
+SEEDS: Final = (0, 1, 2)
+"""The paper repeats three times."""
+
+_FEDDMF: Final = ("feddmf-exchanged", "feddmf-summed")
+_HALF: Final = 0.5
+_SHARES: Final = (0.1, 0.2, 0.3, 0.4, 0.5)
+
+
+def _studies(methods: tuple[str, ...], **split: Any) -> list[StudyConfig]:
+    """Of all seeds; FedDMF with the paper's margin and without one."""
+    return [
+        StudyConfig(method=method, split=CommonItemsConfig(seed=seed, **split), algorithm=algorithm)
+        for seed in SEEDS
+        for method in methods
+        for algorithm in ((TIGHT, PAPER) if method in _FEDDMF else (PAPER,))
+    ]
+
+
+def _all_pairs() -> list[StudyConfig]:
+    training = replace(PAPER.training, negatives=None)
+    return [
+        replace(study, algorithm=replace(study.algorithm, training=training))
+        for study in _studies(("dmf", "fedavg", "feddmf-exchanged", "feddmf-summed"))
+    ]
+
+
+FIGURES: Final[Mapping[str, tuple[StudyConfig, ...]]] = MappingProxyType(
+    {
+        "5": tuple(_studies(("dmf", "fedavg", *_FEDDMF, "alone", "popularity", "random"))),
+        "6": tuple(study for x in _SHARES for study in _studies(("feddmf-exchanged",), items=x)),
+        "7": tuple(
+            study
+            for x in (0.1, 0.3, 0.5, 0.7, 0.9)
+            for study in _studies(("feddmf-exchanged", "random"), common=x)
+        ),
+        "8": tuple(
+            study
+            for x in (0.1, 0.3, 0.5, 0.7, 0.9)
+            for study in _studies(("feddmf-exchanged",), users=x)
+        ),
+        "organisations": tuple(
+            study
+            for n in (2, 4, 8)
+            for study in _studies(("dmf", "fedavg", *_FEDDMF, "popularity"), organisations=n)
+        ),
+        "ml-100k": tuple(
+            replace(study, data="ml-100k")
+            for study in _studies(("dmf", "fedavg", *_FEDDMF, "popularity"))
+        ),
+        "all-pairs": tuple(_all_pairs()),
+    }
+)
+"""Studies by figure: 5 to 8 of the paper; federations of 2, 4 and 8; another table; all pairs."""
+
+
+def file_name(study: StudyConfig) -> str:
+    """Of the report of a study, told apart by what differs between studies of a figure."""
+    split, parts = study.split, [study.data, study.method, f"{study.split.organisations}"]
+    parts += [f"common{split.common:g}"]
+    parts += [f"items{split.items:g}"] if split.items not in (None, _HALF) else []
+    parts += [f"users{split.users:g}"] if split.users not in (None, _HALF) else []
+    parts += [f"margin{study.algorithm.margin:g}"] if study.method in _FEDDMF else []
+    parts += ["all-pairs"] if study.algorithm.training.negatives is None else []
+    return "-".join([*parts, f"seed{split.seed}"]) + ".json"
+
+
+def without_defaults(study: StudyConfig) -> StudyConfig:
+    """A share of one half among two is what equal parts are, and so is its file."""
+    split = study.split
+    if split.organisations != 2:
+        return study
+    items = None if split.items == _HALF else split.items
+    users = None if split.users == _HALF else split.users
+    return replace(study, split=replace(split, items=items, users=users))

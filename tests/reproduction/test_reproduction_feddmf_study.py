@@ -1,0 +1,129 @@
+"""The study of FedDMF: figures of known scores, files that are gone on with, baselines."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from secure_fedrec.data import SyntheticConfig, generate
+from secure_fedrec.data.organisations.common_items import CommonItemsConfig, split_common_items
+from secure_fedrec.errors import CheckpointError, ConfigError, DataError
+from secure_fedrec.models.dmf.training import DMFTraining
+from secure_fedrec.studies.feddmf.figures import FIGURES, file_name, without_defaults
+from secure_fedrec.studies.feddmf.methods import RUNS
+from secure_fedrec.studies.feddmf.quality import measure
+from secure_fedrec.studies.feddmf.study import StudyConfig, read_study, run_study
+
+TABLE = generate(SyntheticConfig(clients=40, items=60, mean_ratings=20.0, seed=4))
+
+
+def config(method: str = "feddmf-summed", **settings: Any) -> StudyConfig:
+    split = CommonItemsConfig(seed=1, **settings)
+    return replace(StudyConfig(method=method, split=split, data="synthetic").quick(), every=2)
+
+
+@pytest.mark.parametrize("method", RUNS)
+def test_every_method_is_studied(method: str, tmp_path: Path) -> None:
+    path = tmp_path / "study.json"
+    report = run_study(TABLE, config(method, organisations=3), path)
+    assert read_study(path) == report
+    assert [path.name] == [each.name for each in tmp_path.iterdir()]
+    trained = method not in ("popularity", "random")
+    assert [each["epoch"] for each in report["epochs"]] == ([2, 3] if trained else [1])
+    for each in report["epochs"]:
+        for kind in ("sampled", "all"):
+            for side in ("within", "across"):
+                figures = each[kind][side]
+                assert 0.0 <= figures["tuned"] <= figures["best"] <= 1.0
+                assert len(each[kind]["organisations"]) == 3
+            assert each["sampled"][side]["all_ones"] == pytest.approx(1 / 3, abs=0.05)
+
+
+def test_scores_that_know_the_truth_are_perfect_and_constant_ones_are_the_rule() -> None:
+    data = split_common_items(TABLE, CommonItemsConfig(seed=1))
+    known = measure(data, lambda n, items: data.truth(n, items).astype(np.float64), seed=1)
+    flat = measure(data, lambda n, items: np.full((int(data.n_users[n]), len(items)), 0.7), seed=1)
+    for kind in ("sampled", "all"):
+        for side in ("within", "across"):
+            assert known[kind][side]["tuned"] == known[kind][side]["auc"] == 1.0
+            assert known[kind][side]["printed"] == 1.0
+            assert flat[kind][side]["auc"] == 0.5
+            assert flat[kind][side]["tuned"] == flat[kind][side]["all_ones"]
+
+
+def test_a_threshold_is_tuned_within_and_used_across() -> None:
+    data = split_common_items(TABLE, CommonItemsConfig(seed=1))
+
+    def scores(client: int, items: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        own = data.listed[client, items]
+        shift = np.where(own, 0.0, 0.3)  # others' items score higher throughout
+        return np.asarray(data.truth(client, items) * 0.2 + 0.2 + shift)
+
+    found = measure(data, scores, seed=1)["all"]
+    assert found["within"]["tuned"] == 1.0
+    assert found["across"]["tuned"] == found["across"]["all_ones"] < 0.7
+    assert found["across"]["best"] == 1.0
+
+
+class KilledError(Exception):
+    """Training ends without notice."""
+
+
+@pytest.mark.parametrize("method", ["dmf", "fedavg", "feddmf-exchanged", "feddmf-summed"])
+def test_a_killed_study_ends_in_the_same_figures(method: str, tmp_path: Path) -> None:
+    whole, again = tmp_path / "whole.json", tmp_path / "again.json"
+    due = run_study(TABLE, config(method), whole)
+
+    def kill(epoch: Any) -> None:
+        if epoch.epoch == 2:
+            raise KilledError
+
+    with pytest.raises(KilledError):
+        run_study(TABLE, config(method), again, on_epoch=kill)
+    assert not again.exists()
+    seen: list[int] = []
+    found = run_study(TABLE, config(method), again, on_epoch=lambda each: seen.append(each.epoch))
+    assert seen == [3]
+    assert {**found, "seconds": 0} == {**due, "seconds": 0}
+    assert not again.with_suffix(".checkpoint").exists()
+
+
+def test_files_of_other_studies_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "study.json"
+    due = run_study(TABLE, config("popularity"), path)
+    assert run_study(TABLE, config("popularity"), path) == due
+    with pytest.raises(DataError, match="is of a study with other settings"):
+        run_study(TABLE, config("random"), path)
+    path.write_text("{}")
+    with pytest.raises(DataError, match="is no study of FedDMF"):
+        read_study(path)
+    other = tmp_path / "other.json"
+
+    def kill(epoch: Any) -> None:
+        raise KilledError
+
+    with pytest.raises(KilledError):
+        run_study(TABLE, config(), other, on_epoch=kill)
+    with pytest.raises(CheckpointError, match="another configuration"):
+        run_study(TABLE, config("dmf"), other)
+    with pytest.raises(ConfigError, match=r"study\.method = 'best'"):
+        config("best")
+
+
+def test_tuning_measures_common_items_only() -> None:
+    study = replace(config(), hiding=0.3)
+    data = split_common_items(TABLE, study.split)
+    assert not np.any(data.hiding(study.hiding, seed=1).asked & data.asked)
+
+
+def test_studies_of_all_figures_have_files_of_their_own() -> None:
+    studies = {without_defaults(each) for each in sum(FIGURES.values(), ())}
+    assert len({file_name(each) for each in studies}) == len(studies) > 100
+    for figure in ("5", "6", "7", "8"):
+        assert {each.split.seed for each in FIGURES[figure]} == {0, 1, 2}
+    halves = [each for each in FIGURES["6"] if each.split.items == 0.5]
+    assert {file_name(each) for each in halves} <= {file_name(each) for each in FIGURES["5"]}
+    for each in FIGURES["all-pairs"]:
+        assert each.algorithm.training == DMFTraining(negatives=None)
