@@ -1,12 +1,12 @@
 """``item_tables``: rounds of the item-table family, beside a plain PyTorch loop.
 
-Judged: ``speedup_vs_loop``, a round of PFedRec against ``item_tables_loop``, both on one thread, and
-``speedup_vs_loop_fed3cr``, local training of Fed3CR against ``fed3cr_loop``.
-Both train the same clients on the same examples in the same order, and after a round their item
-tables and score functions must agree, or nothing is timed. Both draw negatives, by the same
+Judged: ``speedup_vs_loop``, a round of PFedRec against ``item_tables_loop``, and
+``speedup_vs_loop_fed3cr``, local training of Fed3CR against ``fed3cr_loop``; all on one thread.
+Both sides train the same clients on the same examples in the same order, and after a round their
+parameters must agree, or nothing is judged. PFedRec and its loop both draw negatives, by the same
 sampler, and rank the held-out items; ours besides sends every change through the ring and the wire,
-and keeps what undoes the round. A loop that is slower than ``limits.loop_seconds`` is no peer: then
-there is no ratio.
+and keeps what undoes the round. A loop that is slower than its limit is no peer: then there is no
+ratio.
 """
 
 from dataclasses import dataclass
@@ -59,7 +59,7 @@ LIMITS: Final[dict[str, float]] = {
 }
 """Seconds of a round of all of ml-100k; a part of its clients is given that part of them."""
 
-_SEED, _QUICK_CLIENTS, _COMPARED, _BATCH_BYTES = 1, 200, 100, 2**24
+_SEED, _QUICK_CLIENTS, _COMPARED, _BATCH_BYTES = 1, 200, 40, 2**24
 # The table moves by tens in a round, in single precision.
 _AGREEMENT = 1e-3
 
@@ -135,7 +135,7 @@ def run(options: Options) -> dict[str, Any]:
     for name, method in others.items():
         progress(f"a round of {name}")
         engine = Round.of(method, case, clients).engine
-        timings = interleave({name: engine.run_round}, repeats=2, warm_up=0)
+        timings = interleave({name: engine.run_round}, repeats=1 if options.quick else 3, warm_up=0)
         alone[name] = {"seconds_per_round": float(np.median(timings[name]))}
     rival = _fed3cr(case, clients, fed3cr_loop.LIMIT * part)
     return {
@@ -186,7 +186,7 @@ def _fed3cr(case: RankingCase, clients: IntArray, limit: float) -> dict[str, Any
     ours = Round.of(Fed3CR(Fed3CRConfig(), case.n_items), case, clients)
     some = clients[:: max(1, len(clients) // _COMPARED)]
     arguments = (ours.engine.public, ours.engine.vault, Streams.from_seed(_SEED))
-    found = fed3cr_loop.compare(ours.algorithm, some, *arguments)
+    found: dict[str, Any] = fed3cr_loop.compare(ours.algorithm, some, *arguments)
     if not found["largest_difference"] <= fed3cr_loop.TOLERANCE:
         raise AssertionError(f"the rounds differ by {found['largest_difference']}")
     if found["loop_seconds"] > limit * len(some) / len(clients):
