@@ -67,12 +67,13 @@ def finished(path: Path, config: Any, *, version: int, paper: str) -> dict[str, 
 def train(
     engine: LocalEngine,
     path: Path,
+    record: Record,
     *,
     run_id: str,
     see: See,
     every: int,
     on_round: Callable[[], object] | None = None,
-) -> Record:
+) -> None:
     """Train to the last round, from where an earlier attempt was killed.
 
     The checkpoint stays until ``forget``, as the report is not written yet.
@@ -80,6 +81,8 @@ def train(
     Args:
         engine: of a training that has not begun.
         path: of the report to be.
+        record: empty; gets what was seen, before a kill as well. Where training ends with an error
+            it holds what was seen until then.
         run_id: of the settings and the data.
         see: called after every round.
         every: rounds from one checkpoint to the next.
@@ -90,7 +93,7 @@ def train(
         CheckpointError: what lies there is of another training.
     """
     beside, begun = path.with_suffix(".checkpoint"), perf_counter()
-    record = _earlier(engine, beside, run_id)
+    _go_on(engine, beside, run_id, record)
     spent, rounds = record.seconds, engine.algorithm.rounds
     told = on_round or (lambda: None)
     for _ in range(engine.public.round):
@@ -102,7 +105,6 @@ def train(
         if report.round % every == 0:
             _keep(engine, beside, run_id, record)
         told()
-    return record
 
 
 def forget(path: Path) -> None:
@@ -121,13 +123,14 @@ def _keep(engine: LocalEngine, path: Path, run_id: str, record: Record) -> None:
         raise DataError(path, f"cannot be written ({refused.strerror or refused})") from refused
 
 
-def _earlier(engine: LocalEngine, path: Path, run_id: str) -> Record:
-    """Put the engine where the checkpoint is; what was seen before."""
+def _go_on(engine: LocalEngine, path: Path, run_id: str, record: Record) -> None:
+    """Put the engine where the checkpoint is, and into ``record`` what was seen before."""
     if not path.exists():
-        return Record()
+        return
     held = read_checkpoint(path, run_id=run_id, later="vault.")
     so_far = json.loads(str(held.pop(_SO_FAR)))
     names = [name for name in held if name.startswith(_KEPT)]
-    kept = {name.removeprefix(_KEPT): held.pop(name) for name in names}
+    record.kept |= {name.removeprefix(_KEPT): held.pop(name) for name in names}
+    record.rounds += so_far["rounds"]
+    record.seconds = so_far["seconds"]
     engine.restore(held)
-    return Record(rounds=so_far["rounds"], kept=kept, seconds=so_far["seconds"])

@@ -126,10 +126,12 @@ def run_study(
     if found is not None:
         return found
     engine = _engine(table, config)
+    record = Record()
     try:
-        record = train(
+        train(
             engine,
             path,
+            record,
             run_id=f"{table.fingerprint()} {as_json(config)}",
             see=_see,
             every=25,
