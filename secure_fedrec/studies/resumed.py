@@ -6,7 +6,7 @@ a file of other settings is refused in place of being taken for what was asked f
 """
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from time import perf_counter
@@ -46,12 +46,25 @@ See: TypeAlias = Callable[[RoundReport, Record], object]
 
 def as_json(config: Any) -> dict[str, Any]:
     """Settings as they are read back from a file."""
-    plain: dict[str, Any] = json.loads(json.dumps(asdict(config)))
-    return plain
+    return plain(asdict(config))
 
 
-def finished(path: Path, config: Any, *, version: int, paper: str) -> dict[str, Any] | None:
+def plain(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Values as they are read back from a file."""
+    read: dict[str, Any] = json.loads(json.dumps(values))
+    return read
+
+
+def finished(
+    path: Path, study: Mapping[str, Any], *, version: int, paper: str
+) -> dict[str, Any] | None:
     """The report at ``path``; None where there is none.
+
+    Args:
+        path: of the report.
+        study: all settings, as JSON values.
+        version: of the files.
+        paper: what it is a study of, for the message.
 
     Raises:
         DataError: it is damaged, of another version or of other settings.
@@ -59,7 +72,7 @@ def finished(path: Path, config: Any, *, version: int, paper: str) -> dict[str, 
     if not path.exists():
         return None
     report = read_report(path, version, paper=paper)
-    if report.get("study") != as_json(config):
+    if report.get("study") != study:
         raise DataError(path, "is of a study with other settings")
     return report
 

@@ -43,9 +43,8 @@ def find_studies(needed: Iterable[Needed], source: StudySource) -> dict[Needed, 
     wanted = list(dict.fromkeys(needed))
     there = {}
     for each in wanted:
-        report = finished(
-            source.path(each), source.paper.config(each), version=STUDY_FORMAT, paper="FedRec++"
-        )
+        path, study = source.path(each), source.paper.config(each).described()
+        report = finished(path, study, version=STUDY_FORMAT, paper="FedRec++")
         if report is not None:
             there[each] = report
 

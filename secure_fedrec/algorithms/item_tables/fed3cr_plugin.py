@@ -119,7 +119,7 @@ class Enhanced:
         self._rate, self._decay = np.float32(rate), np.float32(config.weight_decay)
         self._generator_rate = np.float32(config.generator_rate)
         self._n_items = n_items
-        self._generator = n_parameters(sizes) if config.adaptive else 0
+        self._generator: int = n_parameters(sizes) if config.adaptive else 0
         self._scratch = local()
 
     @property

@@ -34,7 +34,7 @@ from secure_fedrec.streams import Streams
 from secure_fedrec.studies.fed3cr.methods import METHODS, ORACLES, build_method
 from secure_fedrec.studies.fed3cr.views import compare_views
 from secure_fedrec.studies.files import write_files
-from secure_fedrec.studies.resumed import Record, as_json, finished, forget, train
+from secure_fedrec.studies.resumed import Record, as_json, finished, forget, plain, train
 from secure_fedrec.wire import Meter, Wire
 
 STUDY_FORMAT: Final = 1
@@ -73,6 +73,13 @@ class StudyConfig(Settings, section="study"):
     rounds: Count
     settings: Mapping[str, Any]
 
+    def described(self) -> dict[str, Any]:
+        """All settings as JSON values, those of the method that are as by default included."""
+        if self.method == ORACLES:
+            return {**as_json(self), "algorithm": {}}
+        method = build_method(self.method, self.settings, rounds=self.rounds, n_items=1)
+        return {**as_json(self), "algorithm": plain(method.knowledge())}
+
 
 def run_study(
     data: TopN,
@@ -98,13 +105,13 @@ def run_study(
         DataError: ``path`` is of another study, or cannot be written.
         CheckpointError: what lies beside it is of another study.
     """
-    found = finished(path, config, version=STUDY_FORMAT, paper="Fed3CR")
+    found = finished(path, config.described(), version=STUDY_FORMAT, paper="Fed3CR")
     if found is not None:
         return found
     case = ranking_case(data.table, protocol=config.protocol, seed=config.seed, latest=data.latest)
     head = {
         "format": STUDY_FORMAT,
-        "study": as_json(config),
+        "study": config.described(),
         "clients": case.n_clients,
         "items": case.n_items,
         "cold_test_items": int(case.cold.sum()),
@@ -153,8 +160,8 @@ def _trained(
         config.method, config.settings, rounds=config.rounds, n_items=case.n_items
     )
     engine = _engine(ranked(method, case, threads=threads), case, config)
-    record, run_id = Record(), f"{data.table.fingerprint()} {as_json(config)}"
-    known: dict[str, Any] = {"algorithm": method.knowledge()}
+    record, run_id = Record(), f"{data.table.fingerprint()} {config.described()}"
+    known: dict[str, Any] = {}
     try:
         train(engine, path, record, run_id=run_id, see=_see, every=_EVERY, on_round=on_round)
     except (DivergedError, EncodingError) as diverged:

@@ -89,6 +89,10 @@ class StudyConfig(Settings, section="study"):
             )
         )
 
+    def described(self) -> dict[str, Any]:
+        """All settings as JSON values, those of the algorithm included."""
+        return {**as_json(self), "algorithm": as_json(self.algorithm().config)}
+
     def layers(self) -> dict[str, Any]:
         """What protects it."""
         layers: dict[str, Any] = {}
@@ -122,7 +126,7 @@ def run_study(
         CheckpointError: what lies beside it is of another study.
         DivergedError: training left the ring.
     """
-    found = finished(path, config, version=STUDY_FORMAT, paper="FedRec++")
+    found = finished(path, config.described(), version=STUDY_FORMAT, paper="FedRec++")
     if found is not None:
         return found
     engine = _engine(table, config)
@@ -132,7 +136,7 @@ def run_study(
             engine,
             path,
             record,
-            run_id=f"{table.fingerprint()} {as_json(config)}",
+            run_id=f"{table.fingerprint()} {config.described()}",
             see=_see,
             every=25,
             on_round=on_round,
@@ -143,7 +147,7 @@ def run_study(
     denoisers = list(engine.stack.denoisers)
     report = {
         "format": STUDY_FORMAT,
-        "study": as_json(config),
+        "study": config.described(),
         "clients": table.n_clients,
         "vectors": _vectors(engine.wire.meter, denoisers, record),
         "digest": sha256(np.ascontiguousarray(engine.public.table).tobytes()).hexdigest(),
