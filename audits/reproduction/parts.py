@@ -20,7 +20,11 @@ class Parts(NamedTuple):
 
 
 def wanted_parts(
-    arguments: argparse.Namespace, *, tables: Sequence[int], figures: Sequence[str]
+    arguments: argparse.Namespace,
+    *,
+    tables: Sequence[int],
+    figures: Sequence[str],
+    usual: Sequence[str] | None = None,
 ) -> Parts:
     """What ``--table`` and ``--figure`` ask for; all of it where neither is given.
 
@@ -28,6 +32,7 @@ def wanted_parts(
         arguments: of the command.
         tables: that are reproduced.
         figures: likewise.
+        usual: figures where nothing is asked for; None for all.
 
     Raises:
         ConfigError: there is no such table or figure.
@@ -35,5 +40,5 @@ def wanted_parts(
     require_reproduced("--table", arguments.table, tables)
     require_reproduced("--figure", arguments.figure, figures)
     if not arguments.table and not arguments.figure:
-        return Parts(tuple(tables), tuple(figures))
+        return Parts(tuple(tables), tuple(figures if usual is None else usual))
     return Parts(tuple(arguments.table or ()), tuple(arguments.figure or ()))

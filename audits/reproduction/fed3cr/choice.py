@@ -44,7 +44,9 @@ class Library:
         missing = [each for each in dict.fromkeys(needed) if each not in self.studies]
         self.studies |= find_studies(missing, self.source)
 
-    def fetch_methods(self, places: Sequence[Place], methods: Mapping[Place, Sequence[str]]) -> None:
+    def fetch_methods(
+        self, places: Sequence[Place], methods: Mapping[Place, Sequence[str]]
+    ) -> None:
         """Every method of some places, tuned where the protocol tunes, and the oracles.
 
         Where a set has candidates, they are the best settings of the set that is tuned on: all that
