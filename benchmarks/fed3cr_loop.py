@@ -112,7 +112,7 @@ def train_client(
     method: Fed3CR, models: Models, examples: LocalExamples, place: int, round_: int
 ) -> tuple[Client, float]:
     """One client's round; its model, and its mean loss."""
-    config = method.below.config
+    config: Any = method.below.config
     local, added = config.local, method.enhancement
     client = Client.of(method, models, place)
     decay = local.decay ** (round_ - 1)
@@ -139,11 +139,12 @@ def train_client(
             shuffle(examples.indptr, places, examples.keys, epoch, examples.rows, examples.labels)
         rows = torch.from_numpy(examples.rows[own] - first)
         labels = torch.from_numpy(examples.labels[own])
-        batches = zip(rows.split(local.batch_size), labels.split(local.batch_size), strict=True)
+        size = local.batch_size
+        batches = zip(torch.split(rows, size), torch.split(labels, size), strict=True)
         for some, wanted in batches:
             optimizer.zero_grad()
             loss = loss_of(client, method, positives, some, wanted)
-            loss.backward()
+            loss.backward()  # type: ignore[no-untyped-call]
             optimizer.step()
             schedule.step()
             total += loss.item() * len(some)

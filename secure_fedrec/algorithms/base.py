@@ -8,7 +8,7 @@ state.
 ``Algorithm`` and ``ClientStep`` are all that the engine needs. What a cloak, a rating error or a
 projection of costs needs besides is a capability that an algorithm may have: ``RatingStep``,
 ``RatingAlgorithm``, ``NamedBlocks``, ``SizedUploads``, ``SizedSteps``, ``Exchanging``,
-``Addressed`` and ``MeasuredStep``.
+``Addressed``, ``ReadsSingles`` and ``MeasuredStep``.
 """
 
 from collections.abc import Callable, Mapping
@@ -171,6 +171,18 @@ class Addressed(Protocol):
 
     def addressed(self, public: PublicState) -> Mapping[str, IntArray]:
         """int64[k] by name of an extra, ascending: the clients who are sent it."""
+
+
+@runtime_checkable
+class ReadsSingles(Protocol):
+    """Capability: the server works on what single clients give, each under its name.
+
+    Stacks that hide single uploads, or whose they are, are refused.
+    """
+
+    @property
+    def reads_singles(self) -> str:
+        """Why, as a clause."""
 
 
 @runtime_checkable

@@ -20,13 +20,14 @@ from secure_fedrec.algorithms.base import (
     NamedBlocks,
     PublicState,
     RatingAlgorithm,
+    ReadsSingles,
 )
 from secure_fedrec.core.arrays import FloatArray, IntArray
 from secure_fedrec.engines.exchange import Exchange, parts_of
 from secure_fedrec.engines.problem import Evaluate, step_bytes
 from secure_fedrec.engines.public_words import PublicWords
 from secure_fedrec.errors import ConfigError
-from secure_fedrec.protection.base import StateKeeper
+from secure_fedrec.protection.base import StateKeeper, Withstood
 from secure_fedrec.protection.stack import Stack, refused_cloak
 from secure_fedrec.settings import Count, Round, Settings, Unit
 from secure_fedrec.streams import Streams
@@ -124,7 +125,7 @@ class LocalEngine:
 
     Raises:
         ConfigError: the stack has a cloak, and the algorithm no ratings for it to cover; or it was
-            built for other blocks.
+            built for other blocks, or hides single uploads from an algorithm that reads them.
     """
 
     def __init__(
@@ -152,6 +153,7 @@ class LocalEngine:
         if "server" in hidden and isinstance(algorithm, Addressed):
             problem = "clients who keep the public state from the server are all sent all of it"
             raise ConfigError("algorithm", type(algorithm).__name__, problem)
+        _require_singles(algorithm, stack)
         self.algorithm = algorithm
         self.stack = stack
         self.vault = vault
@@ -317,6 +319,21 @@ def _require_blocks(algorithm: Algorithm, stack: Stack, n_rows: int) -> None:
     if built != due:
         names = ", ".join(shape.name for shape in due)
         raise ConfigError("blocks", [shape.name for shape in built], f"uploads have {names}")
+
+
+def _require_singles(algorithm: Algorithm, stack: Stack) -> None:
+    """Refuse an algorithm that reads single uploads a stack that is not known to show them."""
+    if not isinstance(algorithm, ReadsSingles):
+        return
+    known, layers = stack.traits, [*stack.describe()["layers"]]
+    shown = known is not None and (known.uploads, known.senders) == ("rows", "named")
+    if stack.bags is not None and stack.bags.withstands(stack.n_clients) != Withstood():
+        shown = False
+        layers += stack.bags.describe()["layers"]
+    if not shown:
+        name = type(algorithm).__name__
+        problem = f"hides single uploads, or whose they are, from {name}: {algorithm.reads_singles}"
+        raise ConfigError("protection", " + ".join(layers), problem)
 
 
 def _part(state: Mapping[str, npt.NDArray[Any]], name: str) -> dict[str, npt.NDArray[Any]]:

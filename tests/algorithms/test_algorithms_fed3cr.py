@@ -1,7 +1,7 @@
-"""Fed3CR: its step against torch's autograd, each part switched off, the plug-in, what is refused."""
+"""Fed3CR: its step against torch's autograd, each part switched off, the plug-in, refusals."""
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -80,7 +80,8 @@ def batch_of_second() -> Batch:
 
 
 def copied(models: Models) -> Models:
-    return Models(*(part.copy() for part in models))
+    parts: Any = (part.copy() for part in models)
+    return Models(*parts)
 
 
 @pytest.mark.parametrize("switch", SWITCHES)
@@ -90,7 +91,8 @@ def test_a_step_is_the_exact_gradient(switch: str) -> None:
     before, batch = models_of(method), batch_of_second()
     after, losses = copied(before), np.zeros(2)
     method.step(after, batch, losses)
-    client = Client.of(method, Models(*(wide(part) for part in before)), 1)
+    parts: Any = map(wide, before)
+    client = Client.of(method, Models(*parts), 1)
     loss = loss_of(
         client,
         method,
@@ -98,9 +100,9 @@ def test_a_step_is_the_exact_gradient(switch: str) -> None:
         torch.from_numpy(batch.rows - M),
         torch.from_numpy(wide(batch.labels)),
     )
-    loss.backward()
+    loss.backward()  # type: ignore[no-untyped-call]
     assert losses[1] == pytest.approx(loss.item(), rel=1e-6)
-    added, config = method.enhancement, method.config
+    added, config = method.enhancement, cast(Fed3CRConfig, method.config)
     pairs = [
         (client.table, after.table[M:], 1.0, added.weight_decay),
         (client.personal, after.personal[M:], 1.0, added.weight_decay),
@@ -132,7 +134,8 @@ def test_the_compiled_loop_is_the_plug_in_over_a_user_vector() -> None:
     method.step(ours, batch_of_second(), losses[0])
     Enhanced.step(method, theirs, batch_of_second(), losses[1])
     assert losses[0].tobytes() == losses[1].tobytes() != b""
-    for one, other in zip(ours, theirs, strict=True):
+    pairs: Any = zip(ours, theirs, strict=True)
+    for one, other in pairs:
         assert one.tobytes() == other.tobytes()
 
 
@@ -171,9 +174,7 @@ def test_the_plug_in_over_every_method(name: str) -> None:
     alone = algorithm.client_step(np.array([3]), public, vault, streams)
     changes = step.upload.blocks
     assert changes[TABLE].values.shape == (6 * M, D)
-    assert (
-        changes[SHARED].values[3].tobytes() == alone.upload.blocks[SHARED].values[0].tobytes()
-    )
+    assert changes[SHARED].values[3].tobytes() == alone.upload.blocks[SHARED].values[0].tobytes()
     scores = step.score()
     assert scores[3].tobytes() == alone.score()[0].tobytes()
     assert np.isfinite(scores).all() and np.ptp(scores) > 0
@@ -216,7 +217,8 @@ def test_a_method_without_an_item_table_is_refused() -> None:
 
 @pytest.mark.parametrize("weight", ["consistency", "complementarity"])
 def test_a_weight_that_makes_the_loss_no_number_is_stopped(weight: str) -> None:
-    enhancement = replace(SWITCHES["all"], **{weight: 1e30})
+    changed: Any = {weight: 1e30}
+    enhancement = replace(SWITCHES["all"], **changed)
     algorithm, public, vault, streams = federation(fed3cr(enhancement))
     kept = vault.snapshot()
     with pytest.raises(DivergedError, match=r"round 1: the loss of client \d"):

@@ -106,13 +106,13 @@ class UserVector(Method[Fed3CRConfig]):
         return np.ascontiguousarray(start[:, :-1])
 
     def step(self, models: Models, batch: Batch, losses: FloatArray) -> None:
-        """u and the rows of the examples, from where they were."""
+        """Vector and rows of the examples, from where they were."""
         config = self.config
         rates = np.float32(config.learning_rate), np.float32(config.item_learning_rate)
         _step(models, batch, *rates, losses)
 
     def scores(self, models: Models, table: SingleArray) -> SingleArray:
-        """u . Z_i, which orders items as the score does."""
+        """Products u . Z_i, which order items as the scores do."""
         return products(models, table)
 
 

@@ -17,7 +17,7 @@ Gradients are exact, through the prototypes and both distributions.
 """
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -84,7 +84,7 @@ def work_for(n_items: int, rank: int, batch: int, sizes: IntArray) -> Work:
 
 
 @released_loop
-def prototype(table, items, mean):
+def prototype(table: SingleArray, items: IntArray, mean: SingleArray) -> None:
     """``mean`` of the rows of some items."""
     mean[:] = 0
     for item in items:
@@ -95,7 +95,9 @@ def prototype(table, items, mean):
 
 
 @released_loop
-def _similar(rows, lines, centre, cosines, inverses):
+def _similar(
+    rows: SingleArray, lines: SingleArray, centre: int, cosines: SingleArray, inverses: SingleArray
+) -> None:
     """Cosines of rows to ``lines[centre]``, and one over the rows' lengths."""
     one = np.float32(1)
     shrink = one / np.float32(math.sqrt(dot(lines, centre, lines, centre, 0) + _TINY))
@@ -106,7 +108,14 @@ def _similar(rows, lines, centre, cosines, inverses):
 
 
 @released_loop
-def look(table, own, transfer, consistent, complementary, work):
+def look(
+    table: SingleArray,
+    own: SingleArray,
+    transfer: bool,
+    consistent: Any,
+    complementary: Any,
+    work: Work,
+) -> SingleArray:
     """C, and what both regularisers need of all of it; where ``transfer`` is False, C is G."""
     squares, lines = work.squares, work.lines
     common = work.common if transfer else table
@@ -134,7 +143,7 @@ def look(table, own, transfer, consistent, complementary, work):
 
 
 @released_loop
-def consistency(alpha, cosines):
+def consistency(alpha: np.float32, cosines: SingleArray) -> Any:
     """Alpha L_con, its pulls on the cosines c and a times those, and the sums beside the centres.
 
     Row 0 and 1 of ``cosines`` become alpha dL / dc_i / |C_i| and alpha dL / da_i / |P_i|; what they
@@ -166,7 +175,7 @@ def consistency(alpha, cosines):
 
 
 @released_loop
-def complementarity(beta, squares, lines):
+def complementarity(beta: np.float32, squares: SingleArray, lines: SingleArray) -> Any:
     """Beta L_com; its pull on the raw correlation, and on the columns' square lengths.
 
     ``squares[3]`` gets D with pulls P D^T on C and C D on P, and ``lines[5:7]`` the factors of the
@@ -193,7 +202,14 @@ def complementarity(beta, squares, lines):
 
 
 @released_loop
-def _pull_tile(common, own, first, consistent, complementary, work):
+def _pull_tile(
+    common: SingleArray,
+    own: SingleArray,
+    first: int,
+    consistent: Any,
+    complementary: Any,
+    work: Work,
+) -> None:
     """Pulls on the rows of one tile of C and P: in ``tiles[0]`` and ``tiles[1]``."""
     lines, count, width = work.lines, len(common), common.shape[1]
     pulls, own_pulls = work.tiles[0, :count], work.tiles[1, :count]
@@ -225,7 +241,7 @@ def _pull_tile(common, own, first, consistent, complementary, work):
 
 
 @released_loop
-def _descend(rows, pulls, rate, decay):
+def _descend(rows: SingleArray, pulls: SingleArray, rate: np.float32, decay: np.float32) -> None:
     """``rows -= rate (pulls + decay rows)``."""
     for row in range(len(rows)):
         for factor in range(rows.shape[1]):
@@ -233,7 +249,16 @@ def _descend(rows, pulls, rate, decay):
 
 
 @released_loop
-def pull(table, own, transfer, consistent, complementary, rate, decay, work):
+def pull(
+    table: SingleArray,
+    own: SingleArray,
+    transfer: bool,
+    consistent: Any,
+    complementary: Any,
+    rate: np.float32,
+    decay: np.float32,
+    work: Work,
+) -> None:
     """Move both tables by all that pulls on their rows, and sum up what pulls on W and the centres.
 
     ``lines[2]`` and ``lines[7]`` hold the directions, of length 1, of g W and of p.
@@ -261,7 +286,7 @@ def pull(table, own, transfer, consistent, complementary, rate, decay, work):
 
 
 @released_loop
-def unit_length(line):
+def unit_length(line: SingleArray) -> np.float32:
     """Bring a vector to length 1; returns what it was."""
     square = np.float32(0)
     for value in line:
@@ -273,7 +298,7 @@ def unit_length(line):
 
 
 @released_loop
-def of_direction(direction, length, gradient):
+def of_direction(direction: SingleArray, length: np.float32, gradient: SingleArray) -> None:
     """From the sum of slopes times rows to the pull on the centre of their cosines, in place."""
     along = np.float32(0)
     for factor in range(len(direction)):

@@ -9,9 +9,11 @@ times d^2, is larger than many item tables.
 """
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 import numpy as np
 
+from secure_fedrec.algorithms.item_tables.local import SingleArray
 from secure_fedrec.core.arrays import FloatArray, IntArray
 from secure_fedrec.core.compiled import released_loop
 from secure_fedrec.streams import Stream, uniform_reals
@@ -41,7 +43,7 @@ def generator_start(sizes: IntArray, scale: float, stream: Stream) -> FloatArray
     consensus is almost the consensus.
     """
     parts = []
-    for layer, (inputs, outputs) in enumerate(zip(sizes[:-1], sizes[1:], strict=True)):
+    for layer, (inputs, outputs) in enumerate(pairwise(sizes)):
         rows = np.arange(inputs + 1)
         words = stream.words_at(0, np.full_like(rows, layer), rows, width=int(outputs))
         parts.append((2 * uniform_reals(words) - 1) / np.sqrt(inputs))
@@ -52,11 +54,11 @@ def generator_start(sizes: IntArray, scale: float, stream: Stream) -> FloatArray
 
 def n_parameters(sizes: Sequence[int] | IntArray) -> int:
     """How many parameters a generator has."""
-    return int(sum((one + 1) * other for one, other in zip(sizes[:-1], sizes[1:], strict=True)))
+    return int(sum((one + 1) * other for one, other in pairwise(sizes)))
 
 
 @released_loop
-def generate(phi, sizes, units):
+def generate(phi: SingleArray, sizes: IntArray, units: SingleArray) -> None:
     """``units[l + 1] = relu(units[l] A_l + b_l)``, the last layer without relu.
 
     Args:
@@ -83,7 +85,9 @@ def generate(phi, sizes, units):
 
 
 @released_loop
-def teach(phi, sizes, units, pulls, rate):
+def teach(
+    phi: SingleArray, sizes: IntArray, units: SingleArray, pulls: SingleArray, rate: np.float32
+) -> None:
     """One step against the gradient: back through all layers, each moved once it has been read.
 
     Args:

@@ -132,7 +132,9 @@ class Enhanced:
         start = self.below.start(n_items, streams)
         if not self._generator:
             return start
-        phi = generator_start(self._form.sizes, float(self._form.scale), streams.stream("fed3cr-generator"))
+        phi = generator_start(
+            self._form.sizes, float(self._form.scale), streams.stream("fed3cr-generator")
+        )
         return Start(start.table, np.concatenate([start.shared, phi]))
 
     def own(self, clients: IntArray, n_items: int, streams: Streams) -> SingleArray:
@@ -212,7 +214,7 @@ class Enhanced:
 
     def _shared(self, models: Models) -> int:
         """How many shared parameters are those of the method below."""
-        return models.shared.shape[1] - self._generator
+        return int(models.shared.shape[1]) - self._generator
 
     def _view(self, models: Models, client: int, part: Part, count: int, work: Work) -> Models:
         """What the method below takes for the model of a single client."""

@@ -1,0 +1,66 @@
+"""GPFedRec (Zhang et al., KDD 2024): a graph of clients, and an item table from one's neighbours.
+
+The server compares the clients' item tables by the cosine of all their values; clients are
+neighbours where that is at least ``neighbourhood`` times the mean over all pairs. A client is given
+the mean table of its neighbours, itself among them, starts from it, and is pulled back to it by
+``regularization`` while it trains as in PFedRec. The public code takes the cosine *distance* for
+the similarity, so that its neighbours are the least alike; here they are the most alike.
+"""
+
+from dataclasses import field
+
+import numpy as np
+
+from secure_fedrec.algorithms.item_tables.local import Batch, ItemTableTraining, Models
+from secure_fedrec.algorithms.item_tables.pfedrec import PFedRec, PFedRecConfig
+from secure_fedrec.core.arrays import FloatArray
+from secure_fedrec.core.compiled import released_loop
+from secure_fedrec.settings import NonNegative
+
+
+class GPFedRecConfig(PFedRecConfig, section="algorithm"):
+    """Hyper-parameters, beside those of PFedRec.
+
+    Args:
+        neighbourhood: least similarity of neighbours, in mean similarities.
+        regularization: pull of all rows to the table that the server gave; in shares per step.
+
+    Raises:
+        ConfigError: a field is out of range.
+    """
+
+    neighbourhood: NonNegative = 1.0
+    regularization: NonNegative = 0.01
+    local: ItemTableTraining = field(default_factory=ItemTableTraining)
+
+
+class GPFedRec(PFedRec):
+    """The method; see the module docstring. ``own`` is w and, behind it, b."""
+
+    name = "gpfedrec"
+    dense = True
+    config: GPFedRecConfig
+
+    def step(self, models: Models, batch: Batch, losses: FloatArray) -> None:
+        """PFedRec's step, then back towards the table that the server gave."""
+        super().step(models, batch, losses)
+        _pull_back(models, batch, np.float32(self.config.regularization))
+
+    def mix(self, tables: FloatArray, own: FloatArray) -> FloatArray:
+        """Mean tables of neighbours: float64[B, m, d]."""
+        flat = tables.reshape(len(tables), -1)
+        lengths = np.maximum(np.linalg.norm(flat, axis=1), np.finfo(np.float64).tiny)
+        alike = (flat @ flat.T) / np.outer(lengths, lengths)
+        near = alike >= self.config.neighbourhood * alike.mean()
+        np.fill_diagonal(near, val=True)
+        mixed: FloatArray = (near / near.sum(axis=1, keepdims=True)) @ flat
+        return mixed.reshape(tables.shape)
+
+
+@released_loop
+def _pull_back(models: Models, batch: Batch, share: np.float32) -> None:
+    for place in range(len(batch.clients)):
+        client = batch.clients[place]
+        for row in range(models.indptr[client], models.indptr[client + 1]):
+            for k in range(models.table.shape[1]):
+                models.table[row, k] -= share * (models.table[row, k] - models.personal[row, k])

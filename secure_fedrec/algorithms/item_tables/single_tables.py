@@ -1,0 +1,115 @@
+"""Servers of the family that compare single clients: each client gets an item table of its own.
+
+A client gives out its trained vectors one by one, under its number, in a bag: (n / clients, item,
+row), and (n / clients, -1, what it keeps to itself). The server puts the tables together again
+and mixes them, as the method says, into one table per client, which that client alone is sent
+(``Addressed``) and starts the next round from. The mean of all tables is public as ever.
+
+So the server has to read every client's table. A sum says nothing here, and a vector without its
+owner is of no use: stacks that hide either are refused (``reads_singles``).
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, Protocol
+
+import numpy as np
+
+from secure_fedrec.algorithms.base import PublicState
+from secure_fedrec.algorithms.item_tables.local import Models, SingleArray
+from secure_fedrec.algorithms.item_tables.method import ItemTableMethod
+from secure_fedrec.algorithms.item_tables.trainer import ItemTables
+from secure_fedrec.algorithms.item_tables.training import LocalExamples
+from secure_fedrec.core.arrays import FloatArray, IntArray
+from secure_fedrec.streams import Streams
+from secure_fedrec.uploads import Aggregate, SetBlock, Upload
+from secure_fedrec.vault import Vault
+
+SINGLES = "single-tables"
+"""The bag."""
+_OF = "table-"
+
+
+class MixingMethod(ItemTableMethod, Protocol):
+    """A method whose server mixes single tables; dense, without a personal table at home."""
+
+    def mix(self, tables: FloatArray, own: FloatArray) -> FloatArray:
+        """One table per client: float64[B, m, d].
+
+        Args:
+            tables: float64[B, m, d], as the clients of the round trained them.
+            own: float64[B, q], what they keep to themselves beside.
+        """
+
+
+class SingleTables(ItemTables):
+    """The algorithm; see the module docstring.
+
+    Args:
+        method: its model and its server.
+        n_items: m.
+        n_clients: of the federation.
+        more: of ``ItemTables``.
+    """
+
+    reads_singles = (
+        "its server compares single clients' item tables, which a sum of them does not tell"
+    )
+
+    def __init__(self, method: MixingMethod, n_items: int, n_clients: int, **more: Any) -> None:
+        super().__init__(method, n_items, **more)
+        self._method, self._n_clients = method, n_clients
+        self._own = method.own(np.arange(1), n_items, Streams.from_seed(0)).shape[1]
+
+    def bag_sizes(self) -> Mapping[str, tuple[int, int]]:
+        """(values per vector, vectors of one client) by bag; public."""
+        return {SINGLES: (2 + max(self.width, self._own), self.n_items + 1)}
+
+    def upload_vectors(self, vault: Vault) -> Mapping[str, IntArray]:
+        """A vector per item, and one more."""
+        return {SINGLES: np.full(vault.n_clients, self.n_items + 1)}
+
+    def server_step(self, public: PublicState, aggregate: Aggregate) -> PublicState:
+        """The mean, and a table for every client of the round; absent clients keep theirs."""
+        after = super().server_step(public, aggregate)
+        width, each = self.bag_sizes()[SINGLES]
+        found = aggregate.bags[SINGLES].reshape(-1, each, width)
+        clients = np.rint(found[:, 0, 0] * self._n_clients).astype(np.int64)
+        own, tables = found[:, 0, 2 : 2 + self._own], found[:, 1:, 2 : 2 + self.width]
+        mixed = self._method.mix(tables, own)
+        named = zip(clients.tolist(), mixed, strict=True)
+        extras = {f"{_OF}{client}": np.ascontiguousarray(table) for client, table in named}
+        return replace(after, extras={**after.extras, **extras})
+
+    def addressed(self, public: PublicState) -> Mapping[str, IntArray]:
+        """Every client's table, to it."""
+        names = [name for name in public.extras if name.startswith(_OF)]
+        return {name: np.array([int(name.removeprefix(_OF))]) for name in names}
+
+    def _prepared(
+        self,
+        clients: IntArray,
+        public: PublicState,
+        vault: Vault,
+        streams: Streams,
+        table: SingleArray,
+    ) -> tuple[Models, LocalExamples]:
+        models, examples = super()._prepared(clients, public, vault, streams, table)
+        for place, client in enumerate(clients.tolist()):
+            given = public.extras.get(f"{_OF}{client}")
+            if given is not None:
+                models.table[models.indptr[place] : models.indptr[place + 1]] = given
+        return models._replace(personal=models.table.copy()), examples
+
+    def _upload(
+        self, clients: IntArray, public: PublicState, models: Models, table: SingleArray
+    ) -> Upload:
+        width, each = self.bag_sizes()[SINGLES]
+        values = np.zeros((len(clients), each, width))
+        values[:, :, 0] = (clients / self._n_clients)[:, None]
+        values[:, :, 1] = np.arange(-1, self.n_items)
+        values[:, 0, 2 : 2 + self._own] = models.own
+        values[:, 1:, 2 : 2 + self.width] = models.table.reshape(len(clients), self.n_items, -1)
+        starts = np.arange(len(clients) + 1) * each
+        bag = SetBlock(indptr=starts, values=values.reshape(-1, width))
+        return replace(super()._upload(clients, public, models, table), bags={SINGLES: bag})

@@ -1,0 +1,120 @@
+"""PerFedRec and GPFedRec: servers that mix single tables, and what they refuse."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from secure_fedrec.algorithms.item_tables import ItemTableTraining
+from secure_fedrec.algorithms.item_tables.gpfedrec import GPFedRec, GPFedRecConfig
+from secure_fedrec.algorithms.item_tables.perfedrec import (
+    PerFedRec,
+    PerFedRecConfig,
+    clusters_of,
+)
+from secure_fedrec.algorithms.item_tables.single_tables import SINGLES, SingleTables
+from secure_fedrec.algorithms.item_tables.trainer import OWN
+from secure_fedrec.data import SyntheticConfig, generate
+from secure_fedrec.engines import LocalEngine, Problem, sizes_of
+from secure_fedrec.errors import ConfigError
+from secure_fedrec.fixedpoint import FixedPoint
+from secure_fedrec.protection import build_stack
+from secure_fedrec.protection.bags import BAG_ROUTING, BagShape
+from secure_fedrec.protection.hidden_sums.layers import MASKING
+from secure_fedrec.streams import Streams
+from secure_fedrec.vault import Vault
+from secure_fedrec.wire import Meter, Wire
+
+N, M, D = 6, 12, 3
+TABLE = generate(SyntheticConfig(clients=N, items=M, mean_ratings=5.0, seed=2))
+SHORT = ItemTableTraining(epochs=2, batch_size=8)
+METHODS: dict[str, Any] = {
+    "gpfedrec": lambda: GPFedRec(GPFedRecConfig(rank=D, item_scale=0.5, local=SHORT), M),
+    "perfedrec": lambda: PerFedRec(
+        PerFedRecConfig(rank=D, clusters=2, item_learning_rate=2.0, local=SHORT), M
+    ),
+}
+
+
+def engine_of(name: str, *, masked: bool = False, mixed: bool = False, **more: Any) -> LocalEngine:
+    algorithm, streams = SingleTables(METHODS[name](), M, N, threads=1), Streams.from_seed(3)
+    vault = Vault(indptr=TABLE.indptr(), items=TABLE.items, ratings=TABLE.ratings)
+    data = Problem(vault=vault, n_rows=M, knowledge={"n_items": M})
+    shapes = {
+        bag: BagShape(width=width, most=most)
+        for bag, (width, most) in algorithm.bag_sizes().items()
+    }
+    sizes = sizes_of(algorithm, data, bags=shapes)
+    layers = {MASKING.name: MASKING.settings(**MASKING.start(sizes))} if masked else {}
+    beside = {BAG_ROUTING.name: BAG_ROUTING.settings()} if mixed else {}
+    return LocalEngine(
+        algorithm=algorithm,
+        stack=build_stack(
+            layers, sizes=sizes, codec=FixedPoint(), streams=streams, bag_layers=beside
+        ),
+        vault=vault,
+        n_rows=M,
+        streams=streams,
+        wire=Wire(meter=Meter(N)),
+        **more,
+    )
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_a_client_is_sent_the_mixture_of_single_tables_that_its_method_names(name: str) -> None:
+    engine = engine_of(name)
+    algorithm: Any = engine.algorithm
+    clients, streams = np.arange(N), Streams.from_seed(3)
+    step = algorithm.client_step(clients, engine.public, engine.vault, streams)
+    singles = step.upload.bags[SINGLES].values.reshape(N, M + 1, -1)
+    engine.run_round()
+    own = engine.vault.read(OWN, clients)
+    assert singles[:, 0, 2 : 2 + own.shape[1]].tobytes() == own.astype(np.float64).tobytes()
+    mixed = algorithm.method.mix(singles[:, 1:, 2:5], own.astype(np.float64))
+    sent = algorithm.addressed(engine.public)
+    assert sorted(int(to[0]) for to in sent.values()) == clients.tolist()
+    for extra, to in sent.items():
+        np.testing.assert_allclose(engine.public.extras[extra], mixed[to[0]], atol=1e-8)
+    assert len({table.tobytes() for table in mixed}) > 1
+    engine.run_round()
+    assert engine.public.round == 2
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_batches_change_no_bit(name: str) -> None:
+    one, other = engine_of(name, batch_bytes=2**30), engine_of(name, batch_bytes=1)
+    for engine in (one, other):
+        engine.run_round()
+        engine.run_round()
+    ours, theirs = one.state(), other.state()
+    for key in (key for key in ours if "meter" not in key):
+        assert ours[key].tobytes() == theirs[key].tobytes(), key
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_hidden_sums_and_mixes_are_refused_with_the_reason(name: str) -> None:
+    with pytest.raises(ConfigError, match=r"masking.*compares single clients' item tables"):
+        engine_of(name, masked=True)
+    with pytest.raises(ConfigError, match="hides single uploads, or whose they are"):
+        engine_of(name, mixed=True)
+
+
+def test_neighbours_are_the_clients_most_alike() -> None:
+    method = METHODS["gpfedrec"]()
+    one, other = np.eye(M, D), -np.eye(M, D)
+    tables = np.stack([one, 1.1 * one, other, 0.9 * other])
+    mixed = method.mix(tables, np.zeros((4, D + 1)))
+    np.testing.assert_allclose(mixed[:2], np.stack([1.05 * one] * 2))
+    np.testing.assert_allclose(mixed[2:], np.stack([0.95 * other] * 2))
+
+
+def test_clusters_and_shares() -> None:
+    own = np.array([[0.0], [0.1], [5.0], [5.2]])
+    assert clusters_of(own, 2).tolist() == [0, 0, 1, 1]
+    assert clusters_of(own, 4).tolist() == [0, 3, 2, 1]
+    tables = np.arange(4.0)[:, None, None] * np.ones((4, M, D))
+    method = PerFedRec(PerFedRecConfig(rank=D, clusters=2, of_all=0.5, of_cluster=0.25), M)
+    wanted = 0.5 * 1.5 + 0.25 * np.array([0.5, 0.5, 2.5, 2.5]) + 0.25 * np.arange(4)
+    np.testing.assert_allclose(method.mix(tables, own)[:, 0, 0], wanted)
+    with pytest.raises(ConfigError, match="must not exceed 1"):
+        PerFedRecConfig(of_all=0.8, of_cluster=0.3)
