@@ -19,7 +19,9 @@ from secure_fedrec.algorithms.item_tables import (
     PFedRec,
     PFedRecConfig,
 )
+from secure_fedrec.algorithms.item_tables.gpfedrec import GPFedRec, GPFedRecConfig
 from secure_fedrec.algorithms.item_tables.method import ItemTableMethod
+from secure_fedrec.algorithms.item_tables.perfedrec import PerFedRec, PerFedRecConfig
 from secure_fedrec.errors import ConfigError
 
 FAMILY: Final[Mapping[str, tuple[Any, Any]]] = MappingProxyType(
@@ -28,6 +30,8 @@ FAMILY: Final[Mapping[str, tuple[Any, Any]]] = MappingProxyType(
         "fedncf": (FedNCF, FedNCFConfig),
         "pfedrec": (PFedRec, PFedRecConfig),
         "fedrap": (FedRAP, FedRAPConfig),
+        "perfedrec": (PerFedRec, PerFedRecConfig),
+        "gpfedrec": (GPFedRec, GPFedRecConfig),
         "fed3cr": (Fed3CR, Fed3CRConfig),
     }
 )
@@ -36,13 +40,17 @@ FAMILY: Final[Mapping[str, tuple[Any, Any]]] = MappingProxyType(
 PLUG_IN: Final = "fed3cr-over-"
 """Before the name of a method: that method with Fed3CR as a plug-in."""
 
+CENTRAL: Final = ("neumf", "lightgcn")
+"""Models of one party that has everybody's data; a round is an epoch of theirs."""
+
 ORACLES: Final = "oracles"
 """Rules without a model, in place of a method."""
 
 METHODS: Final = (
     ORACLES,
     *FAMILY,
-    *(f"{PLUG_IN}{name}" for name in FAMILY if name != "fed3cr"),
+    *(f"{PLUG_IN}{name}" for name in ("fedmf", "fedncf", "pfedrec", "fedrap")),
+    *CENTRAL,
 )
 """All that can be studied."""
 
@@ -55,7 +63,7 @@ def build_method(
     """A method with settings of its own.
 
     Args:
-        name: one of ``METHODS``, but ``ORACLES``.
+        name: one of ``METHODS`` that is a federation's.
         settings: what is not as by default; a key with a dot is of a part, "local.epochs". Of a
             plug-in those of the method below, and "enhancement." before its own.
         rounds: of training.
@@ -64,10 +72,10 @@ def build_method(
     Raises:
         ConfigError: there is no such method or key, or a value is out of range.
     """
-    if name not in METHODS or name == ORACLES:
-        raise ConfigError("study.method", name, "is no method that is trained", METHODS)
-    nested = _nested(settings)
     below = name.removeprefix(PLUG_IN)
+    if name not in METHODS or below not in FAMILY:
+        raise ConfigError("study.method", name, "is no method of a federation", FAMILY)
+    nested = _nested(settings)
     made, config = FAMILY[below]
     added = nested.pop(_ENHANCEMENT, {}) if name != below else None
     method: ItemTableMethod = made(with_settings(config(rounds=rounds), nested), n_items)

@@ -8,12 +8,15 @@ nothing. A study of the method "oracles" has rules without a model in its place.
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from time import perf_counter
 from typing import Annotated, Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
 from secure_fedrec.algorithms.item_tables import ItemTables, ranked
+from secure_fedrec.algorithms.item_tables.single_tables import SingleTables
+from secure_fedrec.core.arrays import FloatArray
 from secure_fedrec.data.top_n import TopN
 from secure_fedrec.engines import LocalEngine, Problem, sizes_of, vault_of
 from secure_fedrec.engines.local import RoundReport
@@ -29,9 +32,16 @@ from secure_fedrec.evaluation.ranks import (
 )
 from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.protection import build_stack
+from secure_fedrec.protection.bags import BagShape
 from secure_fedrec.settings import Count, Natural, OneOf, Settings
 from secure_fedrec.streams import Streams
-from secure_fedrec.studies.fed3cr.methods import METHODS, ORACLES, build_method
+from secure_fedrec.studies.fed3cr.methods import (
+    CENTRAL,
+    METHODS,
+    ORACLES,
+    build_method,
+    with_settings,
+)
 from secure_fedrec.studies.fed3cr.views import compare_views
 from secure_fedrec.studies.files import write_files
 from secure_fedrec.studies.resumed import Record, as_json, finished, forget, plain, train
@@ -77,8 +87,17 @@ class StudyConfig(Settings, section="study"):
         """All settings as JSON values, those of the method that are as by default included."""
         if self.method == ORACLES:
             return {**as_json(self), "algorithm": {}}
+        if self.method in CENTRAL:
+            return {**as_json(self), "algorithm": as_json(self.central())}
         method = build_method(self.method, self.settings, rounds=self.rounds, n_items=1)
         return {**as_json(self), "algorithm": plain(method.knowledge())}
+
+    def central(self) -> Any:
+        """Settings of a central model."""
+        from secure_fedrec.studies.central import CentralConfig  # noqa: PLC0415 - brings torch
+
+        start = CentralConfig(model=self.method, epochs=self.rounds, seed=self.seed)
+        return with_settings(start, self.settings)
 
 
 def run_study(
@@ -119,6 +138,8 @@ def run_study(
     }
     if config.method == ORACLES:
         report, arrays = _oracles(case, config)
+    elif config.method in CENTRAL:
+        report, arrays = _centrally(case, config, on_round or (lambda: None))
     else:
         report, arrays = _trained(case, data, config, path, on_round, threads)
     write_files(path, {**head, **report}, arrays)
@@ -145,6 +166,26 @@ def _oracles(
         arrays[f"popularity.{name}"] = own[name].astype(np.float32)
     means = {name: float(np.nanmean(values)) for name, values in arrays.items()}
     return {"means": means, "leaks": leak.leaks, "warning": leak.warning, "seconds": 0.0}, arrays
+
+
+def _centrally(
+    case: RankingCase, config: StudyConfig, told: Callable[[], object]
+) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
+    """A model of everybody's data, epoch by epoch; minutes, so it is not gone on with."""
+    from secure_fedrec.studies.central import epochs  # noqa: PLC0415 - brings torch
+
+    record, begun, clients = Record(), perf_counter(), np.arange(case.n_clients)
+    for epoch, scores in enumerate(epochs(case, config.central()), start=1):
+        _write_down(
+            record, epoch, client_figures(case, clients, client_ranks(case, clients, scores))
+        )
+        told()
+    chosen = chosen_round([each["quality"] for each in record.rounds])
+    return {
+        "chosen": record.rounds[chosen]["round"],
+        "seconds": perf_counter() - begun,
+        "rounds": record.rounds,
+    }, record.kept
 
 
 def _trained(
@@ -178,11 +219,14 @@ def _trained(
 
 
 def _see(report: RoundReport, record: Record) -> None:
+    own = dict(report.of_clients)
+    loss = float(np.nanmean(own.pop("training_loss")))
+    _write_down(record, report.round, own, loss=loss)
+
+
+def _write_down(record: Record, round_: int, own: Mapping[str, FloatArray], **more: float) -> None:
     """Means of a round, and the arrays of the best round so far and of the last."""
-    own = {name: values for name, values in report.of_clients.items() if name != "training_loss"}
-    loss = float(np.nanmean(report.of_clients["training_loss"]))
-    means = quality(own)
-    record.rounds.append({"round": report.round, "loss": loss, "quality": means})
+    record.rounds.append({"round": round_, **more, "quality": quality(own)})
     kept = {name: own[name].astype(np.float32) for name in FIGURES}
     record.kept |= {f"last.{name}": values for name, values in kept.items()}
     if chosen_round([each["quality"] for each in record.rounds]) == len(record.rounds) - 1:
@@ -194,7 +238,13 @@ def _engine(algorithm: ItemTables, case: RankingCase, config: StudyConfig) -> Lo
     problem = Problem(
         vault=vault_of(case.train), n_rows=case.n_items, knowledge={"n_items": case.n_items}
     )
-    stack = build_stack({}, sizes=sizes_of(algorithm, problem), codec=FixedPoint(), streams=streams)
+    bags = {}
+    if isinstance(algorithm, SingleTables):
+        sizes = algorithm.bag_sizes().items()
+        bags = {name: BagShape(width=width, most=most) for name, (width, most) in sizes}
+    stack = build_stack(
+        {}, sizes=sizes_of(algorithm, problem, bags=bags), codec=FixedPoint(), streams=streams
+    )
     return LocalEngine(
         algorithm=algorithm,
         stack=stack,
