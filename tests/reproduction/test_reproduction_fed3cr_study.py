@@ -22,7 +22,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "pfedrec": {"rank": 8},
     "gpfedrec": {"rank": 8},
     "fed3cr-over-pfedrec": {"rank": 8, "item_scale": 1.0, "enhancement.item_rate": 20.0},
-    "fed3cr-over-fedrap": {**SMALL, "item_learning_rate": 2.0, "learning_rate": 0.1},
+    "fed3cr-over-fedrap": {**SMALL, "independence": 0.0},
     **{name: {"rank": 8} for name in ("neumf", "lightgcn")},
     ORACLES: {},
 }

@@ -16,6 +16,8 @@ from secure_fedrec.evaluation.intervals import paired_interval
 ORACLES: Final = ("random", "popularity", "never drawn")
 _HIT, _NDCG = "hit_rate_at_10", "ndcg_at_10"
 _FULL = "full_hit_rate_at_10"
+_SHOWN: Final = (1, 2, 3, 4, 5, 6, 7, 8, 10, 20, 30, 40, 50, 100)
+"""Rounds whose figures stand under a table."""
 
 
 def methods_table(
@@ -99,6 +101,7 @@ def methods_lines(table: Mapping[str, Any]) -> list[str]:
         "; ".join(_told(rule, each) for rule, each in told.items()),
     ]
     lines += [f"WARNING: {table['warning']}"] if table["warning"] else []
+    lines += [_along(row) for row in table["rows"] if row["seeds"]]
     return lines + [
         f"{each['name']} - {each['other_name']}: "
         f"HR {_span(each['hit'])}, NDCG {_span(each['ndcg'])}"
@@ -151,10 +154,22 @@ def _reported(chosen: Chosen | None, oracles: Mapping[int, Found]) -> dict[str, 
         "setting": dict(chosen.setting),
         "chosen": [report["chosen"] for report in reports],
         "seconds": sum(report["seconds"] for report in reports),
+        "curve": _curve(reports),
         "overlap": [report["overlap"] for report in reports if "overlap" in report],
         "files": [str(found.path) for found in chosen.found.values()],
         "gain": _over_popularity(chosen, oracles),
     }
+
+
+def _curve(reports: Sequence[Mapping[str, Any]]) -> list[dict[str, float]]:
+    """Figures of some rounds, mean over seeds: whatever was chosen."""
+    last = min(len(report["rounds"]) for report in reports)
+    found = []
+    for round_ in (each for each in _SHOWN if each <= last):
+        own = [report["rounds"][round_ - 1]["quality"] for report in reports]
+        means = {name: float(np.mean([each[name] for each in own])) for name in (_HIT, _NDCG)}
+        found.append({"round": float(round_), **means})
+    return found
 
 
 def _over_popularity(chosen: Chosen, oracles: Mapping[int, Found]) -> dict[str, Any] | None:
@@ -226,6 +241,14 @@ def _more(row: Mapping[str, Any]) -> list[str]:
 
 def _beside(row: Mapping[str, Any], name: str) -> str:
     return f"{number(row['paper'].get(name), 2)} | {_percent(row['ours'].get(name))}"
+
+
+def _along(row: Mapping[str, Any]) -> str:
+    points = [
+        f"{each['round']:.0f}: {_percent(each[_HIT])} / {_percent(each[_NDCG])}"
+        for each in row["curve"]
+    ]
+    return f"{row['name']} by round, HR / NDCG: {'; '.join(points)}"
 
 
 def _told(rule: str, means: Mapping[str, float]) -> str:
