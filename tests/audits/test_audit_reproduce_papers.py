@@ -140,9 +140,9 @@ def test_every_pinned_setting_is_one() -> None:
             for setting in settings:
                 build_method(method, dict(setting), rounds=1, n_items=4)
     for row, parts in paper.parts.items():
-        setting = dict(paper.with_parts((), row))
-        method = build_method("fed3cr", setting, rounds=1, n_items=4)
-        found = method.knowledge()["enhancement"]
+        kept = dict(paper.with_parts((), row))
+        whole = build_method("fed3cr", kept, rounds=1, n_items=4)
+        found = whole.knowledge()["enhancement"]
         has = [found["adaptive"], found["consistency"] > 0, found["complementarity"] > 0]
         assert has == list(parts)
 
