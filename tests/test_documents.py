@@ -19,8 +19,14 @@ from secure_fedrec.protection import BAG_STACKS, STACKS
 
 ROOT = Path(__file__).parents[1]
 SECURITY = (ROOT / "SECURITY.md").read_text(encoding="utf-8")
+REPRODUCTIONS = (
+    "reproduction.md",
+    "reproduction-fed3cr.md",
+    "reproduction-feddmf.md",
+    "reproduction-fedrecpp.md",
+)
 REPRODUCTION = "\n".join(
-    page.read_text(encoding="utf-8") for page in sorted((ROOT / "docs").glob("reproduction*.md"))
+    (ROOT / "docs" / name).read_text(encoding="utf-8") for name in REPRODUCTIONS
 )
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 
