@@ -119,6 +119,7 @@ _FAMILIES = {
     "ratings": "uploads of ratings",
     "split": "uploads of split models",
     "hierarchical": "uploads of organisations",
+    "item tables": "uploads of item tables",
 }
 
 
