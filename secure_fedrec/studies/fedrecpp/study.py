@@ -36,6 +36,8 @@ STUDY_FORMAT: Final = 1
 METHODS: Final = ("fedrec", "fedrec++")
 """Methods of the tables."""
 
+_EVERY: Final = 25
+
 
 class StudyConfig(Settings, section="study"):
     """What is studied.
@@ -130,17 +132,9 @@ def run_study(
     if found is not None:
         return found
     engine = _engine(table, config)
-    record = Record()
+    record, run_id = Record(), f"{table.fingerprint()} {config.described()}"
     try:
-        train(
-            engine,
-            path,
-            record,
-            run_id=f"{table.fingerprint()} {config.described()}",
-            see=_see,
-            every=25,
-            on_round=on_round,
-        )
+        train(engine, path, record, run_id=run_id, see=_see, every=_EVERY, on_round=on_round)
     except EncodingError as diverged:
         key, value = "study.learning_rate", config.learning_rate
         raise DivergedError(key, value, f"{config.method}: {diverged}") from diverged
