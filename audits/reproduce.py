@@ -2,41 +2,30 @@
 
 import argparse
 import json
-from collections.abc import Mapping, Sequence
+from collections import defaultdict
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
+from audits.reproduction.entry import Option, entries
 from audits.reproduction.files import read_paper, write_text
 from secure_fedrec.errors import ConfigError
 
-_OWN: Final[Mapping[str, str]] = {
-    **dict.fromkeys(("start", "form", "data", "method", "variants"), "hpfl"),
-    "task": "furl",
-}
-"""Paper by the option that it alone has."""
-
 
 def add_reproduce(command: argparse.ArgumentParser) -> None:
-    """The options of the command."""
-    add = command.add_argument
-    add("paper", metavar="PAPER", help="hpfl or furl")
+    """The options of the command: those of all papers, then what some papers have."""
+    add, papers = command.add_argument, entries()
+    add("paper", metavar="PAPER", help=f"one of {', '.join(papers)}")
     add("--table", type=int, action="append", metavar="N", help="only this table; may be repeated")
-    add("--task", action="append", metavar="NAME", help="furl: only this task; may be repeated")
-    add("--seeds", type=int, metavar="N", help="repetitions (default: 5 of hpfl, 3 of furl)")
-    add(
-        "--start",
-        action="append",
-        help="hpfl, of training: xavier (the paper's) or identity (its code's); may be repeated "
-        "(default: both)",
-    )
-    add("--form", help="hpfl, of the user model: paper (default) or published")
-    add("--data", action="append", metavar="NAME", help="hpfl: only this data set; repeatable")
-    add("--method", action="append", metavar="NAME", help="hpfl: only this method; repeatable")
-    add(
-        "--variants",
-        action="store_true",
-        help="hpfl: in place of the tables, choices that they do not vary, on one seed",
-    )
+    seeds = ", ".join(f"{entry.seeds} of {name}" for name, entry in papers.items())
+    add("--seeds", type=int, metavar="N", help=f"repetitions (default: {seeds})")
+    for option, owners in _special_options().items():
+        told = f"{', '.join(owners)}: {option.help}"
+        if option.flag:
+            add(f"--{option.name}", action="store_true", help=told)
+        elif option.once:
+            add(f"--{option.name}", help=told)
+        else:
+            add(f"--{option.name}", action="append", metavar="NAME", help=told)
     add(
         "--quick",
         action="store_true",
@@ -55,30 +44,34 @@ def reproduce(arguments: argparse.Namespace) -> int:
     """Run what is missing, print the tables, draw the figures."""
     read_paper(arguments.paper)  # refuses what is no paper
     _refuse_foreign_options(arguments)
-    result, lines = _run(arguments)
-    as_json, stem = json.dumps(result, indent=2), arguments.paper
-    if arguments.variants:
-        stem = f"{stem}-variants"
+    entry = entries()[arguments.paper]
+    result, lines = entry.load()(arguments)
+    apart = [each.name for each in entry.options if each.apart and _given(arguments, each)]
+    stem, as_json = "-".join([arguments.paper, *apart]), json.dumps(result, indent=2)
     write_text(arguments.out / f"{stem}.json", as_json)
     write_text(arguments.out / f"{stem}.txt", "\n".join(lines) + "\n")
     print(as_json if arguments.json else "\n".join(lines))
     return 0
 
 
-def _run(arguments: argparse.Namespace) -> tuple[dict[str, Any], Sequence[str]]:
-    # The studies compile their loops and import torch: only who runs them waits for that.
-    if arguments.paper == "furl":
-        from audits.reproduction.furl.command import reproduce_furl  # noqa: PLC0415
-
-        return reproduce_furl(arguments)
-    from audits.reproduction.hpfl.command import reproduce_hpfl  # noqa: PLC0415
-
-    return reproduce_hpfl(arguments)
+def _special_options() -> dict[Option, list[str]]:
+    """Options that not all papers have, and who has them."""
+    owners: dict[Option, list[str]] = defaultdict(list)
+    for name, entry in entries().items():
+        for option in entry.options:
+            owners[option].append(name)
+    return owners
 
 
 def _refuse_foreign_options(arguments: argparse.Namespace) -> None:
-    """Refuse an option of another paper: ignored, it would seem to have had an effect."""
-    for name, paper in _OWN.items():
-        value = getattr(arguments, name)
-        if value not in (None, False) and arguments.paper != paper:
-            raise ConfigError(f"--{name}", value, f"is an option of {paper} only")
+    """Refuse an option of other papers: ignored, it would seem to have had an effect."""
+    for option, owners in _special_options().items():
+        if _given(arguments, option) and arguments.paper not in owners:
+            value: Any = getattr(arguments, option.name)
+            raise ConfigError(
+                f"--{option.name}", value, f"is an option of {' and '.join(owners)} only"
+            )
+
+
+def _given(arguments: argparse.Namespace, option: Option) -> bool:
+    return getattr(arguments, option.name) not in (None, False)

@@ -11,7 +11,10 @@ ELSEWHERE = {
     "docs/losslessness.md": "tests/properties/test_properties_lossless_docs.py",
     "docs/own-data.md": "tests/audits/test_audit_own_data_page.py",
     "docs/pipeline.md": "tests/audits/test_pipeline_page.py",
-    "docs/reproduction.md": "tests/test_documents.py",
+    **{
+        f"docs/reproduction{paper}.md": "tests/test_documents.py"
+        for paper in ("", "-fed3cr", "-feddmf", "-fedrecpp")
+    },
     "docs/split-personalization.md": "tests/properties/test_properties_split_docs.py",
     **{
         f"docs/protection/{name}.md": "tests/packaging/test_examples.py"

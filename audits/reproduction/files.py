@@ -9,13 +9,18 @@ from secure_fedrec.errors import ConfigError, DataError
 _PAPERS = Path(__file__).parent.parent / "papers"
 
 
+def paper_names() -> list[str]:
+    """Papers that are reproduced, in order."""
+    return sorted(path.stem for path in _PAPERS.glob("*.toml"))
+
+
 def read_paper(name: str) -> dict[str, Any]:
     """The file of one paper.
 
     Raises:
         ConfigError: there is no such paper, or its file is not TOML.
     """
-    known = sorted(path.stem for path in _PAPERS.glob("*.toml"))
+    known = paper_names()
     if name not in known:
         raise ConfigError("paper", name, "cannot be reproduced", known)
     try:

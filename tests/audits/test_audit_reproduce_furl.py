@@ -348,7 +348,7 @@ def test_text_shows_paper_and_ours(folder: Path) -> None:
         (["furl", "--form", "paper"], "is an option of hpfl only"),
         (["furl", "--quick", "--results", "elsewhere"], "--results"),
         (["furl", "--no-run"], "holds no study"),
-        (["fedrec"], "choices: furl, hpfl"),
+        (["fedrec"], "choices: fed3cr, feddmf, fedrecpp, furl, hpfl"),
     ],
 )
 def test_bad_usage(

@@ -3,3 +3,13 @@
 Reading order: ``paper``, ``studies``, ``tables``, ``similarity``, ``lines`` (all of it as text),
 ``drawing``, ``command``.
 """
+
+from typing import Final
+
+from audits.reproduction.entry import Entry, Option
+
+ENTRY: Final = Entry(
+    run="audits.reproduction.furl.command:reproduce_furl",
+    seeds="3",
+    options=(Option("task", "only this task; may be repeated"),),
+)

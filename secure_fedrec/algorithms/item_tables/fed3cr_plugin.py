@@ -118,7 +118,8 @@ class Enhanced:
         )
         self._rate, self._decay = np.float32(rate), np.float32(config.weight_decay)
         self._generator_rate = np.float32(config.generator_rate)
-        self._n_items, self._generator = n_items, n_parameters(sizes) * config.adaptive
+        self._n_items = n_items
+        self._generator: int = n_parameters(sizes) if config.adaptive else 0
         self._scratch = local()
 
     @property
@@ -164,6 +165,16 @@ class Enhanced:
             view = self._view(models, client, part, count, work)
             scores[client] = self.below.scores(view, table)[0]
         return scores
+
+    def consensus(self, models: Models, client: int) -> SingleArray:
+        """C = G W_n of one client's model as it is: float32[m, d]."""
+        form = self._form._replace(alpha=np.float32(0), beta=np.float32(0))
+        return enhance(self._part(models, client), form, self._of_thread()).copy()
+
+    @property
+    def generator_size(self) -> int:
+        """How many of the shared parameters, the last ones, are phi's."""
+        return self._generator
 
     def knowledge(self) -> dict[str, Any]:
         """All hyper-parameters, of the method below and of the plug-in."""

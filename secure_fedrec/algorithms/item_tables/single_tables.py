@@ -11,7 +11,7 @@ owner is of no use: stacks that hide either are refused (``reads_singles``).
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -30,6 +30,7 @@ SINGLES = "single-tables"
 _OF = "table-"
 
 
+@runtime_checkable
 class MixingMethod(ItemTableMethod, Protocol):
     """A method whose server mixes single tables; dense, without a personal table at home."""
 

@@ -1,0 +1,22 @@
+"""Fed3CR's tables 2 (methods) and 3 (ablation), and its figures 6 to 9, under two protocols.
+
+Reading order: ``paper``, ``studies``, ``choice`` (which setting is reported), ``tables``,
+``figures``, ``drawing``, ``command``.
+"""
+
+from typing import Final
+
+from audits.reproduction.entry import DATA, FIGURE, METHOD, Entry, Option
+
+ENTRY: Final = Entry(
+    run="audits.reproduction.fed3cr.command:reproduce_fed3cr",
+    seeds="1, on ml-100k 3 or 5,",
+    options=(
+        FIGURE,
+        Option(
+            "protocol", "of the evaluation: clean or published; may be repeated (default: both)"
+        ),
+        DATA,
+        METHOD,
+    ),
+)

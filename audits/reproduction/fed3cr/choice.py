@@ -1,0 +1,133 @@
+"""Which studies a method takes, and which of its settings is reported: on validation alone."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from audits.reproduction.fed3cr.paper import Needed, Place, Setting
+from audits.reproduction.fed3cr.studies import Found, StudySource, find_studies
+
+_NAMES = ("validation_hit_rate_at_10", "validation_ndcg_at_10")
+
+
+class Chosen(NamedTuple):
+    """What is reported of a method.
+
+    Attributes:
+        setting: of it.
+        found: its studies by seed; those that there are.
+    """
+
+    setting: Setting
+    found: dict[int, Found]
+
+
+class Library:
+    """Studies that were found or made so far.
+
+    Args:
+        source: where they are.
+        asked: how many repetitions are wanted; None for those of the paper's file.
+    """
+
+    def __init__(self, source: StudySource, asked: int | None) -> None:
+        self.source, self.paper, self._asked = source, source.paper, asked
+        self.studies: dict[Needed, Found] = {}
+
+    def seeds(self, place: Place, part: str = "") -> tuple[int, ...]:
+        """Of a place."""
+        return self.paper.repetitions(place, part, asked=self._asked)
+
+    def fetch(self, needed: Iterable[Needed]) -> None:
+        """Find, or make, what is not here yet."""
+        missing = [each for each in dict.fromkeys(needed) if each not in self.studies]
+        self.studies |= find_studies(missing, self.source)
+
+    def fetch_methods(
+        self, places: Sequence[Place], methods: Mapping[Place, Sequence[str]]
+    ) -> None:
+        """Every method of some places, tuned where the protocol tunes, and the oracles.
+
+        Where a set has candidates, they are the best settings of the set that is tuned on: all that
+        is tuned on comes before.
+        """
+        first = [place for place in places if self._candidates(place) is None]
+        others = [place for place in places if place not in first]
+        tuned = [self._tuned(place) for place in others]
+        due = [(place, name) for place in first for name in methods[place]]
+        due += [
+            (home, name)
+            for place, home in zip(others, tuned, strict=True)
+            for name in methods[place]
+        ]
+        self.fetch(self._oracles(places))
+        self.fetch(each for place, name in due for each in self._of(place, name))
+        self.fetch(
+            each for place in others for name in methods[place] for each in self._of(place, name)
+        )
+
+    def best(self, place: Place, method: str) -> Chosen | None:
+        """The setting that is best on validation items; None where no study is there."""
+        ranking = self._ranking(place, method)
+        return ranking[0] if ranking else None
+
+    def _of(self, place: Place, method: str) -> list[Needed]:
+        return [
+            Needed(place, method, setting, seed, self.paper.rounds(place))
+            for seed in self.seeds(place)
+            for setting in self._settings(place, method)
+        ]
+
+    def _settings(self, place: Place, method: str) -> list[Setting]:
+        """That are tried."""
+        if place.protocol != "clean":
+            return [self.paper.pinned(place, method)]
+        count = self._candidates(place)
+        if count is None:
+            return self.paper.grid(method)
+        return [each.setting for each in self._ranking(self._tuned(place), method)[:count]]
+
+    def _ranking(self, place: Place, method: str) -> list[Chosen]:
+        """Settings with a study, those of the most seeds first, then the best on validation."""
+        found = []
+        for setting in self._settings(place, method):
+            own = self.of_setting(place, method, setting)
+            if own:
+                found.append(Chosen(setting, own))
+        return sorted(found, key=_merit, reverse=True)
+
+    def of_setting(
+        self, place: Place, method: str, setting: Setting, part: str = ""
+    ) -> dict[int, Found]:
+        """Its studies by seed; those that diverged are none."""
+        needed = {
+            seed: Needed(place, method, setting, seed, self.paper.rounds(place, part))
+            for seed in self.seeds(place, part)
+        }
+        return {
+            seed: self.studies[each]
+            for seed, each in needed.items()
+            if each in self.studies and not self.studies[each].diverged
+        }
+
+    def oracles(self, place: Place) -> dict[int, Found]:
+        """Studies of rules without a model, by seed."""
+        needed = {seed: self.paper.oracles(place, seed) for seed in self.seeds(place)}
+        return {seed: self.studies[each] for seed, each in needed.items() if each in self.studies}
+
+    def _oracles(self, places: Sequence[Place]) -> list[Needed]:
+        return [self.paper.oracles(place, seed) for place in places for seed in self.seeds(place)]
+
+    def _candidates(self, place: Place) -> int | None:
+        return None if place.protocol != "clean" else self.paper.candidates(place.data)
+
+    def _tuned(self, place: Place) -> Place:
+        return place._replace(data=str(self.paper.protocols["clean"]["tuned_on"]))
+
+
+def _merit(chosen: Chosen) -> tuple[float, ...]:
+    """Seeds, then validation HR@10 and NDCG@10 of the round that is reported, mean over seeds."""
+    reports = [found.report for found in chosen.found.values()]
+    rounds = [report["rounds"][report["chosen"] - 1]["quality"] for report in reports]
+    return (len(reports), *(float(np.mean([each[name] for each in rounds])) for name in _NAMES))

@@ -1,0 +1,147 @@
+"""Fed3CR's reproduction from first study to last drawing."""
+
+import argparse
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from audits.reproduction.fed3cr.choice import Chosen, Library
+from audits.reproduction.fed3cr.figures import (
+    Figure,
+    correlation_figure,
+    needed_varied,
+    overlap_figure,
+    plugged_figure,
+    varied_figure,
+)
+from audits.reproduction.fed3cr.paper import ABLATION, Needed, Paper, Place, load_paper
+from audits.reproduction.fed3cr.studies import StudySource
+from audits.reproduction.fed3cr.tables import (
+    ablation_lines,
+    ablation_table,
+    methods_lines,
+    methods_table,
+)
+from audits.reproduction.parts import Parts, wanted_parts
+from secure_fedrec.errors import DataError
+from secure_fedrec.studies.fed3cr.methods import METHODS, PLUG_IN
+
+_STAND_IN = "NOT ITS DATA: generated interactions in their place, a few rounds"
+
+
+def reproduce_fed3cr(arguments: argparse.Namespace) -> tuple[dict[str, Any], list[str]]:
+    """Run what is missing, compare the tables, draw the figures.
+
+    Args:
+        arguments: of the command, see ``audits.reproduce``.
+
+    Returns:
+        The result as JSON values, and as lines of text.
+
+    Raises:
+        ConfigError: an option has no such value.
+        DataError: a data set is missing, a study of the folder is damaged or of other settings, or
+            nothing is to be run and there is no study.
+    """
+    parts = wanted_parts(arguments, tables=(2, 3), figures=("6", "7", "8", "9"))
+    paper = load_paper(quick=arguments.quick)
+    places = paper.places(arguments.data, arguments.protocol)
+    library = Library(StudySource(paper=paper, **StudySource.options(arguments)), arguments.seeds)
+    methods = {place: _methods(paper, parts, place, arguments.method) for place in places}
+    library.fetch_methods(places, methods)
+    if not library.studies:
+        raise DataError(library.source.folder, "holds no study of Fed3CR that is needed")
+    result: dict[str, Any] = {"paper": paper.title, "quick": arguments.quick, "tables": []}
+    lines = [_STAND_IN, ""] if arguments.quick else []
+    for place in places:
+        for table, told in _tables(library, parts, place, methods[place], arguments.method):
+            result["tables"].append(table)
+            lines += [*told, ""]
+    drawn = [each for place in places for each in _figures(library, parts, place, arguments)]
+    result["figures"] = [each.values for each in drawn]
+    lines += [line for each in drawn for line in each.lines]
+    diverged = [each.stem for each, found in library.studies.items() if found.diverged]
+    result["diverged"] = diverged
+    seconds = sum(found.report["seconds"] for found in library.studies.values())
+    lines += [f"diverged, and left out: {each}" for each in diverged]
+    return result, [*lines, f"{len(library.studies)} studies, {seconds:.0f} s of training"]
+
+
+def _methods(paper: Paper, parts: Parts, place: Place, asked: Sequence[str] | None) -> list[str]:
+    """Which methods the wanted parts need on a data set."""
+    known = paper.studied(place, asked)
+    due: set[str] = set()
+    if 2 in parts.tables:
+        due |= {name for name in known if not name.startswith(PLUG_IN)}
+    if 3 in parts.tables or "9" in parts.figures:
+        due |= {"fed3cr"}
+    if {"6", "7"} & set(parts.figures):
+        due |= set(paper.overlap_methods)
+    if "8" in parts.figures and place.data in paper.plugged["data"]:
+        due |= {name for each in paper.plugged["methods"] for name in (each, f"{PLUG_IN}{each}")}
+    return [name for name in known if name in due]
+
+
+def _tables(
+    library: Library,
+    parts: Parts,
+    place: Place,
+    methods: Sequence[str],
+    asked: Sequence[str] | None,
+) -> list[tuple[dict[str, Any], list[str]]]:
+    """Tables 2 and 3 of one place, and what figure 8 shows in numbers."""
+    paper, found = library.paper, []
+    if 2 in parts.tables:
+        rows = [
+            name
+            for name in paper.methods[place.data]
+            if name in methods or (name not in METHODS and not asked)
+        ]
+        table = methods_table(library, place, rows, number_=2)
+        found.append((table, methods_lines(table)))
+    plugged = [name for name in methods if name.startswith(PLUG_IN)]
+    if plugged:
+        both = [name for each in plugged for name in (each.removeprefix(PLUG_IN), each)]
+        rows = [name for name in both if name in methods]
+        table = methods_table(library, place, rows, number_="Figure 8")
+        found.append((table, methods_lines(table)))
+    if 3 in parts.tables and place.data in paper.ablation and "fed3cr" in methods:
+        rounds = paper.rounds(place, ABLATION)
+        table = ablation_table(library, place, _ablated(library, place), rounds)
+        found.append((table, ablation_lines(table)))
+    return found
+
+
+def _ablated(library: Library, place: Place) -> dict[str, Chosen]:
+    """Studies of the rows of table 3, under Fed3CR's own setting."""
+    paper, chosen = library.paper, library.best(place, "fed3cr")
+    if chosen is None:
+        return {}
+    settings = {row: paper.with_parts(chosen.setting, row) for row in paper.parts}
+    rounds, seeds = paper.rounds(place, ABLATION), library.seeds(place, ABLATION)
+    library.fetch(
+        Needed(place, "fed3cr", setting, seed, rounds)
+        for seed in seeds
+        for setting in settings.values()
+    )
+    found = {
+        row: Chosen(setting, library.of_setting(place, "fed3cr", setting, ABLATION))
+        for row, setting in settings.items()
+    }
+    return {row: each for row, each in found.items() if each.found}
+
+
+def _figures(
+    library: Library, parts: Parts, place: Place, arguments: argparse.Namespace
+) -> list[Figure]:
+    """Figures of one place."""
+    makers: dict[str, Callable[..., Figure]] = {
+        "6": overlap_figure,
+        "7": correlation_figure,
+        "8": plugged_figure,
+        "9": varied_figure,
+    }
+    limits = {"8": library.paper.plugged["data"], "9": library.paper.varied["data"]}
+    wanted = [name for name in parts.figures if place.data in limits.get(name, [place.data])]
+    if "9" in wanted:
+        library.fetch(needed_varied(library, place))
+    return [makers[name](library, place, arguments.out) for name in wanted]

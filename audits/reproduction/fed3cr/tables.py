@@ -1,0 +1,264 @@
+"""Fed3CR's tables as JSON values and as text: the paper's numbers, ours and the oracles'."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import Any, Final
+
+import numpy as np
+
+from audits.reproduction.columns import in_columns, number
+from audits.reproduction.fed3cr.choice import Chosen, Library
+from audits.reproduction.fed3cr.paper import Place
+from audits.reproduction.fed3cr.studies import Found
+from secure_fedrec.core.arrays import FloatArray
+from secure_fedrec.evaluation.intervals import paired_interval
+
+ORACLES: Final = ("random", "popularity", "never drawn")
+_HIT, _NDCG = "hit_rate_at_10", "ndcg_at_10"
+_FULL = "full_hit_rate_at_10"
+_SHOWN: Final = (1, 2, 3, 4, 5, 6, 7, 8, 10, 20, 30, 40, 50, 100)
+"""Rounds whose figures stand under a table."""
+
+
+def methods_table(
+    library: Library, place: Place, methods: Sequence[str], *, number_: int | str
+) -> dict[str, Any]:
+    """Methods on a data set under a protocol, beside rules without a model.
+
+    Args:
+        library: has the studies.
+        place: data set and protocol.
+        methods: rows; one without a study has no number of ours.
+        number_: of the table, or the figure.
+    """
+    paper, oracles = library.paper, library.oracles(place)
+    printed = paper.methods[place.data]
+    rows = []
+    for method in methods:
+        chosen = library.best(place, method)
+        theirs = dict(zip(paper.measures, printed.get(method, ()), strict=False))
+        row = {"method": method, "name": paper.names[method], "paper": theirs}
+        rows.append({**row, **_reported(chosen, oracles)})
+    pairs = [pair for pair in paper.compared if pair[0] in methods and pair[1] in methods]
+    return {
+        "number": number_,
+        **place._asdict(),
+        "paper_data": paper.data[place.data],
+        "rounds": paper.rounds(place),
+        "oracles": _means(oracles),
+        "warning": next(
+            (f.report["warning"] for f in oracles.values() if f.report["warning"]), None
+        ),
+        "rows": rows,
+        "differences": [
+            found for one, other in pairs if (found := _difference(library, place, one, other))
+        ],
+    }
+
+
+def ablation_table(
+    library: Library, place: Place, found: Mapping[str, Chosen], rounds: int
+) -> dict[str, Any]:
+    """Parts of Fed3CR on a data set under a protocol.
+
+    Args:
+        library: has the studies.
+        place: data set and protocol.
+        found: studies by row.
+        rounds: of training.
+    """
+    paper = library.paper
+    printed = paper.ablation.get(place.data, {})
+    whole, bare = found.get("Fed3CR"), found.get("C0")
+    rows = []
+    for row, parts in paper.parts.items():
+        theirs = dict(zip(paper.measures, printed.get(row, ()), strict=False))
+        chosen = found.get(row)
+        ours = _reported(chosen, library.oracles(place))
+        gain = _gain(chosen, bare) if row != "C0" else None
+        rows.append({"row": row, "parts": list(parts), "paper": theirs, **ours, "over_c0": gain})
+    return {
+        "number": 3,
+        **place._asdict(),
+        "paper_data": paper.data[place.data],
+        "rounds": rounds,
+        "whole_over_none": _gain(whole, bare),
+        "rows": rows,
+    }
+
+
+def methods_lines(table: Mapping[str, Any]) -> list[str]:
+    """Such a table as text, in %."""
+    told = table["oracles"]
+    head = ("", "HR paper | ours", "popularity", "never drawn", "NDCG paper | ours")
+    header = [*head, "HR less popularity", "HR of all items", "last HR", "round", "seeds"]
+    rows = [[*_cells(row, told), *_more(row)] for row in table["rows"]]
+    name = table["number"] if isinstance(table["number"], str) else f"Table {table['number']}"
+    lines = [
+        f"{name}, {table['data']} ({table['paper_data']}), protocol {table['protocol']}, "
+        f"{table['rounds']} rounds; %",
+        *in_columns(header, rows),
+        "; ".join(_told(rule, each) for rule, each in told.items()),
+    ]
+    lines += [f"WARNING: {table['warning']}"] if table["warning"] else []
+    lines += [_along(row) for row in table["rows"] if row["seeds"]]
+    return lines + [
+        f"{each['name']} - {each['other_name']}: "
+        f"HR {_span(each['hit'])}, NDCG {_span(each['ndcg'])}"
+        for each in table["differences"]
+    ]
+
+
+def ablation_lines(table: Mapping[str, Any]) -> list[str]:
+    """Table 3 as text, in %."""
+    rows = [
+        [
+            row["row"],
+            " ".join(
+                name for name, has in zip(("ACE", "con", "com"), row["parts"], strict=True) if has
+            )
+            or "none",
+            _beside(row, _HIT),
+            _beside(row, _NDCG),
+            "-" if row["over_c0"] is None else _span(row["over_c0"]["hit"]),
+            str(row["seeds"]),
+        ]
+        for row in table["rows"]
+    ]
+    return [
+        f"Table 3, {table['data']} ({table['paper_data']}), protocol {table['protocol']}, "
+        f"{table['rounds']} rounds; %",
+        *in_columns(
+            ["", "parts", "HR paper | ours", "NDCG paper | ours", "HR over C0", "seeds"], rows
+        ),
+    ]
+
+
+def stacked(found: Mapping[int, Found], name: str) -> FloatArray:
+    """An array of every seed: float64[seeds, n]."""
+    return np.stack([each.array(name) for _, each in sorted(found.items())])
+
+
+def _reported(chosen: Chosen | None, oracles: Mapping[int, Found]) -> dict[str, Any]:
+    """Numbers of the chosen setting at the chosen rounds; none without a study."""
+    if chosen is None:
+        return {"seeds": 0, "ours": {}, "last": {}, "setting": {}, "chosen": [], "gain": None}
+    names = (_HIT, _NDCG, _FULL, "full_ndcg_at_10")
+    ours = {name: float(np.nanmean(stacked(chosen.found, f"chosen.{name}"))) for name in names}
+    last = {name: float(np.nanmean(stacked(chosen.found, f"last.{name}"))) for name in names}
+    reports = [found.report for found in chosen.found.values()]
+    return {
+        "seeds": len(reports),
+        "ours": ours,
+        "last": last,
+        "setting": dict(chosen.setting),
+        "chosen": [report["chosen"] for report in reports],
+        "seconds": sum(report["seconds"] for report in reports),
+        "curve": _curve(reports),
+        "overlap": [report["overlap"] for report in reports if "overlap" in report],
+        "files": [str(found.path) for found in chosen.found.values()],
+        "gain": _over_popularity(chosen, oracles),
+    }
+
+
+def _curve(reports: Sequence[Mapping[str, Any]]) -> list[dict[str, float]]:
+    """Figures of some rounds, mean over seeds: whatever was chosen."""
+    last = min(len(report["rounds"]) for report in reports)
+    found = []
+    for round_ in (each for each in _SHOWN if each <= last):
+        own = [report["rounds"][round_ - 1]["quality"] for report in reports]
+        means = {name: float(np.mean([each[name] for each in own])) for name in (_HIT, _NDCG)}
+        found.append({"round": float(round_), **means})
+    return found
+
+
+def _over_popularity(chosen: Chosen, oracles: Mapping[int, Found]) -> dict[str, Any] | None:
+    both = sorted(chosen.found.keys() & oracles.keys())
+    if not both:
+        return None
+    own = {seed: chosen.found[seed] for seed in both}
+    rule = {seed: oracles[seed] for seed in both}
+    return {
+        key: asdict(
+            paired_interval(
+                stacked(own, f"chosen.{name}"), stacked(rule, f"popularity.{name}"), seed=0
+            )
+        )
+        for key, name in (("hit", _HIT), ("ndcg", _NDCG), ("full", _FULL))
+    }
+
+
+def _gain(one: Chosen | None, other: Chosen | None) -> dict[str, Any] | None:
+    """One less the other, clients and seeds paired."""
+    both = sorted(one.found.keys() & other.found.keys()) if one and other else []
+    if one is None or other is None or not both:
+        return None
+    mine, theirs = ({seed: each.found[seed] for seed in both} for each in (one, other))
+    return {
+        key: asdict(
+            paired_interval(
+                stacked(mine, f"chosen.{name}"), stacked(theirs, f"chosen.{name}"), seed=0
+            )
+        )
+        for key, name in (("hit", _HIT), ("ndcg", _NDCG))
+    }
+
+
+def _difference(library: Library, place: Place, one: str, other: str) -> dict[str, Any] | None:
+    found = _gain(library.best(place, one), library.best(place, other))
+    names = library.paper.names
+    named = {"method": one, "other": other, "name": names[one], "other_name": names[other]}
+    return None if found is None else {**named, **found}
+
+
+def _means(oracles: Mapping[int, Found]) -> dict[str, dict[str, float]]:
+    """Means of rules over seeds."""
+    found = {}
+    for rule in ORACLES if oracles else ():
+        reports = [each.report["means"] for each in oracles.values()]
+        found[rule] = {
+            name: float(np.mean([each[f"{rule}.{name}"] for each in reports]))
+            for name in (_HIT, _NDCG)
+        }
+    return found
+
+
+def _cells(row: Mapping[str, Any], told: Mapping[str, Mapping[str, float]]) -> list[str]:
+    beside = [_percent(told.get(rule, {}).get(_HIT)) for rule in ORACLES[1:]]
+    return [row["name"], _beside(row, _HIT), *beside, _beside(row, _NDCG)]
+
+
+def _more(row: Mapping[str, Any]) -> list[str]:
+    gain = row["gain"]
+    return [
+        "-" if gain is None else _span(gain["hit"]),
+        _percent(row["ours"].get(_FULL)),
+        _percent(row["last"].get(_HIT)),
+        "/".join(map(str, row["chosen"])) or "-",
+        str(row["seeds"]),
+    ]
+
+
+def _beside(row: Mapping[str, Any], name: str) -> str:
+    return f"{number(row['paper'].get(name), 2)} | {_percent(row['ours'].get(name))}"
+
+
+def _along(row: Mapping[str, Any]) -> str:
+    points = [
+        f"{each['round']:.0f}: {_percent(each[_HIT])} / {_percent(each[_NDCG])}"
+        for each in row["curve"]
+    ]
+    return f"{row['name']} by round, HR / NDCG: {'; '.join(points)}"
+
+
+def _told(rule: str, means: Mapping[str, float]) -> str:
+    return f"{rule}: HR {_percent(means[_HIT])}, NDCG {_percent(means[_NDCG])}"
+
+
+def _percent(value: float | None) -> str:
+    return number(None if value is None else 100 * value, 2)
+
+
+def _span(found: Mapping[str, float]) -> str:
+    ends = f"[{100 * found['low']:+.2f}, {100 * found['high']:+.2f}]"
+    return f"{100 * found['value']:+.2f} {ends}".replace("-", "−")

@@ -1,0 +1,11 @@
+"""FedDMF's figures 5 to 8, and beside them federations of several organisations."""
+
+from typing import Final
+
+from audits.reproduction.entry import FIGURE, Entry
+
+ENTRY: Final = Entry(
+    run="audits.reproduction.feddmf.command:reproduce_feddmf",
+    seeds="3",
+    options=(FIGURE,),
+)

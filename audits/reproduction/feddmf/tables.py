@@ -1,0 +1,153 @@
+"""FedDMF's figures in numbers: F1 at the tuned and at the printed threshold, AUC, and all ones."""
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from audits.report.text import signed, signed_span
+from audits.reproduction.columns import in_columns, number
+from audits.reproduction.feddmf.paper import Paper, Point
+from audits.reproduction.feddmf.studies import Studies
+from audits.reproduction.seeds import mean_interval
+from secure_fedrec.studies.feddmf.quality import KINDS
+from secure_fedrec.studies.feddmf.study import StudyConfig
+
+SIDES: Final = ("within", "across")
+"""An organisation's own items, on which it trained; and those of others."""
+
+_FIGURES: Final = ("tuned", "printed", "best", "auc", "all_ones")
+
+
+def figure_values(
+    paper: Paper, figure: str, studies: Studies, points: Mapping[StudyConfig, Point]
+) -> dict[str, Any]:
+    """A figure as JSON values: by point, kind of pairs and side, the mean over seeds.
+
+    Args:
+        paper: says what it shows.
+        figure: its number or name.
+        studies: those that there are.
+        points: of its studies.
+    """
+    own: dict[Point, dict[int, Mapping[str, Any]]] = defaultdict(dict)
+    for study, point in points.items():
+        if study in studies:
+            own[point][study.split.seed] = studies[study]["epochs"][-1]
+    shown = paper.figures[figure]
+    return {
+        "figure": figure,
+        "title": shown.title,
+        "varied": shown.varied,
+        "missing": sum(study not in studies for study in points),
+        "points": [_point(point, found) for point, found in own.items()],
+        "against": [] if shown.varied else _against(paper, own),
+    }
+
+
+def figure_lines(values: Mapping[str, Any]) -> list[str]:
+    """A figure as text."""
+    header = ["F1 across, sampled", "at 0.5", "AUC", "all ones", "F1 within", "AUC", "F1 all pairs"]
+    rows = [[_label(point, values["varied"]), *_cells(point)] for point in values["points"]]
+    missing = f"; {values['missing']} studies are missing" if values["missing"] else ""
+    lines = [
+        f"Figure {values['figure']}. {values['title']}; last epoch, common items left out{missing}",
+        *in_columns(["", *header, "seeds"], rows),
+    ]
+    for each in values["against"]:
+        lines += [
+            f"{each['method']} less {other}, F1 across: {signed(found['mean'], 4)}"
+            f"{signed_span(found, 4)}"
+            for other, found in each["less"].items()
+        ]
+        share = each["share_of_central"]
+        lines += (
+            [f"{each['method']}: {share:.1%} of DMF on all data (paper: {each['printed']:.0%})"]
+            if share is not None
+            else []
+        )
+    return lines
+
+
+def _point(point: Point, found: Mapping[int, Mapping[str, Any]]) -> dict[str, Any]:
+    """Means over seeds, of the mean over organisations and of each organisation."""
+    ordered = [found[seed] for seed in sorted(found)]
+    count = len(ordered[0][KINDS[0]]["organisations"])
+    figures = {
+        kind: {
+            side: {
+                name: mean_interval([each[kind][side][name] for each in ordered])
+                for name in _FIGURES
+            }
+            for side in SIDES
+        }
+        for kind in KINDS
+    }
+    organisations = [
+        {
+            side: mean_interval(
+                [each[KINDS[0]]["organisations"][place][side]["tuned"] for each in ordered]
+            )
+            for side in SIDES
+        }
+        for place in range(count)
+    ]
+    return {
+        "method": point.name,
+        "at": point.at,
+        "seeds": sorted(found),
+        "figures": figures,
+        "organisations": organisations,
+    }
+
+
+def _against(
+    paper: Paper, own: Mapping[Point, Mapping[int, Mapping[str, Any]]]
+) -> list[dict[str, Any]]:
+    """FedDMF against DMF on all data and FedAvg, seeds paired."""
+    others = [paper.names["dmf"], paper.names["fedavg"]]
+    known = {point.name: found for point, found in own.items()}
+    rows = []
+    for name, found in known.items():
+        if not name.startswith("FedDMF"):
+            continue
+        less = {}
+        for other in others:
+            seeds = sorted(found.keys() & known.get(other, {}).keys())
+            if seeds:
+                gaps = [_across(found[seed]) - _across(known[other][seed]) for seed in seeds]
+                less[other] = mean_interval(gaps)
+        rows.append(
+            {
+                "method": name,
+                "less": less,
+                "share_of_central": _share(found, known.get(others[0], {})),
+                "printed": paper.share_of_central,
+            }
+        )
+    return rows
+
+
+def _share(
+    found: Mapping[int, Mapping[str, Any]], central: Mapping[int, Mapping[str, Any]]
+) -> float | None:
+    """F1 across in shares of that of a model on all data, of the seeds that both have."""
+    seeds = found.keys() & central.keys()
+    if not seeds:
+        return None
+    return sum(_across(found[seed]) for seed in seeds) / sum(_across(central[s]) for s in seeds)
+
+
+def _across(epoch: Mapping[str, Any]) -> float:
+    return float(epoch[KINDS[0]]["across"]["tuned"])
+
+
+def _label(point: Mapping[str, Any], varied: str | None) -> str:
+    return point["method"] if varied is None else f"{point['method']}, {varied} {point['at']:g}"
+
+
+def _cells(point: Mapping[str, Any]) -> Sequence[str]:
+    across, within = (point["figures"][KINDS[0]][side] for side in ("across", "within"))
+    everything = point["figures"][KINDS[1]]["across"]
+    shown = [across[name] for name in ("tuned", "printed", "auc", "all_ones")]
+    shown += [within["tuned"], within["auc"], everything["tuned"]]
+    return [*(number(each["mean"], 4) for each in shown), str(len(point["seeds"]))]

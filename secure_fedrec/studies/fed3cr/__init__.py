@@ -1,0 +1,1 @@
+"""Fed3CR's experiments: federated recommenders, ranked under two protocols, beside oracles."""

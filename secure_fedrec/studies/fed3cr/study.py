@@ -1,0 +1,255 @@
+"""One run of Fed3CR's tables: a method on a data set under a protocol, one seed, one setting.
+
+The seed decides what is held out, where training starts and what is drawn. After each round every
+client's model is measured as trained, before anything is averaged. The round that is reported is
+the one with the largest validation HR@10; figures of the last are kept beside. Test items choose
+nothing. A study of the method "oracles" has rules without a model in its place.
+"""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from time import perf_counter
+from typing import Annotated, Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from secure_fedrec.algorithms.item_tables import ItemTables, ranked
+from secure_fedrec.algorithms.item_tables.single_tables import SingleTables
+from secure_fedrec.core.arrays import FloatArray
+from secure_fedrec.data.top_n import TopN
+from secure_fedrec.engines import LocalEngine, Problem, sizes_of, vault_of
+from secure_fedrec.engines.local import RoundReport
+from secure_fedrec.errors import DivergedError, EncodingError
+from secure_fedrec.evaluation.leaks import measured_leak
+from secure_fedrec.evaluation.protocols import PROTOCOLS, RankingCase, ranking_case
+from secure_fedrec.evaluation.ranks import (
+    Ranks,
+    chosen_round,
+    client_figures,
+    client_ranks,
+    quality,
+)
+from secure_fedrec.fixedpoint import FixedPoint
+from secure_fedrec.protection import build_stack
+from secure_fedrec.protection.bags import BagShape
+from secure_fedrec.settings import Count, Natural, OneOf, Settings
+from secure_fedrec.streams import Streams
+from secure_fedrec.studies.fed3cr.methods import (
+    CENTRAL,
+    METHODS,
+    ORACLES,
+    build_method,
+    with_settings,
+)
+from secure_fedrec.studies.fed3cr.views import compare_views
+from secure_fedrec.studies.files import write_files
+from secure_fedrec.studies.resumed import Record, as_json, finished, forget, plain, train
+from secure_fedrec.wire import Meter, Wire
+
+STUDY_FORMAT: Final = 1
+"""Of a study as JSON values."""
+
+FIGURES: Final = tuple(
+    f"{kind}{name}"
+    for kind in ("", "validation_", "full_")
+    for name in ("hit_rate_at_10", "ndcg_at_10")
+)
+"""Kept per client: ``chosen.NAME`` and ``last.NAME``, or ``RULE.NAME`` of oracles."""
+
+_DRAWS: Final = "item-table-negatives"
+_EVERY: Final = 5
+
+
+class StudyConfig(Settings, section="study"):
+    """What is studied.
+
+    Args:
+        method: one of ``METHODS``.
+        data: name of the interactions.
+        protocol: of the evaluation.
+        seed: of everything that is drawn.
+        rounds: of training; of oracles, those that the draws are followed for.
+        settings: of the method, where they are not as by default; see ``build_method``.
+
+    Raises:
+        ConfigError: a name is unknown, or a number out of range.
+    """
+
+    method: Annotated[str, OneOf(METHODS)]
+    data: str
+    protocol: Annotated[str, OneOf(PROTOCOLS)]
+    seed: Natural
+    rounds: Count
+    settings: Mapping[str, Any]
+
+    def described(self) -> dict[str, Any]:
+        """All settings as JSON values, those of the method that are as by default included."""
+        if self.method == ORACLES:
+            return {**as_json(self), "algorithm": {}}
+        if self.method in CENTRAL:
+            return {**as_json(self), "algorithm": as_json(self.central())}
+        method = build_method(self.method, self.settings, rounds=self.rounds, n_items=1)
+        return {**as_json(self), "algorithm": plain(method.knowledge())}
+
+    def central(self) -> Any:
+        """Settings of a central model."""
+        from secure_fedrec.studies.central import CentralConfig  # noqa: PLC0415 - brings torch
+
+        start = CentralConfig(model=self.method, epochs=self.rounds, seed=self.seed)
+        return with_settings(start, self.settings)
+
+
+def run_study(
+    data: TopN,
+    config: StudyConfig,
+    path: Path,
+    *,
+    on_round: Callable[[], object] | None = None,
+    threads: int | None = None,
+) -> dict[str, Any]:
+    """Run a study, or go on with it, or read it if it is complete.
+
+    One that diverged is complete as well: its report has ``diverged``, and the rounds before.
+
+    Args:
+        data: the interactions of that name.
+        config: what is studied.
+        path: of the report; arrays per client lie beside.
+        on_round: called after every round.
+        threads: most threads of training; the result does not depend on it.
+
+    Raises:
+        ConfigError: a setting does not fit the method.
+        DataError: ``path`` is of another study, or cannot be written.
+        CheckpointError: what lies beside it is of another study.
+    """
+    found = finished(path, config.described(), version=STUDY_FORMAT, paper="Fed3CR")
+    if found is not None:
+        return found
+    case = ranking_case(data.table, protocol=config.protocol, seed=config.seed, latest=data.latest)
+    head = {
+        "format": STUDY_FORMAT,
+        "study": config.described(),
+        "clients": case.n_clients,
+        "items": case.n_items,
+        "cold_test_items": int(case.cold.sum()),
+        "without_validation": case.without_validation,
+    }
+    if config.method == ORACLES:
+        report, arrays = _oracles(case, config)
+    elif config.method in CENTRAL:
+        report, arrays = _centrally(case, config, on_round or (lambda: None))
+    else:
+        report, arrays = _trained(case, data, config, path, on_round, threads)
+    write_files(path, {**head, **report}, arrays)
+    forget(path)
+    return {**head, **report}
+
+
+def _oracles(
+    case: RankingCase, config: StudyConfig
+) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
+    """Rules without a model, and whether the protocol leaks what it holds out."""
+    stream = Streams.from_seed(config.seed).stream(_DRAWS)
+    leak = measured_leak(case, rounds=config.rounds, stream=stream, seed=config.seed)
+    clients = np.arange(case.n_clients)
+    popularity = case.train.item_popularity().astype(np.float64)
+    alone = [client_ranks(case, clients[n : n + 1], popularity[None]) for n in clients]
+    own = client_figures(case, clients, Ranks(*map(np.concatenate, zip(*alone, strict=True))))
+    arrays = {
+        f"{rule}.{name}": values.astype(np.float32)
+        for rule, each in leak.figures.items()
+        for name, values in each.items()
+    }
+    for name in ("full_hit_rate_at_10", "full_ndcg_at_10"):
+        arrays[f"popularity.{name}"] = own[name].astype(np.float32)
+    means = {name: float(np.nanmean(values)) for name, values in arrays.items()}
+    return {"means": means, "leaks": leak.leaks, "warning": leak.warning, "seconds": 0.0}, arrays
+
+
+def _centrally(
+    case: RankingCase, config: StudyConfig, told: Callable[[], object]
+) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
+    """A model of everybody's data, epoch by epoch; minutes, so it is not gone on with."""
+    from secure_fedrec.studies.central import epochs  # noqa: PLC0415 - brings torch
+
+    record, begun, clients = Record(), perf_counter(), np.arange(case.n_clients)
+    for epoch, scores in enumerate(epochs(case, config.central()), start=1):
+        _write_down(
+            record, epoch, client_figures(case, clients, client_ranks(case, clients, scores))
+        )
+        told()
+    chosen = chosen_round([each["quality"] for each in record.rounds])
+    return {
+        "chosen": record.rounds[chosen]["round"],
+        "seconds": perf_counter() - begun,
+        "rounds": record.rounds,
+    }, record.kept
+
+
+def _trained(
+    case: RankingCase,
+    data: TopN,
+    config: StudyConfig,
+    path: Path,
+    on_round: Callable[[], object] | None,
+    threads: int | None,
+) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
+    """A method, round by round."""
+    method = build_method(
+        config.method, config.settings, rounds=config.rounds, n_items=case.n_items
+    )
+    engine = _engine(ranked(method, case, threads=threads), case, config)
+    record, run_id = Record(), f"{data.table.fingerprint()} {config.described()}"
+    known: dict[str, Any] = {}
+    try:
+        train(engine, path, record, run_id=run_id, see=_see, every=_EVERY, on_round=on_round)
+    except (DivergedError, EncodingError) as diverged:
+        told = {**known, "diverged": str(diverged)}
+        return {**told, "seconds": record.seconds, "rounds": record.rounds}, {}
+    arrays = dict(record.kept)
+    views = compare_views(engine)
+    if views is not None:
+        arrays |= {"overlap": views.overlap, "correlation": views.correlation}
+        known["overlap"] = float(views.overlap.mean())
+    chosen = chosen_round([each["quality"] for each in record.rounds])
+    known |= {"chosen": record.rounds[chosen]["round"], "seconds": record.seconds}
+    return {**known, "rounds": record.rounds}, arrays
+
+
+def _see(report: RoundReport, record: Record) -> None:
+    own = dict(report.of_clients)
+    loss = float(np.nanmean(own.pop("training_loss")))
+    _write_down(record, report.round, own, loss=loss)
+
+
+def _write_down(record: Record, round_: int, own: Mapping[str, FloatArray], **more: float) -> None:
+    """Means of a round, and the arrays of the best round so far and of the last."""
+    record.rounds.append({"round": round_, **more, "quality": quality(own)})
+    kept = {name: own[name].astype(np.float32) for name in FIGURES}
+    record.kept |= {f"last.{name}": values for name, values in kept.items()}
+    if chosen_round([each["quality"] for each in record.rounds]) == len(record.rounds) - 1:
+        record.kept |= {f"chosen.{name}": values for name, values in kept.items()}
+
+
+def _engine(algorithm: ItemTables, case: RankingCase, config: StudyConfig) -> LocalEngine:
+    streams = Streams.from_seed(config.seed)
+    problem = Problem(
+        vault=vault_of(case.train), n_rows=case.n_items, knowledge={"n_items": case.n_items}
+    )
+    bags = {}
+    if isinstance(algorithm, SingleTables):
+        sizes = algorithm.bag_sizes().items()
+        bags = {name: BagShape(width=width, most=most) for name, (width, most) in sizes}
+    stack = build_stack(
+        {}, sizes=sizes_of(algorithm, problem, bags=bags), codec=FixedPoint(), streams=streams
+    )
+    return LocalEngine(
+        algorithm=algorithm,
+        stack=stack,
+        vault=problem.vault,
+        n_rows=problem.n_rows,
+        streams=streams,
+        wire=Wire(meter=Meter(case.n_clients)),
+    )

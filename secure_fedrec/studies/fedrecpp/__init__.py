@@ -1,0 +1,1 @@
+"""FedRec++'s experiments: rating error and cost of federations that hide what was rated."""

@@ -1,0 +1,149 @@
+"""Trainings of hours: a study that was killed goes on where it was, to the same bits.
+
+Until a study is complete a checkpoint lies beside its report, with the suffix ``.checkpoint``: the
+engine's whole state and what was seen so far. The report carries all settings under ``study``, and
+a file of other settings is refused in place of being taken for what was asked for.
+"""
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from time import perf_counter
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from secure_fedrec.engines import LocalEngine
+from secure_fedrec.engines.checkpoint import read_checkpoint, write_checkpoint
+from secure_fedrec.engines.local import RoundReport
+from secure_fedrec.errors import DataError
+from secure_fedrec.studies.files import read_report
+
+_SO_FAR: Final = "study-so-far"
+_KEPT: Final = "study-kept."
+
+
+@dataclass(slots=True, kw_only=True)
+class Record:
+    """What was seen of a training so far.
+
+    Args:
+        rounds: JSON values of every round.
+        kept: arrays of the rounds that may be reported.
+        seconds: spent on it, before interruptions too.
+    """
+
+    rounds: list[dict[str, Any]] = field(default_factory=list)
+    kept: dict[str, npt.NDArray[Any]] = field(default_factory=dict)
+    seconds: float = 0.0
+
+
+See: TypeAlias = Callable[[RoundReport, Record], object]
+"""Writes down what a round was like."""
+
+
+def as_json(config: Any) -> dict[str, Any]:
+    """Settings as they are read back from a file."""
+    return plain(asdict(config))
+
+
+def plain(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Values as they are read back from a file."""
+    read: dict[str, Any] = json.loads(json.dumps(values))
+    return read
+
+
+def finished(
+    path: Path, study: Mapping[str, Any], *, version: int, paper: str
+) -> dict[str, Any] | None:
+    """The report at ``path``; None where there is none.
+
+    Args:
+        path: of the report.
+        study: all settings, as JSON values.
+        version: of the files.
+        paper: what it is a study of, for the message.
+
+    Raises:
+        DataError: it is damaged, of another version or of other settings.
+    """
+    if not path.exists():
+        return None
+    report = read_report(path, version, paper=paper)
+    if report.get("study") != study:
+        raise DataError(path, "is of a study with other settings")
+    return report
+
+
+def train(
+    engine: LocalEngine,
+    path: Path,
+    record: Record,
+    *,
+    run_id: str,
+    see: See,
+    every: int,
+    on_round: Callable[[], object] | None = None,
+) -> None:
+    """Train to the last round, from where an earlier attempt was killed.
+
+    The checkpoint stays until ``forget``, as the report is not written yet.
+
+    Args:
+        engine: of a training that has not begun.
+        path: of the report to be.
+        record: empty; gets what was seen, before a kill as well. Where training ends with an error
+            it holds what was seen until then.
+        run_id: of the settings and the data.
+        see: called after every round.
+        every: rounds from one checkpoint to the next.
+        on_round: called after every round, those before included, for a progress bar.
+
+    Raises:
+        DataError: the checkpoint cannot be written.
+        CheckpointError: what lies there is of another training.
+    """
+    beside, begun = path.with_suffix(".checkpoint"), perf_counter()
+    _go_on(engine, beside, run_id, record)
+    spent, rounds = record.seconds, engine.algorithm.rounds
+    told = on_round or (lambda: None)
+    for _ in range(engine.public.round):
+        told()
+    while engine.public.round < rounds:
+        report = engine.run_round()
+        see(report, record)
+        record.seconds = spent + perf_counter() - begun
+        if report.round % every == 0:
+            _keep(engine, beside, run_id, record)
+        told()
+
+
+def forget(path: Path) -> None:
+    """Take the checkpoint away: the report at ``path`` is written."""
+    path.with_suffix(".checkpoint").unlink(missing_ok=True)
+
+
+def _keep(engine: LocalEngine, path: Path, run_id: str, record: Record) -> None:
+    text = json.dumps({"rounds": record.rounds, "seconds": record.seconds})
+    kept = {f"{_KEPT}{name}": values for name, values in record.kept.items()}
+    state = {**engine.state(copied=False), **kept, _SO_FAR: np.array(text)}
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_checkpoint(path, state, run_id=run_id)
+    except OSError as refused:
+        raise DataError(path, f"cannot be written ({refused.strerror or refused})") from refused
+
+
+def _go_on(engine: LocalEngine, path: Path, run_id: str, record: Record) -> None:
+    """Put the engine where the checkpoint is, and into ``record`` what was seen before."""
+    if not path.exists():
+        return
+    held = read_checkpoint(path, run_id=run_id, later="vault.")
+    so_far = json.loads(str(held.pop(_SO_FAR)))
+    names = [name for name in held if name.startswith(_KEPT)]
+    record.kept |= {name.removeprefix(_KEPT): held.pop(name) for name in names}
+    record.rounds += so_far["rounds"]
+    record.seconds = so_far["seconds"]
+    engine.restore(held)

@@ -1,0 +1,170 @@
+"""``reproduce``: papers register themselves; quick runs of those with studies of many files."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from audits import cli
+from audits.reproduction.columns import in_columns
+from audits.reproduction.entry import entries
+from audits.reproduction.fed3cr.paper import Place
+from audits.reproduction.fed3cr.paper import load_paper as load_fed3cr
+from audits.reproduction.feddmf.paper import load_paper as load_feddmf
+from audits.reproduction.fedrecpp.paper import load_paper as load_fedrecpp
+from audits.reproduction.files import paper_names
+from secure_fedrec.studies.fed3cr.methods import FAMILY, METHODS, build_method
+
+
+def run(out: Path, *words: str) -> tuple[dict[str, Any], str]:
+    assert cli.main(["reproduce", *words, "--quiet", "--out", str(out)]) == 0
+    name = words[0]
+    return json.loads((out / f"{name}.json").read_text()), (out / f"{name}.txt").read_text()
+
+
+def test_every_paper_has_a_package_and_a_file() -> None:
+    assert list(entries()) == paper_names() == ["fed3cr", "feddmf", "fedrecpp", "furl", "hpfl"]
+    for entry in entries().values():
+        assert callable(entry.load())
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["fedrecpp", "--protocol", "clean"], "is an option of fed3cr only"),
+        (["furl", "--figure", "3"], "is an option of fed3cr and feddmf and fedrecpp only"),
+        (["feddmf", "--table", "1"], "is none that is reproduced"),
+        (["fed3cr", "--figure", "5"], "is none that is reproduced"),
+        (["fed3cr", "--protocol", "fair"], "is none that is reproduced"),
+        (["fedrecpp", "--data", "nf5k5k"], "is none that is reproduced"),
+    ],
+)
+def test_bad_usage(
+    words: list[str], told: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(["reproduce", *words, "--quick", "--quiet", "--out", str(tmp_path)]) == 2
+    assert told in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("paper", ["fed3cr", "feddmf", "fedrecpp"])
+def test_without_studies_there_is_nothing_to_tell(
+    paper: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["reproduce", paper, "--no-run", "--quiet", "--out", str(tmp_path)]
+    assert cli.main(words) == 2
+    assert "holds no study" in capsys.readouterr().err
+
+
+def test_quick_fedrecpp(tmp_path: Path) -> None:
+    result, text = run(tmp_path, "fedrecpp", "--quick")
+    errors, costs = result["tables"]
+    rows = {(row["method"], row["rho"]): row for row in errors["rows"]}
+    assert rows["fedrec", 0]["paper"]["mae"] == 0.7418
+    for rho in (1, 2, 3):
+        assert rows["fedrec++", rho]["same_bits_as_no_virtual_ratings"] is True
+        assert rows["fedrec", rho]["same_bits_as_no_virtual_ratings"] is False
+        assert rows["fedrec++", rho]["ours"] == rows["fedrec", 0]["ours"]
+    assert [row["denoisers"] for row in costs["rows"]] == ["0", "1", "n/4", "n/2"]
+    assert [row["count"] for row in costs["rows"]] == [0, 1, 15, 30]
+    assert len(result["points"][0]["points"]) == 3 * 7
+    assert "NOT ITS DATA" in text
+    assert (tmp_path / "fedrecpp-shares-ml-100k.svg").read_text().startswith("<svg xmlns")
+    before = {path: path.stat().st_mtime_ns for path in (tmp_path / "studies-quick").iterdir()}
+    again, _ = run(tmp_path, "fedrecpp", "--quick", "--table", "2")
+    assert again["tables"] == [errors]
+    assert before == {path: path.stat().st_mtime_ns for path in before}
+
+
+def test_quick_fed3cr(tmp_path: Path) -> None:
+    words = ["fed3cr", "--quick", "--table", "2", "--figure", "6", "--figure", "7"]
+    few = ["--method", "pfedrec", "--method", "fed3cr", "--method", "fedrap"]
+    result, text = run(tmp_path, *words, *few, "--protocol", "clean")
+    (table,) = result["tables"]
+    assert [row["method"] for row in table["rows"]] == ["pfedrec", "fedrap", "fed3cr"]
+    assert set(table["oracles"]) == {"random", "popularity", "never drawn"}
+    assert table["warning"] is None
+    for row in table["rows"]:
+        found = row["gain"]["hit"]
+        assert found["low"] <= found["value"] <= found["high"]
+        popularity = table["oracles"]["popularity"]["hit_rate_at_10"]
+        # Popularity's ties are told as an expectation, float32 per client.
+        gap = row["ours"]["hit_rate_at_10"] - popularity
+        assert found["value"] == pytest.approx(gap, abs=1e-6)
+    assert [each["figure"] for each in result["figures"]] == ["6", "7"]
+    assert "Fed3CR - FedRAP: HR" in text
+    for each in result["figures"]:
+        assert Path(each["drawing"]).read_text().startswith("<svg xmlns")
+
+
+def test_quick_fed3cr_ablation_and_warning(tmp_path: Path) -> None:
+    words = ["fed3cr", "--quick", "--table", "3", "--table", "2", "--method", "fed3cr"]
+    result, text = run(tmp_path, *words, "--protocol", "published")
+    ablation = next(table for table in result["tables"] if table["number"] == 3)
+    assert [row["row"] for row in ablation["rows"]] == [*(f"C{n}" for n in range(7)), "Fed3CR"]
+    assert all(row["seeds"] == 1 for row in ablation["rows"])
+    assert ablation["rows"][0]["over_c0"] is None
+    assert "WARNING: protocol 'published' leaks" in text
+
+
+def test_quick_feddmf(tmp_path: Path) -> None:
+    result, text = run(tmp_path, "feddmf", "--quick", "--figure", "5", "--figure", "8")
+    bars, lines = result["figures"]
+    assert "DMF on all data" in text
+    assert bars["missing"] == lines["missing"] == 0
+    assert {point["at"] for point in lines["points"]} == {0.1, 0.9}
+    for figure in (bars, lines):
+        for point in figure["points"]:
+            assert len(point["organisations"]) == 2
+            across = point["figures"]["sampled"]["across"]["tuned"]["mean"]
+            of_each = [each["across"]["mean"] for each in point["organisations"]]
+            assert across == pytest.approx(sum(of_each) / 2)
+    against = {each["method"]: each for each in bars["against"]}
+    central = next(p for p in bars["points"] if p["method"] == "DMF on all data")
+    mine = next(p for p in bars["points"] if p["method"] == "FedDMF, summed, margin 0")
+    share = against["FedDMF, summed, margin 0"]["share_of_central"]
+    ends = (point["figures"]["sampled"]["across"]["tuned"]["mean"] for point in (mine, central))
+    assert share == pytest.approx(next(ends) / next(ends))
+    assert all(Path(path).read_text().startswith("<svg xmlns") for path in result["drawings"])
+
+
+def test_every_pinned_setting_is_one() -> None:
+    paper = load_fed3cr(quick=False)
+    assert len(METHODS) == 14
+    for method in METHODS:
+        grid = paper.grid(method)
+        assert len(grid) <= 8
+        if method.removeprefix("fed3cr-over-") in FAMILY:
+            assert len(grid) == 8
+            settings = [*grid, *(paper.pinned(Place(n, "published"), method) for n in paper.data)]
+            for setting in settings:
+                build_method(method, dict(setting), rounds=1, n_items=4)
+    for row, parts in paper.parts.items():
+        kept = dict(paper.with_parts((), row))
+        whole = build_method("fed3cr", kept, rounds=1, n_items=4)
+        found = whole.knowledge()["enhancement"]
+        has = [found["adaptive"], found["consistency"] > 0, found["complementarity"] > 0]
+        assert has == list(parts)
+
+
+def test_studies_of_other_sets_are_few() -> None:
+    paper = load_fed3cr(quick=False)
+    assert paper.candidates("ml-100k") is None
+    assert [paper.candidates(name) for name in ("lastfm-2k", "douban-book", "ml-1m")] == [2, 2, 1]
+    assert paper.repetitions(Place("ml-100k", "clean")) == (1, 2, 3)
+    assert paper.rounds(Place("ml-100k", "clean")) == 40
+    assert paper.rounds(Place("ml-1m", "clean")) == 30
+
+
+def test_files_of_different_studies_have_different_names() -> None:
+    fedrecpp, feddmf = load_fedrecpp(quick=False), load_feddmf(quick=False)
+    entries_ = [each for name in fedrecpp.data for each in fedrecpp.figure_entries(name)]
+    assert len({each.stem for each in entries_}) == len(set(entries_)) == 2 * 3 * 7
+    for figure in feddmf.figures:
+        studies = feddmf.studies(figure, 3)
+        assert len({feddmf.file(each) for each in studies}) == len(studies)
+
+
+def test_columns() -> None:
+    lines = in_columns(["", "one"], [["a", "1.0"], ["long", "10.00"]])
+    assert lines == ["        one", "a       1.0", "long  10.00"]

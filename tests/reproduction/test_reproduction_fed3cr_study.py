@@ -1,0 +1,152 @@
+"""The study of the item-table family: files that are gone on with, what is chosen, oracles."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from secure_fedrec.core.npz import read_npz
+from secure_fedrec.data import SyntheticConfig, generate
+from secure_fedrec.data.top_n import TopN
+from secure_fedrec.errors import CheckpointError, ConfigError, DataError
+from secure_fedrec.evaluation.overlap import rank_biased_overlap, top_items
+from secure_fedrec.studies.fed3cr.methods import METHODS, ORACLES, build_method
+from secure_fedrec.studies.fed3cr.study import FIGURES, StudyConfig, run_study
+from secure_fedrec.studies.fed3cr.views import correlated
+
+DATA = TopN(generate(SyntheticConfig(clients=24, items=60, mean_ratings=12.0, seed=2)), None)
+SMALL: dict[str, Any] = {"rank": 8, "item_learning_rate": 20.0}
+SETTINGS: dict[str, dict[str, Any]] = {
+    "pfedrec": {"rank": 8},
+    "gpfedrec": {"rank": 8},
+    "fed3cr-over-pfedrec": {"rank": 8, "item_scale": 1.0, "enhancement.item_rate": 20.0},
+    "fed3cr-over-fedrap": {**SMALL, "independence": 0.0},
+    **{name: {"rank": 8} for name in ("neumf", "lightgcn")},
+    ORACLES: {},
+}
+
+
+def config(method: str, rounds: int = 2, **more: Any) -> StudyConfig:
+    settings = {**SETTINGS.get(method, SMALL), **more.pop("settings", {})}
+    values = {"data": "made up", "protocol": "clean", "seed": 1, **more}
+    return StudyConfig(method=method, rounds=rounds, settings=settings, **values)
+
+
+def killed_after(rounds: int) -> Callable[[], None]:
+    count = iter(range(1, 100))
+
+    def tell() -> None:
+        if next(count) == rounds:
+            raise KeyboardInterrupt
+
+    return tell
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_every_method_is_studied(method: str, tmp_path: Path) -> None:
+    path = tmp_path / "study.json"
+    report = run_study(DATA, config(method), path)
+    assert "diverged" not in report
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["study.json", "study.npz"]
+    assert run_study(DATA, config(method), path) == report  # read, not made again
+    arrays: dict[str, Any] = read_npz(path.with_suffix(".npz"))
+    if method == ORACLES:
+        assert {name.partition(".")[0] for name in arrays} == {
+            "random",
+            "popularity",
+            "never drawn",
+        }
+        return
+    assert set(report["study"]["algorithm"]) >= {"rank"}
+    quality = report["rounds"][report["chosen"] - 1]["quality"]
+    best = max(each["quality"]["validation_hit_rate_at_10"] for each in report["rounds"])
+    assert quality["validation_hit_rate_at_10"] == best
+    for name in FIGURES:
+        assert len(arrays[f"chosen.{name}"]) == DATA.table.n_clients
+        assert np.nanmean(arrays[f"chosen.{name}"]) == pytest.approx(quality[name], abs=1e-6)
+        last = report["rounds"][-1]["quality"][name]
+        assert np.nanmean(arrays[f"last.{name}"]) == pytest.approx(last, abs=1e-6)
+
+
+@pytest.mark.parametrize("method", ["fed3cr", "gpfedrec"])
+def test_a_killed_study_goes_on_to_the_same_bits(method: str, tmp_path: Path) -> None:
+    wanted, whole, parts = (
+        config(method, rounds=7),
+        tmp_path / "whole.json",
+        tmp_path / "parts.json",
+    )
+    expected = run_study(DATA, wanted, whole)
+    with pytest.raises(KeyboardInterrupt):
+        run_study(DATA, wanted, parts, on_round=killed_after(6))
+    assert not parts.exists()
+    assert parts.with_suffix(".checkpoint").exists()
+    with pytest.raises(CheckpointError):
+        run_study(DATA, config(method, rounds=8), parts)
+    rounds: list[None] = []
+    found = run_study(DATA, wanted, parts, on_round=lambda: rounds.append(None))
+    assert len(rounds) == 7  # those before the kill are told as well
+    assert {**found, "seconds": 0} == {**expected, "seconds": 0}
+    one, other = (read_npz(path.with_suffix(".npz")) for path in (whole, parts))
+    assert one.keys() == other.keys()
+    assert all(np.array_equal(one[name], other[name], equal_nan=True) for name in one)
+
+
+def test_a_file_of_other_settings_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "study.json"
+    run_study(DATA, config("fedmf"), path)
+    for other in (
+        config("fedmf", settings={"learning_rate": 0.5}),
+        config("fedmf", seed=2),
+        config("fedmf", protocol="published"),
+    ):
+        with pytest.raises(DataError, match="other settings"):
+            run_study(DATA, other, path)
+
+
+def test_what_diverges_is_written_down_and_not_tried_again(tmp_path: Path) -> None:
+    wanted = config("fedrap", rounds=5, settings={"item_learning_rate": 1e9})
+    report = run_study(DATA, wanted, tmp_path / "study.json")
+    assert report["diverged"]
+    assert "chosen" not in report
+    assert run_study(DATA, wanted, tmp_path / "study.json") == report
+
+
+def test_settings_by_dotted_keys() -> None:
+    settings = {"local.epochs": 3, "enhancement.adaptive": False, "rank": 4}
+    with pytest.raises(ConfigError, match="enhancement"):
+        build_method("fedmf", settings, rounds=1, n_items=5)
+    method = build_method("fed3cr-over-fedmf", settings, rounds=1, n_items=5)
+    known = method.knowledge()
+    assert (known["local"]["epochs"], known["enhancement"]["adaptive"], known["rank"]) == (
+        3,
+        False,
+        4,
+    )
+    with pytest.raises(ConfigError, match="there is no such setting"):
+        build_method("fedmf", {"local.epoch": 3}, rounds=1, n_items=5)
+    with pytest.raises(ConfigError, match="no method of a federation"):
+        build_method(ORACLES, {}, rounds=1, n_items=5)
+
+
+def test_the_leak_is_measured_not_named(tmp_path: Path) -> None:
+    clean, published = (
+        run_study(DATA, config(ORACLES, rounds=10, protocol=name), tmp_path / f"{name}.json")
+        for name in ("clean", "published")
+    )
+    assert clean["warning"] is None
+    assert "leaks" in published["warning"]
+    key = "never drawn.hit_rate_at_10"
+    assert published["means"][key] > clean["means"][key] + 0.2
+
+
+def test_views_by_hand() -> None:
+    generator = np.random.default_rng(0)
+    own = generator.standard_normal((30, 3)).astype(np.float32)
+    assert np.allclose(np.diag(correlated(own, own)), 1)
+    turned, _ = np.linalg.qr(generator.standard_normal((30, 6)))
+    apart = correlated(turned[:, :3].astype(np.float32), turned[:, 3:].astype(np.float32))
+    assert np.abs(apart).max() < 1e-6
+    tops = top_items(own[:, 0][None], 10)
+    assert rank_biased_overlap(tops, tops)[0] == pytest.approx(1)
