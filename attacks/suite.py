@@ -6,6 +6,7 @@ from types import MappingProxyType
 from attacks.base import Controlled
 from attacks.families.hierarchical.attribute_counts import AttributeCounts
 from attacks.families.hierarchical.drafts import Drafts
+from attacks.families.item_changes import ScoreVectors
 from attacks.families.linkage import CollusionLinkage
 from attacks.families.rated_set import Direct, Intersection
 from attacks.families.ratings.lattice import Lattice
@@ -49,7 +50,7 @@ _ATTACKS: Mapping[str, tuple[Controlled, ...]] = {
     ),
     "split": (DenseLayerInputs(), OutputBias(), TouchedRows(), SignedRows(), AttributeInference()),
     "hierarchical": (AttributeCounts(), Drafts()),
-    "item tables": (NeverTouched(),),
+    "item tables": (NeverTouched(), ScoreVectors()),
 }
 
 _SCORERS = (

@@ -59,6 +59,7 @@ class FedMF(Method[FedMFConfig]):
     """The method; see the module docstring. ``own`` is u."""
 
     name = "fedmf"
+    form = "scored"
 
     def start(self, n_items: int, streams: Streams) -> Start:
         """V, normal around 0."""

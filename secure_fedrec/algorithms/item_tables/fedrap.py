@@ -66,6 +66,7 @@ class FedRAP(Method[FedRAPConfig]):
     """The method; see the module docstring. ``own`` is w and, behind it, b."""
 
     name = "fedrap"
+    form = "scored"
     dense = True
     personal = True
 
