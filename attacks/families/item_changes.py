@@ -24,6 +24,9 @@ SCORE_TABLE = "own_parameters"
 _ALIKE = 1e-4
 """Of its length: a row is moved by nothing but the decay if it is off by less."""
 
+_DEVIATIONS = 5.0
+"""Where no row is exactly zero, a touched one stands out by this many deviations of the median."""
+
 _FEWEST = 16
 """Rows moved alike make a decay; fewer may be alike by chance."""
 
@@ -70,11 +73,14 @@ class ItemChanges:
         for place in range(len(block)):
             own = slice(ends[place], ends[place + 1])
             rows, moved = block.rows[own], changes[own]
-            if table is not None and len(rows) == len(table):
+            whole = len(rows) == size[1]
+            if table is not None and whole:
                 moved = without_decay(moved, table[rows])
-            visible[place, rows] = True
-            sizes[place, rows] = np.sqrt((moved**2).sum(axis=1))
-            signed[place, rows], main[place] = along_main(moved)
+            lengths = np.sqrt((moved**2).sum(axis=1))
+            # Who sends its examples' rows alone says which they are.
+            by_examples = touched(lengths[None])[0] if whole else lengths > 0
+            visible[place, rows], sizes[place, rows] = True, lengths
+            signed[place, rows], main[place] = along_main(moved, by_examples)
         return cls(
             round=rounds[0],
             clients=uploads.senders.ids,
@@ -85,14 +91,31 @@ class ItemChanges:
         )
 
 
-def along_main(changes: FloatArray) -> tuple[FloatArray, FloatArray]:
+def touched(sizes: FloatArray) -> BoolArray:
+    """Which rows a client has changed: bool[B, rows].
+
+    Args:
+        sizes: float64[B, rows], lengths of the changes.
+    """
+    middle = np.median(sizes, axis=1, keepdims=True)
+    spread = np.median(np.abs(sizes - middle), axis=1, keepdims=True)
+    exact = (sizes == 0).any(axis=1, keepdims=True)
+    return np.asarray(sizes > np.where(exact, 0.0, middle + _DEVIATIONS * spread))
+
+
+def along_main(changes: FloatArray, by_examples: BoolArray) -> tuple[FloatArray, FloatArray]:
     """Projections of rows on their main direction, float64[k], and that direction, float64[d].
 
-    It is turned so that fewer projections are positive.
+    It is turned so that fewer of the rows that examples moved have a positive one.
+
+    Args:
+        changes: float64[k, d].
+        by_examples: bool[k], which rows these are.
     """
     main = np.linalg.eigh(changes.T @ changes)[1][:, -1]
     along = changes @ main
-    if (along > 0).sum() > (along < 0).sum():
+    counted = along[by_examples]
+    if (counted > 0).sum() > (counted < 0).sum():
         along, main = -along, -main
     return along, main
 
@@ -131,7 +154,7 @@ class ScoreVectors(SuiteAttack):
     Needs: Payload of the uploads of one round; rows that are changes by training on rated items and
         on two or more sampled negatives for each, all along one vector of the client.
     Statistic: Main direction of the rows of one upload, beside what a decay of the whole table
-        moves; turned so that fewer rows move along it than against it, for negatives outnumber
+        moves; turned so that fewer of the rows that examples moved go along it, for negatives outnumber
         positives.
     Reference: Gradients of a matrix factorization are multiples of the user vector (Chai et al.
         2021), applied to PFedRec's score functions and FedRAP's.
@@ -142,7 +165,7 @@ class ScoreVectors(SuiteAttack):
     name = "score-vector"
     reads_one_round = True
     reads_item_rows = False
-    control = Control(measure="reidentified_share", on="untouched", breaks="owners")
+    control = Control(measure="reidentified_share", on="untouched", floor=0.9, breaks="owners")
 
     def claim(self, view: View) -> Claims:
         """Claim the direction of the score vector of every client of the first usable round."""

@@ -9,15 +9,12 @@ negatives hide among the touched rows, but they pull the other way: the change o
 import numpy as np
 
 from attacks.base import Claims, Control, SuiteAttack, need
-from attacks.families.item_changes import FEW_NEGATIVES, ItemChanges
+from attacks.families.item_changes import FEW_NEGATIVES, ItemChanges, touched
 from attacks.families.split.flat_uploads import FlatUploads
 from attacks.scoring.rated_sets import RatedSetClaim
 from attacks.scoring.sets import SetClaim
 from secure_fedrec.core.arrays import BoolArray, FloatArray
 from secure_fedrec.wire import View
-
-_DEVIATIONS = 5.0
-"""Where no row is exactly zero, a touched one stands out by this many deviations of the median."""
 
 
 class TouchedRows(SuiteAttack):
@@ -105,18 +102,6 @@ class SignedRows(SuiteAttack):
 def row_changes(change: FloatArray) -> FloatArray:
     """Length of the change of every row: float64[B, rows] of float64[B, rows, dim]."""
     return np.asarray(np.sqrt((change**2).sum(axis=2)))
-
-
-def touched(sizes: FloatArray) -> BoolArray:
-    """Which rows a client has changed: bool[B, rows].
-
-    Args:
-        sizes: float64[B, rows], lengths of the changes.
-    """
-    middle = np.median(sizes, axis=1, keepdims=True)
-    spread = np.median(np.abs(sizes - middle), axis=1, keepdims=True)
-    exact = (sizes == 0).any(axis=1, keepdims=True)
-    return np.asarray(sizes > np.where(exact, 0.0, middle + _DEVIATIONS * spread))
 
 
 def signed_changes(change: FloatArray) -> FloatArray:
