@@ -13,10 +13,18 @@ from types import MappingProxyType
 from typing import Annotated, Any, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 
 from attacks.scoring.held_out import held_out_grid
-from audits.rating_data import FILE, FileData, Sample, TableData, load_source, rated_sets
-from audits.rating_data import table_facts as facts_of_table
+from audits.rating_data import (
+    FILE,
+    FileData,
+    Sample,
+    TableData,
+    load_source,
+    rated_sets,
+    table_facts,
+)
 from audits.system import (
     DataFacts,
     DataKind,
@@ -125,7 +133,7 @@ class RankingTask:
             name: {key: float(np.nanmean(values)) for key, values in figures.items()}
             for name, figures in rules.items()
         }
-        return facts_of_table(
+        return table_facts(
             self.table,
             train=self.case.train,
             test=int(np.count_nonzero(self.case.test >= 0)),
@@ -140,7 +148,9 @@ class RankingTask:
         case = self.case
         names = ("validation", "test", "validation_negatives", "test_negatives")
         columns = {name: getattr(case, name) for name in names}
+        kept: dict[str, npt.NDArray[Any]]
         kept = {"kept.indptr": case.kept_out.indptr, "kept.items": case.kept_out.items}
+        trained: dict[str, npt.NDArray[Any]]
         trained = {"indptr": case.rated.indptr, "items": case.rated.items}
         return digest_of({**columns, **kept, **trained})
 

@@ -23,7 +23,7 @@ TRAITS: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "denoising": ("none", "groups", "shares"),
         "rows": ("items", "other"),
         "row_sets": ("rated", "some", "drawn", "others"),
-        "form": ("factorized", "scored", "change", "other"),
+        "form": ("factorized", "scored", "change", "vectors", "other"),
     }
 )
 """Values of the traits that are one of a few, by name."""
@@ -107,7 +107,8 @@ class RowTraits:
             client, the public row V and the public ``regularization`` lambda, noise apart;
             "scored", the change of V by training on rated items and on others that are drawn, a
             multiple of the client's score vector beside a decay and weaker pulls; a "change" by
-            such training, of whatever direction; or any "other".
+            such training, of whatever direction; the client's own "vectors" of the items, and
+            the public table is their sum; or any "other".
 
     Raises:
         ConfigError: a value that no trait has.

@@ -154,8 +154,8 @@ class ScoreVectors(SuiteAttack):
     Needs: Payload of the uploads of one round; rows that are changes by training on rated items and
         on two or more sampled negatives for each, all along one vector of the client.
     Statistic: Main direction of the rows of one upload, beside what a decay of the whole table
-        moves; turned so that fewer of the rows that examples moved go along it, for negatives outnumber
-        positives.
+        moves; turned so that fewer of the rows that examples moved go along it, for negatives
+        outnumber positives.
     Reference: Gradients of a matrix factorization are multiples of the user vector (Chai et al.
         2021), applied to PFedRec's score functions and FedRAP's.
     Limits: Tells no length. A vector that moves within the round is read as it was on the way. Of

@@ -21,14 +21,14 @@ class ItemSales(SuiteAttack):
     Game: Given an organisation's item vectors of one round, tell how often its users chose each of
         the items that whoever looks does not sell.
     Adversary: Another organisation, or an honest-but-curious server.
-    Needs: Payload of what organisations give each other, or of their uploads, or, of two
-        organisations, of the sum of both; the adversary's own sales of items that both have.
+    Needs: Payload of what organisations give each other, or of their uploads, or of the sum, less
+        the adversary's own part; its own sales of items that both have.
     Statistic: Ridge regression of the logarithm of the adversary's sales on the vectors of items
         that both have and on how long they are; the latest recorded round tells most.
     Reference: Popularity is what item embeddings learn first; probes of representations (Alain and
         Bengio 2017).
     Limits: Sales on both sides have to be alike. Of items that both sell the own sales tell most of
-        it. Vectors cut to length 1 have lost a part.
+        it. Vectors cut to length 1 have lost a part; of a sum each of the others is told alike.
     """
 
     name = "item-sales"
@@ -44,7 +44,7 @@ class ItemSales(SuiteAttack):
     def claim(self, view: View) -> Claims:
         """Claim the sales of every organisation whose vectors are in view."""
         round_, vectors = _given(view) or _summed(view) or (0, {})
-        need(bool(vectors), "no vectors of organisations are in view, nor the sum of two")
+        need(bool(vectors), "no vectors of organisations are in view, nor their sum")
         own = frozenset() if view.own is None else view.own.clients
         others = sorted(set(vectors) - own)
         claim = SalesClaim(
@@ -78,9 +78,8 @@ def _given(view: View) -> tuple[int, _Vectors] | None:
 
 def _summed(view: View) -> tuple[int, _Vectors] | None:
     """Uploads, or what is left of a sum of two once the own part is taken off."""
-    known = Knowledge.of(view)
-    items = item_view(view) if known.item_rows and not known.trained_rows else None
-    if items is None or known.every_row or known.factorized:
+    items = item_view(view) if Knowledge.of(view).vectors else None
+    if items is None:
         return None
     rounds = named_payload_rounds(items) if sees_named_rows(items) else ()
     if rounds and items.adversary.has("server"):
@@ -89,18 +88,20 @@ def _summed(view: View) -> tuple[int, _Vectors] | None:
             client: (rows.rows.astype(np.int64), items.codec.decode(words_of(rows)))
             for client, rows in zip(uploads.senders.ids.tolist(), block.split(), strict=True)
         }
-    return _other_of_two(items)
+    return _rest_of_sum(items)
 
 
-def _other_of_two(items: View) -> tuple[int, _Vectors] | None:
-    if items.own is None or len(items.own.clients) != 1 or int(items.public["n_clients"]) != 2:
-        return None
+def _rest_of_sum(items: View) -> tuple[int, _Vectors] | None:
+    """The sum of a round less the own part of it, taken for the vectors of each of the others."""
+    own = items.own
     rounds = items.payload_rounds(Step.MODEL) if items.sees(Step.MODEL) else ()
-    mine = items.own.uploads(rounds[0]) if rounds else None
-    if mine is None:
+    if own is None or len(own.clients) != 1 or not rounds:
         return None
+    mine = own.uploads(rounds[0])
+    if mine is None:  # in the clear everybody sees what it sends
+        mine = items.messages(Step.UPLOAD, rounds[0], payload=True)
     _, block = rows_of(mine)
     rows = block.rows.astype(np.int64)
     rest = items.table(rounds[0], after=True)[rows] - items.codec.decode(words_of(block))
-    (own,) = items.own.clients
-    return rounds[0], {1 - own: (rows, rest)}
+    others = set(range(int(items.public["n_clients"]))) - own.clients
+    return rounds[0], dict.fromkeys(others, (rows, rest))

@@ -112,7 +112,7 @@ class _Told(NamedTuple):
 
     Attributes:
         correlation, prior: with the true counts.
-        auc: of items that sell; NaN where all do, or none.
+        auc: of items that sell; None where all do, or none.
         null: correlation with counts dealt to the items at random.
         size: items judged.
         sold: whether the adversary sells them.
@@ -120,7 +120,7 @@ class _Told(NamedTuple):
 
     correlation: float
     prior: float
-    auc: float
+    auc: float | None
     null: float
     size: int
     sold: bool
@@ -161,7 +161,7 @@ def score_sales(
     )
     # A rank correlation over k items varies by 1 / (k - 1), the difference of two by twice that.
     deviation = float(np.sqrt(sum((1 + each.sold) / (each.size - 1) for each in told))) / parts
-    aucs = [each.auc for each in told if np.isfinite(each.auc)]
+    aucs = [each.auc for each in told if each.auc is not None]
     figures: Figures = {
         "item_sales_correlation": correlation,
         "item_sales_prior": prior,
@@ -201,11 +201,11 @@ def _tell(
     true = _ranked(counts[judged].astype(np.float64))
     dealt = np.random.default_rng(seed).permutation(true)
     sells = counts[judged] >= SELLS
-    auc = area_under_curve(combined, sells) if sells.any() and not sells.all() else np.nan
+    auc = area_under_curve(combined, sells)
     return _Told(
         correlation=float(combined @ true),
         prior=prior,
-        auc=float(auc),
+        auc=auc,
         null=float(combined @ dealt),
         size=int(judged.sum()),
         sold=judged is sold,

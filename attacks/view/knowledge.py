@@ -104,6 +104,11 @@ class Knowledge:
         return self.item_rows and self._rows("form") == "scored"
 
     @property
+    def vectors(self) -> bool:
+        """Rows are the clients' vectors of items, and the public table is their sum."""
+        return self.item_rows and self._rows("form") == "vectors"
+
+    @property
     def denoisers(self) -> tuple[int, ...]:
         """Client number of each denoiser."""
         numbers = self.stack.get("denoisers")

@@ -1,9 +1,10 @@
 """FedDMF on a rating table that is cut into organisations: settings of the data, and the task."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import numpy as np
 
@@ -199,15 +200,15 @@ class CutTask:
         """How often each item was interacted with at each organisation."""
         return {"secrets": {"sales.items": self.sales}}
 
-    def _auc(self, scores: Any) -> dict[str, float]:
+    def _auc(self, scores: Callable[[int, IntArray], FloatArray]) -> dict[str, float]:
         """Mean over organisations of the AUC of their users' interactions with others' items."""
-        found = []
+        found: list[float] = []
         for client in range(self.data.n_organisations):
             items = np.flatnonzero(self.data.asked[client] & ~self.data.common)
             truth = self.data.truth(client, items)
-            if len(items) and truth.any() and not truth.all():
-                own = scores(client, items)
-                found.append(area_under_curve(own.reshape(-1), truth.reshape(-1)))
+            if len(items):
+                auc = area_under_curve(scores(client, items).reshape(-1), truth.reshape(-1))
+                found += [] if auc is None else [auc]
         return {"auc": float(np.mean(found))} if found else {}
 
 

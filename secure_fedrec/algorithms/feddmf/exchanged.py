@@ -147,7 +147,7 @@ class ExchangedFedDMF(DMFOrganisations):
         if not np.array_equal(block.rows[own], offered):
             problem = f"items from organisation {sender}, not those it has with {client}"
             raise ConfigError("data.items", len(vectors), problem)
-        return vectors[self.data.listed[client, offered]]
+        return np.asarray(vectors[self.data.listed[client, offered]])
 
     def _pairs(self, client: int) -> tuple[IntArray, IntArray]:
         """int64[I + 1] and int64[T]: what is received for each item, in order of senders."""

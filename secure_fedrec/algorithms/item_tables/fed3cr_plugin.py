@@ -235,7 +235,7 @@ class Enhanced:
 
     def _shared(self, models: Models) -> int:
         """How many shared parameters are those of the method below."""
-        return models.shared.shape[1] - self._generator
+        return int(models.shared.shape[1] - self._generator)
 
     def _view(self, models: Models, client: int, part: Part, count: int, work: Work) -> Models:
         """What the method below takes for the model of a single client."""
