@@ -245,6 +245,7 @@ def item_table_system(
                 uploads="every client's change of the item table",
                 sums="the sum of the changes, and over how many clients",
                 clients="clients",
+                bears_noise=True,
                 few="an item that one client alone trained on is that client's row in the sum",
             ),
             Claim(

@@ -49,6 +49,14 @@ SYSTEMS_AUDITED: Mapping[str, dict[str, Any]] = {
             **{"character_dim": 4, "hidden": 4, "mlp": 6},
         },
     },
+    **{
+        name: {"data": RATINGS, "algorithm": {"name": name, "rounds": 2, "rank": 4}}
+        for name in ("fedmf", "fedncf", "pfedrec", "fedrap", "fed3cr")
+    },
+    "feddmf": {
+        "data": {**RATINGS, "mean_ratings": 12.0},
+        "algorithm": {"name": "feddmf", "form": "served", "epochs": 2},
+    },
     "hpfl": {
         "data": {"name": "synthetic", "clients": 4, "users": 8, "items": 14, "mean_records": 6.0},
         "algorithm": {
