@@ -34,6 +34,7 @@ RUN = {
     "recording": {"payload_rounds": [1, 2]},
     "run": {"check_lossless": False},
 }
+SMALL_STEPS = {"item_learning_rate": 10.0}
 GUM = {"scale": 5.0, "start": "identity"}
 SYSTEMS_AUDITED: Mapping[str, dict[str, Any]] = {
     "pmf": {
@@ -50,8 +51,11 @@ SYSTEMS_AUDITED: Mapping[str, dict[str, Any]] = {
         },
     },
     **{
-        name: {"data": RATINGS, "algorithm": {"name": name, "rounds": 2, "rank": 4}}
-        for name in ("fedmf", "fedncf", "pfedrec", "fedrap", "fed3cr")
+        name: {"data": RATINGS, "algorithm": {"name": name, "rounds": 2, "rank": 4, **steps}}
+        for name, steps in {
+            **dict.fromkeys(("fedmf", "fedncf", "fedrap", "fed3cr"), SMALL_STEPS),
+            "pfedrec": {},
+        }.items()
     },
     "feddmf": {
         "data": {**RATINGS, "mean_ratings": 12.0},

@@ -65,7 +65,7 @@ class Enhancement(Settings, section="enhancement"):
         scale: what it scales: the "width" of phi's hidden layers, in d, or the transfer "matrix".
         generator_rate: step size of phi.
         item_rate: step size of both item tables, for what the plug-in pulls; the unit of what the
-            method below pulls. None for the ``item_learning_rate`` of its settings.
+            method below pulls. By default the ``item_learning_rate`` of its settings.
         weight_decay: pull of all rows of both tables to 0.
 
     Raises:

@@ -41,7 +41,7 @@ class FedRAPConfig(Settings, section="algorithm"):
         item_learning_rate: step size of both item tables.
         independence: lambda, how strongly P and C are pushed apart.
         sparsity: mu, the pull of C to 0.
-        weight_decay: eta.
+        weight_decay: eta, pull of all values to 0.
         local: training of a round.
 
     Raises:
