@@ -6,7 +6,9 @@ from types import MappingProxyType
 from attacks.base import Controlled
 from attacks.families.hierarchical.attribute_counts import AttributeCounts
 from attacks.families.hierarchical.drafts import Drafts
+from attacks.families.item_changes import ScoreVectors
 from attacks.families.linkage import CollusionLinkage
+from attacks.families.partners import ItemSales
 from attacks.families.rated_set import Direct, Intersection
 from attacks.families.ratings.lattice import Lattice
 from attacks.families.split.attributes import AttributeInference
@@ -27,6 +29,7 @@ from attacks.scoring import (
     links,
     rated_sets,
     ratings,
+    sales,
     sets,
     single_rows,
     vectors,
@@ -49,12 +52,13 @@ _ATTACKS: Mapping[str, tuple[Controlled, ...]] = {
     ),
     "split": (DenseLayerInputs(), OutputBias(), TouchedRows(), SignedRows(), AttributeInference()),
     "hierarchical": (AttributeCounts(), Drafts()),
-    "item tables": (NeverTouched(),),
+    "item tables": (NeverTouched(), ScoreVectors()),
+    "partners": (ItemSales(),),
 }
 
 _SCORERS = (
     *(links, rated_sets, ratings, single_rows, virtual_rows, vectors),
-    *(labels, sets, histograms, drafts, attributes, held_out),
+    *(labels, sets, histograms, drafts, attributes, held_out, sales),
 )
 """In the order in which sentences and pages speak of figures."""
 
@@ -91,8 +95,8 @@ SUITE: Mapping[str, Controlled] = MappingProxyType(
 FAMILIES: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {family: tuple(attack.name for attack in attacks) for family, attacks in _ATTACKS.items()}
 )
-"""Names of attacks by what they read: uploads of ratings, of split or hierarchical models, or
-changes of item tables."""
+"""Names of attacks by what they read: uploads of ratings, of split or hierarchical models,
+changes of item tables, or vectors that organisations give each other."""
 
 
 def attack_named(name: str, *, key: str = "attacks") -> Controlled:

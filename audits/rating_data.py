@@ -34,8 +34,8 @@ FILE: Final = "file"
 """Name of the data set that is somebody's own files."""
 
 
-class Selection(Settings, section="data"):
-    """Which clients and items of a rating table count, and which rating of a client is held out.
+class Sample(Settings, section="data"):
+    """Which clients and items of a rating table count.
 
     Args:
         min_ratings: fewest ratings of a client, by default any number.
@@ -43,15 +43,11 @@ class Selection(Settings, section="data"):
             until both hold.
         sample_clients: clients that are kept, drawn at random by the seed after the other two; by
             default all.
-        held_out: what leave-one-out holds out of every client: the "latest" rating or a "random"
-            one. By default the latest where times are known. Of several ratings at the same time,
-            the one of the largest item number counts as the latest, in the order of the items' ids.
     """
 
     min_ratings: Count | None = None
     min_raters: Count | None = None
     sample_clients: Count | None = None
-    held_out: Annotated[str, OneOf(HELD_OUT)] | None = None
 
     def select(self, source: "Source", seed: int) -> "Source":
         """What is left of a table, and of what its source knows.
@@ -71,6 +67,20 @@ class Selection(Settings, section="data"):
             held_out=None if held is None else held[left.rows],
             latest=None if latest is None else left.items[latest[left.clients]],
         )
+
+
+class Selection(Sample):
+    """Which clients and items of a rating table count, and which rating of a client is held out.
+
+    The other keys are those of ``Sample``.
+
+    Args:
+        held_out: what leave-one-out holds out of every client: the "latest" rating or a "random"
+            one. By default the latest where times are known. Of several ratings at the same time,
+            the one of the largest item number counts as the latest, in the order of the items' ids.
+    """
+
+    held_out: Annotated[str, OneOf(HELD_OUT)] | None = None
 
 
 class TableData(Settings, section="data"):

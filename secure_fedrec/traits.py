@@ -22,8 +22,8 @@ TRAITS: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "noise": ("none", "added"),
         "denoising": ("none", "groups", "shares"),
         "rows": ("items", "other"),
-        "row_sets": ("rated", "some", "others"),
-        "form": ("factorized", "other"),
+        "row_sets": ("rated", "some", "drawn", "others"),
+        "form": ("factorized", "scored", "change", "vectors", "other"),
     }
 )
 """Values of the traits that are one of a few, by name."""
@@ -101,10 +101,14 @@ class RowTraits:
     Args:
         rows: what the rows of the shared table stand for, "items" or anything "other".
         row_sets: of which items a client sends rows in a round it takes part in: of exactly its
-            "rated" ones, every time; of "some" of them; or of "others" as well.
+            "rated" ones, every time; of "some" of them; of its rated ones and of some "drawn" anew,
+            every time; or of any "others" as well.
         form: what a row is: "factorized", -e U + lambda V for a rating's error e, a vector U of the
-            client, the public row V and the public ``regularization`` lambda, noise apart; or any
-            "other".
+            client, the public row V and the public ``regularization`` lambda, noise apart;
+            "scored", the change of V by training on rated items and on others that are drawn, a
+            multiple of the client's score vector beside a decay and weaker pulls; a "change" by
+            such training, of whatever direction; the client's own "vectors" of the items, and
+            the public table is their sum; or any "other".
 
     Raises:
         ConfigError: a value that no trait has.

@@ -13,7 +13,7 @@ from attacks.view.named import named_rounds, named_rows, sees_named_rows
 from secure_fedrec.core.arrays import FloatArray, IntArray
 from secure_fedrec.wire import Step, View
 
-_HISTORY = (1, 2, 3, 5, 10, 20, 50, 100)
+_HISTORY = (1, 2, 3, 5, 10, 20, 30, 50, 100)
 
 
 class Direct(SuiteAttack):
@@ -49,9 +49,10 @@ class Intersection(SuiteAttack):
     Adversary: Honest-but-curious server.
     Needs: Item numbers of the uploads of at least one round.
     Statistic: Number of the client's uploads that contain the item, relative to its most frequent
-        one. Virtual items are drawn afresh every round; what repeats is real.
+        one. Virtual items, and negatives to train on, are drawn afresh every round; what repeats is
+        real.
     Reference: Intersection (statistical disclosure) attacks on mixes, applied to FedRec's sampled
-        items.
+        items and to training negatives of PFedRec and its like.
     Limits: Sticky virtual items repeat as well and defeat it; a client that uploads the whole
         catalogue every round is safe from it.
 
@@ -69,7 +70,7 @@ class Intersection(SuiteAttack):
         """Claim that what appears in every upload is rated."""
         rounds = upload_rounds(view)
         # Where an algorithm sends a part of its rows, an item that is missing once says little.
-        every_row = Knowledge.of(view).every_row
+        every_time = Knowledge.of(view).rated_always
         rounds = rounds[: self._max_rounds]
         clients, counts, history = count_touches(view, rounds, keep=_HISTORY)
         uploads = np.maximum(counts.max(axis=1, keepdims=True), 1)
@@ -77,7 +78,7 @@ class Intersection(SuiteAttack):
             clients=clients,
             scores=counts / uploads,
             visible=counts > 0,
-            predicted=counts == uploads if every_row else None,
+            predicted=counts == uploads if every_time else None,
             history=history,
         )
         return Claims(rounds=rounds, made=(claim,))

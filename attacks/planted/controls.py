@@ -4,7 +4,8 @@ An attack that silently broke looks like privacy. So each audit also runs the su
 federations, and a control that misses its floor makes the audit inconclusive. Attacks on ratings
 run on FedRec++ with many denoisers (``subset-regression`` on one with sticky virtual items, which
 defeat every attack on item numbers); attacks on split and on hierarchical personalization, and on
-what is never touched, run on federations whose algorithms are written for the purpose.
+what is never touched or given to partners, run on federations whose algorithms are written for the
+purpose.
 """
 
 from collections.abc import Callable, Mapping
@@ -13,7 +14,13 @@ from functools import lru_cache
 from types import MappingProxyType
 
 from attacks.base import Controlled
-from attacks.planted import plant_organisations, plant_ratings, plant_split, plant_untouched
+from attacks.planted import (
+    plant_organisations,
+    plant_partners,
+    plant_ratings,
+    plant_split,
+    plant_untouched,
+)
 from attacks.planted.ratings import CLIENTS
 from attacks.scoring.games import Finding, evaluate
 from attacks.scoring.truth import GroundTruth
@@ -31,12 +38,14 @@ FEDERATIONS: Mapping[str, Callable[[], _Planted]] = MappingProxyType(
         "implicit": lambda: plant_split(implicit=True, payload_rounds=(1,)),
         "organisations": plant_organisations,
         "untouched": plant_untouched,
+        "partners": plant_partners,
     }
 )
 WHO: Mapping[str, Adversary] = MappingProxyType(
     {
         "server": Adversary(name="planted-server", corrupt=frozenset({"server"})),
         "server+denoisers": Adversary(name="planted", corrupt=frozenset({"server", "denoisers"})),
+        "one client": Adversary(name="planted-client", corrupt=frozenset({"client:0"})),
         "all clients but one": Adversary(
             name="planted-clients",
             corrupt=frozenset(f"client:{number}" for number in range(CLIENTS - 1)),

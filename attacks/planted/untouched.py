@@ -1,8 +1,9 @@
 """A planted federation whose clients train on sampled negatives, and tell by what they leave out.
 
-A client sends a row for every positive and for every negative of the round: 1 and -1. Nothing is
-learnt; which rows there are is all that the attack reads. Data, split and draws are those of an
-evaluation by ranking, so under the clean protocol the same federation has nothing to find.
+A client sends a row for every positive and for every negative of the round: a private vector, and
+that vector turned round, each times a number of its own. Nothing is learnt. Data, split and draws
+are those of an evaluation by ranking, so under the clean protocol what is never touched tells
+nothing.
 """
 
 from collections.abc import Mapping
@@ -11,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from attacks.families.item_changes import SCORE_TABLE
 from attacks.planted.recording import planted_secrets, protected, recorded
 from attacks.scoring.held_out import held_out_grid
 from attacks.scoring.truth import GroundTruth
@@ -40,7 +42,7 @@ class PlantedUntouched:
         rounds: of a run.
     """
 
-    width = 1
+    width = 4
 
     items: int
     kept_out: Ragged
@@ -48,15 +50,17 @@ class PlantedUntouched:
 
     def initial_public(self, n_rows: int, streams: Streams) -> PublicState:
         """A table of zeros."""
-        return PublicState(round=0, table=np.zeros((n_rows, 1)))
+        return PublicState(round=0, table=np.zeros((n_rows, self.width)))
 
     def initialise(self, vault: Vault, streams: Streams) -> None:
-        """No private tables."""
+        """A vector of every client."""
+        draws = streams.stream("planted-start").generator()
+        vault.create(SCORE_TABLE, draws.normal(size=(vault.n_clients, self.width)))
 
     def client_step(
         self, clients: IntArray, public: PublicState, vault: Vault, streams: Streams
     ) -> FinishedStep:
-        """Rows of positives and of this round's negatives."""
+        """Rows of positives and of this round's negatives, of all clients at once."""
         rated = vault.rated(clients)
         drawn = draw_negatives(
             Ragged(rated.indptr, rated.items),
@@ -69,12 +73,14 @@ class PlantedUntouched:
         )
         owners = np.repeat(np.arange(len(clients)), np.diff(drawn.indptr))
         grid = np.zeros((len(clients), self.items))
+        draws = streams.stream("planted-sizes").generator(lane=public.round)
         grid[owners, drawn.items] = 2 * drawn.labels - 1
         rows, items = np.nonzero(grid)
+        sizes = grid[rows, items] * draws.uniform(0.2, 0.8, len(rows))
         block = RowBlock(
             indptr=np.searchsorted(rows, np.arange(len(clients) + 1)),
             rows=items.astype(np.int32),
-            values=grid[rows, items][:, None],
+            values=sizes[:, None] * vault.read(SCORE_TABLE, clients)[rows],
         )
         upload = Upload(clients=clients, blocks={TABLE: block})
         return FinishedStep(clients=clients, upload=upload, commit=lambda _: None)
@@ -93,7 +99,7 @@ class PlantedUntouched:
 
     def public_knowledge(self) -> dict[str, Any]:
         """Rows are items, of which some are no positives."""
-        traits = RowTraits(rows="items", row_sets="others", form="other")
+        traits = RowTraits(rows="items", row_sets="drawn", form="scored")
         return {"name": "planted-untouched", "traits": asdict(traits)}
 
 
@@ -111,8 +117,12 @@ def plant_untouched(
     case = ranking_case(generate(data), protocol=protocol, seed=seed, negatives=1)
     algorithm = PlantedUntouched(case.n_items, case.kept_out, rounds)
     vault = Vault(indptr=case.rated.indptr, items=case.train.items, ratings=case.train.ratings)
-    problem = Problem(vault=vault, n_rows=case.n_items, knowledge={"n_items": case.n_items})
+    problem = Problem(
+        vault=vault,
+        n_rows=case.n_items,
+        knowledge={"n_items": case.n_items, "negatives": _NEGATIVES},
+    )
     streams = Streams.from_seed(seed)
-    run = recorded(algorithm, problem, protected(algorithm, problem, streams, {}), streams, ())
+    run = recorded(algorithm, problem, protected(algorithm, problem, streams, {}), streams, (2,))
     secrets = planted_secrets({"held_out": held_out_grid(case)}, "untouched")
     return run, GroundTruth(recorded=run.truth, train=case.train, secrets=secrets)

@@ -37,6 +37,7 @@ from attacks.scoring.scored import (
 )
 from attacks.scoring.truth import Case
 from secure_fedrec.core.arrays import FloatArray, IntArray
+from secure_fedrec.data import RatingTable
 from secure_fedrec.wire import Truth
 
 VECTOR_ERROR = 1e-3
@@ -92,21 +93,31 @@ class VectorClaim:
         round: which round.
         clients: int64[B].
         vectors: float64[B, d].
-        table: name of the private table whose rows they are.
+        table: name of the private table whose rows begin with them.
+        of_items: whether that table holds a row per item of every client instead, and the vector
+            is their mean over the client's training items.
     """
 
     round: int
     clients: IntArray
     vectors: FloatArray
     table: str = "user_vectors"
+    of_items: bool = False
 
     def scored(self, case: Case) -> Iterator[Scored | NotApplicable]:
         """Judge it by the private vectors that were recorded."""
-        yield score_vectors(self, case.truth.recorded, case.corrupted, case.seed)
+        yield score_vectors(
+            self, case.truth.recorded, case.corrupted, case.seed, train=case.truth.train
+        )
 
 
 def score_vectors(
-    claim: VectorClaim, recorded: Truth, corrupted: frozenset[int], seed: int
+    claim: VectorClaim,
+    recorded: Truth,
+    corrupted: frozenset[int],
+    seed: int,
+    *,
+    train: RatingTable | None = None,
 ) -> Scored | NotApplicable:
     """Judge private vectors.
 
@@ -121,20 +132,24 @@ def score_vectors(
         recorded: private vectors by round.
         corrupted: the adversary's own clients; they are neither judged nor candidates.
         seed: of the bootstrap and of the null control.
+        train: training items, of vectors that are means over them.
 
     Raises:
         ValueError: a claimed vector is not finite.
     """
     columns = recorded.columns(claim.round, f"private-{claim.table}")
-    if columns is None:
+    if columns is None or (claim.of_items and train is None):
         unknown = ("user_vector_share", "user_vector_cosine", "vector_cosine", "reidentified_share")
         return Scored(figures=dict.fromkeys(unknown), units={})
     honest = is_honest(claim.clients, corrupted)
     if not honest.any():
         return NotApplicable(reason="every client the claims are about is the adversary's own")
-    everybody = np.arange(len(columns["values"]))
+    values = columns["values"]
+    if claim.of_items and train is not None:
+        values = _means(values, train)
+    everybody = np.arange(len(values))
     candidates = everybody[is_honest(everybody, corrupted)]
-    actual = columns["values"].reshape(len(everybody), -1)[candidates]
+    actual = values.reshape(len(everybody), -1)[candidates, : claim.vectors.shape[1]]
     claimed = claim.vectors[honest]
     require_finite("claimed vectors", claimed)
     own = np.searchsorted(candidates, claim.clients[honest])
@@ -155,6 +170,13 @@ def score_vectors(
         units={"clients": len(own), "pairs": len(own) * len(candidates), "positives": len(own)},
         null_control=hit_null("reidentified_share", dealt, chance),
     )
+
+
+def _means(tables: FloatArray, train: RatingTable) -> FloatArray:
+    """Mean of every client's rows over its training items: float64[n, d] of [n, m, d]."""
+    means = np.zeros((len(tables), tables.shape[2]))
+    np.add.at(means, train.clients, tables[train.clients, train.items])
+    return np.asarray(means / np.maximum(train.counts(), 1)[:, None])
 
 
 def _closeness(claimed: FloatArray, actual: FloatArray) -> Figures:

@@ -69,6 +69,11 @@ class Knowledge:
         return self._rows("row_sets") == "rated"
 
     @property
+    def rated_always(self) -> bool:
+        """The algorithm has a row for each rated item of a client, every time."""
+        return self._rows("row_sets") in ("rated", "drawn")
+
+    @property
     def constant(self) -> bool:
         """A client that takes part uploads each of its rated items, every time."""
         return self._stack("reports") == "all" and self.every_row
@@ -76,7 +81,7 @@ class Knowledge:
     @property
     def rated_only(self) -> bool:
         """A row that is not virtual is of an item that its client rated."""
-        return self._rows("row_sets") != "others"
+        return self._rows("row_sets") in ("rated", "some")
 
     @property
     def item_rows(self) -> bool:
@@ -87,6 +92,21 @@ class Knowledge:
     def factorized(self) -> bool:
         """Rows are gradients of a matrix factorization."""
         return self._rows("form") == "factorized"
+
+    @property
+    def trained_rows(self) -> bool:
+        """Rows are changes by training on rated items and on others that are drawn."""
+        return self.item_rows and self._rows("form") in ("scored", "change")
+
+    @property
+    def scored_rows(self) -> bool:
+        """Those changes are multiples of a vector of the client."""
+        return self.item_rows and self._rows("form") == "scored"
+
+    @property
+    def vectors(self) -> bool:
+        """Rows are the clients' vectors of items, and the public table is their sum."""
+        return self.item_rows and self._rows("form") == "vectors"
 
     @property
     def denoisers(self) -> tuple[int, ...]:

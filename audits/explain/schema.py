@@ -85,7 +85,8 @@ def _trained_tables() -> Schema:
     if absent():  # whose keys are not known here
         for table in tables.values():
             table["additionalProperties"] = True
-            table["properties"].pop("name")
+            # A key that is known here may mean something else there.
+            table["properties"] = {key: {} for key in table["properties"] if key != "name"}
     return tables
 
 

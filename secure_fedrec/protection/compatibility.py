@@ -115,17 +115,24 @@ def _stands(layer: Layer, stack: tuple[Layer, ...]) -> bool:
 
 def _claim(stack: tuple[Layer, ...]) -> Claim:
     """The claim of a stack: published, its strongest layer's, or those of its layers joined."""
-    names, by_name = tuple(layer.name for layer in stack), {each.name: each for each in stack}
+    names = tuple(layer.name for layer in stack)
     for layer in stack:
         if names in layer.published:
             return layer.published[names]
+    claims = [layer.claim for layer in _speakers(stack) if layer.claim is not None]
+    return claims[0] if len(claims) == 1 else _joined(claims)
+
+
+def _speakers(stack: Iterable[Layer]) -> list[Layer]:
+    """The layers whose claims speak for all of a stack: each for those that it requires as well."""
+    by_name = {each.name: each for each in stack}
+    found: list[Layer] = []
     spoken_for: set[str] = set()
-    claims = []
     for layer in sorted(stack, key=lambda each: len(_needed(each, by_name)), reverse=True):
         if layer.claim is not None and layer.name not in spoken_for:
             spoken_for |= _needed(layer, by_name)
-            claims.append(layer.claim)
-    return claims[0] if len(claims) == 1 else _joined(claims)
+            found.append(layer)
+    return found
 
 
 def _needed(layer: Layer, by_name: Mapping[str, Layer]) -> frozenset[str]:
@@ -188,14 +195,17 @@ def claims_about(subject: Subject, bare: Claim) -> Claims:
         bare: the claim of no layer.
 
     Returns:
-        Claims of the stacks of which every layer can hide any rows.
+        Claims of the stacks of which every layer can hide any rows; with noise, if it bears that.
     """
     found: dict[tuple[str, ...], Claim] = {(): bare}
-    for stack in STACKS:
-        claims = [RECORDS[name].elsewhere for name in stack]
+    for names in STACKS:
+        layers = [RECORDS[name] for name in names]
+        if not subject.bears_noise and any(layer.traits.noise == "added" for layer in layers):
+            continue
+        claims = [layer.elsewhere for layer in _speakers(layers)]
         told = [claim.of(subject) for claim in claims if claim is not None]
-        if told and len(told) == len(stack):
-            found[stack] = told[0] if len(told) == 1 else _joined(told)
+        if told and len(told) == len(claims):
+            found[names] = told[0] if len(told) == 1 else _joined(told)
     return MappingProxyType(found)
 
 

@@ -41,6 +41,7 @@ class Subject:
         clients: what clients are called.
         few: what sums over few clients tell.
         beside: what is sent beside the sums, and so is not hidden with them.
+        bears_noise: whether its server can go on from sums that noise was added to.
     """
 
     name: str
@@ -51,6 +52,7 @@ class Subject:
     clients: str = "clients"
     few: str
     beside: str = ""
+    bears_noise: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

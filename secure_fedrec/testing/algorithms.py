@@ -101,7 +101,7 @@ class AlgorithmContract:
         require(bool(np.all(rows <= foretold)), f"sends {rows} rows, {foretold} were foretold")
 
     def test_rows_are_as_the_traits_say(self) -> None:
-        """Of clients whose rows are said to be of exactly their rated items, they are."""
+        """Where rows are said to be of rated items, or of these among others, they are."""
         problem = self.problem()
         stated = self.algorithm().public_knowledge()["traits"]
         if stated["rows"] != "items" or stated["row_sets"] == "others":
@@ -114,8 +114,9 @@ class AlgorithmContract:
         )
         for place, own in enumerate(items.split()):
             theirs = rated.items[rated.indptr[place] : rated.indptr[place + 1]]
-            fits = np.isin(own.rows, theirs).all()
-            fits &= stated["row_sets"] == "some" or len(own.rows) == len(theirs)
+            there, theirs_there = np.isin(own.rows, theirs).all(), np.isin(theirs, own.rows).all()
+            fits = there if stated["row_sets"] != "drawn" else theirs_there
+            fits &= stated["row_sets"] != "rated" or theirs_there
             require(bool(fits), f"client {clients[place]} sends rows of {own.rows}, rated {theirs}")
 
     def test_what_several_processes_send_is_one_sum(self) -> None:

@@ -21,6 +21,7 @@ from attacks.scoring.labels import LabelClaim
 from attacks.scoring.links import LinkClaim
 from attacks.scoring.rated_sets import RatedSetClaim
 from attacks.scoring.ratings import RatingClaim
+from attacks.scoring.sales import SalesClaim
 from attacks.scoring.sets import SetClaim
 from attacks.scoring.single_rows import SingleRowsClaim
 from attacks.scoring.vectors import VectorClaim
@@ -95,6 +96,8 @@ class Constant(Wrapped):
                 return replace(claim, shares=np.full_like(claim.shares, 1 / claim.shares.shape[1]))
             case FeatureClaim():
                 return replace(claim, features=np.ones_like(claim.features))
+            case SalesClaim():
+                return replace(claim, features=tuple(map(np.ones_like, claim.features)))
             case VectorClaim() | DraftClaim():
                 return replace(claim, vectors=np.ones_like(claim.vectors))
         assert isinstance(claim, SingleRowsClaim)
@@ -138,6 +141,8 @@ FLOORS = {
     "attribute-counts": ("histogram_correlation", 0.9),
     "drafts": ("disclosed_share", 0.16),
     "never-touched": ("held_out_auc", 0.9),
+    "score-vector": ("reidentified_share", 0.9),
+    "item-sales": ("item_sales_correlation", 0.8),
 }
 
 

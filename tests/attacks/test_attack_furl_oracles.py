@@ -8,10 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from attacks.base import InapplicableError
+from attacks.families.item_changes import touched
 from attacks.families.split.architecture import Architecture
 from attacks.families.split.dense_layer import recover_inputs
 from attacks.families.split.flat_uploads import FlatUploads
-from attacks.families.split.touched_rows import row_changes, signed_changes, touched
+from attacks.families.split.touched_rows import row_changes, signed_changes
 from attacks.planted import plant_split
 from secure_fedrec.wire import Adversary, BlockStore, Transcript, View
 

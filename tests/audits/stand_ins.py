@@ -17,6 +17,7 @@ MANY_RECORDS = {  # fewer do not bear the noise
     **{"name": "synthetic", "clients": 10, "users": 90, "items": 300},
     **{"mean_records": 60.0, "attributes": 18},
 }
+SALES = {"name": "synthetic", "clients": 200, "items": 200, "mean_ratings": 30.0}
 PMF = {"data": RATINGS, "algorithm.rounds": 20}
 STAND_INS: Mapping[str, Mapping[str, Any]] = {
     "fedrec-ml100k": {**PMF, "algorithm.learning_rate": 0.1},
@@ -41,6 +42,13 @@ STAND_INS: Mapping[str, Mapping[str, Any]] = {
         "protection.min_survivors": 50,
         "gates.max": 0.6,
     },
+    "pfedrec-ml100k": {"data": {**RATINGS, "protocol": "published"}},
+    "pfedrec-ml100k-masking": {
+        "data": {**RATINGS, "protocol": "published"},
+        "protection.min_survivors": 150,
+    },
+    "fed3cr-ml100k": {"data": CLICKS, "gates.least": 0.7},
+    "feddmf-ml100k": {"data": SALES, "algorithm.training.learning_rate": 5e-3},
     "hpfl-ml100k": {
         "data": RECORDS,
         "algorithm.rounds": 3,

@@ -34,6 +34,7 @@ RUN = {
     "recording": {"payload_rounds": [1, 2]},
     "run": {"check_lossless": False},
 }
+SMALL_STEPS = {"item_learning_rate": 10.0}
 GUM = {"scale": 5.0, "start": "identity"}
 SYSTEMS_AUDITED: Mapping[str, dict[str, Any]] = {
     "pmf": {
@@ -48,6 +49,17 @@ SYSTEMS_AUDITED: Mapping[str, dict[str, Any]] = {
             **{"name": "furl", "rounds": 2, "user_dim": 3},
             **{"character_dim": 4, "hidden": 4, "mlp": 6},
         },
+    },
+    **{
+        name: {"data": RATINGS, "algorithm": {"name": name, "rounds": 2, "rank": 4, **steps}}
+        for name, steps in {
+            **dict.fromkeys(("fedmf", "fedncf", "fedrap", "fed3cr"), SMALL_STEPS),
+            "pfedrec": {},
+        }.items()
+    },
+    "feddmf": {
+        "data": {**RATINGS, "mean_ratings": 12.0},
+        "algorithm": {"name": "feddmf", "form": "served", "epochs": 2},
     },
     "hpfl": {
         "data": {"name": "synthetic", "clients": 4, "users": 8, "items": 14, "mean_records": 6.0},

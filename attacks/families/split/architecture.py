@@ -24,12 +24,14 @@ class Parameter:
         shape: of its values.
         start: first position in the uploaded vector.
         stop: position after the last.
+        by_input: whether a matrix lies in the vector input by input, not output by output.
     """
 
     name: str
     shape: tuple[int, ...]
     start: int
     stop: int
+    by_input: bool = False
 
     @property
     def is_matrix(self) -> bool:
@@ -52,12 +54,13 @@ class Architecture:
     Args:
         parameters: the federated ones, in the order of the model.
         private: number of private values of a client.
-        weight_position: where the client's weight stands in the uploaded vector.
+        weight_position: where the client's weight stands in the uploaded vector; None where all
+            clients weigh the same.
     """
 
     parameters: tuple[Parameter, ...]
     private: int
-    weight_position: int
+    weight_position: int | None
 
     @classmethod
     def of(cls, view: View) -> "Architecture":
@@ -74,12 +77,19 @@ class Architecture:
                     shape=tuple(each["shape"]),
                     start=each["start"],
                     stop=each["stop"],
+                    by_input=each.get("by_input", False),
                 )
                 for each in known["federated"]
             ),
             private=sum(each["stop"] - each["start"] for each in known["private"]),
             weight_position=known["weight_position"],
         )
+
+    @property
+    def values(self) -> int:
+        """How many values a whole upload has, at least."""
+        last = max((each.stop for each in self.parameters), default=0)
+        return last if self.weight_position is None else max(last, self.weight_position + 1)
 
     def dense_layers(self) -> tuple[DenseLayer, ...]:
         """All dense layers, from the input to the output."""

@@ -52,7 +52,8 @@ class DenseLayerInputs(SuiteAttack):
         over its units. Where it is not known which inputs of which layer are private, those that
         fit the form dW = db x' best.
     Reference: The exact inputs of a biased dense layer from its gradients (Geiping et al. 2020,
-        prop. 3.1), applied to FURL's private parameters.
+        prop. 3.1), applied to FURL's private parameters, FedNCF's user vectors and
+        Fed3CR's personal prototypes.
     Limits: Exact for one step on all examples. With several steps the vector moves while it is
         read, and its length is distorted more than its direction; adaptive optimisers and momentum
         break the quotient. Needs a vector that enters by concatenation; other inputs that hardly
@@ -68,7 +69,10 @@ class DenseLayerInputs(SuiteAttack):
         """Claim the private vector of every client of the first usable round."""
         uploads = FlatUploads.read(view)
         size = need(uploads.architecture.private, "no parameter is private")
-        known: Mapping[str, Any] | None = view.public.get("private_input")
+        algorithm: Mapping[str, Any] = view.public["algorithm"]
+        known: Mapping[str, Any] | None = view.public.get(
+            "private_input", algorithm.get("private_input")
+        )
         first = None if known is None else int(known["first"])
         layers = [
             layer
@@ -83,8 +87,13 @@ class DenseLayerInputs(SuiteAttack):
         need(layers, "no dense layer can read the private parameters")
         # Of layers that fit alike, the first: the vector cannot enter before it.
         best = max((_read(uploads, layer, size, first) for layer in layers), key=lambda at: at.fit)
+        secret = {} if known is None else known.get("secret", {})
         claim = VectorClaim(
-            round=uploads.round, clients=uploads.clients, vectors=best.vectors, table=PRIVATE_TABLE
+            round=uploads.round,
+            clients=uploads.clients,
+            vectors=best.vectors,
+            table=secret.get("table", PRIVATE_TABLE),
+            of_items=secret.get("of_items", False),
         )
         where = {"layer": best.layer, "first_input": best.first, "fit": best.fit}
         return Claims(rounds=(uploads.round,), made=(claim,), details=where)

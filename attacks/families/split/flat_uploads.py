@@ -45,7 +45,7 @@ class FlatUploads:
         words = np.zeros((0, 0)) if block.values is None else block.values
         words = words.reshape(len(block), -1) if np.array_equal(block.rows, whole) else words[:0]
         need(
-            not (words.shape[1] <= architecture.weight_position),
+            not (words.shape[1] < architecture.values),
             "the uploads are not whole vectors",
         )
         return cls(
@@ -59,8 +59,12 @@ class FlatUploads:
     def change(self, parameter: Parameter) -> FloatArray:
         """Weighted change of one parameter: float64[B, *shape]."""
         values = self.codec.decode(self.words[:, parameter.start : parameter.stop])
+        if parameter.by_input:
+            return values.reshape(len(self.clients), *parameter.shape[::-1]).swapaxes(1, -1)
         return values.reshape(len(self.clients), *parameter.shape)
 
     def weights(self) -> FloatArray:
         """The clients' weights: float64[B]."""
+        if self.architecture.weight_position is None:
+            return np.ones(len(self.clients))
         return self.codec.decode(self.words[:, self.architecture.weight_position])

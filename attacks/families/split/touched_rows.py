@@ -9,14 +9,12 @@ negatives hide among the touched rows, but they pull the other way: the change o
 import numpy as np
 
 from attacks.base import Claims, Control, SuiteAttack, need
+from attacks.families.item_changes import FEW_NEGATIVES, ItemChanges, touched
 from attacks.families.split.flat_uploads import FlatUploads
 from attacks.scoring.rated_sets import RatedSetClaim
 from attacks.scoring.sets import SetClaim
 from secure_fedrec.core.arrays import BoolArray, FloatArray
 from secure_fedrec.wire import View
-
-_DEVIATIONS = 5.0
-"""Where no row is exactly zero, a touched one stands out by this many deviations of the median."""
 
 
 class TouchedRows(SuiteAttack):
@@ -24,13 +22,14 @@ class TouchedRows(SuiteAttack):
 
     Game: Given one upload of a client, tell which items (or characters) its examples contain.
     Adversary: Honest-but-curious server.
-    Needs: Payload of the uploads of one round, and names and shapes of the federated parameters; a
-        federated embedding table.
+    Needs: Payload of the uploads of one round; rows that are changes of an item table, or names and
+        shapes of the federated parameters and a federated embedding table.
     Statistic: Length of the change of every row. Guessed outright: all that changed; where all did,
         those five median absolute deviations above the median.
     Reference: The touched-row read, on a dense upload.
-    Limits: Tells which, not how often, nor sampled negatives from positives; a regulariser or
-        optimiser that moves untouched rows leaves the ranking only.
+    Limits: Tells which, not how often, nor sampled negatives from positives. A regulariser or
+        optimiser that moves untouched rows leaves the ranking only, unless it is a decay, the same
+        for all rows of an item table that the adversary knows: that is taken off.
     """
 
     name = "touched-rows"
@@ -40,6 +39,9 @@ class TouchedRows(SuiteAttack):
 
     def claim(self, view: View) -> Claims:
         """Claim the rows used by every client of the first usable round."""
+        changes = ItemChanges.read(view)
+        if changes is not None:
+            return _of_items(changes, changes.sizes, touched(changes.sizes))
         uploads = FlatUploads.read(view)
         tables = need(uploads.architecture.tables(), "no embedding table is federated")
         rated: list[RatedSetClaim] = []
@@ -65,8 +67,8 @@ class SignedRows(SuiteAttack):
     Game: Given one upload of a client that trains on positives and sampled negatives, tell its
         positive items from all others.
     Adversary: Honest-but-curious server.
-    Needs: Payload of the uploads of one round, names and shapes of the federated parameters, and
-        the number of negatives per positive.
+    Needs: Payload of the uploads of one round; rows that are changes of an item table, or names and
+        shapes of the federated parameters; and the number of negatives per positive.
     Statistic: Projection of the change of every item's row on the main direction of all of them;
         the side with fewer items is that of the positives, as negatives outnumber them.
     Reference: Signs of item gradients in federated recommenders with sampled negatives.
@@ -81,10 +83,11 @@ class SignedRows(SuiteAttack):
 
     def claim(self, view: View) -> Claims:
         """Claim the positives of every client of the first usable round."""
-        need(
-            not (int(view.public.get("negatives", 0)) < 2),
-            "positives are not outnumbered by sampled negatives",
-        )
+        need(not (int(view.public.get("negatives", 0)) < 2), FEW_NEGATIVES)
+        changes = ItemChanges.read(view)
+        if changes is not None:
+            seen = touched(changes.sizes) & (changes.signed > 0)
+            return _of_items(changes, changes.signed, seen)
         uploads = FlatUploads.read(view)
         named = view.public.get("item_table")
         table = next((each for each in uploads.architecture.tables() if each.name == named), None)
@@ -101,18 +104,6 @@ def row_changes(change: FloatArray) -> FloatArray:
     return np.asarray(np.sqrt((change**2).sum(axis=2)))
 
 
-def touched(sizes: FloatArray) -> BoolArray:
-    """Which rows a client has changed: bool[B, rows].
-
-    Args:
-        sizes: float64[B, rows], lengths of the changes.
-    """
-    middle = np.median(sizes, axis=1, keepdims=True)
-    spread = np.median(np.abs(sizes - middle), axis=1, keepdims=True)
-    exact = (sizes == 0).any(axis=1, keepdims=True)
-    return np.asarray(sizes > np.where(exact, 0.0, middle + _DEVIATIONS * spread))
-
-
 def signed_changes(change: FloatArray) -> FloatArray:
     """Projection of every row's change on the client's main direction: float64[B, rows].
 
@@ -123,6 +114,14 @@ def signed_changes(change: FloatArray) -> FloatArray:
     scores = np.einsum("bri,bi->br", change, main)
     more = (scores > 0).sum(axis=1) > (scores < 0).sum(axis=1)
     return np.asarray(np.where(more[:, None], -scores, scores))
+
+
+def _of_items(changes: ItemChanges, scores: FloatArray, predicted: BoolArray) -> Claims:
+    """Rows that were sent as such."""
+    claim = RatedSetClaim(
+        clients=changes.clients, scores=scores, visible=changes.visible, predicted=predicted
+    )
+    return Claims(rounds=(changes.round,), made=(claim,))
 
 
 def _rated_claim(uploads: FlatUploads, scores: FloatArray, predicted: BoolArray) -> RatedSetClaim:

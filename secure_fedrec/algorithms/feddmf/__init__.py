@@ -14,5 +14,8 @@ p_u and layers. Two forms differ in who sees what:
   back; what an organisation is drawn towards is the sum less its own, the mean direction of the
   others. With two organisations that is the other's vector whatever hides the sum.
 
+To let others score the items that they do not have, an organisation gives the vectors of these as
+well: ``ServedFedDMF`` does so with every exchange.
+
 ``AveragedDMF`` is the paper's baseline FedAvg, on the same clients.
 """

@@ -50,13 +50,13 @@ class ExchangedFedDMF(DMFOrganisations):
     def give(
         self, clients: IntArray, public: PublicState, vault: Vault, streams: Streams
     ) -> PeerBlock:
-        """Every organisation's vectors, to each other those of the items that both have."""
+        """Every organisation's vectors, to each other those that it offers it."""
         ends, senders, receivers = [0], [], []
         rows: list[IndexArray] = []
         values: list[Any] = []
         for client in clients.tolist():
             for other in self._others(client):
-                block = self.hand_over(vault, client, self._shared(client, other))
+                block = self.hand_over(vault, client, self.offered(client, other))
                 rows.append(block.rows)
                 values.append(block.values)
                 ends.append(ends[-1] + len(block.rows))
@@ -88,11 +88,18 @@ class ExchangedFedDMF(DMFOrganisations):
             vault.write_ragged(_RECEIVED, client, np.concatenate(parts))
 
     def given_rows(self, n_clients: int) -> tuple[int, int, int]:
-        """Everybody to everybody, of the items that both have."""
-        listed = self.data.listed.astype(np.int64)
-        shared = listed @ listed.T
-        rows = int(shared.sum() - np.trace(shared))
+        """Everybody to everybody, of the items that are offered."""
+        everybody = range(self.data.n_organisations)
+        rows = sum(
+            len(self.offered(client, other))
+            for client in everybody
+            for other in self._others(client)
+        )
         return n_clients * (n_clients - 1), rows, self.config.model.width
+
+    def offered(self, sender: int, receiver: int) -> IntArray:
+        """int64[k], items whose vectors one gives to the other: those that both have."""
+        return self._shared(sender, receiver)
 
     def client_step(
         self, clients: IntArray, public: PublicState, vault: Vault, streams: Streams
@@ -136,10 +143,11 @@ class ExchangedFedDMF(DMFOrganisations):
         own = slice(*block.indptr[[place, place + 1]].tolist())
         vectors = np.zeros((0, 0)) if block.values is None else block.values[own]
         require_width(vectors, self.config.model.width, f"what organisation {sender} gives")
-        if not np.array_equal(block.rows[own], self._shared(client, sender)):
+        offered = self.offered(sender, client)
+        if not np.array_equal(block.rows[own], offered):
             problem = f"items from organisation {sender}, not those it has with {client}"
             raise ConfigError("data.items", len(vectors), problem)
-        return vectors
+        return np.asarray(vectors[self.data.listed[client, offered]])
 
     def _pairs(self, client: int) -> tuple[IntArray, IntArray]:
         """int64[I + 1] and int64[T]: what is received for each item, in order of senders."""

@@ -19,7 +19,8 @@ _ITEMS: Final = "items"
 _LAYERS: Final = "layers"
 _PARTICIPANTS: Final = "participants"
 _LAST: Final = "last_round"
-_TRAITS: Final = RowTraits(rows="items", row_sets="others", form="other")
+_SUMMED: Final = RowTraits(rows="items", row_sets="others", form="vectors")
+_AVERAGED: Final = RowTraits(rows="items", row_sets="others", form="other")
 
 
 class _OverASum(DMFOrganisations):
@@ -107,7 +108,7 @@ class SummedFedDMF(_OverASum):
     def public_knowledge(self) -> dict[str, Any]:
         """All hyper-parameters, and how many items are common."""
         known = {"name": "feddmf-summed", **asdict(self.config), **self.knowledge()}
-        return {**known, "traits": asdict(_TRAITS)}
+        return {**known, "traits": asdict(_SUMMED)}
 
     def _targets(
         self, client: int, state: TrainingState, public: PublicState, vault: Vault
@@ -204,7 +205,7 @@ class AveragedDMF(_OverASum):
     def public_knowledge(self) -> dict[str, Any]:
         """All hyper-parameters, and how many items are common."""
         known = {"name": "dmf-averaged", **asdict(self.config), **self.knowledge()}
-        return {**known, "traits": asdict(_TRAITS)}
+        return {**known, "traits": asdict(_AVERAGED)}
 
     def _adopt(self, client: int, state: TrainingState, public: PublicState) -> None:
         model, common = self.model(client), self.common_of(client)

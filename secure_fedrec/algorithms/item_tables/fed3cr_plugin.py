@@ -16,6 +16,7 @@ that never leaves the client. Sums over many clients hide it, names taken off do
 """
 
 from dataclasses import asdict
+from itertools import pairwise
 from threading import local
 from typing import Annotated, Any
 
@@ -38,7 +39,13 @@ from secure_fedrec.algorithms.item_tables.fed3cr_step import (
     settle,
 )
 from secure_fedrec.algorithms.item_tables.local import Batch, Models, SingleArray
-from secure_fedrec.algorithms.item_tables.method import ItemTableMethod, MethodConfig, Start
+from secure_fedrec.algorithms.item_tables.method import (
+    PERSONAL,
+    ItemTableMethod,
+    MethodConfig,
+    Start,
+    placed,
+)
 from secure_fedrec.algorithms.item_tables.starts import normal
 from secure_fedrec.core.arrays import FloatArray, IntArray
 from secure_fedrec.errors import ConfigError
@@ -58,7 +65,7 @@ class Enhancement(Settings, section="enhancement"):
         scale: what it scales: the "width" of phi's hidden layers, in d, or the transfer "matrix".
         generator_rate: step size of phi.
         item_rate: step size of both item tables, for what the plug-in pulls; the unit of what the
-            method below pulls. None for the ``item_learning_rate`` of its settings.
+            method below pulls. By default the ``item_learning_rate`` of its settings.
         weight_decay: pull of all rows of both tables to 0.
 
     Raises:
@@ -92,6 +99,7 @@ class Enhanced:
             its table (``item_learning_rate``) where none is set.
     """
 
+    form = "change"
     dense = True
     personal = True
 
@@ -177,8 +185,32 @@ class Enhanced:
         return self._generator
 
     def knowledge(self) -> dict[str, Any]:
-        """All hyper-parameters, of the method below and of the plug-in."""
-        return {**self.below.knowledge(), "enhancement": asdict(self.enhancement)}
+        """All hyper-parameters, of the method below and of the plug-in, and what phi reads."""
+        below = self.below.knowledge()
+        known = {**below, "enhancement": asdict(self.enhancement)}
+        if not self._generator:
+            return known
+        rank, first = self.config.rank, self._first_of_generator()
+        shapes: dict[str, tuple[int, ...]] = {}
+        for layer, (inputs, outputs) in enumerate(pairwise(self._form.sizes.tolist())):
+            shapes[f"generator.{layer}.weight"] = (outputs, inputs)
+            shapes[f"generator.{layer}.bias"] = (outputs,)
+        phi = placed(shapes, first=first, by_input=True)
+        return {
+            **known,
+            "federated": [*below.get("federated", ()), *phi],
+            "private": placed({"prototype": (rank,)}),
+            "weight_position": None,
+            "private_input": {
+                "layer": "generator.0.weight",
+                "first": rank,
+                "secret": {"table": PERSONAL, "of_items": True},
+            },
+        }
+
+    def _first_of_generator(self) -> int:
+        """Where phi begins in the shared parameters."""
+        return len(self.below.start(self._n_items, Streams.from_seed(0)).shared)
 
     def _step(self, models: Models, client: int, batch: Batch, place: int) -> float:
         """One client's step; its loss, before it."""

@@ -38,7 +38,7 @@ class FedMFConfig(Settings, section="algorithm"):
         rounds: T, rounds of training.
         learning_rate: step size of the user vector.
         item_learning_rate: step size of the item vectors.
-        regularization: lambda.
+        regularization: lambda, pull of the vectors in a batch to 0.
         init_scale: standard deviation of the values of all vectors at the start.
         local: training of a round.
 
@@ -59,6 +59,7 @@ class FedMF(Method[FedMFConfig]):
     """The method; see the module docstring. ``own`` is u."""
 
     name = "fedmf"
+    form = "scored"
 
     def start(self, n_items: int, streams: Streams) -> Start:
         """V, normal around 0."""

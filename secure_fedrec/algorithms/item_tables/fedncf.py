@@ -6,6 +6,7 @@ entropy in all of them at once.
 """
 
 from dataclasses import field
+from typing import Any
 
 import numpy as np
 
@@ -16,7 +17,7 @@ from secure_fedrec.algorithms.item_tables.local import (
     SingleArray,
     logistic,
 )
-from secure_fedrec.algorithms.item_tables.method import Method, Start
+from secure_fedrec.algorithms.item_tables.method import OWN, Method, Start, placed
 from secure_fedrec.algorithms.item_tables.network import logit_of, part_of_user, score_all
 from secure_fedrec.algorithms.item_tables.starts import linear, normal, own_normal
 from secure_fedrec.core.arrays import FloatArray, IntArray
@@ -72,6 +73,27 @@ class FedNCF(Method[FedNCFConfig]):
         """User vectors, normal around 0, each client's of its own lane."""
         stream, scale = streams.stream("user-vectors"), self.config.init_scale
         return own_normal(stream, self.config.rank, clients, scale=scale)
+
+    def knowledge(self) -> dict[str, Any]:
+        """All hyper-parameters, and where the user vector enters the network."""
+        rank, hidden = self.config.rank, self.config.hidden
+        shapes = {
+            "hidden.weight": (hidden, 2 * rank),
+            "hidden.bias": (hidden,),
+            "score.weight": (1, hidden),
+            "score.bias": (1,),
+        }
+        return {
+            **super().knowledge(),
+            "federated": placed(shapes),
+            "private": placed({"user": (rank,)}),
+            "weight_position": None,
+            "private_input": {
+                "layer": "hidden.weight",
+                "first": 0,
+                "secret": {"table": OWN},
+            },
+        }
 
     def step(self, models: Models, batch: Batch, losses: FloatArray) -> None:
         """Everything at once, by the slope of the mean."""

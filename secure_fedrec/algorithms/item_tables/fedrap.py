@@ -41,7 +41,7 @@ class FedRAPConfig(Settings, section="algorithm"):
         item_learning_rate: step size of both item tables.
         independence: lambda, how strongly P and C are pushed apart.
         sparsity: mu, the pull of C to 0.
-        weight_decay: eta.
+        weight_decay: eta, pull of all values to 0.
         local: training of a round.
 
     Raises:
@@ -66,6 +66,7 @@ class FedRAP(Method[FedRAPConfig]):
     """The method; see the module docstring. ``own`` is w and, behind it, b."""
 
     name = "fedrap"
+    form = "scored"
     dense = True
     personal = True
 

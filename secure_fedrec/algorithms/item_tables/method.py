@@ -1,6 +1,8 @@
 """The seam of the family: what the file of a method has to supply; all else is ``trainer``'s."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from math import prod
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar, cast, runtime_checkable
 
 import numpy as np
@@ -14,6 +16,11 @@ from secure_fedrec.algorithms.item_tables.local import (
 from secure_fedrec.algorithms.item_tables.starts import normal
 from secure_fedrec.core.arrays import FloatArray, IntArray
 from secure_fedrec.streams import Streams
+
+OWN = "own_parameters"
+"""Private table of what clients keep to themselves."""
+PERSONAL = "personal_item_table"
+"""Private table of the personal item tables."""
 
 
 class MethodConfig(Protocol):
@@ -62,6 +69,10 @@ class ItemTableMethod(Protocol):
         """Its settings."""
 
     @property
+    def form(self) -> str:
+        """What the change of a row is, of the forms of ``traits.RowTraits``."""
+
+    @property
     def dense(self) -> bool:
         """Whether a step changes any row of the table; else only rows of its examples."""
 
@@ -100,6 +111,24 @@ class ItemTableMethod(Protocol):
         """All hyper-parameters, as JSON values."""
 
 
+def placed(
+    shapes: Mapping[str, Sequence[int]], *, first: int = 0, **others: Any
+) -> list[dict[str, Any]]:
+    """Parameters of these names and shapes, one behind the other, as public knowledge has them.
+
+    Args:
+        shapes: by name, in order; a layer has NAME.weight (outputs x inputs) and NAME.bias.
+        first: where they begin in the shared parameters.
+        others: what else is said of each.
+    """
+    found = []
+    for name, shape in shapes.items():
+        stop = first + prod(shape)
+        found.append({"name": name, "shape": list(shape), "start": first, "stop": stop, **others})
+        first = stop
+    return found
+
+
 ConfigT = TypeVar("ConfigT", bound=MethodConfig)
 
 
@@ -111,6 +140,7 @@ class Method(Generic[ConfigT]):
         n_items: m.
     """
 
+    form = "change"
     dense = False
     personal = False
 

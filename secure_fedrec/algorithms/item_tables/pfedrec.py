@@ -54,6 +54,7 @@ class PFedRec(Method[PFedRecConfig]):
     """The method; see the module docstring. ``own`` is w and, behind it, b."""
 
     name = "pfedrec"
+    form = "scored"
 
     def start(self, n_items: int, streams: Streams) -> Start:
         """E from N(0, 1); the mean of b."""

@@ -21,7 +21,7 @@ import numpy as np
 from secure_fedrec.algorithms.base import FinishedStep, PublicState
 from secure_fedrec.algorithms.item_tables import training
 from secure_fedrec.algorithms.item_tables.local import Models, SingleArray
-from secure_fedrec.algorithms.item_tables.method import ItemTableMethod
+from secure_fedrec.algorithms.item_tables.method import OWN, PERSONAL, ItemTableMethod
 from secure_fedrec.blocks import TABLE, BlockKind, BlockLayout, BlockShape
 from secure_fedrec.core.arrays import FloatArray, IntArray, WordArray
 from secure_fedrec.data.negatives import Examples, Ragged, draw_negatives
@@ -35,12 +35,8 @@ SHARED = "parameters"
 """Block, and public extra, of the further shared parameters."""
 PARTICIPANTS = "participants"
 """Block of one value, 1 from every client."""
-OWN = "own_parameters"
-"""Private table of what clients keep to themselves."""
-PERSONAL = "personal_item_table"
-"""Private table of the personal item tables."""
-
-_ROWS = RowTraits(rows="items", row_sets="others", form="other")
+NEGATIVES = "item-table-negatives"
+"""Stream that training negatives are drawn from."""
 
 
 class Judge(Protocol):
@@ -187,7 +183,9 @@ class ItemTables:
 
     def public_knowledge(self) -> dict[str, Any]:
         """All hyper-parameters."""
-        return {"name": self.method.name, **self.method.knowledge(), "traits": asdict(_ROWS)}
+        row_sets = "others" if self.method.dense else "drawn"
+        traits = RowTraits(rows="items", row_sets=row_sets, form=self.method.form)
+        return {"name": self.method.name, **self.method.knowledge(), "traits": asdict(traits)}
 
     def upload_rows(self, vault: Vault, n_rows: int) -> IntArray:
         """int64[n], rows each client sends, at most."""
@@ -222,7 +220,7 @@ class ItemTables:
             self._pool(clients),
             self.n_items,
             per_positive=self.method.config.local.negatives,
-            stream=streams.stream("item-table-negatives"),
+            stream=streams.stream(NEGATIVES),
             round=round_,
             clients=clients,
         )

@@ -24,8 +24,8 @@ class DMFTraining(Settings, section="training"):
     Args:
         learning_rate: of Adam.
         batch_size: of a step.
-        negatives: pairs without an interaction per pair with one, fresh in every epoch; None for
-            all that there are.
+        negatives: pairs without an interaction per pair with one, fresh in every epoch; without
+            a number, all that there are.
 
     Raises:
         ConfigError: a field is out of range.

@@ -192,4 +192,12 @@ SKELLAM = Layer(
         lossless=False,
         found="counts and tail rows are estimates; what is paid is accuracy",
     ),
+    elsewhere=Claim(
+        system="{name}{of} with distributed differential privacy (Agarwal et al. 2021)",
+        hides="{uploads}, from the server and from whoever sees the model, up to the stated "
+        "epsilon and delta",
+        assumes="as masking; at most the configured number of clients reveal their noise",
+        lossless=False,
+        found="sums are estimates; what is paid is accuracy{beside}",
+    ),
 )

@@ -1,0 +1,107 @@
+"""What an organisation learns of another from item vectors that it is given, or that are summed."""
+
+import numpy as np
+
+from attacks.base import Claims, Control, SuiteAttack, need
+from attacks.scoring.sales import SalesClaim
+from attacks.view.blocks import item_view
+from attacks.view.coalition import rows_of, words_of
+from attacks.view.knowledge import Knowledge
+from attacks.view.named import named_payload_rounds, named_rows, sees_named_rows
+from secure_fedrec.core.arrays import FloatArray, IntArray
+from secure_fedrec.wire import Step, View
+
+_Vectors = dict[int, tuple[IntArray, FloatArray]]
+"""Items and their vectors by client."""
+
+
+class ItemSales(SuiteAttack):
+    """Fits a probe from a partner's item vectors to sales, and reads it out on the other items.
+
+    Game: Given an organisation's item vectors of one round, tell how often its users chose each of
+        the items that whoever looks does not sell.
+    Adversary: Another organisation, or an honest-but-curious server.
+    Needs: Payload of what organisations give each other, or of their uploads, or of the sum, less
+        the adversary's own part; its own sales of items that both have.
+    Statistic: Ridge regression of the logarithm of the adversary's sales on the vectors of items
+        that both have and on how long they are; the latest recorded round tells most.
+    Reference: Popularity is what item embeddings learn first; probes of representations (Alain and
+        Bengio 2017).
+    Limits: Sales on both sides have to be alike. Of items that both sell the own sales tell most of
+        it. Vectors cut to length 1 have lost a part; of a sum each of the others is told alike.
+    """
+
+    name = "item-sales"
+    reads_one_round = True
+    reads_item_rows = False
+    control = Control(
+        measure="item_sales_correlation",
+        on="partners",
+        who="one client",
+        secrets={"sales.items": lambda planted: planted["sales"]},
+    )
+
+    def claim(self, view: View) -> Claims:
+        """Claim the sales of every organisation whose vectors are in view."""
+        round_, vectors = _given(view) or _summed(view) or (0, {})
+        need(bool(vectors), "no vectors of organisations are in view, nor their sum")
+        own = frozenset() if view.own is None else view.own.clients
+        others = sorted(set(vectors) - own)
+        claim = SalesClaim(
+            name="items",
+            clients=np.array(others, dtype=np.int64),
+            items=tuple(vectors[client][0] for client in others),
+            features=tuple(_features(vectors[client][1]) for client in others),
+        )
+        return Claims(rounds=(round_,), made=(claim,))
+
+
+def _features(vectors: FloatArray) -> FloatArray:
+    """The vectors, and how long they are."""
+    return np.hstack([vectors, np.linalg.norm(vectors, axis=1, keepdims=True)])
+
+
+def _given(view: View) -> tuple[int, _Vectors] | None:
+    """What organisations gave each other; of several receivers, the one that got most."""
+    if not view.sees(Step.PEER) or not view.payload_rounds(Step.PEER):
+        return None
+    round_ = view.payload_rounds(Step.PEER)[0]
+    messages, block = rows_of(view.messages(Step.PEER, round_, payload=True))
+    vectors: _Vectors = {}
+    for place, sender in enumerate(messages.senders.ids.tolist()):
+        own = slice(block.indptr[place], block.indptr[place + 1])
+        if sender not in vectors or own.stop - own.start > len(vectors[sender][0]):
+            values = view.codec.decode(words_of(block)[own])
+            vectors[sender] = (block.rows[own].astype(np.int64), values)
+    return round_, vectors
+
+
+def _summed(view: View) -> tuple[int, _Vectors] | None:
+    """Uploads, or what is left of a sum of two once the own part is taken off."""
+    items = item_view(view) if Knowledge.of(view).vectors else None
+    if items is None:
+        return None
+    rounds = named_payload_rounds(items) if sees_named_rows(items) else ()
+    if rounds and items.adversary.has("server"):
+        uploads, block = rows_of(named_rows(items, rounds[0], payload=True))
+        return rounds[0], {
+            client: (rows.rows.astype(np.int64), items.codec.decode(words_of(rows)))
+            for client, rows in zip(uploads.senders.ids.tolist(), block.split(), strict=True)
+        }
+    return _rest_of_sum(items)
+
+
+def _rest_of_sum(items: View) -> tuple[int, _Vectors] | None:
+    """The sum of a round less the own part of it, taken for the vectors of each of the others."""
+    own = items.own
+    rounds = items.payload_rounds(Step.MODEL) if items.sees(Step.MODEL) else ()
+    if own is None or len(own.clients) != 1 or not rounds:
+        return None
+    mine = own.uploads(rounds[0])
+    if mine is None:  # in the clear everybody sees what it sends
+        mine = items.messages(Step.UPLOAD, rounds[0], payload=True)
+    _, block = rows_of(mine)
+    rows = block.rows.astype(np.int64)
+    rest = items.table(rounds[0], after=True)[rows] - items.codec.decode(words_of(block))
+    others = set(range(int(items.public["n_clients"]))) - own.clients
+    return rounds[0], dict.fromkeys(others, (rows, rest))

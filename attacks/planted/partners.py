@@ -1,0 +1,126 @@
+"""A planted federation of two organisations that give each other vectors of all their items.
+
+An organisation's vector of an item points one way, by as much as the item sells there, plus noise.
+Nothing is learnt and nothing is summed; both sell some of the items, and what sells at one sells at
+the other.
+"""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from attacks.planted.recording import planted_secrets, protected, recorded
+from attacks.scoring.truth import GroundTruth
+from secure_fedrec.algorithms.base import FinishedStep, PublicState
+from secure_fedrec.blocks import TABLE
+from secure_fedrec.core.arrays import BoolArray, FloatArray, IntArray
+from secure_fedrec.engines import Problem, RecordedRun
+from secure_fedrec.streams import Streams
+from secure_fedrec.traits import OTHER_ROWS
+from secure_fedrec.uploads import Aggregate, PeerBlock, RowBlock, Upload
+from secure_fedrec.vault import Vault
+
+_CLIENTS, _ITEMS, _WIDTH = 2, 160, 6
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PlantedPartners:
+    """The algorithm; see the module docstring.
+
+    Args:
+        listed: bool[n, m], who has which item.
+        vectors: float64[n, m, d], what they give.
+        rounds: of a run.
+    """
+
+    width = 1
+
+    listed: BoolArray
+    vectors: FloatArray
+    rounds: int = 1
+
+    def initial_public(self, n_rows: int, streams: Streams) -> PublicState:
+        """A table of zeros."""
+        return PublicState(round=0, table=np.zeros((n_rows, 1)))
+
+    def initialise(self, vault: Vault, streams: Streams) -> None:
+        """No private tables."""
+
+    def give(
+        self, clients: IntArray, public: PublicState, vault: Vault, streams: Streams
+    ) -> PeerBlock:
+        """All vectors, to the other one."""
+        rows = [np.flatnonzero(self.listed[client]).astype(np.int32) for client in clients.tolist()]
+        values = [self.vectors[client, own] for client, own in zip(clients, rows, strict=True)]
+        block = RowBlock(
+            indptr=np.cumsum([0, *map(len, rows)]),
+            rows=np.concatenate(rows),
+            values=np.concatenate(values),
+        )
+        return PeerBlock(senders=clients, receivers=1 - clients, block=block)
+
+    def take(self, clients: IntArray, given: PeerBlock, vault: Vault) -> None:
+        """Nothing is kept."""
+
+    def given_rows(self, n_clients: int) -> tuple[int, int, int]:
+        """One message each."""
+        return n_clients, int(self.listed.sum()), self.vectors.shape[2]
+
+    def client_step(
+        self, clients: IntArray, public: PublicState, vault: Vault, streams: Streams
+    ) -> FinishedStep:
+        """One number that says that it is there."""
+        block = RowBlock(
+            indptr=np.arange(len(clients) + 1),
+            rows=np.zeros(len(clients), dtype=np.int32),
+            values=np.ones((len(clients), 1)),
+        )
+        upload = Upload(clients=clients, blocks={TABLE: block})
+        return FinishedStep(clients=clients, upload=upload, commit=lambda _: None)
+
+    def server_step(self, public: PublicState, aggregate: Aggregate) -> PublicState:
+        """The sum."""
+        return PublicState(round=public.round + 1, table=aggregate.values)
+
+    def upload_rows(self, vault: Vault, n_rows: int) -> IntArray:
+        """One."""
+        return np.ones(vault.n_clients, dtype=np.int64)
+
+    def upload_vectors(self, vault: Vault) -> Mapping[str, IntArray]:
+        """None."""
+        return {}
+
+    def public_knowledge(self) -> dict[str, Any]:
+        """Rows of the sum are no items."""
+        return {"name": "planted-partners", "traits": asdict(OTHER_ROWS)}
+
+
+def plant_partners(*, told: bool = True, seed: int = 20230617) -> tuple[RecordedRun, GroundTruth]:
+    """Run and record it.
+
+    Args:
+        told: whether vectors follow sales; else they are noise.
+        seed: of sales, items and noise.
+    """
+    rng = np.random.default_rng(seed)
+    listed = np.zeros((_CLIENTS, _ITEMS), dtype=bool)
+    listed[:, : _ITEMS // 2] = True
+    listed[np.arange(_ITEMS) % _CLIENTS, np.arange(_ITEMS)] = True
+    taste = rng.normal(2.0, 1.2, _ITEMS)
+    sales = rng.poisson(np.exp(taste), (_CLIENTS, _ITEMS))
+    vectors = rng.normal(size=(_CLIENTS, _ITEMS, _WIDTH))
+    if told:
+        direction = rng.normal(size=(_CLIENTS, 1, _WIDTH))
+        vectors = 0.3 * vectors + np.log1p(sales)[:, :, None] * direction
+    algorithm = PlantedPartners(listed, vectors)
+    problem = Problem(
+        vault=Vault.of_examples(np.arange(_CLIENTS + 1), {"there": np.ones(_CLIENTS)}),
+        n_rows=1,
+    )
+    streams = Streams.from_seed(seed)
+    run = recorded(algorithm, problem, protected(algorithm, problem, streams, {}), streams, (1,))
+    counts = np.where(listed, sales, -1)
+    secrets = planted_secrets({"sales": counts}, "partners")
+    return run, GroundTruth(recorded=run.truth, secrets=secrets)

@@ -1,0 +1,261 @@
+"""Methods of the item-table family as audits see them: data, task, and what makes a system of one.
+
+Clients train on interactions and on sampled items; two items of each are held out, as a protocol of
+``evaluation.protocols`` says, and ranked by the client's own model as it was trained, before any
+mean is taken.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property, partial
+from pathlib import Path
+from types import MappingProxyType
+from typing import Annotated, Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from attacks.scoring.held_out import held_out_grid
+from audits.rating_data import (
+    FILE,
+    FileData,
+    Sample,
+    TableData,
+    load_source,
+    rated_sets,
+    table_facts,
+)
+from audits.system import (
+    DataFacts,
+    DataKind,
+    Fresh,
+    Nouns,
+    Secrets,
+    Statement,
+    System,
+    Undivided,
+    digest_of,
+)
+from secure_fedrec.algorithms.item_tables.method import ItemTableMethod
+from secure_fedrec.algorithms.item_tables.ranked import ranked
+from secure_fedrec.algorithms.item_tables.trainer import NEGATIVES
+from secure_fedrec.data import DATASETS, RatingTable
+from secure_fedrec.engines import Problem
+from secure_fedrec.engines.ratings import vault_of
+from secure_fedrec.evaluation import Rule
+from secure_fedrec.evaluation.oracles import oracle_figures
+from secure_fedrec.evaluation.protocols import PROTOCOLS, RankingCase, ranking_case
+from secure_fedrec.protection import Claim, Subject, claims_about
+from secure_fedrec.settings import OneOf
+from secure_fedrec.streams import Streams
+
+Learner: TypeAlias = Callable[[Any, int], ItemTableMethod]
+"""Makes a method of its settings and the number of items."""
+
+ATTACKS = (
+    *("direct", "intersection", "touched-rows", "signed-rows", "score-vector", "dense-layer"),
+    *("never-touched", "attribute-inference"),
+)
+"""Names of the attacks that read changes of item tables."""
+
+_METRICS = ("hit_rate_at_10", "ndcg_at_10")
+_LOCAL = ("random", "never drawn")
+
+
+class RankingData(Sample, TableData):
+    """Ratings as interactions, two of every client held out; see ``TableData`` and ``Sample``.
+
+    Args:
+        protocol: what training negatives are drawn from: under "clean" everything that a client
+            does not train on, under "published" not what is held out of it, as public codes do.
+
+    Raises:
+        ConfigError: a field is out of range, or shapes a table that is not synthetic.
+    """
+
+    name: Annotated[str, OneOf(DATASETS, "unknown data set")] = "ml-100k"
+    protocol: Annotated[str, OneOf(PROTOCOLS, "unknown protocol")] = PROTOCOLS[0]
+
+    @property
+    def implicit(self) -> bool:
+        """Whatever the ratings are, that there are some is all that counts."""
+        return True
+
+
+class RankingFileData(Sample, FileData):
+    """The same of one's own files; see ``RatingsFile`` and ``Sample``.
+
+    Args:
+        protocol: what training negatives are drawn from: under "clean" everything that a client
+            does not train on, under "published" not what is held out of it, as public codes do.
+
+    Raises:
+        ConfigError: a field is out of range, or two do not agree.
+    """
+
+    protocol: Annotated[str, OneOf(PROTOCOLS, "unknown protocol")] = PROTOCOLS[0]
+
+    @property
+    def implicit(self) -> bool:
+        """As of ``RankingData``."""
+        return True
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class RankingTask:
+    """A method on one case of an evaluation by ranking.
+
+    Args:
+        settings: of the method.
+        table: the whole data set.
+        case: what is trained on and held out.
+        learner: the method.
+        seed: of the run.
+    """
+
+    settings: Any
+    table: RatingTable
+    case: RankingCase
+    learner: Learner
+    seed: int
+
+    @cached_property
+    def facts(self) -> DataFacts:
+        """The table in figures, and what rules without a model reach."""
+        stream, local = Streams.from_seed(self.seed).stream(NEGATIVES), self.settings.local
+        rules = oracle_figures(
+            self.case,
+            rounds=self.settings.rounds,
+            stream=stream,
+            per_positive=local.negatives,
+        )
+        means = {
+            name: {key: float(np.nanmean(values)) for key, values in figures.items()}
+            for name, figures in rules.items()
+        }
+        return table_facts(
+            self.table,
+            train=self.case.train,
+            test=int(np.count_nonzero(self.case.test >= 0)),
+            nouns=Nouns(examples="interactions"),
+            baselines={
+                name: Rule(figures=figures, local=name in _LOCAL) for name, figures in means.items()
+            },
+        )
+
+    def identity(self) -> str:
+        """Digest of what is trained on, held out, kept out and ranked among."""
+        case = self.case
+        names = ("validation", "test", "validation_negatives", "test_negatives")
+        columns = {name: getattr(case, name) for name in names}
+        kept: dict[str, npt.NDArray[Any]]
+        kept = {"kept.indptr": case.kept_out.indptr, "kept.items": case.kept_out.items}
+        trained: dict[str, npt.NDArray[Any]]
+        trained = {"indptr": case.rated.indptr, "items": case.rated.items}
+        return digest_of({**columns, **kept, **trained})
+
+    def fresh(self) -> Fresh:
+        """The method, training items in vaults; clients rank what is held out of them."""
+        case = self.case
+        algorithm = ranked(self.learner(self.settings, case.n_items), case)
+        problem = Problem(
+            vault=vault_of(case.train),
+            n_rows=case.n_items,
+            knowledge={
+                "n_items": case.n_items,
+                "rating_levels": case.train.scale.levels.tolist(),
+                "negatives": self.settings.local.negatives,
+            },
+            popularity=case.train.item_popularity(),
+        )
+        return Fresh(algorithm, problem)
+
+    def secrets(self) -> Secrets:
+        """Training items, those held out, and the clients' attributes where there are any."""
+        attributes = {
+            f"attributes.{name}": np.unique(values, return_inverse=True)[1].astype(np.int64)
+            for name, values in self.table.demographics.items()
+        }
+        held_out = {"held_out.items": held_out_grid(self.case)}
+        return {"ratings": rated_sets(self.case.train), "secrets": {**held_out, **attributes}}
+
+
+def load_case(
+    data: RankingData | RankingFileData,
+    algorithm: Any,
+    *,
+    seed: int,
+    data_dir: Path | None,
+    learner: Learner,
+) -> Undivided:
+    """Read the rating table of a configuration, and hold two items of every client out.
+
+    Raises:
+        DataError: it is missing or damaged, or a client has nothing to hold out.
+    """
+    source = load_source(data, seed=seed, data_dir=data_dir)
+    case = ranking_case(source.table, protocol=data.protocol, seed=seed, latest=source.latest)
+    return Undivided(
+        RankingTask(settings=algorithm, table=source.table, case=case, learner=learner, seed=seed)
+    )
+
+
+def item_table_system(
+    name: str,
+    learner: Learner,
+    settings: type,
+    *,
+    title: str,
+    stays: str,
+    found: str,
+    beside: str = "",
+) -> System:
+    """The system of a method of the family.
+
+    Args:
+        name: in configurations: that of the module.
+        learner: the method.
+        settings: their class.
+        title: what it is called, and where it was published.
+        stays: what never leaves a client.
+        found: what the suite reads off its uploads.
+        beside: what leaves a client beside the change of its item table.
+    """
+    of_set, of_file = (
+        DataKind(kind, settings, metrics=_METRICS) for kind in (RankingData, RankingFileData)
+    )
+    leaves = f"the change of the item table{beside}, and a 1 that counts clients, for a mean"
+    return System(
+        name=name,
+        statement=lambda _: Statement(
+            name=title,
+            stays=stays,
+            leaves=leaves,
+            remark="That a client keeps its user's side hides it from nobody who reads the change "
+            "of the item table: rows of what it interacted with and of sampled items move in "
+            "opposite directions.",
+        ),
+        kinds=MappingProxyType({**dict.fromkeys(DATASETS, of_set), FILE: of_file}),
+        default_data="ml-100k",
+        claims=claims_about(
+            Subject(
+                name=title.partition(" (")[0],
+                of="",
+                things="item tables",
+                uploads="every client's change of the item table",
+                sums="the sum of the changes, and over how many clients",
+                clients="clients",
+                bears_noise=True,
+                few="an item that one client alone trained on is that client's row in the sum",
+            ),
+            Claim(
+                system=f"{title}, as published",
+                hides="nothing of what is sent; the user's side of the model is not sent",
+                assumes="nothing",
+                lossless=True,
+                found=found,
+            ),
+        ),
+        attacks=ATTACKS,
+        load=partial(load_case, learner=learner),
+    )

@@ -1,0 +1,248 @@
+"""FedDMF on a rating table that is cut into organisations: settings of the data, and the task."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Annotated
+
+import numpy as np
+
+from audits.rating_data import FileData, Sample, TableData, load_source, table_facts
+from audits.system import DataFacts, Fresh, Nouns, Secrets, Undivided, digest_of
+from secure_fedrec.algorithms.base import PublicState
+from secure_fedrec.algorithms.feddmf.config import FedDMFConfig
+from secure_fedrec.algorithms.feddmf.exchanged import ExchangedFedDMF
+from secure_fedrec.algorithms.feddmf.organisations import DMFOrganisations
+from secure_fedrec.algorithms.feddmf.served import ServedFedDMF
+from secure_fedrec.algorithms.feddmf.summed import AveragedDMF, SummedFedDMF
+from secure_fedrec.core.arrays import FloatArray, IntArray
+from secure_fedrec.data import DATASETS, RatingTable
+from secure_fedrec.data.organisations.common_items import (
+    CommonItems,
+    CommonItemsConfig,
+    Part,
+    split_common_items,
+)
+from secure_fedrec.engines import Problem
+from secure_fedrec.evaluation import Rule
+from secure_fedrec.evaluation.scores import area_under_curve
+from secure_fedrec.settings import OneOf, Settings, Within
+from secure_fedrec.vault import Vault
+
+_NOUNS = Nouns(clients="organisations", examples="interactions")
+
+FORMS: dict[str, type[ExchangedFedDMF] | type[SummedFedDMF] | type[AveragedDMF]] = {
+    "exchanged": ExchangedFedDMF,
+    "served": ServedFedDMF,
+    "summed": SummedFedDMF,
+    "averaged": AveragedDMF,
+}
+
+
+class Cut(Settings, section="cut"):
+    """How a table is cut into organisations; see ``CommonItemsConfig``.
+
+    Args:
+        organisations: how many.
+        common: share of the items that all organisations have.
+        users: share of the users that are the first organisation's; equal parts if left out.
+        items: share of the items that are not common that are the first organisation's; likewise.
+    """
+
+    organisations: Annotated[int, Within(least=2)] = 2
+    common: Part = 0.5
+    users: Part | None = None
+    items: Part | None = None
+
+    def config(self, seed: int) -> CommonItemsConfig:
+        """The same as settings of the cut."""
+        return CommonItemsConfig(
+            organisations=self.organisations,
+            common=self.common,
+            users=self.users,
+            items=self.items,
+            seed=seed,
+        )
+
+
+class CutData(Sample, TableData):
+    """Ratings as interactions of the users of several organisations; see ``TableData``, ``Sample``.
+
+    Args:
+        cut: which users and items are whose.
+
+    Raises:
+        ConfigError: a field is out of range, or shapes a table that is not synthetic.
+    """
+
+    name: Annotated[str, OneOf(DATASETS, "unknown data set")] = "ml-100k"
+    cut: Cut = field(default_factory=Cut)
+
+    @property
+    def implicit(self) -> bool:
+        """Whatever the ratings are, that there are some is all that counts."""
+        return True
+
+
+class CutFileData(Sample, FileData):
+    """The same of one's own files; see ``RatingsFile`` and ``Sample``.
+
+    Args:
+        cut: which users and items are whose.
+
+    Raises:
+        ConfigError: a field is out of range, or two do not agree.
+    """
+
+    cut: Cut = field(default_factory=Cut)
+
+    @property
+    def implicit(self) -> bool:
+        """As of ``CutData``."""
+        return True
+
+
+class FedDMFSettings(FedDMFConfig, section="algorithm"):
+    """FedDMF; see ``FedDMFConfig``.
+
+    Args:
+        form: what crosses: vectors of common items, "exchanged" between organisations or "summed"
+            by a server; those of all items ("served"), so that others can recommend them; or, of
+            the baseline, "averaged" vectors and layers.
+
+    Raises:
+        ConfigError: a field is out of range.
+    """
+
+    form: Annotated[str, OneOf(tuple(FORMS))] = "exchanged"
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class CutTask:
+    """A form of FedDMF on organisations with common items.
+
+    Args:
+        settings: of the algorithm.
+        table: the whole data set.
+        data: the organisations.
+    """
+
+    settings: FedDMFSettings
+    table: RatingTable
+    data: CommonItems
+
+    @cached_property
+    def facts(self) -> DataFacts:
+        """The organisations in figures, and what the items' popularity elsewhere tells."""
+        known = sum(len(self.data.known(place)[0]) for place in range(self.data.n_organisations))
+        sales = np.maximum(self.sales, 0)
+
+        def popularity(client: int, items: IntArray) -> FloatArray:
+            others = sales.sum(axis=0) - sales[client]
+            return np.tile(others[items].astype(np.float64), (int(self.data.n_users[client]), 1))
+
+        facts = table_facts(
+            self.table,
+            train=self.table,
+            test=len(self.table) - known,
+            nouns=_NOUNS,
+            baselines={
+                "interactions of other organisations' users": Rule(figures=self._auc(popularity))
+            },
+        )
+        return DataFacts(
+            name=facts.name,
+            fingerprint=facts.fingerprint,
+            clients=self.data.n_organisations,
+            items=facts.items,
+            examples=facts.examples,
+            train=known,
+            test=facts.test,
+            nouns=_NOUNS,
+            baselines=facts.baselines,
+        )
+
+    @cached_property
+    def sales(self) -> IntArray:
+        """int64[n, m], interactions with each item at each organisation; -1 where it has it not."""
+        own = self.data
+        counts = np.full(own.listed.shape, -1, dtype=np.int64)
+        for place in range(own.n_organisations):
+            items = own.items_of(place)
+            counts[place, items] = np.bincount(own.known(place)[1], minlength=len(items))
+        return counts
+
+    def identity(self) -> str:
+        """Digest of who has what and who did what."""
+        names = ("listed", "asked", "n_users", "indptr", "users", "items")
+        return digest_of({name: getattr(self.data, name) for name in names})
+
+    def fresh(self) -> Fresh:
+        """The algorithm, interactions in vaults, and how well others' items are predicted."""
+        algorithm = FORMS[self.settings.form](self.settings, self.data)
+
+        def evaluate(public: PublicState, vault: Vault) -> dict[str, float]:
+            def scores(client: int, items: IntArray) -> FloatArray:
+                return across(algorithm, vault, client, items)
+
+            return self._auc(scores)
+
+        problem = Problem(
+            vault=self.data.vault(),
+            n_rows=self.data.n_items,
+            evaluate=evaluate,
+            knowledge={"n_items": self.data.n_items},
+        )
+        return Fresh(algorithm, problem)
+
+    def secrets(self) -> Secrets:
+        """How often each item was interacted with at each organisation."""
+        return {"secrets": {"sales.items": self.sales}}
+
+    def _auc(self, scores: Callable[[int, IntArray], FloatArray]) -> dict[str, float]:
+        """Mean over organisations of the AUC of their users' interactions with others' items."""
+        found: list[float] = []
+        for client in range(self.data.n_organisations):
+            items = np.flatnonzero(self.data.asked[client] & ~self.data.common)
+            truth = self.data.truth(client, items)
+            if len(items):
+                auc = area_under_curve(scores(client, items).reshape(-1), truth.reshape(-1))
+                found += [] if auc is None else [auc]
+        return {"auc": float(np.mean(found))} if found else {}
+
+
+def across(algorithm: DMFOrganisations, vault: Vault, client: int, items: IntArray) -> FloatArray:
+    """An organisation's scores of items that others have, by the vectors that these hand over.
+
+    Args:
+        algorithm: the halves.
+        vault: of all organisations.
+        client: whose users.
+        items: int64[k].
+
+    Returns:
+        float64[U, k].
+    """
+    users = np.arange(int(algorithm.data.n_users[client]))
+    owners = np.argmax(algorithm.data.listed[:, items], axis=0)
+    found = np.empty((len(users), len(items)))
+    for owner in np.unique(owners).tolist():
+        own = owners == owner
+        given = algorithm.hand_over(vault, owner, items[own])
+        found[:, own] = algorithm.scores(vault, client, users, given)
+    return found
+
+
+def load_organisations(
+    data: CutData | CutFileData, algorithm: FedDMFSettings, *, seed: int, data_dir: Path | None
+) -> Undivided:
+    """Read the rating table of a configuration, and cut it.
+
+    Raises:
+        DataError: it is missing or damaged.
+        ConfigError: two organisations have no item in common, or a user too few interactions.
+    """
+    table = load_source(data, seed=seed, data_dir=data_dir).table
+    organisations = split_common_items(table, data.cut.config(seed), name=table.name)
+    return Undivided(CutTask(settings=algorithm, table=table, data=organisations))

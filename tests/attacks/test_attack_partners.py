@@ -1,0 +1,148 @@
+"""What a partner reads off item vectors: sales of items that it has never had, and no more."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from attacks import SUITE
+from attacks.planted.controls import WHO
+from attacks.planted.partners import plant_partners
+from attacks.scoring.games import Finding, evaluate
+from attacks.scoring.sales import SalesClaim, probe, score_sales
+from attacks.scoring.scored import NotApplicable, Scored
+from audits.config.audit import parse_config
+from audits.run.build import build_federation, load_dataset
+from audits.run.truth import ground_truth
+from secure_fedrec.engines import RecordedRun
+from secure_fedrec.errors import ConfigError
+from secure_fedrec.wire import Adversary
+
+ATTACK = SUITE["item-sales"]
+PARTNER, SERVER = WHO["one client"], WHO["server"]
+MASKS = [{"layer": "masking", "execution": "simulated", "min_survivors": 3}]
+
+
+def found(form: str, adversary: Adversary, **others: Any) -> Finding:
+    raw = {
+        "seed": 2,
+        "data": {
+            **{"name": "synthetic", "clients": 120, "items": 120, "mean_ratings": 25.0},
+            "cut": {"organisations": others.pop("organisations", 2)},
+        },
+        "algorithm": {
+            **{"name": "feddmf", "form": form, "epochs": 3},
+            "training": {"learning_rate": 5e-3},
+        },
+        "recording": {"payload_rounds": [3]},
+        "adversaries": [{"name": "a", "corrupt": sorted(adversary.corrupt)}],
+        **others,
+    }
+    config = parse_config(raw)
+    federation = build_federation(config, load_dataset(config, None).task(0))
+    algorithm, problem, _ = federation.fresh()
+    run = RecordedRun(
+        algorithm=algorithm,
+        stack=federation.stack,
+        problem=problem,
+        streams=federation.streams,
+        policy=config.recording,
+    )
+    for _ in range(3):
+        run.run_round()
+    truth = ground_truth(federation.task.secrets(), run.truth, name="synthetic")
+    return evaluate(ATTACK, adversary, run.transcript, truth, seed=0)
+
+
+def figure(finding: Finding, name: str) -> float:
+    value = finding.figures[name]
+    assert value is not None, finding.reason
+    return value
+
+
+def test_vectors_of_items_that_are_handed_over_tell_their_sales() -> None:
+    finding = found("served", PARTNER)
+    assert figure(finding, "item_sales_correlation") > 0.5
+    assert figure(finding, "item_sales_prior") == 0.0
+    assert figure(finding, "item_sales_gain_certain") > 0.0
+    assert not finding.details["of_items_it_sells"]
+    assert finding.null_control is not None
+    assert finding.null_control["passed"]
+
+
+@pytest.mark.parametrize(
+    ("form", "who", "others"),
+    [
+        ("exchanged", PARTNER, {}),
+        ("summed", PARTNER, {}),
+        ("summed", SERVER, {}),
+        ("summed", PARTNER, {"organisations": 3, "protection": MASKS}),
+    ],
+)
+def test_of_common_items_the_own_sales_tell_as_much(
+    form: str, who: Adversary, others: dict[str, Any]
+) -> None:
+    finding = found(form, who, **others)
+    assert finding.details["of_items_it_sells"]
+    assert figure(finding, "item_sales_prior") > 0.3
+    assert figure(finding, "item_sales_gain_certain") < 0.0
+
+
+def test_masks_hide_the_vectors_from_the_server_and_are_refused_for_two() -> None:
+    hidden = found("summed", SERVER, organisations=3, protection=MASKS)
+    assert figure(hidden, "item_sales_gain_certain") < 0.0
+    two = [{"layer": "masking", "execution": "simulated", "min_survivors": 2}]
+    with pytest.raises(ConfigError, match="of two clients each knows the other's upload"):
+        found("summed", SERVER, protection=two)
+
+
+def test_the_server_sees_nothing_of_what_organisations_give_each_other() -> None:
+    reason = found("exchanged", SERVER).reason
+    assert reason == "no vectors of organisations are in view, nor their sum"
+
+
+def test_vectors_that_follow_nothing_tell_nothing() -> None:
+    """Forty federations: the mean lies within four of its own standard errors of zero."""
+    values = []
+    for seed in range(40):
+        run, truth = plant_partners(told=False, seed=seed)
+        finding = evaluate(ATTACK, PARTNER, run.transcript, truth, seed=0)
+        values.append(figure(finding, "item_sales_correlation"))
+        assert figure(finding, "item_sales_gain_certain") <= 0
+    error = np.std(values, ddof=1) / np.sqrt(len(values))
+    assert abs(np.mean(values)) < 4 * error
+    assert error < 0.05
+
+
+def test_the_probe_is_a_regression() -> None:
+    rng = np.random.default_rng(1)
+    features, known = rng.normal(size=(200, 3)), np.arange(200) < 100
+    told = probe(features, features @ [1.0, -2.0, 0.5], known)
+    assert np.corrcoef(told, features @ [1.0, -2.0, 0.5])[0, 1] > 0.999
+
+
+def test_few_items_and_own_organisations_are_not_judged() -> None:
+    truth = np.array([[3, 4, -1, 5], [1, -1, 2, 2]])
+    claim = SalesClaim(
+        name="items", clients=np.array([1]), items=(np.arange(3),), features=(np.eye(3),)
+    )
+    for corrupted in (frozenset({0}), frozenset({1}), frozenset[int]()):
+        assert isinstance(score_sales(claim, truth, corrupted, 0), NotApplicable)
+    many = np.tile(np.arange(30) % 7, (2, 1))
+    broken = SalesClaim(
+        name="items",
+        clients=np.array([1]),
+        items=(np.arange(30),),
+        features=(np.full((30, 2), np.nan),),
+    )
+    with pytest.raises(ValueError, match="finite"):
+        score_sales(broken, many, frozenset({0}), 0)
+    fine = SalesClaim(
+        name="items",
+        clients=np.array([1]),
+        items=(np.arange(30),),
+        features=(many[1][:, None].astype(float),),
+    )
+    judged = score_sales(fine, many, frozenset({0}), 0)
+    assert isinstance(judged, Scored)
+    assert judged.figures["item_sales_prior"] == pytest.approx(1.0)
