@@ -89,32 +89,6 @@ class Batch(NamedTuple):
 
 
 @released_loop
-def dot(left: SingleArray, left_row: int, right: SingleArray, right_row: int, start: int) -> Any:
-    """``left[left_row] . right[right_row, start:]``, over the width of ``left``.
-
-    Eight sums side by side, which processors add at once, in an order that is always the same.
-    """
-    width = left.shape[1]
-    zero = np.float32(0.0)
-    a, b, c, d, e, f, g, h = zero, zero, zero, zero, zero, zero, zero, zero
-    whole = width - width % 8
-    for k in range(0, whole, 8):
-        o = start + k
-        a += left[left_row, k] * right[right_row, o]
-        b += left[left_row, k + 1] * right[right_row, o + 1]
-        c += left[left_row, k + 2] * right[right_row, o + 2]
-        d += left[left_row, k + 3] * right[right_row, o + 3]
-        e += left[left_row, k + 4] * right[right_row, o + 4]
-        f += left[left_row, k + 5] * right[right_row, o + 5]
-        g += left[left_row, k + 6] * right[right_row, o + 6]
-        h += left[left_row, k + 7] * right[right_row, o + 7]
-    total = ((a + e) + (c + g)) + ((b + f) + (d + h))
-    for k in range(whole, width):
-        total += left[left_row, k] * right[right_row, start + k]
-    return total
-
-
-@released_loop
 def logistic(logit: Any, label: Any) -> tuple[Any, Any]:
     """Cross entropy of ``sigmoid(logit)`` with a label, and its slope in the logit."""
     one, nought = np.float32(1.0), np.float32(0.0)
