@@ -13,6 +13,7 @@ import numpy.typing as npt
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils
+from numba.core.errors import TypingError
 from numba.extending import intrinsic
 
 from secure_fedrec.core.compiled import released_loop
@@ -56,7 +57,7 @@ def _typed(
     """Of ``size`` values, a multiple of eight, from a place of a row of each array."""
     for array in (left, right):
         if (array.dtype, array.ndim, array.layout) != (types.float32, 2, "C"):
-            raise TypeError(f"rows of contiguous float32 are added up, not of {array}")
+            raise TypingError(f"rows of contiguous float32 are added up, not of {array}")
     index = types.int64
     return types.float32(left, index, index, right, index, index, index), _generate
 
