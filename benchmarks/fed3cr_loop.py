@@ -68,11 +68,11 @@ class Client:
             layers,
         )
 
-    def transfer(self, scale: float, positives: torch.Tensor) -> torch.Tensor:
-        """W_n."""
-        values = torch.cat([self.table[positives].mean(0), self.personal[positives].mean(0)])
+    def transfer(self, scale: float, common: torch.Tensor, own: torch.Tensor) -> torch.Tensor:
+        """W_n, from the prototypes g and p."""
+        values = torch.cat([common, own])[None]
         for weights, biases in zip(self.layers[::2], self.layers[1::2], strict=True):
-            values = values @ weights + biases
+            values = torch.addmm(biases, values, weights)
             if biases is not self.layers[-1]:
                 values = torch.relu(values)
         return scale * values.view(self.vector.numel(), -1)
@@ -91,20 +91,25 @@ def loss_of(
 ) -> torch.Tensor:
     """Batch loss + alpha L_con + beta L_com."""
     added = method.enhancement
-    table, personal = client.table, client.personal
+    common, personal = client.table, client.personal
+    centre, own_centre = common[positives].mean(0), personal[positives].mean(0)
     if added.adaptive:
         scale = float(added.factor if added.scale == "matrix" else 1)
-        table = table @ client.transfer(scale, positives)
-    scores = (table[rows] + personal[rows]) @ client.vector
+        transfer = client.transfer(scale, centre, own_centre)
+        common, centre = common @ transfer, centre @ transfer
+    scores = ((common + personal) @ client.vector)[rows]
     loss = functional.binary_cross_entropy_with_logits(scores, labels)
+    if added.consistency or added.complementarity:
+        squares, own_squares = common.square(), personal.square()
     if added.consistency:
-        own = functional.cosine_similarity(personal, personal[positives].mean(0)[None])
-        common = functional.cosine_similarity(table, table[positives].mean(0)[None])
-        cross = torch.softmax(own, 0) * torch.log_softmax(common, 0)
-        loss = loss - added.consistency * cross.sum()
+        own = (personal @ own_centre) * torch.rsqrt(own_squares.sum(1) * own_centre.dot(own_centre))
+        like = (common @ centre) * torch.rsqrt(squares.sum(1) * centre.dot(centre))
+        cross = torch.softmax(own, 0).dot(torch.log_softmax(like, 0))
+        loss = loss - added.consistency * cross
     if added.complementarity:
-        columns, own_columns = table / table.norm(dim=0), personal / personal.norm(dim=0)
-        loss = loss + added.complementarity * (columns.T @ own_columns).square().mean()
+        products = (common.T @ personal).square()
+        lengths = torch.outer(squares.sum(0), own_squares.sum(0))
+        loss = loss + added.complementarity * (products / lengths).mean()
     return loss
 
 
@@ -126,7 +131,7 @@ def train_client(
     ]
     if added.adaptive:
         groups.append({"params": client.layers, "lr": decay * added.generator_rate})
-    optimizer = torch.optim.SGD(groups)
+    optimizer = torch.optim.SGD(groups, fused=True)
     schedule = torch.optim.lr_scheduler.ExponentialLR(optimizer, local.batch_decay)
     rated = slice(models.positives_indptr[place], models.positives_indptr[place + 1])
     first = models.indptr[place]

@@ -59,7 +59,7 @@ LIMITS: Final[dict[str, float]] = {
 }
 """Seconds of a round of all of ml-100k; a part of its clients is given that part of them."""
 
-_SEED, _QUICK_CLIENTS, _COMPARED, _BATCH_BYTES = 1, 200, 40, 2**24
+_SEED, _QUICK_CLIENTS, _COMPARED = 1, 200, 40
 # The table moves by tens in a round, in single precision.
 _AGREEMENT = 1e-3
 
@@ -94,7 +94,6 @@ class Round:
             streams=streams,
             wire=Wire(meter=Meter(case.n_clients)),
             participants=lambda _: clients,
-            batch_bytes=_BATCH_BYTES,
         )
         engine.run_round()
         return cls(algorithm=algorithm, engine=engine, clients=clients)
@@ -142,7 +141,6 @@ def run(options: Options) -> dict[str, Any]:
         "benchmark": "item_tables",
         "data": source,
         "clients": len(clients),
-        "batch_bytes": _BATCH_BYTES,
         **found,
         **alone,
         "speedup_vs_loop_fed3cr": rival.pop("speedup_vs_loop_fed3cr"),

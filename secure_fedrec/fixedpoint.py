@@ -131,7 +131,7 @@ class FixedPoint(Settings, section="ring"):
         if not round_to_integers(
             values.reshape(-1), self.scale, self.clip * self.scale, integers.reshape(-1)
         ):
-            self._refuse(values)
+            self.refuse(values)
         return self.from_integers(integers)
 
     def from_integers(self, integers: IntArray) -> RingArray:
@@ -182,7 +182,12 @@ class FixedPoint(Settings, section="ring"):
         """
         return np.asarray(self.to_integers(ring) * self.resolution, dtype=np.float64)
 
-    def _refuse(self, values: FloatArray) -> NoReturn:
+    def refuse(self, values: FloatArray) -> NoReturn:
+        """Say why values, of which one does not fit, cannot be encoded.
+
+        Raises:
+            EncodingError: always.
+        """
         high, low = float(values.max()), float(values.min())  # NaN propagates into both
         worst = high if not (abs(low) > abs(high)) else low
         if not np.isfinite(worst):

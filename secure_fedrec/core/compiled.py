@@ -178,23 +178,35 @@ def subtract_rows(target: RingArray, rows: IndexArray | IntArray, values: RingAr
 
 
 @compiled_loop
-def place_segments(
+def encode_segments(
     indptr: IntArray,
     starts: IntArray,
     rows: IndexArray,
-    values: RingArray,
+    values: FloatArray,
     shift: int,
+    scale: float,
+    largest: float,
     placed_rows: IndexArray,
-    placed: RingArray,
-) -> None:
-    """Segment b to where ``starts[b]`` says, in wider rows and with numbers ``shift`` higher."""
+    placed: IntArray,
+) -> bool:
+    """Segment b to where ``starts[b]`` says, with numbers ``shift`` higher; its values as integers.
+
+    As ``round_to_integers``, in rows that may be wider and then end in zeros.
+    """
+    fits, width = True, values.shape[1]
     for segment in range(len(starts)):
         to = starts[segment]
         for row in range(indptr[segment], indptr[segment + 1]):
             placed_rows[to] = rows[row] + shift
-            for factor in range(values.shape[1]):
-                placed[to, factor] = values[row, factor]
+            for factor in range(width):
+                scaled = values[row, factor] * scale
+                fits &= np.abs(scaled) <= largest
+                shifted = scaled + 6755399441055744.0
+                placed[to, factor] = np.int64(shifted - 6755399441055744.0)
+            for factor in range(width, placed.shape[1]):
+                placed[to, factor] = 0
             to += 1
+    return fits
 
 
 @compiled_loop

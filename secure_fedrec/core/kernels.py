@@ -241,25 +241,32 @@ def scatter_add(
     step(target, places, np.ascontiguousarray(values))
 
 
-def place_segments(
+def encode_segments(
     indptr: IntArray,
     starts: IntArray,
     rows: IndexArray,
-    values: RingArray,
+    values: FloatArray,
     *,
     shift: int,
-    into: tuple[IndexArray, RingArray],
-) -> None:
-    """Copy the rows of every segment to a place of their own in wider rows.
+    scale: float,
+    largest: float,
+    into: tuple[IndexArray, IntArray],
+) -> bool:
+    """The rows of every segment to a place of their own, as integers, in wider rows.
 
     Args:
         indptr: int64[B + 1], the segments.
         starts: int64[B], where each goes to; those of different segments do not meet.
         rows: int32[N], their numbers.
-        values: [N, d].
+        values: float64[N, d].
         shift: added to every number.
-        into: int32[size] numbers and [size, d or more] values, changed in place; what lies beyond
-            the width of ``values`` stays.
+        scale: integers are ``round_half_even(value * scale)``.
+        largest: magnitude that one may have, at most 2^51.
+        into: int32[size] numbers and int64[size, d or more] integers, changed in place; what lies
+            beyond the width of ``values`` becomes 0.
+
+    Returns:
+        Whether all fit; where one does not, the integers mean nothing.
 
     Raises:
         ValueError: a segment would end outside, or types or widths do not fit.
@@ -267,13 +274,14 @@ def place_segments(
     placed_rows, placed = into
     _require_segments(indptr, len(starts), len(rows))
     _require_fit(len(values) == len(rows) and len(placed) == len(placed_rows))
-    _require_fit(values.dtype == placed.dtype and values.shape[1] <= placed.shape[1])
+    _require_fit(values.dtype == np.float64 and placed.dtype == np.int64)
+    _require_fit(values.shape[1] <= placed.shape[1])
     if len(starts):
         ends = starts + np.diff(indptr)
         _require_fit(int(starts.min()) >= 0 and int(ends.max()) <= len(placed))
-    compiled.place_segments(
-        _whole(indptr), _whole(starts), rows, np.ascontiguousarray(values), shift, *into
-    )
+    places = _whole(indptr), _whole(starts)
+    numbers = rows, np.ascontiguousarray(values)
+    return bool(compiled.encode_segments(*places, *numbers, shift, scale, largest, *into))
 
 
 def _require_fit(fits: bool) -> None:

@@ -37,7 +37,7 @@ from secure_fedrec.wire import Messages, Parties, Step, Wire
 
 BATCH_BYTES = 11 * 2**18
 """What the clients of a batch work in, where nothing else is asked for."""
-_MOST_BYTES = 2**25
+_MOST_BYTES, _FEW = 2**25, 64
 
 
 class CohortConfig(Settings, section="cohort"):
@@ -118,7 +118,7 @@ class LocalEngine:
         participants: overrides cohort and collector, round -> clients; used to give a twin run the
             very same participants.
         batch_bytes: what the clients of a batch work in, about. None is what a processor's cache
-            holds, which is fastest for sparse rows, or 16 ordinary clients, up to 32 MiB.
+            holds, which is fastest for sparse rows, or 64 ordinary clients, up to 32 MiB.
         undo_bytes: what is held in memory to undo a failed round; the rest goes to a file.
         measure_every: clients whose steps measure what they trained do so every so many rounds, and
             in the last.
@@ -167,7 +167,7 @@ class LocalEngine:
         self.public = algorithm.initial_public(n_rows, streams)
         algorithm.initialise(vault, streams)
         self._costs = step_bytes(algorithm, vault, n_rows)
-        several = min(_MOST_BYTES, 16 * int(np.median(self._costs)) if len(self._costs) else 0)
+        several = min(_MOST_BYTES, _FEW * int(np.median(self._costs)) if len(self._costs) else 0)
         self._batch_bytes = batch_bytes or max(BATCH_BYTES, several)
 
     def participants(self, round_: int) -> IntArray:

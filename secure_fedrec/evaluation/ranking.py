@@ -78,11 +78,11 @@ def client_quality(ranks: IntArray, *, cutoff: int = 10) -> dict[str, FloatArray
     """The terms that ``ranking_quality`` is the mean of.
 
     Args:
-        ranks: int64[N], places from 1; 0 where there is nothing to find.
+        ranks: int64[...], places from 1; 0 where there is nothing to find.
         cutoff: K.
 
     Returns:
-        By the same names float64[N]; NaN where there is nothing to find.
+        By the same names float64[...]; NaN where there is nothing to find.
     """
     inside = ranks <= cutoff
     gains = np.where(

@@ -81,7 +81,7 @@ def client_ranks(
     ranks = Ranks(*np.zeros((3, len(clients)), dtype=np.int64))
     rated = case.rated.of_all(clients)
     _rank(
-        np.ascontiguousarray(scores, dtype=np.float64),
+        np.ascontiguousarray(scores),
         case.validation[clients],
         case.test[clients],
         case.validation_negatives[clients],
@@ -94,7 +94,7 @@ def client_ranks(
 
 @compiled_loop
 def _rank(
-    scores: FloatArray,
+    scores: npt.NDArray[np.floating],
     validation: IntArray,
     test: IntArray,
     validation_negatives: IndexArray,
@@ -138,10 +138,11 @@ def client_figures(
         "warm_": np.where(cold, 0, ranks.test),
         "cold_": np.where(cold, ranks.test, 0),
     }
+    found = client_quality(np.stack([*kinds.values()]), cutoff=cutoff)
     return {
-        f"{kind}{name}": values
-        for kind, places in kinds.items()
-        for name, values in client_quality(places, cutoff=cutoff).items()
+        f"{kind}{name}": values[place]
+        for place, kind in enumerate(kinds)
+        for name, values in found.items()
     }
 
 

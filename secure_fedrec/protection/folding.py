@@ -10,8 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from secure_fedrec.blocks import BlockKind, BlockLayout, Place
-from secure_fedrec.core.arrays import BoolArray, IntArray, RingArray
-from secure_fedrec.core.kernels import place_segments
+from secure_fedrec.core.arrays import BoolArray, FloatArray, IntArray, RingArray
+from secure_fedrec.core.kernels import encode_segments
 from secure_fedrec.errors import WireError
 from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.uploads import FlatBlock, RowBlock, Upload
@@ -47,11 +47,12 @@ def fold(upload: Upload, virtual: BoolArray | None, layout: BlockLayout) -> Fold
         due, given = ", ".join(layout.places), ", ".join(upload.blocks)
         raise WireError(f"an upload has the blocks {due}, this one has {given}")
     parts = [
-        _encoded(upload.blocks[name], place, layout.width) for name, place in layout.places.items()
+        _as_rows(upload.blocks[name], place, layout.width) for name, place in layout.places.items()
     ]
     if len(parts) == 1:
         made_up = np.zeros(len(parts[0].rows), dtype=bool) if virtual is None else virtual
-        return Folded(block=parts[0], virtual=made_up)
+        (place,) = layout.places.values()
+        return Folded(block=encode_block(parts[0], place.codec), virtual=made_up)
     return _joined(parts, virtual, layout)
 
 
@@ -63,17 +64,21 @@ def encode_block(block: RowBlock, codec: FixedPoint) -> RowBlock:
             counts one row per client and number: every client is held to it.
         EncodingError: a value is not finite or exceeds the clip.
     """
+    _require_ascending(block)
+    values: RingArray = codec.encode(np.empty((0, 0)) if block.values is None else block.values)
+    return RowBlock(indptr=block.indptr, rows=block.rows, values=values, counts=block.counts)
+
+
+def _require_ascending(block: RowBlock) -> None:
     ascending = block.rows[1:] > block.rows[:-1]
     starts = block.indptr[1:-1]
     ascending[starts[(starts > 0) & (starts < len(block.rows))] - 1] = True
     if not ascending.all():
         raise WireError("the rows of a client must be in ascending order, one per item")
-    values: RingArray = codec.encode(np.empty((0, 0)) if block.values is None else block.values)
-    return RowBlock(indptr=block.indptr, rows=block.rows, values=values, counts=block.counts)
 
 
-def _encoded(given: RowBlock | FlatBlock, place: Place, width: int) -> RowBlock:
-    """Ring words of a block in its own rows, as wide as the block."""
+def _as_rows(given: RowBlock | FlatBlock, place: Place, width: int) -> RowBlock:
+    """Values of a block in its own rows, as wide as the block."""
     name, shape = place.shape.name, place.shape
     if isinstance(given, FlatBlock) != (shape.kind is BlockKind.FLAT):
         what = "flat" if isinstance(given, FlatBlock) else "rows"
@@ -82,12 +87,12 @@ def _encoded(given: RowBlock | FlatBlock, place: Place, width: int) -> RowBlock:
         if given.values.shape[1] != shape.size:
             raise WireError(f"block {name}: {given.values.shape[1]} values for {shape.size}")
         size = len(given)
-        words = np.zeros((size, place.rows * width), dtype=place.codec.dtype)
-        words[:, : shape.size] = place.codec.encode(given.values)
+        values: FloatArray = np.zeros((size, place.rows * width))
+        values[:, : shape.size] = given.values
         return RowBlock(
             indptr=np.arange(size + 1) * place.rows,
             rows=np.tile(np.arange(place.rows, dtype=np.int32), size),
-            values=words.reshape(size * place.rows, width),
+            values=values.reshape(size * place.rows, width),
         )
     if given.values is None or given.values.dtype != np.float64 or given.counts is not None:
         raise WireError(f"block {name}: an upload has float64 values and no counts")
@@ -97,7 +102,8 @@ def _encoded(given: RowBlock | FlatBlock, place: Place, width: int) -> RowBlock:
         )
     if len(given.rows) and not 0 <= given.rows.min() <= given.rows.max() < place.rows:
         raise WireError(f"block {name}: row numbers must stay below {place.rows}")
-    return encode_block(given, place.codec)
+    _require_ascending(given)
+    return given
 
 
 def _joined(parts: list[RowBlock], made_up: BoolArray | None, layout: BlockLayout) -> Folded:
@@ -106,26 +112,29 @@ def _joined(parts: list[RowBlock], made_up: BoolArray | None, layout: BlockLayou
     ends = np.cumsum(lengths.reshape(-1)).reshape(lengths.shape)
     starts, total = ends - lengths, int(lengths.sum())
     rows = np.empty(total, dtype=np.int32)
-    values: RingArray = np.zeros((total, layout.width), dtype=layout.codec.dtype)
+    integers = np.empty((total, layout.width), dtype=np.int64)
     virtual = np.zeros(total, dtype=bool)
-    counts = np.ones(total, dtype=np.int64)
     for number, (place, part) in enumerate(zip(layout.places.values(), parts, strict=True)):
-        own = starts[:, number]
-        if part.values is not None:
-            into = (rows, values)
-            place_segments(part.indptr, own, part.rows, part.values, shift=place.first, into=into)
-        of_items = made_up is not None and place.shape.kind is BlockKind.ITEMS
-        if of_items or part.counts is not None:
+        own, codec = starts[:, number], place.codec
+        values = np.empty((0, 0)) if part.values is None else part.values
+        fits = encode_segments(
+            part.indptr,
+            own,
+            part.rows,
+            values,
+            shift=place.first,
+            scale=codec.scale,
+            largest=codec.clip * codec.scale,
+            into=(rows, integers),
+        )
+        if not fits:
+            codec.refuse(values)
+        if made_up is not None and place.shape.kind is BlockKind.ITEMS:
             to = np.arange(len(part.rows)) + np.repeat(own - part.indptr[:-1], part.lengths)
-            if of_items:
-                virtual[to] = made_up
-            if part.counts is not None:
-                counts[to] = part.counts
-    counted = any(part.counts is not None for part in parts)
+            virtual[to] = made_up
     block = RowBlock(
         indptr=np.concatenate([[0], ends[:, -1]]),
         rows=rows,
-        values=values,
-        counts=counts if counted else None,
+        values=layout.codec.from_integers(integers),
     )
     return Folded(block=block, virtual=virtual)

@@ -8,19 +8,21 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numba.core.errors import TypingError
 
 from secure_fedrec.core.arrays import FloatArray, IntArray
 from secure_fedrec.core.kernels import (
     descend,
+    encode_segments,
     gram,
     merge_values,
     pair_dot,
-    place_segments,
     rank_one_rows,
     scatter_add,
     segment_sum,
     segments,
 )
+from secure_fedrec.core.lanes import dot
 
 WIDTHS = [1, 2, 3, 7, 8, 20, 33, 64]
 
@@ -282,22 +284,55 @@ def test_values_are_merged_in_the_order_of_the_items() -> None:
         merge_values(indptr, items, given, values[:2], own_indptr, own_items, own)
 
 
-@pytest.mark.parametrize("dtype", [np.uint32, np.uint64])
-def test_segments_are_placed_in_wider_rows(dtype: Any) -> None:
-    rng = np.random.default_rng(3)
+def test_segments_are_encoded_in_wider_rows() -> None:
     indptr, starts = np.array([0, 2, 2, 5]), np.array([4, 0, 0])
     rows = np.array([1, 4, 0, 2, 3], dtype=np.int32)
-    values = rng.integers(1, 2**30, (5, 3)).astype(dtype)
-    into = (np.full(7, -1, dtype=np.int32), np.zeros((7, 4), dtype=dtype))
-    place_segments(indptr, starts, rows, values, shift=10, into=into)
+    values = np.random.default_rng(3).normal(size=(5, 3))
+    values[0] = 0.5 / 8, 1.5 / 8, -2.5 / 8  # halves go to even
+    limits = {"scale": 8.0, "largest": 80.0}
+    into = (np.full(7, -1, dtype=np.int32), np.full((7, 4), 9))
+    assert encode_segments(indptr, starts, rows, values, shift=10, into=into, **limits)
     assert into[0].tolist() == [10, 12, 13, -1, 11, 14, -1]
-    assert np.array_equal(into[1][[4, 5, 0, 1, 2], :3], values)
-    assert not into[1][:, 3].any() and not into[1][[3, 6]].any()
+    assert np.array_equal(into[1][[4, 5, 0, 1, 2], :3], np.rint(values * 8))
+    assert into[1][4].tolist() == [0, 2, -2, 0]
+    assert not into[1][[4, 5, 0, 1, 2], 3].any()
+    assert np.all(into[1][[3, 6]] == 9)
     for wrong in (np.array([6, 0, 0]), np.array([-1, 0, 0]), np.array([4, 0, 5])):
         with pytest.raises(ValueError, match="fit together"):
-            place_segments(indptr, wrong, rows, values, shift=0, into=into)
-    narrow = (into[0], np.zeros((7, 2), dtype=dtype))
+            encode_segments(indptr, wrong, rows, values, shift=0, into=into, **limits)
+    narrow = (into[0], np.zeros((7, 2), dtype=np.int64))
     with pytest.raises(ValueError, match="fit together"):
-        place_segments(indptr, starts, rows, values, shift=0, into=narrow)
+        encode_segments(indptr, starts, rows, values, shift=0, into=narrow, **limits)
     with pytest.raises(ValueError, match="fit together"):
-        place_segments(indptr, starts, rows, values.astype(np.int64), shift=0, into=into)
+        singles: Any = values.astype(np.float32)
+        encode_segments(indptr, starts, rows, singles, shift=0, into=into, **limits)
+    for bad in (np.nan, np.inf, -10.1):
+        values[4, 2] = bad
+        assert not encode_segments(indptr, starts, rows, values, shift=0, into=into, **limits)
+
+
+@pytest.mark.parametrize("width", [1, 7, 8, 9, 32, 35])
+def test_a_product_of_rows_is_summed_in_eight_lanes(width: int) -> None:
+    rng = np.random.default_rng(width)
+    left = rng.normal(size=(5, width)).astype(np.float32)
+    right = rng.normal(size=(4, width + 2)).astype(np.float32)
+    for row, other, start in ((0, 3, 0), (4, 0, 1), (2, 1, 2)):
+        products = left[row] * right[other, start : start + width]
+        whole = width - width % 8
+        lanes = np.zeros(8, dtype=np.float32)
+        for begin in range(0, whole, 8):
+            lanes += products[begin : begin + 8]
+        for half in (4, 2, 1):
+            lanes = lanes[:half] + lanes[half:]
+        expected = lanes[0]
+        for product in products[whole:]:
+            expected += product
+        assert dot(left, row, right, other, start) == expected
+
+
+def test_only_contiguous_singles_are_multiplied_in_lanes() -> None:
+    singles = np.ones((2, 16), dtype=np.float32)
+    cases: list[Any] = [singles.astype(np.float64), singles[:, ::2], singles.T]
+    for wrong in cases:
+        with pytest.raises(TypingError, match="contiguous float32"):
+            dot(wrong, 0, singles, 0, 0)

@@ -32,7 +32,6 @@ from secure_fedrec.algorithms.item_tables.local import (
     ItemTableTraining,
     Models,
     SingleArray,
-    dot,
     logistic,
 )
 from secure_fedrec.algorithms.item_tables.method import Method, Start
@@ -40,6 +39,7 @@ from secure_fedrec.algorithms.item_tables.scoring import products
 from secure_fedrec.algorithms.item_tables.starts import normal, same_linear
 from secure_fedrec.core.arrays import FloatArray, IntArray
 from secure_fedrec.core.compiled import released_loop
+from secure_fedrec.core.lanes import dot
 from secure_fedrec.settings import Count, Positive, Rounds, Settings
 from secure_fedrec.streams import Streams
 

@@ -21,9 +21,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from secure_fedrec.algorithms.item_tables.local import SingleArray, dot
+from secure_fedrec.algorithms.item_tables.local import SingleArray
 from secure_fedrec.core.arrays import IndexArray, IntArray
 from secure_fedrec.core.compiled import released_loop
+from secure_fedrec.core.lanes import dot
 
 _TILE = 2**17
 """Multiplications of a product of one tile: half of what BLAS libraries begin to share out at."""

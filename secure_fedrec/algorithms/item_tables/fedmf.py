@@ -18,7 +18,6 @@ from secure_fedrec.algorithms.item_tables.local import (
     ItemTableTraining,
     Models,
     SingleArray,
-    dot,
     logistic,
 )
 from secure_fedrec.algorithms.item_tables.method import Method, Start
@@ -26,6 +25,7 @@ from secure_fedrec.algorithms.item_tables.scoring import products
 from secure_fedrec.algorithms.item_tables.starts import normal, own_normal
 from secure_fedrec.core.arrays import FloatArray, IntArray
 from secure_fedrec.core.compiled import released_loop
+from secure_fedrec.core.lanes import dot
 from secure_fedrec.settings import Count, NonNegative, Positive, Rounds, Settings
 from secure_fedrec.streams import Streams
 

@@ -16,15 +16,16 @@ from secure_fedrec.algorithms.item_tables.local import (
     ItemTableTraining,
     Models,
     SingleArray,
-    dot,
-    logistic,
-    slope,
+    cross_entropy,
+    errors_of,
+    tails,
 )
 from secure_fedrec.algorithms.item_tables.method import Method, Start
 from secure_fedrec.algorithms.item_tables.scoring import products
 from secure_fedrec.algorithms.item_tables.starts import linear, normal, same_linear
 from secure_fedrec.core.arrays import FloatArray, IntArray
 from secure_fedrec.core.compiled import released_loop
+from secure_fedrec.core.lanes import dot
 from secure_fedrec.settings import Count, Positive, Rounds, Settings
 from secure_fedrec.streams import Streams
 
@@ -81,14 +82,20 @@ def _step(
 ) -> None:
     table, own, width = models.table, models.own, models.table.shape[1]
     down = np.empty(width + 1, dtype=np.float32)
+    size = (batch.end - batch.begin).max()
+    logits, errors = np.empty(size, dtype=np.float32), np.empty(size, dtype=np.float32)
+    scratch = np.empty(size, dtype=np.int32)
     for place in range(len(batch.clients)):
         client, begin, end = batch.clients[place], batch.begin[place], batch.end[place]
-        share = batch.rates[place] / np.float32(end - begin)
+        rows, labels, count = batch.rows[begin:end], batch.labels[begin:end], end - begin
+        share = batch.rates[place] / np.float32(count)
+        seen, pulls = logits[:count], errors[:count]
+        _look(table, own, client, rows, seen)
+        tails(seen, pulls, scratch[:count])
+        errors_of(seen, pulls, labels, pulls)
         down[:] = 0
-        for example in range(begin, end):
-            row = batch.rows[example]
-            logit = dot(table, row, own, client, 0) + own[client, width]
-            single = np.float32(slope(logit, batch.labels[example]))
+        for example in range(count):
+            row, single = rows[example], pulls[example]
             for k in range(width):
                 down[k] += single * table[row, k]
             down[width] += single
@@ -96,15 +103,21 @@ def _step(
             own[client, k] -= np.float32(learning_rate) * share * down[k]
         models.shared[client, 0] = own[client, width]
         # The slopes of all examples are taken before a row moves: an item may be drawn twice.
-        errors = np.empty(end - begin, dtype=np.float32)
-        total = 0.0
-        for example in range(begin, end):
-            logit = dot(table, batch.rows[example], own, client, 0) + own[client, width]
-            loss, error = logistic(logit, batch.labels[example])
-            errors[example - begin] = np.float32(item_rate) * share * np.float32(error)
-            total += loss
-        for example in range(begin, end):
-            row, move = batch.rows[example], errors[example - begin]
+        _look(table, own, client, rows, seen)
+        tails(seen, pulls, scratch[:count])
+        losses[client] = cross_entropy(seen, pulls, labels) / count
+        errors_of(seen, pulls, labels, pulls)
+        rate = np.float32(item_rate) * share
+        for example in range(count):
+            row, move = rows[example], rate * pulls[example]
             for k in range(width):
                 table[row, k] -= move * own[client, k]
-        losses[client] = total / (end - begin)
+
+
+@released_loop
+def _look(
+    table: SingleArray, own: SingleArray, client: int, rows: IntArray, logits: SingleArray
+) -> None:
+    for example in range(len(rows)):
+        bias = own[client, table.shape[1]]
+        logits[example] = dot(table, rows[example], own, client, 0) + bias

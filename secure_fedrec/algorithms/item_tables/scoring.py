@@ -2,8 +2,9 @@
 
 import numpy as np
 
-from secure_fedrec.algorithms.item_tables.local import Models, SingleArray, dot
+from secure_fedrec.algorithms.item_tables.local import Models, SingleArray
 from secure_fedrec.core.compiled import released_loop
+from secure_fedrec.core.lanes import dot
 
 
 def products(models: Models, table: SingleArray) -> SingleArray:

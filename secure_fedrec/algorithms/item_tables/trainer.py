@@ -199,7 +199,7 @@ class ItemTables:
     def step_bytes(self, vault: Vault, n_rows: int) -> IntArray:
         """int64[n], bytes that a client's step works in: tables, changes, words and examples."""
         rows = self._most_rows(vault)
-        tables = 28 + 8 * self.method.personal
+        tables = 20 + 8 * self.method.personal
         examples = vault.example_counts() * (1 + self.method.config.local.negatives)
         own = 28 * self._shared + 24 * examples
         return np.asarray(rows * (tables * self.width + 16) + own, dtype=np.int64)
@@ -283,13 +283,12 @@ class ItemTables:
     def _upload(
         self, clients: IntArray, public: PublicState, models: Models, table: SingleArray
     ) -> Upload:
-        if not training.all_finite(models.table):
+        moved = np.empty(models.table.shape)
+        if not training.changes(models.table, table, models.items, moved):
             row = int(np.argmin(np.isfinite(models.table).all(axis=1)))
             place = int(np.searchsorted(models.indptr, row, side="right")) - 1
             client = int(clients[place])
             raise training.diverged(self.method, public.round + 1, client, "item table")
-        moved = np.empty(models.table.shape)
-        training.changes(models.table, table, models.items, moved)
         block = RowBlock(indptr=models.indptr, rows=models.items, values=moved)
         blocks: dict[str, RowBlock | FlatBlock] = {TABLE: block}
         if self._shared:

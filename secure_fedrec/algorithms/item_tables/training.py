@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from os import sched_getaffinity
+from typing import Any
 
 import numpy as np
 
@@ -114,18 +115,17 @@ def _train_some(
 ) -> IntArray:
     """Train the clients in some places; the places of those whose loss is no number."""
     indptr, size = examples.indptr, config.batch_size
-    counts = np.diff(indptr)
-    steps = np.zeros_like(losses)
+    counts, ends = np.diff(indptr), indptr[1:]
     rates = np.full(len(losses), config.decay ** (round_ - 1))
-    totals, seen, last = np.zeros_like(losses), np.zeros_like(losses), np.zeros_like(losses)
+    totals, last = np.zeros_like(losses), np.zeros_like(losses)
     active = places[counts[places] > 0]
     for epoch in range(config.epochs):
         mixed = active[counts[active] > size]
         shuffle(indptr, mixed, examples.keys, epoch, examples.rows, examples.labels)
-        first = 0
-        while len(taking := active[counts[active] > first]):
+        taking, first = active, 0
+        while len(taking):
             begin = indptr[taking] + first
-            end = np.minimum(begin + size, indptr[taking + 1])
+            end = np.minimum(begin + size, ends[taking])
             batch = Batch(
                 clients=taking,
                 begin=begin,
@@ -135,14 +135,15 @@ def _train_some(
                 rates=rates[taking].astype(np.float32),
             )
             method.step(models, batch, losses)
-            if not np.isfinite(losses[taking]).all():
-                return taking[~np.isfinite(losses[taking])]
             totals[taking] += losses[taking] * (end - begin)
-            seen[taking] += end - begin
-            steps[taking] += 1
-            rates[taking] *= config.batch_decay
+            if config.batch_decay != 1:
+                rates[taking] *= config.batch_decay
             first += size
-        mean = totals[active] / seen[active]
+            taking = taking[counts[taking] > first]
+        mean = totals[active] / ((epoch + 1) * counts[active])
+        if not np.isfinite(mean).all():
+            bad: IntArray = active[~np.isfinite(mean)]
+            return bad
         settled = np.abs(mean - last[active]) < config.tolerance * np.abs(last[active])
         last[active] = mean
         active = active[~settled] if epoch else active
@@ -234,18 +235,13 @@ def gather(table: SingleArray, items: IndexArray, rows: SingleArray) -> None:
 
 
 @released_loop
-def changes(rows: SingleArray, table: SingleArray, items: IndexArray, moved: FloatArray) -> None:
-    """``moved[n] = rows[n] - table[items[n]]``, exactly."""
+def changes(rows: SingleArray, table: SingleArray, items: IndexArray, moved: FloatArray) -> bool:
+    """``moved[n] = rows[n] - table[items[n]]``, exactly; False if one is no finite number."""
+    fits: Any = True
     for row in range(len(items)):
         item = items[row]
         for factor in range(table.shape[1]):
-            moved[row, factor] = np.float64(rows[row, factor]) - np.float64(table[item, factor])
-
-
-@released_loop
-def all_finite(rows: SingleArray) -> bool:
-    """Whether every value is a number, float32[R, d]."""
-    values, fits = rows.reshape(-1), True
-    for place in range(len(values)):
-        fits &= abs(values[place]) < np.inf
-    return fits
+            change = np.float64(rows[row, factor]) - np.float64(table[item, factor])
+            fits &= abs(change) < np.inf
+            moved[row, factor] = change
+    return bool(fits)
