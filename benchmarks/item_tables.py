@@ -31,8 +31,8 @@ from secure_fedrec.algorithms.item_tables import (
     ranked,
 )
 from secure_fedrec.algorithms.item_tables.fed3cr import Fed3CR, Fed3CRConfig
-from secure_fedrec.algorithms.item_tables.method import ItemTableMethod
-from secure_fedrec.algorithms.item_tables.trainer import OWN, ItemTables
+from secure_fedrec.algorithms.item_tables.method import OWN, ItemTableMethod
+from secure_fedrec.algorithms.item_tables.trainer import ItemTables
 from secure_fedrec.algorithms.item_tables.training import shuffle
 from secure_fedrec.core.arrays import IntArray
 from secure_fedrec.engines import LocalEngine, Problem, sizes_of

@@ -22,7 +22,8 @@ from secure_fedrec.algorithms.item_tables import (
     ranked,
 )
 from secure_fedrec.algorithms.item_tables.local import Batch, Models
-from secure_fedrec.algorithms.item_tables.trainer import OWN, PARTICIPANTS, PERSONAL, SHARED
+from secure_fedrec.algorithms.item_tables.method import OWN, PERSONAL
+from secure_fedrec.algorithms.item_tables.trainer import PARTICIPANTS, SHARED
 from secure_fedrec.blocks import TABLE
 from secure_fedrec.data import SyntheticConfig, generate
 from secure_fedrec.engines import LocalEngine, Problem, sizes_of

@@ -7,13 +7,13 @@ import pytest
 
 from secure_fedrec.algorithms.item_tables import ItemTableTraining
 from secure_fedrec.algorithms.item_tables.gpfedrec import GPFedRec, GPFedRecConfig
+from secure_fedrec.algorithms.item_tables.method import OWN
 from secure_fedrec.algorithms.item_tables.perfedrec import (
     PerFedRec,
     PerFedRecConfig,
     clusters_of,
 )
 from secure_fedrec.algorithms.item_tables.single_tables import SINGLES, SingleTables
-from secure_fedrec.algorithms.item_tables.trainer import OWN
 from secure_fedrec.data import SyntheticConfig, generate
 from secure_fedrec.engines import LocalEngine, Problem, sizes_of
 from secure_fedrec.errors import ConfigError

@@ -39,7 +39,7 @@ def laid_out(shapes: dict[str, tuple[int, ...]]) -> Architecture:
 def uploads_of(architecture: Architecture, changes: list[dict[str, FloatArray]]) -> FlatUploads:
     flats = []
     for change in changes:
-        flat = np.zeros(architecture.weight_position + 1)
+        flat = np.zeros(architecture.values)
         for each in architecture.parameters:
             if each.name in change:
                 flat[each.start : each.stop] = change[each.name].reshape(-1)

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -25,7 +26,7 @@ def truth_of(values: FloatArray, *, round_: int = 1, table: str = "user_vectors"
     return Truth(store)
 
 
-def vectors(values: FloatArray, clients: list[int] | None = None, **kwargs: str) -> VectorClaim:
+def vectors(values: FloatArray, clients: list[int] | None = None, **kwargs: Any) -> VectorClaim:
     named = range(len(values)) if clients is None else clients
     return VectorClaim(round=1, clients=np.array(list(named)), vectors=values, **kwargs)
 

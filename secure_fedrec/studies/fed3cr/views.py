@@ -11,7 +11,8 @@ import numpy as np
 
 from secure_fedrec.algorithms.item_tables import Enhanced, ItemTables
 from secure_fedrec.algorithms.item_tables.local import Models, SingleArray
-from secure_fedrec.algorithms.item_tables.trainer import OWN, PERSONAL, SHARED
+from secure_fedrec.algorithms.item_tables.method import OWN, PERSONAL
+from secure_fedrec.algorithms.item_tables.trainer import SHARED
 from secure_fedrec.core.arrays import FloatArray, IntArray
 from secure_fedrec.engines import LocalEngine
 from secure_fedrec.evaluation.overlap import DEPTH, rank_biased_overlap, top_items
