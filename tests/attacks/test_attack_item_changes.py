@@ -27,11 +27,11 @@ STEPS = {name: {"item_learning_rate": rate} for name, rate in RATES.items()}  # 
 ATTACKS = ("intersection", "touched-rows", "signed-rows", "score-vector", "dense-layer")
 
 
-def recorded(name: str, **others: Any) -> RecordedRun:
+def recorded(name: str, *, protocol: str = "clean", **others: Any) -> RecordedRun:
     """A few rounds of a method, by its name in configurations."""
     raw = {
         "seed": 5,
-        "data": DATA,
+        "data": {**DATA, "protocol": protocol},
         "algorithm": {"name": name, "rounds": max(ROUNDS), "rank": 8, **STEPS.get(name, {})},
         "recording": {"payload_rounds": list(ROUNDS)},
         "adversaries": [{"name": "server", "corrupt": ["server"]}],
@@ -127,6 +127,17 @@ def test_item_numbers_tell_nothing_where_all_rows_are_sent(
 ) -> None:
     for name in ("fedrap", "fed3cr"):
         assert figure(found(runs[name], "intersection"), "auc") == 0.5
+
+
+def test_what_is_never_sent_is_what_was_held_out_as_the_protocol_says() -> None:
+    told = {
+        protocol: figure(
+            found(recorded("pfedrec", protocol=protocol), "never-touched"), "held_out_auc"
+        )
+        for protocol in ("published", "clean")
+    }
+    assert told["published"] > 0.65
+    assert told["clean"] == pytest.approx(0.5, abs=0.12)
 
 
 def test_a_decay_of_the_whole_table_hides_no_row(runs: Mapping[str, RecordedRun]) -> None:

@@ -146,3 +146,28 @@ def test_few_items_and_own_organisations_are_not_judged() -> None:
     judged = score_sales(fine, many, frozenset({0}), 0)
     assert isinstance(judged, Scored)
     assert judged.figures["item_sales_prior"] == pytest.approx(1.0)
+
+
+def test_what_is_handed_over_beside_changes_no_bit_of_the_training() -> None:
+    tables = []
+    for form in ("exchanged", "served"):
+        raw = {
+            "data": {"name": "synthetic", "clients": 24, "items": 24, "mean_ratings": 12.0},
+            "algorithm": {"name": "feddmf", "form": form, "epochs": 3},
+        }
+        config = parse_config(raw)
+        federation = build_federation(config, load_dataset(config, None).task(0))
+        algorithm, problem, _ = federation.fresh()
+        run = RecordedRun(
+            algorithm=algorithm,
+            stack=federation.stack,
+            problem=problem,
+            streams=federation.streams,
+            policy=config.recording,
+        )
+        for _ in range(3):
+            run.run_round()
+        tables.append({name: values.copy() for name, values in problem.vault.tables().items()})
+    assert tables[0].keys() == tables[1].keys()
+    for name, values in tables[0].items():
+        assert np.array_equal(values, tables[1][name]), name
