@@ -125,7 +125,6 @@ class ConfigError(FedRecError, ValueError):
         value, clause = values.get(key, self.value), prefix + self._clause
         return type(self)(key, value, clause, self.choices, related=related)
 
-
     def at(self, place: str) -> None:
         """Let the refusal say where the setting stands: a file and a line of it."""
         self.args = (f"{self} [{place}]",)

@@ -321,7 +321,7 @@ def _trained(raw: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _entries(section: str, kind: type, tables: list[dict[str, Any]]) -> tuple[Any, ...]:
-    made = []
+    made: list[Any] = []
     for number, table in enumerate(tables):
         with entry(number):
             made.append(build(kind, section, with_days(table) if kind is WaiverConfig else table))

@@ -61,7 +61,7 @@ def _explain(name: str, *, as_json: bool, quiet: bool) -> None:
     if not cards and not found:
         raise _unknown(name, quiet=quiet)
     if as_json:
-        told = [{kind: name, **card} for card in cards]
+        told: list[dict[str, Any]] = [{kind: name, **card} for card in cards]
         told += [{"key": key.path, "places": key.places, **_plain(key)} for key in found]
         _emit(told[0] if cards and len(told) == 1 else told)
     else:
