@@ -23,7 +23,7 @@ from audits import commands
 from audits.data_command import data
 from audits.exit_codes import EXIT_CODES
 from audits.explain.command import add_explain, explain
-from audits.pipeline import add_policy, compare, report
+from audits.pipeline import acceptable, add_policy, compare, report
 from audits.reproduce import add_reproduce, reproduce
 from audits.run.folder import CONFIG_NAME
 from secure_fedrec.errors import (
@@ -248,6 +248,15 @@ def _add_pipeline(words: Any) -> None:
         default=math.inf,
         metavar="X",
         help="inconclusive if a figure may have got worse by more than this (default: unlimited)",
+    )
+    compared.add_argument(
+        "--accept",
+        action="append",
+        default=[],
+        type=acceptable,
+        metavar="WHAT",
+        help="lossless, or attack:NAME: it is meant that sums are no longer exact, or that this "
+        "attack does not apply any more",
     )
     compared.add_argument("--all", action="store_true", help="list unchanged figures as well")
     compared.add_argument("--json", action="store_true", help="machine-readable result on stdout")

@@ -10,11 +10,14 @@ peak. Where trainings fall into states that lie far apart, three of them agree b
 With fewer pairs the interval is put together from those that both reports state (the square-and-add
 rule of Zou and Donner 2008). They know the noise of every client by itself and none that all
 clients share, such as the start of a training. What leaves them is undecided, and never worse.
+
+A gain over what is known without the view counts from 0 on: below it an attack is worse than no
+attack, by however much, so a gain that rises from there to 0 has told nobody anything.
 """
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -41,6 +44,10 @@ FEWEST_PAIRS = 3
 _NORMAL = float(ndtri(0.975))
 WORSE, BETTER, SAME, OPEN = "worse", "better", "same", "undecided"
 LOST, NEW, UNTOLD = "lost", "new", "noise unknown"
+GONE, ACCEPTED = "inapplicable", "accepted"
+
+LOSSLESS, ATTACK = "lossless", "attack:"
+"""What may be accepted: that sums are no longer exact, or that an attack does not apply."""
 
 
 class Key(NamedTuple):
@@ -73,10 +80,12 @@ class Difference:
         outcome: "worse", "better" or "same" (nothing beyond the noise); "undecided" if it may have
             got worse, as far as too few pairs tell, or by more than is tolerated; "noise unknown"
             if too few pairs tell nothing of it; "lost" if the first side of a pair has it and the
-            second has not, "new" if only the second has it.
+            second has not, "inapplicable" if that is so because the attack does not apply there,
+            "new" if only the second has it; "accepted" if it was asked for.
         before, after: means over the pairs; None where it is missing.
         low, high: interval of the change, in the figure's unit; None where it is exact or unknown.
         pairs: pairs of runs behind it.
+        reason: why the second side has it no more, as its report says.
     """
 
     key: Key
@@ -86,6 +95,7 @@ class Difference:
     low: float | None = None
     high: float | None = None
     pairs: int = 0
+    reason: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,7 +121,20 @@ class Comparison:
         """As an audit's: 1 if a figure is worse; 3 if one is lost or undecided, or none is left."""
         if self.of(WORSE):
             return 1
-        return 3 if self.of(LOST, OPEN) or not self.of(SAME, BETTER) else 0
+        return 3 if self.of(LOST, GONE, OPEN) or not self.of(SAME, BETTER) else 0
+
+    @property
+    def verdict(self) -> str:
+        """What the exit code says, in words."""
+        if worse := self.of(WORSE):
+            return f"worse: figures beyond their noise: {len(worse)}"
+        if missing := self.of(LOST, GONE):
+            return f"undecided: figures that the second side has no more: {len(missing)}"
+        if open_ := self.of(OPEN):
+            return f"undecided: figures that may have got worse: {len(open_)}"
+        if not self.of(SAME, BETTER):
+            return "undecided: no figure is left to compare"
+        return "nothing got worse beyond its noise"
 
 
 def runs_of(result: Path) -> dict[int, Report]:
@@ -140,7 +163,11 @@ def runs_of(result: Path) -> dict[int, Report]:
 
 
 def compare(
-    before: Mapping[int, Report], after: Mapping[int, Report], *, tolerance: float = math.inf
+    before: Mapping[int, Report],
+    after: Mapping[int, Report],
+    *,
+    tolerance: float = math.inf,
+    accept: Collection[str] = (),
 ) -> Comparison:
     """Compare two sides, pair by pair.
 
@@ -148,6 +175,8 @@ def compare(
         before: reports by seed.
         after: likewise.
         tolerance: by how much a figure may get worse without it being seen.
+        accept: ``LOSSLESS``, or ``ATTACK`` with the name of an attack that need not apply any more.
+            One that is not in the second side's reports at all is lost all the same.
 
     Raises:
         DataError: no seed is on both sides, or a pair was run on different data.
@@ -173,12 +202,38 @@ def compare(
         else Difference(key=key, outcome=LOST if key in lost else NEW)
         for key, pairs in paired.items()
     ]
-    order = (WORSE, LOST, OPEN, NEW, BETTER, UNTOLD, SAME)
+    found = [_explained(each, [after[seed] for seed in seeds], accept) for each in found]
+    order = (WORSE, LOST, GONE, OPEN, NEW, BETTER, UNTOLD, ACCEPTED, SAME)
     return Comparison(
         seeds=seeds,
         unpaired=tuple(sorted(before.keys() ^ after.keys())),
         differences=tuple(sorted(found, key=lambda each: order.index(each.outcome))),
     )
+
+
+def _explained(each: Difference, after: Sequence[Report], accept: Collection[str]) -> Difference:
+    """A figure with the reason why it is gone, and accepted where that was asked for."""
+    if each.key == Key("", "", LOSSLESS) and each.outcome in (WORSE, LOST):
+        reason = str(after[0]["lossless"].get("statement", ""))
+        outcome = ACCEPTED if LOSSLESS in accept else each.outcome
+        return replace(each, outcome=outcome, reason=reason)
+    if each.outcome != LOST or not each.key.attack:
+        return each
+    reasons = [_inapplicable(report, each.key) for report in after]
+    if None in reasons or not any(reasons):
+        return each
+    outcome = ACCEPTED if f"{ATTACK}{each.key.attack}" in accept else GONE
+    return replace(each, outcome=outcome, reason=next(text for text in reasons if text))
+
+
+def _inapplicable(report: Report, key: Key) -> str | None:
+    """Why a figure's attack does not apply; "" where the figure is there, None where it is lost."""
+    for each in report["findings"]:
+        if (each["adversary"], each["attack"]) == (key.adversary, key.attack):
+            if each["status"] != "measured":
+                return each["reason"] or None
+            return None if figure_of(each, key.metric) is None else ""
+    return None
 
 
 def _figures(report: Report) -> dict[Key, Figure]:
@@ -201,6 +256,8 @@ def _finding_figure(finding: Mapping[str, Any], metric: str) -> Figure | None:
     known = figure_of(finding, metric)
     if known is None:
         return None
+    if isinstance(MEASURES[metric].severity, Gained):
+        known = (max(known[0], 0.0), max(known[1], 0.0), max(known[2], 0.0))
     value, low, high = known
     clients = finding["units"]["clients"]
     if low < high:
@@ -216,7 +273,7 @@ def _others(report: Report) -> Iterator[tuple[Key, Figure]]:
     for metric, value in report["utility"]["mean"].items():
         yield Key("", "", metric), Figure(value, None, None)
     if report["lossless"]["holds"] is not None:
-        yield Key("", "", "lossless"), Figure(float(report["lossless"]["holds"]), None, None, True)
+        yield Key("", "", LOSSLESS), Figure(float(report["lossless"]["holds"]), None, None, True)
     for each in report.get("protection", {}).get("privacy", ()):
         yield Key(each["adversary"], "", "epsilon"), Figure(each["epsilon"], None, None, True)
 

@@ -6,7 +6,8 @@ from types import MappingProxyType
 EXIT_CODES: Mapping[int, str] = MappingProxyType(
     {
         0: "pass, or leaks as documented; of other commands: done",
-        1: "a gate fell; of check: not lossless, or a property that the algorithm needs is broken",
+        1: "a gate fell; of check: not lossless, or a property that the algorithm needs is broken; "
+        "of compare: a figure got worse",
         2: "usage: a wrong option, configuration or file, or nowhere to write",
         3: "inconclusive: nothing is decided either way",
         4: "internal error; please report it",

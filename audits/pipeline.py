@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from attacks import SUITE
 from audits import comparison
 from audits.comparison import FEWEST_PAIRS, runs_of
 from audits.gates.policy import KNOWN, LEVELS, WAIVED, Policy, applied, objections
@@ -115,11 +116,13 @@ def compare(arguments: argparse.Namespace) -> int:
     if not arguments.tolerance > 0:
         raise ConfigError("--tolerance", arguments.tolerance, "must be positive")
     before, after = (runs_of(result) for result in (arguments.before, arguments.after))
-    found = comparison.compare(before, after, tolerance=arguments.tolerance)
+    accept = tuple(arguments.accept)
+    found = comparison.compare(before, after, tolerance=arguments.tolerance, accept=accept)
     if arguments.json:
         told = [asdict(each) | {"key": each.key._asdict()} for each in found.differences]
         pairs = {"seeds": found.seeds, "unpaired": found.unpaired}
-        rate = {"error_rate": comparison.ERROR_RATE, "exit_code": found.exit_code}
+        rate: dict[str, Any] = {"error_rate": comparison.ERROR_RATE, "exit_code": found.exit_code}
+        rate["verdict"] = found.verdict
         print(json.dumps({**pairs, **rate, "figures": told}, indent=2))
         return found.exit_code
     for each in found.differences:
@@ -138,12 +141,38 @@ def compare(arguments: argparse.Namespace) -> int:
             f"seeds {seeds}: of comparisons of equal systems, at most {comparison.ERROR_RATE:.0%} "
             "call any figure worse, where noise has one peak"
         )
+    sys.stdout.flush()
     if found.unpaired:
         print(f"  note: one side alone has seeds {found.unpaired}", file=sys.stderr)
+    for name in accept:
+        if not any(_is_about(each, name) for each in found.of(comparison.ACCEPTED)):
+            print(f"  note: --accept {name} accepts nothing: take it out", file=sys.stderr)
+    print(f"verdict: {found.verdict} (exit code {found.exit_code})")
     return found.exit_code
 
 
+def _is_about(each: comparison.Difference, name: str) -> bool:
+    return name in (f"{comparison.ATTACK}{each.key.attack}", each.key.metric)
+
+
+def acceptable(text: str) -> str:
+    """The value of ``--accept``.
+
+    Raises:
+        ArgumentTypeError: nothing of that name can be accepted.
+    """
+    names = (comparison.LOSSLESS, *(f"{comparison.ATTACK}{name}" for name in SUITE))
+    if text not in names:
+        raise argparse.ArgumentTypeError(f"{text!r} is none of {', '.join(names)}")
+    return text
+
+
 def _line(each: comparison.Difference) -> str:
+    why = f" ({each.reason})" if each.reason else ""
+    return f"{_change(each)}{why}"
+
+
+def _change(each: comparison.Difference) -> str:
     if each.before is None or each.after is None:
         return f"{each.outcome:13} {each.key}"
     change = f"{decimal(each.before)} to {decimal(each.after)}"

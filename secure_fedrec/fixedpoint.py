@@ -193,9 +193,10 @@ class FixedPoint(Settings, section="ring"):
         if not np.isfinite(worst):
             raise EncodingError(
                 f"a value is {worst}: training diverged or the input holds NaN or infinity; "
-                "lower algorithm.learning_rate or check the data"
+                "lower the learning rate (algorithm.learning_rate) or check the data"
             )
         raise EncodingError(
-            f"a value of {worst:g} exceeds ring.clip = {self.clip:g}; raise ring.clip if it is "
-            "legitimate, or lower algorithm.learning_rate if training diverges"
+            f"a value of {worst:g} exceeds the ring's clip, {self.clip:g}; raise it (ring.clip of "
+            "a configuration) if the value is legitimate, or lower the learning rate if training "
+            "diverges"
         )

@@ -278,10 +278,11 @@ def _manifest(
 
 
 def _rerun(config: AuditConfig) -> str:
-    audit, where = "secure-fedrec audit RUN/config.json --out DIR", "where RUN is the run folder"
+    """A command line; what stands in capitals is told in a comment of the shell."""
+    audit, where = "secure-fedrec audit RUN/config.json --out DIR", "RUN: the run folder"
     if not hasattr(config.data, "path"):
-        return f"{audit}, {where}"
-    return f"{audit} --data-dir DATA, {where} and DATA the folder that data.path is relative to"
+        return f"{audit}  # {where}"
+    return f"{audit} --data-dir DATA  # {where}; DATA: the folder that data.path is relative to"
 
 
 def _determinism(measured: Measured) -> str:

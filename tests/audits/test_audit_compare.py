@@ -217,12 +217,18 @@ def test_the_command_compares_folders_of_runs(
     assert code == 1
     assert "worse         server/lattice: precision_gain" in out
     assert "at most 5% call any figure worse" in out
+    assert "\nverdict: worse: figures beyond their noise: " in out
+    assert out.endswith(" (exit code 1)\n")
     code, out, _ = command("compare", a, b, "--json")
     found = json.loads(out)
     assert (code, found["exit_code"], found["seeds"]) == (1, 1, [0, 1, 2])
     worse = [each for each in found["figures"] if each["outcome"] == "worse"]
     assert {each["key"]["metric"] for each in worse} == {"precision_gain"}
-    assert command("compare", b, a)[0] == 0
+    code, out, err = command("compare", b, a, "--accept", "attack:lattice")
+    assert code == 0
+    assert out.endswith("verdict: nothing got worse beyond its noise (exit code 0)\n")
+    assert "--accept attack:lattice accepts nothing" in err
+    assert "is none of lossless, attack:" in command("compare", b, a, "--accept", "rmse")[2]
     assert command("compare", a, a / "seed-1")[0] == 0  # one pair, and unpaired seeds are told
     assert "seeds (0, 2)" in command("compare", a, a / "seed-1")[2]
 
@@ -241,3 +247,45 @@ def test_the_command_compares_folders_of_runs(
     report["data"]["fingerprint"] = "other"
     path.write_text(json.dumps(report))
     assert "were run on different data (seed 1)" in refusal("compare", a, b)
+
+
+def test_a_gain_below_zero_is_no_gain() -> None:
+    """It rises to 0 without anybody learning anything; above 0 it counts."""
+    name = "server/stub: support_lift_over_prior"
+    below, none, some = (
+        stated(1, {"support_lift_over_prior": value, **ends})
+        for value, ends in (
+            (-0.218, {"support_lift_over_prior_low": -0.3, "support_lift_over_prior_high": -0.1}),
+            (0.0, {}),
+            (0.3, {"support_lift_over_prior_low": 0.2, "support_lift_over_prior_high": 0.4}),
+        )
+    )
+    assert outcomes(compare({1: below}, {1: none}))[name] == "same"
+    assert outcomes(compare({1: none}, {1: below}))[name] == "same"
+    assert outcomes(compare({1: below}, {1: some}))[name] == "undecided"
+
+
+def test_a_deliberate_change_is_accepted_by_name_and_nothing_else_is() -> None:
+    """An attack that says why it does not apply; not one that did not run, nor what got worse."""
+    before, after = stated(1, {"precision_gain": 0.1}), stated(1, {})
+    after["findings"][0] |= {"status": "not-applicable", "reason": "only sums are sent"}
+    after["lossless"] = {"holds": False, "statement": "noise is added"}
+    found = compare({1: before}, {1: after})
+    told = {str(each.key): (each.outcome, each.reason) for each in found.differences}
+    assert told["server/stub: precision_gain"] == ("inapplicable", "only sums are sent")
+    assert told["lossless"] == ("worse", "noise is added")
+    assert (found.exit_code, found.verdict[:6]) == (1, "worse:")
+    some = compare({1: before}, {1: after}, accept=["lossless"])
+    assert (some.exit_code, some.verdict[:10]) == (3, "undecided:")
+    whole = compare({1: before}, {1: after}, accept=["lossless", "attack:stub"])
+    assert (whole.exit_code, whole.verdict) == (0, "nothing got worse beyond its noise")
+    assert outcomes(whole)["lossless"] == "accepted"
+    missing = bare(1, [])
+    accepted = compare({1: before}, {1: missing}, accept=["attack:stub"])
+    assert (accepted.exit_code, outcomes(accepted)["server/stub: precision_gain"]) == (3, "lost")
+    unmeasured = stated(1, {})
+    assert compare({1: before}, {1: unmeasured}, accept=["attack:stub"]).exit_code == 3
+    worse = copy.deepcopy(after)
+    worse["protection"] = {"privacy": [{"adversary": "server", "epsilon": 3.0}]}
+    before["protection"] = {"privacy": [{"adversary": "server", "epsilon": 2.0}]}
+    assert compare({1: before}, {1: worse}, accept=["lossless", "attack:stub"]).exit_code == 1

@@ -4,6 +4,7 @@ import copy
 import json
 import math
 import random
+import re
 import shutil
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -16,6 +17,7 @@ import pytest
 from audits.comparison import compare
 from audits.gates.policy import Policy, applied
 from audits.report import WRITERS
+from audits.report.html import render_summary
 from audits.report.reading import read_report
 from secure_fedrec.errors import ConfigError, DataError
 from tests.audits.folders import snapshot
@@ -67,6 +69,13 @@ def test_a_waiver_excuses_until_its_day_and_fails_after_it(red: dict[str, Any]) 
     found = waived(quiet(red), "lattice")
     assert outcome(found)[:2] == ("leaks as documented", 0)
     assert "waiver of ann until 2027-01-15: until masking" in outcome(found)[2]
+    told = applied(found, Policy(today=TODAY))
+    [gate] = [each["name"] for each in told["gates"] if each["outcome"] == "fail"]
+    assert f"  gate waived       {gate} (" in render_summary(told)
+    page = WRITERS["md"](told)
+    assert f"| waived | {gate}".replace("<", "\\<") in page
+    assert re.search(r"^\| \w+, waived \| server/lattice \|", page, re.M)
+    assert "## Attacks that were withstood" in page
     kind, code, reasons = outcome(found, today=date(2027, 1, 16))
     assert (kind, code) == ("fail", 1)
     assert "server/lattice" in reasons

@@ -316,7 +316,7 @@ def test_every_operation_is_measured() -> None:
         ({"beacon": False, "clients": 1_000, "cohort": 64}, "plan.beacon"),
         ({"dim": 0}, "masking.length"),
         ({"bits": 65}, "masking.bits"),
-        ({"corrupt": 0.85}, "masking.dropout"),
+        ({"corrupt": 0.85}, "masking.corrupt"),
         ({"key_agreement": "p256"}, "masking.key_agreement"),
     ],
 )

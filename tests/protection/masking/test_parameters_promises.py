@@ -300,9 +300,9 @@ def test_a_roster_that_is_the_cohort_changes_nothing() -> None:
         ({"min_honest": 1}, "masking.min_honest"),
         ({"adversary": "malicious"}, "masking.adversary"),
         ({"adversary": "active", "agreed_survivors": False}, "masking.agreed_survivors"),
-        ({"corrupt": 0.5, "dropout": 0.4999}, "masking.dropout"),
-        ({"corrupt": 0.4, "dropout": 0.35, "adversary": "active"}, "masking.dropout"),
-        ({"n": 3, "corrupt": 0.34, "dropout": 0.0, "min_honest": 3}, "masking.dropout"),
+        ({"corrupt": 0.5, "dropout": 0.4999}, "masking.corrupt"),
+        ({"corrupt": 0.4, "dropout": 0.35, "adversary": "active"}, "masking.corrupt"),
+        ({"n": 3, "corrupt": 0.34, "dropout": 0.0, "min_honest": 3}, "masking.corrupt"),
         ({"n": 4, "corrupt": 0.0, "dropout": 0.5}, "masking.dropout"),
     ],
 )

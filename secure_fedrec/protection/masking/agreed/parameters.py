@@ -208,7 +208,7 @@ def find_parameters(
         privacy=privacy - drawn,
         correctness=Fraction(1, 2**correctness_bits),
     )
-    quorum = _require_survivors(question, dropout, min_honest)
+    quorum = _require_survivors(question, dropout, corrupt, min_honest)
     answer = None if n <= complete_up_to else smallest_harary(question)
     if answer is None:
         answer = complete_graph(question, dropout)
@@ -258,14 +258,15 @@ def _corrupt_clients(
     return excess - 1, upper_tail(roster, marked, n, excess)
 
 
-def _require_survivors(question: Question, dropout: float, min_honest: int) -> int:
+def _require_survivors(question: Question, dropout: float, corrupt: float, min_honest: int) -> int:
     """The quorum, once it is sure that enough clients stay to form it and to hide in a sum."""
     stay = question.n - question.dropped
+    blamed, rate = ("dropout", dropout) if dropout >= corrupt else ("corrupt", corrupt)
     quorum = (question.n + question.corrupt) // 2 + 1
     if stay - question.corrupt < min_honest:
         raise ConfigError(
-            "masking.dropout",
-            dropout,
+            f"masking.{blamed}",
+            rate,
             f"of {question.n} clients {question.dropped} may drop out and {question.corrupt} be "
             f"corrupt, which leaves fewer than {min_honest} honest survivors; lower either rate, "
             "or enlarge the cohort",
@@ -274,8 +275,8 @@ def _require_survivors(question: Question, dropout: float, min_honest: int) -> i
         return 1  # it names one set: there is nothing to agree on
     if stay < quorum:
         raise ConfigError(
-            "masking.dropout",
-            dropout,
+            f"masking.{blamed}",
+            rate,
             f"only {stay} of {question.n} clients are sure to stay, and agreement with "
             f"{question.corrupt} corrupt ones needs {quorum} signatures; lower either rate",
         )
