@@ -93,10 +93,12 @@ def test_a_step_is_the_exact_gradient(switch: str) -> None:
     method.step(after, batch, losses)
     parts: Any = map(wide, before)
     client = Client.of(method, Models(*parts), 1)
+    share = torch.zeros(M, dtype=torch.float64)
+    share[[0, 9, 11]] = 1 / 3
     loss = loss_of(
         client,
         method,
-        torch.tensor([0, 9, 11]),
+        share,
         torch.from_numpy(batch.rows - M),
         torch.from_numpy(wide(batch.labels)),
     )
@@ -247,7 +249,6 @@ def test_the_first_transfer_matrix_is_near_the_identity() -> None:
         models = models_of(method)
         client = Client.of(method, models, 1)
         factor = 10.0 if scale == "matrix" else 1.0
-        own = torch.tensor([0, 9, 11])
-        prototypes = (client.table[own].mean(0), client.personal[own].mean(0))
-        matrix = client.transfer(factor, *prototypes).detach().numpy()
+        centres = (part[[0, 9, 11]].mean(0) for part in (client.table, client.personal))
+        matrix = client.transfer(factor, *centres).detach().numpy()
         assert 0 < np.abs(matrix - np.eye(D)).max() < 0.7

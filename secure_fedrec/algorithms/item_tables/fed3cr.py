@@ -32,7 +32,9 @@ from secure_fedrec.algorithms.item_tables.local import (
     ItemTableTraining,
     Models,
     SingleArray,
-    logistic,
+    cross_entropy,
+    errors_of,
+    tails,
 )
 from secure_fedrec.algorithms.item_tables.method import Method, Start
 from secure_fedrec.algorithms.item_tables.scoring import products
@@ -186,16 +188,18 @@ def descend(
     width = len(vector)
     vectors = vector.reshape(1, width)
     share = np.float32(1) / np.float32(len(rows))
-    errors = np.empty(len(rows), dtype=np.float32)
     slope = np.zeros(width, dtype=np.float32)
-    total = 0.0
+    logits = np.empty(len(rows), dtype=np.float32)
+    errors = np.empty(len(rows), dtype=np.float32)
     for example in range(len(rows)):
-        row = rows[example]
-        loss, error = logistic(dot(table, row, vectors, 0, 0), labels[example])
-        total += loss
-        errors[example] = share * np.float32(error)
+        logits[example] = dot(table, rows[example], vectors, 0, 0)
+    tails(logits, errors, np.empty(len(rows), dtype=np.int32))
+    total = cross_entropy(logits, errors, labels)
+    errors_of(logits, errors, labels, errors)
+    for example in range(len(rows)):
+        errors[example] *= share
         for k in range(width):
-            slope[k] += errors[example] * table[row, k]
+            slope[k] += errors[example] * table[rows[example], k]
     for example in range(len(rows)):
         step = item_rate * errors[example]
         for k in range(width):

@@ -103,9 +103,11 @@ def _similar(
     one = np.float32(1)
     shrink = one / np.float32(math.sqrt(dot(lines, centre, lines, centre, 0) + _TINY))
     for row in range(len(rows)):
-        inverse = one / np.float32(math.sqrt(dot(rows, row, rows, row, 0) + _TINY))
-        inverses[row] = inverse
-        cosines[row] = dot(rows, row, lines, centre, 0) * inverse * shrink
+        inverses[row] = dot(rows, row, rows, row, 0)
+        cosines[row] = dot(rows, row, lines, centre, 0)
+    for row in range(len(rows)):  # apart: roots are taken of whole vectors
+        inverses[row] = one / np.sqrt(inverses[row] + _TINY)
+        cosines[row] = cosines[row] * inverses[row] * shrink
 
 
 @released_loop
@@ -221,11 +223,23 @@ def _pull_tile(
         pulls[:] = 0
         own_pulls[:] = 0
     for row in range(count):
-        if complementary:
+        if complementary and consistent:  # in one loop: rows are read and written once
+            slope, own_slope = work.cosines[0, first + row], work.cosines[1, first + row]
+            shrink, own_shrink = work.cosines[2, first + row], work.cosines[3, first + row]
+            for factor in range(width):
+                one, other = common[row, factor], own[row, factor]
+                lines[3, factor] += own_slope * other
+                lines[4, factor] += slope * one
+                turned = slope * lines[2, factor] - shrink * one
+                own_turned = own_slope * lines[7, factor] - own_shrink * other
+                pulls[row, factor] = (pulls[row, factor] + lines[5, factor] * one) + turned
+                both = own_pulls[row, factor] + lines[6, factor] * other
+                own_pulls[row, factor] = both + own_turned
+        elif complementary:
             for factor in range(width):
                 pulls[row, factor] += lines[5, factor] * common[row, factor]
                 own_pulls[row, factor] += lines[6, factor] * own[row, factor]
-        if consistent:
+        elif consistent:
             slope, own_slope = work.cosines[0, first + row], work.cosines[1, first + row]
             shrink, own_shrink = work.cosines[2, first + row], work.cosines[3, first + row]
             for factor in range(width):
@@ -244,9 +258,9 @@ def _pull_tile(
 @released_loop
 def _descend(rows: SingleArray, pulls: SingleArray, rate: np.float32, decay: np.float32) -> None:
     """``rows -= rate (pulls + decay rows)``."""
-    for row in range(len(rows)):
-        for factor in range(rows.shape[1]):
-            rows[row, factor] -= rate * (pulls[row, factor] + decay * rows[row, factor])
+    values, slopes = rows.reshape(-1), pulls.reshape(-1)
+    for place in range(len(values)):
+        values[place] -= rate * (slopes[place] + decay * values[place])
 
 
 @released_loop

@@ -292,8 +292,9 @@ class ItemTables:
         block = RowBlock(indptr=models.indptr, rows=models.items, values=moved)
         blocks: dict[str, RowBlock | FlatBlock] = {TABLE: block}
         if self._shared:
-            before = public.extras[SHARED].astype(np.float32)
-            values = np.subtract(models.shared, before, dtype=np.float64)
+            before = public.extras[SHARED].astype(np.float32)[None]
+            values = np.empty(models.shared.shape)
+            training.changes(models.shared, before, np.zeros(len(clients), np.int32), values)
             blocks[SHARED] = FlatBlock(values=values)
         blocks[PARTICIPANTS] = FlatBlock(values=np.ones((len(clients), 1)))
         return Upload(clients=clients, blocks=blocks)
