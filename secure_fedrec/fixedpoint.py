@@ -191,7 +191,7 @@ class FixedPoint(Settings, section="ring"):
                 "lower the learning rate (algorithm.learning_rate) or check the data"
             )
         raise EncodingError(
-            f"a value of {worst:g} exceeds the ring's clip, {self.clip:g}; raise it (ring.clip of "
-            "a configuration) if the value is legitimate, or lower the learning rate if training "
-            "diverges"
+            f"a value of {worst:g} exceeds the ring's clip of {self.clip:g}; raise the clip if it is "
+            "legitimate, or lower the learning rate if training diverges (in a configuration: "
+            f"ring.clip = {self.clip:g}, algorithm.learning_rate)"
         )
