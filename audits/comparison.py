@@ -11,8 +11,9 @@ With fewer pairs the interval is put together from those that both reports state
 rule of Zou and Donner 2008). They know the noise of every client by itself and none that all
 clients share, such as the start of a training. What leaves them is undecided, and never worse.
 
-A gain over what is known without the view counts from 0 on: below it an attack is worse than no
-attack, by however much, so a gain that rises from there to 0 has told nobody anything.
+A gain over what is known without the view is 0 of an attack that says nothing, and below it of one
+that misleads. So a gain that rises from below to 0 is no worse: nobody is told anything any more.
+One that rises and is not 0 then, above or below it, may have found a trace, and is judged.
 """
 
 import math
@@ -40,6 +41,9 @@ ERROR_RATE = 0.05
 
 FEWEST_PAIRS = 3
 """From so many pairs on, their differences tell the noise."""
+
+_SILENT = 5e-4
+"""What is nearer to 0 than this is printed as 0."""
 
 _NORMAL = float(ndtri(0.975))
 WORSE, BETTER, SAME, OPEN = "worse", "better", "same", "undecided"
@@ -256,8 +260,6 @@ def _finding_figure(finding: Mapping[str, Any], metric: str) -> Figure | None:
     known = figure_of(finding, metric)
     if known is None:
         return None
-    if isinstance(MEASURES[metric].severity, Gained):
-        known = (max(known[0], 0.0), max(known[1], 0.0), max(known[2], 0.0))
     value, low, high = known
     clients = finding["units"]["clients"]
     if low < high:
@@ -293,11 +295,13 @@ def _difference(
     sure = pairs[0][0].exact or len(pairs) >= FEWEST_PAIRS
     worse = (after - before) * (-1 if _lower_is_worse(key) else 1) > 0
     outcome = UNTOLD if math.isinf(high) else SAME
-    if towards[0] > 0:
+    if _fell_silent(key, pairs):
+        outcome = SAME
+    elif towards[0] > 0:
         outcome = WORSE if sure else OPEN
     elif towards[1] < 0:
         outcome = BETTER if sure else UNTOLD
-    elif towards[1] > tolerance or (outcome == UNTOLD and (key.attack or (sure and worse))):
+    elif towards[1] > tolerance or (outcome == UNTOLD and worse and (key.attack or sure)):
         outcome = OPEN
     if lost and outcome != WORSE:
         outcome = LOST
@@ -311,6 +315,13 @@ def _difference(
         high=None if unknown else high,
         pairs=len(pairs),
     )
+
+
+def _fell_silent(key: Key, pairs: Sequence[tuple[Figure, Figure]]) -> bool:
+    """Whether a gain has risen from below 0 to 0, as reports print it."""
+    if not key.attack or not isinstance(MEASURES[key.metric].severity, Gained):
+        return False
+    return all(before.value < -_SILENT and abs(after.value) < _SILENT for before, after in pairs)
 
 
 def _interval(pairs: Sequence[tuple[Figure, Figure]], tail: float) -> tuple[float, float]:

@@ -196,7 +196,7 @@ class FixedPoint(Settings, section="ring"):
                 "lower the learning rate (algorithm.learning_rate) or check the data"
             )
         raise EncodingError(
-            f"a value of {worst:g} exceeds the ring's clip, {self.clip:g}; raise it (ring.clip of "
-            "a configuration) if the value is legitimate, or lower the learning rate if training "
-            "diverges"
+            f"a value of {worst:g} exceeds ring.clip = {self.clip:g} (FixedPoint.clip in a loop of "
+            "one's own); raise it if the value is legitimate, or lower algorithm.learning_rate, "
+            "or the loop's own, if training diverges"
         )

@@ -249,20 +249,25 @@ def test_the_command_compares_folders_of_runs(
     assert "were run on different data (seed 1)" in refusal("compare", a, b)
 
 
-def test_a_gain_below_zero_is_no_gain() -> None:
-    """It rises to 0 without anybody learning anything; above 0 it counts."""
+def test_a_gain_that_rises_to_zero_tells_nobody_anything() -> None:
+    """What misled says nothing now; what rises and stays below 0 may have found a trace."""
     name = "server/stub: support_lift_over_prior"
-    below, none, some = (
-        stated(1, {"support_lift_over_prior": value, **ends})
-        for value, ends in (
-            (-0.218, {"support_lift_over_prior_low": -0.3, "support_lift_over_prior_high": -0.1}),
-            (0.0, {}),
-            (0.3, {"support_lift_over_prior_low": 0.2, "support_lift_over_prior_high": 0.4}),
-        )
-    )
-    assert outcomes(compare({1: below}, {1: none}))[name] == "same"
-    assert outcomes(compare({1: none}, {1: below}))[name] == "same"
-    assert outcomes(compare({1: below}, {1: some}))[name] == "undecided"
+
+    def gained(value: float) -> dict[str, Any]:
+        ends = {"low": value - 0.02, "high": value + 0.02} if value else {}
+        told = {f"support_lift_over_prior_{end}": each for end, each in ends.items()}
+        return stated(1, {"support_lift_over_prior": value, **told})
+
+    for before, after, wanted in (
+        (-0.218, 0.0, "same"),
+        (0.0, -0.218, "noise unknown"),
+        (-0.3, -0.1, "undecided"),
+        (-0.218, 0.3, "undecided"),
+        (0.0, 0.3, "undecided"),
+    ):
+        told = outcomes(compare({1: gained(before)}, {1: gained(after)}))[name]
+        assert told == wanted, (before, after)
+    assert outcomes(compare({1: gained(-0.218)}, {1: gained(0.0)}, tolerance=0.001))[name] == "same"
 
 
 def test_a_deliberate_change_is_accepted_by_name_and_nothing_else_is() -> None:

@@ -43,7 +43,7 @@ def test_every_block_of_the_page_runs(
             for line in code.strip().split("\n"):
                 words = shlex.split(line, comments=True)
                 if words[0] == "mkdir":
-                    (tmp_path / words[1]).mkdir()
+                    (tmp_path / words[-1]).mkdir(exist_ok="-p" in words)
                     continue
                 told = re.search(r"# exit code (\d)", line)
                 code_, printed, err = command(*words[1:])
