@@ -38,7 +38,7 @@ def watched(
         what = f"real cryptography ({', '.join(real)}): {size}, all in this process"
         print(f"{what}; the first round tells how long", file=sys.stderr)
     started, done = time.monotonic(), list[float]()
-    with tqdm(total=rounds, desc="checking", unit="round", disable=not bar) as shown:
+    with tqdm(total=rounds, desc="checking", unit="round", leave=False, disable=not bar) as shown:
 
         def after_round() -> None:
             shown.update()

@@ -77,7 +77,7 @@ def test_an_attack_that_does_not_apply_is_inconclusive(command: Command, recorde
     [
         (("--attack", "oracle"), "--attack = 'oracle': unknown attack (choices: direct, "),
         (("--adversary", "mallory"), "adversaries.corrupt = 'mallory': unknown party (choices: "),
-        (("--adversary", ""), "adversaries.corrupt = '': unknown party"),
+        (("--adversary", ""), "adversaries.name = '': must not be empty"),
     ],
 )
 def test_unknown_attacks_and_parties_are_refused(
