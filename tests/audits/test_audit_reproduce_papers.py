@@ -1,6 +1,7 @@
 """``reproduce``: papers register themselves; quick runs of those with studies of many files."""
 
 import json
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -9,8 +10,10 @@ import pytest
 from audits import cli
 from audits.reproduction.columns import in_columns
 from audits.reproduction.entry import entries
-from audits.reproduction.fed3cr.paper import Place
+from audits.reproduction.fed3cr.choice import Library
+from audits.reproduction.fed3cr.paper import Needed, Place
 from audits.reproduction.fed3cr.paper import load_paper as load_fed3cr
+from audits.reproduction.fed3cr.studies import Found, StudySource
 from audits.reproduction.feddmf.paper import load_paper as load_feddmf
 from audits.reproduction.fedrecpp.paper import load_paper as load_fedrecpp
 from audits.reproduction.files import paper_names
@@ -154,6 +157,41 @@ def test_studies_of_other_sets_are_few() -> None:
     assert paper.repetitions(Place("ml-100k", "clean")) == (1, 2, 3)
     assert paper.rounds(Place("ml-100k", "clean")) == 40
     assert paper.rounds(Place("ml-1m", "clean")) == 30
+
+
+def test_every_setting_is_tried_once_and_the_best_on_every_seed(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    asked: list[Needed] = []
+
+    def studied(needed: Iterable[Needed], _: StudySource) -> dict[Needed, Found]:
+        found = list(needed)
+        asked.extend(found)
+        return {each: Found(_report(each), tmp_path) for each in found}
+
+    def _report(each: Needed) -> dict[str, Any]:
+        known = [*paper.grid(each.method), ()]
+        # Of the other seeds the order is another one: they choose among the finalists alone.
+        merit = known.index(each.setting) * (1 if each.seed == 1 else -1)
+        names = ("validation_hit_rate_at_10", "validation_ndcg_at_10")
+        return {"rounds": [{"quality": dict.fromkeys(names, float(merit))}], "chosen": 1}
+
+    monkeypatch.setattr("audits.reproduction.fed3cr.choice.find_studies", studied)
+    paper = load_fed3cr(quick=False)
+    library = Library(StudySource(paper=paper, folder=tmp_path), None)
+    home, away = Place("ml-100k", "clean"), Place("lastfm-2k", "clean")
+    library.fetch_methods([away], {away: ["fedmf"]})
+    trained = [each for each in asked if each.method == "fedmf"]
+    grid = paper.grid("fedmf")
+    of_home = [(each.seed, each.setting) for each in trained if each.place == home]
+    assert of_home[:8] == [(1, setting) for setting in grid]
+    best = grid[:-3:-1]
+    assert sorted(of_home[8:]) == sorted((seed, each) for seed in (2, 3) for each in best)
+    assert {each.setting for each in trained if each.place == away} == set(best)
+    chosen = library.best(home, "fedmf")
+    assert chosen is not None
+    assert chosen.setting == best[1]
+    assert sorted(chosen.found) == [1, 2, 3]
 
 
 def test_files_of_different_studies_have_different_names() -> None:

@@ -50,7 +50,8 @@ class Library:
         """Every method of some places, tuned where the protocol tunes, and the oracles.
 
         Where a set has candidates, they are the best settings of the set that is tuned on: all that
-        is tuned on comes before.
+        is tuned on comes before. There every setting is tried on the first seed, and the finalists
+        on the others.
         """
         first = [place for place in places if self._candidates(place) is None]
         others = [place for place in places if place not in first]
@@ -63,6 +64,7 @@ class Library:
         ]
         self.fetch(self._oracles(places))
         self.fetch(each for place, name in due for each in self._of(place, name))
+        self.fetch(each for place, name in due for each in self._of_finalists(place, name))
         self.fetch(
             each for place in others for name in methods[place] for each in self._of(place, name)
         )
@@ -73,11 +75,20 @@ class Library:
         return ranking[0] if ranking else None
 
     def _of(self, place: Place, method: str) -> list[Needed]:
+        seeds, settings = self.seeds(place), self._settings(place, method)
+        seeds = seeds[:1] if len(settings) > self.paper.finalists(place) else seeds
+        return [self._needed(place, method, each, seed) for seed in seeds for each in settings]
+
+    def _of_finalists(self, place: Place, method: str) -> list[Needed]:
+        ranking = self._ranking(place, method)[: self.paper.finalists(place)]
         return [
-            Needed(place, method, setting, seed, self.paper.rounds(place))
+            self._needed(place, method, each.setting, seed)
             for seed in self.seeds(place)
-            for setting in self._settings(place, method)
+            for each in ranking
         ]
+
+    def _needed(self, place: Place, method: str, setting: Setting, seed: int) -> Needed:
+        return Needed(place, method, setting, seed, self.paper.rounds(place))
 
     def _settings(self, place: Place, method: str) -> list[Setting]:
         """That are tried."""

@@ -155,6 +155,10 @@ class Paper:
             return None
         return int(own.get("candidates_of", {}).get(data, own["candidates"]))
 
+    def finalists(self, place: Place) -> int:
+        """How many settings, the best of the first seed, are tried on the other seeds."""
+        return int(self.protocols[place.protocol].get("finalists", 1))
+
     def with_parts(self, setting: Setting, row: str) -> Setting:
         """Fed3CR's settings with the parts of a row of table 3 alone."""
         adaptive, *losses = self.parts[row]

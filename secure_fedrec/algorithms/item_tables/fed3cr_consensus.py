@@ -28,6 +28,8 @@ from secure_fedrec.core.lanes import dot
 
 _TILE = 2**17
 """Multiplications of a product of one tile: half of what BLAS libraries begin to share out at."""
+_CELLS = 2**12
+"""Values of a tile: as that, for products with a vector."""
 _TINY = np.float32(1e-12)
 """Added to squared lengths, so that a row of zeros has a direction, 0."""
 
@@ -42,10 +44,10 @@ class Work(NamedTuple):
         items: int32[m], item of each row of ``seen``, ascending.
         places: int64[batch], row of ``seen`` of each example.
         seen: [2, m, d], what the score sees and moves; then what it pulls on rows of C and P.
-        tiles: [3, t, d], pulls on a tile of C, P and G.
+        tiles: [3, t, d], pulls on a tile of C, P and G; before, squares of a tile.
         squares: [5, d, d], W, the correlation, the pull on W, that on the correlation, a product.
-        lines: [8, d], prototypes g, p, g W; pulls on p and g W; square lengths of the columns of C
-            and P; p of length 1.
+        lines: [9, d], prototypes g, p, g W; pulls on p and g W; square lengths of the columns of C
+            and P; p of length 1; ones.
         units: [L + 1, widest], values between phi's layers.
         pulls: [L + 1, widest], what pulls on them.
     """
@@ -70,18 +72,20 @@ def work_for(n_items: int, rank: int, batch: int, sizes: IntArray) -> Work:
         "common": (n_items, rank),
         "cosines": (6, n_items),
         "seen": (2, n_items, rank),
-        "tiles": (3, min(max(_TILE // (rank * rank), 1), n_items), rank),
+        "tiles": (3, min(max(min(_TILE // rank, _CELLS) // rank, 1), n_items), rank),
         "squares": (5, rank, rank),
-        "lines": (8, rank),
+        "lines": (9, rank),
         "units": layers,
         "pulls": layers,
     }
-    return Work(
+    work = Work(
         slots=np.full(n_items, -1),
         items=np.zeros(n_items, dtype=np.int32),
         places=np.zeros(batch, dtype=np.int64),
         **{name: np.zeros(shape, dtype=np.float32) for name, shape in shapes.items()},
     )
+    work.lines[8] = 1
+    return work
 
 
 @released_loop
@@ -96,16 +100,27 @@ def prototype(table: SingleArray, items: IntArray, mean: SingleArray) -> None:
 
 
 @released_loop
+def _squares(rows: SingleArray, squares: SingleArray) -> None:
+    values, squared = rows.reshape(-1), squares.reshape(-1)
+    for place in range(len(values)):
+        squared[place] = values[place] * values[place]
+
+
+@released_loop
 def _similar(
-    rows: SingleArray, lines: SingleArray, centre: int, cosines: SingleArray, inverses: SingleArray
+    rows: SingleArray,
+    squares: SingleArray,
+    lines: SingleArray,
+    centre: int,
+    cosines: SingleArray,
+    inverses: SingleArray,
 ) -> None:
     """Cosines of rows to ``lines[centre]``, and one over the rows' lengths."""
     one = np.float32(1)
     shrink = one / np.float32(math.sqrt(dot(lines, centre, lines, centre, 0) + _TINY))
+    np.dot(squares, lines[8], inverses)
+    np.dot(rows, lines[centre], cosines)
     for row in range(len(rows)):
-        inverses[row] = dot(rows, row, rows, row, 0)
-        cosines[row] = dot(rows, row, lines, centre, 0)
-    for row in range(len(rows)):  # apart: roots are taken of whole vectors
         inverses[row] = one / np.sqrt(inverses[row] + _TINY)
         cosines[row] = cosines[row] * inverses[row] * shrink
 
@@ -130,18 +145,18 @@ def look(
         rows, mine = common[first:last], own[first:last]
         if transfer:
             np.dot(table[first:last], squares[0], rows)
+        squared, own_squared = work.tiles[0, : last - first], work.tiles[1, : last - first]
+        _squares(rows, squared)
+        _squares(mine, own_squared)
         if consistent:
-            _similar(rows, lines, 2, work.cosines[0, first:last], work.cosines[2, first:last])
-            _similar(mine, lines, 1, work.cosines[1, first:last], work.cosines[3, first:last])
+            c, a = work.cosines[0, first:last], work.cosines[1, first:last]
+            _similar(rows, squared, lines, 2, c, work.cosines[2, first:last])
+            _similar(mine, own_squared, lines, 1, a, work.cosines[3, first:last])
         if complementary:
             np.dot(rows.T, mine, squares[4])
-            for one in range(squares.shape[1]):
-                for other in range(squares.shape[1]):
-                    squares[1, one, other] += squares[4, one, other]
-            for row in range(len(rows)):
-                for factor in range(rows.shape[1]):
-                    lines[5, factor] += rows[row, factor] * rows[row, factor]
-                    lines[6, factor] += mine[row, factor] * mine[row, factor]
+            squares[1] += squares[4]
+            _add_rows(squared, lines[5])
+            _add_rows(own_squared, lines[6])
     return common
 
 
@@ -205,6 +220,36 @@ def complementarity(beta: np.float32, squares: SingleArray, lines: SingleArray) 
 
 
 @released_loop
+def _add_rows(rows: SingleArray, total: SingleArray) -> None:
+    for row in range(len(rows)):
+        for factor in range(len(total)):
+            total[factor] += rows[row, factor]
+
+
+@released_loop
+def _add_scaled(rows: SingleArray, columns: SingleArray, pulls: SingleArray) -> None:
+    """Columns of rows times a factor each."""
+    for row in range(len(rows)):
+        for factor in range(len(columns)):
+            pulls[row, factor] += columns[factor] * rows[row, factor]
+
+
+@released_loop
+def _add_turned(
+    rows: SingleArray,
+    slopes: SingleArray,
+    shrinks: SingleArray,
+    direction: SingleArray,
+    pulls: SingleArray,
+) -> None:
+    """What cosines with a direction pull on rows."""
+    for row in range(len(rows)):
+        slope, shrink = slopes[row], shrinks[row]
+        for factor in range(len(direction)):
+            pulls[row, factor] += slope * direction[factor] - shrink * rows[row, factor]
+
+
+@released_loop
 def _pull_tile(
     common: SingleArray,
     own: SingleArray,
@@ -222,32 +267,16 @@ def _pull_tile(
     else:
         pulls[:] = 0
         own_pulls[:] = 0
+    if complementary:
+        _add_scaled(common, lines[5], pulls)
+        _add_scaled(own, lines[6], own_pulls)
+    if consistent:
+        here, cosines = slice(first, first + count), work.cosines
+        lines[3] += np.dot(cosines[1, here], own)
+        lines[4] += np.dot(cosines[0, here], common)
+        _add_turned(common, cosines[0, here], cosines[2, here], lines[2], pulls)
+        _add_turned(own, cosines[1, here], cosines[3, here], lines[7], own_pulls)
     for row in range(count):
-        if complementary and consistent:  # in one loop: rows are read and written once
-            slope, own_slope = work.cosines[0, first + row], work.cosines[1, first + row]
-            shrink, own_shrink = work.cosines[2, first + row], work.cosines[3, first + row]
-            for factor in range(width):
-                one, other = common[row, factor], own[row, factor]
-                lines[3, factor] += own_slope * other
-                lines[4, factor] += slope * one
-                turned = slope * lines[2, factor] - shrink * one
-                own_turned = own_slope * lines[7, factor] - own_shrink * other
-                pulls[row, factor] = (pulls[row, factor] + lines[5, factor] * one) + turned
-                both = own_pulls[row, factor] + lines[6, factor] * other
-                own_pulls[row, factor] = both + own_turned
-        elif complementary:
-            for factor in range(width):
-                pulls[row, factor] += lines[5, factor] * common[row, factor]
-                own_pulls[row, factor] += lines[6, factor] * own[row, factor]
-        elif consistent:
-            slope, own_slope = work.cosines[0, first + row], work.cosines[1, first + row]
-            shrink, own_shrink = work.cosines[2, first + row], work.cosines[3, first + row]
-            for factor in range(width):
-                one, other = common[row, factor], own[row, factor]
-                lines[3, factor] += own_slope * other
-                lines[4, factor] += slope * one
-                pulls[row, factor] += slope * lines[2, factor] - shrink * one
-                own_pulls[row, factor] += own_slope * lines[7, factor] - own_shrink * other
         slot = work.slots[first + row]
         if slot >= 0:
             for factor in range(width):
