@@ -222,7 +222,8 @@ def _masking(case: RankingCase, name: str, *, repeats: int) -> dict[str, Any]:
     }
     calls = {side: engine.run_round for side, engine in rounds.items()}
     timings = interleave(calls, repeats=repeats, warm_up=0)
-    if not np.array_equal(*(engine.public.table for engine in rounds.values())):
+    tables = [engine.public.table for engine in rounds.values()]
+    if not np.array_equal(tables[0], tables[1]):
         raise AssertionError(f"{name}: masking changed the sums")
     found = {f"{side}_seconds": float(np.median(each)) for side, each in timings.items()}
     overhead = ratio(timings, "masked", "plain") - 1
