@@ -153,7 +153,7 @@ def test_all_holders_of_shares_together_read_them() -> None:
 def test_rounds_average_noise_out() -> None:
     make = rows(("clip", "skellam", "masking"), noise=0.17)
     once, often = (
-        play(make, corrupt=("server",), hides="contribution", seed=9, trials=32, rounds=rounds)
+        play(make, corrupt=("server",), hides="contribution", seed=9, trials=64, rounds=rounds)
         for rounds in (1, 10)
     )
     assert once.wins < often.wins

@@ -83,20 +83,21 @@ def rounded_gaussian_weights(sigma: float) -> list[int]:
     (m + 1) c_{m+1} = -(k c_m + c_{m-1}) / sigma^2; odd powers integrate to nothing.
     """
     square = Fraction(sigma) ** 2
-    centres = _gaussian(square, _gaussian_reach(sigma))
+    numerator, denominator = square.as_integer_ratio()
     weights = []
-    for place, centre in enumerate(centres):
+    for place, centre in enumerate(_gaussian(square, _gaussian_reach(sigma))):
         before, term, integral = 0, centre << 64, centre << 64
         power = 0
         while True:
             power += 1
-            following = -(place * term + before) * square.denominator
-            before, term = term, following // (power * square.numerator)
+            following = -(place * term + before) * denominator
+            before, term = term, following // (power * numerator)
             if power % 2:
                 continue
             integral += (term >> power) // (power + 1)
             # Magnitudes first rise, while power < place / sigma^2, and then fall factorially.
-            if abs(term) >> power <= 1 and abs(before) >> power <= 1 and power > place / square:
+            falls = power * numerator > place * denominator
+            if falls and abs(term) >> power <= 1 and abs(before) >> power <= 1:
                 break
         weights.append(integral >> 64)
     return weights
