@@ -130,7 +130,8 @@ def _similar(
     shrink = one / np.float32(math.sqrt(square + TINY))
     np.dot(squares, ones, inverses)
     for row in range(len(rows)):
-        inverses[row] = one / np.sqrt(inverses[row] + TINY)
+        # Not ``/``, which is checked for a divisor of 0 and so takes one number at a time.
+        inverses[row] = np.divide(one, np.sqrt(inverses[row] + TINY))
         cosines[row] = cosines[row] * inverses[row] * shrink
 
 
@@ -170,7 +171,7 @@ def look(
             _similar(mine, own_squared, lines[9], lines[1], a, cosines[3, first:last])
         if complementary:
             np.dot(rows.T, mine, squares[4])
-            _add(squares[1], squares[4])
+            _add_up(squares[1], squares[4])
             ones = work.pairs[: last - first]
             ones[:] = 1
             lines[6] += np.dot(ones, squared)
@@ -196,7 +197,8 @@ def consistency(alpha: np.float32, cosines: SingleArray) -> Any:
     for row in range(2):
         like, powers = cosines[row], cosines[4 + row]
         for item in range(len(like)):
-            powers[item] = one / powers[item] if like[item] > 0 else powers[item]
+            inverse = np.divide(one, powers[item])
+            powers[item] = inverse if like[item] > 0 else powers[item]
     for item in range(cosines.shape[1]):
         total += cosines[4, item]
         own_total += cosines[5, item]
@@ -256,53 +258,59 @@ def turn(square: SingleArray, turned: SingleArray) -> None:
 
 
 @released_loop
-def _add(total: SingleArray, more: SingleArray) -> None:
+def _add_up(total: SingleArray, more: SingleArray) -> None:
     values, others = total.reshape(-1), more.reshape(-1)
     for place in range(len(values)):
         values[place] += others[place]
 
 
-@released_loop
-def _add_pulls(
-    rows: SingleArray,
-    cosines: SingleArray,
-    centre: SingleArray,
-    errors: SingleArray,
-    vector: SingleArray,
-    columns: SingleArray,
-    pulls: SingleArray,
-) -> None:
-    """What cosines with a centre, scores by a vector, and lengths of columns pull on rows.
+class _Pulls(NamedTuple):
+    """What pulls on the n rows of a tile of C or P, beside the other table's.
 
     Args:
-        rows: float32[n, d].
-        cosines: float32[2, n], what ``consistency`` says of the rows.
+        slopes: float32[n], of the rows' cosines.
+        shrinks: float32[n], beside those, what the rows' lengths pull.
+        errors: float32[n], of the rows' scores.
         centre: float32[d], of length 1.
         vector: float32[d], u.
-        errors: float32[n], what pulls on the scores.
-        columns: float32[d], factors.
-        pulls: float32[n, d], added to.
+        columns: float32[d], what the lengths of columns pull.
     """
+
+    slopes: SingleArray
+    shrinks: SingleArray
+    errors: SingleArray
+    centre: SingleArray
+    vector: SingleArray
+    columns: SingleArray
+
+
+@released_loop
+def _add(found: _Pulls, rows: SingleArray, pulls: SingleArray) -> None:
     for row in range(len(rows)):
-        slope, error, shrink = cosines[0, row], errors[row], cosines[1, row]
-        for k in range(len(centre)):
-            pull = slope * centre[k] + error * vector[k] + (columns[k] - shrink) * rows[row, k]
-            pulls[row, k] += pull
+        slope, error, shrink = found.slopes[row], found.errors[row], found.shrinks[row]
+        for k in range(rows.shape[1]):
+            along = slope * found.centre[k] + error * found.vector[k]
+            pulls[row, k] += along + (found.columns[k] - shrink) * rows[row, k]
+
+
+@released_loop
+def _move(found: _Pulls, rows: SingleArray, pulls: SingleArray, rate: np.float32) -> None:
+    for row in range(len(rows)):
+        slope, error, shrink = found.slopes[row], found.errors[row], found.shrinks[row]
+        for k in range(rows.shape[1]):
+            along = slope * found.centre[k] + error * found.vector[k]
+            along += (found.columns[k] - shrink) * rows[row, k]
+            rows[row, k] -= rate * (pulls[row, k] + along)
 
 
 @released_loop
 def _add_sums(
-    rows: SingleArray,
-    slopes: SingleArray,
-    errors: SingleArray,
-    centre: SingleArray,
-    vector: SingleArray,
-    pairs: SingleArray,
+    found: _Pulls, rows: SingleArray, centre: SingleArray, vector: SingleArray, pairs: SingleArray
 ) -> None:
-    """Sums of rows times slopes, and times errors, added to a centre and a vector."""
+    """Sums of rows times slopes and times errors, added to a centre's and a vector's."""
     both = pairs[: 2 * len(rows)].reshape(2, len(rows))
-    both[0] = slopes
-    both[1] = errors
+    both[0] = found.slopes
+    both[1] = found.errors
     sums = np.dot(both, rows)
     centre += sums[0]
     vector += sums[1]
@@ -310,9 +318,14 @@ def _add_sums(
 
 @released_loop
 def _pull_tile(
-    common: SingleArray, own: SingleArray, first: int, complementary: Any, work: Work
+    common: SingleArray,
+    own: SingleArray,
+    first: int,
+    complementary: Any,
+    rate: np.float32,
+    work: Work,
 ) -> None:
-    """Pulls on the rows of one tile of C and P: in ``tiles[0]`` and ``tiles[1]``."""
+    """Pulls on the rows of one tile of C, in ``tiles[0]``; those of P move."""
     lines, count, width = work.lines, len(common), common.shape[1]
     pulls, own_pulls = work.tiles[0, :count], work.tiles[1, :count]
     if complementary:
@@ -321,18 +334,19 @@ def _pull_tile(
     else:
         pulls[:] = 0
         own_pulls[:] = 0
-    here, pairs = slice(first, first + count), work.pairs
-    cosines, errors = work.cosines[:, here], work.scores[1, here]
-    _add_sums(common, cosines[0], errors, lines[5], lines[10], pairs)
-    _add_sums(own, cosines[1], errors, lines[4], lines[10], pairs)
-    _add_pulls(common, cosines[0:4:2], lines[3], errors, lines[2], lines[6], pulls)
-    _add_pulls(own, cosines[1:4:2], lines[8], errors, lines[2], lines[7], own_pulls)
     for row in range(count):
         slot = work.slots[first + row]
         if slot >= 0:
             for factor in range(width):
                 pulls[row, factor] += work.seen[0, slot, factor]
                 own_pulls[row, factor] += work.seen[1, slot, factor]
+    cosines, errors = work.cosines[:4, first : first + count], work.scores[1, first : first + count]
+    ours = _Pulls(cosines[1], cosines[3], errors, lines[8], lines[2], lines[7])
+    shared = _Pulls(cosines[0], cosines[2], errors, lines[3], lines[2], lines[6])
+    _add_sums(ours, own, lines[4], lines[10], work.pairs)
+    _add_sums(shared, common, lines[5], lines[10], work.pairs)
+    _add(shared, common, pulls)
+    _move(ours, own, own_pulls, rate)
 
 
 @released_loop
@@ -361,16 +375,16 @@ def pull(
     common = work.common if transfer else table
     squares[2] = 0
     work.lines[4:6] = 0
+    work.lines[7] += decay
     work.lines[10] = 0
     for first in range(0, len(table), tile):
         last = min(first + tile, len(table))
         rows, mine = table[first:last], own[first:last]
-        _pull_tile(common[first:last], mine, first, complementary, work)
+        _pull_tile(common[first:last], mine, first, complementary, rate, work)
         pulls = work.tiles[0, : last - first]
-        _descend(mine, work.tiles[1, : last - first], rate, decay)
         if transfer:
             np.dot(rows.T, pulls, squares[4])
-            _add(squares[2], squares[4])
+            _add_up(squares[2], squares[4])
             back = work.tiles[2, : last - first]
             np.dot(pulls, squares[5], back)
             _descend(rows, back, rate, decay)

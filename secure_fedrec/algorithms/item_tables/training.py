@@ -134,7 +134,7 @@ class _Course(NamedTuple):
 
     @classmethod
     def of(cls, size: int, turn: int, factor: float) -> "_Course":
-        """Of a batch of ``size`` clients, at most ``turn`` at a time, whose first factor is told."""
+        """Of a batch of ``size`` clients, at most ``turn`` at a time; ``factor`` is the first."""
         return cls(
             progress=np.empty(5, dtype=np.int64),
             rates=np.empty(turn, dtype=np.float32),
