@@ -24,6 +24,7 @@ from secure_fedrec.algorithms.item_tables import (
     PFedRecConfig,
     ranked,
 )
+from secure_fedrec.algorithms.item_tables.fed3cr_consensus import consistency
 from secure_fedrec.algorithms.item_tables.local import Batch, Models
 from secure_fedrec.algorithms.item_tables.trainer import SHARED
 from secure_fedrec.algorithms.pmf import PMF, PMFConfig
@@ -229,6 +230,14 @@ def test_a_weight_that_makes_the_loss_no_number_is_stopped(weight: str) -> None:
     with pytest.raises(DivergedError, match=r"round 1: the loss of client \d"):
         algorithm.client_step(np.arange(6), public, vault, streams)
     assert all(np.array_equal(kept[name], values) for name, values in vault.snapshot().items())
+
+
+@pytest.mark.parametrize("row", [0, 1])
+def test_a_cosine_that_is_no_number_makes_the_loss_none(row: int) -> None:
+    """Of either table, as where squares of its rows overflow; so no such table is kept."""
+    cosines = np.full((6, 5), 0.5, dtype=np.float32)
+    cosines[row, 3] = np.nan
+    assert np.isnan(consistency(np.float32(0.1), cosines))
 
 
 def test_the_generator_tells_the_prototypes() -> None:

@@ -3,7 +3,8 @@
     enhance: prototypes -> W_n -> C = G W_n        settle: pulls on G, P_n and phi, all at once
 
 In between a method is shown rows of C and P_n (``fuse``), moves them, and what it moved is what it
-pulls (``displace``).
+pulls (``displace``). Scores that are products with a vector u take neither: ``enhance`` gives them
+for all items, and what pulls on a score pulls along u on the rows of both tables.
 """
 
 import math
