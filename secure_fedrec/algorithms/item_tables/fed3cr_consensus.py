@@ -198,8 +198,7 @@ def consistency(alpha: np.float32, cosines: SingleArray) -> Any:
         like, powers = cosines[row], cosines[4 + row]
         for item in range(len(like)):
             inverse = np.divide(one, powers[item])
-            power = inverse if like[item] > 0 else powers[item]
-            powers[item] = power + (like[item] - like[item])  # where that is no number, none
+            powers[item] = inverse if like[item] > 0 else powers[item]
     for item in range(cosines.shape[1]):
         total += cosines[4, item]
         own_total += cosines[5, item]
