@@ -24,6 +24,7 @@ from secure_fedrec.algorithms.item_tables import (
     PFedRecConfig,
     ranked,
 )
+from secure_fedrec.algorithms.item_tables.fed3cr_consensus import consistency
 from secure_fedrec.algorithms.item_tables.local import Batch, Models
 from secure_fedrec.algorithms.item_tables.trainer import SHARED
 from secure_fedrec.algorithms.pmf import PMF, PMFConfig
@@ -130,15 +131,18 @@ def wide(part: Any) -> Any:
 
 
 def test_the_compiled_loop_is_the_plug_in_over_a_user_vector() -> None:
+    """But for the order of sums."""
     method = fed3cr()
-    ours, theirs = models_of(method), models_of(method)
+    before, ours, theirs = models_of(method), models_of(method), models_of(method)
     losses = np.zeros((2, 2))
     method.step(ours, batch_of_second(), losses[0])
     Enhanced.step(method, theirs, batch_of_second(), losses[1])
-    assert losses[0].tobytes() == losses[1].tobytes() != b""
-    pairs: Any = zip(ours, theirs, strict=True)
-    for one, other in pairs:
-        assert one.tobytes() == other.tobytes()
+    np.testing.assert_allclose(losses[0], losses[1], rtol=1e-6)
+    for name in ("table", "personal", "shared", "own"):
+        start, one, other = (getattr(models, name) for models in (before, ours, theirs))
+        moved = np.abs(other - start).max()
+        assert moved > 1e-3
+        assert np.abs(one - other).max() <= 1e-5 * moved
 
 
 def federation(method: Any) -> tuple[Any, Any, Vault, Streams]:
@@ -226,6 +230,14 @@ def test_a_weight_that_makes_the_loss_no_number_is_stopped(weight: str) -> None:
     with pytest.raises(DivergedError, match=r"round 1: the loss of client \d"):
         algorithm.client_step(np.arange(6), public, vault, streams)
     assert all(np.array_equal(kept[name], values) for name, values in vault.snapshot().items())
+
+
+@pytest.mark.parametrize("row", [0, 1])
+def test_a_cosine_that_is_no_number_makes_the_loss_none(row: int) -> None:
+    """Of either table, as where squares of its rows overflow; so no such table is kept."""
+    cosines = np.full((6, 5), 0.5, dtype=np.float32)
+    cosines[row, 3] = np.nan
+    assert np.isnan(consistency(np.float32(0.1), cosines))
 
 
 def test_the_generator_tells_the_prototypes() -> None:

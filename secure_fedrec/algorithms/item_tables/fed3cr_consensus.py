@@ -21,16 +21,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from secure_fedrec.algorithms.item_tables.local import SingleArray
+from secure_fedrec.algorithms.item_tables.local import SingleArray, tails
 from secure_fedrec.core.arrays import IndexArray, IntArray
 from secure_fedrec.core.compiled import released_loop
 from secure_fedrec.core.lanes import dot
 
-_TILE = 2**17
-"""Multiplications of a product of one tile: half of what BLAS libraries begin to share out at."""
-_CELLS = 2**12
+_TILE = 5 * 2**15
+"""Multiplications of a product of one tile: five eighths of what BLAS libraries share out at."""
+_CELLS = 5 * 2**10
 """Values of a tile: as that, for products with a vector."""
-_TINY = np.float32(1e-12)
+TINY = np.float32(1e-12)
 """Added to squared lengths, so that a row of zeros has a direction, 0."""
 
 
@@ -40,14 +40,17 @@ class Work(NamedTuple):
     Args:
         common: [m, d], C.
         cosines: [6, m], c, a, and one over the lengths of C_i and P_i; then ``consistency``'s.
+        scores: [2, m], (C_i + P_i) . u; what pulls on it.
         slots: int64[m], which row of ``seen`` stands for an item; -1 for none.
         items: int32[m], item of each row of ``seen``, ascending.
         places: int64[batch], row of ``seen`` of each example.
         seen: [2, m, d], what the score sees and moves; then what it pulls on rows of C and P.
         tiles: [3, t, d], pulls on a tile of C, P and G; before, squares of a tile.
-        squares: [5, d, d], W, the correlation, the pull on W, that on the correlation, a product.
-        lines: [9, d], prototypes g, p, g W; pulls on p and g W; square lengths of the columns of C
-            and P; p of length 1; ones.
+        pairs: [2 t], two numbers for each row of a tile.
+        squares: [7, d, d], W, the correlation, the pull on W, that on the correlation, a product;
+            W^T, and that on the correlation turned: products with them take less time.
+        lines: [11, d], prototypes g, p; u, or zeros; g W; pulls on p and g W; square lengths of the
+            columns of C and P; p of length 1; ones; the pull on u.
         units: [L + 1, widest], values between phi's layers.
         pulls: [L + 1, widest], what pulls on them.
     """
@@ -58,7 +61,9 @@ class Work(NamedTuple):
     items: IndexArray
     places: IntArray
     seen: SingleArray
+    scores: SingleArray
     tiles: SingleArray
+    pairs: SingleArray
     squares: SingleArray
     lines: SingleArray
     units: SingleArray
@@ -68,13 +73,16 @@ class Work(NamedTuple):
 def work_for(n_items: int, rank: int, batch: int, sizes: IntArray) -> Work:
     """Scratch for tables of ``n_items`` rows of ``rank`` values and a phi of some sizes."""
     layers = (len(sizes), int(sizes.max()))
+    tile = min(max(min(_TILE // rank, _CELLS) // rank, 1), n_items)
     shapes = {
         "common": (n_items, rank),
         "cosines": (6, n_items),
         "seen": (2, n_items, rank),
-        "tiles": (3, min(max(min(_TILE // rank, _CELLS) // rank, 1), n_items), rank),
-        "squares": (5, rank, rank),
-        "lines": (9, rank),
+        "scores": (2, n_items),
+        "tiles": (3, tile, rank),
+        "pairs": (2 * tile,),
+        "squares": (7, rank, rank),
+        "lines": (11, rank),
         "units": layers,
         "pulls": layers,
     }
@@ -84,7 +92,7 @@ def work_for(n_items: int, rank: int, batch: int, sizes: IntArray) -> Work:
         places=np.zeros(batch, dtype=np.int64),
         **{name: np.zeros(shape, dtype=np.float32) for name, shape in shapes.items()},
     )
-    work.lines[8] = 1
+    work.lines[9] = 1
     return work
 
 
@@ -110,18 +118,20 @@ def _squares(rows: SingleArray, squares: SingleArray) -> None:
 def _similar(
     rows: SingleArray,
     squares: SingleArray,
-    lines: SingleArray,
-    centre: int,
+    ones: SingleArray,
+    centre: SingleArray,
     cosines: SingleArray,
     inverses: SingleArray,
 ) -> None:
-    """Cosines of rows to ``lines[centre]``, and one over the rows' lengths."""
-    one = np.float32(1)
-    shrink = one / np.float32(math.sqrt(dot(lines, centre, lines, centre, 0) + _TINY))
-    np.dot(squares, lines[8], inverses)
-    np.dot(rows, lines[centre], cosines)
+    """From products with a centre to cosines with it, and one over the rows' lengths."""
+    one, square = np.float32(1), np.float32(0)
+    for value in centre:
+        square += value * value
+    shrink = one / np.float32(math.sqrt(square + TINY))
+    np.dot(squares, ones, inverses)
     for row in range(len(rows)):
-        inverses[row] = one / np.sqrt(inverses[row] + _TINY)
+        # Not ``/``, which is checked for a divisor of 0 and so takes one number at a time.
+        inverses[row] = np.divide(one, np.sqrt(inverses[row] + TINY))
         cosines[row] = cosines[row] * inverses[row] * shrink
 
 
@@ -134,29 +144,38 @@ def look(
     complementary: Any,
     work: Work,
 ) -> SingleArray:
-    """C, and what both regularisers need of all of it; where ``transfer`` is False, C is G."""
-    squares, lines = work.squares, work.lines
+    """C, its scores, and what both regularisers need; where ``transfer`` is False, C is G."""
+    squares, lines, cosines, scores = work.squares, work.lines, work.cosines, work.scores
     common = work.common if transfer else table
     tile = work.tiles.shape[1]
     squares[1] = 0
-    lines[5:7] = 0
+    lines[6:8] = 0
     for first in range(0, len(table), tile):
         last = min(first + tile, len(table))
         rows, mine = common[first:last], own[first:last]
         if transfer:
             np.dot(table[first:last], squares[0], rows)
+        pairs = work.pairs[: 2 * (last - first)].reshape(2, last - first)
+        np.dot(lines[2:4], rows.T, pairs)
+        scores[0, first:last] = pairs[0]
+        cosines[0, first:last] = pairs[1]
+        np.dot(lines[1:3], mine.T, pairs)
+        scores[0, first:last] += pairs[1]
+        cosines[1, first:last] = pairs[0]
         squared, own_squared = work.tiles[0, : last - first], work.tiles[1, : last - first]
         _squares(rows, squared)
         _squares(mine, own_squared)
         if consistent:
-            c, a = work.cosines[0, first:last], work.cosines[1, first:last]
-            _similar(rows, squared, lines, 2, c, work.cosines[2, first:last])
-            _similar(mine, own_squared, lines, 1, a, work.cosines[3, first:last])
+            c, a = cosines[0, first:last], cosines[1, first:last]
+            _similar(rows, squared, lines[9], lines[3], c, cosines[2, first:last])
+            _similar(mine, own_squared, lines[9], lines[1], a, cosines[3, first:last])
         if complementary:
             np.dot(rows.T, mine, squares[4])
-            squares[1] += squares[4]
-            _add_rows(squared, lines[5])
-            _add_rows(own_squared, lines[6])
+            _add_up(squares[1], squares[4])
+            ones = work.pairs[: last - first]
+            ones[:] = 1
+            lines[6] += np.dot(ones, squared)
+            lines[7] += np.dot(ones, own_squared)
     return common
 
 
@@ -171,10 +190,16 @@ def consistency(alpha: np.float32, cosines: SingleArray) -> Any:
     Returns:
         alpha L_con.
     """
-    total, own_total = 0.0, 0.0
+    scratch = np.empty(cosines.shape[1], dtype=np.int32)
+    tails(cosines[0], cosines[4], scratch)
+    tails(cosines[1], cosines[5], scratch)
+    one, total, own_total = np.float32(1), 0.0, 0.0
+    for row in range(2):
+        like, powers = cosines[row], cosines[4 + row]
+        for item in range(len(like)):
+            inverse = np.divide(one, powers[item])
+            powers[item] = inverse if like[item] > 0 else powers[item]
     for item in range(cosines.shape[1]):
-        cosines[4, item] = math.exp(cosines[0, item])
-        cosines[5, item] = math.exp(cosines[1, item])
         total += cosines[4, item]
         own_total += cosines[5, item]
     scale, own_scale = np.float32(1 / total), np.float32(1 / own_total)
@@ -202,51 +227,93 @@ def complementarity(beta: np.float32, squares: SingleArray, lines: SingleArray) 
     Returns:
         beta L_com.
     """
-    width = squares.shape[1]
-    lengths, own_lengths = np.sqrt(lines[5] + _TINY), np.sqrt(lines[6] + _TINY)
-    lines[5:7] = 0
-    total = 0.0
+    width, one = squares.shape[1], np.float32(1)
+    inverses, own_inverses = one / np.sqrt(lines[6] + TINY), one / np.sqrt(lines[7] + TINY)
     weight = np.float32(2) * beta / np.float32(width * width)
-    for one in range(width):
-        for other in range(width):
-            scale = np.float32(1) / (lengths[one] * own_lengths[other])
-            value = squares[1, one, other] * scale
-            total += value * value
-            squares[3, one, other] = weight * value * scale
-            both = weight * value * value
-            lines[5, one] -= both / (lengths[one] * lengths[one])
-            lines[6, other] -= both / (own_lengths[other] * own_lengths[other])
+    for row in range(width):
+        for column in range(width):
+            scale = inverses[row] * own_inverses[column]
+            value = squares[1, row, column] * scale
+            squares[3, row, column] = weight * value * scale
+            squares[4, row, column] = value * value
+    total, lines[7] = 0.0, 0
+    for row in range(width):
+        lines[6, row] = dot(squares[4], row, lines, 9, 0)
+        total += lines[6, row]
+        for column in range(width):
+            lines[7, column] += squares[4, row, column]
+    for column in range(width):
+        lines[6, column] *= -weight * inverses[column] * inverses[column]
+        lines[7, column] *= -weight * own_inverses[column] * own_inverses[column]
+    turn(squares[3], squares[6])
     return beta * total / (width * width)
 
 
 @released_loop
-def _add_rows(rows: SingleArray, total: SingleArray) -> None:
-    for row in range(len(rows)):
-        for factor in range(len(total)):
-            total[factor] += rows[row, factor]
+def turn(square: SingleArray, turned: SingleArray) -> None:
+    """``turned`` is the transpose."""
+    for row in range(len(square)):
+        for column in range(len(square)):
+            turned[column, row] = square[row, column]
 
 
 @released_loop
-def _add_scaled(rows: SingleArray, columns: SingleArray, pulls: SingleArray) -> None:
-    """Columns of rows times a factor each."""
-    for row in range(len(rows)):
-        for factor in range(len(columns)):
-            pulls[row, factor] += columns[factor] * rows[row, factor]
+def _add_up(total: SingleArray, more: SingleArray) -> None:
+    values, others = total.reshape(-1), more.reshape(-1)
+    for place in range(len(values)):
+        values[place] += others[place]
+
+
+class _Pulls(NamedTuple):
+    """What pulls on the n rows of a tile of C or P, beside the other table's.
+
+    Args:
+        slopes: float32[n], of the rows' cosines.
+        shrinks: float32[n], beside those, what the rows' lengths pull.
+        errors: float32[n], of the rows' scores.
+        centre: float32[d], of length 1.
+        vector: float32[d], u.
+        columns: float32[d], what the lengths of columns pull.
+    """
+
+    slopes: SingleArray
+    shrinks: SingleArray
+    errors: SingleArray
+    centre: SingleArray
+    vector: SingleArray
+    columns: SingleArray
 
 
 @released_loop
-def _add_turned(
-    rows: SingleArray,
-    slopes: SingleArray,
-    shrinks: SingleArray,
-    direction: SingleArray,
-    pulls: SingleArray,
+def _add(found: _Pulls, rows: SingleArray, pulls: SingleArray) -> None:
+    for row in range(len(rows)):
+        slope, error, shrink = found.slopes[row], found.errors[row], found.shrinks[row]
+        for k in range(rows.shape[1]):
+            along = slope * found.centre[k] + error * found.vector[k]
+            pulls[row, k] += along + (found.columns[k] - shrink) * rows[row, k]
+
+
+@released_loop
+def _move(found: _Pulls, rows: SingleArray, pulls: SingleArray, rate: np.float32) -> None:
+    for row in range(len(rows)):
+        slope, error, shrink = found.slopes[row], found.errors[row], found.shrinks[row]
+        for k in range(rows.shape[1]):
+            along = slope * found.centre[k] + error * found.vector[k]
+            along += (found.columns[k] - shrink) * rows[row, k]
+            rows[row, k] -= rate * (pulls[row, k] + along)
+
+
+@released_loop
+def _add_sums(
+    found: _Pulls, rows: SingleArray, centre: SingleArray, vector: SingleArray, pairs: SingleArray
 ) -> None:
-    """What cosines with a direction pull on rows."""
-    for row in range(len(rows)):
-        slope, shrink = slopes[row], shrinks[row]
-        for factor in range(len(direction)):
-            pulls[row, factor] += slope * direction[factor] - shrink * rows[row, factor]
+    """Sums of rows times slopes and times errors, added to a centre's and a vector's."""
+    both = pairs[: 2 * len(rows)].reshape(2, len(rows))
+    both[0] = found.slopes
+    both[1] = found.errors
+    sums = np.dot(both, rows)
+    centre += sums[0]
+    vector += sums[1]
 
 
 @released_loop
@@ -254,34 +321,32 @@ def _pull_tile(
     common: SingleArray,
     own: SingleArray,
     first: int,
-    consistent: Any,
     complementary: Any,
+    rate: np.float32,
     work: Work,
 ) -> None:
-    """Pulls on the rows of one tile of C and P: in ``tiles[0]`` and ``tiles[1]``."""
+    """Pulls on the rows of one tile of C, in ``tiles[0]``; those of P move."""
     lines, count, width = work.lines, len(common), common.shape[1]
     pulls, own_pulls = work.tiles[0, :count], work.tiles[1, :count]
     if complementary:
-        np.dot(own, work.squares[3].T, pulls)
+        np.dot(own, work.squares[6], pulls)
         np.dot(common, work.squares[3], own_pulls)
     else:
         pulls[:] = 0
         own_pulls[:] = 0
-    if complementary:
-        _add_scaled(common, lines[5], pulls)
-        _add_scaled(own, lines[6], own_pulls)
-    if consistent:
-        here, cosines = slice(first, first + count), work.cosines
-        lines[3] += np.dot(cosines[1, here], own)
-        lines[4] += np.dot(cosines[0, here], common)
-        _add_turned(common, cosines[0, here], cosines[2, here], lines[2], pulls)
-        _add_turned(own, cosines[1, here], cosines[3, here], lines[7], own_pulls)
     for row in range(count):
         slot = work.slots[first + row]
         if slot >= 0:
             for factor in range(width):
                 pulls[row, factor] += work.seen[0, slot, factor]
                 own_pulls[row, factor] += work.seen[1, slot, factor]
+    cosines, errors = work.cosines[:4, first : first + count], work.scores[1, first : first + count]
+    ours = _Pulls(cosines[1], cosines[3], errors, lines[8], lines[2], lines[7])
+    shared = _Pulls(cosines[0], cosines[2], errors, lines[3], lines[2], lines[6])
+    _add_sums(ours, own, lines[4], lines[10], work.pairs)
+    _add_sums(shared, common, lines[5], lines[10], work.pairs)
+    _add(shared, common, pulls)
+    _move(ours, own, own_pulls, rate)
 
 
 @released_loop
@@ -297,55 +362,31 @@ def pull(
     table: SingleArray,
     own: SingleArray,
     transfer: bool,
-    consistent: Any,
     complementary: Any,
     rate: np.float32,
     decay: np.float32,
     work: Work,
 ) -> None:
-    """Move both tables by all that pulls on their rows, and sum up what pulls on W and the centres.
+    """Move both tables by all that pulls on their rows; sum up what pulls on W, the centres and u.
 
-    ``lines[2]`` and ``lines[7]`` hold the directions, of length 1, of g W and of p.
+    ``lines[3]`` and ``lines[8]`` hold the directions, of length 1, of g W and of p.
     """
     squares, tile = work.squares, work.tiles.shape[1]
     common = work.common if transfer else table
     squares[2] = 0
-    work.lines[3:5] = 0
+    work.lines[4:6] = 0
+    work.lines[7] += decay
+    work.lines[10] = 0
     for first in range(0, len(table), tile):
         last = min(first + tile, len(table))
         rows, mine = table[first:last], own[first:last]
-        _pull_tile(common[first:last], mine, first, consistent, complementary, work)
+        _pull_tile(common[first:last], mine, first, complementary, rate, work)
         pulls = work.tiles[0, : last - first]
-        _descend(mine, work.tiles[1, : last - first], rate, decay)
         if transfer:
             np.dot(rows.T, pulls, squares[4])
-            for one in range(squares.shape[1]):
-                for other in range(squares.shape[1]):
-                    squares[2, one, other] += squares[4, one, other]
+            _add_up(squares[2], squares[4])
             back = work.tiles[2, : last - first]
-            np.dot(pulls, squares[0].T, back)
+            np.dot(pulls, squares[5], back)
             _descend(rows, back, rate, decay)
         else:
             _descend(rows, pulls, rate, decay)
-
-
-@released_loop
-def unit_length(line: SingleArray) -> np.float32:
-    """Bring a vector to length 1; returns what it was."""
-    square = np.float32(0)
-    for value in line:
-        square += value * value
-    length = np.float32(math.sqrt(square + _TINY))
-    for factor in range(len(line)):
-        line[factor] /= length
-    return length
-
-
-@released_loop
-def of_direction(direction: SingleArray, length: np.float32, gradient: SingleArray) -> None:
-    """From the sum of slopes times rows to the pull on the centre of their cosines, in place."""
-    along = np.float32(0)
-    for factor in range(len(direction)):
-        along += direction[factor] * gradient[factor]
-    for factor in range(len(direction)):
-        gradient[factor] = (gradient[factor] - along * direction[factor]) / length

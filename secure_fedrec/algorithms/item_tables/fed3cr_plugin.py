@@ -84,6 +84,7 @@ class Enhancement(Settings, section="enhancement"):
 
 
 _FIRST = np.zeros(1, dtype=np.int64)
+_EMPTY = np.empty(0, dtype=np.float32)
 
 
 class Enhanced:
@@ -168,7 +169,7 @@ class Enhanced:
         work = self._of_thread()
         for client in range(len(scores)):
             part = self._part(models, client)
-            common = enhance(part, form, work)
+            common = enhance(part, form, _EMPTY, work)
             count = fuse(common, part.own, part.positives[:0], True, self.below.personal, work)
             view = self._view(models, client, part, count, work)
             scores[client] = self.below.scores(view, table)[0]
@@ -177,7 +178,7 @@ class Enhanced:
     def consensus(self, models: Models, client: int) -> SingleArray:
         """C = G W_n of one client's model as it is: float32[m, d]."""
         form = self._form._replace(alpha=np.float32(0), beta=np.float32(0))
-        return enhance(self._part(models, client), form, self._of_thread()).copy()
+        return enhance(self._part(models, client), form, _EMPTY, self._of_thread()).copy()
 
     @property
     def generator_size(self) -> int:
@@ -216,7 +217,7 @@ class Enhanced:
         """One client's step; its loss, before it."""
         work, part, decay = self._of_thread(), self._part(models, client), batch.rates[place]
         below, split = self.below, self.below.personal
-        common = enhance(part, self._form, work)
+        common = enhance(part, self._form, _EMPTY, work)
         examples = slice(int(batch.begin[place]), int(batch.end[place]))
         rows = batch.rows[examples] - models.indptr[client]
         count = fuse(common, part.own, rows, below.dense, split, work)

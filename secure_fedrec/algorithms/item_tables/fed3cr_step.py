@@ -3,27 +3,30 @@
     enhance: prototypes -> W_n -> C = G W_n        settle: pulls on G, P_n and phi, all at once
 
 In between a method is shown rows of C and P_n (``fuse``), moves them, and what it moved is what it
-pulls (``displace``).
+pulls (``displace``). Scores that are products with a vector u take neither: ``enhance`` gives them
+for all items, and what pulls on a score pulls along u on the rows of both tables.
 """
 
+import math
 from typing import NamedTuple
 
 import numpy as np
 
 from secure_fedrec.algorithms.item_tables.fed3cr_consensus import (
+    TINY,
     Work,
     complementarity,
     consistency,
     look,
-    of_direction,
     prototype,
     pull,
-    unit_length,
+    turn,
 )
 from secure_fedrec.algorithms.item_tables.fed3cr_generator import generate, teach
 from secure_fedrec.algorithms.item_tables.local import SingleArray
 from secure_fedrec.core.arrays import IntArray
 from secure_fedrec.core.compiled import released_loop
+from secure_fedrec.core.lanes import dot
 
 
 class Part(NamedTuple):
@@ -73,8 +76,19 @@ class Rates(NamedTuple):
 
 
 @released_loop
-def enhance(part: Part, form: Form, work: Work) -> SingleArray:
-    """Everything before the score; returns C: ``work.common``, or G itself without phi."""
+def enhance(part: Part, form: Form, vector: SingleArray, work: Work) -> SingleArray:
+    """Everything before the score.
+
+    Args:
+        part: the client's.
+        form: what is the same for all.
+        vector: float32[d], u, where scores are products with it, and ``work.scores`` gets them;
+            empty where ``fuse`` and ``displace`` serve another score.
+        work: scratch; no error pulls yet.
+
+    Returns:
+        C: ``work.common``, or G itself without phi.
+    """
     lines, sizes, width = work.lines, form.sizes, part.table.shape[1]
     prototype(part.table, part.positives, lines[0])
     prototype(part.own, part.positives, lines[1])
@@ -84,14 +98,19 @@ def enhance(part: Part, form: Form, work: Work) -> SingleArray:
             work.units[0, factor] = lines[0, factor]
             work.units[0, width + factor] = lines[1, factor]
         generate(part.phi, sizes, work.units)
-        lines[2] = 0
+        lines[3] = 0
         for one in range(width):
             for other in range(width):
                 entry = form.scale * work.units[len(sizes) - 1, one * width + other]
                 work.squares[0, one, other] = entry
-                lines[2, other] += lines[0, one] * entry
+                lines[3, other] += lines[0, one] * entry
+        turn(work.squares[0], work.squares[5])
     else:
-        lines[2] = lines[0]
+        lines[3] = lines[0]
+    lines[2] = 0
+    lines[2, : len(vector)] = vector
+    work.scores[1] = 0
+    work.slots[:] = -1
     return look(part.table, part.own, transfer, form.alpha > 0, form.beta > 0, work)
 
 
@@ -113,7 +132,8 @@ def fuse(
         How many rows there are.
     """
     slots, width = work.slots, common.shape[1]
-    slots[:] = 0 if whole else -1
+    if whole:
+        slots[:] = 0
     for row in rows:
         slots[row] = 0
     count = 0
@@ -164,45 +184,61 @@ def settle(part: Part, form: Form, rates: Rates, work: Work) -> float:
     loss = 0.0
     if consistent:
         loss += consistency(form.alpha, work.cosines)
+    else:
+        work.cosines[:4] = 0
     if complementary:
         loss += complementarity(form.beta, work.squares, lines)
-    lines[7] = lines[1]
-    own_length, length = unit_length(lines[7]), unit_length(lines[2])
-    pull(
-        part.table,
-        part.own,
-        transfer,
-        consistent,
-        complementary,
-        rates.tables,
-        rates.decay,
-        work,
-    )
-    of_direction(lines[7], own_length, lines[3])
-    of_direction(lines[2], length, lines[4])
+    lines[8] = lines[1]
+    own_length, length = _unit_length(lines[8]), _unit_length(lines[3])
+    pull(part.table, part.own, transfer, complementary, rates.tables, rates.decay, work)
+    _of_direction(lines[8], own_length, lines[4])
+    _of_direction(lines[3], length, lines[5])
     if transfer:
         _teach(part.phi, form, rates.generator, work)
     if transfer or consistent:
         share = rates.tables / np.float32(len(part.positives))
         for item in part.positives:
             for factor in range(width):
-                part.table[item, factor] -= share * lines[4, factor]
-                part.own[item, factor] -= share * lines[3, factor]
+                part.table[item, factor] -= share * lines[5, factor]
+                part.own[item, factor] -= share * lines[4, factor]
     return loss
 
 
 @released_loop
 def _teach(phi: SingleArray, form: Form, rate: np.float32, work: Work) -> None:
-    """Move phi; ``lines[3]`` and ``lines[4]`` become what pulls on p and g."""
+    """Move phi; ``lines[4]`` and ``lines[5]`` become what pulls on p and g."""
     lines, squares = work.lines, work.squares
     width, last = squares.shape[1], len(form.sizes) - 1
-    back = np.zeros(width, dtype=np.float32)
     for one in range(width):
         for other in range(width):
-            back[one] += squares[0, one, other] * lines[4, other]
-            entry = squares[2, one, other] + lines[0, one] * lines[4, other]
+            entry = squares[2, one, other] + lines[0, one] * lines[5, other]
             work.pulls[last, one * width + other] = form.scale * entry
+    back = np.empty(width, dtype=np.float32)
+    for factor in range(width):
+        back[factor] = dot(squares[0], factor, lines, 5, 0)
     teach(phi, form.sizes, work.units, work.pulls, rate)
     for factor in range(width):
-        lines[4, factor] = back[factor] + work.pulls[0, factor]
-        lines[3, factor] += work.pulls[0, width + factor]
+        lines[5, factor] = back[factor] + work.pulls[0, factor]
+        lines[4, factor] += work.pulls[0, width + factor]
+
+
+@released_loop
+def _unit_length(line: SingleArray) -> np.float32:
+    """Bring a vector to length 1; returns what it was."""
+    square = np.float32(0)
+    for value in line:
+        square += value * value
+    length = np.float32(math.sqrt(square + TINY))
+    for factor in range(len(line)):
+        line[factor] /= length
+    return length
+
+
+@released_loop
+def _of_direction(direction: SingleArray, length: np.float32, gradient: SingleArray) -> None:
+    """From the sum of slopes times rows to the pull on the centre of their cosines, in place."""
+    along = np.float32(0)
+    for factor in range(len(direction)):
+        along += direction[factor] * gradient[factor]
+    for factor in range(len(direction)):
+        gradient[factor] = (gradient[factor] - along * direction[factor]) / length

@@ -153,4 +153,5 @@ def errors_of(
     for place in range(len(logits)):
         tail = tails[place]
         share = one if logits[place] >= nought else tail
-        errors[place] = share / (one + tail) - labels[place]
+        # Not ``/``, which is checked for a divisor of 0 and so takes one number at a time.
+        errors[place] = np.divide(share, one + tail) - labels[place]

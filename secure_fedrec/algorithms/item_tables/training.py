@@ -4,13 +4,12 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from os import sched_getaffinity
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from secure_fedrec.algorithms.item_tables.local import (
     Batch,
-    ItemTableTraining,
     Models,
     SingleArray,
 )
@@ -71,10 +70,10 @@ def train(
     def group(chosen: IntArray) -> IntArray:
         # A dense method's clients fill the cache each: one after the other.
         turns = np.split(chosen, len(chosen)) if method.dense else [chosen]
-        each = [
-            _train_some(method, models, examples, turn, config, round_, losses) for turn in turns
-        ]
-        return np.concatenate(each)
+        course = _Course.of(len(losses), len(turns[0]), config.decay ** (round_ - 1))
+        bad = [_train_some(method, models, examples, turn, course, losses) for turn in turns]
+        losses[chosen] = course.last[chosen]
+        return np.array([place for place in bad if place >= 0], dtype=np.int64)
 
     parts = max(1, min(threads, len(places) // (1 if method.dense else _FEW)))
     bad = _side_by_side(group, [places[part::parts] for part in range(parts)])
@@ -104,53 +103,138 @@ def _side_by_side(work: Callable[[IntArray], IntArray], parts: Sequence[IntArray
         return np.concatenate([*pool.map(work, parts)])
 
 
+_EPOCH, _FIRST, _ACTIVE, _TAKING, _BAD = range(5)
+
+
+class _Course(NamedTuple):
+    """How far clients are in the training of a round; k of them train at a time.
+
+    Args:
+        progress: int64[5], the epoch, from -1; the first example of the step within an epoch; how
+            many clients train, and how many take the step; whose loss is no number, or -1.
+        active: int64[k], places of the clients that train, ascending.
+        taking: int64[k], of those that take the step; ``Batch.clients``, and more behind.
+        begin: int64[k], likewise.
+        end: int64[k], likewise.
+        rates: float32[k], likewise.
+        factors: float64[B] by place, on step sizes.
+        totals: float64[B], sums of losses.
+        last: float64[B], mean loss as it was after the last epoch.
+    """
+
+    progress: IntArray
+    active: IntArray
+    taking: IntArray
+    begin: IntArray
+    end: IntArray
+    rates: SingleArray
+    factors: FloatArray
+    totals: FloatArray
+    last: FloatArray
+
+    @classmethod
+    def of(cls, size: int, turn: int, factor: float) -> "_Course":
+        """Of a batch of ``size`` clients, at most ``turn`` at a time; ``factor`` is the first."""
+        return cls(
+            progress=np.empty(5, dtype=np.int64),
+            rates=np.empty(turn, dtype=np.float32),
+            factors=np.full(size, factor),
+            totals=np.zeros(size),
+            last=np.zeros(size),
+            **{
+                name: np.empty(turn, dtype=np.int64)
+                for name in ("active", "taking", "begin", "end")
+            },
+        )
+
+
 def _train_some(
     method: ItemTableMethod,
     models: Models,
     examples: LocalExamples,
     places: IntArray,
-    config: ItemTableTraining,
-    round_: int,
+    course: _Course,
     losses: FloatArray,
-) -> IntArray:
-    """Train the clients in some places; the places of those whose loss is no number."""
-    indptr, size = examples.indptr, config.batch_size
-    counts, ends = np.diff(indptr), indptr[1:]
-    rates = np.full(len(losses), config.decay ** (round_ - 1))
-    totals, last = np.zeros_like(losses), np.zeros_like(losses)
-    active = places[counts[places] > 0]
-    for epoch in range(config.epochs):
-        mixed = active[counts[active] > size]
-        shuffle(indptr, mixed, examples.keys, epoch, examples.rows, examples.labels)
-        taking, first = active, 0
-        while len(taking):
-            begin = indptr[taking] + first
-            end = np.minimum(begin + size, ends[taking])
-            batch = Batch(
-                clients=taking,
-                begin=begin,
-                end=end,
-                rows=examples.rows,
-                labels=examples.labels,
-                rates=rates[taking].astype(np.float32),
-            )
-            method.step(models, batch, losses)
-            totals[taking] += losses[taking] * (end - begin)
-            if config.batch_decay != 1:
-                rates[taking] *= config.batch_decay
-            first += size
-            taking = taking[counts[taking] > first]
-        mean = totals[active] / ((epoch + 1) * counts[active])
-        if not np.isfinite(mean).all():
-            bad: IntArray = active[~np.isfinite(mean)]
-            return bad
-        settled = np.abs(mean - last[active]) < config.tolerance * np.abs(last[active])
-        last[active] = mean
-        active = active[~settled] if epoch else active
-        if not len(active):
-            break
-    losses[places] = last[places]
-    return places[:0]
+) -> int:
+    """Train the clients in some places; the place of one whose loss is no number, else -1."""
+    course.active[: len(places)] = places
+    course.progress[:] = (-1, 0, len(places), 0, -1)
+    config, rows, labels = method.config.local, examples.rows, examples.labels
+    plan = config.epochs, config.batch_size, config.batch_decay, config.tolerance
+    while taking := _advance(course, *plan, examples.indptr, examples.keys, rows, labels, losses):
+        batch = Batch(
+            clients=course.taking[:taking],
+            begin=course.begin[:taking],
+            end=course.end[:taking],
+            rows=rows,
+            labels=labels,
+            rates=course.rates[:taking],
+        )
+        method.step(models, batch, losses)
+    return int(course.progress[_BAD])
+
+
+@released_loop
+def _advance(
+    course: _Course,
+    epochs: int,
+    size: int,
+    batch_decay: float,
+    tolerance: float,
+    indptr: IntArray,
+    keys: WordArray,
+    rows: IntArray,
+    labels: SingleArray,
+    losses: FloatArray,
+) -> int:
+    """Book the step that was taken and set up the next; how many clients take it, 0 at the end."""
+    progress, taking = course.progress, course.taking
+    first, count = progress[_FIRST] + size, 0
+    for turn in range(progress[_TAKING]):
+        place = taking[turn]
+        course.totals[place] += losses[place] * (course.end[turn] - course.begin[turn])
+        course.factors[place] *= batch_decay
+        if indptr[place] + first < indptr[place + 1]:
+            taking[count] = place
+            count += 1
+    if count == 0:
+        first, count = 0, _next_epoch(course, epochs, tolerance, indptr)
+        for turn in range(count):
+            taking[turn] = course.active[turn]
+            if indptr[taking[turn] + 1] - indptr[taking[turn]] > size:
+                shuffle(indptr, taking[turn : turn + 1], keys, progress[_EPOCH], rows, labels)
+    for turn in range(count):
+        place = taking[turn]
+        course.begin[turn] = indptr[place] + first
+        course.end[turn] = min(indptr[place] + first + size, indptr[place + 1])
+        course.rates[turn] = course.factors[place]
+    progress[_FIRST], progress[_TAKING] = first, count
+    return count
+
+
+@released_loop
+def _next_epoch(course: _Course, epochs: int, tolerance: float, indptr: IntArray) -> int:
+    """Leave out who has settled; how many clients train on."""
+    progress, active, last, count = course.progress, course.active, course.last, 0
+    for turn in range(progress[_ACTIVE]):
+        place = active[turn]
+        examples = indptr[place + 1] - indptr[place]
+        if examples == 0:
+            continue
+        if progress[_EPOCH] >= 0:
+            mean = course.totals[place] / ((progress[_EPOCH] + 1) * examples)
+            if not np.isfinite(mean):
+                progress[_BAD] = place
+                return 0
+            settled = abs(mean - last[place]) < tolerance * abs(last[place])
+            last[place] = mean
+            if settled and progress[_EPOCH] > 0:
+                continue
+        active[count] = place
+        count += 1
+    progress[_EPOCH] += 1
+    progress[_ACTIVE] = count
+    return count if progress[_EPOCH] < epochs else 0
 
 
 @released_loop
