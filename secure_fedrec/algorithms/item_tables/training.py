@@ -20,6 +20,7 @@ from secure_fedrec.core.compiled import released_loop
 from secure_fedrec.errors import DivergedError
 
 _FEW = 4  # clients that a thread of its own is not worth
+_LEAST_RATE = 1e-30  # a step of this size moves nothing, and methods divide by it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -132,7 +133,7 @@ def _train_some(
                 end=end,
                 rows=examples.rows,
                 labels=examples.labels,
-                rates=rates[taking].astype(np.float32),
+                rates=np.maximum(rates[taking], _LEAST_RATE).astype(np.float32),
             )
             method.step(models, batch, losses)
             totals[taking] += losses[taking] * (end - begin)
