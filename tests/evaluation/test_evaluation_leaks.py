@@ -1,6 +1,7 @@
 """A leaking protocol is found by measuring it, a sound one is left alone."""
 
 import os
+from dataclasses import replace
 from itertools import permutations
 from pathlib import Path
 
@@ -134,6 +135,28 @@ def test_the_probability_of_a_sound_protocol_is_one_of_counting() -> None:
     drawn[2, case.test[2]] = False
     assert _as_few(case, drawn) == pytest.approx(0.25)
     assert _as_few(case, ~drawn) == 1.0
+
+
+def test_items_that_nobody_trains_on_tell_nothing_of_warm_test_items() -> None:
+    """Found by attacking: more items than clients, and putting the cold ones first beats chance."""
+    whole = generate(SyntheticConfig(clients=80, items=800, mean_ratings=12.0, seed=5))
+    known, items = np.unique(whole.items, return_inverse=True)
+    table = replace(
+        whole,
+        n_items=len(known),
+        items=items.astype(np.int32),
+        item_labels=whole.item_labels[known],
+        timestamps=None,
+    )
+    gains = []
+    for seed in range(10):
+        case = ranking_case(table, seed=seed)
+        cold = (case.train.item_popularity() == 0) * 1.0
+        hits = rule_quality(case.test, case.test_negatives, cold)["hit_rate_at_10"]
+        gains.append((hits.mean() - 0.1, hits[~case.cold].mean() - 0.1))
+    everywhere, warm = np.mean(gains, axis=0)
+    assert everywhere > 0.02
+    assert warm <= 0
 
 
 def test_before_the_first_round_nothing_is_told() -> None:
