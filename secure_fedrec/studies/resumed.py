@@ -117,7 +117,7 @@ def _alone(path: Path) -> Iterator[None]:
                 break
             os.close(descriptor)  # who held it took the file away
     except OSError as refused:
-        raise DataError(beside, f"cannot be locked ({refused.strerror or refused})") from refused
+        raise DataError(beside, f"cannot be written ({refused.strerror or refused})") from refused
     try:
         yield
     finally:
