@@ -2,20 +2,29 @@
 
 No protocol is warned about by its name. The training draws of a run are made, the held-out items
 are ranked by "never drawn", and what that rule has over chance is a result with an interval.
+
+The verdict is an exact test and not that interval: where few items are drawn, most clients gain a
+little and the rare one whose test item was drawn loses much, and a bootstrap of clients among whom
+it happens to be missing is sure of a leak. Under a sound protocol a client's test item is as likely
+as each of its negatives to be among those that were drawn, so how many test items were drawn is a
+sum of independent trials of known odds.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from secure_fedrec.core.arrays import FloatArray
+import numpy as np
+
+from secure_fedrec.core.arrays import BoolArray, FloatArray
 from secure_fedrec.evaluation.intervals import Interval, mean_interval, paired_interval
-from secure_fedrec.evaluation.oracles import ORACLES, oracle_figures
+from secure_fedrec.evaluation.oracles import ORACLES, drawn_items, rule_figures
 from secure_fedrec.evaluation.protocols import RankingCase
 from secure_fedrec.streams import Stream
 
 _CONFIDENCE: Final = 0.999
-"""Of the decision: one sound protocol in two thousand is warned about."""
+_FALSE_WARNINGS: Final = (1.0 - _CONFIDENCE) / 2
+"""At most this share of sound protocols is warned about: one in two thousand."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,7 +36,8 @@ class Leak:
         rounds: of training.
         means: of every oracle, HR@K and NDCG@K over clients.
         over_chance: HR@K of the never-drawn oracle less that of the random one, clients paired;
-            99.9 % interval.
+            99.9 % interval, of the size and not for the verdict.
+        probability: that a sound protocol draws as few test items, exactly.
         figures: of every oracle, per client.
     """
 
@@ -35,12 +45,13 @@ class Leak:
     rounds: int
     means: Mapping[str, Mapping[str, Interval]]
     over_chance: Interval
+    probability: float
     figures: Mapping[str, Mapping[str, FloatArray]] = field(repr=False)
 
     @property
     def leaks(self) -> bool:
-        """Whether the oracle is above chance, as far as this number of clients can tell."""
-        return self.over_chance.low > 0
+        """Whether test items are drawn less than chance, as far as these clients can tell."""
+        return self.probability <= _FALSE_WARNINGS
 
     @property
     def warning(self) -> str | None:
@@ -80,9 +91,8 @@ def measured_leak(
     """
     if rounds < 1:
         raise ValueError("what is never drawn tells nothing before the first round")
-    figures = oracle_figures(
-        case, rounds=rounds, stream=stream, per_positive=per_positive, cutoff=cutoff
-    )
+    drawn = drawn_items(case, rounds=rounds, stream=stream, per_positive=per_positive)
+    figures = rule_figures(case, drawn, cutoff=cutoff)
     hits = {name: figures[name][f"hit_rate_at_{cutoff}"] for name in ORACLES}
     return Leak(
         protocol=case.protocol,
@@ -94,5 +104,27 @@ def measured_leak(
         over_chance=paired_interval(
             hits["never drawn"], hits["random"], seed=seed, confidence=_CONFIDENCE
         ),
+        probability=_as_few(case, drawn),
         figures=figures,
     )
+
+
+def _as_few(case: RankingCase, drawn: BoolArray) -> float:
+    """Probability that no more test items are drawn, were each candidate as likely as another.
+
+    Args:
+        case: the case.
+        drawn: bool[n, m], of ``drawn_items``.
+    """
+    clients = np.flatnonzero(case.test >= 0)
+    negatives, own = case.test_negatives[clients], drawn[clients, case.test[clients]]
+    there = negatives >= 0
+    among = (drawn[clients[:, None], negatives] & there).sum(axis=1) + own
+    odds = among / (there.sum(axis=1) + 1.0)
+    # Of how many are drawn, up to what was found: a Poisson binomial distribution.
+    shares = np.zeros(int(own.sum()) + 1)
+    shares[0] = 1.0
+    for share in odds[odds > 0].tolist():
+        shares[1:] = shares[1:] * (1.0 - share) + shares[:-1] * share
+        shares[0] *= 1.0 - share
+    return min(float(shares.sum()), 1.0)

@@ -120,6 +120,19 @@ def oracle_figures(
         cutoff: K.
     """
     drawn = drawn_items(case, rounds=rounds, stream=stream, per_positive=per_positive)
+    return rule_figures(case, drawn, cutoff=cutoff)
+
+
+def rule_figures(
+    case: RankingCase, drawn: BoolArray, *, cutoff: int = 10
+) -> Mapping[str, dict[str, FloatArray]]:
+    """As ``oracle_figures``, from the draws.
+
+    Args:
+        case: the case.
+        drawn: bool[n, m], of ``drawn_items``.
+        cutoff: K.
+    """
     scores = {
         "random": np.zeros(case.n_items),
         "popularity": case.train.item_popularity(),

@@ -9,6 +9,11 @@ out is, for the client, one unrated item among many.
 ``published``: the public codes of PFedRec, GPFedRec and FedRAP leave validation and test items out
 of that pool as well. The held-out item is then the one unrated item that is never pushed down, and
 a model that notices needs no taste at all (``leaks``). For side by side with printed tables only.
+
+Neither hides the catalogue: an item that nobody trains on is in it because it is held out of
+somebody's training (``RankingCase.cold``). Where items outnumber clients a test item is more often
+such a one than a negative is, and a rule that puts these first gains by it; figures of ``warm_``
+leave out the clients whose test item it is (``ranks.client_figures``).
 """
 
 from dataclasses import dataclass, field

@@ -1,16 +1,23 @@
-"""Studies as files: a report as JSON, and arrays beside it in a file of the same stem."""
+"""Studies as files: a report as JSON, and arrays beside it in a file of the same stem.
+
+A report carries a digest of itself and of its arrays, so that what was damaged, edited or put
+together from two studies is not taken for one.
+"""
 
 import json
 from collections.abc import Mapping
+from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
-from secure_fedrec.core.files import read_json, replace_file
+from secure_fedrec.core.files import file_digest, read_json, replace_file
 from secure_fedrec.core.npz import read_npz, write_npz
 from secure_fedrec.errors import DataError
+
+_DIGEST: Final = "sha256"
 
 
 def arrays_beside(path: Path) -> Path:
@@ -34,7 +41,9 @@ def write_files(
             write_npz(arrays_beside(path), arrays)
         else:
             arrays_beside(path).unlink(missing_ok=True)
-        replace_file(path, (json.dumps(report, indent=1) + "\n").encode())
+        beside = file_digest(arrays_beside(path)) if arrays else None
+        whole = {**report, _DIGEST: _digests_of(report, beside)}
+        replace_file(path, (json.dumps(whole, indent=1) + "\n").encode())
     except OSError as refused:
         raise DataError(path, f"cannot be written ({refused.strerror or refused})") from refused
 
@@ -48,7 +57,8 @@ def read_report(path: Path, version: int, *, paper: str) -> dict[str, Any]:
         paper: what it is a study of, for the message.
 
     Raises:
-        DataError: it is damaged, or of another version.
+        DataError: it is damaged, of another version, or not as it was written: it or its arrays. A
+            report that carries no digest is of an earlier release, and taken as it is.
     """
     try:
         report = read_json(path)
@@ -58,7 +68,26 @@ def read_report(path: Path, version: int, *, paper: str) -> dict[str, Any]:
         raise DataError(path, f"is no study of {paper}")
     if report.get("format", version) != version:
         raise DataError(path, f"is no study of format {version}")
+    stated = report.pop(_DIGEST, None)
+    if stated is not None:
+        _require_as_written(path, report, stated)
     return report
+
+
+def _digests_of(report: Mapping[str, Any], arrays: str | None) -> dict[str, str | None]:
+    """Of the array file, and of it and a report's JSON values."""
+    values = [json.loads(json.dumps(report)), arrays]
+    whole = sha256(json.dumps(values, sort_keys=True).encode())
+    return {"report": whole.hexdigest(), "arrays": arrays}
+
+
+def _require_as_written(path: Path, report: Mapping[str, Any], stated: Any) -> None:
+    """Refuse a report, or arrays where they are there, that is not what was written."""
+    beside, arrays = arrays_beside(path), stated["arrays"] if isinstance(stated, dict) else None
+    same = stated == _digests_of(report, arrays)
+    if not same or (beside.exists() and arrays != file_digest(beside)):
+        problem = "was changed after it was written, or the array file beside it was; remove both"
+        raise DataError(path, problem)
 
 
 def read_arrays(path: Path, *names: str) -> dict[str, npt.NDArray[np.generic]]:

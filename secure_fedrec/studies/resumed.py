@@ -2,11 +2,14 @@
 
 Until a study is complete a checkpoint lies beside its report, with the suffix ``.checkpoint``: the
 engine's whole state and what was seen so far. The report carries all settings under ``study``, and
-a file of other settings is refused in place of being taken for what was asked for.
+a file of other settings is refused in place of being taken for what was asked for. A study is
+made by one process at a time: another that needs it waits, and reads it.
 """
 
 import json
-from collections.abc import Callable, Mapping
+import os
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from time import perf_counter
@@ -75,6 +78,58 @@ def finished(
     if report.get("study") != study:
         raise DataError(path, "is of a study with other settings")
     return report
+
+
+def once(
+    path: Path,
+    read: Callable[[], dict[str, Any] | None],
+    make: Callable[[], dict[str, Any]],
+) -> dict[str, Any]:
+    """The report at ``path``, or where there is none one made now, by no other process meanwhile.
+
+    Args:
+        path: of the report.
+        read: reads it; None where there is none.
+        make: makes and writes it.
+
+    Raises:
+        DataError: the folder cannot be written or locked; or as ``read`` and ``make``.
+    """
+    found = read()
+    if found is not None:
+        return found
+    with _alone(path):
+        return read() or make()
+
+
+@contextmanager
+def _alone(path: Path) -> Iterator[None]:
+    """Hold the lock of a study, in a file beside it that is there only meanwhile."""
+    from fcntl import LOCK_EX, flock  # noqa: PLC0415 - POSIX alone has it
+
+    beside = path.with_suffix(".lock")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        while True:
+            descriptor = os.open(beside, os.O_RDWR | os.O_CREAT, 0o666)
+            flock(descriptor, LOCK_EX)
+            if _names(beside, descriptor):
+                break
+            os.close(descriptor)  # who held it took the file away
+    except OSError as refused:
+        raise DataError(beside, f"cannot be written ({refused.strerror or refused})") from refused
+    try:
+        yield
+    finally:
+        beside.unlink(missing_ok=True)
+        os.close(descriptor)
+
+
+def _names(path: Path, descriptor: int) -> bool:
+    try:
+        return os.path.samestat(path.stat(), os.fstat(descriptor))
+    except FileNotFoundError:
+        return False
 
 
 def train(

@@ -9,6 +9,8 @@ import torch
 
 from secure_fedrec.algorithms.base import Algorithm
 from secure_fedrec.algorithms.item_tables import (
+    Fed3CR,
+    Fed3CRConfig,
     FedMF,
     FedMFConfig,
     FedNCF,
@@ -322,6 +324,7 @@ def test_a_held_out_item_is_a_negative_under_the_clean_protocol_only() -> None:
         ("fedrap", {"independence": 1e30}),
         ("fedmf", {"item_learning_rate": 1e30}),
         ("fedncf", {"learning_rate": 1e30}),
+        ("fedmf", {"learning_rate": 1e39, "item_learning_rate": 1e-3}),
     ],
 )
 @pytest.mark.filterwarnings("ignore:overflow")
@@ -333,6 +336,16 @@ def test_what_diverges_is_named_and_leaves_everything_as_it_was(name: str, more:
     after = engine.state()
     assert before.keys() == after.keys()
     assert all(np.array_equal(before[key], after[key]) for key in before)
+
+
+def test_step_sizes_that_have_shrunk_to_nothing_move_nothing() -> None:
+    """Found by attacking: methods divide by them, and training ended in a division by zero."""
+    endless = ItemTableTraining(epochs=40, batch_size=1, batch_decay=0.1)
+    config = FedRAPConfig(rank=D, item_learning_rate=2.0, local=endless)
+    enhanced = Fed3CRConfig(rank=D, item_learning_rate=2.0, local=endless)
+    for method in (FedRAP(config, M), Fed3CR(enhanced, M)):
+        report = engine_of(ranked(method, CASE)).run_round()
+        assert np.isfinite(report.of_clients["training_loss"]).all()
 
 
 def test_a_client_without_a_training_item_is_refused() -> None:

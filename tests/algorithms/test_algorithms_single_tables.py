@@ -5,7 +5,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from secure_fedrec.algorithms.item_tables import ItemTableTraining
+from secure_fedrec.algorithms.item_tables import (
+    Enhanced,
+    Enhancement,
+    ItemTables,
+    ItemTableTraining,
+)
 from secure_fedrec.algorithms.item_tables.gpfedrec import GPFedRec, GPFedRecConfig
 from secure_fedrec.algorithms.item_tables.method import OWN
 from secure_fedrec.algorithms.item_tables.perfedrec import (
@@ -118,3 +123,12 @@ def test_clusters_and_shares() -> None:
     np.testing.assert_allclose(method.mix(tables, own)[:, 0, 0], wanted)
     with pytest.raises(ConfigError, match="must not exceed 1"):
         PerFedRecConfig(of_all=0.8, of_cluster=0.3)
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_a_method_whose_server_mixes_takes_that_server(name: str) -> None:
+    """Found by attacking: without the table that its server gives, GPFedRec's loop read beyond."""
+    with pytest.raises(ValueError, match="mixes single tables"):
+        ItemTables(METHODS[name](), M)
+    with pytest.raises(ConfigError, match="mixes single clients' tables"):
+        Enhanced(METHODS[name](), Enhancement(item_rate=1.0), M)

@@ -157,6 +157,7 @@ def test_a_study_of_one_start_is_not_that_of_the_other(
     find_studies(wanted, source)
     assert ran == wanted[:1]
     stored = json.loads(kept.read_text())
+    del stored["sha256"]  # as an earlier release wrote it
     for broken in ({**stored, "start": "own"}, {k: v for k, v in stored.items() if k != "start"}):
         (tmp_path / "one.json").write_text(json.dumps(broken))
         with pytest.raises(DataError, match=r"one.json: is no study of HPFL"):

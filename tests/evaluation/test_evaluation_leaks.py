@@ -1,6 +1,7 @@
 """A leaking protocol is found by measuring it, a sound one is left alone."""
 
 import os
+from dataclasses import replace
 from itertools import permutations
 from pathlib import Path
 
@@ -11,7 +12,7 @@ from secure_fedrec.data import SyntheticConfig, generate
 from secure_fedrec.data.negatives import Ragged
 from secure_fedrec.data.ratings import RatingTable
 from secure_fedrec.data.top_n import load_top_n
-from secure_fedrec.evaluation.leaks import Leak, measured_leak
+from secure_fedrec.evaluation.leaks import Leak, _as_few, measured_leak
 from secure_fedrec.evaluation.oracles import drawn_items, expected_quality, rule_quality
 from secure_fedrec.evaluation.protocols import RankingCase, ranking_case
 from secure_fedrec.evaluation.ranking import client_quality
@@ -110,6 +111,52 @@ def test_a_sound_protocol_is_rarely_warned_about() -> None:
     mean = np.mean([each.over_chance.value for each in found])
     spread = np.std([each.over_chance.value for each in found], ddof=1) / 5
     assert abs(mean) < 4 * spread
+
+
+@pytest.mark.parametrize(("clients", "items", "rounds"), [(60, 2000, 1), (20, 300, 1), (6, 200, 5)])
+def test_a_sound_protocol_is_rarely_warned_about_where_little_is_drawn(
+    clients: int, items: int, rounds: int
+) -> None:
+    """Found by attacking: a bootstrap warned about two in three of them."""
+    table = generate(SyntheticConfig(clients=clients, items=items, mean_ratings=6.0, seed=9))
+    found = [leak_of(ranking_case(table, seed=s), rounds=rounds, seed=s) for s in range(100)]
+    assert sum(each.leaks for each in found) <= 1
+    assert min(each.probability for each in found) < 0.5  # there is something to be wrong about
+
+
+def test_the_probability_of_a_sound_protocol_is_one_of_counting() -> None:
+    """Three clients, one negative each: of 2^3 equally likely cases four draw 0 or 1 test items."""
+    table = generate(SyntheticConfig(clients=3, items=40, mean_ratings=6.0, seed=3))
+    case = ranking_case(table, seed=0, negatives=1)
+    drawn = np.zeros((3, 40), dtype=np.bool_)
+    drawn[[0, 1], case.test_negatives[[0, 1], 0]] = True
+    drawn[2, case.test[2]] = True
+    assert _as_few(case, drawn) == pytest.approx(0.5)
+    drawn[2, case.test[2]] = False
+    assert _as_few(case, drawn) == pytest.approx(0.25)
+    assert _as_few(case, ~drawn) == 1.0
+
+
+def test_items_that_nobody_trains_on_tell_nothing_of_warm_test_items() -> None:
+    """Found by attacking: more items than clients, and putting the cold ones first beats chance."""
+    whole = generate(SyntheticConfig(clients=80, items=800, mean_ratings=12.0, seed=5))
+    known, items = np.unique(whole.items, return_inverse=True)
+    table = replace(
+        whole,
+        n_items=len(known),
+        items=items.astype(np.int32),
+        item_labels=whole.item_labels[known],
+        timestamps=None,
+    )
+    gains = []
+    for seed in range(10):
+        case = ranking_case(table, seed=seed)
+        cold = (case.train.item_popularity() == 0) * 1.0
+        hits = rule_quality(case.test, case.test_negatives, cold)["hit_rate_at_10"]
+        gains.append((hits.mean() - 0.1, hits[~case.cold].mean() - 0.1))
+    everywhere, warm = np.mean(gains, axis=0)
+    assert everywhere > 0.02
+    assert warm <= 0
 
 
 def test_before_the_first_round_nothing_is_told() -> None:

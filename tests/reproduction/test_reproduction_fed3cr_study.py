@@ -1,6 +1,8 @@
 """The study of the item-table family: files that are gone on with, what is chosen, oracles."""
 
+import json
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -103,6 +105,48 @@ def test_a_file_of_other_settings_is_refused(tmp_path: Path) -> None:
     ):
         with pytest.raises(DataError, match="other settings"):
             run_study(DATA, other, path)
+
+
+@pytest.mark.parametrize("which", ["report", "arrays", "foreign"])
+def test_a_study_that_was_changed_is_refused(which: str, tmp_path: Path) -> None:
+    """Found by attacking: arrays of one method stood beside the report of another."""
+    path, other = tmp_path / "study.json", tmp_path / "other.json"
+    run_study(DATA, config("pfedrec"), path)
+    arrays = path.with_suffix(".npz")
+    if which == "report":
+        report = json.loads(path.read_text())
+        path.write_text(json.dumps({**report, "rounds": report["rounds"][:1]}))
+    elif which == "arrays":
+        whole = bytearray(arrays.read_bytes())
+        whole[len(whole) // 2] ^= 1
+        arrays.write_bytes(whole)
+    else:
+        run_study(DATA, config("fedmf"), other)
+        other.with_suffix(".npz").replace(arrays)
+    with pytest.raises(DataError, match="changed after it was written"):
+        run_study(DATA, config("pfedrec"), path)
+
+
+def test_a_report_of_an_earlier_release_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "study.json"
+    report = run_study(DATA, config("pfedrec"), path)
+    path.write_text(json.dumps(report))
+    assert run_study(DATA, config("pfedrec"), path) == report
+
+
+def test_two_at_once_make_a_study_once(tmp_path: Path) -> None:
+    """Found by attacking: both wrote the same unfinished file, and one of them ended there."""
+    path, made = tmp_path / "study.json", []
+    settings = config("pfedrec", rounds=11)
+
+    def one(_: int) -> dict[str, Any]:
+        return run_study(DATA, settings, path, on_round=lambda: made.append(1))
+
+    with ThreadPoolExecutor(3) as pool:
+        found = list(pool.map(one, range(3)))
+    assert found[0] == found[1] == found[2]
+    assert len(made) == 11
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["study.json", "study.npz"]
 
 
 def test_what_diverges_is_written_down_and_not_tried_again(tmp_path: Path) -> None:

@@ -215,6 +215,6 @@ class AveragedDMF(_OverASum):
 
 def _nothing_below(others: FloatArray) -> FloatArray:
     """What is left of a sum by rounding alone is nobody's vector."""
-    least = 1e-3  # far above the rounding of any ring, far below the length of a vector
+    least = 1e-3  # above the rounding of 16 digits of a ring, far below the length of a vector
     lengths = np.sqrt((others**2).sum(axis=1))
     return np.where(lengths[:, None] >= least, others, 0.0)

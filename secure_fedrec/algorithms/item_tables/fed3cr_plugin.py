@@ -96,8 +96,9 @@ class Enhanced:
         n_items: m.
 
     Raises:
-        ConfigError: what is below has no item table, is enhanced already, or tells no step size of
-            its table (``item_learning_rate``) where none is set.
+        ConfigError: what is below has no item table, is enhanced already, has a server that mixes
+            single tables, or tells no step size of its table (``item_learning_rate``) where none is
+            set.
     """
 
     form = "change"
@@ -110,6 +111,9 @@ class Enhanced:
             raise ConfigError("algorithm.enhancement", name, "has no item table to enhance")
         if isinstance(below, Enhanced):
             raise ConfigError("algorithm.enhancement", name, "is enhanced already")
+        if hasattr(below, "mix"):
+            problem = "has a server that mixes single clients' tables, which are no consensus"
+            raise ConfigError("algorithm.enhancement", name, problem)
         rate = config.item_rate or getattr(below.config, "item_learning_rate", None)
         if rate is None:
             problem = f"must be set: {name} tells no step size of its item table"

@@ -90,6 +90,8 @@ class ItemTables:
     ) -> None:
         if method.personal and not method.dense:
             raise ValueError(f"{method.name}: a personal table takes a dense method")
+        if hasattr(method, "mix") and not hasattr(self, "reads_singles"):
+            raise ValueError(f"{method.name}: its server mixes single tables (``SingleTables``)")
         self.method = method
         self.n_items = n_items
         self.width = method.config.rank
@@ -156,6 +158,10 @@ class ItemTables:
         losses = training.train(
             self.method, models, examples, clients=clients, round_=round_, threads=self._threads
         )
+        known = np.isfinite(models.own).all(axis=1)
+        if not known.all():
+            client = int(clients[np.argmin(known)])
+            raise training.diverged(self.method, round_, client, "private part")
         personal = models.personal.reshape(-1, *table.shape) if self.method.personal else None
 
         def commit(vault: Vault) -> None:

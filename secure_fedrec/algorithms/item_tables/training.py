@@ -19,6 +19,7 @@ from secure_fedrec.core.compiled import released_loop
 from secure_fedrec.errors import DivergedError
 
 _FEW = 4  # clients that a thread of its own is not worth
+_LEAST_RATE = 1e-30  # a step of this size moves nothing, and methods divide by it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -207,7 +208,7 @@ def _advance(
         place = taking[turn]
         course.begin[turn] = indptr[place] + first
         course.end[turn] = min(indptr[place] + first + size, indptr[place + 1])
-        course.rates[turn] = course.factors[place]
+        course.rates[turn] = max(course.factors[place], _LEAST_RATE)
     progress[_FIRST], progress[_TAKING] = first, count
     return count
 

@@ -7,6 +7,7 @@ nothing. A study of the method "oracles" has rules without a model in its place.
 """
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from time import perf_counter
 from typing import Annotated, Any, Final
@@ -44,7 +45,7 @@ from secure_fedrec.studies.fed3cr.methods import (
 )
 from secure_fedrec.studies.fed3cr.views import compare_views
 from secure_fedrec.studies.files import write_files
-from secure_fedrec.studies.resumed import Record, as_json, finished, forget, plain, train
+from secure_fedrec.studies.resumed import Record, as_json, finished, forget, once, plain, train
 from secure_fedrec.wire import Meter, Wire
 
 STUDY_FORMAT: Final = 1
@@ -124,9 +125,21 @@ def run_study(
         DataError: ``path`` is of another study, or cannot be written.
         CheckpointError: what lies beside it is of another study.
     """
-    found = finished(path, config.described(), version=STUDY_FORMAT, paper="Fed3CR")
-    if found is not None:
-        return found
+    return once(
+        path,
+        partial(finished, path, config.described(), version=STUDY_FORMAT, paper="Fed3CR"),
+        partial(_run, data, config, path, on_round, threads),
+    )
+
+
+def _run(
+    data: TopN,
+    config: StudyConfig,
+    path: Path,
+    on_round: Callable[[], object] | None,
+    threads: int | None,
+) -> dict[str, Any]:
+    """Run a study, or go on with it, and write it."""
     case = ranking_case(data.table, protocol=config.protocol, seed=config.seed, latest=data.latest)
     head = {
         "format": STUDY_FORMAT,

@@ -8,6 +8,7 @@ which a share of the common items plays the items of others: they need nobody's 
 import json
 from collections.abc import Callable
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from time import perf_counter
 from typing import Annotated, Any, Final
@@ -28,6 +29,7 @@ from secure_fedrec.settings import Count, OneOf, Settings, Share
 from secure_fedrec.studies.feddmf.methods import RUNS, Epoch, State, Task
 from secure_fedrec.studies.feddmf.quality import measure
 from secure_fedrec.studies.files import read_report, write_files
+from secure_fedrec.studies.resumed import finished, once
 
 STUDY_FORMAT: Final = 1
 """Of a study as JSON values."""
@@ -102,11 +104,20 @@ def run_study(
         CheckpointError: what lies beside it is of another study.
         DivergedError: training left the range of numbers.
     """
-    if path.exists():
-        report = read_study(path)
-        if report["study"] != _plain(config):
-            raise DataError(path, "is of a study with other settings")
-        return report
+    return once(
+        path,
+        partial(finished, path, _plain(config), version=STUDY_FORMAT, paper="FedDMF"),
+        partial(_run, table, config, path, on_epoch),
+    )
+
+
+def _run(
+    table: RatingTable,
+    config: StudyConfig,
+    path: Path,
+    on_epoch: Callable[[Epoch], object] | None,
+) -> dict[str, Any]:
+    """Run a study, or go on with it, and write it."""
     data = cut(table, config)
     beside, begun = path.with_suffix(".checkpoint"), perf_counter()
     run_id = f"{table.fingerprint()} {_plain(config)}"

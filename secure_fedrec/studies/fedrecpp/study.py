@@ -6,6 +6,7 @@ rho = 0 FedRec is PMF, trained by full steps. The paper reports the last round, 
 """
 
 from collections.abc import Callable
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from typing import Annotated, Any, Final
@@ -27,7 +28,7 @@ from secure_fedrec.protection.virtual_ratings import VirtualRatingsConfig
 from secure_fedrec.settings import Count, Natural, NonNegative, OneOf, Rate, Settings
 from secure_fedrec.streams import Streams
 from secure_fedrec.studies.files import write_files
-from secure_fedrec.studies.resumed import Record, as_json, finished, forget, train
+from secure_fedrec.studies.resumed import Record, as_json, finished, forget, once, train
 from secure_fedrec.wire import Meter, Wire
 
 STUDY_FORMAT: Final = 1
@@ -128,9 +129,17 @@ def run_study(
         CheckpointError: what lies beside it is of another study.
         DivergedError: training left the ring.
     """
-    found = finished(path, config.described(), version=STUDY_FORMAT, paper="FedRec++")
-    if found is not None:
-        return found
+    return once(
+        path,
+        partial(finished, path, config.described(), version=STUDY_FORMAT, paper="FedRec++"),
+        partial(_run, table, config, path, on_round),
+    )
+
+
+def _run(
+    table: RatingTable, config: StudyConfig, path: Path, on_round: Callable[[], object] | None
+) -> dict[str, Any]:
+    """Run a study, or go on with it, and write it."""
     engine = _engine(table, config)
     record, run_id = Record(), f"{table.fingerprint()} {config.described()}"
     try:
