@@ -112,6 +112,16 @@ def test_files_of_other_studies_are_refused(tmp_path: Path) -> None:
         config("best")
 
 
+def test_organisations_without_items_of_their_own_are_refused(tmp_path: Path) -> None:
+    """Found by attacking: training went on to the first figure, and ended in a ValueError there."""
+    settings: tuple[dict[str, Any], ...]
+    settings = ({"common": 0.99}, {"organisations": 4, "common": 0.97})
+    for more in settings:
+        with pytest.raises(ConfigError, match="no item of its own, or none of another's"):
+            run_study(TABLE, config(**more), tmp_path / "study.json")
+    assert not list(tmp_path.iterdir())
+
+
 def test_tuning_measures_common_items_only() -> None:
     study = replace(config(), hiding=0.3)
     data = split_common_items(TABLE, study.split)

@@ -23,7 +23,7 @@ from secure_fedrec.data.organisations.common_items import (
     split_common_items,
 )
 from secure_fedrec.engines.checkpoint import read_checkpoint, write_checkpoint
-from secure_fedrec.errors import DataError
+from secure_fedrec.errors import ConfigError, DataError
 from secure_fedrec.models.dmf.model import DMFConfig
 from secure_fedrec.settings import Count, OneOf, Settings, Share
 from secure_fedrec.studies.feddmf.methods import RUNS, Epoch, State, Task
@@ -100,6 +100,7 @@ def run_study(
         on_epoch: called after every epoch.
 
     Raises:
+        ConfigError: an organisation is left without items to measure on.
         DataError: ``path`` is of another study, or cannot be written.
         CheckpointError: what lies beside it is of another study.
         DivergedError: training left the range of numbers.
@@ -167,9 +168,21 @@ def read_study(path: Path) -> dict[str, Any]:
 
 
 def cut(table: RatingTable, config: StudyConfig) -> CommonItems:
-    """The organisations of a study."""
+    """The organisations of a study.
+
+    Raises:
+        ConfigError: one has no item of its own, or is asked for none of another's: common items are
+            left out on both sides, and there is nothing to measure.
+    """
     data = split_common_items(table, config.split, name=config.data)
-    return data.hiding(config.hiding, seed=config.split.seed) if config.hiding else data
+    data = data.hiding(config.hiding, seed=config.split.seed) if config.hiding else data
+    own = data.listed & ~data.common
+    own, asked = data.listed & ~data.common, data.asked & ~data.common
+    for place in range(data.n_organisations):
+        if not (own[place].any() and asked[place].any()):
+            problem = f"leaves organisation {place} no item of its own, or none of another's"
+            raise ConfigError("study.split.common", config.split.common, problem)
+    return data
 
 
 def _plain(config: StudyConfig) -> Any:
