@@ -159,8 +159,8 @@ def run(options: Options) -> dict[str, Any]:
         **alone,
         "speedup_vs_loop_fed3cr": rival.pop("speedup_vs_loop_fed3cr"),
         "fed3cr": rival,
-        "masking": _masking(case, "fed3cr", repeats=1 if options.quick else 3),
-        "masking_pfedrec": _masking(case, "pfedrec", repeats=3),
+        "masking": _masking(Fed3CR(Fed3CRConfig(), case.n_items), case, 1 if options.quick else 3),
+        "masking_pfedrec": _masking(PFedRec(PFedRecConfig(), case.n_items), case, 3),
         "fed3cr_ml1m": None if options.quick else _large(options),
         "peak_gb": own_peak_gb(),
         "limits": limits,
@@ -209,22 +209,20 @@ def _fed3cr(case: RankingCase, clients: IntArray, limit: float) -> dict[str, Any
     return {**found, "compared": len(some)}
 
 
-def _masking(case: RankingCase, name: str, *, repeats: int) -> dict[str, Any]:
+def _masking(method: ItemTableMethod, case: RankingCase, repeats: int) -> dict[str, Any]:
     """What masking adds to the round of a cohort, on one thread: keys, masks and shares of all."""
-    progress(f"a cohort of {name}: masked, not")
-    method = {"fed3cr": Fed3CR, "pfedrec": PFedRec}[name]
-    settings: Any = {"fed3cr": Fed3CRConfig, "pfedrec": PFedRecConfig}[name]()
+    progress(f"a cohort of {method.name}: masked, not")
     clients = np.arange(min(_COHORT, case.n_clients))
     masking = {"masking": MaskingLayerConfig()}
     rounds = {
-        side: Round.of(method(settings, case.n_items), case, clients, layers=layers).engine
+        side: Round.of(method, case, clients, layers=layers).engine
         for side, layers in (("plain", {}), ("masked", masking))
     }
     calls = {side: engine.run_round for side, engine in rounds.items()}
     timings = interleave(calls, repeats=repeats, warm_up=0)
     tables = [engine.public.table for engine in rounds.values()]
     if not np.array_equal(tables[0], tables[1]):
-        raise AssertionError(f"{name}: masking changed the sums")
+        raise AssertionError(f"{method.name}: masking changed the sums")
     found = {f"{side}_seconds": float(np.median(each)) for side, each in timings.items()}
     overhead = ratio(timings, "masked", "plain") - 1
     return {"cohort": len(clients), **found, "masking_overhead": overhead}
@@ -234,9 +232,9 @@ def _large(options: Options) -> dict[str, Any]:
     """A round of Fed3CR with everybody in ml-1m, and what masking adds to one of its cohorts."""
     source, table = ratings_of("ml-1m", options)
     case = ranking_case(table, protocol="clean", seed=_SEED)
-    masking = _masking(case, "fed3cr", repeats=3)
-    progress("a round of fed3cr on ml-1m")
     method = Fed3CR(Fed3CRConfig(), case.n_items)
+    masking = _masking(method, case, 3)
+    progress("a round of fed3cr on ml-1m")
     begun, busy = perf_counter(), process_time()
     Round.of(method, case, np.arange(case.n_clients), threads=None)
     return {

@@ -48,6 +48,7 @@ def watched(
                 tqdm.write(f"{line} ({_words(took)} a round)", file=sys.stderr)
 
         yield after_round
+        shown.refresh()  # its end is drawn too, however fast it was reached
 
 
 def _words(seconds: float) -> str:
