@@ -15,6 +15,7 @@ from attacks.scoring.games import Finding, evaluate
 from audits.config.audit import parse_config
 from audits.item_tables import RankingTask
 from audits.run.build import build_federation, load_dataset
+from audits.run.training import open_run
 from audits.run.truth import ground_truth
 from secure_fedrec.engines import RecordedRun
 from secure_fedrec.wire import View
@@ -41,15 +42,7 @@ def recorded(name: str, *, protocol: str = "clean", **others: Any) -> RecordedRu
     task = load_dataset(config, None).task(0)
     assert isinstance(task, RankingTask)
     federation = build_federation(config, task, priced=False)
-    algorithm, problem, _ = federation.fresh()
-    run = RecordedRun(
-        algorithm=algorithm,
-        stack=federation.stack,
-        problem=problem,
-        streams=federation.streams,
-        policy=config.recording,
-        cohort=config.cohort,
-    )
+    run = open_run(federation, None, resume=False)
     for _ in ROUNDS:
         run.run_round()
     TRUTHS[id(run)] = ground_truth(task.secrets(), run.truth, name="synthetic")

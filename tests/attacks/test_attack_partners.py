@@ -13,8 +13,8 @@ from attacks.scoring.sales import SalesClaim, probe, score_sales
 from attacks.scoring.scored import NotApplicable, Scored
 from audits.config.audit import parse_config
 from audits.run.build import build_federation, load_dataset
+from audits.run.training import open_run
 from audits.run.truth import ground_truth
-from secure_fedrec.engines import RecordedRun
 from secure_fedrec.errors import ConfigError
 from secure_fedrec.wire import Adversary
 
@@ -40,14 +40,7 @@ def found(form: str, adversary: Adversary, **others: Any) -> Finding:
     }
     config = parse_config(raw)
     federation = build_federation(config, load_dataset(config, None).task(0))
-    algorithm, problem, _ = federation.fresh()
-    run = RecordedRun(
-        algorithm=algorithm,
-        stack=federation.stack,
-        problem=problem,
-        streams=federation.streams,
-        policy=config.recording,
-    )
+    run = open_run(federation, None, resume=False)
     for _ in range(3):
         run.run_round()
     truth = ground_truth(federation.task.secrets(), run.truth, name="synthetic")
@@ -157,17 +150,10 @@ def test_what_is_handed_over_beside_changes_no_bit_of_the_training() -> None:
         }
         config = parse_config(raw)
         federation = build_federation(config, load_dataset(config, None).task(0))
-        algorithm, problem, _ = federation.fresh()
-        run = RecordedRun(
-            algorithm=algorithm,
-            stack=federation.stack,
-            problem=problem,
-            streams=federation.streams,
-            policy=config.recording,
-        )
+        run = open_run(federation, None, resume=False)
         for _ in range(3):
             run.run_round()
-        tables.append({name: values.copy() for name, values in problem.vault.tables().items()})
+        tables.append({name: values.copy() for name, values in run.engine.vault.tables().items()})
     assert tables[0].keys() == tables[1].keys()
     for name, values in tables[0].items():
         assert np.array_equal(values, tables[1][name]), name
