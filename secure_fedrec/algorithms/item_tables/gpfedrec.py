@@ -48,12 +48,14 @@ class GPFedRec(PFedRec):
 
     def mix(self, tables: FloatArray, own: FloatArray) -> FloatArray:
         """Mean tables of neighbours: float64[B, m, d]."""
-        flat = tables.reshape(len(tables), -1)
-        lengths = np.maximum(np.linalg.norm(flat, axis=1), np.finfo(np.float64).tiny)
-        alike = (flat @ flat.T) / np.outer(lengths, lengths)
+        flat = tables.reshape(len(tables), -1).astype(np.float32)  # as the clients hold them
+        alike = flat @ flat.T
+        lengths = np.sqrt(np.maximum(np.diagonal(alike), np.finfo(np.float32).tiny))
+        alike /= np.outer(lengths, lengths)
         near = alike >= self.config.neighbourhood * alike.mean()
         np.fill_diagonal(near, val=True)
-        mixed: FloatArray = (near / near.sum(axis=1, keepdims=True)) @ flat
+        shares = near / near.sum(axis=1, keepdims=True, dtype=np.float32)
+        mixed: FloatArray = (shares @ flat).astype(np.float64)
         return mixed.reshape(tables.shape)
 
 

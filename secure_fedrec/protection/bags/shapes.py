@@ -10,6 +10,9 @@ from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.protection.base import BagShape
 from secure_fedrec.uploads import SetBlock
 
+_FIRST = 2
+"""Values that mostly tell two vectors apart; where they do not, all are compared."""
+
 
 def canonical_order(words: RingArray, codec: FixedPoint) -> RingArray:
     """Ring vectors [N, d] in ascending order of their values, the first value first.
@@ -17,7 +20,14 @@ def canonical_order(words: RingArray, codec: FixedPoint) -> RingArray:
     Equal bags are equal arrays: nothing is left of who gave a vector, or when.
     """
     integers = codec.to_integers(words)
-    ordered: RingArray = words[np.lexsort(integers.T[::-1])]
+    first = integers[:, :_FIRST]
+    order = np.lexsort(first.T[::-1])
+    tied = np.zeros(len(order) + 1, dtype=np.bool_)
+    tied[1:-1] = np.all(first[order[1:]] == first[order[:-1]], axis=1)
+    tied = tied[1:] | tied[:-1]
+    undecided = order[tied]
+    order[tied] = undecided[np.lexsort(integers[undecided].T[::-1])]
+    ordered: RingArray = words[order]
     return ordered
 
 
