@@ -142,3 +142,16 @@ def rule_figures(
         name: rule_quality(case.test, case.test_negatives, scores[name], cutoff=cutoff)
         for name in ORACLES
     }
+
+
+def warm_figures(case: RankingCase, figures: Mapping[str, FloatArray]) -> dict[str, FloatArray]:
+    """Figures of clients whose test item is in somebody's training set, NaN for the others.
+
+    Args:
+        case: the case.
+        figures: of test items, [n] by name.
+
+    Returns:
+        float64[n] by name, with ``warm_`` before it.
+    """
+    return {f"warm_{name}": np.where(case.cold, np.nan, values) for name, values in figures.items()}
