@@ -43,7 +43,7 @@ from secure_fedrec.data import DATASETS, RatingTable
 from secure_fedrec.engines import Problem
 from secure_fedrec.engines.ratings import vault_of
 from secure_fedrec.evaluation import Rule
-from secure_fedrec.evaluation.oracles import oracle_figures
+from secure_fedrec.evaluation.leaks import measured_leak
 from secure_fedrec.evaluation.protocols import PROTOCOLS, RankingCase, ranking_case
 from secure_fedrec.protection import Claim, Subject, claims_about
 from secure_fedrec.settings import OneOf
@@ -121,17 +121,18 @@ class RankingTask:
 
     @cached_property
     def facts(self) -> DataFacts:
-        """The table in figures, and what rules without a model reach."""
+        """The table in figures, what rules without a model reach, and a leak of the protocol."""
         stream, local = Streams.from_seed(self.seed).stream(NEGATIVES), self.settings.local
-        rules = oracle_figures(
+        leak = measured_leak(
             self.case,
             rounds=self.settings.rounds,
             stream=stream,
+            seed=self.seed,
             per_positive=local.negatives,
         )
         means = {
-            name: {key: float(np.nanmean(values)) for key, values in figures.items()}
-            for name, figures in rules.items()
+            name: {key: found.value for key, found in figures.items()}
+            for name, figures in leak.means.items()
         }
         return table_facts(
             self.table,
@@ -141,6 +142,7 @@ class RankingTask:
             baselines={
                 name: Rule(figures=figures, local=name in _LOCAL) for name, figures in means.items()
             },
+            warning=leak.warning,
         )
 
     def identity(self) -> str:

@@ -52,6 +52,8 @@ class DataFacts:
         test: examples that the utility is measured on.
         nouns: what they are called.
         baselines: what trivial rules reach on the same test examples, by name.
+        warning: why figures of utility do not show what a model has learnt, as measured; None where
+            nothing was found.
     """
 
     name: str
@@ -63,6 +65,7 @@ class DataFacts:
     test: int
     nouns: Nouns = field(default_factory=Nouns)
     baselines: Mapping[str, Rule] = field(default_factory=dict)
+    warning: str | None = None
 
 
 class Fresh(NamedTuple):

@@ -169,6 +169,7 @@ def _utility(measured: Measured) -> dict[str, Any]:
         "sd": deviation,
         "baselines": {name: dict(rule.figures) for name, rule in utility.rules.items()},
         "standing": None if utility.standing is None else asdict(utility.standing),
+        "warning": measured.federation.task.facts.warning,
     }
 
 

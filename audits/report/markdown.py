@@ -26,6 +26,7 @@ def render_markdown(report: Report) -> str:
         f"**{verdict['outcome'].capitalize()}** (exit code {verdict['exit_code']}). "
         f"{_plain(verdict['summary'])}",
         *_list(verdict["reasons"]),
+        *_warned(report),
         *_section("Gates", _gates(report)),
         *_section("Findings", _findings(report)),
         *_section("Attacks that were withstood", _held(report)),
@@ -40,6 +41,11 @@ def render_markdown(report: Report) -> str:
         f"configuration `{report['manifest']['config_sha256'][:12]}`.",
     ]
     return "\n\n".join(parts) + "\n"
+
+
+def _warned(report: Report) -> list[str]:
+    warning = report["utility"].get("warning")
+    return [f"**Warning.** {_plain(warning)}."] if warning else []
 
 
 def _gates(report: Report) -> Table:

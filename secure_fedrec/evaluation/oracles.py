@@ -102,31 +102,10 @@ def _mark(indptr: IntArray, items: IndexArray, labels: FloatArray, drawn: BoolAr
                 drawn[client, items[row]] = True
 
 
-def oracle_figures(
-    case: RankingCase,
-    *,
-    rounds: int,
-    stream: Stream,
-    per_positive: int = 4,
-    cutoff: int = 10,
-) -> Mapping[str, dict[str, FloatArray]]:
-    """Figures of the test items per client under each of ``ORACLES``.
-
-    Args:
-        case: the case.
-        rounds: of training, for the rule that follows the draws.
-        stream: of those draws.
-        per_positive: negatives of a positive.
-        cutoff: K.
-    """
-    drawn = drawn_items(case, rounds=rounds, stream=stream, per_positive=per_positive)
-    return rule_figures(case, drawn, cutoff=cutoff)
-
-
 def rule_figures(
     case: RankingCase, drawn: BoolArray, *, cutoff: int = 10
 ) -> Mapping[str, dict[str, FloatArray]]:
-    """As ``oracle_figures``, from the draws.
+    """Figures of the test items per client under each of ``ORACLES``.
 
     Args:
         case: the case.
@@ -142,3 +121,16 @@ def rule_figures(
         name: rule_quality(case.test, case.test_negatives, scores[name], cutoff=cutoff)
         for name in ORACLES
     }
+
+
+def warm_figures(case: RankingCase, figures: Mapping[str, FloatArray]) -> dict[str, FloatArray]:
+    """Figures of clients whose test item is in somebody's training set, NaN for the others.
+
+    Args:
+        case: the case.
+        figures: of test items, [n] by name.
+
+    Returns:
+        float64[n] by name, with ``warm_`` before it.
+    """
+    return {f"warm_{name}": np.where(case.cold, np.nan, values) for name, values in figures.items()}

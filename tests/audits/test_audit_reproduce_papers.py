@@ -18,6 +18,7 @@ from audits.reproduction.feddmf.paper import load_paper as load_feddmf
 from audits.reproduction.fedrecpp.paper import load_paper as load_fedrecpp
 from audits.reproduction.files import paper_names
 from secure_fedrec.studies.fed3cr.methods import FAMILY, METHODS, build_method
+from secure_fedrec.studies.fed3cr.study import WARM
 
 
 def run(out: Path, *words: str) -> tuple[dict[str, Any], str]:
@@ -94,6 +95,11 @@ def test_quick_fed3cr(tmp_path: Path) -> None:
         # Popularity's ties are told as an expectation, float32 per client.
         gap = row["ours"]["hit_rate_at_10"] - popularity
         assert found["value"] == pytest.approx(gap, abs=1e-6)
+        warm = table["oracles"]["popularity"][WARM]
+        gap = row["ours"][WARM] - warm
+        assert row["gain"]["warm"]["value"] == pytest.approx(gap, abs=1e-6)
+        assert warm > popularity  # popularity never finds a cold item before a known one
+    assert "warm HR less popularity" in text
     assert [each["figure"] for each in result["figures"]] == ["6", "7"]
     assert "Fed3CR - FedRAP: HR" in text
     for each in result["figures"]:

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +15,9 @@ from secure_fedrec.data import SyntheticConfig, generate
 from secure_fedrec.data.top_n import TopN
 from secure_fedrec.errors import CheckpointError, ConfigError, DataError
 from secure_fedrec.evaluation.overlap import rank_biased_overlap, top_items
+from secure_fedrec.evaluation.protocols import ranking_case
 from secure_fedrec.studies.fed3cr.methods import METHODS, ORACLES, build_method
-from secure_fedrec.studies.fed3cr.study import FIGURES, StudyConfig, run_study
+from secure_fedrec.studies.fed3cr.study import FIGURES, StudyConfig, read_study, run_study
 from secure_fedrec.studies.fed3cr.views import correlated
 
 DATA = TopN(generate(SyntheticConfig(clients=24, items=60, mean_ratings=12.0, seed=2)), None)
@@ -132,6 +134,52 @@ def test_a_report_of_an_earlier_release_is_read(tmp_path: Path) -> None:
     report = run_study(DATA, config("pfedrec"), path)
     path.write_text(json.dumps(report))
     assert run_study(DATA, config("pfedrec"), path) == report
+
+
+def test_oracles_without_warm_figures_are_made_again(tmp_path: Path) -> None:
+    """Those of an earlier release; what took hours is left as it is."""
+    path, wanted = tmp_path / "study.json", config(ORACLES)
+    report = run_study(DATA, wanted, path)
+    means = {name: each for name, each in report["means"].items() if "warm" not in name}
+    path.write_text(json.dumps({**report, "means": means}))
+    kept = read_study(path, wanted, afresh=False)
+    assert kept is not None
+    assert kept["means"] == means
+    assert read_study(path, wanted) is None
+    assert run_study(DATA, wanted, path) == report == read_study(path, wanted)
+
+
+def test_warm_figures_are_of_items_that_somebody_trains_on(tmp_path: Path) -> None:
+    sparse = generate(SyntheticConfig(clients=20, items=150, mean_ratings=8.0, seed=2))
+    case = ranking_case(sparse, seed=1)
+    report = run_study(TopN(sparse, None), config(ORACLES), tmp_path / "oracles.json")
+    arrays: dict[str, Any] = read_npz(tmp_path / "oracles.npz")
+    assert 0 < report["cold_test_items"] < case.n_clients
+    for rule in ("random", "popularity", "never drawn"):
+        own, warm = (arrays[f"{rule}.{kind}hit_rate_at_10"] for kind in ("", "warm_"))
+        assert np.array_equal(np.isnan(warm), case.train.item_popularity()[case.test] == 0)
+        assert np.array_equal(warm[~case.cold], own[~case.cold])
+        mean = report["means"][f"{rule}.warm_hit_rate_at_10"]
+        assert mean == pytest.approx(own[~case.cold].mean())
+
+
+def test_where_every_test_item_is_cold_nothing_warm_is_told(tmp_path: Path) -> None:
+    """Two clients, nothing in common."""
+    apart = replace(
+        DATA.table,
+        n_clients=2,
+        clients=np.repeat([0, 1], 3).astype(np.int32),
+        items=np.arange(6, dtype=np.int32),
+        ratings=DATA.table.ratings[:6],
+        client_labels=DATA.table.client_labels[:2],
+        demographics={},
+        timestamps=None,
+        places=None,
+    )
+    report = run_study(TopN(apart, None), config(ORACLES), tmp_path / "study.json")
+    assert report["cold_test_items"] == 2
+    assert report["means"]["popularity.warm_hit_rate_at_10"] is None
+    assert report["means"]["popularity.hit_rate_at_10"] is not None
 
 
 def test_two_at_once_make_a_study_once(tmp_path: Path) -> None:

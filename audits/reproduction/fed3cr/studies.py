@@ -11,9 +11,8 @@ from audits.reproduction.progress import StudyFolder
 from secure_fedrec.core.arrays import FloatArray
 from secure_fedrec.data.synthetic import SyntheticConfig, generate
 from secure_fedrec.data.top_n import TopN, load_top_n
-from secure_fedrec.studies.fed3cr.study import STUDY_FORMAT, run_study
+from secure_fedrec.studies.fed3cr.study import read_study, run_study
 from secure_fedrec.studies.files import read_arrays
-from secure_fedrec.studies.resumed import finished
 
 
 class Found(NamedTuple):
@@ -70,8 +69,8 @@ def find_studies(needed: Iterable[Needed], source: StudySource) -> dict[Needed, 
     """
     wanted, there = list(dict.fromkeys(needed)), {}
     for each in wanted:
-        path, study = source.path(each), source.paper.config(each).described()
-        report = finished(path, study, version=STUDY_FORMAT, paper="Fed3CR")
+        path = source.path(each)
+        report = read_study(path, source.paper.config(each), afresh=source.run)
         if report is not None:
             there[each] = Found(report, path)
 

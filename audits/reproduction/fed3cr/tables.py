@@ -12,6 +12,7 @@ from audits.reproduction.fed3cr.paper import Place
 from audits.reproduction.fed3cr.studies import Found
 from secure_fedrec.core.arrays import FloatArray
 from secure_fedrec.evaluation.intervals import paired_interval
+from secure_fedrec.studies.fed3cr.study import WARM
 
 ORACLES: Final = ("random", "popularity", "never drawn")
 _HIT, _NDCG = "hit_rate_at_10", "ndcg_at_10"
@@ -91,7 +92,8 @@ def methods_lines(table: Mapping[str, Any]) -> list[str]:
     """Such a table as text, in %."""
     told = table["oracles"]
     head = ("", "HR paper | ours", "popularity", "never drawn", "NDCG paper | ours")
-    header = [*head, "HR less popularity", "HR of all items", "last HR", "round", "seeds"]
+    header = [*head, "HR less popularity", "warm HR", "warm HR less popularity"]
+    header += ["HR of all items", "last HR", "round", "seeds"]
     rows = [[*_cells(row, told), *_more(row)] for row in table["rows"]]
     name = table["number"] if isinstance(table["number"], str) else f"Table {table['number']}"
     lines = [
@@ -149,7 +151,8 @@ def _reported(chosen: Chosen | None, oracles: Mapping[int, Found]) -> dict[str, 
     reports = [found.report for found in chosen.found.values()]
     return {
         "seeds": len(reports),
-        "ours": ours,
+        "ours": ours
+        | _warm([report["rounds"][report["chosen"] - 1]["quality"] for report in reports]),
         "last": last,
         "setting": dict(chosen.setting),
         "chosen": [report["chosen"] for report in reports],
@@ -172,19 +175,30 @@ def _curve(reports: Sequence[Mapping[str, Any]]) -> list[dict[str, float]]:
     return found
 
 
+def _warm(means: Sequence[Mapping[str, Any]], rule: str = "") -> dict[str, float]:
+    """HR without cold test items, mean over seeds; none where a seed has none."""
+    found = [each.get(f"{rule}{WARM}") for each in means]
+    known = [each for each in found if each is not None]
+    return {WARM: float(np.mean(known))} if known and len(known) == len(found) else {}
+
+
 def _over_popularity(chosen: Chosen, oracles: Mapping[int, Found]) -> dict[str, Any] | None:
     both = sorted(chosen.found.keys() & oracles.keys())
     if not both:
         return None
     own = {seed: chosen.found[seed] for seed in both}
     rule = {seed: oracles[seed] for seed in both}
+    compared = {"hit": (_HIT, _HIT), "ndcg": (_NDCG, _NDCG), "full": (_FULL, _FULL)}
+    if all(_warm([each.report["means"]], "popularity.") for each in rule.values()):
+        # The rule is NaN where a test item is cold, and so is the difference.
+        compared["warm"] = (_HIT, WARM)
     return {
         key: asdict(
             paired_interval(
-                stacked(own, f"chosen.{name}"), stacked(rule, f"popularity.{name}"), seed=0
+                stacked(own, f"chosen.{mine}"), stacked(rule, f"popularity.{theirs}"), seed=0
             )
         )
-        for key, name in (("hit", _HIT), ("ndcg", _NDCG), ("full", _FULL))
+        for key, (mine, theirs) in compared.items()
     }
 
 
@@ -219,7 +233,7 @@ def _means(oracles: Mapping[int, Found]) -> dict[str, dict[str, float]]:
         found[rule] = {
             name: float(np.mean([each[f"{rule}.{name}"] for each in reports]))
             for name in (_HIT, _NDCG)
-        }
+        } | _warm(reports, f"{rule}.")
     return found
 
 
@@ -232,6 +246,8 @@ def _more(row: Mapping[str, Any]) -> list[str]:
     gain = row["gain"]
     return [
         "-" if gain is None else _span(gain["hit"]),
+        _percent(row["ours"].get(WARM)),
+        "-" if gain is None or "warm" not in gain else _span(gain["warm"]),
         _percent(row["ours"].get(_FULL)),
         _percent(row["last"].get(_HIT)),
         "/".join(map(str, row["chosen"])) or "-",
@@ -252,7 +268,8 @@ def _along(row: Mapping[str, Any]) -> str:
 
 
 def _told(rule: str, means: Mapping[str, float]) -> str:
-    return f"{rule}: HR {_percent(means[_HIT])}, NDCG {_percent(means[_NDCG])}"
+    told = f"{rule}: HR {_percent(means[_HIT])}, NDCG {_percent(means[_NDCG])}"
+    return f"{told}, warm HR {_percent(means.get(WARM))}"
 
 
 def _percent(value: float | None) -> str:

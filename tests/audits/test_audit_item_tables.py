@@ -1,0 +1,85 @@
+"""Audits of item-table methods: a protocol that leaks is said in every report, as measured."""
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+
+from audits.item_tables import RankingData, RankingTask
+from audits.report import render_html, report_schema
+from audits.report.markdown import render_markdown
+from audits.report.reading import read_report
+from audits.systems import system_named
+from secure_fedrec.algorithms.item_tables import FedMFConfig
+from secure_fedrec.data.negatives import Ragged
+
+Command = Callable[..., tuple[int, str, str]]
+Write = Callable[[dict[str, Any]], Path]
+
+SMALL: dict[str, Any] = {"name": "synthetic", "clients": 60, "items": 150, "mean_ratings": 12.0}
+WORDS = "leaks: after 6 rounds the rule 'was never a training negative' finds"
+
+
+def config(protocol: str) -> dict[str, Any]:
+    return {
+        "title": "An item table",
+        "seed": 2,
+        "data": {**SMALL, "protocol": protocol},
+        "algorithm": {"name": "fedmf", "rank": 4, "rounds": 6},
+        "recording": {"payload_rounds": [1]},
+        "attacks": ["never-touched"],
+        "adversaries": [{"name": "server", "corrupt": ["server"]}],
+        "gates": [{"metric": "lossless", "equals": True}],
+    }
+
+
+@pytest.mark.parametrize("protocol", ["clean", "published"])
+def test_a_report_warns_of_a_protocol_that_leaks(
+    protocol: str, write_config: Write, command: Command, tmp_path: Path
+) -> None:
+    leaks, out = protocol == "published", tmp_path / "run"
+    _, told, _ = command("audit", write_config(config(protocol)), "--out", out, "--quiet")
+    report = read_report(out)
+    jsonschema.validate(report, report_schema())
+    warning = report["utility"]["warning"]
+    assert (warning is not None) == leaks
+    if leaks:
+        assert WORDS in warning
+        rule = report["utility"]["baselines"]["never drawn"]["hit_rate_at_10"]
+        assert f"{rule:.1%} of the test items" in warning
+    page = (out / "report.html").read_text(encoding="utf-8")
+    for text in (told, page, render_markdown(report)):
+        assert ("was never a training negative" in text) == leaks
+        assert ("WARNING" in text or "Warning" in text) == leaks
+
+
+def test_a_report_of_an_earlier_release_has_no_warning_and_is_read(
+    write_config: Write, command: Command, tmp_path: Path
+) -> None:
+    out = tmp_path / "run"
+    command("audit", write_config(config("clean")), "--out", out, "--quiet")
+    report = json.loads((out / "report.json").read_text(encoding="utf-8"))
+    del report["utility"]["warning"]
+    (out / "report.json").write_text(json.dumps(report), encoding="utf-8")
+    assert "Warning" not in render_html(read_report(out))
+
+
+def test_the_warning_follows_the_measurement_and_not_the_name() -> None:
+    system = system_named("fedmf")
+    tasks = []
+    for protocol in ("published", "clean"):
+        data, settings = RankingData(**SMALL, protocol=protocol), FedMFConfig(rounds=6)
+        task = system.load(data, settings, seed=2, data_dir=None).task(0)
+        assert isinstance(task, RankingTask)
+        tasks.append(task)
+    assert [task.facts.warning is None for task in tasks] == [False, True]
+    published, clean = tasks
+    sound = replace(published, case=replace(published.case, kept_out=Ragged.empty(60)))
+    leaking = replace(clean, case=replace(clean.case, kept_out=published.case.kept_out))
+    assert sound.facts.warning is None
+    assert leaking.facts.warning is not None
+    assert "protocol 'clean' leaks" in leaking.facts.warning
