@@ -17,7 +17,7 @@ from secure_fedrec.errors import CheckpointError, ConfigError, DataError
 from secure_fedrec.evaluation.overlap import rank_biased_overlap, top_items
 from secure_fedrec.evaluation.protocols import ranking_case
 from secure_fedrec.studies.fed3cr.methods import METHODS, ORACLES, build_method
-from secure_fedrec.studies.fed3cr.study import FIGURES, StudyConfig, read_study, run_study
+from secure_fedrec.studies.fed3cr.study import FIGURES, StudyConfig, run_study
 from secure_fedrec.studies.fed3cr.views import correlated
 
 DATA = TopN(generate(SyntheticConfig(clients=24, items=60, mean_ratings=12.0, seed=2)), None)
@@ -134,19 +134,6 @@ def test_a_report_of_an_earlier_release_is_read(tmp_path: Path) -> None:
     report = run_study(DATA, config("pfedrec"), path)
     path.write_text(json.dumps(report))
     assert run_study(DATA, config("pfedrec"), path) == report
-
-
-def test_oracles_without_warm_figures_are_made_again(tmp_path: Path) -> None:
-    """Those of an earlier release; what took hours is left as it is."""
-    path, wanted = tmp_path / "study.json", config(ORACLES)
-    report = run_study(DATA, wanted, path)
-    means = {name: each for name, each in report["means"].items() if "warm" not in name}
-    path.write_text(json.dumps({**report, "means": means}))
-    kept = read_study(path, wanted, afresh=False)
-    assert kept is not None
-    assert kept["means"] == means
-    assert read_study(path, wanted) is None
-    assert run_study(DATA, wanted, path) == report == read_study(path, wanted)
 
 
 def test_warm_figures_are_of_items_that_somebody_trains_on(tmp_path: Path) -> None:

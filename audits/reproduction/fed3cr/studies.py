@@ -70,7 +70,7 @@ def find_studies(needed: Iterable[Needed], source: StudySource) -> dict[Needed, 
     wanted, there = list(dict.fromkeys(needed)), {}
     for each in wanted:
         path = source.path(each)
-        report = read_study(path, source.paper.config(each), afresh=source.run)
+        report = read_study(path, source.paper.config(each))
         if report is not None:
             there[each] = Found(report, path)
 

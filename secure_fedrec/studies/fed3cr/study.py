@@ -105,22 +105,13 @@ class StudyConfig(Settings, section="study"):
         return with_settings(start, self.settings)
 
 
-def read_study(path: Path, config: StudyConfig, *, afresh: bool = True) -> dict[str, Any] | None:
+def read_study(path: Path, config: StudyConfig) -> dict[str, Any] | None:
     """The study at ``path``; None where there is none.
-
-    Args:
-        path: of the report.
-        config: what is studied.
-        afresh: whether oracles of an earlier release, without figures of warm test items, are none:
-            they cost seconds.
 
     Raises:
         DataError: it is damaged or of other settings.
     """
-    report = finished(path, config.described(), version=STUDY_FORMAT, paper="Fed3CR")
-    if not afresh or report is None or config.method != ORACLES:
-        return report
-    return report if f"popularity.{WARM}" in report["means"] else None
+    return finished(path, config.described(), version=STUDY_FORMAT, paper="Fed3CR")
 
 
 def run_study(
