@@ -8,11 +8,14 @@ Reading order: ``base`` (what an attack is, and what it may claim), ``knowledge`
 ``controls`` (proof that the attacks work at all), ``suite`` (the list).
 """
 
-from attacks.base import Attack, AttackCard, Claims
-from attacks.scoring.games import Finding, evaluate
-from attacks.scoring.scored import NotApplicable
-from attacks.scoring.truth import GroundTruth
-from attacks.suite import SUITE, attack_named
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from attacks.base import Attack, AttackCard, Claims
+    from attacks.scoring.games import Finding, evaluate
+    from attacks.scoring.scored import NotApplicable
+    from attacks.scoring.truth import GroundTruth
+    from attacks.suite import SUITE, attack_named
 
 __all__ = [
     "SUITE",
@@ -25,3 +28,15 @@ __all__ = [
     "attack_named",
     "evaluate",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """The names above, from their homes: words of a command line need not wait for all attacks."""
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from attacks import base, suite  # noqa: PLC0415
+    from attacks.scoring import games, scored, truth  # noqa: PLC0415
+
+    return next(
+        getattr(home, name) for home in (base, suite, games, scored, truth) if hasattr(home, name)
+    )

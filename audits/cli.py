@@ -1,8 +1,8 @@
 """The console script ``secure-fedrec``: the first thing imported, and the last to speak.
 
-The command line itself is ``audits.command_line``. Its imports take seconds, so nothing is imported
-here that an interrupt could hit before it is taken care of: Ctrl-C at any moment, imports included,
-ends with one line and exit code 130.
+The command line itself is ``audits.command_line``, which imports what the command needs. That may
+take seconds, so nothing is imported here that an interrupt could hit before it is taken care of:
+Ctrl-C at any moment, imports included, ends with one line and exit code 130.
 """
 
 import contextlib
@@ -44,10 +44,11 @@ def _main(arguments: Sequence[str] | None) -> int:
             signal.signal(signal.SIGINT, _leave)
         from audits import command_line  # noqa: PLC0415 - after the handler
 
+        parsed = command_line.parse(sys.argv[1:] if arguments is None else arguments)
+        command_line.load(parsed)
         if ours:
             sys.unraisablehook = interrupts.unraised
             signal.signal(signal.SIGINT, interrupts.raised)
-        parsed = command_line.parse(sys.argv[1:] if arguments is None else arguments)
         hint = partial(command_line.resumption, parsed)
         code = command_line.run(parsed)
         if ours:

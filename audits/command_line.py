@@ -1,8 +1,9 @@
 """The command line: results on stdout, progress and errors on stderr.
 
 Exit codes: 0 pass, 1 a gate fell, 2 bad configuration, data or usage, or nowhere to write, 3
-inconclusive, 4 internal error, 130 interrupted. Each command lives in ``commands.py``; this module
-reads arguments and maps errors to codes; ``cli`` is the way in.
+inconclusive, 4 internal error, 130 interrupted. This module reads arguments and maps errors to
+codes; ``cli`` is the way in. What a command does is imported once it is known which one is meant:
+the help, and what needs no attack, come at once.
 """
 
 import argparse
@@ -12,19 +13,16 @@ import json
 import math
 import os
 import sys
-import tomllib
 from collections.abc import Callable, Sequence
 from functools import cache
-from importlib.metadata import packages_distributions, version
+from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
-from audits import commands
-from audits.data_command import data
 from audits.exit_codes import EXIT_CODES
-from audits.explain.command import add_explain, explain
-from audits.pipeline import acceptable, add_policy, compare, report
-from audits.reproduce import add_reproduce, reproduce
+from audits.options import acceptable, add_policy
+from audits.presets import PRESETS
+from audits.reproduce import add_reproduce
 from audits.run.folder import CONFIG_NAME
 from secure_fedrec.errors import (
     CheckpointError,
@@ -35,8 +33,10 @@ from secure_fedrec.errors import (
     TranscriptError,
 )
 
-_DISTRIBUTION = "secure-fedrec"
 EXIT_USAGE = 2
+
+_RUNS, _PIPELINE = "audits.commands:", "audits.pipeline:"
+"""Where commands are done; imported when they are."""
 
 _SURROUNDINGS = frozenset(
     getattr(errno, name)
@@ -69,10 +69,18 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
     return parsed
 
 
+def load(parsed: argparse.Namespace) -> Callable[[argparse.Namespace], int]:
+    """Import what a command that was read by ``parse`` needs; what runs it."""
+    module, _, name = parsed.run.partition(":")
+    return cast(Callable[[argparse.Namespace], int], getattr(import_module(module), name))
+
+
 def run(parsed: argparse.Namespace) -> int:
     """Run a command that was read by ``parse``; its exit code."""
-    command: Callable[[argparse.Namespace], int] = parsed.run
+    from audits.owners import require_own_packages  # noqa: PLC0415 - no help waits for it
+
     try:
+        command = load(parsed)
         require_own_packages()
         code = command(parsed)
         sys.stdout.flush()
@@ -109,23 +117,15 @@ def _drop_output() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def require_own_packages() -> None:
-    """Refuse to run if another distribution has overwritten ``attacks`` or ``audits``.
+class _Version(argparse.Action):
+    """show program's version number and exit"""  # noqa: D415 - as argparse has it
 
-    Both are plain top-level packages; pip installs a second owner of the name without a word.
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
+        """Look the version up: that takes longer than all of the help."""
+        from importlib.metadata import version  # noqa: PLC0415
 
-    Raises:
-        ConfigError: a foreign distribution claims one of the names.
-    """
-    owners = packages_distributions()
-    for package in ("attacks", "audits"):
-        foreign = set(owners.get(package, ())) - {_DISTRIBUTION}
-        if foreign:
-            raise ConfigError(
-                "environment",
-                sorted(foreign),
-                f"also installs a package named {package!r}; use a dedicated environment",
-            )
+        print(version(parser.prog))
+        parser.exit()
 
 
 @cache
@@ -135,7 +135,7 @@ def _parser() -> argparse.ArgumentParser:
         description="Audit what a federated recommender really leaks.",
         epilog="Exit codes: " + "; ".join(f"{code} {text}" for code, text in EXIT_CODES.items()),
     )
-    parser.add_argument("--version", action="version", version=version(_DISTRIBUTION))
+    parser.add_argument("--version", action=_Version, nargs=0, help=_Version.__doc__)
     words = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     _add_runs(words)
     _add_plan(words)
@@ -146,7 +146,8 @@ def _parser() -> argparse.ArgumentParser:
 
 def _add_runs(words: Any) -> None:
     """Commands that train or attack."""
-    audit = _command(words, "audit", commands.audit, "train, record, attack, judge, write a report")
+    what = "train, record, attack, judge, write a report"
+    audit = _command(words, "audit", _RUNS + "audit", what)
     audit.add_argument(
         "config",
         nargs="?",
@@ -158,12 +159,12 @@ def _add_runs(words: Any) -> None:
     add_policy(audit)
     _run_options(audit)
 
-    train = _command(words, "train", commands.train, "train only; metrics as JSON lines")
+    train = _command(words, "train", _RUNS + "train", "train only; metrics as JSON lines")
     train.add_argument("config", type=Path, metavar="CONFIG", help="TOML file")
     train.add_argument("--out", type=Path, help="run folder; without one nothing is kept")
     _run_options(train)
 
-    attack = _command(words, "attack", commands.attack, "run the suite on a recorded transcript")
+    attack = _command(words, "attack", _RUNS + "attack", "run the suite on a recorded transcript")
     attack.add_argument(
         "transcript", type=Path, metavar="TRANSCRIPT", help="DIR/transcript of a run"
     )
@@ -176,7 +177,7 @@ def _add_runs(words: Any) -> None:
     )
     _output_options(attack)
 
-    check = _command(words, "check", commands.check, "losslessness of a configuration")
+    check = _command(words, "check", _RUNS + "check", "losslessness of a configuration")
     check.add_argument(
         "config",
         nargs="?",
@@ -192,7 +193,9 @@ def _add_runs(words: Any) -> None:
 
 def _add_plan(words: Any) -> None:
     """The command that plans a deployment; its options are the fields of ``Deployment``."""
-    plan = _command(words, "plan", commands.plan, "parameters and costs of a deployment")
+    plan = _command(
+        words, "plan", "audits.plan_command:plan", "parameters and costs of a deployment"
+    )
     numbers: tuple[tuple[str, type, str], ...] = (
         ("cohort", int, "clients of a round (default: all)"),
         ("dropout", float, "largest fraction of dropouts that a round survives (default 0.1)"),
@@ -232,13 +235,17 @@ def _add_plan(words: Any) -> None:
 
 def _add_pipeline(words: Any) -> None:
     """Commands on runs that are over."""
-    written = _command(words, "report", report, "write the report of a run in further formats")
+    written = _command(
+        words, "report", _PIPELINE + "report", "write the report of a run in further formats"
+    )
     written.add_argument("result", type=Path, metavar="RESULT", help=_RESULT)
     written.add_argument("--out", type=Path, help="folder to write to (default: beside RESULT)")
     add_policy(written)
     written.add_argument("--json", action="store_true", help="machine-readable result on stdout")
 
-    compared = _command(words, "compare", compare, "what got worse between two runs beyond noise")
+    compared = _command(
+        words, "compare", _PIPELINE + "compare", "what got worse between two runs beyond noise"
+    )
     several = f"{_RESULT}; or a folder of run folders, one per seed"
     compared.add_argument("before", type=Path, metavar="A", help=several)
     compared.add_argument("after", type=Path, metavar="B", help="likewise, with the same seeds")
@@ -267,7 +274,7 @@ _RESULT = "a run folder, or its report.json"
 
 def _add_looks(words: Any) -> None:
     """Commands that show or prepare something."""
-    sets = _command(words, "data", data, "list, fetch or describe data sets")
+    sets = _command(words, "data", "audits.data_command:data", "list, fetch or describe data sets")
     sets.add_argument("action", choices=("list", "get", "describe"))
     sets.add_argument("name", nargs="?", help="data set; to describe, also a file of one's own")
     sets.add_argument(
@@ -281,24 +288,32 @@ def _add_looks(words: Any) -> None:
     _data_options(sets)
     _output_options(sets)
 
-    init = _command(words, "init", commands.init, "write a commented configuration")
-    init.add_argument(
-        "preset", nargs="?", metavar="PRESET", help="one of: " + ", ".join(commands.PRESETS)
-    )
+    init = _command(words, "init", "audits.presets:init", "write a commented configuration")
+    init.add_argument("preset", nargs="?", metavar="PRESET", help="one of: " + ", ".join(PRESETS))
     init.add_argument("--out", type=Path, help="file to write; default: standard output")
     init.add_argument("--force", action="store_true", help="write over a file that is there")
 
-    add_explain(_command(words, "explain", explain, "say what an attack, figure, layer or key is"))
+    what = "say what an attack, figure, layer or key is"
+    told = _command(words, "explain", "audits.explain.command:explain", what)
+    told.add_argument(
+        "name",
+        nargs="?",
+        metavar="NAME",
+        help="attack, figure, layer, or key of a configuration such as protection.rho or "
+        "protection; config.json or report.json for its JSON Schema; without one, lists all "
+        "attacks",
+    )
+    _output_options(told)
 
-    again = _command(words, "reproduce", reproduce, "a paper's tables, its numbers beside ours")
+    paper = "a paper's tables, its numbers beside ours"
+    again = _command(words, "reproduce", "audits.reproduce:reproduce", paper)
     add_reproduce(again)
     _data_options(again)
     _output_options(again)
 
 
-def _command(
-    words: Any, name: str, run: Callable[[argparse.Namespace], int], text: str
-) -> argparse.ArgumentParser:
+def _command(words: Any, name: str, run: str, text: str) -> argparse.ArgumentParser:
+    """A command, and where it is done, as "module:function"."""
     command: argparse.ArgumentParser = words.add_parser(name, help=text, description=text)
     command.set_defaults(run=run)
     return command
@@ -345,6 +360,8 @@ def _override(text: str) -> tuple[str, Any]:
     with contextlib.suppress(json.JSONDecodeError):
         return key, json.loads(value)
     if value.startswith("{"):  # as it stands in a file
+        import tomllib  # noqa: PLC0415
+
         with contextlib.suppress(tomllib.TOMLDecodeError):
             return key, tomllib.loads(f"value = {value}")["value"]
     return key, value

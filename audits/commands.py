@@ -1,4 +1,4 @@
-"""What each command of ``secure-fedrec`` does; returns its exit code."""
+"""What the commands do that train or attack; returns the exit code."""
 
 import argparse
 import dataclasses
@@ -8,6 +8,8 @@ from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from pathlib import Path
 
+import numba  # noqa: F401 - loops import it late; here an interrupt is still taken care of
+
 from attacks import GroundTruth, attack_named
 from attacks.planted.controls import positive_controls
 from attacks.view.knowledge import Knowledge
@@ -16,7 +18,7 @@ from audits.config.lines import source_of
 from audits.gates.gate import Outcome
 from audits.gates.verdict import undecided
 from audits.pipeline import policy_of, print_policy
-from audits.planning import Deployment, plans
+from audits.presets import QUICKSTART
 from audits.report import FORMATS
 from audits.report.findings import sentence
 from audits.report.html import render_summary
@@ -28,21 +30,16 @@ from audits.run.checking import watched
 from audits.run.folder import CONFIG_NAME, one_writer, read_own_config, unwritten
 from audits.run.truth import ground_truth, read_secrets
 from audits.system import Task
-from secure_fedrec.core.files import replace_file
 from secure_fedrec.engines import RoundReport, require_complete
 from secure_fedrec.errors import ConfigError, TranscriptError
 from secure_fedrec.properties import Comparison, Scope, compare_runs
 from secure_fedrec.protection import Withstood
 from secure_fedrec.wire import Adversary, BlockStore, Meter, Transcript, Truth
 
-_CONFIGS = Path(__file__).parent / "configs"
-_DEFAULT = _CONFIGS / "quickstart.toml"
-PRESETS = tuple(sorted(path.stem for path in _CONFIGS.glob("*.toml")))
-
 
 def audit(arguments: argparse.Namespace) -> int:
     """``audit [CONFIG]``: the whole audit."""
-    config = load_config(arguments.config or _DEFAULT, dict(arguments.overrides))
+    config = load_config(arguments.config or QUICKSTART, dict(arguments.overrides))
     result = runner.audit(
         config,
         out=arguments.out,
@@ -129,7 +126,7 @@ def _attack(arguments: argparse.Namespace, transcript: Transcript) -> int:
 
 def check(arguments: argparse.Namespace) -> int:
     """``check [CONFIG]``: is the configuration lossless, and what else its algorithm promises?"""
-    config = load_config(arguments.config or _DEFAULT, dict(arguments.overrides))
+    config = load_config(arguments.config or QUICKSTART, dict(arguments.overrides))
     if arguments.rounds < 1:
         raise ConfigError("--rounds", arguments.rounds, "must be at least 1")
     federation = _federation(config, arguments.data_dir, priced=False)
@@ -184,49 +181,6 @@ def _print_comparison(outcome: Comparison) -> None:
             f"not lossless: {outcome.first_difference}; largest difference "
             f"{outcome.largest_difference:.3g}"
         )
-
-
-def plan(arguments: argparse.Namespace) -> int:
-    """``plan --clients N ...``: parameters and costs of a deployment of masked sums."""
-    given = {
-        field.name: getattr(arguments, field.name)
-        for field in dataclasses.fields(Deployment)
-        if hasattr(arguments, field.name)
-    }
-    deployment = Deployment(**given)
-    found = plans(deployment)
-    if arguments.json:
-        planned = [each.as_json() for each in found]
-        _emit({"deployment": dataclasses.asdict(deployment), "plans": planned})
-        return 0
-    print(
-        f"{deployment.clients:,} clients, {deployment.drawn:,} in a round, of which "
-        f"{deployment.dropout:g} may drop out; {deployment.corrupt:g} of all may be corrupt; "
-        f"vectors of {deployment.dim:,} words of {deployment.bits} bits"
-    )
-    for each in found:
-        print("", *each.lines(), sep="\n")
-    return 0
-
-
-def init(arguments: argparse.Namespace) -> int:
-    """``init PRESET``: a commented configuration to start from."""
-    if arguments.preset not in PRESETS:
-        problem = "is missing" if arguments.preset is None else "unknown preset"
-        raise ConfigError("preset", arguments.preset, problem, PRESETS)
-    text = (_CONFIGS / f"{arguments.preset}.toml").read_text(encoding="utf-8")
-    if arguments.out is None:
-        print(text, end="")
-        return 0
-    if arguments.out.exists() and not arguments.force:
-        problem = "already exists: name another file, or write over it with --force"
-        raise ConfigError("--out", str(arguments.out), problem)
-    try:
-        replace_file(arguments.out, text.encode())
-    except OSError as refused:
-        problem = f"cannot be written ({refused.strerror})"
-        raise ConfigError("--out", str(arguments.out), problem) from refused
-    return 0
 
 
 def _federation(

@@ -23,13 +23,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.special import ndtri, stdtrit
 
 from attacks.scoring.measures import SHARE, Gained, Observed
 from attacks.suite import MEASURES
 from audits.gates.policy import figure_of
 from audits.report.reading import REPORT_NAME, read_report
 from audits.run.folder import CONFIG_NAME
+from secure_fedrec.core.special import ndtri, stdtrit
 from secure_fedrec.errors import DataError
 from secure_fedrec.evaluation import LOWER_IS_BETTER
 from secure_fedrec.evaluation.intervals import share_interval
@@ -45,7 +45,6 @@ FEWEST_PAIRS = 3
 _SILENT = 5e-4
 """What is nearer to 0 than this is printed as 0."""
 
-_NORMAL = float(ndtri(0.975))
 WORSE, BETTER, SAME, OPEN = "worse", "better", "same", "undecided"
 LOST, NEW, UNTOLD = "lost", "new", "noise unknown"
 GONE, ACCEPTED = "inapplicable", "accepted"
@@ -337,7 +336,7 @@ def _interval(pairs: Sequence[tuple[Figure, Figure]], tail: float) -> tuple[floa
         half = -float(stdtrit(len(pairs) - 1, tail)) * deviation / math.sqrt(len(pairs))
         return mean - half, mean + half
     downs, ups = zip(*(_reach(before, after) for before, after in pairs), strict=True)
-    scale = -float(ndtri(tail)) / _NORMAL
+    scale = -float(ndtri(tail) / ndtri(0.975))
     # Clients are the same in all pairs: their noise does not average out.
     return mean - scale * float(np.mean(downs)), mean + scale * float(np.mean(ups))
 

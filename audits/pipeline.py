@@ -1,4 +1,4 @@
-"""What a pipeline asks: ``report`` and ``compare``, and the options that ``audit`` shares."""
+"""What a pipeline asks: ``report`` and ``compare``, and the policy that ``audit`` shares."""
 
 import argparse
 import json
@@ -7,44 +7,16 @@ from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import asdict
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
-from attacks import SUITE
 from audits import comparison
 from audits.comparison import FEWEST_PAIRS, runs_of
-from audits.gates.policy import KNOWN, LEVELS, WAIVED, Policy, applied, objections
-from audits.report import FORMATS, WRITERS, write_report
+from audits.gates.policy import KNOWN, WAIVED, Policy, applied, objections
+from audits.report import write_report
 from audits.report.reading import read_report, report_file
 from audits.report.text import decimal, signed
 from audits.run.folder import CONFIG_NAME, unwritten
 from secure_fedrec.errors import ConfigError
-
-
-def add_policy(command: argparse.ArgumentParser) -> None:
-    """Give a command the options that a report is written and judged by."""
-    command.add_argument(
-        "--format",
-        dest="formats",
-        type=_formats,
-        default=FORMATS,
-        metavar="FORMAT,...",
-        help=f"files to write beside report.json, of {', '.join(WRITERS)} (default: html)",
-    )
-    command.add_argument(
-        "--fail-on",
-        type=_levels,
-        default=(),
-        metavar="LEVEL,...",
-        help="fail as well on findings of a severity or worse that no gate documents "
-        f"({', '.join(LEVELS[:-1])}), or on an audit that is {LEVELS[-1]}",
-    )
-    command.add_argument(
-        "--baseline",
-        type=Path,
-        metavar="RESULT",
-        help="an earlier run folder or report.json: only findings that it has not had fail",
-    )
 
 
 def policy_of(arguments: argparse.Namespace) -> Policy:
@@ -155,18 +127,6 @@ def _is_about(each: comparison.Difference, name: str) -> bool:
     return name in (f"{comparison.ATTACK}{each.key.attack}", each.key.metric)
 
 
-def acceptable(text: str) -> str:
-    """The value of ``--accept``.
-
-    Raises:
-        ArgumentTypeError: nothing of that name can be accepted.
-    """
-    names = (comparison.LOSSLESS, *(f"{comparison.ATTACK}{name}" for name in SUITE))
-    if text not in names:
-        raise argparse.ArgumentTypeError(f"{text!r} is none of {', '.join(names)}")
-    return text
-
-
 def _line(each: comparison.Difference) -> str:
     why = f" ({each.reason})" if each.reason else ""
     return f"{_change(each)}{why}"
@@ -182,19 +142,3 @@ def _change(each: comparison.Difference) -> str:
     return (
         f"{each.outcome:13} {each.key}: {change}, change {signed(each.after - each.before)} {span}"
     )
-
-
-def _formats(text: str) -> tuple[str, ...]:
-    return tuple(dict.fromkeys((FORMATS[0], *_words(text, tuple(WRITERS)))))
-
-
-def _levels(text: str) -> tuple[str, ...]:
-    return _words(text, LEVELS)
-
-
-def _words(text: str, known: tuple[str, ...]) -> tuple[str, ...]:
-    words = tuple(dict.fromkeys(word.strip() for word in text.split(",")))
-    for word in words:
-        if word not in known:
-            raise argparse.ArgumentTypeError(f"{word!r} is none of {', '.join(known)}")
-    return words

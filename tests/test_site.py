@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from attacks import SUITE
-from audits.commands import PRESETS
 from audits.config.audit import LAYER_TABLES
 from audits.exit_codes import EXIT_CODES
 from audits.explain.keys import keys
 from audits.gates.gate import METRICS
+from audits.presets import PRESETS
 from secure_fedrec.data import DATASETS
 
 DOCS = Path(__file__).parents[1] / "docs"

@@ -1,7 +1,8 @@
 """Linkage: who sent an anonymous message, and which rows stand behind a denoiser's sums."""
 
+from typing import TYPE_CHECKING
+
 import numpy as np
-from scipy import sparse
 
 from attacks.base import (
     Claims,
@@ -21,6 +22,9 @@ from secure_fedrec.core.arrays import BoolArray, IndexArray, IntArray, RingArray
 from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.uploads import RowBlock
 from secure_fedrec.wire import Step, View
+
+if TYPE_CHECKING:
+    from scipy import sparse
 
 
 class CollusionLinkage(SuiteAttack):
@@ -97,7 +101,9 @@ def _containment(sent: RowBlock, heard: RowBlock, n_items: int) -> BoolArray:
     return np.asarray(shared == heard.lengths[:, None])
 
 
-def _incidence(block: RowBlock, n_items: int) -> sparse.csr_array:
+def _incidence(block: RowBlock, n_items: int) -> "sparse.csr_array":
+    from scipy import sparse  # noqa: PLC0415 - who only reads of attacks need not wait for it
+
     ones = np.ones(len(block.rows), dtype=np.int32)
     return sparse.csr_array((ones, block.rows, block.indptr), shape=(len(block), n_items))
 

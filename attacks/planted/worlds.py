@@ -11,7 +11,6 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
-from scipy.stats import binomtest
 
 from attacks.generic import Worlds, weigh_view
 from attacks.planted.recording import recorded
@@ -53,6 +52,8 @@ class Outcome:
 
     def beats(self, odds: float = 0.5) -> bool:
         """Whether it was right more often than by such odds, but for luck of one in a million."""
+        from scipy.stats import binomtest  # noqa: PLC0415 - a second, which games alone wait for
+
         return float(binomtest(self.wins, self.trials, odds, alternative="greater").pvalue) < _ODDS
 
 

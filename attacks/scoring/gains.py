@@ -15,9 +15,9 @@ from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 import numpy as np
-from scipy.special import betaincinv, ndtri, stdtrit
 
 from secure_fedrec.core.arrays import FloatArray
+from secure_fedrec.core.special import betaincinv, ndtri, stdtrit
 from secure_fedrec.evaluation.intervals import Interval, mean_interval, share_interval
 
 Figures: TypeAlias = dict[str, float | None]

@@ -5,10 +5,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from scipy.special import bdtr
 
 from attacks.scoring.gains import Figures, Gain, Gains, Level, gain_figures, interval_figures
 from secure_fedrec.core.arrays import BoolArray, FloatArray, IndexArray, IntArray
+from secure_fedrec.core.special import bdtr
 from secure_fedrec.evaluation.intervals import Interval, mean_interval, share_interval
 
 NOBODY = "nobody but the adversary's own clients has a secret to tell"

@@ -24,20 +24,6 @@ SCHEMAS = {REPORT: report_schema, CONFIGURATION: config_schema}
 """JSON Schemas by the file that follows them."""
 
 
-def add_explain(command: argparse.ArgumentParser) -> None:
-    """The arguments of the command."""
-    command.add_argument(
-        "name",
-        nargs="?",
-        metavar="NAME",
-        help="attack, figure, layer, or key of a configuration such as protection.rho or "
-        f"protection; {CONFIGURATION} or {REPORT} for its JSON Schema; without one, lists all "
-        "attacks",
-    )
-    command.add_argument("--json", action="store_true", help="machine-readable result on stdout")
-    command.add_argument("--quiet", action="store_true", help="no progress bars")
-
-
 def explain(arguments: argparse.Namespace) -> int:
     """``explain [NAME]``: cards, keys, a schema, or all attacks.
 

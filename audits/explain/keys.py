@@ -5,7 +5,7 @@ algorithm, the data set or the layer that it is written beside: a ``Key`` is one
 places.
 """
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
@@ -51,7 +51,7 @@ class Key:
     def place(self) -> str:
         """Its places in words."""
         words = "; ".join(_in_words(self.places))
-        partly = absent() and self.table.partition(".")[0] in ("algorithm", "data")
+        partly = self.table.partition(".")[0] in ("algorithm", "data") and absent()
         return f"{words} (of the algorithms that are installed)" if partly else words
 
 
@@ -173,8 +173,12 @@ def layer_facts(layers: Mapping[str, Any]) -> Facts:
 @cache
 def keys() -> tuple[Key, ...]:
     """All keys, table by table, each meaning once."""
+    return _merged((*_at_the_top(), *_of_algorithms(), *_of_the_rest()))
+
+
+def _merged(every: Iterable[Key]) -> tuple[Key, ...]:
     merged: dict[tuple[str, str], Key] = {}
-    for key in _all():
+    for key in every:
         same = (key.path, str(key.facts))
         known = merged.get(same)
         places = dict.fromkeys((*(known.places if known else ()), *key.places))
@@ -187,14 +191,20 @@ def _top(key: Key) -> str:
     return key.path.partition(".")[0] if "." in key.path else ""
 
 
-def _all() -> Iterator[Key]:
+def _at_the_top() -> Iterator[Key]:
     yield from (Key(path=name, facts=facts) for name, facts in top_facts().items())
+
+
+def _of_algorithms() -> Iterator[Key]:
     for pair in trained():
         data, algorithm = pair.naming()
         yield Key(path="data.name", places=pair.places, facts=data)
         yield from _table("data", pair.data, pair.places, without={"name", *pair.idle})
         yield Key(path="algorithm.name", facts=algorithm)
         yield from _table("algorithm", pair.algorithm, pair.places)
+
+
+def _of_the_rest() -> Iterator[Key]:
     for name, kind in SECTIONS.items():
         yield from _table(name, kind)
     for table, layers in LAYER_TABLES.items():
@@ -217,9 +227,17 @@ def _table(
 
 def keys_named(name: str) -> tuple[Key, ...]:
     """The meanings of a key: by its path, by its table, or by the end of its path."""
-    every = keys()
+    # What no algorithm decides about is found before any is imported, with what it brings along.
+    few = _merged((*_at_the_top(), *_of_the_rest()))
     return (
-        tuple(key for key in every if key.path == name)
-        or tuple(key for key in every if key.path.startswith(f"{name}."))
-        or tuple(key for key in every if key.path.endswith(f".{name}"))
+        _starting(few, name)
+        or _starting(keys(), name)
+        or tuple(key for key in keys() if key.path.endswith(f".{name}"))
+    )
+
+
+def _starting(every: Sequence[Key], name: str) -> tuple[Key, ...]:
+    """The key of a path, or those of a table."""
+    return tuple(key for key in every if key.path == name) or tuple(
+        key for key in every if key.path.startswith(f"{name}.")
     )

@@ -22,9 +22,6 @@ from audits.gates.waivers import WaiverConfig
 
 Report = Mapping[str, Any]
 
-LEVELS = (*SEVERITIES[:-1], "inconclusive")
-"""What may be asked to fail beside gates."""
-
 FAIL, OPEN, WAIVED, KNOWN = "fail", "inconclusive", "waived", "known"
 
 
@@ -34,8 +31,8 @@ class Policy:
 
     Args:
         today: the day on which waivers are looked at (UTC).
-        fail_on: of ``LEVELS``: findings of that severity or worse fail unless a gate documents
-            them; "inconclusive" makes an audit fail that is.
+        fail_on: of ``options.LEVELS``: findings of that severity or worse fail unless a gate
+            documents them; "inconclusive" makes an audit fail that is.
         baseline: an earlier report, whose findings are known; None for none.
     """
 

@@ -2,7 +2,8 @@
 
 ``report.json`` holds all facts, the others are written from it: the page, and what pipelines read
 (SARIF, JUnit, Markdown). ``report_schema`` describes them; its version is :data:`SCHEMA_VERSION`. A
-format is a writer of its own module, entered in :data:`WRITERS`.
+format is a writer of its own module, entered in :data:`WRITERS` and imported when something is
+written in it: the command line needs the names alone.
 """
 
 import json
@@ -11,13 +12,11 @@ import secrets
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from types import MappingProxyType
-from typing import TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-from audits.report.html import SCHEMA_VERSION, render_html
-from audits.report.junit import render_junit
-from audits.report.markdown import render_markdown
-from audits.report.sarif import render_sarif
-from audits.report.schema import report_schema
+if TYPE_CHECKING:
+    from audits.report.html import SCHEMA_VERSION, render_html
+    from audits.report.schema import report_schema
 
 __all__ = ["FORMATS", "SCHEMA_VERSION", "WRITERS", "render_html", "report_schema", "write_report"]
 
@@ -28,19 +27,53 @@ def _json(report: Mapping[str, object]) -> str:
     return json.dumps(report, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
 
+def _html(report: Mapping[str, object]) -> str:
+    from audits.report.html import render_html  # noqa: PLC0415
+
+    return render_html(report)
+
+
+def _sarif(report: Mapping[str, object]) -> str:
+    from audits.report.sarif import render_sarif  # noqa: PLC0415
+
+    return render_sarif(report)
+
+
+def _junit(report: Mapping[str, object]) -> str:
+    from audits.report.junit import render_junit  # noqa: PLC0415
+
+    return render_junit(report)
+
+
+def _markdown(report: Mapping[str, object]) -> str:
+    from audits.report.markdown import render_markdown  # noqa: PLC0415
+
+    return render_markdown(report)
+
+
 WRITERS: Mapping[str, Writer] = MappingProxyType(
     {
         "json": _json,
-        "html": render_html,
-        "sarif": render_sarif,
-        "junit": render_junit,
-        "md": render_markdown,
+        "html": _html,
+        "sarif": _sarif,
+        "junit": _junit,
+        "md": _markdown,
     }
 )
 """What writes a report, by format; the file is ``report.FORMAT``."""
 
 FORMATS = ("json", "html")
 """What an audit writes unless it is asked for more; the first is what others are written from."""
+
+
+def __getattr__(name: str) -> Any:
+    """Names that are handed on, from modules that take a while to import."""
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from audits.report import html, schema  # noqa: PLC0415
+
+    return getattr(schema if name == "report_schema" else html, name)
+
 
 _NAMES = {"junit": "report.junit.xml"}
 

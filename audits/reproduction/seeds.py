@@ -4,8 +4,8 @@ import math
 from collections.abc import Iterable, Sequence
 
 import numpy as np
-from scipy.special import stdtrit
 
+from secure_fedrec.core.special import stdtrit
 from secure_fedrec.errors import ConfigError
 
 _LEVEL = 0.95

@@ -19,13 +19,13 @@ import secure_fedrec
 from attacks import SUITE
 from attacks.suite import FAMILIES
 from audits import command_line
-from audits.commands import PRESETS
 from audits.config.audit import ENTRIES, LAYER_TABLES, load_config
 from audits.exit_codes import EXIT_CODES
 from audits.explain.cards import TABLES, layer_card
 from audits.explain.figures import figure_cards
 from audits.explain.keys import Key, keys, trained
 from audits.gates.gate import METRICS
+from audits.presets import PRESETS
 from secure_fedrec.data.catalogue import DATASETS, EXAMPLE_SETS, DatasetInfo
 
 ROOT = Path(__file__).parents[2]

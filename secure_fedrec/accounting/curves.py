@@ -11,9 +11,9 @@ Sources: Mironov 2017 (definition, composition); Mironov, Talwar and Zhang 2019 
 from collections.abc import Callable
 
 import numpy as np
-from scipy.special import gammaln, logsumexp
 
 from secure_fedrec.core.arrays import FloatArray
+from secure_fedrec.core.special import gammaln, logsumexp
 from secure_fedrec.errors import ConfigError, brought_by
 from secure_fedrec.protection.dp.events import (
     Adversary,

@@ -24,7 +24,6 @@ from dataclasses import asdict
 from typing import Annotated, Any
 
 import numpy as np
-from scipy.special import ndtri
 
 from secure_fedrec.algorithms.base import PublicState
 from secure_fedrec.algorithms.biases import (
@@ -44,6 +43,7 @@ from secure_fedrec.core.kernels import (
     rank_one_rows,
     segment_sum,
 )
+from secure_fedrec.core.special import ndtri
 from secure_fedrec.settings import (
     Natural,
     NonNegative,

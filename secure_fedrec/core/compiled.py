@@ -5,7 +5,8 @@ gathered, combined, rounded and added up; fused loops do that in one pass. The c
 arithmetic (no reordering of sums, no fused multiply-add), so the result for a row depends on that
 row alone. ``kernels`` and ``fixedpoint`` are the documented doors to these functions.
 
-Machine code is cached on disk where the package folder, or the user's cache folder, is writable.
+The compiler itself is imported by the first loop that runs, and machine code is cached on disk
+(``machine_code``).
 """
 
 import math
@@ -13,7 +14,6 @@ from collections.abc import Callable
 from typing import TypeVar, cast
 
 import numpy as np
-from numba import njit
 
 from secure_fedrec.core.arrays import (
     BoolArray,
@@ -22,24 +22,19 @@ from secure_fedrec.core.arrays import (
     IntArray,
     RingArray,
 )
+from secure_fedrec.core.machine_code import Late, compile_cached
 
 _Loop = TypeVar("_Loop", bound=Callable[..., object])
 
 
 def compiled_loop(loop: _Loop) -> _Loop:
     """Compile on first call, with a cache on disk where one can be written."""
-    try:
-        return cast(_Loop, njit(cache=True)(loop))
-    except RuntimeError:  # numba finds no writable cache folder
-        return cast(_Loop, njit(loop))
+    return cast(_Loop, Late(loop, lambda: compile_cached(loop)))
 
 
 def released_loop(loop: _Loop) -> _Loop:
     """As ``compiled_loop``; other threads of the process run meanwhile."""
-    try:
-        return cast(_Loop, njit(cache=True, nogil=True)(loop))
-    except RuntimeError:  # numba finds no writable cache folder
-        return cast(_Loop, njit(nogil=True)(loop))
+    return cast(_Loop, Late(loop, lambda: compile_cached(loop, nogil=True)))
 
 
 @compiled_loop

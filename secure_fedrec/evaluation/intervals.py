@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
-from scipy.special import betaincinv
 
 from secure_fedrec.core.arrays import FloatArray
+from secure_fedrec.core.special import betaincinv
 
 _BLOCK_ELEMENTS = 1 << 21
 _KEPT_CLIENTS = 1000

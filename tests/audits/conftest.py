@@ -8,14 +8,13 @@ import json
 import math
 import random
 from collections.abc import Callable, Iterator
-from importlib.metadata import packages_distributions  # noqa: TID251 - reads, imports nothing
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
 import pytest
 
-from audits import cli, command_line
+from audits import cli, owners
 from secure_fedrec.data import DATA_DIR_VARIABLE, registry
 
 SMALL: dict[str, Any] = {
@@ -50,9 +49,9 @@ def no_data_folder(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(scope="session", autouse=True)
 def one_look_at_the_environment() -> Iterator[None]:
     """Reads the installed distributions once: they do not change between two commands."""
-    owners = packages_distributions()
+    found = owners.owners_of(("attacks", "audits"))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(command_line, "packages_distributions", lambda: owners)
+        patch.setattr(owners, "owners_of", lambda _: found)
         yield
 
 

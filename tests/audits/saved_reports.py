@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from audits.commands import PRESETS
 from audits.config.audit import load_config
+from audits.presets import PRESETS
 from audits.run import audit as runner
 from tests.audits.stand_ins import STAND_INS
 

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from attacks import SUITE
-from audits.commands import PRESETS
 from audits.config.audit import parse_config
+from audits.presets import PRESETS
 from audits.run.truth import read_secrets, write_secrets
 from audits.system import Secrets
 from secure_fedrec.data import DATASETS, EXAMPLE_SETS

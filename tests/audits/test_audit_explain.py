@@ -14,7 +14,6 @@ import jsonschema
 import pytest
 
 from attacks import SUITE
-from audits.commands import PRESETS
 from audits.config.audit import ENTRIES, LAYER_TABLES, load_config, parse_config
 from audits.explain import keys as every
 from audits.explain.cards import layer_names, layers_named
@@ -24,6 +23,7 @@ from audits.explain.figures import figure_cards
 from audits.explain.keys import Key, keys, keys_named
 from audits.explain.schema import config_schema
 from audits.gates.gate import METRICS
+from audits.presets import PRESETS
 from audits.systems import system_named
 from secure_fedrec.errors import ConfigError
 from secure_fedrec.protection import BAG_STACKS, STACKS

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from audits.commands import PRESETS
+from audits.presets import PRESETS
 from audits.report.endings import leaks
 from tests.audits.stand_ins import STAND_INS
 

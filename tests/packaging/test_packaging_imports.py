@@ -9,7 +9,9 @@ from pathlib import Path
 import pytest
 
 import secure_fedrec
-from audits import cli, command_line
+from audits import cli, owners
+
+LOOKED_UP = owners.owners_of  # as it is before other tests spare themselves the look
 
 ROOT = Path(secure_fedrec.__file__).parents[1]
 COMMANDS = (
@@ -49,6 +51,21 @@ def imported_after(names: list[str]) -> set[str]:
     return set(ended.stdout.split())
 
 
+def imported_by(words: list[str]) -> set[str]:
+    """Top-level packages that a command has imported when it ends."""
+    lines = [
+        "import atexit, sys",
+        "tell = lambda: print(*{name.split('.')[0] for name in sys.modules}, file=sys.stderr)",
+        "atexit.register(tell)",
+        "from audits import cli",
+        f"cli.main({words!r})",
+    ]
+    ended = subprocess.run(  # noqa: S603
+        [sys.executable, "-c", "\n".join(lines)], capture_output=True, text=True, check=False
+    )
+    return set(ended.stderr.splitlines()[-1].split())
+
+
 ON_TORCH = (
     "secure_fedrec.needs_torch",
     "secure_fedrec.dp_sgd",
@@ -85,9 +102,25 @@ def test_protection_alone_brings_no_torch() -> None:
 
 
 def test_the_command_brings_no_test_tools_and_no_torch() -> None:
-    found = imported_after(["audits.cli", "audits.command_line"])
+    found = imported_after(["audits.cli", "audits.command_line", "audits.commands"])
     assert "numpy" in found
     assert not found & {"hypothesis", "pytest", "torch"}
+
+
+@pytest.mark.parametrize(
+    "words",
+    [["--help"], ["audit", "--help"], ["--version"], ["init", "plain"], ["init", "nothing"]],
+)
+def test_what_runs_nothing_imports_nothing_that_takes_long(words: list[str]) -> None:
+    slow = {"jinja2", "llvmlite", "matplotlib", "numba", "numpy", "scipy"}
+    assert not imported_by(words) & {*slow, "tqdm"}
+
+
+@pytest.mark.parametrize("words", [["explain", "lattice"], ["explain", "protection.rho"]])
+def test_who_reads_of_attacks_waits_for_no_compiler(words: list[str]) -> None:
+    found = imported_by(words)
+    assert "numpy" in found
+    assert not found & {"jinja2", "llvmlite", "matplotlib", "numba", "pandas", "scipy", "torch"}
 
 
 def test_the_way_in_imports_nothing_that_takes_long() -> None:
@@ -95,14 +128,24 @@ def test_the_way_in_imports_nothing_that_takes_long() -> None:
 
 
 @pytest.mark.parametrize("package", ["attacks", "audits"])
+@pytest.mark.parametrize("file", ["{}/__init__.py", '"{}/a, b.py"', "{}.py"])
 def test_a_foreign_package_of_our_name_is_refused(
-    package: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    package: str,
+    file: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    owners = {"attacks": ["secure-fedrec"], "audits": ["secure-fedrec"]}
-    monkeypatch.setattr(command_line, "packages_distributions", lambda: owners)
+    site = tmp_path / "adversarial_attacks-1.0.dist-info"
+    site.mkdir()
+    about = "Metadata-Version: 2.1\nName: adversarial-attacks\nVersion: 1.0\n"
+    (site / "METADATA").write_text(about)
+    (site / "RECORD").write_text(f"my_{package}.py,,\none/{package}/__init__.py,,\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setattr(owners, "owners_of", LOOKED_UP)
     assert cli.main(["explain", "lattice"]) == 0
     capsys.readouterr()
-    owners[package] = ["secure-fedrec", "adversarial-attacks"]
+    (site / "RECORD").write_text(f"one.py,,\n{file.format(package)},,\n")
     assert cli.main(["explain", "lattice"]) == 2
     captured = capsys.readouterr()
     assert captured.out == ""
@@ -113,7 +156,7 @@ def test_a_foreign_package_of_our_name_is_refused(
 
 
 def test_the_environment_of_the_tests_is_sound() -> None:
-    command_line.require_own_packages()
+    owners.require_own_packages()
 
 
 def test_the_command_is_installed() -> None:

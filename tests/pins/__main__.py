@@ -32,7 +32,7 @@ from typing import Any
 import numpy as np
 from tqdm import tqdm
 
-from audits.commands import PRESETS
+from audits.presets import PRESETS
 from secure_fedrec.data import DATA_DIR_VARIABLE
 from secure_fedrec.uploads import DenseBlock, RowBlock
 from secure_fedrec.wire import Adversary, Messages, Step, Transcript

@@ -14,8 +14,6 @@ odds below 1e-4. Clipped or noised rows pass neither test.
 from dataclasses import fields
 
 import numpy as np
-from scipy import sparse
-from scipy.sparse.csgraph import connected_components
 
 from attacks.families.ratings.lattice import nearest_levels, refine_scale, scale_candidates
 from attacks.scoring.single_rows import AnonymousRowClaim, GroupedRows
@@ -108,6 +106,9 @@ def group_rows(
 
 def _collinear(rows: FloatArray, norms: FloatArray, errors: FloatArray) -> IntArray:
     """Number of each row's group: chains of rows within the angle that rounding explains."""
+    from scipy import sparse  # noqa: PLC0415 - who only reads of attacks need not wait for it
+    from scipy.sparse.csgraph import connected_components  # noqa: PLC0415
+
     sharp = np.flatnonzero(errors <= _SHARPEST * norms)
     units = rows[sharp] / norms[sharp, None]
     blur = errors[sharp] / norms[sharp]

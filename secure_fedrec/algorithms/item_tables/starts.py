@@ -3,10 +3,10 @@
 import math
 
 import numpy as np
-from scipy.special import ndtri
 
 from secure_fedrec.algorithms.item_tables.local import SingleArray
 from secure_fedrec.core.arrays import FloatArray, IntArray
+from secure_fedrec.core.special import ndtri
 from secure_fedrec.streams import Stream, uniform_reals
 
 

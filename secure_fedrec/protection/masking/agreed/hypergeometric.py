@@ -15,9 +15,9 @@ from collections.abc import Iterator
 from fractions import Fraction
 
 import numpy as np
-from scipy.special import gammaln
 
 from secure_fedrec.core.arrays import FloatArray
+from secure_fedrec.core.special import gammaln
 
 
 def upper_tail(population: int, marked: int, drawn: int, least: int) -> Fraction:

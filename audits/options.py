@@ -1,0 +1,72 @@
+"""Options that several commands share, and what their values may be.
+
+Nothing here imports what a command does: the command line is read, and its help written, before
+anything is that takes long.
+"""
+
+import argparse
+from pathlib import Path
+
+from attacks.scoring.measures import SEVERITIES
+from audits.report import FORMATS, WRITERS
+
+LEVELS = (*SEVERITIES[:-1], "inconclusive")
+"""What may be asked to fail beside gates."""
+
+
+def add_policy(command: argparse.ArgumentParser) -> None:
+    """Give a command the options that a report is written and judged by."""
+    command.add_argument(
+        "--format",
+        dest="formats",
+        type=_formats,
+        default=FORMATS,
+        metavar="FORMAT,...",
+        help=f"files to write beside report.json, of {', '.join(WRITERS)} (default: html)",
+    )
+    command.add_argument(
+        "--fail-on",
+        type=_levels,
+        default=(),
+        metavar="LEVEL,...",
+        help="fail as well on findings of a severity or worse that no gate documents "
+        f"({', '.join(LEVELS[:-1])}), or on an audit that is {LEVELS[-1]}",
+    )
+    command.add_argument(
+        "--baseline",
+        type=Path,
+        metavar="RESULT",
+        help="an earlier run folder or report.json: only findings that it has not had fail",
+    )
+
+
+def _formats(text: str) -> tuple[str, ...]:
+    return tuple(dict.fromkeys((FORMATS[0], *_words(text, tuple(WRITERS)))))
+
+
+def _levels(text: str) -> tuple[str, ...]:
+    return _words(text, LEVELS)
+
+
+def _words(text: str, known: tuple[str, ...]) -> tuple[str, ...]:
+    words = tuple(dict.fromkeys(word.strip() for word in text.split(",")))
+    for word in words:
+        if word not in known:
+            raise argparse.ArgumentTypeError(f"{word!r} is none of {', '.join(known)}")
+    return words
+
+
+def acceptable(text: str) -> str:
+    """The value of ``compare --accept``.
+
+    Raises:
+        ArgumentTypeError: nothing of that name can be accepted.
+    """
+    # Only who accepts an attack by name waits for the list of attacks.
+    from attacks import SUITE  # noqa: PLC0415
+    from audits.comparison import ATTACK, LOSSLESS  # noqa: PLC0415
+
+    names = (LOSSLESS, *(f"{ATTACK}{name}" for name in SUITE))
+    if text not in names:
+        raise argparse.ArgumentTypeError(f"{text!r} is none of {', '.join(names)}")
+    return text

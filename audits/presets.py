@@ -1,0 +1,33 @@
+"""``init PRESET``: the configurations to start from."""
+
+import argparse
+from pathlib import Path
+
+from secure_fedrec.core.files import replace_file
+from secure_fedrec.errors import ConfigError
+
+_FOLDER = Path(__file__).parent / "configs"
+QUICKSTART = _FOLDER / "quickstart.toml"
+"""What is audited where no configuration is named."""
+
+PRESETS = tuple(sorted(path.stem for path in _FOLDER.glob("*.toml")))
+
+
+def init(arguments: argparse.Namespace) -> int:
+    """``init PRESET``: a commented configuration to start from."""
+    if arguments.preset not in PRESETS:
+        problem = "is missing" if arguments.preset is None else "unknown preset"
+        raise ConfigError("preset", arguments.preset, problem, PRESETS)
+    text = (_FOLDER / f"{arguments.preset}.toml").read_text(encoding="utf-8")
+    if arguments.out is None:
+        print(text, end="")
+        return 0
+    if arguments.out.exists() and not arguments.force:
+        problem = "already exists: name another file, or write over it with --force"
+        raise ConfigError("--out", str(arguments.out), problem)
+    try:
+        replace_file(arguments.out, text.encode())
+    except OSError as refused:
+        problem = f"cannot be written ({refused.strerror})"
+        raise ConfigError("--out", str(arguments.out), problem) from refused
+    return 0
