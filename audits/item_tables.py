@@ -6,7 +6,7 @@ mean is taken.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
 from types import MappingProxyType
@@ -36,8 +36,10 @@ from audits.system import (
     Undivided,
     digest_of,
 )
+from secure_fedrec.algorithms.item_tables import Enhanced
 from secure_fedrec.algorithms.item_tables.method import ItemTableMethod
 from secure_fedrec.algorithms.item_tables.ranked import ranked
+from secure_fedrec.algorithms.item_tables.single_tables import SingleTables
 from secure_fedrec.algorithms.item_tables.trainer import NEGATIVES
 from secure_fedrec.data import DATASETS, RatingTable
 from secure_fedrec.engines import Problem
@@ -46,6 +48,7 @@ from secure_fedrec.evaluation import Rule
 from secure_fedrec.evaluation.leaks import measured_leak
 from secure_fedrec.evaluation.protocols import PROTOCOLS, RankingCase, ranking_case
 from secure_fedrec.protection import Claim, Subject, claims_about
+from secure_fedrec.protection.bags import BagShape
 from secure_fedrec.settings import OneOf
 from secure_fedrec.streams import Streams
 
@@ -57,6 +60,12 @@ ATTACKS = (
     *("never-touched", "attribute-inference"),
 )
 """Names of the attacks that read changes of item tables."""
+
+GENERATOR_TELLS = (
+    "the change of the generator's first layer divided by that of its biases is its input, half of "
+    "which is the mean of the personal item table over what the client interacted with"
+)
+"""What uploads of Fed3CR tell, alone or as a plug-in."""
 
 _METRICS = ("hit_rate_at_10", "ndcg_at_10")
 _LOCAL = ("random", "never drawn")
@@ -170,7 +179,11 @@ class RankingTask:
             },
             popularity=case.train.item_popularity(),
         )
-        return Fresh(algorithm, problem)
+        if not isinstance(algorithm, SingleTables):
+            return Fresh(algorithm, problem)
+        sizes = algorithm.bag_sizes().items()
+        bags = {name: BagShape(width=width, most=most) for name, (width, most) in sizes}
+        return Fresh(algorithm, problem, bags)
 
     def secrets(self) -> Secrets:
         """Training items, those held out, and the clients' attributes where there are any."""
@@ -260,4 +273,70 @@ def item_table_system(
         ),
         attacks=ATTACKS,
         load=partial(load_case, learner=learner),
+    )
+
+
+def plug_in_system(
+    name: str, below: Learner, settings: type, *, title: str, stays: str, beside: str = ""
+) -> System:
+    """The system of a method of the family with Fed3CR as a plug-in.
+
+    Args:
+        name: in configurations: that of the module.
+        below: the method.
+        settings: the class of its settings, with those of the plug-in in ``enhancement``.
+        title: what both are called.
+        stays: what never leaves a client.
+        beside: what leaves a client beside the changes of its item table and of the generator.
+    """
+
+    def learner(config: Any, n_items: int) -> ItemTableMethod:
+        return Enhanced(below(config, n_items), config.enhancement, n_items)
+
+    return item_table_system(
+        name,
+        learner,
+        settings,
+        title=title,
+        stays=stays,
+        found=GENERATOR_TELLS,
+        beside=f"{beside}, and of the generator",
+    )
+
+
+def single_table_system(
+    name: str, learner: Learner, settings: type, *, title: str, stays: str, own: str
+) -> System:
+    """The system of a method whose server reads every client's table, and so bears no hidden sum.
+
+    Args:
+        name: in configurations: that of the module.
+        learner: the method, a ``MixingMethod``.
+        settings: their class.
+        title: what it is called, and where it was published.
+        stays: what never leaves a client.
+        own: what a client gives out beside its item table, as the server compares clients by it.
+    """
+    given = f"the {own} and every row of the item table, under the client's name"
+    bare = Claim(
+        system=f"{title}, as published",
+        hides="nothing of what is sent",
+        assumes="nothing",
+        lossless=True,
+        found=f"the server is given {given}",
+    )
+    base = item_table_system(name, learner, settings, title=title, stays=stays, found=bare.found)
+    statement = Statement(
+        name=title,
+        stays=stays,
+        leaves=f"{base.statement(None).leaves}; {given}, for a bag",
+        remark="A server that mixes item tables for each client has to see each of them.",
+    )
+    return replace(
+        base,
+        statement=lambda _: statement,
+        claims=MappingProxyType({(): bare}),
+        bag_claims=MappingProxyType({(): replace(bare, system="its single tables")}),
+        gives_to_bags=lambda _: True,
+        reads_singles=SingleTables.reads_singles,
     )

@@ -223,6 +223,8 @@ class System:
         claims: what each stack of layers over the summed rows promises; no other stack is allowed.
         bag_claims: likewise over bags.
         gives_to_bags: whether settings make the algorithm give vectors to bags.
+        reads_singles: why its server has to see single uploads under their names, as a clause: no
+            stack that hides them is among its claims; empty where it does not.
         attacks: names of the attacks that read its messages.
         libraries: distributions, beside NumPy and SciPy, that decide the bits of a run.
         load: reads a data set.
@@ -237,6 +239,7 @@ class System:
     claims: Mapping[tuple[str, ...], Claim]
     bag_claims: Mapping[tuple[str, ...], Claim] = field(default_factory=dict)
     gives_to_bags: Callable[[Any], bool] = lambda algorithm: False
+    reads_singles: str = ""
     attacks: tuple[str, ...]
     libraries: tuple[str, ...] = ("numba",)
     load: Loader

@@ -153,7 +153,8 @@ def score_vectors(
     claimed = claim.vectors[honest]
     require_finite("claimed vectors", claimed)
     own = np.searchsorted(candidates, claim.clients[honest])
-    cosines = unit(claimed) @ unit(actual).T
+    # Recorded tables may be of single precision, and rounding alone may reach beyond 1.
+    cosines = np.clip(unit(claimed) @ unit(actual.astype(np.float64)).T, -1.0, 1.0)
     direction, gains = beside_others("vector_cosine", cosines, own, seed=seed, span=2.0)
     figures = _closeness(claimed, actual[own]) | direction
     chance = 1.0 / len(candidates)

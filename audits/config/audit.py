@@ -157,8 +157,8 @@ class AuditConfig(Settings):
         Raises:
             ConfigError: they do not stack.
         """
-        audited, problem = self.audited, f"these layers do not stack over {self.system}"
-        return claim_of(tuple(self.protection), audited.claims, "protection", problem)
+        problem = self._unstackable()
+        return claim_of(tuple(self.protection), self.audited.claims, "protection", problem)
 
     @property
     def bag_claim(self) -> Claim | None:
@@ -173,8 +173,12 @@ class AuditConfig(Settings):
                 problem = f"{audited.name} so set collects nothing in bags"
                 raise ConfigError("bag_protection", " + ".join(layers), problem)
             return None
-        problem = f"these layers do not stack over {audited.name}"
-        return claim_of(layers, audited.bag_claims, "bag_protection", problem)
+        return claim_of(layers, audited.bag_claims, "bag_protection", self._unstackable())
+
+    def _unstackable(self) -> str:
+        """What is wrong with layers that are none of the claimed stacks."""
+        why = self.audited.reads_singles
+        return f"these layers do not stack over {self.system}{f': {why}' if why else ''}"
 
     @property
     def claims_lossless(self) -> bool:

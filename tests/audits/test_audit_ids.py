@@ -35,6 +35,7 @@ RUN = {
     "run": {"check_lossless": False},
 }
 SMALL_STEPS = {"item_learning_rate": 10.0}
+PLUGGED = ("fed3cr_over_fedmf", "fed3cr_over_fedncf", "fed3cr_over_fedrap")
 GUM = {"scale": 5.0, "start": "identity"}
 SYSTEMS_AUDITED: Mapping[str, dict[str, Any]] = {
     "pmf": {
@@ -54,7 +55,8 @@ SYSTEMS_AUDITED: Mapping[str, dict[str, Any]] = {
         name: {"data": RATINGS, "algorithm": {"name": name, "rounds": 2, "rank": 4, **steps}}
         for name, steps in {
             **dict.fromkeys(("fedmf", "fedncf", "fedrap", "fed3cr"), SMALL_STEPS),
-            "pfedrec": {},
+            **dict.fromkeys((*PLUGGED, "perfedrec"), SMALL_STEPS),
+            **{name: {} for name in ("pfedrec", "gpfedrec", "fed3cr_over_pfedrec")},
         }.items()
     },
     "feddmf": {

@@ -24,6 +24,10 @@ SMALL: dict[str, Any] = {"name": "synthetic", "clients": 60, "items": 150, "mean
 WORDS = "leaks: after 6 rounds the rule 'was never a training negative' finds"
 
 
+PLUGGED = tuple(f"fed3cr_over_{name}" for name in ("fedmf", "fedncf", "pfedrec", "fedrap"))
+STEPS = {"fedmf": {"item_learning_rate": 60.0}, "fedncf": {"item_learning_rate": 60.0}}
+
+
 def config(protocol: str) -> dict[str, Any]:
     return {
         "title": "An item table",
@@ -83,3 +87,69 @@ def test_the_warning_follows_the_measurement_and_not_the_name() -> None:
     assert sound.facts.warning is None
     assert leaking.facts.warning is not None
     assert "protocol 'clean' leaks" in leaking.facts.warning
+
+
+def audited(name: str, write_config: Write, command: Command, out: Path, **more: Any) -> Any:
+    """A small audit of a system by every attack; its report."""
+    raw = config("clean")
+    steps = STEPS.get(name.rpartition("_")[2], {})
+    raw |= {
+        "algorithm": {"name": name, "rank": 4, "rounds": 3, **steps},
+        "attacks": ["all"],
+        **more,
+    }
+    code, _, err = command("audit", write_config(raw), "--out", out, "--quiet")
+    assert code != 2, err
+    return read_report(out)
+
+
+@pytest.mark.parametrize("name", ["perfedrec", "gpfedrec"])
+def test_servers_that_mix_single_tables_are_audited(
+    name: str, write_config: Write, command: Command, tmp_path: Path
+) -> None:
+    report = audited(name, write_config, command, tmp_path / "run")
+    assert report["lossless"]["holds"] is True
+    found = {each["attack"]: each for each in report["findings"]}
+    assert found["signed-rows"]["status"] == "measured"
+    assert found["signed-rows"]["auc"] > 0.99
+    assert found["drafts"]["status"] == "not-applicable"
+    assert report["remedies"] == []  # no stack that it bears hides anything
+    assert "under the client's name, for a bag" in report["protection"]["algorithm"]["leaves"]
+
+
+@pytest.mark.parametrize("name", ["perfedrec", "gpfedrec"])
+@pytest.mark.parametrize(
+    "layers",
+    [
+        {"protection": [{"layer": "masking"}]},
+        {"protection": [{"layer": "paillier"}]},
+        {"bag_protection": [{"layer": "routing"}]},
+    ],
+)
+def test_servers_that_mix_single_tables_refuse_to_have_them_hidden(
+    name: str, layers: dict[str, Any], write_config: Write, command: Command, tmp_path: Path
+) -> None:
+    raw = config("clean") | {"algorithm": {"name": name, "rank": 4, "rounds": 1}} | layers
+    code, _, err = command("audit", write_config(raw), "--out", tmp_path / "run", "--quiet")
+    assert code == 2
+    assert f"do not stack over {name}: its server compares single clients' item tables" in err
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("name", PLUGGED)
+def test_a_plug_in_is_audited_and_its_generator_tells_the_prototype(
+    name: str, write_config: Write, command: Command, tmp_path: Path
+) -> None:
+    """Under masking the same claim is of random words, and as good as any other vector."""
+    cosines = []
+    for number, layers in enumerate(([], [{"layer": "masking"}])):
+        out = tmp_path / str(number)
+        report = audited(
+            name, write_config, command, out, protection=layers, attacks=["dense-layer"]
+        )
+        assert report["lossless"]["holds"] is True
+        found = {each["attack"]: each for each in report["findings"]}["dense-layer"]
+        assert found["status"] == "measured"
+        cosines.append(found["vector_cosine"])
+    assert cosines[0] > 0.6  # FedRAP's ten epochs a round take the quotient apart
+    assert abs(cosines[1]) < 0.3
