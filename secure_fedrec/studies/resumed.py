@@ -2,8 +2,10 @@
 
 Until a study is complete a checkpoint lies beside its report, with the suffix ``.checkpoint``: the
 engine's whole state and what was seen so far. The report carries all settings under ``study``, and
-a file of other settings is refused in place of being taken for what was asked for. A study is
-made by one process at a time: another that needs it waits, and reads it.
+a file of other settings is refused in place of being taken for what was asked for; so is one that
+was made of other data, as the fingerprint under ``data_fingerprint`` says (reports of an earlier
+release have none). A study is made by one process at a time: another that needs it waits, and reads
+it.
 """
 
 import json
@@ -13,7 +15,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from time import perf_counter
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -24,8 +26,13 @@ from secure_fedrec.engines.local import RoundReport
 from secure_fedrec.errors import DataError
 from secure_fedrec.studies.files import read_report
 
+FINGERPRINT: Final = "data_fingerprint"
+"""In a report, the data that it was made of."""
+
 _SO_FAR: Final = "study-so-far"
 _KEPT: Final = "study-kept."
+
+Made = TypeVar("Made")
 
 
 @dataclass(slots=True, kw_only=True)
@@ -59,7 +66,7 @@ def plain(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def finished(
-    path: Path, study: Mapping[str, Any], *, version: int, paper: str
+    path: Path, study: Mapping[str, Any], *, version: int, paper: str, data: str | None = None
 ) -> dict[str, Any] | None:
     """The report at ``path``; None where there is none.
 
@@ -68,24 +75,41 @@ def finished(
         study: all settings, as JSON values.
         version: of the files.
         paper: what it is a study of, for the message.
+        data: fingerprint of what it has to be made of; None where that is not at hand.
 
     Raises:
-        DataError: it is damaged, of another version or of other settings.
+        DataError: it is damaged, of another version, of other settings or of other data.
     """
     if not path.exists():
         return None
     report = read_report(path, version, paper=paper)
     if report.get("study") != study:
         raise DataError(path, "is of a study with other settings")
+    if data is not None and report.get(FINGERPRINT, data) != data:
+        raise DataError(path, "is of other data of that name; remove it, or use another folder")
     return report
 
 
-def once(
-    path: Path,
-    read: Callable[[], dict[str, Any] | None],
-    make: Callable[[], dict[str, Any]],
-) -> dict[str, Any]:
-    """The report at ``path``, or where there is none one made now, by no other process meanwhile.
+def require_one_source(reports: Mapping[Path, Mapping[str, Any]]) -> None:
+    """Refuse studies that were made of different data of one name.
+
+    Args:
+        reports: by path; those without a fingerprint are taken as they are.
+
+    Raises:
+        DataError: there are two.
+    """
+    first: dict[str, tuple[Path, str]] = {}
+    for path, report in sorted(reports.items()):
+        if FINGERPRINT in report:
+            name, found = str(report["study"]["data"]), str(report[FINGERPRINT])
+            other, known = first.setdefault(name, (path, found))
+            if found != known:
+                raise DataError(path, f"and {other} are of different data, both named {name}")
+
+
+def once(path: Path, read: Callable[[], Made | None], make: Callable[[], Made]) -> Made:
+    """The study at ``path``, or where there is none one made now, by no other process meanwhile.
 
     Args:
         path: of the report.

@@ -317,6 +317,21 @@ def test_missing_studies_are_run_as_pinned(folder: Path, monkeypatch: pytest.Mon
     assert set(found) == set(needed)
 
 
+def test_what_another_process_made_meanwhile_is_read(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A study of the folder by the name that it will have, after the folder was looked through."""
+    monkeypatch.setattr(made, "run_furl_study", None)
+    source = StudySource(folder=folder, paper=PAPER, progress=False)
+    place = Needed("newsgroups", "global-fl", 1)
+    written = stored(folder)[place]
+    written.path.rename(folder / "newsgroups-global-fl-1.json")
+    assert made._run(place, source, print).summary == written.summary
+    (folder / "newsgroups-global-fl-1.json").rename(folder / "newsgroups-global-fl-2.json")
+    with pytest.raises(DataError, match="is of global-fl on newsgroups, seed 1, not of"):
+        made._run(place._replace(seed=2), source, print)
+
+
 def test_text_shows_paper_and_ours(folder: Path) -> None:
     found = {
         "task": "newsgroups",

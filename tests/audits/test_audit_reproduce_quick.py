@@ -140,6 +140,21 @@ def test_results_of_other_settings_do_not_count(
     assert ran == [*wanted * 2, *other]
 
 
+def test_what_another_process_made_meanwhile_is_read(
+    quick: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(made, "run_study", None)
+    folder = quick / "studies-quick"
+    (path,) = folder.glob("ml-100k-zip-*-xavier-hpfl-1.json")
+    wanted = needed_study("ml-100k-zip", "hpfl", 1, "xavier")
+    source = StudySource(folder=folder, quick=True, progress=False)
+    assert made._run(wanted, source, print).path == path
+    before = path.read_bytes()
+    with pytest.raises(DataError, match="is of a study with other settings"):
+        made._run(wanted, StudySource(folder=folder, progress=False), print)
+    assert path.read_bytes() == before
+
+
 def test_a_study_of_one_start_is_not_that_of_the_other(
     quick: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -19,6 +19,7 @@ from secure_fedrec.evaluation.protocols import ranking_case
 from secure_fedrec.studies.fed3cr.methods import METHODS, ORACLES, build_method
 from secure_fedrec.studies.fed3cr.study import FIGURES, StudyConfig, run_study
 from secure_fedrec.studies.fed3cr.views import correlated
+from secure_fedrec.studies.resumed import FINGERPRINT, require_one_source
 
 DATA = TopN(generate(SyntheticConfig(clients=24, items=60, mean_ratings=12.0, seed=2)), None)
 SMALL: dict[str, Any] = {"rank": 8, "item_learning_rate": 20.0}
@@ -167,6 +168,26 @@ def test_where_every_test_item_is_cold_nothing_warm_is_told(tmp_path: Path) -> N
     assert report["cold_test_items"] == 2
     assert report["means"]["popularity.warm_hit_rate_at_10"] is None
     assert report["means"]["popularity.hit_rate_at_10"] is not None
+
+
+def test_a_study_of_other_data_is_refused(tmp_path: Path) -> None:
+    path, wanted = tmp_path / "study.json", config("pfedrec")
+    report = run_study(DATA, wanted, path)
+    other = TopN(generate(SyntheticConfig(clients=24, items=60, mean_ratings=12.0, seed=3)), None)
+    with pytest.raises(DataError, match="of other data of that name"):
+        run_study(other, wanted, path)
+    earlier = {name: each for name, each in report.items() if name != FINGERPRINT}
+    path.write_text(json.dumps(earlier))
+    assert run_study(other, wanted, path) == earlier  # an earlier release did not say
+
+
+def test_studies_of_two_sources_are_no_table() -> None:
+    one, other, nameless = ({"study": {"data": "made up"}, FINGERPRINT: each} for each in "aba")
+    del nameless[FINGERPRINT]
+    elsewhere = {**other, "study": {"data": "another"}}
+    require_one_source({Path("1"): one, Path("2"): nameless, Path("3"): elsewhere, Path("4"): one})
+    with pytest.raises(DataError, match="2: and 1 are of different data, both named made up"):
+        require_one_source({Path("1"): one, Path("2"): other})
 
 
 def test_two_at_once_make_a_study_once(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from secure_fedrec.data.synthetic import SyntheticConfig, generate
 from secure_fedrec.data.top_n import TopN, load_top_n
 from secure_fedrec.studies.fed3cr.study import read_study, run_study
 from secure_fedrec.studies.files import read_arrays
+from secure_fedrec.studies.resumed import require_one_source
 
 
 class Found(NamedTuple):
@@ -79,7 +80,9 @@ def find_studies(needed: Iterable[Needed], source: StudySource) -> dict[Needed, 
         tell = _teller(bar, each.rounds)
         return Found(run_study(data, config, source.path(each), on_round=tell), source.path(each))
 
-    return source.completed(there, wanted, make)
+    found = source.completed(there, wanted, make)
+    require_one_source({each.path: each.report for each in found.values()})
+    return found
 
 
 def _teller(bar: Any, rounds: int) -> Callable[[], object]:

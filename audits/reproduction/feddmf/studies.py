@@ -11,7 +11,7 @@ from audits.reproduction.progress import StudyFolder
 from secure_fedrec.data import RatingTable, load
 from secure_fedrec.data.synthetic import SyntheticConfig, generate
 from secure_fedrec.studies.feddmf.study import STUDY_FORMAT, StudyConfig, run_study
-from secure_fedrec.studies.resumed import as_json, finished
+from secure_fedrec.studies.resumed import as_json, finished, require_one_source
 
 Studies: TypeAlias = Mapping[StudyConfig, Mapping[str, Any]]
 """Reports."""
@@ -54,7 +54,9 @@ def find_studies(needed: Iterable[StudyConfig], source: StudySource) -> dict[Stu
             on_epoch=lambda epoch: bar.set_postfix_str(f"epoch {epoch.epoch}"),
         )
 
-    return source.completed(there, wanted, make)
+    found = source.completed(there, wanted, make)
+    require_one_source({source.path(each): report for each, report in found.items()})
+    return found
 
 
 def _table(name: str, source: StudySource) -> RatingTable:

@@ -11,7 +11,7 @@ from audits.reproduction.progress import StudyFolder
 from secure_fedrec.data import RatingTable, load
 from secure_fedrec.data.synthetic import SyntheticConfig, generate
 from secure_fedrec.studies.fedrecpp.study import STUDY_FORMAT, run_study
-from secure_fedrec.studies.resumed import finished
+from secure_fedrec.studies.resumed import finished, require_one_source
 
 Studies: TypeAlias = Mapping[Needed, Mapping[str, Any]]
 """Reports."""
@@ -54,7 +54,9 @@ def find_studies(needed: Iterable[Needed], source: StudySource) -> dict[Needed, 
         config = source.paper.config(each)
         return run_study(table, config, source.path(each), on_round=refresh)
 
-    return source.completed(there, wanted, make)
+    found = source.completed(there, wanted, make)
+    require_one_source({source.path(each): report for each, report in found.items()})
+    return found
 
 
 def _table(name: str, source: StudySource) -> RatingTable:

@@ -18,6 +18,7 @@ from audits.reproduction.progress import StudyFolder
 from secure_fedrec.errors import ConfigError, DataError
 from secure_fedrec.studies.furl.results import StudyTexts, read_study, write_study
 from secure_fedrec.studies.furl.study import FURLStudyConfig, run_furl_study
+from secure_fedrec.studies.resumed import once
 
 
 class Needed(NamedTuple):
@@ -170,15 +171,25 @@ def _run(each: Needed, source: StudySource, tell: Callable[[str], object]) -> St
     """Run one study under its pinned settings and put it into the folder."""
     task = source.paper.tasks[each.task]
     texts, config = task.texts_of(each.seed), task.settings[each.configuration]
-    data = texts.load(source.data_dir)
+    path = source.folder / f"{each.task}-{each.configuration}-{each.seed}.json"
 
     def report(point: Mapping[str, float]) -> None:
         tell(f"epoch {point['epoch']:.0f} of {config.epochs}")
 
-    result = run_furl_study(config, data, seed=each.seed, report=report)
-    path = source.folder / f"{each.task}-{each.configuration}-{each.seed}.json"
-    write_study(path, texts=texts, data=data, config=config, result=result)
-    return Stored(path=path, place=each, texts=texts, config=config, summary=result.summary)
+    def read() -> Stored | None:
+        """What another process has made since the folder was read."""
+        stored = _read(path) if path.exists() else None
+        if stored is not None and stored.place != each:
+            raise DataError(path, f"is of {stored.place}, not of {each}")
+        return stored
+
+    def make() -> Stored:
+        data = texts.load(source.data_dir)
+        result = run_furl_study(config, data, seed=each.seed, report=report)
+        write_study(path, texts=texts, data=data, config=config, result=result)
+        return Stored(path=path, place=each, texts=texts, config=config, summary=result.summary)
+
+    return once(path, read, make)
 
 
 def _settings(texts: StudyTexts, config: FURLStudyConfig) -> dict[str, Any]:

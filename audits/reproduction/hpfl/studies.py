@@ -17,6 +17,7 @@ from secure_fedrec.errors import ConfigError, DataError
 from secure_fedrec.studies.hpfl.results import read_study, write_study
 from secure_fedrec.studies.hpfl.settings import grid_for, starts_of
 from secure_fedrec.studies.hpfl.study import StudyConfig, merge_reports, run_study
+from secure_fedrec.studies.resumed import once
 
 
 class Needed(NamedTuple):
@@ -152,8 +153,21 @@ def _kind(source: StudySource, report: Mapping[str, Any]) -> str:
 
 
 def _run(each: Needed, source: StudySource, on_round: Callable[[], object]) -> Found:
-    study = run_study(source.data(each.data, each.seed), source.config(each), on_round=on_round)
     named = [each.data, source.form, each.start, each.method, each.grid or "", str(each.seed)]
-    path = source.folder / f"{'-'.join(filter(None, named))}.json"
-    write_study(study, path)
-    return Found(study.report, path)
+    path, config = source.folder / f"{'-'.join(filter(None, named))}.json", source.config(each)
+
+    def read() -> Found | None:
+        """What another process has made since the folder was read."""
+        if not path.exists():
+            return None
+        report = read_study(path)
+        if _config_of(report, path) != config:
+            raise DataError(path, "is of a study with other settings")
+        return Found(report, path)
+
+    def make() -> Found:
+        study = run_study(source.data(each.data, each.seed), config, on_round=on_round)
+        write_study(study, path)
+        return Found(study.report, path)
+
+    return once(path, read, make)

@@ -46,7 +46,16 @@ from secure_fedrec.studies.fed3cr.methods import (
 )
 from secure_fedrec.studies.fed3cr.views import compare_views
 from secure_fedrec.studies.files import write_files
-from secure_fedrec.studies.resumed import Record, as_json, finished, forget, once, plain, train
+from secure_fedrec.studies.resumed import (
+    FINGERPRINT,
+    Record,
+    as_json,
+    finished,
+    forget,
+    once,
+    plain,
+    train,
+)
 from secure_fedrec.wire import Meter, Wire
 
 STUDY_FORMAT: Final = 1
@@ -105,13 +114,21 @@ class StudyConfig(Settings, section="study"):
         return with_settings(start, self.settings)
 
 
-def read_study(path: Path, config: StudyConfig) -> dict[str, Any] | None:
+def read_study(
+    path: Path, config: StudyConfig, *, data: str | None = None
+) -> dict[str, Any] | None:
     """The study at ``path``; None where there is none.
 
+    Args:
+        path: of the report.
+        config: what is studied.
+        data: fingerprint of the interactions, where they are at hand.
+
     Raises:
-        DataError: it is damaged or of other settings.
+        DataError: it is damaged, of other settings or of other data.
     """
-    return finished(path, config.described(), version=STUDY_FORMAT, paper="Fed3CR")
+    described = config.described()
+    return finished(path, described, version=STUDY_FORMAT, paper="Fed3CR", data=data)
 
 
 def run_study(
@@ -140,7 +157,7 @@ def run_study(
     """
     return once(
         path,
-        partial(read_study, path, config),
+        partial(read_study, path, config, data=data.table.fingerprint()),
         partial(_run, data, config, path, on_round, threads),
     )
 
@@ -157,6 +174,7 @@ def _run(
     head = {
         "format": STUDY_FORMAT,
         "study": config.described(),
+        FINGERPRINT: data.table.fingerprint(),
         "clients": case.n_clients,
         "items": case.n_items,
         "cold_test_items": int(case.cold.sum()),

@@ -29,7 +29,7 @@ from secure_fedrec.settings import Count, OneOf, Settings, Share
 from secure_fedrec.studies.feddmf.methods import RUNS, Epoch, State, Task
 from secure_fedrec.studies.feddmf.quality import measure
 from secure_fedrec.studies.files import read_report, write_files
-from secure_fedrec.studies.resumed import finished, once
+from secure_fedrec.studies.resumed import FINGERPRINT, finished, once
 
 STUDY_FORMAT: Final = 1
 """Of a study as JSON values."""
@@ -107,7 +107,14 @@ def run_study(
     """
     return once(
         path,
-        partial(finished, path, _plain(config), version=STUDY_FORMAT, paper="FedDMF"),
+        partial(
+            finished,
+            path,
+            _plain(config),
+            version=STUDY_FORMAT,
+            paper="FedDMF",
+            data=table.fingerprint(),
+        ),
         partial(_run, table, config, path, on_epoch),
     )
 
@@ -136,6 +143,7 @@ def _run(
         if on_epoch is not None:
             on_epoch(found)
     report = _report(config, data, epochs, spent + perf_counter() - begun)
+    report[FINGERPRINT] = table.fingerprint()
     write_files(path, report, {})
     beside.unlink(missing_ok=True)
     return report

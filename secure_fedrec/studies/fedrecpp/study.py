@@ -28,7 +28,15 @@ from secure_fedrec.protection.virtual_ratings import VirtualRatingsConfig
 from secure_fedrec.settings import Count, Natural, NonNegative, OneOf, Rate, Settings
 from secure_fedrec.streams import Streams
 from secure_fedrec.studies.files import write_files
-from secure_fedrec.studies.resumed import Record, as_json, finished, forget, once, train
+from secure_fedrec.studies.resumed import (
+    FINGERPRINT,
+    Record,
+    as_json,
+    finished,
+    forget,
+    once,
+    train,
+)
 from secure_fedrec.wire import Meter, Wire
 
 STUDY_FORMAT: Final = 1
@@ -131,7 +139,14 @@ def run_study(
     """
     return once(
         path,
-        partial(finished, path, config.described(), version=STUDY_FORMAT, paper="FedRec++"),
+        partial(
+            finished,
+            path,
+            config.described(),
+            version=STUDY_FORMAT,
+            paper="FedRec++",
+            data=table.fingerprint(),
+        ),
         partial(_run, table, config, path, on_round),
     )
 
@@ -151,6 +166,7 @@ def _run(
     report = {
         "format": STUDY_FORMAT,
         "study": config.described(),
+        FINGERPRINT: table.fingerprint(),
         "clients": table.n_clients,
         "vectors": _vectors(engine.wire.meter, denoisers, record),
         "digest": sha256(np.ascontiguousarray(engine.public.table).tobytes()).hexdigest(),
