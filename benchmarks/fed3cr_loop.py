@@ -53,6 +53,7 @@ class Client:
             layers=method.enhancement.layers,
             factor=method.enhancement.factor,
             scale=method.enhancement.scale,
+            reads=method.enhancement.reads,
         )
         layers, first = [], 0
         ends = zip(sizes[:-1].tolist(), sizes[1:].tolist(), strict=True)
@@ -69,8 +70,8 @@ class Client:
         )
 
     def transfer(self, scale: float, common: torch.Tensor, own: torch.Tensor) -> torch.Tensor:
-        """W_n, from the prototypes g and p."""
-        values = torch.cat([common, own])[None]
+        """W_n, from the prototypes g and p, or from nothing."""
+        values = torch.cat([common, own])[None, : len(self.layers[0])]
         for weights, biases in zip(self.layers[::2], self.layers[1::2], strict=True):
             values = torch.addmm(biases, values, weights)
             if biases is not self.layers[-1]:
@@ -100,6 +101,7 @@ def loss_of(
         scale = float(added.factor if added.scale == "matrix" else 1)
         transfer = client.transfer(scale, centre, own_centre)
         common, centre = common @ transfer, centre @ transfer
+        personal = personal @ transfer if added.unified else personal
     scores = ((common + personal) @ client.vector)[rows]
     loss = functional.binary_cross_entropy_with_logits(scores, labels)
     squares, own_squares = common.square(), personal.square()

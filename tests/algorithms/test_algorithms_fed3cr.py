@@ -46,6 +46,10 @@ SWITCHES = {
     "consistency alone": Enhancement(adaptive=False, complementarity=0),
     "complementarity alone": Enhancement(adaptive=False, consistency=0),
     "none": Enhancement(adaptive=False, consistency=0, complementarity=0),
+    "consensus transfer": Enhancement(transfer="consensus", scale="matrix", factor=3),
+    "unified transfer": Enhancement(
+        transfer="unified", consistency=0, complementarity=0, scale="matrix", factor=3
+    ),
 }
 SHORT = ItemTableTraining(epochs=3, batch_size=16, batch_decay=0.9)
 
@@ -112,7 +116,7 @@ def test_a_step_is_the_exact_gradient(switch: str) -> None:
         (client.vector, after.own[1], config.learning_rate / 2.0, 0.0),
     ]
     first = 0
-    for layer in client.layers if added.adaptive else []:
+    for layer in (each for each in client.layers if each.numel()):
         ours = after.shared[1, first : first + layer.numel()].reshape(layer.shape)
         pairs.append((layer, ours, added.generator_rate / 2.0, 0.0))
         first += layer.numel()
@@ -264,3 +268,44 @@ def test_the_first_transfer_matrix_is_near_the_identity() -> None:
         centres = (part[[0, 9, 11]].mean(0) for part in (client.table, client.personal))
         matrix = client.transfer(factor, *centres).detach().numpy()
         assert 0 < np.abs(matrix - np.eye(D)).max() < 0.7
+
+
+@pytest.mark.parametrize("transfer", ["consensus", "unified"])
+def test_other_transfers_score_by_their_own_matrix(transfer: str) -> None:
+    """And a round of a federation averages it, whoever reads prototypes or not."""
+    none = {"consistency": 0, "complementarity": 0}
+    method = fed3cr(Enhancement(transfer=transfer, **none))
+    models = models_of(method)
+    models.shared[:] = np.random.default_rng(1).normal(size=models.shared.shape)
+    assert models.shared.shape == (2, D * D)
+    scores = method.scores(models, models.table[:M])
+    for client in range(2):
+        rows, matrix = slice(client * M, (client + 1) * M), models.shared[client].reshape(D, D)
+        common, own = models.table[rows] @ matrix, models.personal[rows]
+        view = own @ matrix if transfer == "unified" else own
+        np.testing.assert_allclose(scores[client], (common + view) @ models.own[client], rtol=1e-4)
+        np.testing.assert_allclose(method.consensus(models, client), common, rtol=1e-4, atol=1e-5)
+        np.testing.assert_allclose(method.own_view(models, client), view, rtol=1e-5)
+    algorithm, public, vault, streams = federation(method)
+    step = algorithm.client_step(vault.clients, public, vault, streams)
+    assert algorithm.initial_public(M, streams).extras[SHARED].reshape(D, D) == (
+        pytest.approx(np.eye(D))
+    )
+    assert np.abs(step.upload.blocks[SHARED].values).max() > 1e-6
+    assert np.isfinite(step.losses).all()
+
+
+def test_settings_of_other_transfers() -> None:
+    """What studies were made with is told as before there were others."""
+    assert "transfer" not in fed3cr().knowledge()["enhancement"]
+    other = fed3cr(Enhancement(transfer="consensus")).knowledge()
+    assert other["enhancement"]["transfer"] == "consensus"
+    assert "private_input" not in other
+    with pytest.raises(ConfigError, match="neither consistency nor complementarity"):
+        Enhancement(transfer="unified")
+    with pytest.raises(ConfigError, match="none without adaptive"):
+        Enhancement(transfer="consensus", adaptive=False)
+    none = {"consistency": 0, "complementarity": 0}
+    with pytest.raises(ConfigError, match="for fed3cr itself"):
+        Enhanced(FedMF(FedMFConfig(rank=D), M), Enhancement(transfer="unified", **none), M)
+    Enhanced(FedMF(FedMFConfig(rank=D), M), Enhancement(transfer="consensus"), M)

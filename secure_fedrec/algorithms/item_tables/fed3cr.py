@@ -79,6 +79,8 @@ class Fed3CR(Enhanced):
         n_items: m.
     """
 
+    unifies = True
+
     def __init__(self, config: Fed3CRConfig, n_items: int) -> None:
         super().__init__(UserVector(config, n_items), config.enhancement, n_items)
         self.name = "fed3cr"
@@ -87,7 +89,28 @@ class Fed3CR(Enhanced):
     def step(self, models: Models, batch: Batch, losses: FloatArray) -> None:
         """As the plug-in's, but for the order of sums, in one compiled loop."""
         rates = Rates(self._rate, self._decay, self._generator_rate)
-        _steps(models, batch, losses, self._form, rates, self._user_rate, self._of_thread())
+        step = _unified_steps if self.enhancement.unified else _steps
+        step(models, batch, losses, self._form, rates, self._user_rate, self._of_thread())
+
+    def scores(self, models: Models, table: SingleArray) -> SingleArray:
+        """Products u . Z_i, which order items as the scores do."""
+        if not self.enhancement.unified:
+            return super().scores(models, table)
+        mapped = np.stack(
+            [self._matrix(models, client) @ own for client, own in enumerate(models.own)]
+        )
+        both = models.table + models.personal
+        return products(models._replace(table=both, own=mapped), table)
+
+    def own_view(self, models: Models, client: int) -> SingleArray:
+        """P_n, or P_n W."""
+        own = super().own_view(models, client)
+        return own @ self._matrix(models, client) if self.enhancement.unified else own
+
+    def _matrix(self, models: Models, client: int) -> SingleArray:
+        """W of a transfer that is the same for all: float32[d, d]."""
+        width = self.config.rank
+        return self._form.scale * models.shared[client, -width * width :].reshape(width, width)
 
 
 class UserVector(Method[Fed3CRConfig]):
@@ -143,6 +166,48 @@ def _steps(
         losses[client] = loss + settle(part, form, sizes, work)
         for factor in range(len(vector)):
             vector[factor] -= decay * user_rate * work.lines[10, factor]
+
+
+@released_loop
+def _unified_steps(
+    models: Models,
+    batch: Batch,
+    losses: FloatArray,
+    form: Form,
+    rates: Rates,
+    user_rate: np.float32,
+    work: Work,
+) -> None:
+    """As ``_steps`` with Z = (G + P_n) W, whose scores are products of G + P_n with v = W u."""
+    width = models.own.shape[1]
+    seen = np.empty(width, dtype=np.float32)
+    for place in range(len(batch.clients)):
+        client, begin, end = batch.clients[place], batch.begin[place], batch.end[place]
+        first, last = models.indptr[client], models.indptr[client + 1]
+        rated = slice(models.positives_indptr[client], models.positives_indptr[client + 1])
+        shared = models.shared[client]
+        matrix = shared[len(shared) - width * width :].reshape(width, width)
+        part = Part(
+            models.table[first:last],
+            models.personal[first:last],
+            models.positives[rated] - first,
+            shared[:0],
+        )
+        vector, decay = models.own[client], batch.rates[place]
+        for one in range(width):
+            seen[one] = form.scale * dot(matrix, one, models.own, client, 0)
+        enhance(part, form, seen, work)
+        loss = _judge(work.scores, batch.rows[begin:end] - first, batch.labels[begin:end])
+        sizes = Rates(decay * rates.tables, rates.decay, decay * rates.generator)
+        losses[client] = loss + settle(part, form, sizes, work)
+        pulled = work.lines[10]  # what pulls on v; so pulled u^T on W, W^T pulled on u
+        seen[:] = 0
+        for one in range(width):
+            for other in range(width):
+                seen[other] += form.scale * matrix[one, other] * pulled[one]
+                matrix[one, other] -= sizes.generator * form.scale * pulled[one] * vector[other]
+        for factor in range(width):
+            vector[factor] -= decay * user_rate * seen[factor]
 
 
 @released_loop

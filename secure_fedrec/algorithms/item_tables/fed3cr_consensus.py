@@ -72,7 +72,7 @@ class Work(NamedTuple):
 
 def work_for(n_items: int, rank: int, batch: int, sizes: IntArray) -> Work:
     """Scratch for tables of ``n_items`` rows of ``rank`` values and a phi of some sizes."""
-    layers = (len(sizes), int(sizes.max()))
+    layers = (len(sizes), max(int(sizes.max()), 2 * rank))
     tile = min(max(min(_TILE // rank, _CELLS) // rank, 1), n_items)
     shapes = {
         "common": (n_items, rank),

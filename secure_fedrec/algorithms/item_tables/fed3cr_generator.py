@@ -6,6 +6,8 @@ Layer l maps ``sizes[l]`` to ``sizes[l + 1]`` values, relu between layers. The p
 vector, layer by layer: a row of weights per input, then the biases. So a step skips the rows of
 units that are silent, in both directions, which is half of the work: the last layer, ten times 2 d
 times d^2, is larger than many item tables.
+
+A phi that reads nothing is one matrix W for everybody: a layer without inputs, all biases.
 """
 
 from collections.abc import Sequence
@@ -19,9 +21,12 @@ from secure_fedrec.core.compiled import released_loop
 from secure_fedrec.streams import Stream, uniform_reals
 
 SCALES = ("width", "matrix")
+TRANSFERS = ("adaptive", "consensus", "unified")
 
 
-def generator_sizes(rank: int, *, layers: int, factor: int, scale: str) -> IntArray:
+def generator_sizes(
+    rank: int, *, layers: int, factor: int, scale: str, reads: bool = True
+) -> IntArray:
     """int64[layers + 1], values between the layers.
 
     Args:
@@ -30,7 +35,10 @@ def generator_sizes(rank: int, *, layers: int, factor: int, scale: str) -> IntAr
         factor: the paper's length scale coefficient.
         scale: where it acts: on the "width" of the hidden layers, factor d; or on the "matrix",
             and hidden layers are as wide as the input.
+        reads: whether it reads prototypes.
     """
+    if not reads:
+        return np.array([0, rank * rank])
     hidden = factor * rank if scale == "width" else 2 * rank
     return np.array([2 * rank] + [hidden] * (layers - 1) + [rank * rank])
 
@@ -46,7 +54,7 @@ def generator_start(sizes: IntArray, scale: float, stream: Stream) -> FloatArray
     for layer, (inputs, outputs) in enumerate(pairwise(sizes)):
         rows = np.arange(inputs + 1)
         words = stream.words_at(0, np.full_like(rows, layer), rows, width=int(outputs))
-        parts.append((2 * uniform_reals(words) - 1) / np.sqrt(inputs))
+        parts.append((2 * uniform_reals(words) - 1) / np.sqrt(max(inputs, 1)))
     parts[-1][-1] = np.eye(int(np.sqrt(sizes[-1]))).ravel()
     parts[-1] /= scale
     return np.concatenate([part.ravel() for part in parts])

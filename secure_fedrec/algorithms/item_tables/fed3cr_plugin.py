@@ -25,6 +25,7 @@ import numpy as np
 from secure_fedrec.algorithms.item_tables.fed3cr_consensus import Work, work_for
 from secure_fedrec.algorithms.item_tables.fed3cr_generator import (
     SCALES,
+    TRANSFERS,
     generator_sizes,
     generator_start,
     n_parameters,
@@ -67,9 +68,13 @@ class Enhancement(Settings, section="enhancement"):
         item_rate: step size of both item tables, for what the plug-in pulls; the unit of what the
             method below pulls. By default the ``item_learning_rate`` of its settings.
         weight_decay: pull of all rows of both tables to 0.
+        transfer: what takes ACE's place (Table IV): "adaptive" for nothing; one matrix W for
+            everybody, learnt like the consensus, which maps the "consensus" alone, C = G W; or,
+            "unified", both tables, Z = (G + P_n) W, without the two losses. Matrices start as the
+            identity.
 
     Raises:
-        ConfigError: a field is out of range.
+        ConfigError: a field is out of range, or two do not agree.
     """
 
     adaptive: bool = True
@@ -81,6 +86,26 @@ class Enhancement(Settings, section="enhancement"):
     generator_rate: Positive = 0.5
     item_rate: Positive | None = None
     weight_decay: NonNegative = 0.0
+    transfer: Annotated[str, OneOf(TRANSFERS)] = TRANSFERS[0]
+
+    def _agree(self) -> None:
+        if self.transfer != TRANSFERS[0] and not self.adaptive:
+            raise self.refusal("transfer", "there is none without adaptive = true")
+        if self.unified and (self.consistency or self.complementarity):
+            problem = (
+                "maps both tables, and has neither consistency nor complementarity: set both to 0"
+            )
+            raise self.refusal("transfer", problem)
+
+    @property
+    def unified(self) -> bool:
+        """Whether both tables are mapped."""
+        return self.transfer == TRANSFERS[2]
+
+    @property
+    def reads(self) -> bool:
+        """Whether the matrix is a function of a client's prototypes."""
+        return self.transfer == TRANSFERS[0]
 
 
 _FIRST = np.zeros(1, dtype=np.int64)
@@ -97,13 +122,14 @@ class Enhanced:
 
     Raises:
         ConfigError: what is below has no item table, is enhanced already, has a server that mixes
-            single tables, or tells no step size of its table (``item_learning_rate``) where none is
-            set.
+            single tables, tells no step size of its table (``item_learning_rate``) where none is
+            set, or takes no unified transfer.
     """
 
     form = "change"
     dense = True
     personal = True
+    unifies = False
 
     def __init__(self, below: ItemTableMethod, config: Enhancement, n_items: int) -> None:
         name = getattr(below, "name", type(below).__name__)
@@ -114,6 +140,9 @@ class Enhanced:
         if hasattr(below, "mix"):
             problem = "has a server that mixes single clients' tables, which are no consensus"
             raise ConfigError("algorithm.enhancement", name, problem)
+        if config.unified and not self.unifies:
+            problem = "maps both tables for products with a user vector alone: for fed3cr itself"
+            raise ConfigError("enhancement.transfer", config.transfer, problem)
         rate = config.item_rate or getattr(below.config, "item_learning_rate", None)
         if rate is None:
             problem = f"must be set: {name} tells no step size of its item table"
@@ -121,7 +150,11 @@ class Enhanced:
         self.below, self.enhancement = below, config
         self.name = f"fed3cr-over-{name}"
         sizes = generator_sizes(
-            below.config.rank, layers=config.layers, factor=config.factor, scale=config.scale
+            below.config.rank,
+            layers=config.layers,
+            factor=config.factor,
+            scale=config.scale,
+            reads=config.reads,
         )
         self._form = Form(
             sizes=sizes,
@@ -184,6 +217,10 @@ class Enhanced:
         form = self._form._replace(alpha=np.float32(0), beta=np.float32(0))
         return enhance(self._part(models, client), form, _EMPTY, self._of_thread()).copy()
 
+    def own_view(self, models: Models, client: int) -> SingleArray:
+        """The personal table as it is scored: float32[m, d]."""
+        return self._part(models, client).own
+
     @property
     def generator_size(self) -> int:
         """How many of the shared parameters, the last ones, are phi's."""
@@ -192,8 +229,11 @@ class Enhanced:
     def knowledge(self) -> dict[str, Any]:
         """All hyper-parameters, of the method below and of the plug-in, and what phi reads."""
         below = self.below.knowledge()
-        known = {**below, "enhancement": asdict(self.enhancement)}
-        if not self._generator:
+        added = asdict(self.enhancement)
+        if self.enhancement.reads:
+            del added["transfer"]  # studies made before there were others stay what they are
+        known = {**below, "enhancement": added}
+        if not self._generator or not self.enhancement.reads:
             return known
         rank, first = self.config.rank, self._first_of_generator()
         shapes: dict[str, tuple[int, ...]] = {}

@@ -48,14 +48,11 @@ def compare_views(engine: LocalEngine) -> Views | None:
     correlation = np.empty(0)
     for client in range(n_clients):
         models = _models(engine, algorithm, np.array([client]))
-        common = _consensus(algorithm, models)
-        tops = [
-            top_items(_scores(algorithm, models, table), depth)
-            for table in (common, models.personal)
-        ]
+        views = _views(algorithm, models)
+        tops = [top_items(_scores(algorithm, models, table), depth) for table in views]
         overlap[client] = rank_biased_overlap(*tops)[0]
         if client == shown:
-            correlation = correlated(common, models.personal)
+            correlation = correlated(*views)
     return Views(overlap, correlation)
 
 
@@ -84,9 +81,11 @@ def _models(engine: LocalEngine, algorithm: ItemTables, client: IntArray) -> Mod
     )
 
 
-def _consensus(algorithm: ItemTables, models: Models) -> SingleArray:
+def _views(algorithm: ItemTables, models: Models) -> tuple[SingleArray, SingleArray]:
     method = algorithm.method
-    return method.consensus(models, 0) if isinstance(method, Enhanced) else models.table
+    if not isinstance(method, Enhanced):
+        return models.table, models.personal
+    return method.consensus(models, 0), method.own_view(models, 0)
 
 
 def _scores(algorithm: ItemTables, models: Models, table: SingleArray) -> SingleArray:
