@@ -273,7 +273,7 @@ def test_the_first_transfer_matrix_is_near_the_identity() -> None:
 @pytest.mark.parametrize("transfer", ["consensus", "unified"])
 def test_other_transfers_score_by_their_own_matrix(transfer: str) -> None:
     """And a round of a federation averages it, whoever reads prototypes or not."""
-    none = {"consistency": 0, "complementarity": 0}
+    none: dict[str, Any] = {"consistency": 0, "complementarity": 0}
     method = fed3cr(Enhancement(transfer=transfer, **none))
     models = models_of(method)
     models.shared[:] = np.random.default_rng(1).normal(size=models.shared.shape)
@@ -305,7 +305,7 @@ def test_settings_of_other_transfers() -> None:
         Enhancement(transfer="unified")
     with pytest.raises(ConfigError, match="none without adaptive"):
         Enhancement(transfer="consensus", adaptive=False)
-    none = {"consistency": 0, "complementarity": 0}
+    none: dict[str, Any] = {"consistency": 0, "complementarity": 0}
     with pytest.raises(ConfigError, match="for fed3cr itself"):
         Enhanced(FedMF(FedMFConfig(rank=D), M), Enhancement(transfer="unified", **none), M)
     Enhanced(FedMF(FedMFConfig(rank=D), M), Enhancement(transfer="consensus"), M)

@@ -116,6 +116,25 @@ def test_quick_fed3cr_ablation_and_warning(tmp_path: Path) -> None:
     assert "WARNING: protocol 'published' leaks" in text
 
 
+def test_quick_fed3cr_transfers(tmp_path: Path) -> None:
+    """ACE's row is that of table 3 without the losses: one study serves both."""
+    words = ["fed3cr", "--quick", "--table", "4", "--table", "3", "--protocol", "clean"]
+    result, text = run(tmp_path, *words)
+    ablation, transfers = result["tables"]
+    rows = {row["row"]: row for row in transfers["rows"]}
+    assert list(rows) == ["Consensus transfer", "Unified transfer", "ACE"]
+    (c1,) = (row for row in ablation["rows"] if row["row"] == "C1")
+    assert rows["ACE"]["files"] == c1["files"]
+    assert rows["ACE"]["ours"] == c1["ours"]
+    assert rows["ACE"]["over_ace"] is None
+    for name, transfer in (("Consensus transfer", "consensus"), ("Unified transfer", "unified")):
+        assert rows[name]["setting"]["enhancement.transfer"] == transfer
+        found = rows[name]["over_ace"]["hit"]
+        gap = rows[name]["ours"]["hit_rate_at_10"] - rows["ACE"]["ours"]["hit_rate_at_10"]
+        assert found["value"] == pytest.approx(gap, abs=1e-6)
+    assert "Table 4, ml-100k (not in the paper), protocol clean, 3 rounds" in text
+
+
 def test_quick_feddmf(tmp_path: Path) -> None:
     result, text = run(tmp_path, "feddmf", "--quick", "--figure", "5", "--figure", "8")
     bars, lines = result["figures"]
@@ -154,6 +173,12 @@ def test_every_pinned_setting_is_one() -> None:
         found = whole.knowledge()["enhancement"]
         has = [found["adaptive"], found["consistency"] > 0, found["complementarity"] > 0]
         assert has == list(parts)
+    for row, transfer in paper.transfers.items():
+        kept = dict(paper.with_transfer((("enhancement.consistency", 0.7),), row))
+        found = build_method("fed3cr", kept, rounds=1, n_items=4).knowledge()["enhancement"]
+        assert found.get("transfer", "adaptive") == transfer
+        assert found["consistency"] == found["complementarity"] == 0
+    assert paper.with_transfer((), "ACE") == paper.with_parts((), "C1")
 
 
 def test_studies_of_other_sets_are_few() -> None:

@@ -1,4 +1,4 @@
-"""Fed3CR's tables 2 (methods) and 3 (ablation), and its figures 6 to 9, under two protocols.
+"""Fed3CR's tables 2 (methods), 3 (parts) and 4 (transfers), figures 6 to 9, under two protocols.
 
 Reading order: ``paper``, ``studies``, ``choice`` (which setting is reported), ``tables``,
 ``figures``, ``drawing``, ``command``.

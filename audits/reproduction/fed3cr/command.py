@@ -1,7 +1,7 @@
 """Fed3CR's reproduction from first study to last drawing."""
 
 import argparse
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from audits.reproduction.fed3cr.choice import Chosen, Library
@@ -13,13 +13,22 @@ from audits.reproduction.fed3cr.figures import (
     plugged_figure,
     varied_figure,
 )
-from audits.reproduction.fed3cr.paper import ABLATION, Needed, Paper, Place, load_paper
+from audits.reproduction.fed3cr.paper import (
+    ABLATION,
+    Needed,
+    Paper,
+    Place,
+    Setting,
+    load_paper,
+)
 from audits.reproduction.fed3cr.studies import StudySource
 from audits.reproduction.fed3cr.tables import (
     ablation_lines,
     ablation_table,
     methods_lines,
     methods_table,
+    transfer_lines,
+    transfer_table,
 )
 from audits.reproduction.parts import Parts, wanted_parts
 from secure_fedrec.errors import DataError
@@ -42,7 +51,7 @@ def reproduce_fed3cr(arguments: argparse.Namespace) -> tuple[dict[str, Any], lis
         DataError: a data set is missing, a study of the folder is damaged or of other settings, or
             nothing is to be run and there is no study.
     """
-    parts = wanted_parts(arguments, tables=(2, 3), figures=("6", "7", "8", "9"))
+    parts = wanted_parts(arguments, tables=(2, 3, 4), figures=("6", "7", "8", "9"))
     paper = load_paper(quick=arguments.quick)
     places = paper.places(arguments.data, arguments.protocol)
     library = Library(StudySource(paper=paper, **StudySource.options(arguments)), arguments.seeds)
@@ -72,7 +81,7 @@ def _methods(paper: Paper, parts: Parts, place: Place, asked: Sequence[str] | No
     due: set[str] = set()
     if 2 in parts.tables:
         due |= {name for name in known if not name.startswith(PLUG_IN)}
-    if 3 in parts.tables or "9" in parts.figures:
+    if {3, 4} & set(parts.tables) or "9" in parts.figures:
         due |= {"fed3cr"}
     if {"6", "7"} & set(parts.figures):
         due |= set(paper.overlap_methods)
@@ -88,7 +97,7 @@ def _tables(
     methods: Sequence[str],
     asked: Sequence[str] | None,
 ) -> list[tuple[dict[str, Any], list[str]]]:
-    """Tables 2 and 3 of one place, and what figure 8 shows in numbers."""
+    """Tables 2 to 4 of one place, and what figure 8 shows in numbers."""
     paper, found = library.paper, []
     if 2 in parts.tables:
         rows = [
@@ -104,19 +113,26 @@ def _tables(
         rows = [name for name in both if name in methods]
         table = methods_table(library, place, rows, number_="Figure 8")
         found.append((table, methods_lines(table)))
-    if 3 in parts.tables and place.data in paper.ablation and "fed3cr" in methods:
-        rounds = paper.rounds(place, ABLATION)
-        table = ablation_table(library, place, _ablated(library, place), rounds)
+    rounds, there = paper.rounds(place, ABLATION), "fed3cr" in methods
+    if 3 in parts.tables and place.data in paper.ablation and there:
+        variants = _variants(library, place, paper.parts, paper.with_parts)
+        table = ablation_table(library, place, variants, rounds)
         found.append((table, ablation_lines(table)))
+    if 4 in parts.tables and place.data in paper.transferred and there:
+        variants = _variants(library, place, paper.transfers, paper.with_transfer)
+        table = transfer_table(library, place, variants, rounds)
+        found.append((table, transfer_lines(table)))
     return found
 
 
-def _ablated(library: Library, place: Place) -> dict[str, Chosen]:
-    """Studies of the rows of table 3, under Fed3CR's own setting."""
+def _variants(
+    library: Library, place: Place, rows: Iterable[str], vary: Callable[[Setting, str], Setting]
+) -> dict[str, Chosen]:
+    """Studies of the rows of table 3 or 4, made from Fed3CR's own setting."""
     paper, chosen = library.paper, library.best(place, "fed3cr")
     if chosen is None:
         return {}
-    settings = {row: paper.with_parts(chosen.setting, row) for row in paper.parts}
+    settings = {row: vary(chosen.setting, row) for row in rows}
     rounds, seeds = paper.rounds(place, ABLATION), library.seeds(place, ABLATION)
     library.fetch(
         Needed(place, "fed3cr", setting, seed, rounds)

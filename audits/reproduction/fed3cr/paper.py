@@ -7,6 +7,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 from audits.reproduction.files import read_paper
 from audits.reproduction.seeds import require_reproduced
+from secure_fedrec.algorithms.item_tables.fed3cr_generator import TRANSFERS
 from secure_fedrec.errors import ConfigError
 from secure_fedrec.evaluation.protocols import PROTOCOLS
 from secure_fedrec.studies.fed3cr.methods import METHODS, ORACLES, PLUG_IN
@@ -75,6 +76,8 @@ class Paper:
         methods: rows of table 2 by data set: numbers by method, none where it has none.
         parts: which parts a row of table 3 has.
         ablation: numbers of table 3 by data set and row.
+        transfers: which transfer a row of table 4 has.
+        transferred: numbers of table 4 by data set and row.
         plugged: methods of figure 8, and the data sets it is drawn of.
         varied: values by key of figure 9, and its data sets.
         protocols: rounds, repetitions, settings by protocol.
@@ -91,6 +94,8 @@ class Paper:
     methods: Mapping[str, Mapping[str, Sequence[float]]]
     parts: Mapping[str, Sequence[bool]]
     ablation: Mapping[str, Mapping[str, Sequence[float]]]
+    transfers: Mapping[str, str]
+    transferred: Mapping[str, Mapping[str, Sequence[float]]]
     plugged: Mapping[str, Sequence[str]]
     varied: Mapping[str, Any]
     protocols: Mapping[str, Mapping[str, Any]]
@@ -162,13 +167,15 @@ class Paper:
     def with_parts(self, setting: Setting, row: str) -> Setting:
         """Fed3CR's settings with the parts of a row of table 3 alone."""
         adaptive, *losses = self.parts[row]
-        off = {
-            f"enhancement.{name}": 0.0
-            for name, has in zip(_PARTS[1:], losses, strict=True)
-            if not has
-        }
-        off |= {} if adaptive else {"enhancement.adaptive": False}
-        return ordered({**dict(setting), **off})
+        lost = [name for name, has in zip(_PARTS[1:], losses, strict=True) if not has]
+        off = {} if adaptive else {"enhancement.adaptive": False}
+        return ordered({**dict(setting), **_without(lost), **off})
+
+    def with_transfer(self, setting: Setting, row: str) -> Setting:
+        """Fed3CR's settings with the transfer of a row of table 4, and without the losses."""
+        transfer = self.transfers[row]
+        own = {} if transfer == TRANSFERS[0] else {"enhancement.transfer": transfer}
+        return ordered({**dict(setting), **_without(_PARTS[1:]), **own})
 
     def config(self, needed: Needed) -> StudyConfig:
         """Settings of a study."""
@@ -202,6 +209,10 @@ class Paper:
         return ordered({**settings, **small})
 
 
+def _without(losses: Sequence[str]) -> dict[str, float]:
+    return {f"enhancement.{name}": 0.0 for name in losses}
+
+
 def ordered(settings: Mapping[str, Any]) -> Setting:
     """Settings as they name a study."""
     return tuple(sorted(settings.items()))
@@ -226,6 +237,8 @@ def load_paper(*, quick: bool) -> Paper:
         methods=raw["table2"],
         parts=ablation["parts"],
         ablation=ablation["paper"],
+        transfers=raw["table4"]["transfers"],
+        transferred=raw["table4"]["paper"],
         plugged=raw["figure8"],
         varied=figure9,
         protocols={name: raw[name] for name in PROTOCOLS},

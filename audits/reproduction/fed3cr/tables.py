@@ -17,6 +17,7 @@ from secure_fedrec.studies.fed3cr.study import WARM
 ORACLES: Final = ("random", "popularity", "never drawn")
 _HIT, _NDCG = "hit_rate_at_10", "ndcg_at_10"
 _FULL = "full_hit_rate_at_10"
+_VARIANT: Final = ("HR paper | ours", "NDCG paper | ours")
 _SHOWN: Final = (1, 2, 3, 4, 5, 6, 7, 8, 10, 20, 30, 40, 50, 100)
 """Rounds whose figures stand under a table."""
 
@@ -43,9 +44,7 @@ def methods_table(
     pairs = [pair for pair in paper.compared if pair[0] in methods and pair[1] in methods]
     return {
         "number": number_,
-        **place._asdict(),
-        "paper_data": paper.data[place.data],
-        "rounds": paper.rounds(place),
+        **_of(library, place, paper.rounds(place)),
         "oracles": _means(oracles),
         "warning": next(
             (f.report["warning"] for f in oracles.values() if f.report["warning"]), None
@@ -68,24 +67,49 @@ def ablation_table(
         found: studies by row.
         rounds: of training.
     """
-    paper = library.paper
-    printed = paper.ablation.get(place.data, {})
-    whole, bare = found.get("Fed3CR"), found.get("C0")
-    rows = []
-    for row, parts in paper.parts.items():
-        theirs = dict(zip(paper.measures, printed.get(row, ()), strict=False))
-        chosen = found.get(row)
-        ours = _reported(chosen, library.oracles(place))
-        gain = _gain(chosen, bare) if row != "C0" else None
-        rows.append({"row": row, "parts": list(parts), "paper": theirs, **ours, "over_c0": gain})
+    parts = library.paper.parts
+    rows = _variants(library, place, found, library.paper.ablation, [*parts], base="C0")
+    rows = [{**row, "parts": [*parts[row["row"]]]} for row in rows]
     return {
         "number": 3,
-        **place._asdict(),
-        "paper_data": paper.data[place.data],
-        "rounds": rounds,
-        "whole_over_none": _gain(whole, bare),
+        **_of(library, place, rounds),
+        "whole_over_none": _gain(found.get("Fed3CR"), found.get("C0")),
         "rows": rows,
     }
+
+
+def transfer_table(
+    library: Library, place: Place, found: Mapping[str, Chosen], rounds: int
+) -> dict[str, Any]:
+    """Other transfers in the place of the adaptive one; as ``ablation_table``."""
+    transfers = library.paper.transfers
+    rows = _variants(library, place, found, library.paper.transferred, [*transfers], base="ACE")
+    rows = [{**row, "transfer": transfers[row["row"]]} for row in rows]
+    return {"number": 4, **_of(library, place, rounds), "rows": rows}
+
+
+def _of(library: Library, place: Place, rounds: int) -> dict[str, Any]:
+    return {**place._asdict(), "paper_data": library.paper.data[place.data], "rounds": rounds}
+
+
+def _variants(
+    library: Library,
+    place: Place,
+    found: Mapping[str, Chosen],
+    paper: Mapping[str, Mapping[str, Sequence[float]]],
+    rows: Sequence[str],
+    *,
+    base: str,
+) -> list[dict[str, Any]]:
+    """Variants of Fed3CR, the paper's numbers beside ours, and what each has over ``base``."""
+    printed, told = paper.get(place.data, {}), []
+    for row in rows:
+        theirs = dict(zip(library.paper.measures, printed.get(row, ()), strict=False))
+        chosen = found.get(row)
+        ours = _reported(chosen, library.oracles(place))
+        over = _gain(chosen, found.get(base)) if row != base else None
+        told.append({"row": row, "paper": theirs, **ours, f"over_{base.lower()}": over})
+    return told
 
 
 def methods_lines(table: Mapping[str, Any]) -> list[str]:
@@ -95,10 +119,8 @@ def methods_lines(table: Mapping[str, Any]) -> list[str]:
     header = [*head, "HR less popularity", "warm HR", "warm HR less popularity"]
     header += ["HR of all items", "last HR", "round", "seeds"]
     rows = [[*_cells(row, told), *_more(row)] for row in table["rows"]]
-    name = table["number"] if isinstance(table["number"], str) else f"Table {table['number']}"
     lines = [
-        f"{name}, {table['data']} ({table['paper_data']}), protocol {table['protocol']}, "
-        f"{table['rounds']} rounds; %",
+        _title(table),
         *in_columns(header, rows),
         "; ".join(_told(rule, each) for rule, each in told.items()),
     ]
@@ -120,20 +142,28 @@ def ablation_lines(table: Mapping[str, Any]) -> list[str]:
                 name for name, has in zip(("ACE", "con", "com"), row["parts"], strict=True) if has
             )
             or "none",
-            _beside(row, _HIT),
-            _beside(row, _NDCG),
-            "-" if row["over_c0"] is None else _span(row["over_c0"]["hit"]),
-            str(row["seeds"]),
+            *_variant_cells(row, row["over_c0"]),
         ]
         for row in table["rows"]
     ]
-    return [
-        f"Table 3, {table['data']} ({table['paper_data']}), protocol {table['protocol']}, "
-        f"{table['rounds']} rounds; %",
-        *in_columns(
-            ["", "parts", "HR paper | ours", "NDCG paper | ours", "HR over C0", "seeds"], rows
-        ),
-    ]
+    return [_title(table), *in_columns(["", "parts", *_VARIANT, "HR over C0", "seeds"], rows)]
+
+
+def transfer_lines(table: Mapping[str, Any]) -> list[str]:
+    """Table 4 as text, in %."""
+    rows = [[row["row"], *_variant_cells(row, row["over_ace"])] for row in table["rows"]]
+    return [_title(table), *in_columns(["", *_VARIANT, "HR over ACE", "seeds"], rows)]
+
+
+def _title(table: Mapping[str, Any]) -> str:
+    name = table["number"] if isinstance(table["number"], str) else f"Table {table['number']}"
+    place = f"{table['data']} ({table['paper_data']}), protocol {table['protocol']}"
+    return f"{name}, {place}, {table['rounds']} rounds; %"
+
+
+def _variant_cells(row: Mapping[str, Any], over: Mapping[str, Any] | None) -> list[str]:
+    span = "-" if over is None else _span(over["hit"])
+    return [_beside(row, _HIT), _beside(row, _NDCG), span, str(row["seeds"])]
 
 
 def stacked(found: Mapping[int, Found], name: str) -> FloatArray:
