@@ -29,6 +29,7 @@ from secure_fedrec.errors import (
     ConfigError,
     DataError,
     EncodingError,
+    HostError,
     MissingExtraError,
     TranscriptError,
 )
@@ -53,6 +54,7 @@ _MENDABLE = (
     ConfigError,
     DataError,
     EncodingError,  # a training that left the ring; its message names the settings
+    HostError,
     MissingExtraError,
     TranscriptError,
 )
@@ -163,6 +165,18 @@ def _add_runs(words: Any) -> None:
     train.add_argument("config", type=Path, metavar="CONFIG", help="TOML file")
     train.add_argument("--out", type=Path, help="run folder; without one nothing is kept")
     _run_options(train)
+
+    deployed = _command(
+        words,
+        "deploy",
+        "audits.deploy.command:deploy",
+        "train on Flower, every host a process here",
+    )
+    deployed.add_argument("config", type=Path, metavar="CONFIG", help="TOML file")
+    deployed.add_argument(
+        "--out", type=Path, default=Path("deploy-out"), help="folder of all hosts"
+    )
+    _run_options(deployed)
 
     attack = _command(words, "attack", _RUNS + "attack", "run the suite on a recorded transcript")
     attack.add_argument(

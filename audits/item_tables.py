@@ -5,7 +5,7 @@ Clients train on interactions and on sampled items; two items of each are held o
 mean is taken.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -36,14 +36,17 @@ from audits.system import (
     Undivided,
     digest_of,
 )
+from secure_fedrec.algorithms.base import Algorithm
 from secure_fedrec.algorithms.item_tables import Enhanced
 from secure_fedrec.algorithms.item_tables.method import ItemTableMethod
 from secure_fedrec.algorithms.item_tables.ranked import ranked
-from secure_fedrec.algorithms.item_tables.single_tables import SingleTables
-from secure_fedrec.algorithms.item_tables.trainer import NEGATIVES
+from secure_fedrec.algorithms.item_tables.single_tables import MixingMethod, SingleTables
+from secure_fedrec.algorithms.item_tables.trainer import NEGATIVES, ItemTables
 from secure_fedrec.data import DATASETS, RatingTable
+from secure_fedrec.data.negatives import Ragged
 from secure_fedrec.engines import Problem
 from secure_fedrec.engines.ratings import vault_of
+from secure_fedrec.errors import ConfigError
 from secure_fedrec.evaluation import Rule
 from secure_fedrec.evaluation.leaks import measured_leak
 from secure_fedrec.evaluation.protocols import PROTOCOLS, RankingCase, ranking_case
@@ -194,6 +197,34 @@ class RankingTask:
         held_out = {"held_out.items": held_out_grid(self.case)}
         return {"ratings": rated_sets(self.case.train), "secrets": {**held_out, **attributes}}
 
+    def public(self) -> dict[str, Any]:
+        """How many there are."""
+        return {"n_items": self.case.n_items, "n_clients": self.case.n_clients}
+
+    def own(self, client: int) -> dict[str, npt.NDArray[Any]]:
+        """Items held out of a client, which its negatives are never drawn from."""
+        return {"client": np.array([client]), "kept_out": self.case.kept_out.of(client)}
+
+
+def _device(
+    algorithm: Any,
+    facts: Mapping[str, Any],
+    own: Mapping[str, npt.NDArray[Any]],
+    *,
+    learner: Learner,
+) -> Algorithm:
+    """The method on a host of its own, where nobody measures it."""
+    lengths = np.zeros(facts["n_clients"], dtype=np.int64)
+    items = own.get("kept_out", np.zeros(0, dtype=np.int32))
+    if own:
+        lengths[own["client"]] = len(items)
+    kept_out = Ragged(np.concatenate([[0], np.cumsum(lengths)]), items)
+    method = learner(algorithm, facts["n_items"])
+    if isinstance(method, MixingMethod):
+        problem = "reads single clients' tables at the server, which hosts of their own do not send"
+        raise ConfigError("algorithm.name", type(method).__name__, problem)
+    return ItemTables(method, facts["n_items"], kept_out=kept_out)
+
 
 def load_case(
     data: RankingData | RankingFileData,
@@ -273,6 +304,7 @@ def item_table_system(
         ),
         attacks=ATTACKS,
         load=partial(load_case, learner=learner),
+        device=partial(_device, learner=learner),
     )
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -211,6 +211,33 @@ class Checker(Protocol):
         """Check them on the task's own data, over so many rounds."""
 
 
+class Device(Protocol):
+    """Makes an algorithm on a host of its own, with one client's data or, the server's, none."""
+
+    def __call__(
+        self, algorithm: Any, facts: Mapping[str, Any], own: Mapping[str, npt.NDArray[Any]]
+    ) -> Algorithm:
+        """Make it.
+
+        Args:
+            algorithm: settings of ``[algorithm]``.
+            facts: what everybody knows of the data, as JSON values (``Apart.public``).
+            own: what a client knows of its own, beside its examples (``Apart.own``); empty at the
+                server.
+        """
+
+
+@runtime_checkable
+class Apart(Protocol):
+    """Capability of a task: its data can be parted among hosts."""
+
+    def public(self) -> Mapping[str, Any]:
+        """What every host is told of the data, as JSON values."""
+
+    def own(self, client: int) -> Mapping[str, npt.NDArray[Any]]:
+        """What one client's host is given beside the examples in its vault."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class System:
     """One algorithm as audits see it.
@@ -230,6 +257,7 @@ class System:
         load: reads a data set.
         lossless: whether settings allow any protection to be lossless.
         check: checks that are the system's own.
+        device: makes the algorithm where not all data are at hand; None where it cannot be.
     """
 
     name: str
@@ -245,6 +273,7 @@ class System:
     load: Loader
     lossless: Callable[[Any], bool] = lambda algorithm: True
     check: Checker = lambda task, algorithm, *, rounds, seed: ()
+    device: Device | None = None
 
 
 def digest_of(columns: Mapping[str, npt.NDArray[Any]]) -> str:

@@ -10,14 +10,15 @@ FedRecError
 ├── PrivateStateError       private state was asked to leave its vault
 ├── TranscriptError         a transcript is damaged, or a view is asked for what it may not see
 ├── CheckpointError         a checkpoint is damaged or belongs to another run
+├── HostError               a process on this host, or the way to another one, is not there
 ├── ProtocolError           a message arrived in a state that does not accept it
 ├── LosslessnessError       a protected run and its plain twin differ
 ├── MissingExtraError       a package that an extra brings is not installed; an ImportError too
 └── SplitPersonalizationError  private parameters of a model cannot stay home
 
 The command line maps what the user can mend (``ConfigError``, ``DataError``, ``EncodingError``,
-``CheckpointError``, ``TranscriptError``, ``MissingExtraError``) to exit code 2, and all else that
-is not a verdict to exit code 4.
+``CheckpointError``, ``TranscriptError``, ``MissingExtraError``, ``HostError``) to exit code 2, and
+all else that is not a verdict to exit code 4.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -34,6 +35,7 @@ __all__ = [
     "DivergedError",
     "EncodingError",
     "FedRecError",
+    "HostError",
     "LosslessnessError",
     "MissingExtraError",
     "PrivateStateError",
@@ -240,6 +242,10 @@ class TranscriptError(FedRecError):
 
 class CheckpointError(FedRecError):
     """A checkpoint is damaged, or was written by a run with another configuration."""
+
+
+class HostError(FedRecError):
+    """A process on this host, or the way to another one, is not there."""
 
 
 class ProtocolError(FedRecError):

@@ -12,6 +12,7 @@ from types import MappingProxyType
 from typing import Any, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 
 from attacks.suite import FAMILIES
 from audits.rating_data import (
@@ -81,6 +82,14 @@ class RatingTask:
     def secrets(self) -> Secrets:
         """The training ratings."""
         return {"ratings": rated_sets(self.split.train)}
+
+    def public(self) -> dict[str, Any]:
+        """Nothing: settings and the size of the table are all that there is to know."""
+        return {}
+
+    def own(self, client: int) -> dict[str, npt.NDArray[Any]]:
+        """Nothing beside its ratings."""
+        return {}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -159,6 +168,7 @@ def rating_system(name: str, learner: Learner, settings: type, **others: Any) ->
         claims=STACKS,
         attacks=FAMILIES["ratings"],
         load=partial(load_ratings, learner=learner),
+        device=lambda algorithm, facts, own: learner(algorithm),
         **others,
     )
 

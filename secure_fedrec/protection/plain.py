@@ -13,6 +13,7 @@ from secure_fedrec.errors import ProtocolError
 from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.protection.base import Withstood
 from secure_fedrec.protection.heard import Heard
+from secure_fedrec.protection.plain_hosted import HostedPlain
 from secure_fedrec.traits import AS_BEFORE, Traits
 from secure_fedrec.uploads import Aggregate, RowBlock, SetBlock
 from secure_fedrec.wire import Messages, Parties, Step, Traffic, Wire, message_sizes
@@ -229,6 +230,10 @@ class DirectSum(TableCollector):
     def open(self, *, round_: int, participants: IntArray, wire: Wire) -> "DirectSession":
         """Begin a round."""
         return DirectSession(self, round_, participants, wire)
+
+    def hosting(self) -> HostedPlain:
+        """Halves of rounds whose clients are elsewhere."""
+        return HostedPlain(self, ServerSum)
 
     def traffic(self, rows: IntArray, virtual: IntArray) -> tuple[Traffic, ...]:
         """One upload per client."""

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from audits import cli
-from tests.packaging.test_packaging_imports import ON_TORCH, modules
+from tests.packaging.test_packaging_imports import ON_FLOWER, ON_TORCH, modules
 
 BLOCKED = """
 import importlib, sys
@@ -44,7 +44,10 @@ def command(*words: str) -> str:
 
 def test_every_module_comes_without_torch_or_names_the_extra(tmp_path: Path) -> None:
     names = [
-        name for package in ("secure_fedrec", "attacks", "audits") for name in modules(package)
+        name
+        for package in ("secure_fedrec", "attacks", "audits")
+        for name in modules(package)
+        if not name.startswith(ON_FLOWER)
     ]
     code = f"""
 from secure_fedrec.errors import MissingExtraError
@@ -137,3 +140,12 @@ def test_who_needs_an_extra_is_told_its_name(
     ended = run_without((absent,), code, cwd=tmp_path)
     last = ended.stderr.splitlines()[-1]
     assert f"{absent} is not installed; pip install 'secure-fedrec[{extra}]' brings it" in last
+
+
+def test_a_deployment_without_flower_names_the_extra(tmp_path: Path) -> None:
+    config = tmp_path / "plain.toml"
+    config.write_text('[data]\nname = "synthetic"\nclients = 3\n[algorithm]\nrounds = 1\n')
+    words = ("deploy", str(config), "--out", str(tmp_path / "out"))
+    ended = run_without(("flwr",), command(*words), cwd=tmp_path)
+    assert ended.returncode == 2, ended.stderr
+    assert "pip install 'secure-fedrec[flower]' brings it" in ended.stderr

@@ -17,6 +17,7 @@ ROOT = Path(secure_fedrec.__file__).parents[1]
 COMMANDS = (
     "audit",
     "train",
+    "deploy",
     "attack",
     "check",
     "plan",
@@ -80,15 +81,24 @@ ON_TORCH = (
 """How the names of modules begin whose work is PyTorch's; nothing else may import it."""
 
 
+ON_FLOWER = tuple(
+    f"secure_fedrec.engines.flower.{name}"
+    for name in ("messages", "superlink", "tasks", "transport")
+)
+"""Modules that import flwr; nothing else may."""
+
+
 def test_the_library_brings_neither_attacks_nor_audits_nor_torch() -> None:
-    names = [name for name in modules("secure_fedrec") if not name.startswith(ON_TORCH)]
+    names = [
+        name for name in modules("secure_fedrec") if not name.startswith((*ON_TORCH, *ON_FLOWER))
+    ]
     names += ["secure_fedrec.models.lstm.loops"]  # compiled loops of a model, and no more
     assert len(names) > 30
     # Strategies and assertions for other people's tests need their test tools.
     tools = {"hypothesis", "pytest"}
     plain = [name for name in names if not name.startswith("secure_fedrec.properties")]
-    assert not imported_after(plain) & {"attacks", "audits", "torch", *tools}
-    assert not imported_after(names) & {"attacks", "audits", "torch"}
+    assert not imported_after(plain) & {"attacks", "audits", "flwr", "torch", *tools}
+    assert not imported_after(names) & {"attacks", "audits", "flwr", "torch"}
 
 
 def test_attacks_bring_no_audits_and_no_torch() -> None:

@@ -4,8 +4,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
@@ -26,6 +28,12 @@ from secure_fedrec.models.ncf.split import ITEM_TABLE, PRIVATE, NCFSplit, ncf_lo
 from secure_fedrec.vault import Vault
 
 _NOUNS = Nouns(clients="clients", items="items", examples="interactions")
+
+
+def learner(settings: NCFSettings, n_items: int) -> FURL:
+    """FURL of a model of so many items."""
+    model = settings.model(n_items)
+    return FURL(lambda: NCFSplit(model), ncf_loss, settings.furl, private=PRIVATE)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -66,8 +74,7 @@ class InteractionTask:
 
     def fresh(self) -> Fresh:
         """FURL, the examples in vaults, and the rank of every held-out item among all others."""
-        model = self.settings.model(self.interactions.n_items)
-        algorithm = FURL(lambda: NCFSplit(model), ncf_loss, self.settings.furl, private=PRIVATE)
+        algorithm = learner(self.settings, self.interactions.n_items)
         problem = Problem(
             vault=self.interactions.vault(),
             evaluate=partial(self._measure, algorithm),
@@ -87,6 +94,14 @@ class InteractionTask:
             for name, values in self.table.demographics.items()
         }
         return {"ratings": rated_sets(self.interactions.positives), "secrets": attributes}
+
+    def public(self) -> dict[str, Any]:
+        """How many items there are."""
+        return {"n_items": self.interactions.n_items}
+
+    def own(self, client: int) -> dict[str, npt.NDArray[Any]]:
+        """Nothing beside its examples."""
+        return {}
 
     def split_case(self) -> SplitCase:
         """The model of the first users with their examples."""

@@ -5,9 +5,12 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+import numpy.typing as npt
+
 from attacks.suite import FAMILIES
 from audits.rating_data import FILE
 from audits.system import Check, DataKind, Dataset, Statement, System, Task
+from audits.systems.furl import interactions, texts
 from audits.systems.furl.checks import check_split
 from audits.systems.furl.interactions import InteractionTask, load_feedback
 from audits.systems.furl.settings import (
@@ -19,6 +22,7 @@ from audits.systems.furl.settings import (
     StickersData,
 )
 from audits.systems.furl.texts import TextTask, load_texts
+from secure_fedrec.algorithms.furl.system import FURL
 from secure_fedrec.data import DATASETS
 from secure_fedrec.protection import Claim, Subject, claims_about
 
@@ -59,6 +63,12 @@ def _load(data: Any, algorithm: Any, *, seed: int, data_dir: Path | None) -> Dat
     return load_texts(data, algorithm, seed=seed, data_dir=data_dir)
 
 
+def _device(algorithm: Any, facts: Mapping[str, Any], own: Mapping[str, npt.NDArray[Any]]) -> FURL:
+    if isinstance(algorithm, NCFSettings):
+        return interactions.learner(algorithm, facts["n_items"])
+    return texts.learner(algorithm, facts["classes"])
+
+
 def _check(task: Task, algorithm: Any, *, rounds: int, seed: int) -> Sequence[Check]:
     case = task.split_case() if isinstance(task, TextTask | InteractionTask) else None
     return [] if case is None else check_split(case, rounds=rounds, seed=seed)
@@ -94,5 +104,6 @@ SYSTEM = System(
     attacks=FAMILIES["split"],
     libraries=("numba", "torch"),
     load=_load,
+    device=_device,
     check=_check,
 )

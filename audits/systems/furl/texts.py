@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
@@ -32,6 +33,16 @@ _NOUNS: Mapping[str, Nouns] = {
     "20newsgroups": Nouns(clients="clients", items="newsgroups", examples="posts"),
     "stickers": Nouns(clients="clients", items="answers", examples="messages"),
 }
+
+
+def learner(settings: DocumentSettings, classes: int) -> FURL:
+    """FURL of a model of so many answers."""
+    return FURL(
+        lambda: DocumentModel(settings.model(classes, users=1)),
+        document_loss,
+        settings.furl,
+        private=PRIVATE if settings.personal else None,
+    )
 
 
 class TextTask:
@@ -81,17 +92,19 @@ class TextTask:
 
     def fresh(self) -> Fresh:
         """FURL, the training texts in vaults, and the quality on the test texts."""
-        classes = len(self.texts.classes)
-        algorithm = FURL(
-            lambda: DocumentModel(self.settings.model(classes, users=1)),
-            document_loss,
-            self.settings.furl,
-            private=PRIVATE if self.settings.personal else None,
-        )
+        algorithm = learner(self.settings, len(self.texts.classes))
         problem = furl_problem(algorithm, self.texts, quality=self._quality)
         knowledge = {**problem.knowledge, **self._private_input()}
         evaluate = None if problem.evaluate is None else _on_test(problem.evaluate)
         return Fresh(algorithm, replace(problem, evaluate=evaluate, knowledge=knowledge))
+
+    def public(self) -> dict[str, Any]:
+        """How many answers there are."""
+        return {"classes": len(self.texts.classes)}
+
+    def own(self, client: int) -> dict[str, npt.NDArray[Any]]:
+        """Nothing beside its examples."""
+        return {}
 
     def secrets(self) -> Secrets:
         """Classes of every user's training texts, the most frequent one, and characters used."""

@@ -23,12 +23,13 @@ from typing import Any, Unpack
 import numpy as np
 
 from secure_fedrec.core.arrays import IntArray, RingArray
-from secure_fedrec.errors import renamed_keys
+from secure_fedrec.errors import ConfigError, renamed_keys
 from secure_fedrec.protection.base import Withstood
 from secure_fedrec.protection.executions import Execution, Survivors
 from secure_fedrec.protection.hidden_sums.beside import count_beside, upload_bytes
 from secure_fedrec.protection.hidden_sums.dense import DenseLayout, DenseWords
 from secure_fedrec.protection.hidden_sums.floored import FloorRounds
+from secure_fedrec.protection.hidden_sums.hosted import HostedMasks
 from secure_fedrec.protection.hidden_sums.protocol import (
     MaskedRounds,
     layout_hash,
@@ -152,6 +153,45 @@ class MaskedSum(HiddenSum):
             reason="the masks reckon with no larger share of clients",
         )
 
+    def masking_config(
+        self, clients: int, length: int, named: bytes, state: bytes
+    ) -> MaskingConfig:
+        """The protocol's settings for a round.
+
+        Args:
+            clients: of the round.
+            length: ring words of each.
+            named: hash of what the words stand for.
+            state: hash of the public state that they are computed from.
+
+        Raises:
+            ConfigError: no safe parameters for so few clients.
+        """
+        policy = self.config.policy
+        config = MaskingConfig.for_cohort(
+            clients,
+            bits=self.codec.bits,
+            length=length,
+            layout_hash=named,
+            corrupt=policy.corrupt,
+            dropout=policy.dropout,
+            adversary=policy.adversary,
+            roster=self.n_clients if self.n_clients > clients else None,
+            public_state=state,
+        )
+        return replace(config, min_survivors=max(config.min_survivors, policy.min_survivors))
+
+    def hosting(self) -> HostedMasks:
+        """Halves of rounds whose clients are elsewhere.
+
+        Raises:
+            ConfigError: a tail floor, which takes two sums a round.
+        """
+        if self.config.floor is not None:
+            problem = "sums twice a round, which rounds of several hosts do not"
+            raise ConfigError("protection.tail_floor", self.config.tail_floor, problem, (0, 1))
+        return HostedMasks(self)
+
     def open(self, *, round_: int, participants: IntArray, wire: Wire) -> "MaskedSession":
         """Begin a round.
 
@@ -250,23 +290,11 @@ class MaskedSession(HiddenSession):
         return self.collector.config.execution == "real"
 
     def _config(self, length: int, named: bytes) -> MaskingConfig:
-        collector, model = self.collector, self.wire.model
+        model = self.wire.model
         state = NO_STATE  # sizes alone count where nothing is run
         if self._real and model is not None and model.values is not None:
             state = state_hash({"table": model.values, **model.extras})
-        policy, clients = collector.config.policy, len(self.order)
-        config = MaskingConfig.for_cohort(
-            clients,
-            bits=collector.codec.bits,
-            length=length,
-            layout_hash=named,
-            corrupt=policy.corrupt,
-            dropout=policy.dropout,
-            adversary=policy.adversary,
-            roster=collector.n_clients if collector.n_clients > clients else None,
-            public_state=state,
-        )
-        return replace(config, min_survivors=max(config.min_survivors, policy.min_survivors))
+        return self.collector.masking_config(len(self.order), length, named, state)
 
     def _padded_sum(self, step: Step, layout: DenseLayout, config: MaskingConfig) -> Aggregate:
         """Send and add words under simulated pads."""

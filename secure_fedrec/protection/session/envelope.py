@@ -38,6 +38,8 @@ class Family(IntEnum):
 
     PAILLIER = 1
     SHARES = 2
+    PLAIN = 3
+    HOSTS = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,0 +1,162 @@
+"""What every host builds its learner from: the configuration, and public facts of the data."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from audits.config.audit import AuditConfig, parse_config
+from audits.run.build import Federation
+from audits.run.privacy import with_noise_found
+from audits.system import Apart, Task
+from secure_fedrec.blocks import BlockKind, BlockShape
+from secure_fedrec.core.files import read_json, replace_file
+from secure_fedrec.engines import sizes_of
+from secure_fedrec.engines.distributed.site import Learner
+from secure_fedrec.errors import ConfigError, DataError
+from secure_fedrec.protection import Sizes, build_stack
+from secure_fedrec.protection.stack import Stack
+from secure_fedrec.streams import Streams
+
+_VERSION = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Blueprint:
+    """What hosts agree on, public to all of them.
+
+    Args:
+        config: the resolved configuration, as JSON values.
+        facts: what the algorithm has to know of the data, as JSON values.
+        sizes: of the federation and of an upload.
+        n_rows: rows of the shared table.
+    """
+
+    config: Mapping[str, Any]
+    facts: Mapping[str, Any]
+    sizes: Sizes
+    n_rows: int
+
+    @classmethod
+    def of(cls, federation: Federation[Task]) -> "Blueprint":
+        """Of a federation whose data are at hand.
+
+        Raises:
+            ConfigError: its algorithm cannot be made without all of the data.
+        """
+        config = federation.config
+        task = federation.task
+        if config.audited.device is None or not isinstance(task, Apart):
+            why = "runs in the embedded engine only: it is made of the data of all clients"
+            raise ConfigError("algorithm.name", config.system, why)
+        algorithm, problem, bags = federation.fresh()
+        n_clients = problem.vault.n_clients
+        sizes = sizes_of(algorithm, problem, cohort=config.cohort.largest(n_clients), bags=bags)
+        facts = json.loads(json.dumps(dict(task.public())))
+        return cls(config=config.as_json(), facts=facts, sizes=sizes, n_rows=problem.n_rows)
+
+    @property
+    def digest(self) -> bytes:
+        """32 bytes: equal on hosts that compute alike."""
+        return sha256(json.dumps(self._plain(), sort_keys=True).encode()).digest()
+
+    @property
+    def settings(self) -> AuditConfig:
+        """The configuration."""
+        return parse_config(self.config)
+
+    def save(self, path: Path) -> None:
+        """Write the file.
+
+        Raises:
+            OSError: it cannot be written.
+        """
+        replace_file(path, json.dumps(self._plain(), indent=1, sort_keys=True).encode())
+
+    @classmethod
+    def load(cls, path: Path) -> "Blueprint":
+        """Read a file of ``save``.
+
+        Raises:
+            DataError: it is missing, or no such file.
+        """
+        try:
+            found = read_json(path)
+            if found["version"] != _VERSION:
+                raise ValueError("another version")
+            return cls(
+                config=found["config"],
+                facts=found["facts"],
+                sizes=_sizes(found["sizes"]),
+                n_rows=int(found["n_rows"]),
+            )
+        except (OSError, ValueError, KeyError, TypeError) as damage:
+            raise DataError(path, f"is no blueprint of a deployment: {damage}") from damage
+
+    def learner(
+        self, secret: bytes | None = None, own: Mapping[str, npt.NDArray[Any]] | None = None
+    ) -> Learner:
+        """What a host computes.
+
+        Args:
+            secret: 32 bytes of a client's host, from which what nobody else may foresee is drawn,
+                such as virtual items; None on the server's host, which draws nothing.
+            own: what a client's host was given beside its examples.
+
+        Raises:
+            ConfigError: a setting does not fit.
+        """
+        config = self.settings
+        streams = Streams.from_seed(config.seed)
+        make = config.audited.device
+        if make is None:
+            raise ConfigError("algorithm.name", config.system, "cannot be made on a host")
+        stack = self._stack(config, streams)
+        if secret is not None and stack.cloak is not None:
+            stack = replace(stack, cloak=self._stack(config, streams.bound_to(secret)).cloak)
+        algorithm = make(config.algorithm, self.facts, {} if own is None else own)
+        return Learner(algorithm=algorithm, stack=stack, streams=streams, cohort=config.cohort)
+
+    def _stack(self, config: AuditConfig, streams: Streams) -> Stack:
+        rounds = config.algorithm.rounds
+        return build_stack(
+            with_noise_found(config.protection, rounds=rounds, sizes=self.sizes),
+            sizes=self.sizes,
+            codec=config.ring,
+            streams=streams,
+            bag_layers=config.bag_protection,
+        )
+
+    def _plain(self) -> dict[str, Any]:
+        sizes = asdict(replace(self.sizes, popularity=None))
+        popularity = self.sizes.popularity
+        sizes["popularity"] = None if popularity is None else popularity.tolist()
+        for block in sizes["blocks"]:
+            block["kind"] = block["kind"].value
+        del sizes["bags"]
+        return {
+            "version": _VERSION,
+            "config": dict(self.config),
+            "facts": dict(self.facts),
+            "sizes": sizes,
+            "n_rows": self.n_rows,
+        }
+
+
+def _sizes(plain: Mapping[str, Any]) -> Sizes:
+    popularity = plain["popularity"]
+    return Sizes(
+        n_clients=plain["n_clients"],
+        n_items=plain["n_items"],
+        width=plain["width"],
+        cohort=plain["cohort"],
+        popularity=None if popularity is None else np.array(popularity, dtype=np.int64),
+        blocks=tuple(
+            BlockShape(**{**block, "kind": BlockKind(block["kind"])}) for block in plain["blocks"]
+        ),
+    )

@@ -1,0 +1,143 @@
+"""``secure-fedrec deploy``: a configuration on Flower, all hosts as processes of this machine."""
+
+import argparse
+import json
+import os
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING
+
+from tqdm import tqdm
+
+from audits.config.audit import load_config
+from audits.deploy.homes import Layout, open_coordinator, provision
+from audits.run.build import build_federation, load_dataset
+from audits.run.folder import CONFIG_NAME, one_writer, read_own_config, write_own_config
+from secure_fedrec.engines import table_digest
+from secure_fedrec.engines.distributed import Coordinator, DistributedReport
+from secure_fedrec.engines.flower.environment import SWITCHES
+from secure_fedrec.errors import CheckpointError, HostError, brought_by
+
+if TYPE_CHECKING:
+    from secure_fedrec.engines.distributed import Transport
+    from secure_fedrec.engines.flower.processes import Running
+
+_PATIENCE = 120.0
+
+
+def deploy(arguments: argparse.Namespace) -> int:
+    """``deploy CONFIG``: one JSON line per round."""
+    os.environ.update(SWITCHES)  # before anything of Flower is imported
+    config = load_config(arguments.config, dict(arguments.overrides))
+    layout = Layout(arguments.out)
+    os.environ.setdefault("FLWR_HOME", str(arguments.out / "flower" / "home"))
+    with one_writer(arguments.out, resume=arguments.resume):
+        if arguments.resume:
+            if read_own_config(arguments.out) != config.as_json():
+                where = arguments.out / CONFIG_NAME
+                raise CheckpointError(f"{where} belongs to a run with another configuration")
+        else:
+            federation = build_federation(config, load_dataset(config, arguments.data_dir).task(0))
+            write_own_config(arguments.out, config.as_json())
+            provision(federation, layout)
+        with brought_by("flower", "secure-fedrec deploy"):
+            from secure_fedrec.engines.flower import superlink  # noqa: F401, PLC0415
+        with hosts(layout) as coordinator:
+            if arguments.resume and layout.checkpoint.exists():
+                coordinator.resume()
+            _train(coordinator, config.algorithm.rounds, arguments)
+    return 0
+
+
+def _train(coordinator: Coordinator, rounds: int, arguments: argparse.Namespace) -> None:
+    first = coordinator.public.round
+    with tqdm(
+        total=rounds, initial=first, desc="deployed", unit="round", disable=arguments.quiet
+    ) as bar:
+        for _ in range(first, rounds):
+            report = coordinator.run_round()
+            print(json.dumps(_line(report, table_digest(coordinator.public))), flush=True)
+            for client, why in report.left_out.items():
+                print(f"  note: client {client} {why}", file=sys.stderr)
+            bar.update()
+        coordinator.finish()
+
+
+def _line(report: DistributedReport, digest: str) -> dict[str, object]:
+    return {
+        "round": report.round,
+        "clients": len(report.clients),
+        "invited": report.invited,
+        "attempts": report.attempts,
+        "exchanges": report.exchanges,
+        "table": digest,
+    }
+
+
+@contextmanager
+def hosts(layout: Layout, **options: int | float) -> Iterator[Coordinator]:
+    """Start SuperLink and sites as processes on the loopback address, and end them.
+
+    Args:
+        layout: a deployment's folder, provisioned.
+        options: of the coordinator.
+
+    Raises:
+        HostError: one of them does not come up.
+    """
+    from secure_fedrec.engines.flower.certificates import (  # noqa: PLC0415 - an extra brings it
+        make_certificates,
+        node_key,
+    )
+    from secure_fedrec.engines.flower.processes import (  # noqa: PLC0415
+        LOOPBACK,
+        Running,
+        free_ports,
+        stop_all,
+    )
+    from secure_fedrec.engines.flower.superlink import Link, start_superlink  # noqa: PLC0415
+    from secure_fedrec.engines.flower.transport import GridTransport  # noqa: PLC0415
+
+    flower = layout.root / "flower"
+    flower.mkdir(mode=0o700, exist_ok=True)
+    make_certificates(flower)
+    clients = layout.sites()
+    own, *ports = free_ports(1 + len(clients))
+    address = f"{LOOPBACK}:{own}"
+    with ExitStack() as ending:
+        link = start_superlink(flower, own, flower / "home")
+        ending.callback(link.stop)
+        control = Link(address, flower / "ca.pem")
+        ending.callback(control.close)
+        processes: list[Running] = []
+        ending.callback(stop_all, processes)
+        nodes = set()
+        for client, port in zip(clients, ports, strict=True):
+            place = layout.site(client)
+            nodes.add(control.register(node_key(place / "node.key")))
+            command = [sys.executable, "-m", "audits.deploy.site"]
+            command += [str(layout.agreement), str(place), "--superlink", address]
+            command += ["--certificates", str(flower / "ca.pem"), "--port", str(port)]
+            log = place / "site.log"
+            processes.append(Running(f"site {client}", command, log, {}))
+        transport = GridTransport(control.run())
+        _await(transport, processes, nodes)
+        yield open_coordinator(layout, transport, **{"timeout": 120.0, **options})
+
+
+def _await(transport: "Transport", processes: Sequence["Running"], nodes: set[int]) -> None:
+    """Wait for all sites.
+
+    Raises:
+        HostError: one ended, or is not there in time.
+    """
+    end = time.monotonic() + _PATIENCE
+    while not nodes <= set(transport.addresses()):
+        for process in processes:
+            if process.ended:
+                raise HostError(f"{process.name} ended at once; {process.log} says why")
+        if time.monotonic() > end:
+            raise HostError(f"sites are not there after {_PATIENCE:.0f} s; their logs say why")
+        time.sleep(0.2)

@@ -1,0 +1,198 @@
+"""The folders of hosts: what a site and the server are given before they start.
+
+    agreement/  blueprint.json, roster, operator.pub   the same on every host
+    server/     identity, state.npz
+    sites/N/    client.identity, NAME-K.identity of a helper, data.npz, key, state/
+
+``key`` seals the site's private state. It lies beside it here; a site that means its disk's copies
+to be worth nothing keeps it elsewhere and names the place (``Site.key`` of the command).
+"""
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from audits.deploy.blueprint import Blueprint
+from audits.run.build import Federation
+from secure_fedrec.core.files import replace_file
+from secure_fedrec.core.npz import read_npz, write_npz
+from secure_fedrec.engines.distributed import Agreement, Coordinator, Home, Site, Transport
+from secure_fedrec.engines.distributed.home import KEY_BYTES
+from secure_fedrec.errors import ConfigError, DataError
+from secure_fedrec.protection.hosting import hosting_of
+from secure_fedrec.protection.session import SERVER, Identity, Node, Role, Roster
+from secure_fedrec.protection.session.identity import read_private
+from secure_fedrec.vault import Vault
+
+_EXAMPLE, _OWN = "example.", "own."
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Where in a deployment's folder things are.
+
+    Args:
+        root: the folder.
+    """
+
+    root: Path
+
+    @property
+    def agreement(self) -> Path:
+        """What all hosts are given."""
+        return self.root / "agreement"
+
+    @property
+    def server(self) -> Path:
+        """The server's own."""
+        return self.root / "server"
+
+    @property
+    def checkpoint(self) -> Path:
+        """The server's state between rounds."""
+        return self.server / "state.npz"
+
+    def site(self, client: int) -> Path:
+        """A client's own."""
+        return self.root / "sites" / str(client)
+
+    def sites(self) -> list[int]:
+        """Clients whose sites are here, ascending."""
+        found = (self.root / "sites").glob("*")
+        return sorted(int(path.name) for path in found if path.name.isdecimal())
+
+
+def provision(federation: Federation[Any], layout: Layout) -> Blueprint:
+    """Make the folders of all hosts, with new keys, and part the data among the sites.
+
+    The operator's key signs one roster and is forgotten: nobody joins such a federation later.
+
+    Raises:
+        ConfigError: the algorithm or a layer cannot be deployed.
+        OSError: a file cannot be written.
+    """
+    blueprint = Blueprint.of(federation)
+    learner = blueprint.learner()
+    helpers = hosting_of(learner.stack).helpers()
+    vault = federation.fresh().problem.vault
+    clients = range(vault.n_clients)
+    hosts = {SERVER: -1} | {Node(Role.CLIENT, number): number for number in clients} | helpers
+    identities = {node: Identity.generate(node) for node in hosts}
+    operator = Ed25519PrivateKey.generate()
+    roster = Roster.of(operator, {node: each.public for node, each in identities.items()})
+    for folder in (layout.agreement, layout.server, *map(layout.site, clients)):
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    for node, identity in identities.items():
+        own = layout.server if node == SERVER else layout.site(hosts[node])
+        identity.save(own / identity_name(node))
+    for number in clients:
+        place = layout.site(number)
+        replace_file(place / "key", os.urandom(KEY_BYTES), private=True, durable=True)
+        examples, own = vault.examples(number), federation.task.own(number)
+        columns = {f"{_OWN}{name}": values for name, values in own.items()}
+        columns |= {f"{_EXAMPLE}{name}": values for name, values in examples.items()}
+        write_npz(place / "data.npz", columns, private=True)
+    save_agreement(layout.agreement, blueprint, roster)
+    return blueprint
+
+
+def save_agreement(folder: Path, blueprint: Blueprint, roster: Roster) -> None:
+    """Write what all hosts are given."""
+    blueprint.save(folder / "blueprint.json")
+    roster.save(folder / "roster")
+    replace_file(folder / "operator.pub", roster.operator.hex().encode() + b"\n")
+
+
+def load_agreement(folder: Path) -> tuple[Blueprint, Agreement]:
+    """What a host was given.
+
+    Raises:
+        DataError, ConfigError: a file is missing or damaged.
+        ProtocolError: the roster is not the operator's.
+    """
+    try:
+        text = (folder / "operator.pub").read_text(encoding="ascii").strip()
+        operator = bytes.fromhex(text)
+    except (OSError, ValueError) as damage:
+        raise DataError(folder / "operator.pub", f"is no public key: {damage}") from damage
+    blueprint = Blueprint.load(folder / "blueprint.json")
+    roster = Roster.load(folder / "roster", operator=operator)
+    return blueprint, Agreement(digest=blueprint.digest, roster=roster)
+
+
+def open_site(agreement: Path, own: Path, *, key: Path | None = None) -> Site:
+    """A client's host.
+
+    Args:
+        agreement: folder of what all hosts are given.
+        own: the site's folder.
+        key: what seals its private state; by default the file in its folder.
+
+    Raises:
+        DataError, ConfigError, CheckpointError, ProtocolError: something in them is not in order.
+    """
+    blueprint, agreed = load_agreement(agreement)
+    secret = read_private(own / "key" if key is None else key, "site.key")
+    identities = [Identity.load(path) for path in sorted(own.glob("*.identity"))]
+    (client,) = [each.number for each in identities if each.node.role is Role.CLIENT] or [-1]
+    if client < 0:
+        raise ConfigError("site", str(own), "has no client's identity")
+    vault, given = _data(own / "data.npz", client)
+    return Site(
+        agreement=agreed,
+        learner=blueprint.learner(secret, given),
+        vault=vault,
+        identities={each.node: each for each in identities},
+        home=Home(own / "state", secret),
+    )
+
+
+def open_coordinator(layout: Layout, transport: Transport, **options: int | float) -> Coordinator:
+    """The server's host (options: ``Coordinator``)."""
+    blueprint, agreed = load_agreement(layout.agreement)
+    return Coordinator(
+        agreement=agreed,
+        learner=blueprint.learner(),
+        n_rows=blueprint.n_rows,
+        identity=Identity.load(layout.server / identity_name(SERVER)),
+        transport=transport,
+        checkpoint=layout.checkpoint,
+        **options,  # type: ignore[arg-type]
+    )
+
+
+def identity_name(node: Node) -> str:
+    """Of the file with a party's key."""
+    name = node.role.name.lower()
+    return (
+        f"{name}.identity"
+        if node.role in (Role.CLIENT, Role.SERVER)
+        else (f"{name}-{node.number}.identity")
+    )
+
+
+def _data(path: Path, client: int) -> tuple[Vault, dict[str, npt.NDArray[Any]]]:
+    """The client's own examples, and what else it was given.
+
+    Raises:
+        DataError: the file is missing or damaged.
+    """
+    try:
+        columns = read_npz(path)
+        examples, own = (
+            {
+                name.removeprefix(part): values
+                for name, values in columns.items()
+                if name.startswith(part)
+            }
+            for part in (_EXAMPLE, _OWN)
+        )
+        indptr = np.array([0, len(next(iter(examples.values()), ()))])
+        return Vault.of_examples(indptr, examples, clients=np.array([client])), own
+    except (OSError, ValueError, KeyError) as damage:
+        raise DataError(path, f"holds no examples of a client: {damage}") from damage

@@ -1,0 +1,84 @@
+"""The process of one client's host: ``python -m audits.deploy.site AGREEMENT SITE ...``.
+
+It starts the site's SuperNode, fetches its tasks and answers them, until it is told to end, its
+SuperNode ends, or whoever started it is gone.
+"""
+
+import argparse
+import logging
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+
+from audits.deploy.homes import open_site
+from secure_fedrec.engines.flower.environment import SWITCHES
+from secure_fedrec.errors import FedRecError
+
+_FORMAT = "%(asctime)s %(name)s %(levelname)s %(message)s"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the process; its exit code."""
+    parser = argparse.ArgumentParser(prog="audits.deploy.site", description=__doc__)
+    parser.add_argument("agreement", type=Path, help="folder of what all hosts are given")
+    parser.add_argument("site", type=Path, help="folder of the client's own")
+    parser.add_argument("--superlink", required=True, metavar="HOST:PORT")
+    parser.add_argument("--certificates", type=Path, required=True, help="PEM file of the CA")
+    parser.add_argument("--port", type=int, required=True, help="of the SuperNode's own API")
+    parser.add_argument("--key", type=Path, help="what seals private state (default: SITE/key)")
+    parsed = parser.parse_args(arguments)
+    os.environ.update(SWITCHES)
+    os.environ.setdefault("FLWR_HOME", str(parsed.site / "flower"))
+    logging.basicConfig(format=_FORMAT, level=logging.INFO, stream=sys.stderr)
+    logging.getLogger("httpx").setLevel(logging.WARNING)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, _leave)
+    try:
+        _serve(parsed)
+    except FedRecError as refused:
+        logging.getLogger("secure-fedrec").error("%s", refused)
+        return 2
+    except SystemExit:
+        return 0
+    return 0
+
+
+def _serve(parsed: argparse.Namespace) -> None:
+    from secure_fedrec.engines.flower.processes import (  # noqa: PLC0415 - after the switches
+        LOOPBACK,
+        Running,
+        supernode_command,
+    )
+    from secure_fedrec.engines.flower.tasks import scrubbed, serve  # noqa: PLC0415
+
+    site = open_site(parsed.agreement, parsed.site, key=parsed.key)
+    command = supernode_command(
+        superlink=parsed.superlink,
+        certificates=parsed.certificates,
+        key=parsed.site / "node.key",
+        port=parsed.port,
+    )
+    node = Running("SuperNode", command, parsed.site / "supernode.log", {})
+    starter = os.getppid()
+
+    def alive() -> bool:
+        return not node.ended and os.getppid() == starter
+
+    try:
+        serve(partial(scrubbed, site.answer), f"{LOOPBACK}:{parsed.port}", alive=alive)
+    finally:
+        with suppress(OSError):
+            node.stop()
+        site.close()
+
+
+def _leave(number: int, frame: object) -> None:
+    raise SystemExit(0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,23 @@
+"""Rounds whose clients are on hosts of their own: what is no matter of how bytes travel.
+
+A ``Site`` is a client's host: its data, vault, journal and halves. A ``Coordinator`` is the
+server's: it drives the stack's hub over a ``SitesChannel``, which reaches sites through a
+``Transport``, a carrier of bytes that nobody has to trust. Reading order: ``messages``, ``home``
+(private state at rest), ``site``, ``channel``, ``coordinator``.
+"""
+
+from secure_fedrec.engines.distributed.channel import SitesChannel, Transport
+from secure_fedrec.engines.distributed.coordinator import Coordinator, DistributedReport
+from secure_fedrec.engines.distributed.home import Home
+from secure_fedrec.engines.distributed.messages import Agreement
+from secure_fedrec.engines.distributed.site import Site
+
+__all__ = [
+    "Agreement",
+    "Coordinator",
+    "DistributedReport",
+    "Home",
+    "Site",
+    "SitesChannel",
+    "Transport",
+]

@@ -1,0 +1,227 @@
+"""The channel between the server's hub and parties at sites, over any carrier of bytes."""
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Protocol
+
+from secure_fedrec.engines.distributed.messages import (
+    NONCE_BYTES,
+    Agreement,
+    Kind,
+    Present,
+    Request,
+    decode_parcels,
+)
+from secure_fedrec.errors import ProtocolError, WireError
+from secure_fedrec.protection.session import SERVER, Identity, Node, Parcel, Role
+
+
+class Transport(Protocol):
+    """Carries bytes to sites and back. What it does to them is found out by signatures."""
+
+    def addresses(self) -> Sequence[int]:
+        """Sites that are there, by numbers that say nothing of who they are."""
+
+    def exchange(
+        self, label: str, messages: Mapping[int, bytes], timeout: float | None
+    ) -> Iterator[tuple[int, bytes]]:
+        """Send messages, and give answers as they come.
+
+        Args:
+            label: what the exchange is called in logs.
+            messages: by address.
+            timeout: seconds to wait for the slowest; None as long as it takes.
+
+        Returns:
+            Answers by address; of sites that have none to give, none.
+        """
+
+
+@dataclass(slots=True)
+class _Line:
+    """A session with one site."""
+
+    address: int
+    context: bytes
+    present: Present
+    last: int = 0
+
+
+class SitesChannel:
+    """Reaches parties at their sites (a ``protection.session.Channel``).
+
+    What parties send each other goes through here, and is there at their next step.
+
+    Args:
+        transport: carries the bytes.
+        agreement: with all sites.
+        identity: the server's key.
+        helpers: at which client's site each helper is.
+    """
+
+    def __init__(
+        self,
+        transport: Transport,
+        agreement: Agreement,
+        identity: Identity,
+        helpers: Mapping[Node, int],
+    ) -> None:
+        self._transport = transport
+        self._agreement = agreement
+        self._identity = identity
+        self._hosts = {node: Node(Role.CLIENT, client) for node, client in helpers.items()}
+        self._lines: dict[Node, _Line] = {}
+        self._refused: dict[Node, str] = {}
+        self._waiting: dict[Node, list[Parcel]] = {}
+        self._late: dict[Node, list[Parcel]] = {}
+        self._told: set[Node] = set()
+        self._attempt = (0, 0, b"")
+        self._settled: Mapping[int, int] = {}
+        self.exchanges = 0
+        """How many times messages went out and answers came back."""
+
+    @property
+    def refused(self) -> Mapping[Node, str]:
+        """Why nothing of a site's last answer was taken, or that none came."""
+        return MappingProxyType(self._refused)
+
+    def present(self) -> Mapping[int, Present]:
+        """What each client's site said of itself when its session began."""
+        return {node.number: line.present for node, line in self._lines.items()}
+
+    def nodes(self) -> tuple[Node, ...]:
+        """Parties at sites with a session."""
+        helpers = (node for node, host in self._hosts.items() if host in self._lines)
+        return (*self._lines, *helpers)
+
+    def greet(self, timeout: float | None = None) -> None:
+        """Begin sessions with sites that are there and have none."""
+        known = {line.address for line in self._lines.values()}
+        strangers = [each for each in self._transport.addresses() if each not in known]
+        if not strangers:
+            return
+        agreement, nonce = self._agreement, os.urandom(NONCE_BYTES)
+        greeting = agreement.seal(
+            Kind.GREETING, nonce, by=self._identity, number=0, context=agreement.context
+        )
+        self.exchanges += 1
+        sent = dict.fromkeys(strangers, greeting)
+        for address, data in self._transport.exchange("greeting", sent, timeout):
+            try:
+                node, body = agreement.open(data, Kind.PRESENT, number=0, context=agreement.context)
+                present = Present.decode(body)
+            except (ProtocolError, WireError):
+                continue  # nobody that is known; whoever it is, no session begins
+            if present.server == nonce and node not in self._lines:
+                context = agreement.session(nonce, present.site, node)
+                self._lines[node] = _Line(address, context, present)
+
+    def begin(self, round_: int, serial: int, state: bytes, settled: Mapping[int, int]) -> None:
+        """Begin an attempt.
+
+        Args:
+            round_: its round.
+            serial: its number.
+            state: the public state, encoded; each site is sent it once.
+            settled: by client, the last attempt that its upload was summed in; 0 where missing.
+        """
+        self._attempt, self._settled = (round_, serial, state), settled
+        self._waiting, self._told = {}, set()
+        self._refused = {}
+
+    def exchange(
+        self, stage: str, messages: Sequence[Parcel], timeout: float | None = None
+    ) -> Iterator[bytes]:
+        """Send messages, and give what comes back to the hub (``Channel.exchange``).
+
+        What a hub has to say after its sum is formed goes out with the next attempt.
+        """
+        if stage == "DONE":
+            for parcel in messages:
+                self._late.setdefault(self._host(parcel.receiver), []).append(parcel)
+            return
+        for parcel in messages:
+            self._waiting.setdefault(self._host(parcel.receiver), []).append(parcel)
+        waiting, self._waiting = self._waiting, {}
+        yield from self._asked(stage, waiting, timeout)
+
+    def finish(self, round_: int, serial: int, timeout: float | None = None) -> None:
+        """Tell every site how the last attempt ended."""
+        self.begin(round_, serial, b"", self._settled)
+        for _ in self._asked("finish", {node: [] for node in self._lines}, timeout):
+            pass
+
+    def settle(self, settled: Mapping[int, int]) -> None:
+        """What ``finish`` says."""
+        self._settled = settled
+
+    def _asked(
+        self, stage: str, parcels: Mapping[Node, Sequence[Parcel]], timeout: float | None
+    ) -> Iterator[bytes]:
+        """One exchange; what is for the hub is given, what is for other parties waits."""
+        reached = {node: own for node, own in parcels.items() if node in self._lines}
+        sent = {
+            self._lines[node].address: self._request(node, own) for node, own in reached.items()
+        }
+        if not sent:
+            return
+        self.exchanges += 1
+        due = {self._lines[node].address: node for node in reached}
+        for address, data in self._transport.exchange(stage, sent, timeout):
+            node = due.get(address)
+            if node is None:
+                continue
+            try:
+                answers = self._answers(node, data)
+            except (ProtocolError, WireError) as refusal:
+                self._refused[node] = str(refusal)
+                continue
+            del due[address]
+            for parcel in answers:
+                if parcel.receiver == SERVER:
+                    yield parcel.data
+                else:
+                    self._waiting.setdefault(self._host(parcel.receiver), []).append(parcel)
+        for node in due.values():  # it may have been started anew: the next attempt greets it
+            self._refused.setdefault(node, "gave no answer")
+            self._lines.pop(node, None)
+
+    def _request(self, node: Node, parcels: Sequence[Parcel]) -> bytes:
+        line, (round_, serial, state) = self._lines[node], self._attempt
+        line.last += 1
+        request = Request(
+            round=round_,
+            serial=serial,
+            settled=self._settled.get(node.number, 0),
+            state=b"" if node in self._told else state,
+            parcels=parcels,
+            late=() if node in self._told else self._late.pop(node, []),
+        )
+        self._told.add(node)
+        return self._agreement.seal(
+            Kind.REQUEST,
+            request.encode(),
+            by=self._identity,
+            number=line.last,
+            context=line.context,
+        )
+
+    def _answers(self, node: Node, data: bytes) -> list[Parcel]:
+        """Parcels of a site's reply, all of them of its own parties.
+
+        Raises:
+            ProtocolError, WireError: it is refused.
+        """
+        line = self._lines[node]
+        sender, body = self._agreement.open(
+            data, Kind.REPLY, number=line.last, context=line.context
+        )
+        parcels = decode_parcels(body)
+        if sender != node or any(self._host(parcel.sender) != node for parcel in parcels):
+            raise ProtocolError(f"{node} answers in the name of another party")
+        return parcels
+
+    def _host(self, node: Node) -> Node:
+        return self._hosts.get(node, node)

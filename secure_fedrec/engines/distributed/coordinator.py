@@ -1,0 +1,212 @@
+"""The server's host: the public state, and rounds that are driven over a channel to sites."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from secure_fedrec.algorithms.base import Addressed, Exchanging, PublicState
+from secure_fedrec.core.arrays import IntArray
+from secure_fedrec.engines.checkpoint import read_checkpoint, write_checkpoint
+from secure_fedrec.engines.distributed.channel import SitesChannel, Transport
+from secure_fedrec.engines.distributed.messages import Agreement, encode_state
+from secure_fedrec.engines.distributed.site import TABLE, Learner
+from secure_fedrec.errors import CheckpointError, ConfigError, ProtocolError
+from secure_fedrec.protection.hosting import hosting_of
+from secure_fedrec.protection.session import Identity, drive
+
+_KEY_BYTES = 32
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class DistributedReport:
+    """What is known about a round once it is over.
+
+    Args:
+        round: its number, from 1.
+        clients: int64[k], the clients whose uploads are in the sum.
+        invited: how many were invited.
+        attempts: how often it was begun.
+        exchanges: messages there and answers back, of all attempts.
+        left_out: why others are not in it, by client.
+    """
+
+    round: int
+    clients: IntArray
+    invited: int
+    attempts: int
+    exchanges: int
+    left_out: Mapping[int, str]
+
+
+class Coordinator:
+    """Drives the rounds of one federation.
+
+    Args:
+        agreement: with all sites.
+        learner: what is computed.
+        n_rows: rows of the shared table.
+        identity: the server's key.
+        transport: reaches sites.
+        checkpoint: file for the state between rounds; None keeps it in memory only.
+        timeout: seconds that an exchange waits for the slowest site; None as long as it takes.
+        attempts: how often a round that is aborted is begun before it is given up.
+
+    Raises:
+        ConfigError: the algorithm's messages, or a layer's parties, cannot be elsewhere.
+    """
+
+    def __init__(
+        self,
+        *,
+        agreement: Agreement,
+        learner: Learner,
+        n_rows: int,
+        identity: Identity,
+        transport: Transport,
+        checkpoint: Path | None = None,
+        timeout: float | None = None,
+        attempts: int = 3,
+    ) -> None:
+        require_carried(learner)
+        self._agreement = agreement
+        self._learner = learner
+        self._identity = identity
+        self._hosting = hosting_of(learner.stack)
+        self._checkpoint = checkpoint
+        self._timeout = timeout
+        self._attempts = attempts
+        self.channel = SitesChannel(transport, agreement, identity, self._hosting.helpers())
+        self.public = learner.algorithm.initial_public(n_rows, learner.streams)
+        self._serial = 0
+        self._settled: dict[int, int] = {}
+        self._generations: dict[bytes, int] = {}
+
+    def resume(self) -> None:
+        """Go on from the checkpoint.
+
+        Raises:
+            CheckpointError: there is none, it is damaged, or of another federation.
+        """
+        if self._checkpoint is None:
+            raise CheckpointError("nothing was kept")
+        found = read_checkpoint(self._checkpoint, run_id=self._agreement.digest.hex())
+        try:
+            self._restore(found)
+        except (ValueError, KeyError, TypeError) as damage:
+            raise CheckpointError(f"{self._checkpoint} is damaged") from damage
+
+    def save(self) -> None:
+        """Write the checkpoint."""
+        if self._checkpoint is None:
+            return
+        known = sorted(self._generations.items())
+        keys = np.frombuffer(b"".join(key for key, _ in known), dtype=np.uint8)
+        state: dict[str, npt.NDArray[Any]] = {
+            "round": np.array(self.public.round),
+            "table": self.public.table,
+            "serial": np.array(self._serial),
+            "settled.clients": np.array(sorted(self._settled), dtype=np.int64),
+            "settled.serials": np.array(
+                [self._settled[client] for client in sorted(self._settled)], dtype=np.int64
+            ),
+            "generations.keys": keys.reshape(-1, _KEY_BYTES),
+            "generations.numbers": np.array([number for _, number in known], dtype=np.int64),
+        }
+        extras = {f"extras.{name}": values for name, values in self.public.extras.items()}
+        run_id = self._agreement.digest.hex()
+        write_checkpoint(self._checkpoint, {**state, **extras}, run_id=run_id)
+
+    def run_round(self) -> DistributedReport:
+        """One round; a round that is aborted is begun again.
+
+        Raises:
+            ProtocolError: every attempt was aborted; the public state is as before.
+            OSError: the checkpoint cannot be written.
+        """
+        before, failures = self.channel.exchanges, []
+        for attempt in range(1, self._attempts + 1):
+            try:
+                clients, invited = self._run()
+            except ProtocolError as aborted:
+                failures.append(self._explained(aborted))
+                continue
+            left_out = {
+                node.number: why
+                for node, why in self.channel.refused.items()
+                if node.number not in clients
+            }
+            return DistributedReport(
+                round=self.public.round,
+                clients=clients,
+                invited=invited,
+                attempts=attempt,
+                exchanges=self.channel.exchanges - before,
+                left_out=left_out,
+            )
+        number = self.public.round + 1
+        raise ProtocolError(f"round {number} was begun {self._attempts} times: {failures[-1]}")
+
+    def finish(self) -> None:
+        """Tell the sites how the last round ended, so that their private state is of it."""
+        self.channel.settle(self._settled)
+        self.channel.finish(self.public.round + 1, self._serial + 1, self._timeout)
+
+    def _run(self) -> tuple[IntArray, int]:
+        """One attempt; the clients in the sum, and how many were invited."""
+        learner, public, channel = self._learner, self.public, self.channel
+        round_ = public.round + 1
+        self._serial += 1
+        self.save()  # no number is given out twice, whatever happens
+        channel.greet(self._timeout)
+        at = learner.standing(self._agreement, round_, self._serial, public)
+        state = encode_state({TABLE: public.table, **public.extras})
+        channel.begin(round_, self._serial, state, self._settled)
+        total = self._hosting.hub(at, self._identity, self._generations)
+        drive(total.hub, channel, timeout=self._timeout)
+        aggregate = replace(total.aggregate(), layout=learner.stack.layout)
+        self.public = learner.algorithm.server_step(public, aggregate)
+        clients = total.heard()
+        self._settled |= dict.fromkeys(clients.tolist(), self._serial)
+        self.save()
+        return clients, len(at.clients)
+
+    def _explained(self, aborted: ProtocolError) -> str:
+        why = "".join(f"; {node} {reason}" for node, reason in self.channel.refused.items())
+        return f"{aborted}{why}"
+
+    def _restore(self, found: Mapping[str, npt.NDArray[Any]]) -> None:
+        extras = {
+            name.removeprefix("extras."): values
+            for name, values in found.items()
+            if name.startswith("extras.")
+        }
+        public = PublicState(round=int(found["round"]), table=found["table"], extras=extras)
+        clients, serials = found["settled.clients"], found["settled.serials"]
+        keys, numbers = found["generations.keys"], found["generations.numbers"]
+        self._settled = dict(zip(clients.tolist(), serials.tolist(), strict=True))
+        self._generations = {
+            key.tobytes(): number for key, number in zip(keys, numbers.tolist(), strict=True)
+        }
+        self._serial, self.public = int(found["serial"]), public
+
+
+def require_carried(learner: Learner) -> None:
+    """Refuse what rounds of several hosts do not carry.
+
+    Raises:
+        ConfigError: clients give rows to each other, some of them are sent a part of the state, or
+            they keep it from the server.
+    """
+    algorithm, name = learner.algorithm, type(learner.algorithm).__name__
+    if isinstance(algorithm, Exchanging):
+        raise ConfigError("algorithm", name, "clients give each other rows, which sites do not")
+    if isinstance(algorithm, Addressed):
+        raise ConfigError("algorithm", name, "sends parts of its state to some clients only")
+    if "server" in learner.stack.collector.model_hidden_from:
+        described = learner.stack.describe()["layers"]
+        problem = "clients keep the public state from the server, which hands it out here"
+        raise ConfigError("protection", " + ".join(described), problem)

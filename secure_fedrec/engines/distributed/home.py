@@ -1,0 +1,193 @@
+"""A site's private state between rounds: sealed, whole, and refused where it is an old copy.
+
+The file holds the vault's tables after the last attempt that the site's upload was summed in, and
+beside them those of the attempt in progress, which become the first once the server's word is there
+that it was summed. A *ticket* beside it holds the hash of the only file that may be taken up: the
+new one's is recorded before it is written, so a crash leaves one that is known, and a copy that was
+taken earlier and put back is refused. Whoever puts back file, ticket and journal together is told
+by the server instead (``site``), or by peers (``masking.round.journal``).
+
+Layout of the file, version 1: "SFHM" | u8 version | 32 salt | AES-256-GCM box under a key that
+HKDF-SHA256 derives from the site's own key and the salt. Its content: u32 round | u64 settled
+| u64 pending | tables | pending tables; tables: u32 count, each u8 size, name | u8 item size
+| u8 dimensions | u32 each | floats. The ticket: one or two SHA-256 of whole files.
+"""
+
+import os
+import struct
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from hashlib import sha256
+from math import prod
+from pathlib import Path
+
+import numpy as np
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+
+from secure_fedrec.core.files import replace_file
+from secure_fedrec.errors import CheckpointError, ConfigError, ProtocolError
+from secure_fedrec.protection.masking.round.keys import open_box, seal_box
+from secure_fedrec.protection.masking.round.messages import Reader
+from secure_fedrec.protection.session.identity import read_private
+from secure_fedrec.vault import PrivateTable
+
+KEY_BYTES = 32
+_MAGIC, _VERSION = b"SFHM", 1
+_HEAD = struct.Struct("<4sB32s")
+_STATE = struct.Struct("<IQQ")
+_INFO = b"secure-fedrec|v1|site|private-state"
+_TYPES = {4: np.float32, 8: np.float64}
+
+Tables = Mapping[str, PrivateTable]
+"""Private tables by name."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Kept:
+    """What a site has to remember.
+
+    Args:
+        round: the round that ``tables`` are of; 0 before the first.
+        settled: number of the attempt that they are of.
+        tables: private tables.
+        pending: number of the attempt whose outcome is not known; 0 for none.
+        next: the tables after it.
+    """
+
+    round: int = 0
+    settled: int = 0
+    tables: Tables = field(default_factory=dict)
+    pending: int = 0
+    next: Tables = field(default_factory=dict)
+
+    def begun(self, serial: int, tables: Tables) -> "Kept":
+        """With the outcome of an attempt in progress."""
+        return replace(self, pending=serial, next=tables)
+
+    def told(self, settled: int, completed: int) -> "Kept":
+        """After the server said in which attempt the upload was summed last.
+
+        Args:
+            settled: its number.
+            completed: rounds that the federation has completed.
+
+        Raises:
+            ProtocolError: it is one that this state knows nothing of.
+        """
+        if settled == self.settled:
+            return replace(self, pending=0, next={})
+        if settled == self.pending:
+            return Kept(round=completed, settled=settled, tables=self.next)
+        raise ProtocolError(
+            f"attempt {settled} was summed with this client's upload, and its private state, of "
+            f"attempt {self.settled}, is older: an old copy, or the server's word is wrong"
+        )
+
+    def encode(self) -> bytes:
+        """The content of the file."""
+        head = _STATE.pack(self.round, self.settled, self.pending)
+        return head + _encoded(self.tables) + _encoded(self.next)
+
+    @classmethod
+    def decode(cls, data: bytes) -> "Kept":
+        """Inverse of ``encode``.
+
+        Raises:
+            ProtocolError: anything else.
+        """
+        with Reader(data, "private state") as reader:
+            round_, settled, pending = _STATE.unpack(reader.take(_STATE.size))
+            tables, after = _decoded(reader), _decoded(reader)
+        return cls(round=round_, settled=settled, pending=pending, tables=tables, next=after)
+
+
+class Home:
+    """Where a site keeps its private state.
+
+    Args:
+        folder: for the site alone; made if it is missing.
+        key: 32 bytes that seal it, from a key store apart from it.
+
+    Raises:
+        ConfigError: the key has another size.
+        OSError: the folder cannot be made.
+    """
+
+    def __init__(self, folder: Path, key: bytes) -> None:
+        if len(key) != KEY_BYTES:
+            raise ConfigError("site.key", f"({len(key)} bytes)", f"must have {KEY_BYTES} bytes")
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._state, self._ticket = folder / "private.state", folder / "private.ticket"
+        self._key = key
+
+    @property
+    def journal(self) -> Path:
+        """Where the journal of the site's client is kept."""
+        return self._state.with_name("journal")
+
+    def load(self) -> Kept | None:
+        """What was kept; None before anything was.
+
+        Raises:
+            CheckpointError: it is missing, damaged, sealed under another key, or an old copy.
+        """
+        if not self._state.exists() and not self._ticket.exists():
+            return None
+        try:
+            sealed = read_private(self._state, "site.state")
+            ticket = read_private(self._ticket, "site.ticket")
+        except ConfigError as error:
+            raise CheckpointError(str(error)) from None
+        known = [ticket[at : at + 32] for at in range(0, len(ticket), 32)]
+        if sha256(sealed).digest() not in known:
+            raise CheckpointError(f"{self._state}: not the state that was kept last, but a copy")
+        head, box = sealed[: _HEAD.size], sealed[_HEAD.size :]
+        if len(head) != _HEAD.size or head[:5] != _MAGIC + bytes([_VERSION]):
+            raise CheckpointError(f"{self._state}: no private state of version {_VERSION}")
+        try:
+            return Kept.decode(open_box(self._box_key(head), box, head))
+        except ProtocolError as damage:
+            raise CheckpointError(f"{self._state}: {damage}") from None
+
+    def keep(self, kept: Kept) -> None:
+        """Replace what was kept; on disk before this returns.
+
+        Raises:
+            OSError: it cannot be written; what was kept before is still there.
+        """
+        head = _HEAD.pack(_MAGIC, _VERSION, os.urandom(32))
+        sealed = head + seal_box(self._box_key(head), kept.encode(), head)
+        new = sha256(sealed).digest()
+        before = b""
+        if self._state.exists():
+            before = sha256(self._state.read_bytes()).digest()
+        replace_file(self._ticket, new + before, private=True, durable=True)
+        replace_file(self._state, sealed, private=True, durable=True)
+        replace_file(self._ticket, new, private=True, durable=True)
+
+    def _box_key(self, head: bytes) -> bytes:
+        return HKDF(algorithm=SHA256(), length=32, salt=head, info=_INFO).derive(self._key)
+
+
+def _encoded(tables: Tables) -> bytes:
+    parts = [len(tables).to_bytes(4, "little")]
+    for name, values in tables.items():
+        little = np.ascontiguousarray(values, dtype=values.dtype.newbyteorder("<"))
+        shape = b"".join(size.to_bytes(4, "little") for size in little.shape)
+        parts += [bytes([len(name.encode())]) + name.encode()]
+        parts += [bytes([little.itemsize, little.ndim]) + shape, little.tobytes()]
+    return b"".join(parts)
+
+
+def _decoded(reader: Reader) -> dict[str, PrivateTable]:
+    found: dict[str, PrivateTable] = {}
+    for _ in range(reader.number(4)):
+        name = reader.take(reader.number(1)).decode()
+        size, dimensions = reader.number(1), reader.number(1)
+        shape = tuple(reader.number(4) for _ in range(dimensions))
+        if size not in _TYPES:
+            raise ProtocolError(f"private state: floats of {size} bytes")
+        values = np.frombuffer(reader.take(size * prod(shape)), dtype=f"<f{size}")
+        found[name] = values.astype(_TYPES[size]).reshape(shape)
+    return found

@@ -1,0 +1,259 @@
+"""What the server's host and a client's host tell each other; signed, and bound to one session.
+
+A session begins with a nonce of each side, so no message of another session is taken; in it
+requests are numbered, so none is taken twice or late. All are in the envelope of
+``protection.session.envelope``, family ``HOSTS``; its round is the number of the request.
+
+    GREETING  16 nonce of the server
+    PRESENT   16 nonce of the server | 16 nonce of the site | u32 round that it has completed
+              | u64 settled, the last attempt that its private state holds
+    REQUEST   u32 round | u64 serial | u64 settled | u32 size, state (size 0 for none) | parcels
+              | parcels of the attempt before
+    REPLY     parcels
+
+Parcels: u32 count, each u8 role, u32 number of the sender | the same of the receiver | u8 size,
+stage | u32 size, data. State: u32 arrays, each u8 size, name | u8 dimensions | u32 each | float64.
+Everything is little-endian.
+"""
+
+import struct
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from hashlib import sha256
+from math import prod
+
+import numpy as np
+
+from secure_fedrec.core.arrays import FloatArray
+from secure_fedrec.errors import ConfigError, ProtocolError, WireError
+from secure_fedrec.protection.masking.round.messages import Reader
+from secure_fedrec.protection.session import SERVER, Identity, Node, Parcel, Role, Roster
+from secure_fedrec.protection.session.envelope import Family, open_envelope, seal
+
+NONCE_BYTES = 16
+_DOMAIN = b"secure-fedrec|v1|hosts|"
+_HEAD = struct.Struct("<IQQ")
+_PRESENT = struct.Struct("<16s16sIQ")
+_NODE = struct.Struct("<BI")
+
+
+class Kind(IntEnum):
+    """Kinds of messages."""
+
+    GREETING = 1
+    PRESENT = 2
+    REQUEST = 3
+    REPLY = 4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Agreement:
+    """What all hosts of a federation hold to be so before they talk.
+
+    Args:
+        digest: 32 bytes, hash of every setting that decides what is computed.
+        roster: keys of all parties, signed by the operator.
+    """
+
+    digest: bytes
+    roster: Roster
+
+    @property
+    def context(self) -> bytes:
+        """What greetings are bound to."""
+        return sha256(_DOMAIN + b"greeting" + self.digest + self.roster.hash).digest()
+
+    @property
+    def series(self) -> bytes:
+        """16 bytes that other federations do not have."""
+        return self.context[:16]
+
+    def session(self, server: bytes, site: bytes, node: Node) -> bytes:
+        """What requests and replies of one session with one site are bound to."""
+        end = _NODE.pack(node.role, node.number)
+        return sha256(_DOMAIN + b"session" + self.context + server + site + end).digest()
+
+    def seal(self, kind: Kind, body: bytes, *, by: Identity, number: int, context: bytes) -> bytes:
+        """Sign a message."""
+        return seal(
+            Family.HOSTS,
+            kind,
+            body,
+            sender=by.node,
+            key=by.key,
+            round_=number,
+            context=context,
+        )
+
+    def open(self, data: bytes, kind: Kind, *, number: int, context: bytes) -> tuple[Node, bytes]:
+        """Sender and body of a message.
+
+        Raises:
+            WireError: the bytes are no message.
+            ProtocolError: of another kind, session or number, or not signed by who sent it.
+        """
+        found = open_envelope(
+            data,
+            family=Family.HOSTS,
+            kinds=Kind,
+            roster=self.roster,
+            round_=number,
+            context=context,
+        )
+        if found.kind != kind or (found.sender == SERVER) == (kind in (Kind.PRESENT, Kind.REPLY)):
+            raise ProtocolError(f"expected {kind.name}, got {Kind(found.kind).name}")
+        return found.sender, found.body
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Present:
+    """What a site says of itself.
+
+    Args:
+        server, site: the nonces.
+        completed: the round that its private state is of.
+        settled: the last attempt that is in it.
+    """
+
+    server: bytes
+    site: bytes
+    completed: int
+    settled: int
+
+    def encode(self) -> bytes:
+        """The body of PRESENT."""
+        return _PRESENT.pack(self.server, self.site, self.completed, self.settled)
+
+    @classmethod
+    def decode(cls, body: bytes) -> "Present":
+        """Inverse of ``encode``.
+
+        Raises:
+            WireError: another size.
+        """
+        if len(body) != _PRESENT.size:
+            raise WireError(f"PRESENT of {len(body)} bytes")
+        server, site, completed, settled = _PRESENT.unpack(body)
+        return cls(server=server, site=site, completed=completed, settled=settled)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """What a site is asked.
+
+    Args:
+        round: of the attempt.
+        serial: of the attempt.
+        settled: the last attempt that the site's upload was summed in; 0 for none.
+        state: the public state, encoded; b"" where the site has it.
+        parcels: for the site's parties.
+        late: for its parties of the attempt before, whose sum had been formed.
+    """
+
+    round: int
+    serial: int
+    settled: int
+    state: bytes = b""
+    parcels: Sequence[Parcel] = ()
+    late: Sequence[Parcel] = ()
+
+    def encode(self) -> bytes:
+        """The body of REQUEST."""
+        head = _HEAD.pack(self.round, self.serial, self.settled)
+        state = _sized(self.state)
+        return head + state + encode_parcels(self.parcels) + encode_parcels(self.late)
+
+    @classmethod
+    def decode(cls, body: bytes) -> "Request":
+        """Inverse of ``encode``.
+
+        Raises:
+            ProtocolError, WireError: anything else.
+        """
+        with Reader(body, "REQUEST") as reader:
+            round_, serial, settled = _HEAD.unpack(reader.take(_HEAD.size))
+            state = reader.take(reader.number(4))
+            parcels, late = _parcels(reader), _parcels(reader)
+        return cls(
+            round=round_, serial=serial, settled=settled, state=state, parcels=parcels, late=late
+        )
+
+
+def encode_parcels(parcels: Sequence[Parcel]) -> bytes:
+    """The body of REPLY."""
+    parts = [len(parcels).to_bytes(4, "little")]
+    for parcel in parcels:
+        stage = parcel.stage.encode()
+        parts += [
+            _NODE.pack(parcel.sender.role, parcel.sender.number),
+            _NODE.pack(parcel.receiver.role, parcel.receiver.number),
+            bytes([len(stage)]) + stage + _sized(parcel.data),
+        ]
+    return b"".join(parts)
+
+
+def decode_parcels(body: bytes) -> list[Parcel]:
+    """Inverse of ``encode_parcels``.
+
+    Raises:
+        ProtocolError, WireError: anything else.
+    """
+    with Reader(body, "REPLY") as reader:
+        return _parcels(reader)
+
+
+def encode_state(arrays: Mapping[str, FloatArray]) -> bytes:
+    """A public state; the order of names does not count."""
+    parts = [len(arrays).to_bytes(4, "little")]
+    for name in sorted(arrays):
+        values = np.ascontiguousarray(arrays[name], dtype="<f8")
+        shape = b"".join(size.to_bytes(4, "little") for size in values.shape)
+        parts += [bytes([len(name.encode())]) + name.encode(), bytes([values.ndim]) + shape]
+        parts.append(values.tobytes())
+    return b"".join(parts)
+
+
+def decode_state(data: bytes) -> dict[str, FloatArray]:
+    """Inverse of ``encode_state``.
+
+    Raises:
+        ProtocolError, WireError: anything else.
+    """
+    found: dict[str, FloatArray] = {}
+    with Reader(data, "state") as reader:
+        for _ in range(reader.number(4)):
+            name = _text(reader.take(reader.number(1)))
+            shape = tuple(reader.number(4) for _ in range(reader.number(1)))
+            values = np.frombuffer(reader.take(8 * prod(shape)), dtype="<f8")
+            if found and name <= max(found):
+                raise WireError("the arrays of a state must ascend by name")
+            found[name] = values.astype(np.float64).reshape(shape)
+    return found
+
+
+def _parcels(reader: Reader) -> list[Parcel]:
+    found = []
+    for _ in range(reader.number(4)):
+        sender, receiver = _node(reader), _node(reader)
+        stage = _text(reader.take(reader.number(1)))
+        found.append(Parcel(sender, receiver, stage, reader.take(reader.number(4))))
+    return found
+
+
+def _node(reader: Reader) -> Node:
+    role, number = _NODE.unpack(reader.take(_NODE.size))
+    try:
+        return Node(Role(role), number)
+    except (ValueError, ConfigError):
+        raise WireError(f"there is no party of role {role} and number {number}") from None
+
+
+def _text(data: bytes) -> str:
+    if not data.isascii():
+        raise WireError("a name is not ASCII")
+    return data.decode()
+
+
+def _sized(data: bytes) -> bytes:
+    return len(data).to_bytes(4, "little") + data

@@ -1,0 +1,323 @@
+"""A client's host: takes the server's messages, one at a time, and gives what its parties answer.
+
+A site holds one client's data and vault, and the halves of the attempt in progress: of the client,
+and of a helper, such as a denoiser, where one is recruited from it. Halves live in memory only, so
+one that a crash took is lost for the round, and the journal keeps the client from a second answer.
+Private tables are on disk before the first message of an attempt leaves, as its possible outcome;
+they become the client's state once the server says that the attempt was summed with its upload.
+"""
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from secure_fedrec.algorithms.base import Algorithm, PublicState
+from secure_fedrec.core.arrays import BoolArray, IntArray
+from secure_fedrec.engines.distributed.home import Home, Kept
+from secure_fedrec.engines.distributed.messages import (
+    NONCE_BYTES,
+    Agreement,
+    Kind,
+    Present,
+    Request,
+    decode_state,
+    encode_parcels,
+)
+from secure_fedrec.engines.local import CohortConfig
+from secure_fedrec.errors import CheckpointError, ConfigError, ProtocolError, WireError
+from secure_fedrec.protection.hosting import Hosting, Standing, hosting_of
+from secure_fedrec.protection.masking import FileJournal, Journal, state_hash
+from secure_fedrec.protection.session import Identity, Node, Parcel, Party, Role
+from secure_fedrec.protection.stack import Stack, StackSession
+from secure_fedrec.streams import Streams
+from secure_fedrec.uploads import Aggregate, RowBlock
+from secure_fedrec.vault import Vault
+from secure_fedrec.wire import Meter, Wire
+
+TABLE = ""
+"""Name of the public table among the arrays of a state."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Learner:
+    """What is computed: the same on every host but for the vault.
+
+    Args:
+        algorithm: what is trained.
+        stack: how uploads are protected.
+        streams: of what everybody draws alike.
+        cohort: who is invited.
+    """
+
+    algorithm: Algorithm
+    stack: Stack
+    streams: Streams
+    cohort: CohortConfig
+
+    def invited(self, round_: int) -> IntArray:
+        """int64[P], ascending: the clients of a round."""
+        drawn = self.cohort.draw(round_, self.stack.n_clients, self.streams)
+        return self.stack.collector.participants(drawn)
+
+    def standing(
+        self, agreement: Agreement, round_: int, serial: int, public: PublicState
+    ) -> Standing:
+        """One attempt, computed from a public state."""
+        return Standing(
+            round=round_,
+            serial=serial,
+            clients=self.invited(round_),
+            state=state_hash({"table": public.table, **public.extras}),
+            series=agreement.series,
+            roster=agreement.roster,
+        )
+
+
+@dataclass(slots=True)
+class _Session:
+    context: bytes
+    last: int = 0
+
+
+@dataclass(slots=True, eq=False)
+class _Attempt:
+    serial: int
+    parties: dict[Node, Party]
+
+
+class Site:
+    """One client's host.
+
+    Args:
+        agreement: with all other hosts.
+        learner: what is computed.
+        vault: of this client alone; the algorithm's tables are created in it here.
+        identities: keys of the client and of the helpers that are recruited from it.
+        home: where private state is kept.
+        journal: of the client; by default the one in ``home``.
+
+    Raises:
+        ConfigError: the vault is not of one client, an identity is missing or the roster lists
+            another key, or a layer's parties cannot be elsewhere.
+        CheckpointError: what was kept is damaged or an old copy.
+    """
+
+    def __init__(
+        self,
+        *,
+        agreement: Agreement,
+        learner: Learner,
+        vault: Vault,
+        identities: Mapping[Node, Identity],
+        home: Home,
+        journal: Journal | None = None,
+    ) -> None:
+        if not vault.named or vault.n_clients != 1:
+            raise ConfigError(
+                "vault", vault.n_clients, "a site holds the state of one named client"
+            )
+        self.client = int(vault.clients[0])
+        self._agreement = agreement
+        self._learner = learner
+        self._vault = vault
+        self._hosting: Hosting = hosting_of(learner.stack)
+        self._identities = _required(identities, self.client, self._hosting, agreement)
+        self._home = home
+        self._session: _Session | None = None
+        self._attempt: _Attempt | None = None
+        learner.algorithm.initialise(vault, learner.streams)
+        found = home.load()
+        self._kept = Kept(tables=vault.snapshot()) if found is None else found
+        if found is None:
+            home.keep(self._kept)
+        try:
+            vault.restore(self._kept.tables)
+        except ValueError as other:
+            raise CheckpointError(f"what was kept is of another federation: {other}") from None
+        self._journal = FileJournal(home.journal) if journal is None else journal
+
+    @property
+    def identity(self) -> Identity:
+        """The client's."""
+        return self._identities[Node(Role.CLIENT, self.client)]
+
+    @property
+    def completed(self) -> int:
+        """The round that the private state is of."""
+        return self._kept.round
+
+    def tables(self) -> Mapping[str, np.ndarray]:
+        """The private tables, for whoever owns the site."""
+        return self._kept.tables
+
+    def answer(self, data: bytes) -> bytes:
+        """Handle one message of the server.
+
+        Raises:
+            ProtocolError, WireError: it is refused; nothing is to be sent.
+            EncodingError: the client's values do not fit the ring.
+            CheckpointError, OSError: the journal or private state cannot be written.
+        """
+        if _is_greeting(data):
+            return self._greeted(data)
+        session = self._session
+        if session is None:
+            raise ProtocolError("no session with the server has begun")
+        number = session.last + 1
+        _, body = self._agreement.open(data, Kind.REQUEST, number=number, context=session.context)
+        session.last = number
+        parcels = self._handle(Request.decode(body))
+        return self._agreement.seal(
+            Kind.REPLY,
+            encode_parcels(parcels),
+            by=self.identity,
+            number=number,
+            context=session.context,
+        )
+
+    def close(self) -> None:
+        """Release the journal."""
+        if isinstance(self._journal, FileJournal):
+            self._journal.close()
+
+    def _greeted(self, data: bytes) -> bytes:
+        """Begin a session; the halves of another one are given up."""
+        agreement = self._agreement
+        _, server = agreement.open(data, Kind.GREETING, number=0, context=agreement.context)
+        if len(server) != NONCE_BYTES:
+            raise WireError(f"GREETING of {len(server)} bytes")
+        own = os.urandom(NONCE_BYTES)
+        context = agreement.session(server, own, self.identity.node)
+        self._session, self._attempt = _Session(context), None
+        present = Present(
+            server=server, site=own, completed=self._kept.round, settled=self._kept.settled
+        )
+        return agreement.seal(
+            Kind.PRESENT, present.encode(), by=self.identity, number=0, context=agreement.context
+        )
+
+    def _handle(self, request: Request) -> list[Parcel]:
+        if self._attempt is None or request.serial != self._attempt.serial:
+            self._settle(request)
+        if self._attempt is None and request.state:
+            self._begin(request)
+        if not request.parcels:
+            return []
+        if self._attempt is None:
+            raise ProtocolError(f"no part is taken in attempt {request.serial}")
+        return self._delivered(self._attempt, request.parcels)
+
+    def _settle(self, request: Request) -> None:
+        """Learn how the attempt before ended, and go on from there."""
+        before, self._attempt = self._attempt, None
+        if before is not None and request.late:
+            self._delivered(before, request.late)
+        if before is not None and request.serial <= before.serial:
+            raise ProtocolError(f"attempt {request.serial} is not beyond {before.serial}")
+        kept = self._kept.told(request.settled, request.round - 1)
+        if kept is not self._kept:
+            self._home.keep(kept)
+            self._kept = kept
+            self._vault.restore(kept.tables)
+
+    def _begin(self, request: Request) -> None:
+        """Train, and make this attempt's halves."""
+        arrays = decode_state(request.state)
+        table = arrays.pop(TABLE, None)
+        if table is None or request.round < 1:
+            raise WireError("a public state has a table, and a round a number from 1")
+        public = PublicState(round=request.round - 1, table=table, extras=arrays)
+        at = self._learner.standing(self._agreement, request.round, request.serial, public)
+        parties: dict[Node, Party] = {}
+        for node, host in self._hosting.helpers().items():
+            if host == self.client:
+                parties[node] = self._hosting.helper(at, self._identities[node])
+        if self.client in at.clients:
+            block, virtual = self._trained(public, at)
+            node = self.identity.node
+            parties[node] = self._hosting.half(at, self.identity, self._journal, block, virtual)
+        self._attempt = _Attempt(request.serial, parties)
+
+    def _trained(self, public: PublicState, at: Standing) -> tuple[RowBlock, BoolArray]:
+        """Ring words of this client's rows; what it learnt is kept as the attempt's outcome."""
+        learner, vault, clients = self._learner, self._vault, np.array([self.client])
+        step = learner.algorithm.client_step(clients, public, vault, learner.streams)
+        own = _Own(clients)
+        wire = Wire(meter=Meter(learner.stack.n_clients))
+        StackSession(learner.stack, own, at.round, wire).submit(step)
+        vault.begin(2**28)
+        try:
+            step.commit(vault)
+            learnt = self._kept.begun(at.serial, vault.snapshot())
+        finally:
+            vault.end(undo=True)
+        self._home.keep(learnt)
+        self._kept = learnt
+        return own.given()
+
+    def _delivered(self, attempt: _Attempt, parcels: Sequence[Parcel]) -> list[Parcel]:
+        """Let parties handle what came for them.
+
+        Raises:
+            ProtocolError: a party is not at this site, or refuses, and no other has answered.
+        """
+        inboxes: dict[Node, list[bytes]] = {}
+        for parcel in parcels:
+            if parcel.receiver not in attempt.parties:
+                raise ProtocolError(f"{parcel.receiver} is not at this site")
+            inboxes.setdefault(parcel.receiver, []).append(parcel.data)
+        answers: list[Parcel] = []
+        refusals: list[ProtocolError | WireError] = []
+        for node, inbox in inboxes.items():
+            try:
+                answers += attempt.parties[node].step([data for data in inbox if data])
+            except (ProtocolError, WireError) as refusal:
+                refusals.append(refusal)
+        if refusals and not answers:
+            raise refusals[0]
+        return answers
+
+
+class _Own:
+    """A round's session that keeps what its one client submits (``base.RoundSession``)."""
+
+    def __init__(self, order: IntArray) -> None:
+        self.order = order
+        self._given: tuple[RowBlock, BoolArray] | None = None
+
+    def exempt(self, clients: IntArray) -> BoolArray:
+        """Nobody: helpers are cloaked like others."""
+        return np.zeros(len(clients), dtype=np.bool_)
+
+    def submit(self, clients: IntArray, block: RowBlock, virtual: BoolArray) -> None:
+        """Keep the rows."""
+        self._given = block, virtual
+
+    def given(self) -> tuple[RowBlock, BoolArray]:
+        """What was submitted."""
+        if self._given is None:
+            raise ProtocolError("the client's step submitted nothing")
+        return self._given
+
+    def close(self) -> Aggregate:
+        """There is no sum at a site."""
+        raise ProtocolError("a site forms no sum")
+
+
+def _required(
+    identities: Mapping[Node, Identity], client: int, hosting: Hosting, agreement: Agreement
+) -> Mapping[Node, Identity]:
+    due = [Node(Role.CLIENT, client)]
+    due += [node for node, host in hosting.helpers().items() if host == client]
+    for node in due:
+        if node not in identities:
+            raise ConfigError("site.identities", str(node), "is missing")
+        if agreement.roster.key_of(node) != identities[node].public:
+            raise ConfigError("site.identities", str(node), "the roster lists another key")
+    return {node: identities[node] for node in due}
+
+
+def _is_greeting(data: bytes) -> bool:
+    return len(data) > 2 and data[2] == Kind.GREETING

@@ -1,0 +1,130 @@
+"""A site's process: fetches its SuperNode's tasks and answers them with the site's own code.
+
+Whatever goes wrong stays here: the server is told that there is no answer, this process's log says
+why, and of errors that are not this package's own only the kind, because a text may hold data. No
+app that the SuperLink names is installed, loaded or run.
+"""
+
+import logging
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import httpx
+from flwr.app import Context, Message
+from flwr.proto.runtime_pb2 import AcquireTaskRequest
+from flwr.supercore.constant import TaskType
+from flwr.supercore.heartbeat import HeartbeatSender, make_task_heartbeat_fn_http
+from flwr.supercore.interceptors import RuntimeTokenHttpInterceptor, RuntimeVersionHttpInterceptor
+from flwr.supercore.protobuf.client import ProtobufClientInterceptor
+from flwr.supercore.retry import make_simple_http_retry_invoker
+from flwr.supercore.runtime import RuntimeHttpClient
+from flwr.supernode.runtime.run_clientapp import pull_task_input, push_message, push_task_output
+
+from secure_fedrec.engines.flower.environment import require_quiet
+from secure_fedrec.engines.flower.messages import ACTION, data_of, reply_to
+from secure_fedrec.errors import EncodingError, FedRecError, ProtocolError, WireError
+
+_COMPLETED = "completed"
+_OURS = "secure-fedrec"
+_SPEAKABLE = (ProtocolError, WireError)
+"""Errors whose text is about messages, and holds nothing of a client's data."""
+
+Answer = Callable[[bytes], bytes]
+"""Handles one message; whatever it raises, there is no answer."""
+
+log = logging.getLogger(_OURS)
+
+
+def scrubbed(answer: Answer, message: Message) -> Message:
+    """The reply to a message, in which nothing of a failure is told.
+
+    Args:
+        answer: handles the bytes.
+        message: from the SuperLink.
+    """
+    data = data_of(message) if message.metadata.message_type == ACTION else None
+    if data is None:
+        log.warning("refused: a message that is none of ours")
+        return reply_to(message, None)
+    try:
+        return reply_to(message, answer(data))
+    except _SPEAKABLE as refusal:
+        log.warning("refused: %s", refusal)
+    except FedRecError as failure:
+        log.error("failed: %s", type(failure).__name__)
+        if isinstance(failure, EncodingError):
+            log.error("this client's values do not fit the ring")
+    except Exception as failure:
+        log.error("failed: %s", type(failure).__name__)
+    return reply_to(message, None)
+
+
+def serve(
+    handle: Callable[[Message], Message],
+    address: str,
+    *,
+    alive: Callable[[], bool],
+    every: float = 0.1,
+) -> None:
+    """Answer a SuperNode's tasks as long as it is there.
+
+    Args:
+        handle: makes the reply to a message; it must not raise.
+        address: host and port of the SuperNode's own API, on this host.
+        alive: whether to go on.
+        every: seconds between two looks for a task.
+
+    Raises:
+        ConfigError: Flower would contact hosts of its maker.
+    """
+    require_quiet()
+    with _client(address, RuntimeVersionHttpInterceptor(component_name="SuperExec")) as tasks:
+        asked = AcquireTaskRequest(supported_task_types=[TaskType.CLIENT_APP])
+        while alive():
+            try:
+                found = tasks.AcquireTask(asked)
+            except httpx.HTTPError:
+                time.sleep(every)  # it is starting, or ending
+                continue
+            if found.HasField("task") and found.token:
+                _serve_one(handle, address, found.token)
+            else:
+                time.sleep(every)
+
+
+def _serve_one(handle: Callable[[Message], Message], address: str, token: str) -> None:
+    version = RuntimeVersionHttpInterceptor(component_name="flwr-clientapp")
+    with _client(address, version, RuntimeTokenHttpInterceptor(token)) as own:
+        beats = HeartbeatSender(make_task_heartbeat_fn_http(own))
+        beats.start()
+        try:
+            message, context, _, _ = pull_task_input(own)  # the app among them is not looked at
+            push_message(own, handle(message), context)
+            _end(own, context)
+        except httpx.HTTPError as failure:
+            log.error("the SuperNode is not reached: %s", type(failure).__name__)
+        finally:
+            if beats.is_running:
+                beats.stop()
+
+
+def _end(own: RuntimeHttpClient, context: Context) -> None:
+    push_task_output(own, context, _COMPLETED, "")
+
+
+@contextmanager
+def _client(address: str, *interceptors: ProtobufClientInterceptor) -> Iterator[RuntimeHttpClient]:
+    patience = make_simple_http_retry_invoker()
+    patience.max_tries = 3
+    client = RuntimeHttpClient.from_server_address(
+        server_address=address,
+        insecure=True,  # it never leaves this host
+        root_certificates=None,
+        interceptors=list(interceptors),
+        retry_invoker=patience,
+    )
+    try:
+        yield client
+    finally:
+        client.close()

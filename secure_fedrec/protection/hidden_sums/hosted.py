@@ -1,0 +1,117 @@
+"""Masked rounds whose clients are elsewhere (``protection.hosting``)."""
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from secure_fedrec.core.arrays import BoolArray, IntArray
+from secure_fedrec.protection.hidden_sums.dense import DenseWords, Gathered
+from secure_fedrec.protection.hidden_sums.protocol import layout_hash
+from secure_fedrec.protection.hosting import NoHelpers, Standing
+from secure_fedrec.protection.masking import (
+    EncodedVector,
+    Expected,
+    Journal,
+    MaskingClient,
+    MaskingConfig,
+    MaskingServer,
+)
+from secure_fedrec.protection.session import Identity
+from secure_fedrec.uploads import Aggregate, RowBlock
+
+if TYPE_CHECKING:
+    from secure_fedrec.protection.hidden_sums.masked import MaskedSum
+
+
+class HostedMaskedSum:
+    """The server's side of one attempt.
+
+    Args:
+        collector: whose round it is.
+        hub: the server's half.
+    """
+
+    def __init__(self, collector: "MaskedSum", hub: MaskingServer) -> None:
+        self._collector = collector
+        self.hub = hub
+
+    def aggregate(self) -> Aggregate:
+        """Sums and counts of the clients that are in it."""
+        return self._collector.layout.split(self.hub.result, self._collector.codec)
+
+    def heard(self) -> IntArray:
+        """int64[k]: the survivors."""
+        return self.hub.survivors
+
+
+class HostedMasks(NoHelpers):
+    """Halves of masked rounds.
+
+    Args:
+        collector: whose rounds they are.
+    """
+
+    def __init__(self, collector: "MaskedSum") -> None:
+        self._collector = collector
+
+    def hub(
+        self, at: Standing, identity: Identity, generations: dict[bytes, int]
+    ) -> HostedMaskedSum:
+        """The server's side (``hosting.Hosting``)."""
+        server = MaskingServer(
+            identity=identity,
+            roster=at.roster,
+            config=self._config(at),
+            cohort=at.clients,
+            round_number=at.serial,
+            generations=generations,
+        )
+        return HostedMaskedSum(self._collector, server)
+
+    def half(
+        self,
+        at: Standing,
+        identity: Identity,
+        journal: Journal,
+        block: RowBlock,
+        virtual: BoolArray,
+    ) -> MaskingClient:
+        """A client's half (``hosting.Hosting``)."""
+        config = self._config(at)
+        whole = np.array_equal(at.clients, at.roster.numbers)
+        client = MaskingClient(
+            identity=identity,
+            roster=at.roster,
+            policy=self._collector.config.policy,
+            journal=journal,
+            expected=Expected(
+                layout_hash=config.layout_hash,
+                public_state=at.state,
+                cohort=None if whole else at.clients,
+            ),
+        )
+        client.load(self._vector(at, identity.number, block, config))
+        return client
+
+    def _vector(
+        self, at: Standing, client: int, block: RowBlock, config: MaskingConfig
+    ) -> EncodedVector:
+        own = Gathered(self._collector, at.round, np.array([client]))
+        own.accept(own.clients, block)
+        (part,) = own.words_of(own.clients, block, self._collector.layout)
+        return EncodedVector(
+            words=self._protected(part, at).words[0],
+            bits=config.bits,
+            layout_hash=config.layout_hash,
+            clients=config.clients,
+        )
+
+    def _protected(self, part: DenseWords, at: Standing) -> DenseWords:
+        """What a client makes of its words before they are masked."""
+        return part
+
+    def _config(self, at: Standing) -> MaskingConfig:
+        collector, layout = self._collector, self._collector.layout
+        return collector.masking_config(
+            len(at.clients), layout.length, layout_hash(layout, collector.codec), at.state
+        )

@@ -1,0 +1,148 @@
+"""What a collector brings to rounds whose parties are elsewhere: its halves, one at a time.
+
+In a simulation a collector has all parties of a round at hand. In a distributed round the server's
+host has the hub alone, and every client's host its own half, loaded with that client's rows. Both
+hosts build the collector from the same configuration, so what parties must agree on beforehand
+follows from it, and from what ``Standing`` says of the round.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
+
+import numpy as np
+
+from secure_fedrec.core.arrays import BoolArray, IntArray
+from secure_fedrec.errors import ConfigError
+from secure_fedrec.protection.base import Collector
+from secure_fedrec.protection.session import Hub, Identity, Node, Party, Roster
+from secure_fedrec.uploads import Aggregate, RowBlock
+
+if TYPE_CHECKING:
+    from secure_fedrec.protection.masking import Journal
+    from secure_fedrec.protection.stack import Stack
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Standing:
+    """One attempt at a round, as one host sees it.
+
+    Args:
+        round: the round, from 1.
+        serial: number of the attempt: greater than that of every earlier one.
+        clients: int64[P], ascending: who is invited.
+        state: 32 bytes, hash of the public state that uploads are computed from, as this host
+            makes it (``masking.state_hash``).
+        series: 16 bytes, by which two federations of the same roster differ.
+        roster: keys of all parties.
+    """
+
+    round: int
+    serial: int
+    clients: IntArray
+    state: bytes
+    series: bytes
+    roster: Roster
+
+
+class HostedSum(Protocol):
+    """The server's side of one attempt."""
+
+    @property
+    def hub(self) -> Hub:
+        """The half through which it goes."""
+
+    def aggregate(self) -> Aggregate:
+        """Sums and counts, once the hub has finished."""
+
+    def heard(self) -> IntArray:
+        """int64[k], ascending: the clients in the sum."""
+
+
+class Hosting(Protocol):
+    """Halves of a collector's rounds."""
+
+    def hub(self, at: Standing, identity: Identity, generations: dict[bytes, int]) -> HostedSum:
+        """The server's side.
+
+        Args:
+            at: the attempt.
+            identity: the server's key.
+            generations: what the server remembers of clients' journals; brought up to date.
+        """
+
+    def half(
+        self,
+        at: Standing,
+        identity: Identity,
+        journal: "Journal",
+        block: RowBlock,
+        virtual: BoolArray,
+    ) -> Party:
+        """A client's half, loaded.
+
+        Args:
+            at: the attempt.
+            identity: the client's key.
+            journal: what the client has committed to.
+            block: its ring words, one segment.
+            virtual: bool[n], which of its rows a cloak has made up.
+        """
+
+    def helpers(self) -> dict[Node, int]:
+        """Parties beside clients and server, and at which client's host each of them is."""
+
+    def helper(self, at: Standing, identity: Identity) -> Party:
+        """The half of such a party."""
+
+
+@runtime_checkable
+class Hosted(Protocol):
+    """Capability of a collector: its parties can be elsewhere."""
+
+    def hosting(self) -> Hosting:
+        """Its halves.
+
+        Raises:
+            ConfigError: there are none under its settings.
+        """
+
+
+class NoHelpers:
+    """Base of a ``Hosting`` whose only parties are clients and server."""
+
+    def helpers(self) -> dict[Node, int]:
+        """None."""
+        return {}
+
+    def helper(self, at: Standing, identity: Identity) -> Party:
+        """There is none.
+
+        Raises:
+            ConfigError: always.
+        """
+        raise ConfigError("node", str(identity.node), "has no part in these rounds")
+
+
+def hosting_of(stack: "Stack") -> Hosting:
+    """The halves of a stack's rounds.
+
+    Raises:
+        ConfigError: a layer has none, and runs in the embedded engine only.
+    """
+    collector: Collector = stack.collector
+    described = collector.describe()
+    name = "plain" if described is None else described[0]
+    if not isinstance(collector, Hosted):
+        raise ConfigError(
+            "protection", name, "runs in the embedded engine only: its parties cannot be elsewhere"
+        )
+    if stack.bags is not None:
+        problem = "vectors for bags are not carried between hosts; settings without them are"
+        raise ConfigError("protection", list(stack.bags.names), problem)
+    return collector.hosting()
+
+
+def joined_clients(numbers: Sequence[int]) -> IntArray:
+    """Client numbers as int64[k], ascending."""
+    return np.array(sorted(numbers), dtype=np.int64)

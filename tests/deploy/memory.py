@@ -1,0 +1,135 @@
+"""Deployments whose hosts are all in one process: the same messages, without sockets."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from audits.config.audit import parse_config
+from audits.deploy.homes import Layout, open_coordinator, open_site, provision
+from audits.run.build import Federation, build_federation, load_dataset
+from audits.system import Task
+from secure_fedrec.core.arrays import IntArray
+from secure_fedrec.engines import LocalEngine
+from secure_fedrec.engines.distributed import Coordinator, Site
+from secure_fedrec.wire import Meter, Wire
+
+Relay = Callable[[str, int, bytes], Sequence[bytes]]
+"""What arrives of a message: (label, client, data) -> messages; to the site and back."""
+
+
+@dataclass
+class MemoryTransport:
+    """Carries bytes to sites in this process.
+
+    Args:
+        sites: by client.
+
+    Attributes:
+        out, back: what stands between; by default everything arrives.
+        log: why sites gave no answer, as only they know it.
+        labels: of all exchanges.
+    """
+
+    sites: dict[int, Site]
+    out: Relay = lambda label, client, data: [data]
+    back: Relay = lambda label, client, data: [data]
+    log: list[tuple[int, str]] = field(default_factory=list)
+    labels: list[str] = field(default_factory=list)
+
+    def addresses(self) -> list[int]:
+        return [1000 + client for client in self.sites]
+
+    def exchange(
+        self, label: str, messages: Mapping[int, bytes], timeout: float | None
+    ) -> Iterator[tuple[int, bytes]]:
+        self.labels.append(label)
+        for address, sent in messages.items():
+            client = address - 1000
+            for data in self.out(label, client, sent):
+                if client not in self.sites:
+                    continue
+                try:
+                    answer = self.sites[client].answer(data)
+                except Exception as refusal:
+                    self.log.append((client, str(refusal)))
+                    continue
+                for each in self.back(label, client, answer):
+                    yield address, each
+
+
+@dataclass
+class Deployment:
+    """A deployment in a folder.
+
+    Args:
+        federation: what is deployed.
+        layout: its folders.
+        transport: carries its messages.
+        coordinator: the server's host.
+    """
+
+    federation: Federation[Task]
+    layout: Layout
+    transport: MemoryTransport
+    coordinator: Coordinator
+    clients: dict[int, IntArray] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, raw: Mapping[str, Any], folder: Path, **options: Any) -> "Deployment":
+        config = parse_config(raw)
+        federation = build_federation(config, load_dataset(config, None).task(0))
+        layout = Layout(folder)
+        provision(federation, layout)
+        transport = MemoryTransport(
+            {n: open_site(layout.agreement, layout.site(n)) for n in layout.sites()}
+        )
+        coordinator = open_coordinator(layout, transport, **options)
+        return cls(federation, layout, transport, coordinator)
+
+    def rounds(self, count: int) -> None:
+        for _ in range(count):
+            report = self.coordinator.run_round()
+            self.clients[report.round] = report.clients
+
+    def kill(self, client: int) -> None:
+        self.transport.sites.pop(client).close()
+
+    def restart(self, client: int) -> None:
+        site = open_site(self.layout.agreement, self.layout.site(client))
+        self.transport.sites[client] = site
+
+    def twin(self, rounds: int | None = None) -> LocalEngine:
+        """The embedded engine after as many rounds with the same clients in the sums."""
+        algorithm, problem, _ = self.federation.task.fresh()
+        engine = LocalEngine(
+            algorithm=algorithm,
+            stack=build_federation(self.federation.config, self.federation.task).stack,
+            vault=problem.vault,
+            n_rows=problem.n_rows,
+            streams=self.federation.streams,
+            wire=Wire(meter=Meter(problem.vault.n_clients)),
+            participants=self.clients.__getitem__,
+        )
+        for _ in range(self.coordinator.public.round if rounds is None else rounds):
+            engine.run_round()
+        return engine
+
+    def require_equal(self) -> None:
+        """Public and private state are the embedded engine's, bit for bit."""
+        self.coordinator.finish()
+        twin = self.twin()
+        public = self.coordinator.public
+        assert public.table.tobytes() == twin.public.table.tobytes()
+        assert public.extras.keys() == twin.public.extras.keys()
+        for name, values in public.extras.items():
+            assert values.tobytes() == twin.public.extras[name].tobytes()
+        for client, site in self.transport.sites.items():
+            for name, values in site.tables().items():
+                if name in twin.vault.ragged_names():
+                    expected = twin.vault.read_ragged(name, client)
+                else:
+                    expected = twin.vault.read(name, np.array([client]))
+                assert values.tobytes() == expected.tobytes(), (client, name)

@@ -1,0 +1,179 @@
+"""Real processes on the loopback address: Flower's SuperLink and SuperNodes, and our sites."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("flwr")
+
+from flwr.app import Message
+from flwr.supercore.task_identity import TaskIdentity
+
+from audits.config.audit import parse_config
+from audits.run.build import build_federation, load_dataset
+from secure_fedrec.engines import LocalEngine, table_digest
+from secure_fedrec.engines.flower.environment import SWITCHES, require_quiet
+from secure_fedrec.engines.flower.messages import data_of, message_to
+from secure_fedrec.engines.flower.tasks import scrubbed
+from secure_fedrec.errors import ConfigError, EncodingError, ProtocolError
+from secure_fedrec.wire import Meter, Wire
+
+CONFIG = """\
+seed = 3
+[data]
+name = "synthetic"
+clients = 3
+items = 40
+[algorithm]
+rounds = 9
+[[protection]]
+layer = "masking"
+adversary = "active"
+"""
+
+HOOK = """\
+import os, sys
+def _seen(event, args):
+    if event in ("socket.connect", "socket.getaddrinfo", "socket.gethostbyname"):
+        place = args[1] if event == "socket.connect" else args[0]
+        with open(os.environ["SEEN_ADDRESSES"], "a") as log:
+            log.write(f"{place[0] if isinstance(place, tuple) else place}\\n")
+sys.addaudithook(_seen)
+"""
+"""Writes down every address that a Python process connects to or looks up."""
+
+
+def deployed(folder: Path) -> tuple[list[str], dict[str, str]]:
+    """Command line and environment of a deployment whose addresses are written down."""
+    hook = folder / "hook"
+    hook.mkdir()
+    (hook / "sitecustomize.py").write_text(HOOK)
+    config = folder / "config.toml"
+    config.write_text(CONFIG)
+    path = os.pathsep.join([str(hook), str(Path(__file__).parents[2])])
+    seen = {"PYTHONPATH": path, "SEEN_ADDRESSES": str(folder / "addresses")}
+    words = [str(Path(sys.executable).with_name("secure-fedrec")), "deploy", str(config), "--quiet"]
+    return [*words, "--out", str(folder / "out")], {**os.environ, **seen}
+
+
+def running(folder: Path) -> list[int]:
+    """Processes that name the folder on their command line."""
+    found = []
+    for place in Path("/proc").glob("[0-9]*"):
+        try:
+            line = (place / "cmdline").read_bytes().decode(errors="replace")
+        except OSError:
+            continue
+        if str(folder) in line and int(place.name) != os.getpid():
+            found.append(int(place.name))
+    return found
+
+
+def test_a_masked_round_on_three_supernodes(tmp_path: Path) -> None:
+    """Its bits are the embedded engine's, nobody but the loopback address is spoken to, and an
+    interrupt of the next round leaves nothing running."""
+    command, environment = deployed(tmp_path)
+    with subprocess.Popen(  # noqa: S603
+        command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        first = process.stdout.readline()
+        process.send_signal(signal.SIGINT)
+        _, said = process.communicate(timeout=120)
+    assert process.returncode == 130, said
+    assert "continue with --resume" in said
+    assert "Traceback" not in said
+    assert running(tmp_path) == []
+    line = json.loads(first)
+    assert line["table"] == after_a_plain_round()
+    assert (line["clients"], line["exchanges"]) == (3, 6)  # the first greets the sites
+    addresses = set((tmp_path / "addresses").read_text().split())
+    assert addresses
+    assert addresses <= {"127.0.0.1", "localhost"}
+
+
+def after_a_plain_round() -> str:
+    """Digest of the public table that the embedded engine comes to, without protection."""
+    config = parse_config(
+        {key: table for key, table in tomllib.loads(CONFIG).items() if key != "protection"}
+    )
+    federation = build_federation(config, load_dataset(config, None).task(0))
+    algorithm, problem, _ = federation.task.fresh()
+    twin = LocalEngine(
+        algorithm=algorithm,
+        stack=federation.stack,
+        vault=problem.vault,
+        n_rows=problem.n_rows,
+        streams=federation.streams,
+        wire=Wire(meter=Meter(problem.vault.n_clients)),
+    )
+    twin.run_round()
+    return table_digest(twin.public)
+
+
+@pytest.fixture
+def message(monkeypatch: pytest.MonkeyPatch) -> Message:
+    for name in ("_task_id", "_run_id", "_node_id"):
+        monkeypatch.setattr(TaskIdentity, name, 1)
+    return message_to(7, b"asked", "stage")
+
+
+@pytest.mark.parametrize(
+    "failure",
+    [
+        ProtocolError("user 17 rated 5"),
+        EncodingError("user 17 rated 5"),
+        ValueError("user 17 rated 5"),
+        KeyError("user 17 rated 5"),
+    ],
+)
+def test_nothing_of_a_failure_leaves_a_site(failure: Exception, message: Message) -> None:
+    def answer(data: bytes) -> bytes:
+        raise failure
+
+    reply = scrubbed(answer, message)
+    assert reply.has_error()
+    assert reply.error.reason == "client failed"
+    assert data_of(reply) is None
+
+
+def test_a_log_tells_of_messages_and_never_of_data(
+    message: Message, caplog: pytest.LogCaptureFixture
+) -> None:
+    def failing(error: Exception) -> Any:
+        def answer(data: bytes) -> bytes:
+            raise error
+
+        return answer
+
+    scrubbed(failing(ProtocolError("a bad signature")), message)
+    scrubbed(failing(EncodingError("17.0 exceeds the clip")), message)
+    scrubbed(failing(ZeroDivisionError("17.0 / 0")), message)
+    assert "a bad signature" in caplog.text
+    assert "17.0" not in caplog.text
+
+
+def test_other_messages_are_not_handled(message: Message) -> None:
+    message.metadata.message_type = "train"
+    asked: list[bytes] = []
+    reply = scrubbed(lambda data: asked.append(data) or b"answer", message)  # type: ignore[func-returns-value]
+    assert reply.has_error()
+    assert asked == []
+
+
+@pytest.mark.parametrize("name", SWITCHES)
+def test_nothing_begins_while_flower_would_speak_to_others(name: str) -> None:
+    require_quiet(SWITCHES)
+    for value in ("yes", None):
+        environment = {**SWITCHES, **({} if value is None else {name: value})}
+        if value is None:
+            del environment[name]
+        with pytest.raises(ConfigError, match=name):
+            require_quiet(environment)

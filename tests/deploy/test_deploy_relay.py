@@ -1,0 +1,85 @@
+"""A relay between server and sites that alters what it carries: refused, and told at home only."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.deploy.memory import Deployment
+from tests.deploy.test_deploy_rounds import MASKS, TEN, settings
+
+Altered = Callable[[dict[int, bytes], bytes], list[bytes]]
+"""What a relay makes of a message to client 2, given the last ones to all: earlier and of now."""
+
+ALTERED: dict[str, Altered] = {
+    "truncated": lambda seen, data: [data[:-1]],
+    "a bit": lambda seen, data: [data[:80] + bytes([data[80] ^ 1]) + data[81:]],
+    "swapped": lambda seen, data: [seen[1]],
+    "replayed": lambda seen, data: [seen[2]],
+    "held back": lambda seen, data: [],
+    "rubbish": lambda seen, data: [b"", b"x" * 200],
+}
+
+
+@pytest.mark.parametrize("way", ["out", "back"])
+def test_what_is_altered_costs_its_round_and_nothing_else(way: str, tmp_path: Path) -> None:
+    """Client 2 is out of every round in which a message to it, or of it, is altered, and back in
+    the next; what it refuses it says to its own log."""
+    ran = Deployment.of(settings(MASKS, **TEN), tmp_path)
+    seen: dict[int, bytes] = {}
+    due = [""]
+
+    def relay(label: str, client: int, data: bytes) -> list[bytes]:
+        if client == 2 and label == "UPLOAD" and due[0]:
+            return ALTERED[due[0]](seen, data)
+        seen[client] = data
+        return [data]
+
+    ran.rounds(1)
+    setattr(ran.transport, way, relay)
+    for round_, how in enumerate(ALTERED, start=2):
+        due[0] = how
+        told = len(ran.transport.log)
+        seen[2] = seen.get(2, b"")
+        ran.rounds(1)
+        assert 2 not in ran.clients[round_], how
+        refused = ran.transport.log[told:]
+        assert {client for client, _ in refused} <= {2}, how
+        assert bool(refused) == (way == "out" and how != "held back"), how
+    due[0] = ""
+    ran.rounds(1)
+    assert 2 in ran.clients[2 + len(ALTERED)]
+    ran.require_equal()
+
+
+def test_what_comes_twice_is_taken_once(tmp_path: Path) -> None:
+    ran = Deployment.of(settings(MASKS), tmp_path)
+    ran.transport.out = lambda label, client, data: [data] * (1 if label == "greeting" else 2)
+    ran.transport.back = lambda label, client, data: [data] * 2
+    ran.rounds(2)
+    assert ran.clients[2].tolist() == [0, 1, 2, 3, 4]
+    assert len(ran.transport.log) == 5 * 5 * 2
+    ran.require_equal()
+
+
+def test_a_session_of_before_is_not_taken_up(tmp_path: Path) -> None:
+    """Requests of an earlier session, in their order, to a site that was greeted anew."""
+    ran = Deployment.of(settings(), tmp_path)
+    recorded: list[bytes] = []
+
+    def recording(label: str, client: int, data: bytes) -> list[bytes]:
+        if client == 2:
+            recorded.append(data)
+        return [data]
+
+    ran.transport.out = recording
+    ran.rounds(1)
+    site = ran.transport.sites[2]
+    before: dict[str, Any] = dict(site.tables())
+    greeting, *requests = recorded
+    site.answer(greeting)
+    for request in requests:
+        with pytest.raises(Exception, match="belongs to another agreement"):
+            site.answer(request)
+    assert dict(site.tables()) == before

@@ -1,0 +1,212 @@
+"""Rounds whose clients are on hosts of their own come to the embedded engine's bits."""
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from audits.config.audit import parse_config
+from audits.deploy.homes import Layout, open_coordinator, provision
+from audits.run.build import build_federation, load_dataset
+from secure_fedrec.errors import CheckpointError, ConfigError, ProtocolError
+from tests.deploy.memory import Deployment
+
+MASKS: dict[str, Any] = {"layer": "masking", "adversary": "active"}
+SMALL = {"name": "synthetic", "clients": 5, "items": 40}
+TEN = {"data": {**SMALL, "clients": 10}}
+"""As many clients as it takes for the masks' parameters to reckon with one that drops out."""
+STAGES = ["ADVERTISE", "SHARES", "UPLOAD", "CONFIRM", "REVEAL"]
+
+
+def settings(*layers: Mapping[str, Any], **others: Any) -> dict[str, Any]:
+    known = {"seed": 3, "data": SMALL, "algorithm": {"rounds": 3}, "protection": list(layers)}
+    return {**known, **others}
+
+
+@pytest.mark.parametrize(
+    ("layers", "others"),
+    [
+        ((), {}),
+        ((), {"cohort": {"clients_per_round": 2}}),
+        ((MASKS,), {}),
+        (({"layer": "masking"},), {"cohort": {"clients_per_round": 4}}),
+        ((MASKS,), {"algorithm": {"name": "fedmf", "rounds": 2}}),
+        ((MASKS,), {"algorithm": {"name": "fedncf", "rounds": 2}}),
+        ((MASKS,), {"algorithm": {"name": "furl", "rounds": 2}}),
+    ],
+    ids=["plain", "cohort", "masked", "masked cohort", "fedmf", "fedncf", "furl"],
+)
+def test_public_and_private_state_are_the_embedded_engines(
+    layers: tuple[Mapping[str, Any], ...], others: Mapping[str, Any], tmp_path: Path
+) -> None:
+    ran = Deployment.of(settings(*layers, **others), tmp_path)
+    ran.rounds(2)
+    assert ran.transport.log == []
+    ran.require_equal()
+
+
+def test_the_order_of_answers_changes_no_bit(tmp_path: Path) -> None:
+    ran = Deployment.of(settings(MASKS), tmp_path)
+    exchange = ran.transport.exchange
+
+    def turned(
+        label: str, messages: Mapping[int, bytes], timeout: float | None
+    ) -> Iterator[tuple[int, bytes]]:
+        return reversed(list(exchange(label, messages, timeout)))
+
+    ran.transport.exchange = turned  # type: ignore[method-assign]
+    ran.rounds(2)
+    ran.require_equal()
+
+
+def test_a_site_that_is_killed_comes_back(tmp_path: Path) -> None:
+    """It is left out or in the sum; nobody else's part changes, and it learns which."""
+    ran = Deployment.of(settings(MASKS, **TEN), tmp_path)
+    due = [""]
+
+    def killing(label: str, client: int, data: bytes) -> list[bytes]:
+        if client == 2 and label == due[0]:
+            ran.kill(2)
+        return [data]
+
+    ran.transport.out = killing
+    for round_, stage in enumerate(STAGES, start=1):
+        due[0] = stage
+        ran.rounds(1)
+        assert (2 in ran.clients[round_]) == (stage in ("CONFIRM", "REVEAL")), stage
+        ran.restart(2)
+    due[0] = ""
+    ran.rounds(1)
+    assert 2 in ran.clients[len(STAGES) + 1]
+    ran.require_equal()
+
+
+def test_a_half_that_was_lost_answers_no_second_time(tmp_path: Path) -> None:
+    """A site that is started anew in mid-round takes no more part in it."""
+    ran = Deployment.of(settings(MASKS, **TEN), tmp_path)
+    begun = []
+
+    def restarting(label: str, client: int, data: bytes) -> list[bytes]:
+        if client == 2:
+            begun.append(data)
+        if client == 2 and label == "SHARES":
+            ran.kill(2)
+            ran.restart(2)
+        return [data]
+
+    ran.transport.out = restarting
+    ran.rounds(1)
+    assert 2 not in ran.clients[1]
+    assert ran.transport.log == [(2, "no session with the server has begun")]
+    site = ran.transport.sites[2]
+    site.answer(begun[0])
+    for data in begun[1:]:
+        with pytest.raises(ProtocolError, match="belongs to another agreement"):
+            site.answer(data)
+
+
+def test_the_journal_refuses_a_round_that_was_begun(tmp_path: Path) -> None:
+    """Even where the server itself begins an attempt a second time."""
+    ran = Deployment.of(settings(MASKS), tmp_path)
+    ran.rounds(1)
+    again = open_coordinator(ran.layout, ran.transport, attempts=1)  # it has forgotten all
+    for client in range(5):
+        ran.kill(client)
+        ran.restart(client)
+    with pytest.raises(ProtocolError, match="round 1 was begun 1 times"):
+        again.run_round()
+    assert {reason for _, reason in ran.transport.log} == {
+        "round 1 is not beyond round 1, the last one begun"
+    }
+
+
+def copied(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+def put_back(folder: Path, files: Mapping[str, bytes], *names: str) -> None:
+    for name in names:
+        (folder / name).write_bytes(files[name])
+
+
+def test_a_copy_of_private_state_is_refused(tmp_path: Path) -> None:
+    ran = Deployment.of(settings(MASKS, **TEN), tmp_path)
+    home = ran.layout.site(2) / "state"
+    ran.rounds(1)
+    ran.coordinator.finish()
+    taken = copied(home)
+    ran.rounds(1)
+    ran.coordinator.finish()
+    ran.kill(2)
+    put_back(home, taken, "private.state")
+    with pytest.raises(CheckpointError, match="not the state that was kept last, but a copy"):
+        ran.restart(2)
+    put_back(home, taken, "private.ticket")  # with its ticket, and an old journal with it
+    put_back(home, taken, "journal")
+    ran.restart(2)
+    ran.rounds(2)  # in the first it has no session yet
+    assert 2 not in ran.clients[4]
+    assert "is older: an old copy" in ran.transport.log[1][1]
+
+
+def test_private_state_is_sealed(tmp_path: Path) -> None:
+    ran = Deployment.of(settings(), tmp_path)
+    ran.rounds(1)
+    ran.coordinator.finish()
+    site = ran.transport.sites[2]
+    (state,) = (ran.layout.site(2) / "state").glob("private.state")
+    for values in site.tables().values():
+        assert np.ascontiguousarray(values).tobytes() not in state.read_bytes()
+    assert state.stat().st_mode & 0o077 == 0
+    key = ran.layout.site(2) / "key"
+    key.write_bytes(bytes(32))
+    ran.kill(2)
+    with pytest.raises(CheckpointError, match="does not open"):
+        ran.restart(2)
+
+
+def test_a_server_that_was_killed_goes_on(tmp_path: Path) -> None:
+    ran = Deployment.of(settings(MASKS), tmp_path)
+    ran.rounds(1)
+    ran.coordinator = open_coordinator(ran.layout, ran.transport)
+    ran.coordinator.resume()
+    ran.rounds(2)
+    assert ran.coordinator.public.round == 3
+    ran.require_equal()
+
+
+def test_a_round_that_too_few_answer_changes_nothing(tmp_path: Path) -> None:
+    ran = Deployment.of(settings(MASKS), tmp_path, attempts=2)
+    ran.rounds(1)
+    before = ran.coordinator.public
+    for client in (0, 1, 2):
+        ran.kill(client)
+    with pytest.raises(ProtocolError, match="round 2 was begun 2 times"):
+        ran.coordinator.run_round()
+    assert ran.coordinator.public is before
+    for client in (0, 1, 2):
+        ran.restart(client)
+    ran.rounds(1)
+    assert ran.clients[2].tolist() == [0, 1, 2, 3, 4]
+    ran.require_equal()
+
+
+@pytest.mark.parametrize(
+    ("raw", "key"),
+    [
+        (settings({"layer": "masking", "tail_floor": 2}), "protection.tail_floor"),
+        (settings({"layer": "paillier"}), "protection"),
+        (settings(algorithm={"name": "feddmf", "epochs": 1}, data={}), "algorithm.name"),
+    ],
+    ids=["two sums", "no halves", "not parted"],
+)
+def test_what_has_no_parts_is_refused_before_anything_starts(
+    raw: dict[str, Any], key: str, tmp_path: Path
+) -> None:
+    config = parse_config(raw)
+    federation = build_federation(config, load_dataset(config, None).task(0))
+    with pytest.raises(ConfigError) as refused:
+        provision(federation, Layout(tmp_path))
+    assert refused.value.key == key
