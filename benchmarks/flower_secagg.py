@@ -11,32 +11,32 @@ import logging
 import os
 from collections.abc import Iterable
 from types import SimpleNamespace
-from typing import Any, Final
+from typing import Any, Final, cast
 from unittest import mock
 
-import flwr  # type: ignore[import-untyped,import-not-found,unused-ignore]
+import flwr
 import numpy as np
 import numpy.typing as npt
-from flwr import app, common  # type: ignore[import-untyped,import-not-found,unused-ignore]
-from flwr.client.mod import (  # type: ignore[import-untyped,import-not-found,unused-ignore]
+from flwr import app, common
+from flwr.client.mod import (
     secaggplus_mod,
 )
-from flwr.common.secure_aggregation.secaggplus_constants import (  # type: ignore[import-untyped,import-not-found,unused-ignore]
+from flwr.common.secure_aggregation.secaggplus_constants import (
     RECORD_KEY_CONFIGS,
     Key,
     Stage,
 )
-from flwr.compat.common import (  # type: ignore[import-untyped,import-not-found,unused-ignore]
+from flwr.compat.common import (
     recorddict_compat,
 )
-from flwr.server import (  # type: ignore[import-untyped,import-not-found,unused-ignore]
+from flwr.server import (
     LegacyContext,
 )
-from flwr.server.workflow import (  # type: ignore[import-untyped,import-not-found,unused-ignore]
+from flwr.server.workflow import (
     SecAggPlusWorkflow,
     constant,
 )
-from flwr.supercore.task_identity import (  # type: ignore[import-untyped,import-not-found,unused-ignore]
+from flwr.supercore.task_identity import (
     TaskIdentity,
 )
 
@@ -44,6 +44,7 @@ from benchmarks.secagg_case import CLIP, MAX_WEIGHT, Case, CpuMeter, Inputs, Pee
 
 __all__ = ["PEER", "flower_round"]
 
+_message: Any = app.Message  # a received one is made of its metadata, which its type does not tell
 _SERVER_NODE = 1
 _FIRST_NODE = 2
 _ROUND = 1
@@ -72,7 +73,7 @@ def flower_round(case: Case, inputs: Inputs) -> RoundCost:
     context = _server_context(strategy)
     # Its Shamir sharing starts a thread per processor, which would only wait for one another.
     with mock.patch.object(os, "cpu_count", return_value=1), meter.charge("server"):
-        workflow(_Grid(devices, meter), context)
+        workflow(cast(Any, _Grid(devices, meter)), context)
     _require_mean(strategy.mean, inputs)
     count = len(inputs.survivors)
     return RoundCost(
@@ -126,7 +127,7 @@ class _Grid:
         with self._meter.charge("network"):
             return [
                 self._devices[message.metadata.dst_node_id].answer(
-                    app.Message(copy.deepcopy(message.content), metadata=message.metadata)
+                    _message(copy.deepcopy(message.content), metadata=message.metadata)
                 )
                 for message in messages
             ]
@@ -166,7 +167,8 @@ def _context(node: int) -> Any:
 
 def _server_context(strategy: _Average) -> Any:
     manager = SimpleNamespace(num_available=lambda: len(strategy.nodes))
-    context = LegacyContext(_context(_SERVER_NODE), strategy=strategy, client_manager=manager)
+    stood_in: dict[str, Any] = {"strategy": strategy, "client_manager": manager}
+    context = LegacyContext(_context(_SERVER_NODE), **stood_in)
     # A model of one number: what Flower sends to its clients is not what is compared.
     model = common.ndarrays_to_parameters([np.zeros(1, dtype=np.float32)])
     context.state.array_records[constant.MAIN_PARAMS_RECORD] = (
