@@ -199,7 +199,7 @@ def _score_one(
     scores = cross_validated_scores(people.features[kept], labels, seed=seed, known=known)
     value = float(one_against_rest_auc(scores, labels, np.ones((1, len(kept))))[0])
     drawn = [
-        one_against_rest_auc(scores, labels, weights)
+        one_against_rest_auc(scores, labels, weights.astype(np.float64))
         for weights in resampled(len(kept), _DRAWS, seed)
     ]
     ceiling = None

@@ -63,10 +63,11 @@ class _Levels:
             level = np.minimum(_octave(scores), _OCTAVES - 1) + _OCTAVES * seen
         else:
             level = dense + values * seen
-        self.level = np.unique(level, return_inverse=True)[1].reshape(level.shape)
-        self.levels = int(self.level.max()) + 1
-        self.counts, place = np.unique(public.learned, return_inverse=True)
-        self.place = place.reshape(public.learned.shape)
+        found = np.flatnonzero(np.bincount(level.ravel()))  # few: told without sorting all pairs
+        number = np.zeros(int(found[-1]) + 1, dtype=np.int64)
+        number[found] = np.arange(len(found))
+        self.level, self.levels = number[level], len(found)
+        self.counts, self.place = public.once("places", lambda: _placed(public.learned))
         raters = float(self.counts.max()) + 1.0
         odds = (self.counts + 0.5) / (raters - self.counts)
         self.log_odds: FloatArray = np.log(odds)
@@ -90,6 +91,12 @@ class _Levels:
         pooled = _logistic(pairs.sum(0)[None], hits.sum(0)[None], self.log_odds, start, 1e-3)
         each = _logistic(pairs, hits, self.log_odds, np.repeat(pooled, shape[0], 0), _RIDGE)
         return np.asarray(each[:, :1] + each[:, 1:] * self.log_odds)
+
+
+def _placed(counts: FloatArray) -> tuple[FloatArray, IntArray]:
+    """Distinct counts, and the place among them of each pair's."""
+    distinct, place = np.unique(counts, return_inverse=True)
+    return distinct, place.reshape(counts.shape)
 
 
 def _best_rule(table: _Levels, labels: BoolArray, learn: IntArray) -> _Rule:

@@ -1,11 +1,15 @@
 """Rankings of a catalogue: what everybody could rank by, and precision at the size of the set."""
 
-from collections.abc import Iterator
-from typing import NamedTuple
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from hashlib import sha256
+from typing import Any, TypeVar, cast
 
 import numpy as np
 
+from attacks.scoring.statistics import ScoreTable, per_client_auc
 from secure_fedrec.core.arrays import BoolArray, FloatArray, IntArray
+from secure_fedrec.core.bounded import Bounded
 from secure_fedrec.evaluation.ranking import midranks
 
 _CHANCE = 0.5
@@ -37,7 +41,11 @@ def precision_at_size(scores: FloatArray, labels: BoolArray) -> FloatArray:
     return np.asarray(np.divide(hits, sizes, out=np.full(len(sizes), np.nan), where=known))
 
 
-class PublicRanking(NamedTuple):
+_Made = TypeVar("_Made")
+
+
+@dataclass(frozen=True, eq=False)
+class PublicRanking:
     """What ranks the items without a look at the client.
 
     Attributes:
@@ -49,6 +57,21 @@ class PublicRanking(NamedTuple):
 
     prior: FloatArray
     learned: FloatArray
+    _known: dict[str, Any] = field(default_factory=dict, init=False, repr=False)
+
+    def once(self, name: str, make: Callable[[], _Made]) -> _Made:
+        """What is computed of a ranking alone: it serves many attacks, with the same labels."""
+        if name not in self._known:
+            self._known[name] = make()
+        return cast(_Made, self._known[name])
+
+    def table(self, labels: BoolArray) -> ScoreTable:
+        """The game of who ranks by it."""
+        return self.once("table", lambda: _whole_table(self.prior, labels))
+
+    def precision(self, labels: BoolArray) -> FloatArray:
+        """Its ``precision_at_size``."""
+        return self.once("precision", lambda: precision_at_size(self.prior, labels))
 
 
 def halves(clients: int, seed: int) -> tuple[IntArray, IntArray]:
@@ -74,24 +97,45 @@ def public_ranking(
         labels: bool[B, m], the rated sets; rankings are compared by their mean AUC.
         seed: of the halves.
     """
-    parts = halves(len(labels), seed)
-    apart = np.empty_like(popularity)
-    for part in parts:
-        apart[part] = popularity[part] + labels[part] - labels[part].sum(axis=0)
-    nothing = np.zeros_like(popularity)
-    best, ranking = _CHANCE, PublicRanking(nothing, nothing)
-    said = _said_of_others(scores, popularity, parts)
-    for prior, learned in ((popularity, apart), (apart, apart), *said):
-        aucs = _aucs(prior, labels)
+    # Attacks on the same clients share what depends on none of them; to hash is a fraction of it.
+    whole = sha256(f"{popularity.shape} {seed} ".encode())
+    for column in (popularity, labels):
+        whole.update(np.ascontiguousarray(column).data)
+    counted = _COUNTED.get(whole.digest(), lambda: _counted(popularity, labels, seed))
+    best, ranking = _CHANCE, counted[0]
+    said = _said_of_others(scores, popularity, halves(len(labels), seed))
+    for candidate in (*counted[1:], *said):
+        aucs = per_client_auc(candidate.table(labels))
+        aucs = aucs[np.isfinite(aucs)]
         found, error = float(aucs.mean()), float(aucs.std()) / np.sqrt(len(aucs))
         if found > best and found - _CHANCE > _CLEARLY * error:
-            best, ranking = found, PublicRanking(prior, learned)
+            best, ranking = found, candidate
     return ranking
+
+
+_Counted = tuple[PublicRanking, PublicRanking, PublicRanking]
+
+
+def _counted(popularity: FloatArray, labels: BoolArray, seed: int) -> _Counted:
+    """No ranking, the one of all others' counts, and the one of the other half's."""
+    apart = np.empty_like(popularity)
+    for part in halves(len(labels), seed):
+        apart[part] = popularity[part] + labels[part] - labels[part].sum(axis=0)
+    nothing = np.zeros_like(popularity)
+    return (
+        PublicRanking(nothing, nothing),
+        PublicRanking(popularity, apart),
+        PublicRanking(apart, apart),
+    )
+
+
+_COUNTED: Bounded[_Counted] = Bounded(512 * 2**20, lambda kept: 12 * kept[0].prior.nbytes)
+"""Each ranking with its sorted scores, its levels and the like takes several times its size."""
 
 
 def _said_of_others(
     scores: FloatArray, popularity: FloatArray, parts: tuple[IntArray, IntArray]
-) -> Iterator[tuple[FloatArray, FloatArray]]:
+) -> Iterator[PublicRanking]:
     """Rankings of an attack's mean ranks among the other half, upwards and downwards."""
     if not all(len(part) for part in parts):
         return
@@ -101,7 +145,7 @@ def _said_of_others(
         said = np.empty_like(popularity)
         for part, others in (parts, parts[::-1]):
             said[part] = _in_counts(sign * ranks[others].mean(axis=0), counts)
-        yield said, said
+        yield PublicRanking(said, said)
 
 
 def _in_counts(scores: FloatArray, counts: FloatArray) -> FloatArray:
@@ -111,11 +155,10 @@ def _in_counts(scores: FloatArray, counts: FloatArray) -> FloatArray:
     return np.asarray(counts[places.astype(np.int64)] + places / len(scores))
 
 
-def _aucs(scores: FloatArray, labels: BoolArray) -> FloatArray:
-    """AUC of each client that has both kinds of items, ties counting as half."""
-    positives = labels.sum(axis=1)
-    pairs = positives * (labels.shape[1] - positives)
-    ranks = np.where(labels, midranks(scores), 0.0).sum(axis=1)
-    known = pairs > 0
-    wins = ranks[known] - (positives * (positives + 1) / 2)[known]
-    return np.asarray(wins / pairs[known])
+def _whole_table(scores: FloatArray, labels: BoolArray) -> ScoreTable:
+    clients, items = labels.shape
+    return ScoreTable(
+        indptr=np.arange(clients + 1) * items,
+        scores=np.ascontiguousarray(scores, dtype=np.float64).ravel(),
+        labels=labels.ravel(),
+    )

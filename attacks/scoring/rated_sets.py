@@ -264,9 +264,8 @@ def _rated_figures(
     catalogue, support = (score_table(rated.scores, labels, keep) for keep in (None, rated.visible))
     aucs, inside = per_client_auc(catalogue), per_client_auc(support)
     public = public_ranking(popularity, rated.scores, labels, seed)
-    useful = public.prior
-    prior = per_client_auc(score_table(useful, labels))
-    inside_prior = _informed(per_client_auc(score_table(useful, labels, rated.visible)))
+    prior = per_client_auc(public.table(labels))
+    inside_prior = _informed(per_client_auc(score_table(public.prior, labels, rated.visible)))
     figures: Figures = {
         **interval_figures("auc", mean_auc(aucs, seed)),
         **interval_figures("support_auc", mean_auc(inside, seed)),
@@ -280,7 +279,7 @@ def _rated_figures(
         "support_headroom_lift": headroom(inside - inside_prior, 1.0 - inside_prior),
     }
     together, combined = _combined_figures(rated, labels, public, prior, seed)
-    likely, surely = _tail_figures(catalogue, score_table(useful, labels), seed)
+    likely, surely = _tail_figures(catalogue, public.table(labels), seed)
     figures |= together | likely
     gains |= combined | surely
     if rated.predicted is not None:
@@ -304,7 +303,7 @@ def _combined_figures(
     scores = combined_scores(rated.scores, rated.visible, labels, public, seed)
     aucs = per_client_auc(score_table(scores, labels))
     at_k, alone = precision_at_size(scores, labels), precision_at_size(rated.scores, labels)
-    without = precision_at_size(public.prior, labels)
+    without = public.precision(labels)
     whole, whole_without = (np.where(np.isnan(each), each, each == 1.0) for each in (at_k, without))
     figures: Figures = {
         **interval_figures("combined_auc", mean_auc(aucs, seed)),

@@ -131,7 +131,7 @@ def score_sets(
         return NotApplicable(reason=NO_CONTRAST)
     aucs = per_client_auc(table)
     public = public_ranking(popularity_of(truth, labels), claim.scores[honest], labels, seed)
-    prior = per_client_auc(score_table(public.prior, labels))
+    prior = per_client_auc(public.table(labels))
     figures: Figures = {
         **interval_figures("set_auc", mean_auc(aucs, seed)),
         "set_prior_auc": nan_mean(prior),

@@ -21,11 +21,15 @@ References:
     [5] Clopper and Pearson, "The use of confidence or fiducial limits", Biometrika 26(4), 1934.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
+from attacks.scoring.loops import count_exceeded, twice_wins
 from secure_fedrec.core.arrays import BoolArray, FloatArray, IntArray
+from secure_fedrec.core.kernels import bounds_of
 from secure_fedrec.evaluation.intervals import (
     Interval,
     check_share,
@@ -35,6 +39,8 @@ from secure_fedrec.evaluation.intervals import (
 )
 
 _MAX_POINTS = 512
+_DRAWN_ELEMENTS = 1 << 18
+"""Rates of draws that are worked on at once: products of matrices like larger blocks."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -54,6 +60,8 @@ class ScoreTable:
     indptr: IntArray
     scores: FloatArray
     labels: BoolArray
+    _known: dict[str, Any] = field(default_factory=dict, init=False, repr=False)
+    """What several statistics need of a table is computed once."""
 
     def __post_init__(self) -> None:
         _check_column("indptr", self.indptr, "int64")
@@ -96,18 +104,24 @@ def per_client_auc(table: ScoreTable) -> FloatArray:
     Returns:
         float64[n_clients]; NaN for a client without positives or without negatives.
     """
-    aucs = np.full(table.n_clients, np.nan)
+    if "aucs" not in table._known:
+        table._known["aucs"] = _per_client_auc(table)
+    aucs: FloatArray = table._known["aucs"]
+    return aucs.copy()
+
+
+def _per_client_auc(table: ScoreTable) -> FloatArray:
     positives = _count_per_client(table.labels, table.indptr)
-    negatives = np.diff(table.indptr) - positives
+    hits, misses = table.scores[table.labels], table.scores[~table.labels]
+    ends = [bounds_of(each) for each in (positives, np.diff(table.indptr) - positives)]
     # A loop on purpose: short sorts stay in cache, at a fraction of the cost of one global lexsort.
-    for client in np.flatnonzero((positives > 0) & (negatives > 0)):
-        pairs = slice(table.indptr[client], table.indptr[client + 1])
-        scores, labels = table.scores[pairs], table.labels[pairs]
-        hits, misses = np.sort(scores[labels]), np.sort(scores[~labels])
-        # A negative below a positive is in both counts, a tied one in the second only: half a win.
-        twice_wins = np.searchsorted(misses, hits, side="left").sum()
-        twice_wins += np.searchsorted(misses, hits, side="right").sum()
-        aucs[client] = twice_wins / (2 * len(hits) * len(misses))
+    for start, stop in zip(ends[1][:-1].tolist(), ends[1][1:].tolist(), strict=True):
+        misses[start:stop].sort()
+    wins = np.zeros(table.n_clients, dtype=np.int64)
+    twice_wins(hits, ends[0], misses, ends[1], wins)
+    pairs = 2 * np.diff(ends[0]) * np.diff(ends[1])
+    aucs = np.full(table.n_clients, np.nan)
+    np.divide(wins, pairs, out=aucs, where=pairs > 0)
     return aucs
 
 
@@ -147,15 +161,28 @@ def tpr_at_fpr_interval(
         positives or below 10 / fpr negative pairs, as the threshold would rest on fewer than ten
         false positives. Pairs are correlated, so this floor is necessary, not sufficient.
     """
+    key = f"tpr {fpr} {seed} {confidence} {draws}"
+    if key not in table._known:
+        table._known[key] = _tpr_at_fpr_interval(table, fpr, seed, confidence, draws)
+    found: Interval | None = table._known[key]
+    return found
+
+
+def _tpr_at_fpr_interval(
+    table: ScoreTable, fpr: float, seed: int, confidence: float, draws: int
+) -> Interval | None:
     check_share("fpr", fpr)
     check_share("confidence", confidence)
     n_positives = _count_per_client(table.labels, table.indptr)
     if not n_positives.any() or table.n_pairs - n_positives.sum() < 10 / fpr:
         return None
     histograms = _client_histograms(table, _tail_cuts(_sorted_classes(table)[1], fpr))
-    weights = resampled(table.n_clients, draws, seed, width=2 * _MAX_POINTS)
-    drawn = np.concatenate([_resampled_tpr(block, histograms, fpr) for block in weights])
-    value = float(_resampled_tpr(np.ones((1, table.n_clients)), histograms, fpr)[0])
+    blocks = resampled(
+        table.n_clients, draws, seed, elements=_DRAWN_ELEMENTS, width=2 * _MAX_POINTS
+    )
+    drawn = np.concatenate([_resampled_tpr(block, histograms, fpr) for block in blocks])
+    once = np.ones((1, table.n_clients), dtype=np.uint8)
+    value = float(_resampled_tpr(once, histograms, fpr)[0])
     return percentile_interval(value, drawn, int(np.count_nonzero(n_positives)), confidence)
 
 
@@ -179,11 +206,15 @@ def permute_labels_within_clients(table: ScoreTable, *, seed: int) -> ScoreTable
     Each client's labels are permuted over its own pairs: base rates stay, and its expected AUC is
     1/2. Pooled figures stay off chance where a client's scores tell its number of positives.
     """
-    rng = np.random.default_rng(seed)
-    labels = table.labels.copy()
-    for start, stop in zip(table.indptr[:-1], table.indptr[1:], strict=True):
-        rng.shuffle(labels[start:stop])
-    return ScoreTable(indptr=table.indptr, scores=table.scores, labels=labels)
+    key = f"permuted {seed}"
+    if key not in table._known:
+        rng = np.random.default_rng(seed)
+        labels = table.labels.copy()
+        for start, stop in zip(table.indptr[:-1], table.indptr[1:], strict=True):
+            rng.shuffle(labels[start:stop])
+        table._known[key] = ScoreTable(indptr=table.indptr, scores=table.scores, labels=labels)
+    permuted: ScoreTable = table._known[key]
+    return permuted
 
 
 def exact_set_share(predicted: BoolArray, table: ScoreTable, confidence: float = 0.95) -> Interval:
@@ -233,24 +264,29 @@ def _tail_cuts(negatives: FloatArray, fpr: float) -> FloatArray:
 
 
 def _client_histograms(table: ScoreTable, cuts: FloatArray) -> FloatArray:
-    """Pairs by number of cuts exceeded: float64[n_clients, 2 * B], negatives before positives."""
-    bins = len(cuts) + 1
-    counts = np.empty((table.n_clients, 2 * bins))
-    for client, start in enumerate(table.indptr[:-1]):
-        pairs = slice(start, table.indptr[client + 1])
-        exceeded = np.searchsorted(cuts, table.scores[pairs], side="left")
-        counts[client] = np.bincount(exceeded + bins * table.labels[pairs], minlength=2 * bins)
+    """Pairs by number of cuts exceeded: float[n_clients, 2, B], negatives before positives."""
+    # What is drawn is below n times the largest client, a whole number. A product of single floats
+    # takes half the time of one of doubles, and is as exact up to 2^24.
+    most = table.n_clients * int(np.diff(table.indptr).max(initial=0))
+    exact = np.float32 if most < 2**24 else np.float64
+    counts = np.zeros((table.n_clients, 2, len(cuts) + 1), dtype=exact)
+    count_exceeded(cuts, table.scores, table.labels, table.indptr, counts)
     return counts
 
 
-def _resampled_tpr(weights: FloatArray, histograms: FloatArray, fpr: float) -> FloatArray:
+def _resampled_tpr(
+    weights: npt.NDArray[np.unsignedinteger], histograms: FloatArray, fpr: float
+) -> FloatArray:
     """TPR at an FPR of each draw; a draw without positives or negatives is left out."""
-    # Sums of whole numbers below 2^53 are exact in any order, so a BLAS product is reproducible.
-    drawn = (weights @ histograms).reshape(len(weights), 2, -1)
-    above = drawn[:, :, ::-1].cumsum(axis=2)
+    # Sums of whole numbers are exact in any order, so a BLAS product is reproducible.
+    flat = histograms.reshape(len(histograms), -1)
+    drawn = (weights.astype(flat.dtype) @ flat).reshape(len(weights), 2, -1)
+    above = drawn[:, :, ::-1].cumsum(axis=2).astype(np.float64)
     above = above[(above[:, :, -1] > 0).all(axis=1)]
-    rates = above[:, :, :-1] / above[:, :, -1:]
-    return np.asarray(np.where(rates[:, 0] <= fpr, rates[:, 1], 0.0).max(axis=1))
+    # Both rates rise along the cuts: the last cut that is allowed has the largest TPR.
+    allowed = (above[:, 0, :-1] / above[:, 0, -1:] <= fpr).sum(axis=1)
+    hits = above[np.arange(len(above)), 1, np.maximum(allowed, 1) - 1]
+    return np.where(allowed > 0, hits / above[:, 1, -1], 0.0)
 
 
 def _count_per_client(mask: BoolArray, indptr: IntArray) -> IntArray:
@@ -260,13 +296,17 @@ def _count_per_client(mask: BoolArray, indptr: IntArray) -> IntArray:
 
 
 def _sorted_classes(table: ScoreTable) -> tuple[FloatArray, FloatArray]:
-    """Scores of the positives and of the negatives, each ascending."""
-    positives, negatives = table.scores[table.labels], table.scores[~table.labels]
-    if not len(positives) or not len(negatives):
-        raise ValueError(f"{len(positives)} positives and {len(negatives)} negatives: need both")
-    positives.sort()
-    negatives.sort()
-    return positives, negatives
+    """Scores of the positives and of the negatives, each ascending; nobody changes them."""
+    if "classes" not in table._known:
+        positives, negatives = table.scores[table.labels], table.scores[~table.labels]
+        if not len(positives) or not len(negatives):
+            found = f"{len(positives)} positives and {len(negatives)} negatives"
+            raise ValueError(f"{found}: need both")
+        positives.sort()
+        negatives.sort()
+        table._known["classes"] = positives, negatives
+    classes: tuple[FloatArray, FloatArray] = table._known["classes"]
+    return classes
 
 
 def _check_column(name: str, column: object, dtype: str, *, length: int | None = None) -> None:

@@ -3,7 +3,7 @@
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -192,6 +192,7 @@ def attack_all(
     """
     pairs = [(name, adversary) for adversary in adversaries for name in attacks]
     judged = max(judged, len(pairs))
+    transcript, truth = transcript.held(), replace(truth, recorded=truth.recorded.held())
     return [
         evaluate(SUITE[name], adversary, transcript, truth, seed=seed, judged=judged)
         for name, adversary in tqdm(pairs, desc="attacking", unit="attack", disable=not bars)

@@ -10,15 +10,20 @@ References:
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import lru_cache
 
 import numpy as np
+import numpy.typing as npt
 
 from secure_fedrec.core.arrays import FloatArray
+from secure_fedrec.core.bounded import Bounded
 from secure_fedrec.core.special import betaincinv
 
-_BLOCK_ELEMENTS = 1 << 21
-_KEPT_CLIENTS = 1000
+_BLOCK_ELEMENTS = 1 << 15
+"""What is made of the draws at once stays in the processor's cache."""
+
+_DRAWN_AT_ONCE = 1 << 21
+_KEPT_BYTES = 256 * 2**20
+_DRAWN: Bounded[npt.NDArray[np.unsignedinteger]] = Bounded(_KEPT_BYTES, lambda kept: kept.nbytes)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -31,29 +36,38 @@ class Interval:
     n_clients: int
 
 
-def resampled(n_clients: int, draws: int, seed: int, *, width: int = 0) -> Iterator[FloatArray]:
-    """Blocks float64[<= draws, n_clients]: how often each draw with replacement took a client.
+def resampled(
+    n_clients: int, draws: int, seed: int, *, width: int = 0, elements: int = _BLOCK_ELEMENTS
+) -> Iterator[npt.NDArray[np.unsignedinteger]]:
+    """Blocks uint[<= draws, n_clients]: how often each draw with replacement took a client.
+
+    The figures of an audit share clients and draws: those drawn last are kept.
 
     Args:
         n_clients: clients to draw from, and how many are drawn.
         draws: number of draws, at least 100.
         seed: of the draws; they do not depend on the size of the blocks.
-        width: values that the caller makes of each draw; it bounds the size of a block.
+        width: values that the caller makes of each draw, if more than one of a client.
+        elements: bound of the draws of a block, and of the values made of them.
     """
     if draws < 100:
         raise ValueError(f"draws must be at least 100, not {draws}")
+    per_block = max(1, elements // max(1, n_clients, width))
+    blocks = _draw(n_clients, draws, seed)
+    if n_clients * draws <= _KEPT_BYTES:
+        blocks = iter([_DRAWN.get((n_clients, draws, seed), lambda: np.concatenate([*blocks]))])
+    for block in blocks:
+        for start in range(0, len(block), per_block):
+            yield block[start : start + per_block]
+
+
+def _draw(n_clients: int, draws: int, seed: int) -> Iterator[npt.NDArray[np.unsignedinteger]]:
     rng = np.random.default_rng(seed)
     shares = np.full(n_clients, 1.0 / n_clients)
-    per_block = max(1, _BLOCK_ELEMENTS // max(1, n_clients, width))
+    per_block = max(1, _DRAWN_AT_ONCE // max(1, n_clients))
     for start in range(0, draws, per_block):
-        rows = min(per_block, draws - start)
-        yield rng.multinomial(n_clients, shares, size=rows).astype(np.float64)
-
-
-@lru_cache(maxsize=8)
-def _kept(n_clients: int, draws: int, seed: int) -> tuple[FloatArray, ...]:
-    """The blocks of ``resampled``: the figures of a finding share clients and draws."""
-    return tuple(resampled(n_clients, draws, seed))
+        drawn = rng.multinomial(n_clients, shares, size=min(per_block, draws - start))
+        yield drawn.astype(np.min_scalar_type(int(drawn.max(initial=0))))
 
 
 def percentile_interval(
@@ -96,8 +110,7 @@ def mean_interval(
     if not len(known):
         raise ValueError("no client has both positives and negatives: there is no AUC to average")
     # Not a BLAS product: its last bits depend on the number of threads.
-    blocks = (_kept if len(known) <= _KEPT_CLIENTS else resampled)(len(known), draws, seed)
-    means = [(w * known).sum(axis=1) / len(known) for w in blocks]
+    means = [(w * known).sum(axis=1) / len(known) for w in resampled(len(known), draws, seed)]
     # Equal values are told by themselves, as rounding makes their resampled means differ.
     drawn = np.concatenate(means) if known.min() < known.max() else known
     return percentile_interval(float(known.mean()), drawn, len(known), confidence, span)

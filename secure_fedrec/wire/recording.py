@@ -135,25 +135,25 @@ class BlockStore:
     """
 
     def __init__(self, directory: Path | None) -> None:
-        self._directory = directory
+        self.directory = directory
         self._memory: dict[tuple[int, str], list[Columns]] = defaultdict(list)
         self._written: dict[tuple[int, str], int] = defaultdict(int)
 
     @property
     def bytes(self) -> int:
         """Size of what is kept: columns in memory, or files of completed rounds."""
-        if self._directory is None:
+        if self.directory is None:
             blocks = (columns for kept in self._memory.values() for columns in kept)
             return sum(column.nbytes for columns in blocks for column in columns.values())
-        files = self._directory.glob("rounds/*/*.npz")
+        files = self.directory.glob("rounds/*/*.npz")
         return sum(file.stat().st_size for file in files)
 
     def append(self, round_: int, name: str, columns: Columns) -> None:
         """Add a block to the round in progress."""
-        if self._directory is None:
+        if self.directory is None:
             self._memory[round_, name].append(columns)
             return
-        folder = _folder(self._directory, round_, sealed=False)
+        folder = folder_of(self.directory, round_, sealed=False)
         folder.mkdir(parents=True, exist_ok=True)
         number = self._written[round_, name]
         self._written[round_, name] += 1
@@ -161,42 +161,42 @@ class BlockStore:
 
     def scratch(self, round_: int, name: str) -> Path | None:
         """A folder of the round in progress for what is not in its final form; None in memory."""
-        if self._directory is None:
+        if self.directory is None:
             return None
-        return _folder(self._directory, round_, sealed=False) / f"scratch-{name}"
+        return folder_of(self.directory, round_, sealed=False) / f"scratch-{name}"
 
     def seal(self, round_: int) -> None:
         """Give a completed round its final name."""
-        if self._directory is not None:
-            unsealed = _folder(self._directory, round_, sealed=False)
+        if self.directory is not None:
+            unsealed = folder_of(self.directory, round_, sealed=False)
             unsealed.mkdir(parents=True, exist_ok=True)
-            unsealed.replace(_folder(self._directory, round_, sealed=True))
+            unsealed.replace(folder_of(self.directory, round_, sealed=True))
 
     def discard_after(self, round_: int) -> None:
         """Remove every round later than ``round_`` and whatever was left unfinished."""
         for counted in (self._memory, self._written):
             for key in [key for key in counted if key[0] > round_]:
                 del counted[key]
-        if self._directory is None:
+        if self.directory is None:
             return
-        for folder in self._directory.glob("rounds/*"):
+        for folder in self.directory.glob("rounds/*"):
             number = round_number(folder.name.removesuffix(".part"))
             if number is not None and (folder.suffix or number > round_):
                 shutil.rmtree(folder)
 
     def rounds(self) -> tuple[int, ...]:
         """Completed rounds, ascending."""
-        if self._directory is None:
+        if self.directory is None:
             return tuple(sorted({round_ for round_, _ in self._memory}))
-        numbers = (round_number(folder.name) for folder in self._directory.glob("rounds/*"))
+        numbers = (round_number(folder.name) for folder in self.directory.glob("rounds/*"))
         return tuple(sorted(number for number in numbers if number is not None))
 
     def kinds(self, round_: int) -> tuple[str, ...]:
         """Names under which blocks of a round are stored, ascending."""
-        if self._directory is None:
+        if self.directory is None:
             return tuple(sorted(kind for number, kind in self._memory if number == round_))
-        files = _folder(self._directory, round_, sealed=True).glob("*.npz")
-        return tuple(sorted({_split(file)[0] for file in files}))
+        files = folder_of(self.directory, round_, sealed=True).glob("*.npz")
+        return tuple(sorted({name_and_number(file)[0] for file in files}))
 
     def names(self, round_: int, name: str) -> list[tuple[str, ...]]:
         """Column names of each block of one step of one round, without reading the columns.
@@ -204,7 +204,7 @@ class BlockStore:
         Raises:
             TranscriptError: a block is damaged.
         """
-        if self._directory is None:
+        if self.directory is None:
             return [tuple(columns) for columns in self._memory.get((round_, name), ())]
         try:
             return [npz_names(file) for file in self._files(round_, name)]
@@ -217,7 +217,7 @@ class BlockStore:
         Raises:
             TranscriptError: a block is damaged.
         """
-        if self._directory is None:
+        if self.directory is None:
             yield from self._memory.get((round_, name), ())
             return
         for file in self._files(round_, name):
@@ -228,11 +228,11 @@ class BlockStore:
             yield columns
 
     def _files(self, round_: int, name: str) -> list[Path]:
-        if self._directory is None:
+        if self.directory is None:
             return []
-        files = _folder(self._directory, round_, sealed=True).glob(f"{name}-*.npz")
+        files = folder_of(self.directory, round_, sealed=True).glob(f"{name}-*.npz")
         # A name may begin like another one: "bag.users-2-000" is no block of "bag.users".
-        numbered = {file: _split(file) for file in files}
+        numbered = {file: name_and_number(file) for file in files}
         mine = [file for file, (kind, _) in numbered.items() if kind == name]
         return sorted(mine, key=lambda file: numbered[file][1])
 
@@ -382,11 +382,12 @@ def round_number(name: str) -> int | None:
     return number if number > 0 and name == f"{number:06d}" else None
 
 
-def _folder(directory: Path, round_: int, *, sealed: bool) -> Path:
+def folder_of(directory: Path, round_: int, *, sealed: bool) -> Path:
+    """The folder of a round; sealed once the round is complete."""
     return directory / "rounds" / (f"{round_:06d}" if sealed else f"{round_:06d}.part")
 
 
-def _split(file: Path) -> tuple[str, int]:
+def name_and_number(file: Path) -> tuple[str, int]:
     """Name and number of a stored block."""
     kind, _, number = file.stem.rpartition("-")
     return kind, int(number)

@@ -23,6 +23,7 @@ from secure_fedrec.errors import TranscriptError
 from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.uploads import RowBlock, SetBlock
 from secure_fedrec.wire.adversary import Adversary
+from secure_fedrec.wire.held import held
 from secure_fedrec.wire.messages import NOBODY, Messages, Parties, Step
 from secure_fedrec.wire.recording import EXTRA, HIDDEN_COUNTS, RESULT, BlockStore, kind_of, part_of
 from secure_fedrec.wire.spool import Columns, concatenate_columns
@@ -63,6 +64,10 @@ class Transcript:
     def stating(self, public: Mapping[str, Any]) -> "Transcript":
         """The same recording with other public knowledge: what if nobody had said this?"""
         return Transcript(self._store, public)
+
+    def held(self) -> "Transcript":
+        """The same recording, finished and read often: what was read is kept in memory."""
+        return Transcript(held(self._store), self.public)
 
     @classmethod
     def open(cls, directory: Path) -> "Transcript":

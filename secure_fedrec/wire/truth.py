@@ -10,6 +10,7 @@ import numpy as np
 
 from secure_fedrec.core.arrays import WordArray
 from secure_fedrec.uploads import RowBlock
+from secure_fedrec.wire.held import held
 from secure_fedrec.wire.messages import Messages, Parties, Step
 from secure_fedrec.wire.recording import ORIGINS, OWN, BlockStore, kind_of
 from secure_fedrec.wire.spool import Columns, concatenate_columns
@@ -24,6 +25,12 @@ class Truth:
     def __init__(self, store: BlockStore) -> None:
         self._store = store
         self._within: Within | None = None
+
+    def held(self) -> "Truth":
+        """The same truth, of a finished recording that is read often."""
+        same = Truth(held(self._store))
+        same._within = self._within
+        return same
 
     def within(self, block: Within | None) -> "Truth":
         """The same truth, of what clients put into the sum the rows of one block alone."""
