@@ -14,6 +14,10 @@ from secure_fedrec.errors import CheckpointError, ConfigError, ProtocolError
 from tests.deploy.memory import Deployment
 
 MASKS: dict[str, Any] = {"layer": "masking", "adversary": "active"}
+SHARED = (
+    {"layer": "virtual-ratings", "sticky": True},
+    {"layer": "shared-upload", "count": 2, "floor": 3},
+)
 SMALL = {"name": "synthetic", "clients": 5, "items": 40}
 TEN = {"data": {**SMALL, "clients": 10}}
 """As many clients as it takes for the masks' parameters to reckon with one that drops out."""
@@ -32,11 +36,12 @@ def settings(*layers: Mapping[str, Any], **others: Any) -> dict[str, Any]:
         ((), {"cohort": {"clients_per_round": 2}}),
         ((MASKS,), {}),
         (({"layer": "masking"},), {"cohort": {"clients_per_round": 4}}),
+        (SHARED, {}),
         ((MASKS,), {"algorithm": {"name": "fedmf", "rounds": 2}}),
         ((MASKS,), {"algorithm": {"name": "fedncf", "rounds": 2}}),
         ((MASKS,), {"algorithm": {"name": "furl", "rounds": 2}}),
     ],
-    ids=["plain", "cohort", "masked", "masked cohort", "fedmf", "fedncf", "furl"],
+    ids=["plain", "cohort", "masked", "masked cohort", "shared uploads", "fedmf", "fedncf", "furl"],
 )
 def test_public_and_private_state_are_the_embedded_engines(
     layers: tuple[Mapping[str, Any], ...], others: Mapping[str, Any], tmp_path: Path

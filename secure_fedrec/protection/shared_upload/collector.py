@@ -29,6 +29,7 @@ from secure_fedrec.protection.routing.sealing import require_kem
 from secure_fedrec.protection.session import OverWire, Parcel
 from secure_fedrec.protection.shared_upload.client import with_counts
 from secure_fedrec.protection.shared_upload.config import SharedUploadConfig
+from secure_fedrec.protection.shared_upload.hosted import HostedShares
 from secure_fedrec.protection.shared_upload.messages import (
     Kind,
     agreement_bytes,
@@ -77,6 +78,10 @@ class SharedUpload(RecruitedDenoisers):
         """
         self.require_round(round_, participants)
         return SharedUploadSession(self, round_, participants, wire)
+
+    def hosting(self) -> HostedShares:
+        """Halves of rounds whose parties are elsewhere."""
+        return HostedShares(self)
 
     def real_round(self, round_: int, line: OverWire) -> RealRound:
         """The real halves of a round."""
