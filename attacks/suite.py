@@ -8,7 +8,7 @@ from attacks.families.hierarchical.attribute_counts import AttributeCounts
 from attacks.families.hierarchical.drafts import Drafts
 from attacks.families.item_changes import ScoreVectors
 from attacks.families.linkage import CollusionLinkage
-from attacks.families.partners import ItemSales
+from attacks.families.partners import ItemSales, PartnerMembers
 from attacks.families.rated_set import Direct, Intersection
 from attacks.families.ratings.lattice import Lattice
 from attacks.families.split.attributes import AttributeInference
@@ -27,6 +27,7 @@ from attacks.scoring import (
     histograms,
     labels,
     links,
+    members,
     rated_sets,
     ratings,
     sales,
@@ -53,12 +54,12 @@ _ATTACKS: Mapping[str, tuple[Controlled, ...]] = {
     "split": (DenseLayerInputs(), OutputBias(), TouchedRows(), SignedRows(), AttributeInference()),
     "hierarchical": (AttributeCounts(), Drafts()),
     "item tables": (NeverTouched(), ScoreVectors()),
-    "partners": (ItemSales(),),
+    "partners": (ItemSales(), PartnerMembers()),
 }
 
 _SCORERS = (
     *(links, rated_sets, ratings, single_rows, virtual_rows, vectors),
-    *(labels, sets, histograms, drafts, attributes, held_out, sales),
+    *(labels, sets, histograms, drafts, attributes, held_out, sales, members),
 )
 """In the order in which sentences and pages speak of figures."""
 

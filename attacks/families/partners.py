@@ -3,6 +3,7 @@
 import numpy as np
 
 from attacks.base import Claims, Control, SuiteAttack, need
+from attacks.scoring.members import MembersClaim
 from attacks.scoring.sales import SalesClaim
 from attacks.view.blocks import item_view
 from attacks.view.coalition import rows_of, words_of
@@ -43,10 +44,7 @@ class ItemSales(SuiteAttack):
 
     def claim(self, view: View) -> Claims:
         """Claim the sales of every organisation whose vectors are in view."""
-        round_, vectors = _given(view) or _summed(view) or (0, {})
-        need(bool(vectors), "no vectors of organisations are in view, nor their sum")
-        own = frozenset() if view.own is None else view.own.clients
-        others = sorted(set(vectors) - own)
+        round_, vectors, others = _seen(view)
         claim = SalesClaim(
             name="items",
             clients=np.array(others, dtype=np.int64),
@@ -54,6 +52,52 @@ class ItemSales(SuiteAttack):
             features=tuple(_features(vectors[client][1]) for client in others),
         )
         return Claims(rounds=(round_,), made=(claim,))
+
+
+class PartnerMembers(SuiteAttack):
+    """Asks of a person's record whether a partner's item vectors were trained on it.
+
+    Game: Given an organisation's item vectors of one round and what some persons chose, tell its
+        users from the others.
+    Adversary: Another organisation, or an honest-but-curious server, with records of persons.
+    Needs: Payload of what organisations give each other, or of their uploads, or of the sum, less
+        the adversary's own part; records of persons on the organisation's items.
+    Statistic: Share of a record that is a linear function of the vectors, beside what popularity
+        explains; the latest recorded round tells most.
+    Reference: Membership inference by how well a model explains a record (Shokri et al. 2017), on
+        representations in place of predictions.
+    Limits: Many users on few dimensions leave little of each. Persons who are users elsewhere stand
+        for strangers. A shadow model of one's own, which is not trained here, may tell more.
+    """
+
+    name = "partner-members"
+    reads_one_round = True
+    reads_item_rows = False
+    control = Control(
+        measure="member_auc",
+        on="partner users",
+        who="one client",
+        secrets={"members.users": lambda planted: planted["users"]},
+    )
+
+    def claim(self, view: View) -> Claims:
+        """Claim the users of every organisation whose vectors are in view."""
+        round_, vectors, others = _seen(view)
+        claim = MembersClaim(
+            name="users",
+            clients=np.array(others, dtype=np.int64),
+            items=tuple(vectors[client][0] for client in others),
+            vectors=tuple(vectors[client][1] for client in others),
+        )
+        return Claims(rounds=(round_,), made=(claim,))
+
+
+def _seen(view: View) -> tuple[int, _Vectors, list[int]]:
+    """Round, vectors of organisations that are in view, and those of them that are others'."""
+    round_, vectors = _given(view) or _summed(view) or (0, {})
+    need(bool(vectors), "no vectors of organisations are in view, nor their sum")
+    own = frozenset() if view.own is None else view.own.clients
+    return round_, vectors, sorted(set(vectors) - own)
 
 
 def _features(vectors: FloatArray) -> FloatArray:

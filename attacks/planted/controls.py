@@ -16,6 +16,7 @@ from types import MappingProxyType
 from attacks.base import Controlled
 from attacks.planted import (
     plant_organisations,
+    plant_partner_users,
     plant_partners,
     plant_ratings,
     plant_split,
@@ -39,6 +40,7 @@ FEDERATIONS: Mapping[str, Callable[[], _Planted]] = MappingProxyType(
         "organisations": plant_organisations,
         "untouched": plant_untouched,
         "partners": plant_partners,
+        "partner users": plant_partner_users,
     }
 )
 WHO: Mapping[str, Adversary] = MappingProxyType(

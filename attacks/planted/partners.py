@@ -2,7 +2,7 @@
 
 An organisation's vector of an item points one way, by as much as the item sells there, plus noise.
 Nothing is learnt and nothing is summed; both sell some of the items, and what sells at one sells at
-the other.
+the other. Or the vector of an item is the sum of those who chose it, and both sell all of them.
 """
 
 from collections.abc import Mapping
@@ -23,6 +23,7 @@ from secure_fedrec.uploads import Aggregate, PeerBlock, RowBlock, Upload
 from secure_fedrec.vault import Vault
 
 _CLIENTS, _ITEMS, _WIDTH = 2, 160, 6
+_USERS, _CHOICES, _USER_WIDTH = 40, 10, 24
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -114,13 +115,44 @@ def plant_partners(*, told: bool = True, seed: int = 20230617) -> tuple[Recorded
     if told:
         direction = rng.normal(size=(_CLIENTS, 1, _WIDTH))
         vectors = 0.3 * vectors + np.log1p(sales)[:, :, None] * direction
-    algorithm = PlantedPartners(listed, vectors)
+    run = _run(PlantedPartners(listed, vectors), seed)
+    secrets = planted_secrets({"sales": np.where(listed, sales, -1)}, "partners")
+    return run, GroundTruth(recorded=run.truth, secrets=secrets)
+
+
+def plant_partner_users(
+    *, told: bool = True, seed: int = 20230617
+) -> tuple[RecordedRun, GroundTruth]:
+    """Run and record it with vectors that are made of those of users.
+
+    Args:
+        told: whether they are; else they are noise.
+        seed: of users, choices and noise.
+    """
+    rng = np.random.default_rng(seed)
+    people = _CLIENTS * _USERS
+    chosen = np.zeros((people, _ITEMS))
+    for person in chosen:
+        person[rng.choice(_ITEMS, _CHOICES, replace=False)] = 1
+    owner = np.repeat(np.arange(_CLIENTS), _USERS)
+    vectors = 0.3 * rng.normal(size=(_CLIENTS, _ITEMS, _USER_WIDTH))
+    if told:
+        tastes = rng.normal(size=(people, _USER_WIDTH))
+        for client in range(_CLIENTS):
+            vectors[client] += chosen[owner == client].T @ tastes[owner == client]
+    listed = np.ones((_CLIENTS, _ITEMS), dtype=bool)
+    run = _run(PlantedPartners(listed, vectors), seed)
+    users = np.zeros((_CLIENTS, people, _ITEMS + 1), dtype=np.int8)
+    users[:, :, :-1] = chosen
+    users[:, :, -1] = owner == np.arange(_CLIENTS)[:, None]
+    secrets = planted_secrets({"users": users}, "partner users")
+    return run, GroundTruth(recorded=run.truth, secrets=secrets)
+
+
+def _run(algorithm: PlantedPartners, seed: int) -> RecordedRun:
     problem = Problem(
         vault=Vault.of_examples(np.arange(_CLIENTS + 1), {"there": np.ones(_CLIENTS)}),
         n_rows=1,
     )
     streams = Streams.from_seed(seed)
-    run = recorded(algorithm, problem, protected(algorithm, problem, streams, {}), streams, (1,))
-    counts = np.where(listed, sales, -1)
-    secrets = planted_secrets({"sales": counts}, "partners")
-    return run, GroundTruth(recorded=run.truth, secrets=secrets)
+    return recorded(algorithm, problem, protected(algorithm, problem, streams, {}), streams, (1,))

@@ -143,6 +143,7 @@ FLOORS = {
     "never-touched": ("held_out_auc", 0.9),
     "score-vector": ("reidentified_share", 0.9),
     "item-sales": ("item_sales_correlation", 0.8),
+    "partner-members": ("member_auc", 0.9),
 }
 
 

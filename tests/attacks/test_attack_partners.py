@@ -7,8 +7,10 @@ import pytest
 
 from attacks import SUITE
 from attacks.planted.controls import WHO
-from attacks.planted.partners import plant_partners
+from attacks.planted.partners import plant_partner_users, plant_partners
+from attacks.scoring.gains import Estimate
 from attacks.scoring.games import Finding, evaluate
+from attacks.scoring.members import MembersClaim, explained, score_members
 from attacks.scoring.sales import SalesClaim, probe, score_sales
 from attacks.scoring.scored import NotApplicable, Scored
 from audits.config.audit import parse_config
@@ -18,12 +20,13 @@ from audits.run.truth import ground_truth
 from secure_fedrec.errors import ConfigError
 from secure_fedrec.wire import Adversary
 
-ATTACK = SUITE["item-sales"]
+ATTACK, MEMBERS = SUITE["item-sales"], SUITE["partner-members"]
 PARTNER, SERVER = WHO["one client"], WHO["server"]
 MASKS = [{"layer": "masking", "execution": "simulated", "min_survivors": 3}]
 
 
 def found(form: str, adversary: Adversary, **others: Any) -> Finding:
+    attack, epochs = others.pop("attack", ATTACK), others.pop("epochs", 3)
     raw = {
         "seed": 2,
         "data": {
@@ -31,20 +34,20 @@ def found(form: str, adversary: Adversary, **others: Any) -> Finding:
             "cut": {"organisations": others.pop("organisations", 2)},
         },
         "algorithm": {
-            **{"name": "feddmf", "form": form, "epochs": 3},
+            **{"name": "feddmf", "form": form, "epochs": epochs},
             "training": {"learning_rate": 5e-3},
         },
-        "recording": {"payload_rounds": [3]},
+        "recording": {"payload_rounds": [epochs]},
         "adversaries": [{"name": "a", "corrupt": sorted(adversary.corrupt)}],
         **others,
     }
     config = parse_config(raw)
     federation = build_federation(config, load_dataset(config, None).task(0))
     run = open_run(federation, None, resume=False)
-    for _ in range(3):
+    for _ in range(epochs):
         run.run_round()
     truth = ground_truth(federation.task.secrets(), run.truth, name="synthetic")
-    return evaluate(ATTACK, adversary, run.transcript, truth, seed=0)
+    return evaluate(attack, adversary, run.transcript, truth, seed=0)
 
 
 def figure(finding: Finding, name: str) -> float:
@@ -157,3 +160,109 @@ def test_what_is_handed_over_beside_changes_no_bit_of_the_training() -> None:
     assert tables[0].keys() == tables[1].keys()
     for name, values in tables[0].items():
         assert np.array_equal(values, tables[1][name]), name
+
+
+def test_vectors_that_are_trained_long_on_few_users_tell_whose_they_are() -> None:
+    """Sixty users an organisation, by vectors of all its items; too few are common to judge by."""
+    finding = found("served", PARTNER, attack=MEMBERS, epochs=40)
+    assert figure(finding, "member_auc") > 0.65
+    assert finding.null_control is not None
+    assert finding.null_control["passed"]
+    reason = found("exchanged", PARTNER, attack=MEMBERS, epochs=1).reason
+    assert reason == "too few items or persons are known to tell one from another"
+
+
+def test_before_training_vectors_tell_nobody() -> None:
+    finding = found("served", PARTNER, attack=MEMBERS, epochs=1)
+    assert abs(figure(finding, "member_auc") - 0.5) < 0.15
+    assert figure(finding, "member_gain_certain") <= 0
+
+
+def test_the_server_sees_no_users_in_what_organisations_give_each_other() -> None:
+    reason = found("exchanged", SERVER, attack=MEMBERS).reason
+    assert reason == "no vectors of organisations are in view, nor their sum"
+
+
+def test_vectors_of_nobody_tell_no_member() -> None:
+    """Forty federations: at chance on average, and no gain is certain; the intervals hold."""
+    values, inside = [], 0
+    for seed in range(40):
+        run, truth = plant_partner_users(told=False, seed=seed)
+        finding = evaluate(MEMBERS, PARTNER, run.transcript, truth, seed=0)
+        values.append(figure(finding, "member_auc"))
+        assert figure(finding, "member_gain_certain") <= 0
+        assert finding.null_control is not None
+        inside += bool(finding.null_control["passed"])
+    error = np.std(values, ddof=1) / np.sqrt(len(values))
+    assert abs(np.mean(values) - 0.5) < 4 * error
+    assert error < 0.015
+    assert inside >= 39
+    # What the scorer takes for the spread of an area of 40 against 40 is what it is.
+    assert np.std(values, ddof=1) == pytest.approx(np.sqrt(81 / (12 * 40 * 40)), rel=0.35)
+
+
+def test_what_vectors_explain_of_a_record_by_hand() -> None:
+    """Of popularity nothing is left; a record that is one of the vectors is explained in full."""
+    rng = np.random.default_rng(0)
+    chosen = (rng.random((5, 40)) < 0.3).astype(float)
+    vectors = np.stack([chosen[0], rng.normal(size=40)], axis=1)
+    shares = explained(vectors, chosen, np.zeros(40))
+    assert shares[0] == pytest.approx(1.0)
+    assert (shares[1:] < 0.5).all()
+    popular = np.log1p(chosen[0])
+    assert explained(vectors, chosen[:1], popular)[0] == pytest.approx(0.0, abs=1e-9)
+
+
+def test_a_size_that_tells_members_is_no_gain() -> None:
+    """Members chose less: vectors of noise do no better than that, whichever way round."""
+    rng = np.random.default_rng(0)
+    truth = np.zeros((2, 80, 61), dtype=np.int8)
+    truth[1, :40, -1] = 1
+    truth[:, :40, :-1] = rng.random((2, 40, 60)) < 0.2
+    truth[:, 40:, :-1] = rng.random((2, 40, 60)) < 0.5
+    claim = MembersClaim(
+        name="users",
+        clients=np.array([1]),
+        items=(np.arange(60),),
+        vectors=(rng.normal(size=(60, 4)),),
+    )
+    found = score_members(claim, truth, frozenset({0}), 0)
+    assert isinstance(found, Scored)
+    prior = found.figures["member_prior_auc"]
+    assert prior is not None
+    assert prior > 0.95
+    gained = found.gains["member_gain"]
+    assert isinstance(gained, Estimate)
+    assert gained.value < 0
+
+
+def test_members_are_not_told_from_few_persons_or_few_items() -> None:
+    rng = np.random.default_rng(0)
+    truth = np.zeros((2, 60, 41), dtype=np.int8)
+    truth[:, :, :-1] = rng.random((2, 60, 40)) < 0.3
+    truth[1, :30, -1] = 1
+
+    def judged(width: int, people: int = 60, corrupted: int = 0) -> Any:
+        claim = MembersClaim(
+            name="users",
+            clients=np.array([1]),
+            items=(np.arange(40),),
+            vectors=(rng.normal(size=(40, width)),),
+        )
+        return score_members(claim, truth[:, :people], frozenset({corrupted}), 0)
+
+    assert isinstance(judged(4), Scored)
+    for few in (judged(18), judged(4, people=45), judged(4, corrupted=1)):
+        assert isinstance(few, NotApplicable)
+    with pytest.raises(ValueError, match="finite"):
+        score_members(
+            MembersClaim(
+                name="users",
+                clients=np.array([1]),
+                items=(np.arange(40),),
+                vectors=(np.full((40, 4), np.nan),),
+            ),
+            truth,
+            frozenset(),
+            0,
+        )

@@ -4,9 +4,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final
 
 import numpy as np
+import numpy.typing as npt
 
 from audits.rating_data import FileData, Sample, TableData, load_source, table_facts
 from audits.system import DataFacts, Fresh, Nouns, Secrets, Undivided, digest_of
@@ -29,6 +30,9 @@ from secure_fedrec.evaluation import Rule
 from secure_fedrec.evaluation.scores import area_under_curve
 from secure_fedrec.settings import OneOf, Settings, Within
 from secure_fedrec.vault import Vault
+
+_CANDIDATES: Final = 1000
+"""Users whose records a partner is taken to have, evenly from all."""
 
 _NOUNS = Nouns(clients="organisations", examples="interactions")
 
@@ -197,8 +201,20 @@ class CutTask:
         return Fresh(algorithm, problem)
 
     def secrets(self) -> Secrets:
-        """How often each item was interacted with at each organisation."""
-        return {"secrets": {"sales.items": self.sales}}
+        """How often each item was interacted with at each organisation, and by whose users."""
+        return {"secrets": {"sales.items": self.sales, "members.users": self.users}}
+
+    @cached_property
+    def users(self) -> npt.NDArray[np.int8]:
+        """int8[n, C, m + 1], as of ``attacks.scoring.members``: some users of all organisations."""
+        own, items = self.data, np.arange(self.data.n_items)
+        owner = np.repeat(np.arange(own.n_organisations), own.n_users)
+        records = np.concatenate([own.truth(n, items) for n in range(own.n_organisations)])
+        kept = np.linspace(0, len(owner) - 1, min(len(owner), _CANDIDATES)).astype(np.int64)
+        found = np.zeros((own.n_organisations, len(kept), own.n_items + 1), dtype=np.int8)
+        found[:, :, :-1] = records[kept] & own.listed[:, None]
+        found[:, :, -1] = owner[kept] == np.arange(own.n_organisations)[:, None]
+        return found
 
     def _auc(self, scores: Callable[[int, IntArray], FloatArray]) -> dict[str, float]:
         """Mean over organisations of the AUC of their users' interactions with others' items."""
