@@ -19,7 +19,7 @@ from secure_fedrec.core.files import read_json, replace_file
 from secure_fedrec.engines import sizes_of
 from secure_fedrec.engines.distributed.site import Learner
 from secure_fedrec.errors import ConfigError, DataError
-from secure_fedrec.protection import Sizes, build_stack
+from secure_fedrec.protection import BagShape, Sizes, build_stack
 from secure_fedrec.protection.stack import Stack
 from secure_fedrec.streams import Streams
 
@@ -133,12 +133,11 @@ class Blueprint:
         )
 
     def _plain(self) -> dict[str, Any]:
-        sizes = asdict(replace(self.sizes, popularity=None))
+        sizes = asdict(replace(self.sizes, popularity=None, bags=dict(self.sizes.bags)))
         popularity = self.sizes.popularity
         sizes["popularity"] = None if popularity is None else popularity.tolist()
         for block in sizes["blocks"]:
             block["kind"] = block["kind"].value
-        del sizes["bags"]
         return {
             "version": _VERSION,
             "config": dict(self.config),
@@ -156,6 +155,7 @@ def _sizes(plain: Mapping[str, Any]) -> Sizes:
         width=plain["width"],
         cohort=plain["cohort"],
         popularity=None if popularity is None else np.array(popularity, dtype=np.int64),
+        bags={name: BagShape(**shape) for name, shape in plain["bags"].items()},
         blocks=tuple(
             BlockShape(**{**block, "kind": BlockKind(block["kind"])}) for block in plain["blocks"]
         ),

@@ -22,6 +22,7 @@ from audits.run.build import Federation
 from secure_fedrec.core.files import replace_file
 from secure_fedrec.core.npz import read_npz, write_npz
 from secure_fedrec.engines.distributed import Agreement, Coordinator, Home, Site, Transport
+from secure_fedrec.engines.distributed.coordinator import require_carried
 from secure_fedrec.engines.distributed.home import KEY_BYTES
 from secure_fedrec.errors import ConfigError, DataError
 from secure_fedrec.protection.hosting import hosting_of
@@ -78,6 +79,7 @@ def provision(federation: Federation[Any], layout: Layout) -> Blueprint:
     """
     blueprint = Blueprint.of(federation)
     learner = blueprint.learner()
+    require_carried(learner)
     helpers = hosting_of(learner.stack).helpers()
     vault = federation.fresh().problem.vault
     clients = range(vault.n_clients)

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy.typing as npt
 
-from secure_fedrec.data.organisations.tables import Organisations
+from secure_fedrec.data.organisations.catalogues import Catalogues
 from secure_fedrec.errors import ConfigError
 from secure_fedrec.models.gum.arrays import Records
 from secure_fedrec.models.gum.model import GUM, GUMConfig
@@ -20,7 +20,7 @@ class UserModels:
         organisations: the clients' names and sizes, and the attributes of their items.
     """
 
-    def __init__(self, config: GUMConfig, organisations: Organisations) -> None:
+    def __init__(self, config: GUMConfig, organisations: Catalogues) -> None:
         self._names = organisations.names
         sizes = zip(organisations.n_users, organisations.attributes, strict=True)
         self._models = tuple(

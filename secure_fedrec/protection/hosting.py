@@ -137,9 +137,6 @@ def hosting_of(stack: "Stack") -> Hosting:
         raise ConfigError(
             "protection", name, "runs in the embedded engine only: its parties cannot be elsewhere"
         )
-    if stack.bags is not None:
-        problem = "vectors for bags are not carried between hosts; settings without them are"
-        raise ConfigError("protection", list(stack.bags.names), problem)
     return collector.hosting()
 
 

@@ -19,6 +19,16 @@ SHARED = (
     {"layer": "shared-upload", "count": 2, "floor": 3},
 )
 SMALL = {"name": "synthetic", "clients": 5, "items": 40}
+HPFL: dict[str, Any] = {
+    "data": {"name": "synthetic", "clients": 4, "users": 8, "items": 30},
+    "algorithm": {
+        "name": "hpfl",
+        "rounds": 2,
+        "gum": {"scale": 5.0, "start": "identity"},
+        "training": {"epochs": 1},
+    },
+}
+"""Attribute vectors in a sum, drafts in two bags."""
 TEN = {"data": {**SMALL, "clients": 10}}
 """As many clients as it takes for the masks' parameters to reckon with one that drops out."""
 STAGES = ["ADVERTISE", "SHARES", "UPLOAD", "CONFIRM", "REVEAL"]
@@ -40,8 +50,19 @@ def settings(*layers: Mapping[str, Any], **others: Any) -> dict[str, Any]:
         ((MASKS,), {"algorithm": {"name": "fedmf", "rounds": 2}}),
         ((MASKS,), {"algorithm": {"name": "fedncf", "rounds": 2}}),
         ((MASKS,), {"algorithm": {"name": "furl", "rounds": 2}}),
+        ((MASKS,), HPFL),
     ],
-    ids=["plain", "cohort", "masked", "masked cohort", "shared uploads", "fedmf", "fedncf", "furl"],
+    ids=[
+        "plain",
+        "cohort",
+        "masked",
+        "masked cohort",
+        "shared uploads",
+        "fedmf",
+        "fedncf",
+        "furl",
+        "hpfl",
+    ],
 )
 def test_public_and_private_state_are_the_embedded_engines(
     layers: tuple[Mapping[str, Any], ...], others: Mapping[str, Any], tmp_path: Path

@@ -14,7 +14,7 @@ from audits.system import DataFacts, Fresh, Nouns, Secrets, Undivided, digest_of
 from secure_fedrec.algorithms.base import PublicState
 from secure_fedrec.algorithms.hpfl.config import HPFLConfig
 from secure_fedrec.algorithms.hpfl.system import HPFL
-from secure_fedrec.core.arrays import FloatArray, IntArray
+from secure_fedrec.core.arrays import BoolArray, FloatArray, IntArray
 from secure_fedrec.data import (
     Organisations,
     SplitShares,
@@ -23,6 +23,7 @@ from secure_fedrec.data import (
     load,
     load_organisations,
 )
+from secure_fedrec.data.organisations.catalogues import OneCatalogue
 from secure_fedrec.data.organisations.tables import Records
 from secure_fedrec.engines import Problem
 from secure_fedrec.errors import ConfigError
@@ -155,6 +156,18 @@ class OrganisationTask:
         }
         return Fresh(algorithm, problem, bags)
 
+    def public(self) -> dict[str, Any]:
+        """How many organisations and attributes there are, and the levels of scores."""
+        own = self.organisations
+        sizes = {"n_clients": own.n_clients, "n_attributes": own.n_attributes}
+        return {**sizes, "levels": own.levels.tolist()}
+
+    def own(self, client: int) -> dict[str, npt.NDArray[Any]]:
+        """How many users an organisation has, and the attributes of its items."""
+        own = self.organisations
+        numbers = {"client": np.array(client), "users": np.array(own.n_users[client])}
+        return {**numbers, "items": own.attributes[client]}
+
     def secrets(self) -> Secrets:
         """Training records per attribute of every organisation, and groups of their users."""
         own = self.organisations
@@ -164,6 +177,21 @@ class OrganisationTask:
         ]
         groups = {f"attributes.{name}": values for name, values in self.groups.items()}
         return {"secrets": {"histograms.attributes": np.array(counts, dtype=np.float64), **groups}}
+
+
+def device(
+    algorithm: HPFLConfig, facts: Mapping[str, Any], own: Mapping[str, npt.NDArray[Any]]
+) -> HPFL:
+    """HPFL on a host of its own (``System.device``)."""
+    nothing: BoolArray = np.ones((1, facts["n_attributes"]), dtype=np.bool_)
+    catalogue = OneCatalogue(
+        client=int(own["client"]) if own else None,
+        n_clients=facts["n_clients"],
+        users=int(own["users"]) if own else 1,
+        items=own.get("items", nothing),
+        levels=np.array(facts["levels"]),
+    )
+    return HPFL(algorithm, catalogue)
 
 
 def organisation_rules(own: Organisations) -> dict[str, Rule]:

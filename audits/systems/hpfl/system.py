@@ -8,6 +8,7 @@ from audits.system import DataKind, Statement, System
 from audits.systems.hpfl.organisations import (
     OrganisationData,
     SyntheticOrganisationData,
+    device,
     load_records,
 )
 from secure_fedrec.algorithms.hpfl.config import HPFLConfig
@@ -78,4 +79,5 @@ SYSTEM = System(
     attacks=FAMILIES["hierarchical"],
     libraries=("numba", "scikit-learn"),
     load=load_records,
+    device=device,
 )

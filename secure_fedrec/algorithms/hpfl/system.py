@@ -47,7 +47,7 @@ from secure_fedrec.algorithms.hpfl.upload import (
 )
 from secure_fedrec.algorithms.user_models import UserModels, split_records
 from secure_fedrec.core.arrays import FloatArray, IndexArray, IntArray
-from secure_fedrec.data.organisations.tables import Organisations
+from secure_fedrec.data.organisations.catalogues import Catalogues
 from secure_fedrec.models.gum.model import GUM
 from secure_fedrec.models.gum.training import Trained, train
 from secure_fedrec.streams import Streams, uniform_reals
@@ -77,7 +77,7 @@ class HPFL:
     def __init__(
         self,
         config: HPFLConfig,
-        organisations: Organisations,
+        organisations: Catalogues,
         *,
         trainer: Callable[..., Trained] = train,
     ) -> None:

@@ -15,6 +15,7 @@ from secure_fedrec.engines.distributed.channel import SitesChannel, Transport
 from secure_fedrec.engines.distributed.messages import Agreement, encode_state
 from secure_fedrec.engines.distributed.site import TABLE, Learner
 from secure_fedrec.errors import CheckpointError, ConfigError, ProtocolError
+from secure_fedrec.protection.bags.hosted import BagHub, bags_of
 from secure_fedrec.protection.hosting import hosting_of
 from secure_fedrec.protection.session import Identity, drive
 
@@ -76,6 +77,7 @@ class Coordinator:
         self._learner = learner
         self._identity = identity
         self._hosting = hosting_of(learner.stack)
+        self._bags = bags_of(learner.stack.bags)
         self._checkpoint = checkpoint
         self._timeout = timeout
         self._attempts = attempts
@@ -166,8 +168,14 @@ class Coordinator:
         state = encode_state({TABLE: public.table, **public.extras})
         channel.begin(round_, self._serial, state, self._settled)
         total = self._hosting.hub(at, self._identity, self._generations)
-        drive(total.hub, channel, timeout=self._timeout)
-        aggregate = replace(total.aggregate(), layout=learner.stack.layout)
+        if self._bags is None:
+            drive(total.hub, channel, timeout=self._timeout)
+            aggregate = total.aggregate()
+        else:
+            hub = BagHub(total.hub, at, self._bags)
+            drive(hub, channel, timeout=self._timeout)
+            aggregate = replace(total.aggregate(), bags=hub.bags(total.heard()))
+        aggregate = replace(aggregate, layout=learner.stack.layout)
         self.public = learner.algorithm.server_step(public, aggregate)
         clients = total.heard()
         self._settled |= dict.fromkeys(clients.tolist(), self._serial)
@@ -199,8 +207,9 @@ def require_carried(learner: Learner) -> None:
 
     Raises:
         ConfigError: clients give rows to each other, some of them are sent a part of the state, or
-            they keep it from the server.
+            they keep it from the server; or a layer's parties cannot be elsewhere.
     """
+    _ = hosting_of(learner.stack), bags_of(learner.stack.bags)
     algorithm, name = learner.algorithm, type(learner.algorithm).__name__
     if isinstance(algorithm, Exchanging):
         raise ConfigError("algorithm", name, "clients give each other rows, which sites do not")

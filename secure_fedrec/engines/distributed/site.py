@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from secure_fedrec.algorithms.base import Algorithm, PublicState
-from secure_fedrec.core.arrays import BoolArray, IntArray
+from secure_fedrec.core.arrays import BoolArray, FloatArray, IntArray
 from secure_fedrec.engines.distributed.home import Home, Kept
 from secure_fedrec.engines.distributed.messages import (
     NONCE_BYTES,
@@ -27,12 +27,13 @@ from secure_fedrec.engines.distributed.messages import (
 )
 from secure_fedrec.engines.local import CohortConfig
 from secure_fedrec.errors import CheckpointError, ConfigError, ProtocolError, WireError
+from secure_fedrec.protection.bags.hosted import Giver, bags_of
 from secure_fedrec.protection.hosting import Hosting, Standing, hosting_of
 from secure_fedrec.protection.masking import FileJournal, Journal, state_hash
 from secure_fedrec.protection.session import Identity, Node, Parcel, Party, Role
 from secure_fedrec.protection.stack import Stack, StackSession
 from secure_fedrec.streams import Streams
-from secure_fedrec.uploads import Aggregate, RowBlock
+from secure_fedrec.uploads import Aggregate, RowBlock, SetBlock
 from secure_fedrec.vault import Vault
 from secure_fedrec.wire import Meter, Wire
 
@@ -123,6 +124,7 @@ class Site:
         self._learner = learner
         self._vault = vault
         self._hosting: Hosting = hosting_of(learner.stack)
+        self._bags = bags_of(learner.stack.bags)
         self._identities = _required(identities, self.client, self._hosting, agreement)
         self._home = home
         self._session: _Session | None = None
@@ -235,18 +237,21 @@ class Site:
             if host == self.client:
                 parties[node] = self._hosting.helper(at, self._identities[node])
         if self.client in at.clients:
-            block, virtual = self._trained(public, at)
-            node = self.identity.node
-            parties[node] = self._hosting.half(at, self.identity, self._journal, block, virtual)
+            own = self._trained(public, at)
+            half = self._hosting.half(at, self.identity, self._journal, own.block, own.virtual)
+            if self._bags is not None:
+                half = Giver(half, at, self.identity, self._bags, own.bags)
+            parties[half.node] = half
         self._attempt = _Attempt(request.serial, parties)
 
-    def _trained(self, public: PublicState, at: Standing) -> tuple[RowBlock, BoolArray]:
-        """Ring words of this client's rows; what it learnt is kept as the attempt's outcome."""
+    def _trained(self, public: PublicState, at: Standing) -> "_Own":
+        """What this client sends, not hidden yet; what it learnt is kept as the outcome."""
         learner, vault, clients = self._learner, self._vault, np.array([self.client])
         step = learner.algorithm.client_step(clients, public, vault, learner.streams)
         own = _Own(clients)
         wire = Wire(meter=Meter(learner.stack.n_clients))
-        StackSession(learner.stack, own, at.round, wire).submit(step)
+        bags = None if self._bags is None else _OwnBags(own)
+        StackSession(learner.stack, own, at.round, wire, bags).submit(step)
         vault.begin(2**28)
         try:
             step.commit(vault)
@@ -255,7 +260,7 @@ class Site:
             vault.end(undo=True)
         self._home.keep(learnt)
         self._kept = learnt
-        return own.given()
+        return own
 
     def _delivered(self, attempt: _Attempt, parcels: Sequence[Parcel]) -> list[Parcel]:
         """Let parties handle what came for them.
@@ -285,7 +290,7 @@ class _Own:
 
     def __init__(self, order: IntArray) -> None:
         self.order = order
-        self._given: tuple[RowBlock, BoolArray] | None = None
+        self.bags: Mapping[str, SetBlock] = {}
 
     def exempt(self, clients: IntArray) -> BoolArray:
         """Nobody: helpers are cloaked like others."""
@@ -293,17 +298,26 @@ class _Own:
 
     def submit(self, clients: IntArray, block: RowBlock, virtual: BoolArray) -> None:
         """Keep the rows."""
-        self._given = block, virtual
-
-    def given(self) -> tuple[RowBlock, BoolArray]:
-        """What was submitted."""
-        if self._given is None:
-            raise ProtocolError("the client's step submitted nothing")
-        return self._given
+        self.block, self.virtual = block, virtual
 
     def close(self) -> Aggregate:
         """There is no sum at a site."""
         raise ProtocolError("a site forms no sum")
+
+
+class _OwnBags:
+    """The same of what it gives to bags (``base.BagRound``)."""
+
+    def __init__(self, own: _Own) -> None:
+        self._own = own
+
+    def submit(self, clients: IntArray, bags: Mapping[str, SetBlock]) -> None:
+        """Keep the vectors."""
+        self._own.bags = bags
+
+    def close(self) -> dict[str, FloatArray]:
+        """There are no bags at a site."""
+        raise ProtocolError("a site collects nothing")
 
 
 def _required(

@@ -92,6 +92,20 @@ class LayeredBags:
             line = self.mixes.open(round_=round_, participants=participants, wire=wire)
         return BagSession(self, line, round_, wire)
 
+    def protect(self, name: str, block: SetBlock) -> SetBlock:
+        """Vectors for a bag as they leave their client: noised where there is that layer, encoded.
+
+        Raises:
+            EncodingError: a value is not finite, or without noise exceeds the ring's clip.
+        """
+        values = block.values
+        if values is None:
+            raise ValueError("an upload has values")
+        words = (
+            self.codec.encode(values) if self.noise is None else self.noise.protect(name, values)
+        )
+        return SetBlock(indptr=block.indptr, values=words)
+
     def withstands(self, cohort: int) -> Withstood:
         """Behind mixes all clients of a round but two: the vectors of one alone are its own."""
         if self.mixes is None:
@@ -175,7 +189,7 @@ class BagSession:
             ProtocolError: the server refuses a delivered message.
         """
         require_bags(bags, self._channel.bags, len(clients))
-        words = {name: self._protect(name, bags[name]) for name in self._channel.bags}
+        words = {name: self._channel.protect(name, bags[name]) for name in self._channel.bags}
         for sending in self._line.hand_in(clients, words):
             delivered = self._wire.send(sending.messages, origins=sending.origins)
             self._arrivals[sending.bag].accept(sending.messages, delivered)
@@ -191,11 +205,3 @@ class BagSession:
         self._line.require_delivered(found)
         self._line.count_receipts(self._wire.meter)
         return {name: self._channel.codec.decode(words) for name, words in found.items()}
-
-    def _protect(self, name: str, block: SetBlock) -> SetBlock:
-        values = block.values
-        if values is None:
-            raise ValueError("an upload has values")
-        noise = self._channel.noise
-        words = self._channel.codec.encode(values) if noise is None else noise.protect(name, values)
-        return SetBlock(indptr=block.indptr, values=words)

@@ -40,6 +40,7 @@ class Family(IntEnum):
     SHARES = 2
     PLAIN = 3
     HOSTS = 4
+    BAGS = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,0 +1,72 @@
+"""What a learner knows of organisations beside their records, of all of them or of one."""
+
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import numpy as np
+
+from secure_fedrec.core.arrays import BoolArray, FloatArray
+
+
+class Catalogues(Protocol):
+    """What a learner has to know of organisations beside their records: their sizes and items."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Name of each of the C clients."""
+
+    @property
+    def attributes(self) -> tuple[BoolArray, ...]:
+        """bool[items of c, K] per client, attributes of its items."""
+
+    @property
+    def levels(self) -> FloatArray:
+        """float64[L], values a score may take, ascending."""
+
+    @property
+    def n_attributes(self) -> int:
+        """K."""
+
+    @property
+    def n_users(self) -> tuple[int, ...]:
+        """Users per client."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class OneCatalogue:
+    """The sizes and items of one organisation; the others are of one user and one item each.
+
+    Args:
+        client: whose they are; None for nobody's.
+        n_clients: C.
+        users: its users.
+        items: bool[m, K], attributes of its items.
+        levels: as of ``Organisations``.
+    """
+
+    client: int | None
+    n_clients: int
+    users: int
+    items: BoolArray = field(repr=False)
+    levels: FloatArray
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Numbers in the place of names."""
+        return tuple(map(str, range(self.n_clients)))
+
+    @property
+    def attributes(self) -> tuple[BoolArray, ...]:
+        """Of its items, or of one that has all."""
+        other: BoolArray = np.ones((1, self.n_attributes), dtype=np.bool_)
+        return tuple(self.items if each == self.client else other for each in range(self.n_clients))
+
+    @property
+    def n_attributes(self) -> int:
+        """K."""
+        return int(self.items.shape[1])
+
+    @property
+    def n_users(self) -> tuple[int, ...]:
+        """Its users, or one."""
+        return tuple(self.users if each == self.client else 1 for each in range(self.n_clients))
