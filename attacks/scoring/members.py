@@ -181,4 +181,4 @@ def explained(vectors: FloatArray, chosen: FloatArray, popularity: FloatArray) -
     rest = chosen - (chosen @ base) @ base.T
     total, told = (rest**2).sum(axis=1), ((rest @ span) ** 2).sum(axis=1)
     left = total > _ROUNDING * (chosen**2).sum(axis=1)
-    return np.divide(told, total, out=np.zeros(len(total)), where=left)
+    return np.asarray(np.divide(told, total, out=np.zeros(len(total)), where=left))
