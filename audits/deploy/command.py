@@ -43,6 +43,8 @@ def deploy(arguments: argparse.Namespace) -> int:
             federation = build_federation(config, load_dataset(config, arguments.data_dir).task(0))
             write_own_config(arguments.out, config.as_json())
             provision(federation, layout)
+        if arguments.prepare:
+            return 0
         with brought_by("flower", "secure-fedrec deploy"):
             from secure_fedrec.engines.flower import superlink  # noqa: F401, PLC0415
         with hosts(layout) as up:
