@@ -19,6 +19,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, cast
 
+from audits.deploy.options import add_roster
 from audits.exit_codes import EXIT_CODES
 from audits.options import acceptable, add_policy
 from audits.presets import PRESETS
@@ -177,6 +178,10 @@ def _add_runs(words: Any) -> None:
         "--out", type=Path, default=Path("deploy-out"), help="folder of all hosts"
     )
     _run_options(deployed)
+    keys = _command(
+        words, "roster", "audits.deploy.roster:roster", "keys of parties, and who signs"
+    )
+    add_roster(keys)
 
     attack = _command(words, "attack", _RUNS + "attack", "run the suite on a recorded transcript")
     attack.add_argument(

@@ -28,6 +28,15 @@ def _files() -> Benchmark:
     return files.run
 
 
+def _flower() -> Benchmark:
+    from audits.deploy.command import silenced  # noqa: PLC0415
+
+    silenced()  # Flower reads it when it is imported
+    from benchmarks import flower  # noqa: PLC0415
+
+    return flower.run
+
+
 def _item_tables() -> Benchmark:
     from benchmarks import item_tables  # noqa: PLC0415
 
@@ -67,6 +76,7 @@ def _personalized() -> Benchmark:
 REGISTRY: dict[str, Callable[[], Benchmark]] = {
     "fedrec": _fedrec,
     "files": _files,
+    "flower": _flower,
     "item_tables": _item_tables,
     "masking": _masking,
     "noise": _noise,

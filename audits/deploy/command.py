@@ -5,9 +5,9 @@ import json
 import os
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from tqdm import tqdm
 
@@ -23,13 +23,14 @@ from secure_fedrec.errors import CheckpointError, HostError, brought_by
 if TYPE_CHECKING:
     from secure_fedrec.engines.distributed import Transport
     from secure_fedrec.engines.flower.processes import Running
+    from secure_fedrec.engines.flower.transport import GridTransport
 
 _PATIENCE = 120.0
 
 
 def deploy(arguments: argparse.Namespace) -> int:
     """``deploy CONFIG``: one JSON line per round."""
-    os.environ.update(SWITCHES)  # before anything of Flower is imported
+    silenced()
     config = load_config(arguments.config, dict(arguments.overrides))
     layout = Layout(arguments.out)
     os.environ.setdefault("FLWR_HOME", str(arguments.out / "flower" / "home"))
@@ -42,13 +43,20 @@ def deploy(arguments: argparse.Namespace) -> int:
             federation = build_federation(config, load_dataset(config, arguments.data_dir).task(0))
             write_own_config(arguments.out, config.as_json())
             provision(federation, layout)
+        if arguments.prepare:
+            return 0
         with brought_by("flower", "secure-fedrec deploy"):
             from secure_fedrec.engines.flower import superlink  # noqa: F401, PLC0415
-        with hosts(layout) as coordinator:
+        with hosts(layout) as up:
             if arguments.resume and layout.checkpoint.exists():
-                coordinator.resume()
-            _train(coordinator, config.algorithm.rounds, arguments)
+                up.coordinator.resume()
+            _train(up.coordinator, config.algorithm.rounds, arguments)
     return 0
+
+
+def silenced() -> None:
+    """Switch off what Flower must not do, for this process: before anything of it is imported."""
+    os.environ.update(SWITCHES)
 
 
 def _train(coordinator: Coordinator, rounds: int, arguments: argparse.Namespace) -> None:
@@ -76,12 +84,29 @@ def _line(report: DistributedReport, digest: str) -> dict[str, object]:
     }
 
 
+class Hosts(NamedTuple):
+    """A deployment that is up.
+
+    Attributes:
+        coordinator: the server's host.
+        transport: carries its messages.
+        sites: processes of the sites, by client.
+    """
+
+    coordinator: Coordinator
+    transport: "GridTransport"
+    sites: "Mapping[int, Running]"
+
+
 @contextmanager
-def hosts(layout: Layout, **options: int | float) -> Iterator[Coordinator]:
+def hosts(
+    layout: Layout, *, site: str = "audits.deploy.site", **options: int | float
+) -> Iterator[Hosts]:
     """Start SuperLink and sites as processes on the loopback address, and end them.
 
     Args:
         layout: a deployment's folder, provisioned.
+        site: module that is a site's process.
         options: of the coordinator.
 
     Raises:
@@ -111,20 +136,21 @@ def hosts(layout: Layout, **options: int | float) -> Iterator[Coordinator]:
         ending.callback(link.stop)
         control = Link(address, flower / "ca.pem")
         ending.callback(control.close)
-        processes: list[Running] = []
-        ending.callback(stop_all, processes)
+        processes: dict[int, Running] = {}
+        ending.callback(lambda: stop_all(list(processes.values())))
         nodes = set()
         for client, port in zip(clients, ports, strict=True):
             place = layout.site(client)
             nodes.add(control.register(node_key(place / "node.key")))
-            command = [sys.executable, "-m", "audits.deploy.site"]
+            command = [sys.executable, "-m", site]
             command += [str(layout.agreement), str(place), "--superlink", address]
             command += ["--certificates", str(flower / "ca.pem"), "--port", str(port)]
             log = place / "site.log"
-            processes.append(Running(f"site {client}", command, log, {}))
+            processes[client] = Running(f"site {client}", command, log, {})
         transport = GridTransport(control.run())
-        _await(transport, processes, nodes)
-        yield open_coordinator(layout, transport, **{"timeout": 120.0, **options})
+        _await(transport, list(processes.values()), nodes)
+        coordinator = open_coordinator(layout, transport, **{"timeout": 120.0, **options})
+        yield Hosts(coordinator, transport, processes)
 
 
 def _await(transport: "Transport", processes: Sequence["Running"], nodes: set[int]) -> None:

@@ -9,20 +9,31 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from audits.deploy.homes import open_site
 from secure_fedrec.engines.flower.environment import SWITCHES
 from secure_fedrec.errors import FedRecError
 
+if TYPE_CHECKING:
+    from secure_fedrec.engines.flower.tasks import Reply
+
 _FORMAT = "%(asctime)s %(name)s %(levelname)s %(message)s"
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the process; its exit code."""
+def main(
+    arguments: Sequence[str] | None = None, *, beside: "Mapping[str, Reply] | None" = None
+) -> int:
+    """Run the process; its exit code.
+
+    Args:
+        arguments: the command line without the program; None takes ``sys.argv``.
+        beside: further messages that are answered, by type.
+    """
     parser = argparse.ArgumentParser(prog="audits.deploy.site", description=__doc__)
     parser.add_argument("agreement", type=Path, help="folder of what all hosts are given")
     parser.add_argument("site", type=Path, help="folder of the client's own")
@@ -38,7 +49,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, _leave)
     try:
-        _serve(parsed)
+        _serve(parsed, beside or {})
     except FedRecError as refused:
         logging.getLogger("secure-fedrec").error("%s", refused)
         return 2
@@ -47,7 +58,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-def _serve(parsed: argparse.Namespace) -> None:
+def _serve(parsed: argparse.Namespace, beside: "Mapping[str, Reply]") -> None:
+    from secure_fedrec.engines.flower.messages import ACTION  # noqa: PLC0415
     from secure_fedrec.engines.flower.processes import (  # noqa: PLC0415 - after the switches
         LOOPBACK,
         Running,
@@ -68,8 +80,9 @@ def _serve(parsed: argparse.Namespace) -> None:
     def alive() -> bool:
         return not node.ended and os.getppid() == starter
 
+    reply = partial(scrubbed, site.answer)
     try:
-        serve(partial(scrubbed, site.answer), f"{LOOPBACK}:{parsed.port}", alive=alive)
+        serve({ACTION: reply, **beside}, f"{LOOPBACK}:{parsed.port}", alive=alive)
     finally:
         with suppress(OSError):
             node.stop()

@@ -20,8 +20,8 @@ from audits.config.audit import parse_config
 from audits.run.build import build_federation, load_dataset
 from secure_fedrec.engines import LocalEngine, table_digest
 from secure_fedrec.engines.flower.environment import SWITCHES, require_quiet
-from secure_fedrec.engines.flower.messages import data_of, message_to
-from secure_fedrec.engines.flower.tasks import scrubbed
+from secure_fedrec.engines.flower.messages import ACTION, data_of, message_to
+from secure_fedrec.engines.flower.tasks import handled, scrubbed
 from secure_fedrec.errors import ConfigError, EncodingError, ProtocolError
 from secure_fedrec.wire import Meter, Wire
 
@@ -162,8 +162,8 @@ def test_a_log_tells_of_messages_and_never_of_data(
 
 def test_other_messages_are_not_handled(message: Message) -> None:
     message.metadata.message_type = "train"
-    asked: list[bytes] = []
-    reply = scrubbed(lambda data: asked.append(data) or b"answer", message)  # type: ignore[func-returns-value]
+    asked: list[Message] = []
+    reply = handled({ACTION: lambda message: asked.append(message) or message}, message)  # type: ignore[func-returns-value]
     assert reply.has_error()
     assert asked == []
 

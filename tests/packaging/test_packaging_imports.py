@@ -18,6 +18,7 @@ COMMANDS = (
     "audit",
     "train",
     "deploy",
+    "roster",
     "attack",
     "check",
     "plan",

@@ -7,7 +7,7 @@ app that the SuperLink names is installed, loaded or run.
 
 import logging
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
 import httpx
@@ -22,7 +22,7 @@ from flwr.supercore.runtime import RuntimeHttpClient
 from flwr.supernode.runtime.run_clientapp import pull_task_input, push_message, push_task_output
 
 from secure_fedrec.engines.flower.environment import require_quiet
-from secure_fedrec.engines.flower.messages import ACTION, data_of, reply_to
+from secure_fedrec.engines.flower.messages import data_of, reply_to
 from secure_fedrec.errors import EncodingError, FedRecError, ProtocolError, WireError
 
 _COMPLETED = "completed"
@@ -32,6 +32,9 @@ _SPEAKABLE = (ProtocolError, WireError)
 
 Answer = Callable[[bytes], bytes]
 """Handles one message; whatever it raises, there is no answer."""
+
+Reply = Callable[[Message], Message]
+"""Makes the reply to a message; it must not raise."""
 
 log = logging.getLogger(_OURS)
 
@@ -43,9 +46,9 @@ def scrubbed(answer: Answer, message: Message) -> Message:
         answer: handles the bytes.
         message: from the SuperLink.
     """
-    data = data_of(message) if message.metadata.message_type == ACTION else None
+    data = data_of(message)
     if data is None:
-        log.warning("refused: a message that is none of ours")
+        log.warning("refused: a message without the one field that it is to have")
         return reply_to(message, None)
     try:
         return reply_to(message, answer(data))
@@ -61,7 +64,7 @@ def scrubbed(answer: Answer, message: Message) -> Message:
 
 
 def serve(
-    handle: Callable[[Message], Message],
+    replies: Mapping[str, Reply],
     address: str,
     *,
     alive: Callable[[], bool],
@@ -70,7 +73,7 @@ def serve(
     """Answer a SuperNode's tasks as long as it is there.
 
     Args:
-        handle: makes the reply to a message; it must not raise.
+        replies: by type of a message; others have no answer.
         address: host and port of the SuperNode's own API, on this host.
         alive: whether to go on.
         every: seconds between two looks for a task.
@@ -88,19 +91,28 @@ def serve(
                 time.sleep(every)  # it is starting, or ending
                 continue
             if found.HasField("task") and found.token:
-                _serve_one(handle, address, found.token)
+                _serve_one(replies, address, found.token)
             else:
                 time.sleep(every)
 
 
-def _serve_one(handle: Callable[[Message], Message], address: str, token: str) -> None:
+def handled(replies: Mapping[str, Reply], message: Message) -> Message:
+    """The reply to a message; one that nobody handles says nothing."""
+    reply = replies.get(message.metadata.message_type)
+    if reply is None:
+        log.warning("refused: a message that is none of ours")
+        return reply_to(message, None)
+    return reply(message)
+
+
+def _serve_one(replies: Mapping[str, Reply], address: str, token: str) -> None:
     version = RuntimeVersionHttpInterceptor(component_name="flwr-clientapp")
     with _client(address, version, RuntimeTokenHttpInterceptor(token)) as own:
         beats = HeartbeatSender(make_task_heartbeat_fn_http(own))
         beats.start()
         try:
             message, context, _, _ = pull_task_input(own)  # the app among them is not looked at
-            push_message(own, handle(message), context)
+            push_message(own, handled(replies, message), context)
             _end(own, context)
         except httpx.HTTPError as failure:
             log.error("the SuperNode is not reached: %s", type(failure).__name__)

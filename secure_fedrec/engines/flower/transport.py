@@ -20,7 +20,7 @@ class GridTransport:
     """
 
     def __init__(self, grid: Grid, *, every: float = 0.1) -> None:
-        self._grid = grid
+        self.grid = grid
         self._every = every
 
     def addresses(self) -> Sequence[int]:
@@ -30,7 +30,7 @@ class GridTransport:
             HostError: the SuperLink is not reached.
         """
         with _reached():
-            return list(self._grid.get_node_ids())
+            return list(self.grid.get_node_ids())
 
     def exchange(
         self, label: str, messages: Mapping[int, bytes], timeout: float | None
@@ -42,14 +42,14 @@ class GridTransport:
         """
         nodes = list(messages)
         with _reached():
-            sent = self._grid.push_messages(
+            sent = self.grid.push_messages(
                 [message_to(node, messages[node], label) for node in nodes]
             )
         due = {mark: node for mark, node in zip(sent, nodes, strict=False) if mark}
         end = None if timeout is None else time.monotonic() + timeout
         while due and (end is None or time.monotonic() < end):
             with _reached():
-                found = list(self._grid.pull_messages(list(due)))
+                found = list(self.grid.pull_messages(list(due)))
             for reply in found:
                 node, data = due.pop(reply.metadata.reply_to_message_id, None), data_of(reply)
                 if node is not None and data is not None:

@@ -205,6 +205,14 @@ class Roster:
         """How many parties have a role."""
         return len(self._columns[role][0])
 
+    def nodes(self) -> list[Node]:
+        """All parties, in order."""
+        return [
+            Node(role, number)
+            for role, (numbers, _) in self._columns.items()
+            for number in numbers.tolist()
+        ]
+
     def __contains__(self, node: Node) -> bool:
         """Whether a party is listed."""
         numbers = self._columns[node.role][0]

@@ -1,0 +1,31 @@
+"""Options of the commands on hosts; imports nothing that takes time."""
+
+import argparse
+from pathlib import Path
+
+
+def add_roster(command: argparse.ArgumentParser) -> None:
+    """Options of the command."""
+    actions = command.add_subparsers(dest="action", metavar="ACTION", required=True)
+    new = actions.add_parser(
+        "new", help="make a key; its public half goes to FILE.pub and is printed"
+    )
+    new.add_argument("party", help="operator, server, client:N or denoiser:N")
+    new.add_argument("file", type=Path, help="for the key; it must not be there yet")
+    add = actions.add_parser("add", help="list a party")
+    add.add_argument("list", type=Path, help="the list; made where it is missing")
+    add.add_argument("party", help="server, client:N or denoiser:N")
+    add.add_argument("key", help="its public key, or the .pub file with it")
+    add.add_argument("--replace", action="store_true", help="the party has a new key")
+    sign = actions.add_parser("sign", help="sign the list")
+    sign.add_argument("list", type=Path)
+    sign.add_argument("--operator", type=Path, required=True, metavar="FILE", help="its key")
+    sign.add_argument("--out", type=Path, required=True, metavar="FILE", help="the roster")
+    sign.add_argument("--version", type=int, required=True, help="above the last one's")
+    sign.add_argument(
+        "--round-floor", type=int, default=0, metavar="N", help="a round that has been reached"
+    )
+    show = actions.add_parser("show", help="check a roster and list its parties")
+    show.add_argument("roster", type=Path)
+    show.add_argument("--operator", required=True, metavar="KEY", help="its public key, or file")
+    show.add_argument("--json", action="store_true", help="machine-readable result on stdout")

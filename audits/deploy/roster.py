@@ -1,0 +1,98 @@
+"""``secure-fedrec roster``: keys of parties and of the operator, and the list that it signs.
+
+Every party makes its own key (``new``) and tells the operator the public half, by a way that
+neither SuperLink nor server controls. The operator lists it (``add``), signs all of them
+(``sign``), and hands the roster out; everybody holds it against the operator's public key
+(``show``).
+"""
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from secure_fedrec.core.files import replace_file
+from secure_fedrec.errors import ConfigError
+from secure_fedrec.protection.session import Identity, Role, Roster
+from secure_fedrec.protection.session.operator import (
+    load_operator,
+    name_of,
+    node_named,
+    public_key,
+    read_parties,
+    save_operator,
+    write_parties,
+)
+
+_OPERATOR = "operator"
+
+
+def roster(arguments: argparse.Namespace) -> int:
+    """``roster new|add|sign|show``."""
+    actions = {"new": _new, "add": _add, "sign": _sign, "show": _show}
+    print(actions[arguments.action](arguments))
+    return 0
+
+
+def _new(arguments: argparse.Namespace) -> str:
+    if arguments.file.exists():
+        raise ConfigError("file", str(arguments.file), "is there already: keys are not replaced")
+    if arguments.party == _OPERATOR:
+        key = Ed25519PrivateKey.generate()
+        save_operator(key, arguments.file)
+        public = key.public_key().public_bytes_raw().hex()
+    else:
+        identity = Identity.generate(node_named(arguments.party))
+        identity.save(arguments.file)
+        public = identity.public.hex()
+    beside = arguments.file.with_name(f"{arguments.file.name}.pub")
+    replace_file(beside, f"{public}\n".encode())
+    return public
+
+
+def _key(text: str) -> bytes:
+    """A public key, or that of a file that ``new`` wrote.
+
+    Raises:
+        ConfigError: it is neither.
+    """
+    path = Path(text)
+    return public_key(path.read_text(encoding="ascii").strip() if path.is_file() else text)
+
+
+def _add(arguments: argparse.Namespace) -> str:
+    parties, node = read_parties(arguments.list), node_named(arguments.party)
+    if node in parties and not arguments.replace:
+        raise ConfigError("party", arguments.party, "is listed already; --replace changes its key")
+    key = _key(arguments.key)
+    write_parties(arguments.list, {**parties, node: key})
+    return f"{len({**parties, node: key})} parties"
+
+
+def _sign(arguments: argparse.Namespace) -> str:
+    if arguments.out.exists():
+        operator = load_operator(arguments.operator).public_key().public_bytes_raw()
+        last = Roster.load(arguments.out, operator=operator).version
+        if arguments.version <= last:
+            raise ConfigError("--version", arguments.version, f"must be above {last}, the last one")
+    signed = Roster.of(
+        load_operator(arguments.operator),
+        read_parties(arguments.list),
+        version=arguments.version,
+        round_floor=arguments.round_floor,
+    )
+    replace_file(arguments.out, signed.encoded)
+    return signed.hash.hex()
+
+
+def _show(arguments: argparse.Namespace) -> str:
+    found = Roster.load(arguments.roster, operator=_key(arguments.operator))
+    parties = {name_of(node): found.key_of(node).hex() for node in found.nodes()}
+    if arguments.json:
+        facts: dict[str, Any] = {"version": found.version, "round_floor": found.round_floor}
+        return json.dumps({**facts, "hash": found.hash.hex(), "parties": parties}, indent=2)
+    counts = (f"{found.count(role)} {role.name.lower()}s" for role in Role if found.count(role))
+    head = f"version {found.version}, from round {found.round_floor}: {', '.join(counts)}"
+    return "\n".join([head, *(f"{name} {key}" for name, key in parties.items())])
