@@ -201,7 +201,9 @@ def _parameter_figures(
     least, most = parameters.threshold_least, parameters.threshold_most
     shares = f"shares that restore a secret; {least} to {most} meet the bounds"
     quorum = "a curious server names one set; nothing to agree on"
-    if parameters.adversary == "active":
+    if parameters.committee is not None:
+        quorum = "of members of the committee; no two survivor sets can both gather it"
+    elif parameters.adversary == "active":
         quorum = "floor((n + c) / 2) + 1: no two survivor sets can both gather it"
     survivors = f"n - floor({dropout:g} n)"
     figures = [
@@ -211,6 +213,9 @@ def _parameter_figures(
         Figure("quorum", parameters.quorum, "signatures", quorum),
         Figure("survivors at least", parameters.min_survivors, "clients", survivors),
     ]
+    if parameters.committee is not None:
+        drawn = "smallest m that the beacon may draw to sign for all; 2q - m corrupt ones break it"
+        figures.append(Figure("committee", parameters.committee, "clients", drawn))
     if parameters.window_least is not None:
         window = "survivors in every k/2 consecutive ring places, c_w + 1"
         unit = f"of {k // 2} places"
@@ -248,7 +253,7 @@ def _time_figures(
     return [
         Figure("client time", whole, "CPU s", f"operations and bookkeeping; {rate}"),
         Figure(
-            "server time, no dropouts", alone, "CPU s", "n self masks and vectors, 3 n signatures"
+            "server time, no dropouts", alone, "CPU s", "n self masks and vectors, signatures"
         ),
         Figure(f"server time, {d} dropouts", dropped, "CPU s", why),
     ]

@@ -33,7 +33,7 @@ def client_seconds(config: MaskingConfig, calibration: Calibration) -> float:
         2 * cost.keygen  # mask and channel
         + (2 * k + 1) * cost.agreement  # mask and channel per neighbour; channel to the server
         + (2 * k + 4) * cost.box  # shares sent and received; keys for the server's eyes
-        + 3 * cost.sign  # advertisement, sharers, survivors; the rest carries MACs
+        + 3 * cost.sign  # advertisement, sharers, survivors (who signs); the rest carries MACs
         + (6 + 2 * k + config.quorum) * cost.verify  # server, advertisements, sharers, quorum
         + 2 * cost.split
         + (k + 1) * cost.mask
@@ -54,7 +54,8 @@ def server_seconds(config: MaskingConfig, calibration: Calibration, *, dropped: 
     pairs = dropped * k * survivors / (n - 1)  # expected neighbours of the dropped that survive
     seconds = (
         6 * cost.sign  # a step is signed once for all
-        + (n + 2 * survivors) * cost.verify  # advertisements, sharers, survivors
+        + (n + survivors) * cost.verify  # advertisements, sharers
+        + min(survivors, config.committee or n) * cost.verify  # survivors
         + n * cost.agreement  # channels
         + (n + 3 * survivors) * cost.box  # keys of shares, upload and reveal
         + survivors * (cost.tag + cost.unpack)

@@ -73,7 +73,8 @@ def _bodies(config: MaskingConfig) -> Mapping[Kind, int]:
     clients, number, marks = config.clients, 4, (config.clients + 7) // 8
     keys, shares = Advertisement.size(config), ShareRecord.size(config)
     seals = config.neighbours * PAIR_SEAL_BYTES if config.hybrid else 0
-    leaves = 5 * clients + 5  # the messages before: five of each client, five of the server
+    # The messages before: five of each client, CONFIRM of who signs only, five of the server.
+    leaves = 4 * clients + (config.committee or clients) + 5
 
     def records(size: int, count: int = config.neighbours) -> int:
         return number + count * (number + size)
@@ -108,7 +109,7 @@ _ROUND: tuple[_Row, ...] = (
     ("R2", Kind.BOXES, "down", "k neighbours' shares, who shared"),
     ("R3", Kind.UPLOAD, "up", "masked vector of d words of b bits"),
     ("R4", Kind.SURVIVORS, "down", "survivors, k neighbours' signatures, path"),
-    ("R4", Kind.CONFIRM, "up", "signature on the survivors"),
+    ("R4", Kind.CONFIRM, "up", "signature on the survivors, of who signs"),
     ("R4", Kind.QUORUM, "down", "quorum of signatures"),
     ("R5", Kind.REVEAL, "up", "own self-mask seed, one share per neighbour"),
     ("R6", Kind.RESULT, "down", "digest of the sum, transcript root, receipt"),

@@ -15,6 +15,7 @@ from secure_fedrec.protection.masking import (
     MaskingConfig,
     MaskingServer,
     Outgoing,
+    ServerState,
     SitePolicy,
     SumLayout,
 )
@@ -77,13 +78,14 @@ class Scene:
             self.clients[number] = client
         self.outgoing: list[Outgoing] = []
         self.replies: dict[int, bytes] = {}
+        self.beacon: bytes | None = None
 
     def until_clients_get(self, kind: Kind, *, silent: Mapping[int, Kind] | None = None) -> None:
         """Run until messages of a kind wait to be delivered to the clients."""
         self.outgoing = self.server.start()
         while self.outgoing[0].data[1] != kind:
             self._turn(silent or {})
-            self.outgoing = self.server.close_step()
+            self.outgoing = self._close()
 
     def until_server_gets(self, kind: Kind, *, silent: Mapping[int, Kind] | None = None) -> None:
         """Run until messages of a kind wait to be delivered to the server (``replies``)."""
@@ -142,6 +144,13 @@ class Scene:
     def _turn(self, silent: Mapping[int, Kind]) -> None:
         self._answer(silent)
         self._deliver()
+
+    def _close(self) -> list[Outgoing]:
+        due = self.beacon if self.server.state is ServerState.ADVERTISE else None
+        if due is not None:
+            for client in self.clients.values():
+                client.observe_beacon(self.server._round.public.epoch, due)
+        return self.server.close_step(beacon=due)
 
     def _answer(self, silent: Mapping[int, Kind]) -> None:
         self.replies = {}

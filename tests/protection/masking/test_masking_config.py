@@ -16,6 +16,9 @@ BASE: dict[str, Any] = {
     "clients": 40, "bits": 32, "length": 1, "layout_hash": bytes(32), "adversary": "curious",
     "threshold": 3, "min_survivors": 30, "quorum": 1, "corrupt_clients": 0,
 }  # fmt: skip
+SPARSE: dict[str, Any] = {
+    "adversary": "active", "degree": 8, "window_least": 2, "corrupt_clients": 8, "quorum": 25,
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -30,6 +33,13 @@ BASE: dict[str, Any] = {
         ("degree", 38, 40, {}),
         ("quorum", 25, 24, {"adversary": "active", "corrupt_clients": 8, "threshold": 9}),
         ("quorum", 30, 31, {}),
+        ("committee", 39, 40, SPARSE),
+        ("committee", 1, 0, SPARSE | {"quorum": 1}),
+        ("quorum", 7, 6, SPARSE | {"committee": 12}),
+        ("quorum", 12, 13, SPARSE | {"committee": 12}),
+        # Whoever signs, two sums share an honest client.
+        ("min_survivors", 25, 24, SPARSE | {"committee": 12, "quorum": 7}),
+        ("min_survivors", 25, 24, SPARSE),
         ("corrupt_clients", 2, -1, {}),
     ],
 )

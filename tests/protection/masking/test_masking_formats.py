@@ -56,7 +56,8 @@ def test_headers_are_refused_byte_by_byte(scene: Any) -> None:
         assert Envelope.decode(data).kind is kind
         for wrong, match in (
             (b"\x01" + data[1:], "version 1"),
-            (b"\x03" + data[1:], "version 3"),
+            (b"\x02" + data[1:], "version 2"),
+            (b"\x04" + data[1:], "version 4"),
             (data[:1] + b"\x00" + data[2:], "unknown kind"),
             (data[:1] + b"\x0c" + data[2:], "unknown kind"),
             (data[:117], "header"),
@@ -282,6 +283,7 @@ GOOD: dict[str, Any] = {
         ("threshold", [1, 2, 15, 20]),
         ("min_survivors", [5, 3, 21, 11]),
         ("quorum", [11, 16]),
+        ("committee", [1, 12, 20]),  # on the complete graph
         ("corrupt_clients", [-1, 5, 19]),
         ("window_least", [1]),
         ("adversary", ["lazy"]),
@@ -311,6 +313,9 @@ def test_every_setting_is_in_the_hash_and_comes_back() -> None:
         {"degree": 8, "window_least": 2},
         {"degree": 8, "window_least": 3},
         {"degree": 10, "window_least": 3},
+        {"degree": 10, "window_least": 3, "committee": 15},
+        {"degree": 10, "window_least": 3, "committee": 14},
+        {"degree": 10, "window_least": 3, "committee": 15, "quorum": 8},
     ]
     configs = [MaskingConfig(**(GOOD | change)) for change in changes]
     assert len({config.hash for config in configs}) == len(configs)

@@ -29,6 +29,7 @@ from secure_fedrec.protection.masking import (
     SitePolicy,
     SumLayout,
 )
+from secure_fedrec.protection.masking.agreed.committee import draw_committee
 from secure_fedrec.protection.masking.agreed.formats import Context, Envelope, labelled_hash
 from secure_fedrec.protection.masking.round.keys import derive, mask_private_key, pair_key, self_key
 from secure_fedrec.protection.masking.round.messages import commitment_to
@@ -165,6 +166,7 @@ def blocks(tape: Tape) -> dict[str, Any]:
         "mask_public": mask_private_key(42, context, 7).public_key().public_bytes_raw().hex(),
         "commitment": commitment_to(context, 7, 42).hex(),
         "labelled": labelled_hash("label", b"one", b"", b"two").hex(),
+        "committee": np.flatnonzero(draw_committee(bytes(range(32)), 20, 7)).tolist(),
         "merkle_root": tree.root.hex(),
         "merkle_path_3": [node.hex() for node in tree.path(3)],
     }

@@ -60,7 +60,8 @@ def test_a_million_clients_in_cohorts_of_ten_thousand(adversary: Adversary) -> N
     config = found.config
     assert config.neighbours == expected.degree == {"curious": 58, "active": 116}[adversary]
     assert config.threshold == expected.threshold
-    assert config.quorum == {"curious": 1, "active": 5_611}[adversary]
+    assert config.quorum == {"curious": 1, "active": 66}[adversary]
+    assert config.committee == {"curious": None, "active": 93}[adversary]
     assert config.min_survivors == 9_000
     assert config.window_least == expected.window_least
     assert found.beacon == (adversary == "active")
@@ -143,7 +144,7 @@ def test_sizes_are_those_of_the_wire_format(n: int, bits: int, hybrid: bool) -> 
         "CONFIRM": 32,
         "QUORUM": 4 + config.quorum * (4 + 64),
         "REVEAL": 32 + 4 + k * 36 + 16,
-        "RESULT": 32 + 32 + 4 + 4 + 32 * ceil(log2(5 * n + 5)),
+        "RESULT": 32 + 32 + 4 + 4 + 32 * ceil(log2(4 * n + (config.committee or n) + 5)),
     }
     proofs = dict.fromkeys(expected, 64) | {"SHARES": 16, "UPLOAD": 16, "REVEAL": 16}
     stated = {m.kind: m.size for m in message_sizes(config)}

@@ -122,9 +122,16 @@ def test_every_answer_keeps_its_promises(found: MaskingParameters) -> None:
     assert found.min_survivors == n - d
     assert found.quorum <= found.min_survivors
     assert (found.window_least is not None) == (found.adversary == "active" and not found.complete)
+    assert found.committee is None or found.window_least is not None
     if found.adversary == "active":
-        assert 2 * found.quorum > n + c  # no two survivor sets gather it
-        assert 2 * (found.quorum - 1) <= n + c
+        # no two survivor sets are over so many, nor do both gather a quorum
+        assert 2 * found.min_survivors > n + c
+        if found.committee is None:
+            assert 2 * found.quorum > n + c
+            assert 2 * (found.quorum - 1) <= n + c
+        else:
+            assert found.committee < n
+            assert found.committee < 2 * found.quorum <= 2 * found.committee
     else:
         assert found.quorum == 1  # one set for everybody: there is nothing to agree on
 
@@ -150,6 +157,9 @@ def test_stated_bounds_are_those_of_the_chosen_degree_and_threshold(
         "windows": n * tail(n, c, window, least),
         "live windows": n * tail(n, d, window, window - least + 1),
     }
+    if found.committee is not None:
+        m, q = found.committee, found.quorum
+        true |= {"committee": tail(n, c, m, 2 * q - m), "live committee": tail(n, d, m, m - q + 1)}
     if found.complete:
         true["live neighbours"] = Fraction(int(d > k - t))
     for bound in found.bounds:
@@ -172,6 +182,10 @@ def test_the_threshold_range_is_as_wide_as_the_bounds_allow(found: MaskingParame
     else:
         privacy -= n * tail(n, c, k // 2, found.window_least)
         correctness -= n * tail(n, d, k // 2, k // 2 - found.window_least + 1)
+    if found.committee is not None:
+        m, q = found.committee, found.quorum
+        privacy -= tail(n, c, m, 2 * q - m)
+        correctness -= tail(n, d, m, m - q + 1)
 
     def surrounded(t: int) -> Fraction:
         return (n - c) * tail(n - 1, c, k, t if found.agreed_survivors else 2 * t - k)
@@ -254,11 +268,15 @@ def test_a_drawn_cohort_may_hold_more_corrupt_clients_than_the_roster_does_on_av
     assert upper_tail(10**6, 10**5, 10_000, most + 1) <= Fraction(1, 2**41)
     assert upper_tail(10**6, 10**5, 10_000, most) > Fraction(1, 2**41)
     assert drawn.degree > whole.degree
-    assert drawn.quorum == (10_000 + most) // 2 + 1
+    assert drawn.committee is not None
+    assert whole.committee is not None
+    assert drawn.committee > whole.committee
+    assert 2 * drawn.min_survivors > 10_000 + most
     assert [bound.event for bound in drawn.bounds if bound.protects == "privacy"] == [
         "cohort",
         "corrupt neighbours",
         "windows",
+        "committee",
     ]
     total = sum(2.0**bound.log2 for bound in drawn.bounds if bound.protects == "privacy")
     assert total <= 2.0**-40

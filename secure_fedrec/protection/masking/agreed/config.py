@@ -1,14 +1,16 @@
 """The public configuration of a masked sum, which every message of its round is bound to.
 
 Layout on the wire, little-endian: u8 bits | u8 adversary | u8 key agreement | u32 clients
-| u32 degree (0: complete graph) | u32 threshold | u32 survivors | u32 quorum | u32 corrupt clients
-| u32 window (0: none) | u32 length | 32 layout hash | 32 hash of the public state.
+| u32 degree (0: complete graph) | u32 threshold | u32 survivors | u32 quorum | u32 committee
+(0: everybody) | u32 corrupt clients | u32 window (0: none) | u32 length | 32 layout hash
+| 32 hash of the public state.
 """
 
 import struct
 from typing import Annotated, Any, Literal, TypeAlias, get_args
 
 from secure_fedrec.errors import ConfigError, ProtocolError
+from secure_fedrec.protection.masking.agreed.committee import overlap_of
 from secure_fedrec.protection.masking.agreed.degrees import Adversary
 from secure_fedrec.protection.masking.agreed.formats import labelled_hash
 from secure_fedrec.protection.masking.agreed.parameters import MaskingParameters, find_parameters
@@ -17,13 +19,14 @@ from secure_fedrec.settings import Settings, Within
 
 KeyAgreement: TypeAlias = Literal["x25519", "x25519+mlkem768"]
 
-_LAYOUT = struct.Struct("<BBB8I32s32s")
+_LAYOUT = struct.Struct("<BBB9I32s32s")
 _NUMBERS = (
     "clients",
     "degree",
     "threshold",
     "min_survivors",
     "quorum",
+    "committee",
     "corrupt_clients",
     "window_least",
     "length",
@@ -44,8 +47,10 @@ class MaskingConfig(Settings, section="masking"):
         layout_hash: what the words mean (``layouts``); 32 bytes.
         degree: neighbours of each client, even; None for the complete graph.
         threshold: shares that restore a secret, t.
-        min_survivors: fewest vectors that may be summed.
+        min_survivors: fewest vectors that may be summed; ``overlap`` at least.
         quorum: signatures on one survivor set that clients ask for before they reveal anything.
+        committee: clients that the beacon draws to give these signatures, m; None for all clients.
+            Only where the server is active and the graph is not complete.
         corrupt_clients: clients that may work with the server, c.
         window_least: survivors in every degree/2 consecutive places of the ring of clients; set
             exactly when the server is active and the graph is not complete.
@@ -66,6 +71,7 @@ class MaskingConfig(Settings, section="masking"):
     threshold: int
     min_survivors: int
     quorum: int
+    committee: int | None = None
     corrupt_clients: int
     window_least: int | None = None
     adversary: Adversary = "active"
@@ -137,6 +143,7 @@ class MaskingConfig(Settings, section="masking"):
             threshold=found.threshold,
             min_survivors=found.min_survivors,
             quorum=found.quorum,
+            committee=found.committee,
             corrupt_clients=found.corrupt_clients,
             window_least=found.window_least,
             adversary=found.adversary,
@@ -157,6 +164,16 @@ class MaskingConfig(Settings, section="masking"):
     def needs_beacon(self) -> bool:
         """Whether the graph must come from randomness that the server does not choose."""
         return self.adversary == "active" and self.degree is not None
+
+    @property
+    def overlap(self) -> int:
+        """Fewest clients over whom a sum may be, whatever it is asked for.
+
+        Against an active server so many that any two sums share an honest client. That client is of
+        one epoch, and so are, by what clients check, all honest ones of the sum; so no two epochs,
+        each with a ring and a committee of its own, give a sum each. 1 against a curious server.
+        """
+        return overlap_of(self.clients, self.corrupt_clients) if self.adversary == "active" else 1
 
     @property
     def lacks_state(self) -> bool:
@@ -188,7 +205,7 @@ class MaskingConfig(Settings, section="masking"):
         """
         bits, adversary, agreement, *given, layout_hash, public_state = _LAYOUT.unpack(data)
         numbers: dict[str, Any] = dict(zip(_NUMBERS, given, strict=True))
-        for name in ("degree", "window_least"):
+        for name in ("degree", "committee", "window_least"):
             numbers[name] = numbers[name] or None
         if adversary >= len(_ADVERSARIES) or agreement >= len(_AGREEMENTS):
             raise ProtocolError("SETUP: unknown adversary or key agreement")
@@ -223,8 +240,12 @@ class MaskingConfig(Settings, section="masking"):
         # Each survivor needs t other survivors that hold its shares, and two honest ones at least
         # must stand behind a sum.
         least = max(self.threshold + 1, self.corrupt_clients + 2)
-        self.require_between("min_survivors", least, self.clients)
-        least = 1
-        if self.adversary == "active":
-            least = (self.clients + self.corrupt_clients) // 2 + 1
-        self.require_between("quorum", least, self.min_survivors)
+        self.require_between("min_survivors", max(least, self.overlap), self.clients)
+        if self.committee is None:
+            self.require_between("quorum", self.overlap, self.min_survivors)
+            return
+        if not self.needs_beacon:
+            exactly = "may be set only where the graph is sparse and the server active"
+            raise self.refusal("committee", exactly)
+        self.require_between("committee", 1, self.clients - 1)
+        self.require_between("quorum", overlap_of(self.committee, 0), self.committee)

@@ -5,13 +5,14 @@ only skips degrees that miss their bounds by a margin.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Literal
 
 import numpy as np
 
 from secure_fedrec.errors import ConfigError
+from secure_fedrec.protection.masking.agreed.committee import Committee, smallest_committee
 from secure_fedrec.protection.masking.agreed.graph import disconnection_bound
 from secure_fedrec.protection.masking.agreed.hypergeometric import (
     least_within,
@@ -67,6 +68,7 @@ class Answer:
             ones with both cannot gather two, 2t > k + corrupt neighbours. Required where survivors
             are not agreed on; else a reserve.
         window_least: survivors that each window must hold (active server, Harary graph).
+        committee: who signs the survivors (the same); None for everybody.
     """
 
     degree: int
@@ -74,6 +76,7 @@ class Answer:
     most: int
     never_both: int
     window_least: int | None = None
+    committee: Committee | None = None
 
 
 def complete_graph(question: Question, dropout: float) -> Answer:
@@ -140,7 +143,22 @@ def _harary_active(question: Question, degree: int) -> Answer | None:
     least = least_within(n, question.corrupt, window, question.privacy / n)
     privacy = question.privacy - n * upper_tail(n, question.corrupt, window, least)
     lost = n * upper_tail(n, question.dropped, window, window - least + 1)
-    return _thresholds(question, degree, privacy, question.correctness - lost, window_least=least)
+    correctness = question.correctness - lost
+    if correctness < 0:
+        return None
+    # Half of what the windows leave is the committee's, and the thresholds' all that it leaves.
+    committee = smallest_committee(
+        n,
+        question.corrupt,
+        question.dropped,
+        privacy=privacy / 2,
+        correctness=correctness / 2,
+    )
+    if committee is not None:
+        privacy -= committee.corrupted
+        correctness -= committee.lost
+    found = _thresholds(question, degree, privacy, correctness)
+    return found and replace(found, window_least=least, committee=committee)
 
 
 def _thresholds(
@@ -148,8 +166,6 @@ def _thresholds(
     degree: int,
     privacy: Fraction,
     correctness: Fraction,
-    *,
-    window_least: int | None = None,
 ) -> Answer | None:
     """The range of t within what the graph's own events left of the budgets."""
     if privacy < 0 or correctness < 0:
@@ -161,6 +177,4 @@ def _thresholds(
     most = degree + 1 - least_within(n, question.dropped, degree, correctness / n)
     if least > most:
         return None
-    return Answer(
-        degree=degree, least=least, most=most, never_both=never_both, window_least=window_least
-    )
+    return Answer(degree=degree, least=least, most=most, never_both=never_both)

@@ -1,4 +1,4 @@
-"""The envelope of every message, version 2.
+"""The envelope of every message, version 3.
 
 All numbers are little-endian:
 
@@ -36,9 +36,9 @@ from secure_fedrec.errors import ProtocolError
 from secure_fedrec.protection.session.identity import signed_by
 from secure_fedrec.protection.session.nodes import SERVER_NUMBER
 
-VERSION = 2
+VERSION = 3
 """Of the wire: version 1 had no signature over the sharers in UPLOAD and SURVIVORS, and no
-generation of the journal in ADVERTISE."""
+generation of the journal in ADVERTISE; version 2 had no committee in its configuration."""
 
 SERVER = SERVER_NUMBER
 """Sender number of the server; no client may have it."""

@@ -14,6 +14,8 @@ Privacy may fail in a round with probability at most 2^-privacy_bits, all of the
 - *windows* (active server, which chooses the survivors after it saw the graph): a window of k/2
   ring places has more than c_w corrupt clients. Every client insists on c_w + 1 survivors per
   window (``graph.windows_hold``), so unless this happens the honest survivors are connected;
+- *committee* (active server): so many of the m clients that are drawn to sign the survivors are
+  corrupt that two survivor sets could find a quorum of q signatures (``committee``);
 - *cohort* (cohort drawn from a larger roster): it holds more corrupt clients than c.
 
 Nothing else is left to chance. That an active server gets at most one of an honest client's two
@@ -23,14 +25,18 @@ follows from signatures and counts (``rules``; the proof is docs/protection/mask
 The round may fail, with up to d random dropouts, with probability at most 2^-correctness_bits:
 
 - *live neighbours*: some client keeps fewer than t of its neighbours, n P[HG(n, d, k) > k - t];
-- *live windows* (active): some window keeps fewer than c_w + 1 survivors.
+- *live windows* (active): some window keeps fewer than c_w + 1 survivors;
+- *live committee* (active): fewer than q of its members are left.
 
 HG(N, m, k) is the number of marked ones among k drawn of N of which m are marked. On the complete
 graph every event is decided by counting and has probability 0. A smaller budget per event would
 only enlarge the graph: the sum is what is promised.
 
-Against an active server, two different survivor sets cannot both gather
-quorum = floor((n + c) / 2) + 1 signatures, since corrupt clients sign both and honest ones one.
+Against an active server, two different survivor sets cannot both gather a quorum, since corrupt
+clients sign both and honest ones one: floor((n + c) / 2) + 1 signatures of the cohort, or, on a
+Harary graph, q of its committee. Where a committee signs, sums are over floor((n + c) / 2) + 1
+clients at least all the same: clients of two epochs have two committees, but such sums share an
+honest client, and it is of one epoch.
 """
 
 from dataclasses import dataclass
@@ -38,6 +44,7 @@ from fractions import Fraction
 from typing import Annotated, Final, Literal
 
 from secure_fedrec.errors import ConfigError
+from secure_fedrec.protection.masking.agreed.committee import overlap_of
 from secure_fedrec.protection.masking.agreed.degrees import (
     Adversary,
     Answer,
@@ -95,6 +102,7 @@ class MaskingParameters:
         min_survivors: n - d; with fewer the bounds say nothing, and the round must abort.
         quorum: signatures on one survivor set that a client waits for; 1 against a curious server,
             which names everybody the same set.
+        committee: clients that are drawn to give these signatures, m; None for all clients.
         window_least: survivors each window of degree/2 ring places must hold, c_w + 1; None where
             the graph is complete or the server curious.
         adversary: the server that is withstood.
@@ -114,6 +122,7 @@ class MaskingParameters:
     dropped_clients: int
     min_survivors: int
     quorum: int
+    committee: int | None
     window_least: int | None
     adversary: Adversary
     agreed_survivors: bool
@@ -212,7 +221,7 @@ def find_parameters(
     answer = None if n <= complete_up_to else smallest_harary(question)
     if answer is None:
         answer = complete_graph(question, dropout)
-    threshold = _threshold(question, answer)
+    threshold, committee = _threshold(question, answer), answer.committee
     bounds = _bounds(question, answer, threshold)
     if roster is not None and roster > n:
         bounds = (_bound("cohort", "privacy", "P[HG(N, γN, n) > c]", drawn), *bounds)
@@ -225,7 +234,8 @@ def find_parameters(
         corrupt_clients=clients,
         dropped_clients=question.dropped,
         min_survivors=n - question.dropped,
-        quorum=quorum,
+        quorum=quorum if committee is None else committee.quorum,
+        committee=None if committee is None else committee.members,
         window_least=answer.window_least,
         adversary=adversary,
         agreed_survivors=agreed_survivors,
@@ -259,10 +269,10 @@ def _corrupt_clients(
 
 
 def _require_survivors(question: Question, dropout: float, corrupt: float, min_honest: int) -> int:
-    """The quorum, once it is sure that enough clients stay to form it and to hide in a sum."""
+    """The quorum of all, once it is sure that enough stay to form it and to hide in a sum."""
     stay = question.n - question.dropped
     blamed, rate = ("dropout", dropout) if dropout >= corrupt else ("corrupt", corrupt)
-    quorum = (question.n + question.corrupt) // 2 + 1
+    quorum = overlap_of(question.n, question.corrupt)
     if stay - question.corrupt < min_honest:
         raise ConfigError(
             f"masking.{blamed}",
@@ -312,6 +322,13 @@ def _bounds(question: Question, answer: Answer, threshold: int) -> tuple[Bound, 
             _bound("windows", "privacy", "n P[HG(n, c, k/2) > c_w]", over),
             _bound("live windows", "correctness", "n P[HG(n, d, k/2) > k/2 - c_w - 1]", lost),
         ]
+        if answer.committee is not None:
+            drawn = answer.committee
+            corrupted, lost = "P[HG(n, c, m) >= 2q - m]", "P[HG(n, d, m) > m - q]"
+            bounds += [
+                _bound("committee", "privacy", corrupted, drawn.corrupted),
+                _bound("live committee", "correctness", lost, drawn.lost),
+            ]
     elif k < n - 1:
         apart = disconnection_bound(n, c + d, k)
         formula = "C(n - c - d, 2) C(c + d, k) / C(n - 1, k)"

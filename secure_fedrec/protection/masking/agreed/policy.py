@@ -241,3 +241,13 @@ def _require_sparse(config: MaskingConfig, safe: MaskingParameters) -> None:
             f"site (degree {safe.degree}, threshold {safe.threshold_least} to "
             f"{safe.threshold_most}, window {window}, survivors {safe.min_survivors})"
         )
+    # Nor is a larger committee alone: its quorum would have to grow with it.
+    if config.committee != safe.committee or config.quorum < safe.quorum:
+        raise ProtocolError(
+            f"SETUP: {config.quorum} signatures of {_signers(config.committee)}; this site asks for "
+            f"{safe.quorum} of {_signers(safe.committee)}"
+        )
+
+
+def _signers(committee: int | None) -> str:
+    return "all clients" if committee is None else f"a committee of {committee}"

@@ -1,7 +1,7 @@
 """The client half of a masked sum: takes and gives bytes, owns no socket, thread or clock.
 
-    SETUP -> ADVERTISE, KEYS -> SHARES, BOXES -> UPLOAD, SURVIVORS -> CONFIRM, QUORUM -> REVEAL,
-    RESULT
+    SETUP -> ADVERTISE, KEYS -> SHARES, BOXES -> UPLOAD, SURVIVORS -> CONFIRM (of who is to
+    sign), QUORUM -> REVEAL, RESULT
 
 A ``MaskingClient`` lives for one round. Its state is the kind of message that it awaits.
 
@@ -320,7 +320,8 @@ class MaskingClient:
                 vector, self._vector = self._vector, None
                 return [current.upload(envelope, vector)]
             case Kind.SURVIVORS:
-                return [current.confirm(envelope)]
+                signed = current.confirm(envelope)
+                return [] if signed is None else [signed]
             case Kind.QUORUM:
                 message = current.reveal(envelope)
                 self._journal.reveal(envelope.context.round_id, message)

@@ -139,7 +139,7 @@ class ClientRound:
 
     def _take_keys(self, envelope: Envelope, beacon: bytes | None) -> None:
         keys = Keys.decode(envelope.head, envelope.payload, self.config)
-        if beacon is not None and self.public.beacon_due and keys.beacon != beacon:
+        if self.public.beacon_due and keys.beacon != beacon:
             raise ProtocolError("KEYS: not the beacon that was observed")
         topology = self.public.topology(keys.beacon)
         if not keys.advertised[self._place]:
@@ -191,9 +191,14 @@ class ClientRound:
         self._upload_leaf = leaf_hash(Envelope.decode(message).proven)
         return message
 
-    def confirm(self, envelope: Envelope) -> bytes:
-        """R4: a signature on the survivors, the only set this client will ever help to unmask."""
+    def confirm(self, envelope: Envelope) -> bytes | None:
+        """R4: a signature on the survivors, the only set this client will ever help to unmask.
+
+        None of a client that is not on the committee; it is bound to that set all the same.
+        """
         self._take_survivors(envelope)
+        if not self._topology.signers(self.survivors)[self._place]:
+            return None
         return self._sign(Kind.CONFIRM, self._statement)
 
     def _take_survivors(self, envelope: Envelope) -> None:
@@ -355,14 +360,14 @@ class ClientRound:
         return signed_sharers(key, context, number, self._shared_hash, signature)
 
     def _require_quorum(self, quorum: Quorum) -> None:
-        needed, cohort = self.config.quorum, self.public.cohort
+        needed, signers = self.config.quorum, self._topology.signers(self.survivors)
         if not is_quorum(len(quorum.signatures), needed):
             raise ProtocolError(
                 f"QUORUM: {len(quorum.signatures)} signatures; agreement takes {needed}"
             )
         for number, signature in quorum.signatures.items():
-            if not self.survivors[self.public.place(number)]:
-                raise ProtocolError(f"QUORUM: client {number} is no survivor of {len(cohort)}")
+            if not signers[self.public.place(number)]:
+                raise ProtocolError(f"QUORUM: client {number} is no survivor that may sign")
             verify(
                 self._roster.key_of(number),
                 self.public.context,

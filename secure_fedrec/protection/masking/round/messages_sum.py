@@ -7,7 +7,7 @@ Head | payload of each kind; n clients in the cohort (R0 to R2 and records: ``me
     SURVIVORS  n/8 survivors | 32 root over their uploads
                | payload: records (64 signature of a surviving neighbour over who shared)
                | inclusion path (count x 32)
-    CONFIRM    32 statement
+    CONFIRM    32 statement (of members of the committee, where there is one)
     QUORUM     records (64 signature of its CONFIRM)
     REVEAL     box of (32 own self-mask seed | records (32 share))
     RESULT     32 digest of the sum | 32 root of the transcript | u32 leaves

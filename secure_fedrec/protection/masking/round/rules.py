@@ -1,7 +1,8 @@
 """What a client accepts, and what it gives: its decisions as predicates of what it was told.
 
 ``ClientRound`` decides by these, so that whoever explores the protocol state by state asks the same
-questions as the clients do. The check of the windows is ``graph.windows_hold``.
+questions as the clients do. The check of the windows is ``graph.windows_hold``, whose signatures
+count is ``Topology.signers``.
 """
 
 from typing import Literal, TypeAlias

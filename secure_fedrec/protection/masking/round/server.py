@@ -270,6 +270,8 @@ class MaskingServer:
         self.state = state
         done = state is ServerState.DONE
         self._awaiting = set() if done else {message.receiver for message in outgoing}
+        if state is ServerState.CONFIRM:
+            self._awaiting &= self._round.signers
 
     def _done(self) -> ServerRound:
         if self.state is not ServerState.DONE:

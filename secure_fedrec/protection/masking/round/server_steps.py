@@ -82,6 +82,7 @@ class ServerRound:
     ) -> None:
         self._faults: dict[Fault, None] = {}
         self.survivors: BoolArray
+        self.signers: set[int]
         self.result: RingArray
         self.transcript_root: bytes
         self._identity = identity
@@ -258,7 +259,10 @@ class ServerRound:
         self._transcript.append(self._upload_leaves[client])
 
     def close_uploads(self) -> list[Outgoing]:
-        """R4 to the clients: the survivors, and a commitment to what they uploaded."""
+        """R4 to the clients: the survivors, and a commitment to what they uploaded.
+
+        It goes to all of them, and is signed by those on the committee.
+        """
         survivors = self._uploaded.copy()
         self._topology.require_survivors(survivors)
         for place, client in self._marked(self._shared):
@@ -267,6 +271,8 @@ class ServerRound:
             if survivors[place] or len(self._topology.live(place, survivors)):
                 self._topology.require_live(place, client, survivors)
         self.survivors = survivors
+        self.signers = {client for _, client in self._marked(self._topology.signers(survivors))}
+        self._require_quorum(len(self.signers), "survived to agree")
         clients = [client for _, client in self._marked(survivors)]
         tree = MerkleTree([self._upload_leaves[client] for client in clients])
         self._statement = statement_of(
@@ -294,12 +300,8 @@ class ServerRound:
 
     def close_confirmations(self) -> list[Outgoing]:
         """R4 to the clients: exactly as many signatures as make a quorum."""
-        needed = self._config.quorum
-        if len(self._confirmations) < needed:
-            raise ProtocolError(
-                f"{len(self._confirmations)} clients agreed on the survivors; it takes {needed}"
-            )
-        signatures = dict(sorted(self._confirmations.items())[:needed])
+        self._require_quorum(len(self._confirmations), "agreed")
+        signatures = dict(sorted(self._confirmations.items())[: self._config.quorum])
         data = self._sign(Kind.QUORUM, Quorum(signatures=signatures).head())
         return [Outgoing(client, data) for _, client in self._marked(self.survivors)]
 
@@ -363,6 +365,12 @@ class ServerRound:
         count, needed = int(marks.sum()), self._config.min_survivors
         if count < needed:
             raise ProtocolError(f"{count} clients {what}; a sum needs {needed}")
+
+    def _require_quorum(self, count: int, what: str) -> None:
+        needed, members = self._config.quorum, self._config.committee
+        if count < needed:
+            who = "clients" if members is None else f"of the {members} members of the committee"
+            raise ProtocolError(f"{count} {who} {what} on the survivors; it takes {needed}")
 
     def _marked(self, marks: BoolArray) -> list[tuple[int, int]]:
         """Place and number of the marked clients."""

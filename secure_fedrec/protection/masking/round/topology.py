@@ -1,4 +1,4 @@
-"""The public side of a round, the same for every party: who is there, and who masks with whom."""
+"""The public side of a round, the same for every party: who is there, masks with whom, and signs."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -7,6 +7,7 @@ import numpy as np
 
 from secure_fedrec.core.arrays import BoolArray, IntArray
 from secure_fedrec.errors import ProtocolError
+from secure_fedrec.protection.masking.agreed.committee import draw_committee
 from secure_fedrec.protection.masking.agreed.config import MaskingConfig
 from secure_fedrec.protection.masking.agreed.formats import Context, cohort_hash
 from secure_fedrec.protection.masking.agreed.graph import (
@@ -137,23 +138,26 @@ class PublicRound:
 
 
 class Topology:
-    """Who masks with whom.
+    """Who masks with whom, and who signs the survivors.
 
     Args:
         config: the configuration.
-        seed: seed of the ring; not used by the complete graph.
+        seed: seed of ring and committee; not used by the complete graph.
     """
 
-    __slots__ = ("_config", "_order", "_rows", "seed")
+    __slots__ = ("_committee", "_config", "_order", "_rows", "seed")
 
     def __init__(self, config: MaskingConfig, seed: bytes) -> None:
         self.seed = seed
         self._config = config
         self._order: IntArray | None = None
         self._rows: IntArray | None = None
+        self._committee: BoolArray | None = None
         if config.degree is not None:
             self._order = permutation(seed, config.clients)
             self._rows = harary_neighbours(self._order, config.degree)
+            if config.committee is not None:
+                self._committee = draw_committee(seed, config.clients, config.committee)
 
     def neighbours(self, place: int) -> IntArray:
         """int64[k], places of a client's neighbours, ascending."""
@@ -167,6 +171,10 @@ class Topology:
         """Places of the neighbours that are marked."""
         neighbours = self.neighbours(place)
         return neighbours[marks[neighbours]].astype(np.int64, copy=False)
+
+    def signers(self, survivors: BoolArray) -> BoolArray:
+        """bool[n], whose signatures on these survivors count: their own, of the committee's."""
+        return survivors if self._committee is None else survivors & self._committee
 
     def require_survivors(self, survivors: BoolArray) -> None:
         """Check that a sum over these clients hides each of them.

@@ -144,7 +144,8 @@ def run_round(
         clients: the client halves by number.
         vectors: what each client uploads.
         drops: the message that a client is the first not to send (ADVERTISE, SHARES, UPLOAD,
-            CONFIRM or REVEAL); it stays silent from then on.
+            CONFIRM or REVEAL); it stays silent from then on. (Who is not on the committee owes no
+            CONFIRM, and is silent from QUORUM on.)
         epoch: epoch of the beacon, 0 without one.
         beacon: public randomness of that epoch, published once advertisements are closed.
         carrier: what stands between the halves; by default everything arrives.
@@ -201,7 +202,7 @@ class _Losses:
         by_server = parcel.sender.role is Role.SERVER
         number = (parcel.receiver if by_server else parcel.sender).number
         dropped = self._drops.get(number)
-        if dropped is not None and dropped.name == parcel.stage:
+        if dropped is not None and Kind[parcel.stage] >= dropped:
             self._silent.add(number)
         if number in self._silent:
             return False
