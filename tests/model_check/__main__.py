@@ -12,11 +12,11 @@ from itertools import groupby
 
 from tqdm import tqdm
 
-from tests.model_check.cases import CASES, Model, every_setting, search
+from tests.model_check.cases import CASES, Model, every_committee, every_setting, search
 from tests.model_check.replay import Replays
 from tests.model_check.settings import Setting
 
-_HEAD = " n  k   t  c window surv quorum"
+_HEAD = " n  k   t  c window surv quorum comm"
 _LEAST_REPLAYS = 200
 
 
@@ -90,6 +90,8 @@ def _work(most: int) -> Iterator[tuple[Model, Setting]]:
     for setting in every_setting(range(5, most + 1)):
         yield "sharers", setting
     for setting in every_setting(range(5, min(most, 10) + 1), corrupt=range(3)):
+        yield "stories", setting
+    for setting in every_committee(range(5, min(most, 8) + 1)):
         yield "stories", setting
 
 

@@ -8,7 +8,7 @@ from tests.model_check.settings import Setting, settings_of, tables_of
 from tests.model_check.sharers import SharerState, search_sharers
 from tests.model_check.stories import StoryState, search_stories
 
-__all__ = ["CASES", "Case", "Found", "Model", "every_setting", "search"]
+__all__ = ["CASES", "Case", "Found", "Model", "every_committee", "every_setting", "search"]
 
 Model = Literal["sharers", "stories"]
 
@@ -68,6 +68,11 @@ def search(setting: Setting, model: Model, without: frozenset[str] = frozenset()
     return _search(setting, without, model)
 
 
+def every_committee(clients: range, *, corrupt: range = range(2)) -> list[Setting]:
+    """All parameters of sparse graphs with every committee and quorum of theirs."""
+    return settings_of(clients, corrupt=corrupt, committees=True)
+
+
 def every_setting(clients: range, *, corrupt: range = range(4)) -> list[Setting]:
     """All parameters against an active server, sparse and complete (``settings_of``)."""
     sparse = settings_of(clients, corrupt=corrupt)
@@ -123,9 +128,9 @@ CASES: tuple[Case, ...] = (
     ),
     Case(title="equal sharers, complete", setting=_active(8, None, 3, 1, None, 5), without=_EQUAL),
     Case(
-        title="  and min_survivors < quorum",
+        title="  and min_survivors < overlap",
         setting=replace(_active(8, None, 3, 1, None, 5), min_survivors=4),
-        without=frozenset({"equal sharers", "floor of the quorum"}),
+        without=frozenset({"equal sharers", "overlap"}),
         attacks={"single victim": 840, "group": 1120},
         repaired=_active(8, None, 3, 1, None, 5),
     ),
@@ -163,6 +168,20 @@ CASES: tuple[Case, ...] = (
         without=frozenset({"quorum"}),
         model="stories",
         attacks={"split survivors": 4482},
+    ),
+    Case(
+        title="committee",
+        setting=replace(_active(7, 4, 2, 0, 1, 4), committee=3, quorum=2),
+        without=frozenset({"committee"}),
+        model="stories",
+        attacks={"split survivors": 374360},
+    ),
+    Case(
+        title="committee",
+        setting=replace(_active(8, 6, 3, 1, 2, 5), committee=4, quorum=3),
+        without=frozenset({"committee"}),
+        model="stories",
+        attacks={"split survivors": 3976000},
     ),
     Case(
         title="one reveal",

@@ -38,7 +38,7 @@ from secure_fedrec.protection.masking.round.prg import MaskExpander
 from secure_fedrec.protection.masking.round.recovery import pair_keys_of
 from secure_fedrec.protection.masking.round.shamir import combine, decode_element
 from secure_fedrec.protection.masking.round.transcript import MerkleTree, leaf_hash
-from tests.model_check.settings import Setting
+from tests.model_check.settings import Setting, mask_of
 
 __all__ = ["HostileRound", "federation_of"]
 
@@ -67,9 +67,12 @@ class HostileRound:
         federation: of the clients 0 to n - 1.
         setting: the parameters.
         seed: of the vectors.
+        committee: the ring places that a beacon must draw to sign; none for any.
     """
 
-    def __init__(self, federation: Federation, setting: Setting, seed: int = 0) -> None:
+    def __init__(
+        self, federation: Federation, setting: Setting, seed: int = 0, committee: int = 0
+    ) -> None:
         n = setting.n
         self.federation, self.setting = federation, setting
         self.layout = SumLayout(bits=20, length=_LENGTH, clients=n, largest=_LARGEST)
@@ -93,10 +96,10 @@ class HostileRound:
         self.known = Knowledge()
         self.corrupt: frozenset[int] = frozenset()
         self.unmasked: dict[int, tuple[bytes, frozenset[int]]] = {}
-        self._open(epoch)
+        self._open(epoch, committee)
 
-    def _open(self, epoch: int) -> None:
-        beacon = fresh_key() if self.config.needs_beacon else None
+    def _open(self, epoch: int, committee: int) -> None:
+        beacon = self._beacon(committee) if self.config.needs_beacon else None
         for number, data in self.server.start():
             reply = self.deliver_setup(number, data)
             if reply is not None:
@@ -113,6 +116,16 @@ class HostileRound:
             if reply is not None:
                 head = Envelope.decode(reply).head
                 self.core._shares[number] = Shares.decode(head, number, self.config)
+
+    def _beacon(self, committee: int) -> bytes:
+        """A beacon that draws a committee; who is under test has no part in its choice."""
+        while True:
+            beacon = fresh_key()
+            drawn = self.core.public.topology(beacon)
+            if not committee or self.setting.committee is None or drawn._committee is None:
+                return beacon
+            if mask_of(np.flatnonzero(drawn._committee[drawn._order])) == committee:
+                return beacon
 
     def deliver_setup(self, number: int, data: bytes) -> bytes | None:
         """SETUP to a client; its ADVERTISE, or None if it is out of the round."""
@@ -138,12 +151,11 @@ class HostileRound:
         return np.isin(np.arange(self.setting.n), sorted(clients))
 
     def ask(self, number: int, message: bytes) -> bytes | None:
-        """The one answer of a client, or None if it refuses."""
+        """The one answer of a client, b"" if it owes none, or None if it refuses."""
         try:
-            (reply,) = self.clients[number].receive(message)
+            return b"".join(self.clients[number].receive(message))
         except ProtocolError:
             return None
-        return reply
 
     def corrupt_clients(self, numbers: Iterable[int]) -> None:
         """Take over clients: their seeds, and both shares of every neighbour."""
@@ -223,12 +235,15 @@ class HostileRound:
     def confirm(
         self, number: int, story: Iterable[int], signatures: Mapping[int, bytes] | None = None
     ) -> tuple[bytes, bytes] | None:
-        """The statement that a client signs, and its signature; None if it refuses."""
+        """The statement that a client agrees to, and its signature, which it may not owe.
+
+        None if it refuses.
+        """
         reply = self.ask(number, self.survivors(number, story, signatures))
-        if reply is None:
+        current = self.clients[number]._round
+        if reply is None or current is None:
             return None
-        envelope = Envelope.decode(reply)
-        return bytes(envelope.head), bytes(envelope.proof)
+        return current._statement, bytes(Envelope.decode(reply).proof) if reply else b""
 
     def reveal(self, number: int, signatures: Mapping[int, bytes], story: Iterable[int]) -> bool:
         """QUORUM to a client that was told a story; whether it reveals, which is then known."""
@@ -261,11 +276,13 @@ class HostileRound:
             answer = self.confirm(number, told, own)
             if answer is not None:
                 signed[number] = answer[0]
-                by_statement.setdefault(answer[0], {})[number] = answer[1]
+                found = by_statement.setdefault(answer[0], {})
+                found |= {number: answer[1]} if answer[1] else {}
         revealed = set()
         for number, statement in signed.items():
             found = by_statement[statement] | self.forged(statement)
-            found = {signer: found[signer] for signer in sorted(found) if signer in told}
+            may = np.flatnonzero(self.core._topology.signers(self.marks(told)))
+            found = {signer: found[signer] for signer in sorted(set(found) & set(may.tolist()))}
             chosen = dict(list(found.items())[: self.setting.quorum])
             if self.reveal(number, chosen, told):
                 self.unmasked[number] = statement, told
@@ -294,7 +311,7 @@ class HostileRound:
                 for other in self._masked_with(member):
                     if member in masks or other in masks:
                         continue
-                    if other in self.uploads and member in self.views[other]:
+                    if other in self.uploads and member in self._masked_with(other):
                         edge |= {other} - group
                     else:
                         sound = False
@@ -324,7 +341,7 @@ class HostileRound:
             total += self.uploads[member]
             subtract.append(self_key(clear[member], context, member))
             for other in self._masked_with(member):
-                if other in members and member in self.views[other]:
+                if other in members and member in self._masked_with(other):
                     continue
                 owner, partner = (member, other) if member in masks else (other, member)
                 partners = {partner: self.core._keys[partner]}

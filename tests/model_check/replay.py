@@ -40,7 +40,8 @@ def replay(
     is itself under test.
     """
     with switched_off(without):
-        hostile = HostileRound(federation, setting)
+        committee = state.committee if isinstance(state, StoryState) else 0
+        hostile = HostileRound(federation, setting, committee=committee)
         if isinstance(state, SharerState):
             _play_sharers(hostile, state)
         else:

@@ -7,6 +7,7 @@ clients' own predicates, once for each set, so that a search looks up what a cli
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from itertools import combinations
 from typing import Any, Final
 
 import numpy as np
@@ -24,11 +25,12 @@ RULES: Final = (
     "equal sharers",  # a share of a self mask only for who masked by the same sharers
     "windows",  # every k/2 places of the ring keep survivors
     "quorum",  # signatures of a quorum before anything is revealed
+    "committee",  # of members of the committee alone
     "one reveal",  # one answer per round, one of two shares per neighbour
     "survivors",  # at least min_survivors in a sum
     "sharers",  # at least min_survivors that shared
     "survivors shared",  # no survivor that did not share
-    "floor of the quorum",  # a configuration has min_survivors at or above its quorum
+    "overlap",  # a configuration has min_survivors so large that two sums share an honest client
     "live neighbours",  # t neighbours at least that shared, and that survive
 )
 """Names of the rules that can be switched off."""
@@ -48,6 +50,7 @@ class Setting:
     window: int | None
     min_survivors: int
     quorum: int
+    committee: int | None = None
     adversary: str = "active"
 
     def config(
@@ -71,6 +74,7 @@ class Setting:
             threshold=self.threshold,
             min_survivors=self.min_survivors,
             quorum=self.quorum,
+            committee=self.committee,
             corrupt_clients=self.corrupt,
             window_least=self.window,
             adversary="active" if self.adversary == "active" else "curious",
@@ -79,11 +83,12 @@ class Setting:
 
     @property
     def name(self) -> str:
-        """As it is printed: n, k, t, c, window, min_survivors, quorum."""
+        """As it is printed: n, k, t, c, window, min_survivors, quorum, committee."""
         degree = self.n - 1 if self.degree is None else self.degree
         window = "-" if self.window is None else str(self.window)
         counts = f"{self.threshold:>2} {self.corrupt:>2} {window:>6}"
-        return f"{self.n:>2} {degree:>2} {counts} {self.min_survivors:>4} {self.quorum:>6}"
+        signers = f"{self.quorum:>6} {self.committee or '-':>4}"
+        return f"{self.n:>2} {degree:>2} {counts} {self.min_survivors:>4} {signers}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -98,6 +103,8 @@ class Tables:
         sharers: bool[2^n], whether so many sharers are enough.
         live: bool[n, 2^n], whether a client at a place has enough neighbours among these.
         agreed: bool[n + 1], whether so many clients that sign one statement can show a quorum.
+        committees: int64[j, 2], each committee that can be drawn, and whose signatures count then;
+            all clients where there is none.
         due: int64[2, 2], code of the share due for a neighbour, by whether it survives and whether
             it masked by the same sharers.
         corrupt: int64[m], the corrupt sets: at most c clients, and on a sparse graph c_w in every
@@ -114,6 +121,7 @@ class Tables:
     sharers: BoolArray
     live: BoolArray
     agreed: BoolArray
+    committees: IntArray
     due: IntArray
     corrupt: IntArray
     fakes: bool
@@ -157,6 +165,7 @@ def tables_of(setting: Setting, without: frozenset[str] = frozenset()) -> Tables
         sharers=_enough(setting) | ("sharers" in without),
         live=_live(setting.n, setting.degree, setting.threshold) | ("live neighbours" in without),
         agreed=_agreed(setting, unchecked="quorum" in without),
+        committees=_committees(setting, topology, unchecked="committee" in without),
         due=_due(equal_sharers="equal sharers" not in without),
         corrupt=_corrupt_sets(setting, near),
         fakes="survivors shared" in without,
@@ -164,11 +173,14 @@ def tables_of(setting: Setting, without: frozenset[str] = frozenset()) -> Tables
     )
 
 
-def settings_of(clients: range, *, corrupt: range, complete: bool = False) -> list[Setting]:
+def settings_of(
+    clients: range, *, corrupt: range, complete: bool = False, committees: bool = False
+) -> list[Setting]:
     """Every parameter set that ``MaskingConfig`` takes against an active server.
 
     Quorum and ``min_survivors`` are the least that it takes, found by asking it: a client that
-    accepts a round with more accepts one with fewer.
+    accepts a round with more accepts one with fewer. Of committees it is each size, with each
+    quorum: how many corrupt members they withstand is no matter of the configuration.
     """
     found = []
     for n in clients:
@@ -186,9 +198,21 @@ def settings_of(clients: range, *, corrupt: range, complete: bool = False) -> li
                             min_survivors=n,
                             quorum=n,
                         )
-                        if _is_taken(setting):
-                            found.append(_least(_least(setting, "quorum"), "min_survivors"))
+                        if not _is_taken(setting):
+                            continue
+                        least = _least(_least(setting, "quorum"), "min_survivors")
+                        found += _with_committees(least) if committees else [least]
     return found
+
+
+def _with_committees(setting: Setting) -> list[Setting]:
+    sizes = range(1, setting.n)
+    several = (
+        replace(setting, committee=size, quorum=quorum)
+        for size in sizes
+        for quorum in range(1, size + 1)
+    )
+    return [each for each in several if _is_taken(each)]
 
 
 def _is_taken(setting: Setting) -> bool:
@@ -271,6 +295,20 @@ def _live(n: int, degree: int | None, threshold: int) -> BoolArray:
 def _agreed(setting: Setting, *, unchecked: bool) -> BoolArray:
     shown = [is_quorum(count, setting.quorum) for count in range(setting.n + 1)]
     return np.array([unchecked or any(shown[: count + 1]) for count in range(setting.n + 1)])
+
+
+def _committees(setting: Setting, topology: Topology, *, unchecked: bool) -> IntArray:
+    """Every committee, and who of all clients signs, as the clients' own graph says."""
+    n, size = setting.n, setting.committee
+    everybody = np.ones(n, dtype=np.bool_)
+    if size is None:
+        return np.array([[2**n - 1, 2**n - 1]], dtype=np.int64)
+    order, found = _order(topology, n), []
+    for places in combinations(range(n), size):
+        topology._committee = np.isin(np.arange(n), order[list(places)])
+        signers = everybody if unchecked else topology.signers(everybody)
+        found.append((mask_of(places), mask_of(np.flatnonzero(signers[order]))))
+    return np.array(found, dtype=np.int64)
 
 
 def _due(*, equal_sharers: bool) -> IntArray:

@@ -3,7 +3,8 @@
 All clients share, and all are told so. Each honest client is in none, the first, the second or both
 of two sets of survivors; who is in a set can be told it (nobody agrees to a sum without itself),
 who is in both is told one of them, or, where clients answer repeatedly, both. Corrupt clients are
-in both sets and sign both. Telling fewer clients, or leaving corrupt ones out, would only make
+in both sets and sign both. On a sparse graph a committee may be drawn, any that has so few corrupt
+members as its quorum withstands; then its members alone sign, and all reveal. Telling fewer clients, or leaving corrupt ones out, would only make
 rules harder to meet. Two stories are enough: among honest clients that sign once no two sets find
 a quorum, so a third is only more of what the quorum excludes.
 
@@ -36,12 +37,14 @@ class StoryState:
         stories: the two sets of survivors, corrupt ones included.
         listeners: the honest clients that are told each story.
         opened: members of one open sum.
+        committee: who signs.
     """
 
     corrupt: int
     stories: tuple[int, int]
     listeners: tuple[int, int]
     opened: int
+    committee: int
 
     @property
     def group(self) -> int:
@@ -67,7 +70,7 @@ def search_stories(tables: Tables) -> StoryVerdict:
     """Decide every state; states that are rotations of one another are decided once."""
     setting = tables.setting
     totals = np.zeros(2, dtype=np.int64)
-    kept = np.zeros((_KEPT, 6), dtype=np.int64)
+    kept = np.zeros((_KEPT, 8), dtype=np.int64)
     accepted = np.flatnonzero(tables.survivors).astype(np.int64)
     _search(
         setting.n,
@@ -76,6 +79,8 @@ def search_stories(tables: Tables) -> StoryVerdict:
         accepted,
         tables.live,
         tables.agreed,
+        tables.committees,
+        2 * setting.quorum - (setting.committee or 0),
         tables.due,
         tables.corrupt,
         tables.repeats,
@@ -88,6 +93,7 @@ def search_stories(tables: Tables) -> StoryVerdict:
             stories=(row[1], row[2]),
             listeners=(row[3], row[4]),
             opened=row[5],
+            committee=row[6],
         )
         for row in kept[kept[:, 5] != 0].tolist()
     )
@@ -100,8 +106,8 @@ def _opened(
 ) -> int:
     """A component that opens and should not, or 0."""
     corrupt, first, second = row[0], row[1], row[2]
-    one = row[3] if agreed[ones(row[3] | corrupt)] else 0
-    other = row[4] if agreed[ones(row[4] | corrupt)] else 0
+    one = row[3] if agreed[ones((row[3] | corrupt) & row[7])] else 0
+    other = row[4] if agreed[ones((row[4] | corrupt) & row[7])] else 0
     if not one | other:
         return 0
     honest = ((1 << n) - 1) & ~corrupt
@@ -154,13 +160,15 @@ def _search(
     accepted: IntArray,
     live: BoolArray,
     agreed: BoolArray,
+    committees: IntArray,
+    broken: int,
     due: IntArray,
     corrupt_sets: IntArray,
     repeats: bool,
     totals: IntArray,
     kept: IntArray,
 ) -> None:
-    row = np.zeros(6, dtype=np.int64)
+    row = np.zeros(8, dtype=np.int64)
     for corrupt in corrupt_sets:
         for first in accepted:
             turns = orbit(n, corrupt if corrupt else first)
@@ -177,23 +185,27 @@ def _search(
                         able_one |= bit
                     if second & ~corrupt & bit and live[place, second]:
                         able_other |= bit
-                told = both
-                while True:  # who of those in both is told the first story
-                    row[0], row[1], row[2] = corrupt, first, second
-                    row[3] = able_one & (~both | told)
-                    row[4] = able_other & (~both | (both & ~told))
-                    if repeats:
-                        row[3], row[4] = able_one, able_other
-                    totals[0] += turns
-                    opened = _opened(n, threshold, near, agreed, due, row)
-                    if opened:
-                        row[5] = opened
-                        at = totals[1] // turns
-                        totals[1] += turns
-                        size = kept.shape[0]
-                        slot = at if at < size else (at * 2654435761) % (64 * size)
-                        if slot < size and (at >= size or kept[slot, 5] == 0):
-                            kept[slot] = row
-                    if told == 0 or repeats:
-                        break
-                    told = (told - 1) & both
+                for committee, signing in committees:
+                    if committee != (1 << n) - 1 and ones(committee & corrupt) >= broken:
+                        continue  # the event *committee* of the proof
+                    row[6], row[7] = committee, signing
+                    told = both
+                    while True:  # who of those in both is told the first story
+                        row[0], row[1], row[2] = corrupt, first, second
+                        row[3] = able_one & (~both | told)
+                        row[4] = able_other & (~both | (both & ~told))
+                        if repeats:
+                            row[3], row[4] = able_one, able_other
+                        totals[0] += turns
+                        opened = _opened(n, threshold, near, agreed, due, row)
+                        if opened:
+                            row[5] = opened
+                            at = totals[1] // turns
+                            totals[1] += turns
+                            size = kept.shape[0]
+                            slot = at if at < size else (at * 2654435761) % (64 * size)
+                            if slot < size and (at >= size or kept[slot, 5] == 0):
+                                kept[slot] = row
+                        if told == 0 or repeats:
+                            break
+                        told = (told - 1) & both

@@ -18,6 +18,7 @@ from secure_fedrec.protection.masking import (
 from secure_fedrec.protection.masking.agreed.formats import Envelope
 from secure_fedrec.protection.masking.round.client_steps import ClientRound
 from secure_fedrec.protection.masking.round.pairs import Neighbour
+from secure_fedrec.protection.masking.round.topology import Topology
 
 __all__ = ["switched_off"]
 
@@ -40,7 +41,9 @@ def switched_off(rules: frozenset[str] = frozenset()) -> Iterator[None]:
         for rule, name in {"sharers": "enough_clients", "quorum": "is_quorum"}.items():
             if rule in rules:
                 patch.setattr(f"{_CLIENT_ROUND}.{name}", lambda *_: True)
-        if "floor of the quorum" in rules:
+        if "committee" in rules:
+            patch.setattr(Topology, "signers", lambda _, survivors: survivors)
+        if "overlap" in rules:
             patch.setattr(MaskingConfig, "_check_counts", lambda _: None)
         if "equal sharers" in rules:
             patch.setattr(f"{_CLIENT_ROUND}.share_due", _share_due)

@@ -11,7 +11,7 @@ import pytest
 from secure_fedrec.errors import ConfigError
 from secure_fedrec.protection.masking import MaskingConfig
 from tests.model_check.__main__ import main
-from tests.model_check.cases import CASES, Case, every_setting, search
+from tests.model_check.cases import CASES, Case, every_committee, every_setting, search
 from tests.model_check.hostile import federation_of
 from tests.model_check.replay import Replays, replay
 from tests.model_check.settings import RULES, Setting, Tables, mask_of, tables_of
@@ -69,6 +69,22 @@ def test_nothing_opens_with_all_rules_on() -> None:
         assert not found.attacks, setting
         states += found.states
     assert states > 500_000
+    states = 0
+    for setting in every_committee(range(5, 8)):
+        found = search(setting, "stories")
+        assert not found.attacks, setting
+        states += found.states
+    assert states > 15_000_000
+
+
+def test_a_committee_with_more_corrupt_members_than_its_quorum_withstands_is_no_help() -> None:
+    """The event of the proof is as small as it may be: one corrupt member more, and sums open."""
+    setting = replace(CASES[14].setting, committee=3, quorum=2)
+    assert 2 * 2 - 3 == setting.corrupt  # so none may be a member
+    tables = tables_of(setting)
+    assert not search_stories(tables).attacks
+    any_committee = replace(tables, setting=replace(setting, committee=None))
+    assert search_stories(any_committee).attacks
 
 
 def test_thresholds_alone_leave_mixed_cuts_and_no_others() -> None:
@@ -111,6 +127,7 @@ def test_the_model_and_real_clients_agree_on_attacks() -> None:
         ("share_due", lambda *, survives, **_: "self" if survives else "mask", 0, "sharers"),
         ("topology.windows_hold", lambda *_: True, 7, "sharers"),
         ("is_quorum", lambda *_: True, 11, "stories"),
+        ("topology.Topology.signers", lambda _, survivors: survivors, 13, "stories"),
     ],
 )
 def test_the_model_asks_the_clients_own_predicates(
