@@ -210,6 +210,10 @@ class HostileRound:
         )
         return self.says(Kind.SURVIVORS, message.head(), message.payload())
 
+    def signers(self, told: Iterable[int]) -> set[int]:
+        """Whose signatures a client counts that is told of these survivors."""
+        return set(np.flatnonzero(self.core._topology.signers(self.marks(told))).tolist())
+
     def statement(self, story: Iterable[int], view: Iterable[int]) -> bytes:
         """What a client signs that was told of these survivors and sharers."""
         told = sorted(set(story))
@@ -281,8 +285,7 @@ class HostileRound:
         revealed = set()
         for number, statement in signed.items():
             found = by_statement[statement] | self.forged(statement)
-            may = np.flatnonzero(self.core._topology.signers(self.marks(told)))
-            found = {signer: found[signer] for signer in sorted(set(found) & set(may.tolist()))}
+            found = {signer: found[signer] for signer in sorted(set(found) & self.signers(told))}
             chosen = dict(list(found.items())[: self.setting.quorum])
             if self.reveal(number, chosen, told):
                 self.unmasked[number] = statement, told
