@@ -252,9 +252,7 @@ def _time_figures(
     why = "and for each dropout a secret and a mask per surviving neighbour"
     return [
         Figure("client time", whole, "CPU s", f"operations and bookkeeping; {rate}"),
-        Figure(
-            "server time, no dropouts", alone, "CPU s", "n self masks and vectors, signatures"
-        ),
+        Figure("server time, no dropouts", alone, "CPU s", "n self masks and vectors, signatures"),
         Figure(f"server time, {d} dropouts", dropped, "CPU s", why),
     ]
 

@@ -90,7 +90,9 @@ def test_the_draw_is_the_documented_one_and_not_the_rings() -> None:
 
 def test_every_client_is_drawn_as_often_as_any_other() -> None:
     drawn = sum(
-        draw_committee(hashlib.sha256(bytes([0, each % 256, each // 256])).digest(), 20, 5).astype(int)
+        draw_committee(hashlib.sha256(bytes([0, each % 256, each // 256])).digest(), 20, 5).astype(
+            int
+        )
         for each in range(4_000)
     )
     # 1,000 expected of each; a standard deviation is 27

@@ -368,9 +368,10 @@ class ServerRound:
 
     def _require_quorum(self, count: int, what: str) -> None:
         needed, members = self._config.quorum, self._config.committee
-        if count < needed:
-            who = "clients" if members is None else f"of the {members} members of the committee"
-            raise ProtocolError(f"{count} {who} {what} on the survivors; it takes {needed}")
+        if count >= needed:
+            return
+        who = "clients" if members is None else f"of the {members} members of the committee"
+        raise ProtocolError(f"{count} {who} {what} on the survivors; it takes {needed}")
 
     def _marked(self, marks: BoolArray) -> list[tuple[int, int]]:
         """Place and number of the marked clients."""
