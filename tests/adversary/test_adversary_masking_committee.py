@@ -21,7 +21,7 @@ from secure_fedrec.protection.masking.round.messages import Advertisement, Keys,
 from secure_fedrec.protection.masking.round.messages_sum import Quorum
 from secure_fedrec.protection.masking.round.topology import PublicRound, Topology
 from tests.model_check.hostile import HostileRound, federation_of
-from tests.model_check.settings import Setting, mask_of, members
+from tests.model_check.settings import Setting, mask_of
 from tests.model_check.switches import switched_off
 
 N = 12
@@ -185,7 +185,7 @@ def test_a_server_that_announces_a_smaller_committee(monkeypatch: pytest.MonkeyP
     monkeypatch.undo()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(SitePolicy, "require", REQUIRE)
-        rates = {"corrupt": 0.05, "dropout": 0.2}
+        rates: dict[str, Any] = {"corrupt": 0.05, "dropout": 0.2}
         found = find_parameters(200, adversary="active", **rates)
         assert found.committee is not None
         policy, roster = SitePolicy(**rates), Federation(range(200)).roster
@@ -255,7 +255,7 @@ class TwoClasses(HostileRound):
         while True:
             beacon = fresh_key()
             topology = self.core.public.topology(beacon)
-            if len(own & set(np.flatnonzero(topology._committee))) < self.setting.quorum:
+            if self.marks(own)[topology.signers(self.marks(EVERYBODY))].sum() < self.setting.quorum:
                 continue
             try:
                 topology.require_survivors(self.marks(EVERYBODY if self.mixed else own))

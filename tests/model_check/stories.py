@@ -4,9 +4,10 @@ All clients share, and all are told so. Each honest client is in none, the first
 of two sets of survivors; who is in a set can be told it (nobody agrees to a sum without itself),
 who is in both is told one of them, or, where clients answer repeatedly, both. Corrupt clients are
 in both sets and sign both. On a sparse graph a committee may be drawn, any that has so few corrupt
-members as its quorum withstands; then its members alone sign, and all reveal. Telling fewer clients, or leaving corrupt ones out, would only make
-rules harder to meet. Two stories are enough: among honest clients that sign once no two sets find
-a quorum, so a third is only more of what the quorum excludes.
+members as its quorum withstands; then its members alone sign, and all reveal. Telling fewer
+clients, or leaving corrupt ones out, would only make rules harder to meet. Two stories are enough:
+among honest clients that sign once no two sets find a quorum, so a third is only more of what the
+quorum excludes.
 
 What opens is a matter of the graph of unknown pair masks, as in ``sharers``: the sums over its
 components whose self masks are all known. A state is an *attack* if such a component is not

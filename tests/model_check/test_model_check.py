@@ -80,7 +80,7 @@ def test_nothing_opens_with_all_rules_on() -> None:
 def test_a_committee_with_more_corrupt_members_than_its_quorum_withstands_is_no_help() -> None:
     """The event of the proof is as small as it may be: one corrupt member more, and sums open."""
     setting = replace(CASES[14].setting, committee=3, quorum=2)
-    assert 2 * 2 - 3 == setting.corrupt  # so none may be a member
+    assert setting.corrupt == 2 * 2 - 3  # so none may be a member
     tables = tables_of(setting)
     assert not search_stories(tables).attacks
     any_committee = replace(tables, setting=replace(setting, committee=None))

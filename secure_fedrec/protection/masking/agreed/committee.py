@@ -1,5 +1,4 @@
-"""Who signs the survivors: a committee drawn by the beacon, so that agreement costs a client alike
-whatever the size of the cohort.
+"""Who signs the survivors: a committee that the beacon draws, as costly in any cohort.
 
 Of n clients m are drawn from the seed of the round's ring, hence after their keys are fixed. Those
 of them that survive sign the survivors, and each client checks q of their signatures. Two sets of q

@@ -324,10 +324,9 @@ def _bounds(question: Question, answer: Answer, threshold: int) -> tuple[Bound, 
         ]
         if answer.committee is not None:
             drawn = answer.committee
-            corrupted, lost = "P[HG(n, c, m) >= 2q - m]", "P[HG(n, d, m) > m - q]"
             bounds += [
-                _bound("committee", "privacy", corrupted, drawn.corrupted),
-                _bound("live committee", "correctness", lost, drawn.lost),
+                _bound("committee", "privacy", "P[HG(n, c, m) >= 2q - m]", drawn.corrupted),
+                _bound("live committee", "correctness", "P[HG(n, d, m) > m - q]", drawn.lost),
             ]
     elif k < n - 1:
         apart = disconnection_bound(n, c + d, k)

@@ -244,8 +244,8 @@ def _require_sparse(config: MaskingConfig, safe: MaskingParameters) -> None:
     # Nor is a larger committee alone: its quorum would have to grow with it.
     if config.committee != safe.committee or config.quorum < safe.quorum:
         raise ProtocolError(
-            f"SETUP: {config.quorum} signatures of {_signers(config.committee)}; this site asks for "
-            f"{safe.quorum} of {_signers(safe.committee)}"
+            f"SETUP: {config.quorum} signatures of {_signers(config.committee)}; this site asks "
+            f"for {safe.quorum} of {_signers(safe.committee)}"
         )
 
 

@@ -1,4 +1,4 @@
-"""The public side of a round, the same for every party: who is there, masks with whom, and signs."""
+"""The public side of a round, the same for every party: who is there, masks with whom, signs."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
