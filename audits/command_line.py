@@ -19,7 +19,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, cast
 
-from audits.deploy.options import add_roster
+from audits.deploy.options import add_hosts, add_roster
 from audits.exit_codes import EXIT_CODES
 from audits.options import acceptable, add_policy
 from audits.presets import PRESETS
@@ -167,21 +167,16 @@ def _add_runs(words: Any) -> None:
     train.add_argument("--out", type=Path, help="run folder; without one nothing is kept")
     _run_options(train)
 
-    deployed = _command(
-        words,
-        "deploy",
-        "audits.deploy.command:deploy",
-        "train on Flower, every host a process here",
-    )
+    about = "train on Flower, every host a process here"
+    deployed = _command(words, "deploy", "audits.deploy.command:deploy", about)
     deployed.add_argument("config", type=Path, metavar="CONFIG", help="TOML file")
     deployed.add_argument(
         "--out", type=Path, default=Path("deploy-out"), help="folder of all hosts"
     )
     _run_options(deployed)
-    keys = _command(
-        words, "roster", "audits.deploy.roster:roster", "keys of parties, and who signs"
-    )
-    add_roster(keys)
+    add_hosts(deployed)
+    about = "keys of parties, and the list that an operator signs"
+    add_roster(_command(words, "roster", "audits.deploy.roster:roster", about))
 
     attack = _command(words, "attack", _RUNS + "attack", "run the suite on a recorded transcript")
     attack.add_argument(

@@ -6,7 +6,8 @@ import os
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from tqdm import tqdm
@@ -18,7 +19,7 @@ from audits.run.folder import CONFIG_NAME, one_writer, read_own_config, write_ow
 from secure_fedrec.engines import table_digest
 from secure_fedrec.engines.distributed import Coordinator, DistributedReport
 from secure_fedrec.engines.flower.environment import SWITCHES
-from secure_fedrec.errors import CheckpointError, HostError, brought_by
+from secure_fedrec.errors import CheckpointError, ConfigError, HostError, brought_by
 
 if TYPE_CHECKING:
     from secure_fedrec.engines.distributed import Transport
@@ -47,7 +48,7 @@ def deploy(arguments: argparse.Namespace) -> int:
             return 0
         with brought_by("flower", "secure-fedrec deploy"):
             from secure_fedrec.engines.flower import superlink  # noqa: F401, PLC0415
-        with hosts(layout) as up:
+        with _up(layout, arguments) as up:
             if arguments.resume and layout.checkpoint.exists():
                 up.coordinator.resume()
             _train(up.coordinator, config.algorithm.rounds, arguments)
@@ -82,6 +83,18 @@ def _line(report: DistributedReport, digest: str) -> dict[str, object]:
         "exchanges": report.exchanges,
         "table": digest,
     }
+
+
+def _up(layout: Layout, arguments: argparse.Namespace) -> AbstractContextManager["Hosts"]:
+    """The hosts: all of them here, or the server alone.
+
+    Raises:
+        ConfigError: an address without the certificate that is to be believed, or the reverse.
+    """
+    link, ca = arguments.superlink, arguments.certificates
+    if (link is None) != (ca is None):
+        raise ConfigError("--superlink", link, "goes with --certificates, the PEM file of its CA")
+    return hosts(layout) if link is None else server_alone(layout, link, ca)
 
 
 class Hosts(NamedTuple):
@@ -151,6 +164,40 @@ def hosts(
         _await(transport, list(processes.values()), nodes)
         coordinator = open_coordinator(layout, transport, **{"timeout": 120.0, **options})
         yield Hosts(coordinator, transport, processes)
+
+
+@contextmanager
+def server_alone(
+    layout: Layout, superlink: str, certificates: Path, **options: int | float
+) -> Iterator[Hosts]:
+    """Be the server of sites elsewhere, at a SuperLink that somebody else started.
+
+    Args:
+        layout: a deployment's folder; of sites' folders none is read.
+        superlink: host and port.
+        certificates: PEM file of its CA.
+        options: of the coordinator.
+
+    Raises:
+        HostError: the SuperLink is not reached, or not all sites are there in time.
+    """
+    from secure_fedrec.engines.flower.superlink import Link  # noqa: PLC0415 - an extra brings it
+    from secure_fedrec.engines.flower.transport import GridTransport  # noqa: PLC0415
+
+    control = Link(superlink, certificates)
+    try:
+        transport = GridTransport(control.run())
+        coordinator = open_coordinator(layout, transport, **{"timeout": 120.0, **options})
+        end = time.monotonic() + _PATIENCE
+        while len(coordinator.channel.present()) < coordinator.expected:
+            if time.monotonic() > end:
+                found = len(coordinator.channel.present())
+                raise HostError(f"{found} of {coordinator.expected} sites are there")
+            coordinator.channel.greet(_PATIENCE)
+            time.sleep(1.0)
+        yield Hosts(coordinator, transport, {})
+    finally:
+        control.close()
 
 
 def _await(transport: "Transport", processes: Sequence["Running"], nodes: set[int]) -> None:

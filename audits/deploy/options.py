@@ -4,6 +4,19 @@ import argparse
 from pathlib import Path
 
 
+def add_hosts(command: argparse.ArgumentParser) -> None:
+    """Options of ``deploy`` that say which hosts are started here."""
+    command.add_argument(
+        "--prepare", action="store_true", help="make the folders of all hosts, and start none"
+    )
+    command.add_argument(
+        "--superlink", metavar="HOST:PORT", help="be the server alone, of sites that run elsewhere"
+    )
+    command.add_argument(
+        "--certificates", type=Path, metavar="FILE", help="PEM file of that SuperLink's CA"
+    )
+
+
 def add_roster(command: argparse.ArgumentParser) -> None:
     """Options of the command."""
     actions = command.add_subparsers(dest="action", metavar="ACTION", required=True)

@@ -98,3 +98,19 @@ def test_nodes_of_a_roster_are_in_order(tmp_path: Path) -> None:
     run("roster", "new", "operator", key)
     listed = {SERVER: b"s" * 32, Node(Role.CLIENT, 3): b"c" * 32, Node(Role.DENOISER, 0): b"d" * 32}
     assert Roster.of(load_operator(key), listed).nodes() == sorted(listed)
+
+
+def test_hosts_are_prepared_and_a_superlink_goes_with_a_certificate(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("flwr")
+    config = tmp_path / "plain.toml"
+    config.write_text('[data]\nname = "synthetic"\nclients = 3\n[algorithm]\nrounds = 1\n')
+    out = ("--out", tmp_path / "out")
+    run("deploy", config, *out, "--prepare")
+    assert Layout(tmp_path / "out").sites() == [0, 1, 2]
+    assert not (tmp_path / "out" / "flower").exists()
+    run("deploy", config, *out, "--resume", "--superlink", "127.0.0.1:1", code=2)
+    assert "goes with --certificates" in capsys.readouterr().err
+    run("deploy", config, *out, "--resume", "--set", "seed=9", code=2)
+    assert "belongs to a run with another configuration" in capsys.readouterr().err

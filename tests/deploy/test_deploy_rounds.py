@@ -224,9 +224,10 @@ def test_a_round_that_too_few_answer_changes_nothing(tmp_path: Path) -> None:
     [
         (settings({"layer": "masking", "tail_floor": 2}), "protection.tail_floor"),
         (settings({"layer": "paillier"}), "protection"),
+        (settings({"layer": "clip"}, {"layer": "skellam", "epsilon": 8.0}, MASKS), "protection"),
         (settings(algorithm={"name": "feddmf", "epochs": 1}, data={}), "algorithm.name"),
     ],
-    ids=["two sums", "no halves", "not parted"],
+    ids=["two sums", "no halves", "no noise", "not parted"],
 )
 def test_what_has_no_parts_is_refused_before_anything_starts(
     raw: dict[str, Any], key: str, tmp_path: Path

@@ -17,7 +17,7 @@ from secure_fedrec.engines.distributed.site import TABLE, Learner
 from secure_fedrec.errors import CheckpointError, ConfigError, ProtocolError
 from secure_fedrec.protection.bags.hosted import BagHub, bags_of
 from secure_fedrec.protection.hosting import hosting_of
-from secure_fedrec.protection.session import Identity, drive
+from secure_fedrec.protection.session import Identity, Role, drive
 
 _KEY_BYTES = 32
 
@@ -86,6 +86,11 @@ class Coordinator:
         self._serial = 0
         self._settled: dict[int, int] = {}
         self._generations: dict[bytes, int] = {}
+
+    @property
+    def expected(self) -> int:
+        """How many sites there are on the roster."""
+        return self._agreement.roster.count(Role.CLIENT)
 
     def resume(self) -> None:
         """Go on from the checkpoint.

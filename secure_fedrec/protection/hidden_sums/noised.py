@@ -30,6 +30,7 @@ from secure_fedrec.protection.dp import (
     explained,
 )
 from secure_fedrec.protection.hidden_sums.dense import HIDDEN, DenseWords
+from secure_fedrec.protection.hidden_sums.hosted import HostedMasks
 from secure_fedrec.protection.hidden_sums.masked import (
     MaskedSession,
     MaskedSum,
@@ -226,6 +227,15 @@ class NoisedSum(MaskedSum):
             ProtocolError: fewer clients than the smallest sum allowed.
         """
         return NoisedSession(self, round_, participants, wire)
+
+    def hosting(self) -> HostedMasks:
+        """There are no halves elsewhere yet that add the noise.
+
+        Raises:
+            ConfigError: always.
+        """
+        problem = "runs in the embedded engine only: sites would send contributions without noise"
+        raise ConfigError("protection", "skellam", problem)
 
     def released(self, *, rounds: int, repeated: int = 0) -> Released:
         """Noised sums."""
