@@ -58,7 +58,12 @@ class Spool:
 
     def blocks(self) -> Iterator[Columns]:
         """All messages in order, in blocks of at most ``limit`` bytes (or of one message)."""
-        self._put_aside()
+        if self._parts:  # the last run is within the limit, or of one batch: it waits for nothing
+            fits = not self._runs and self._size <= self._limit
+            self._runs.append(self._taken())
+            if fits:
+                yield self._runs[0]
+                return
         if not self._runs:
             return
         keys = [_keys(run) for run in self._runs]
@@ -88,11 +93,15 @@ class Spool:
             shutil.rmtree(self._scratch)
 
     def _put_aside(self) -> None:
-        if not self._parts:
-            return
+        if self._parts:
+            run = self._taken()
+            self._runs.append(run if self._scratch is None else self._on_disk(run, self._scratch))
+
+    def _taken(self) -> Columns:
+        """What is held in memory, in order."""
         run = _in_order(concatenate_columns(self._parts))
         self._parts, self._size = [], 0
-        self._runs.append(run if self._scratch is None else self._on_disk(run, self._scratch))
+        return run
 
     def _on_disk(self, run: Columns, scratch: Path) -> Columns:
         folder = scratch / str(len(self._runs))

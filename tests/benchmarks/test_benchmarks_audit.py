@@ -1,0 +1,101 @@
+"""The benchmark of audits: what it compares with, and what it says without a history."""
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from benchmarks import audit
+from benchmarks.federations import Options
+
+
+def git(root: Path, *words: str) -> str:
+    names = ["-c", "user.name=n", "-c", "user.email=e@example.org", "-c", "commit.gpgsign=false"]
+    done = subprocess.run(  # noqa: S603
+        ["git", "-C", str(root), *names, *words],  # noqa: S607
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return done.stdout.strip()
+
+
+@pytest.fixture
+def history(tmp_path: Path) -> Path:
+    git(tmp_path, "init", "--quiet")
+    for text in ("first", "second"):
+        (tmp_path / "file").write_text(text)
+        git(tmp_path, "add", "file")
+        git(tmp_path, "commit", "--quiet", "-m", text)
+    return tmp_path
+
+
+def test_an_earlier_commit_is_checked_out_and_taken_away(history: Path) -> None:
+    first = git(history, "rev-parse", "HEAD~1")
+    with audit.past(first, history) as tree:
+        assert tree is not None
+        assert (tree / "file").read_text() == "first"
+        assert len(git(history, "worktree", "list").splitlines()) == 2
+    assert (history / "file").read_text() == "second"
+    assert len(git(history, "worktree", "list").splitlines()) == 1
+
+
+def test_without_that_commit_there_is_nothing_to_compare_with(
+    history: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    with audit.past("0" * 40, history) as tree:
+        assert tree is None
+    with audit.past(audit.START, tmp_path_factory.mktemp("export")) as tree:
+        assert tree is None
+
+
+def runs(monkeypatch: pytest.MonkeyPatch, past: Path | None) -> list[tuple[Path, list[str]]]:
+    """Stands in for the processes; one that runs the past takes twice as long."""
+    done: list[tuple[Path, list[str]]] = []
+
+    def fake(tree: Path, words: list[str]) -> tuple[str, float]:
+        done.append((tree, words))
+        seconds = 8.0 if tree == past else 4.0
+        if words[0] == "-c":
+            known = ["direct", "lattice"] if tree == past else ["direct", "lattice", "newer"]
+            return str(known).replace("'", '"'), 0.1
+        return f'{{"cpu_seconds": {seconds / 4}}}', seconds
+
+    monkeypatch.setattr(audit, "_run", fake)
+
+    class Past:
+        def __enter__(self) -> Path | None:
+            return past
+
+        def __exit__(self, *_: object) -> None:
+            pass
+
+    monkeypatch.setattr(audit, "past", Past)
+    return done
+
+
+@pytest.mark.parametrize("quick", [True, False])
+def test_both_are_run_in_turn_with_the_attacks_that_both_know(
+    quick: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.delenv("SECURE_FEDREC_DATA", raising=False)
+    done = runs(monkeypatch, tmp_path)
+    found = audit.run(Options(quick=quick))
+    assert (found["quickstart_ratio"], found["attacks_ratio"]) == (0.5, 0.5)
+    assert found["workers_speedup"] is None
+    attacked = [words for _, words in done if words[0].endswith("attack_once.py")]
+    assert attacked
+    assert all(words[2:] == ["direct", "lattice"] for words in attacked)
+    trees = [tree for tree, words in done if words[1:3] == ["audits.cli", "audit"]]
+    assert trees == [audit.ROOT, tmp_path] * (2 if quick else 4)
+    trained = [words for _, words in done if words[1:3] == ["audits.cli", "train"]]
+    assert len(trained) == (0 if quick else 2)
+    assert all("data.clients=943" in words for words in trained)
+
+
+def test_without_history_the_ratios_are_null(monkeypatch: pytest.MonkeyPatch) -> None:
+    runs(monkeypatch, None)
+    found = audit.run(Options(quick=True))
+    assert found["quickstart_ratio"] is None
+    assert found["attacks_ratio"] is None
+    assert found["seconds"] == {"quickstart": {"present": [4.0]}, "attacks": {"present": [1.0]}}
