@@ -80,8 +80,10 @@ class SplitViews:
         self.attack, self.core = attack, attack.core
         everybody = range(attack.config.clients)
         self.helpers = [number for number in helpers if number not in corrupt]
-        others = [n for n in everybody if n not in {*views, *dropped, *helpers}]
-        signing = [*helpers, *others[: max(0, attack.config.quorum - len(helpers))]]
+        sign = self._signers(set(everybody) - {*views, *dropped})
+        others = [n for n in sign if n not in helpers]
+        missing = attack.config.quorum - len(sign) + len(others)
+        signing = [*helpers, *others[: max(0, missing)]]
         self.clients = {number: fork(attack.clients[number]) for number in {*views, *signing}}
         self.views = {number: set(views.get(number, everybody)) for number in everybody}
         self.dropped, self.corrupt = set(dropped), set(corrupt)
@@ -94,6 +96,10 @@ class SplitViews:
     def near(self, number: int, members: Iterable[int]) -> list[int]:
         """Neighbours of a client among some."""
         return self.core._topology.live(number, self._marks(members)).tolist()  # type: ignore[no-any-return]
+
+    def _signers(self, members: Iterable[int]) -> list[int]:
+        """Those of some survivors that sign."""
+        return np.flatnonzero(self.core._topology.signers(self._marks(members))).tolist()  # type: ignore[no-any-return]
 
     def _marks(self, members: Iterable[int]) -> BoolArray:
         return np.isin(np.arange(self.attack.config.clients), list(members))
@@ -143,12 +149,12 @@ class SplitViews:
                 },
                 path=tree.path(index),
             )
-            (reply,) = self.clients[number].receive(
+            for reply in self.clients[number].receive(
                 self.attack.says(Kind.SURVIVORS, told.head(), told.payload())
-            )
-            envelope = Envelope.decode(reply)
-            assert envelope.head == self.statement
-            confirmed[number] = envelope.proof
+            ):
+                envelope = Envelope.decode(reply)
+                assert envelope.head == self.statement
+                confirmed[number] = envelope.proof
         quorum = dict(sorted(confirmed.items())[: self.attack.config.quorum])
         self.signers = list(confirmed)
         self.quorum = self.attack.says(Kind.QUORUM, Quorum(signatures=quorum).head())
@@ -253,7 +259,8 @@ def stock(attacked: Any, key_agreement: str) -> Any:
     settings = {
         name: getattr(config, name)
         for name in (
-            "degree", "threshold", "min_survivors", "quorum", "corrupt_clients", "window_least",
+            "degree", "threshold", "min_survivors", "quorum", "committee", "corrupt_clients",
+            "window_least",
         )
     }  # fmt: skip
     attack = attacked(
@@ -355,7 +362,7 @@ def test_mixed_cut(attacked: Any, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 # On the complete graph a second rule keeps a view of few sharers from being of use: whoever is told
-# of sharers is told of min_survivors at least, and that is a quorum at least.
+# of sharers is told of min_survivors at least, and any two such sets share an honest client.
 
 
 def few_sharers(attacked: Any, *, least: int) -> SplitViews:
@@ -367,7 +374,7 @@ def few_sharers(attacked: Any, *, least: int) -> SplitViews:
 
 
 def test_few_sharers_on_the_complete_graph(attacked: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(ConfigError, match=r"masking\.quorum.*must be between 5 and 4"):
+    with pytest.raises(ConfigError, match=r"masking\.min_survivors.*must be between 5 and 9"):
         few_sharers(attacked, least=4)
     with monkeypatch.context() as weakened:
         trusting(weakened)

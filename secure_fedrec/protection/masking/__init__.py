@@ -7,8 +7,8 @@ not sign; or the round aborts. Not claimed: that the server publishes the right 
 in good faith, or that participation is hidden; and the difference of two sums is what it is.
 
 Reading order: ``shamir``, ``prg``, ``packing`` (arithmetic); ``formats``, ``keys``, ``hybrid``
-(bytes and keys); ``roster``, ``public_state``, ``config``, ``policy``, ``parameters``, ``graph``
-(what is agreed beforehand); ``layouts`` (what is summed); ``messages``, ``messages_sum``,
+(bytes and keys); ``roster``, ``public_state``, ``config``, ``policy``, ``parameters``, ``graph``,
+``committee`` (what is agreed beforehand); ``layouts`` (what is summed); ``messages``, ``messages_sum``,
 ``transcript``, ``topology``, ``journal``; ``rules``, ``sharers``, ``pairs``, ``client_round``,
 ``client``; ``recovery``, ``unmasking``, ``running_sum``, ``server_round``, ``server``; ``rounds``,
 ``tail_floor``.
