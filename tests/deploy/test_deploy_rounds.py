@@ -29,6 +29,10 @@ HPFL: dict[str, Any] = {
     },
 }
 """Attribute vectors in a sum, drafts in two bags."""
+FEDDMF: dict[str, Any] = {
+    "data": {"name": "synthetic", "clients": 24, "items": 40, "cut": {"organisations": 3}},
+    "algorithm": {"name": "feddmf", "form": "averaged", "epochs": 2},
+}
 TEN = {"data": {**SMALL, "clients": 10}}
 """As many clients as it takes for the masks' parameters to reckon with one that drops out."""
 STAGES = ["ADVERTISE", "SHARES", "UPLOAD", "CONFIRM", "REVEAL"]
@@ -51,6 +55,7 @@ def settings(*layers: Mapping[str, Any], **others: Any) -> dict[str, Any]:
         ((MASKS,), {"algorithm": {"name": "fedncf", "rounds": 2}}),
         ((MASKS,), {"algorithm": {"name": "furl", "rounds": 2}}),
         ((MASKS,), HPFL),
+        ((MASKS,), FEDDMF),
     ],
     ids=[
         "plain",
@@ -62,6 +67,7 @@ def settings(*layers: Mapping[str, Any], **others: Any) -> dict[str, Any]:
         "fedncf",
         "furl",
         "hpfl",
+        "feddmf",
     ],
 )
 def test_public_and_private_state_are_the_embedded_engines(
@@ -224,9 +230,9 @@ def test_a_round_that_too_few_answer_changes_nothing(tmp_path: Path) -> None:
     [
         (settings({"layer": "masking", "tail_floor": 2}), "protection.tail_floor"),
         (settings({"layer": "paillier"}), "protection"),
-        (settings(algorithm={"name": "feddmf", "epochs": 1}, data={}), "algorithm.name"),
+        (settings(algorithm={"name": "feddmf", "epochs": 1}, data=FEDDMF["data"]), "algorithm"),
     ],
-    ids=["two sums", "no halves", "not parted"],
+    ids=["two sums", "no halves", "between clients"],
 )
 def test_what_has_no_parts_is_refused_before_anything_starts(
     raw: dict[str, Any], key: str, tmp_path: Path
