@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from secure_fedrec.engines.flower.processes import Running
     from secure_fedrec.engines.flower.transport import GridTransport
 
-_PATIENCE = 120.0
+_PATIENCE = 300.0
 
 
 def deploy(arguments: argparse.Namespace) -> int:

@@ -80,7 +80,7 @@ class Deployment:
     @classmethod
     def of(cls, raw: Mapping[str, Any], folder: Path, **options: Any) -> "Deployment":
         config = parse_config(raw)
-        federation = build_federation(config, load_dataset(config, None).task(0))
+        federation = build_federation(config, load_dataset(config, None).task(0), priced=False)
         layout = Layout(folder)
         provision(federation, layout)
         transport = MemoryTransport(

@@ -29,6 +29,10 @@ HPFL: dict[str, Any] = {
     },
 }
 """Attribute vectors in a sum, drafts in two bags."""
+FEDDMF: dict[str, Any] = {
+    "data": {"name": "synthetic", "clients": 24, "items": 40, "cut": {"organisations": 3}},
+    "algorithm": {"name": "feddmf", "form": "averaged", "epochs": 2},
+}
 TEN = {"data": {**SMALL, "clients": 10}}
 """As many clients as it takes for the masks' parameters to reckon with one that drops out."""
 STAGES = ["ADVERTISE", "SHARES", "UPLOAD", "CONFIRM", "REVEAL"]
@@ -51,6 +55,7 @@ def settings(*layers: Mapping[str, Any], **others: Any) -> dict[str, Any]:
         ((MASKS,), {"algorithm": {"name": "fedncf", "rounds": 2}}),
         ((MASKS,), {"algorithm": {"name": "furl", "rounds": 2}}),
         ((MASKS,), HPFL),
+        ((MASKS,), FEDDMF),
     ],
     ids=[
         "plain",
@@ -62,6 +67,7 @@ def settings(*layers: Mapping[str, Any], **others: Any) -> dict[str, Any]:
         "fedncf",
         "furl",
         "hpfl",
+        "feddmf",
     ],
 )
 def test_public_and_private_state_are_the_embedded_engines(
@@ -224,10 +230,9 @@ def test_a_round_that_too_few_answer_changes_nothing(tmp_path: Path) -> None:
     [
         (settings({"layer": "masking", "tail_floor": 2}), "protection.tail_floor"),
         (settings({"layer": "paillier"}), "protection"),
-        (settings({"layer": "clip"}, {"layer": "skellam", "epsilon": 8.0}, MASKS), "protection"),
-        (settings(algorithm={"name": "feddmf", "epochs": 1}, data={}), "algorithm.name"),
+        (settings(algorithm={"name": "feddmf", "epochs": 1}, data=FEDDMF["data"]), "algorithm"),
     ],
-    ids=["two sums", "no halves", "no noise", "not parted"],
+    ids=["two sums", "no halves", "between clients"],
 )
 def test_what_has_no_parts_is_refused_before_anything_starts(
     raw: dict[str, Any], key: str, tmp_path: Path
@@ -237,3 +242,25 @@ def test_what_has_no_parts_is_refused_before_anything_starts(
     with pytest.raises(ConfigError) as refused:
         provision(federation, Layout(tmp_path))
     assert refused.value.key == key
+
+
+def test_noise_is_added_at_the_sites(tmp_path: Path) -> None:
+    """Little noise, and a clip that nobody reaches: near the plain sums, never the same twice."""
+    layers = (
+        {"layer": "clip", "norm": 16.0},
+        {"layer": "skellam", "noise_multiplier": 1e-4},
+        MASKS,
+    )
+    tables = []
+    for name in ("one", "two"):
+        ran = Deployment.of(settings(*layers, algorithm={"rounds": 1, "rank": 2}), tmp_path / name)
+        ran.rounds(1)
+        tables.append(ran.coordinator.public.table)
+    plain = Deployment.of(settings(algorithm={"rounds": 1, "rank": 2}), tmp_path / "plain")
+    plain.rounds(1)
+    expected = plain.coordinator.public.table
+    moved = np.abs(expected - plain.twin(0).public.table).max()
+    for table in tables:
+        assert np.median(np.abs(table - expected)) < moved / 10
+    one, two = tables
+    assert (one != two).mean() > 0.9

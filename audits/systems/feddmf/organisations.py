@@ -1,23 +1,23 @@
 """FedDMF on a rating table that is cut into organisations: settings of the data, and the task."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
 from audits.rating_data import FileData, Sample, TableData, load_source, table_facts
 from audits.system import DataFacts, Fresh, Nouns, Secrets, Undivided, digest_of
-from secure_fedrec.algorithms.base import PublicState
+from secure_fedrec.algorithms.base import Algorithm, PublicState
 from secure_fedrec.algorithms.feddmf.config import FedDMFConfig
 from secure_fedrec.algorithms.feddmf.exchanged import ExchangedFedDMF
 from secure_fedrec.algorithms.feddmf.organisations import DMFOrganisations
 from secure_fedrec.algorithms.feddmf.served import ServedFedDMF
 from secure_fedrec.algorithms.feddmf.summed import AveragedDMF, SummedFedDMF
-from secure_fedrec.core.arrays import FloatArray, IntArray
+from secure_fedrec.core.arrays import BoolArray, FloatArray, IntArray
 from secure_fedrec.data import DATASETS, RatingTable
 from secure_fedrec.data.organisations.common_items import (
     CommonItems,
@@ -200,6 +200,17 @@ class CutTask:
         )
         return Fresh(algorithm, problem)
 
+    def public(self) -> dict[str, Any]:
+        """Sizes, and which items are common, as every organisation knows."""
+        own = self.data
+        sizes = {"n_organisations": own.n_organisations, "n_items": own.n_items}
+        return {**sizes, "common": np.flatnonzero(own.common).tolist()}
+
+    def own(self, client: int) -> dict[str, npt.NDArray[Any]]:
+        """An organisation's items, and how many users it has."""
+        listed, users = self.data.listed[client], self.data.n_users[client]
+        return {"client": np.array(client), "listed": listed, "users": np.array(users)}
+
     def secrets(self) -> Secrets:
         """How often each item was interacted with at each organisation, and by whose users."""
         return {"secrets": {"sales.items": self.sales, "members.users": self.users}}
@@ -226,6 +237,36 @@ class CutTask:
                 auc = area_under_curve(scores(client, items).reshape(-1), truth.reshape(-1))
                 found += [] if auc is None else [auc]
         return {"auc": float(np.mean(found))} if found else {}
+
+
+def device(
+    algorithm: FedDMFSettings, facts: Mapping[str, Any], own: Mapping[str, npt.NDArray[Any]]
+) -> Algorithm:
+    """A form of FedDMF on a host of its own (``System.device``).
+
+    The other organisations stand there with the common items and a user each; who did what with
+    which item is in the vault.
+    """
+    n, common = facts["n_organisations"], np.array(facts["common"], dtype=np.int64)
+    listed: BoolArray = np.zeros((n, facts["n_items"]), dtype=np.bool_)
+    listed[:, common] = True
+    n_users = np.ones(n, dtype=np.int64)
+    if own:
+        listed[int(own["client"])], n_users[int(own["client"])] = own["listed"], own["users"]
+    pairs = 2 * n_users  # the fewest that are taken for a user's
+    known = [np.flatnonzero(row)[:2] for row in listed]
+    data = CommonItems(
+        name="one organisation",
+        listed=listed,
+        asked=np.zeros_like(listed),
+        n_users=n_users,
+        indptr=np.concatenate([[0], np.cumsum(pairs)]),
+        users=np.concatenate([np.repeat(np.arange(count), 2) for count in n_users.tolist()]),
+        items=np.concatenate(
+            [np.tile(items, count) for items, count in zip(known, n_users.tolist(), strict=True)]
+        ),
+    )
+    return FORMS[algorithm.form](algorithm, data)
 
 
 def across(algorithm: DMFOrganisations, vault: Vault, client: int, items: IntArray) -> FloatArray:

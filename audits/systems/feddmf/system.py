@@ -9,6 +9,7 @@ from audits.systems.feddmf.organisations import (
     CutData,
     CutFileData,
     FedDMFSettings,
+    device,
     load_organisations,
 )
 from secure_fedrec.data import DATASETS
@@ -69,4 +70,5 @@ SYSTEM = System(
     ),
     attacks=FAMILIES["partners"],
     load=load_organisations,
+    device=device,
 )

@@ -14,7 +14,7 @@ from secure_fedrec.engines.flower.environment import SWITCHES
 from secure_fedrec.errors import HostError
 
 LOOPBACK = "127.0.0.1"
-_PATIENCE = 60.0
+_PATIENCE = 180.0
 _GRACE = 5.0
 
 

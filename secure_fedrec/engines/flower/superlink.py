@@ -32,7 +32,7 @@ from secure_fedrec.engines.flower.processes import (
 from secure_fedrec.errors import HostError
 
 _APP = Path(__file__).with_name("app")
-_PATIENCE = 60.0
+_PATIENCE = 180.0
 _TRIES = 4
 
 

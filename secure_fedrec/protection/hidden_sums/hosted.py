@@ -1,5 +1,6 @@
 """Masked rounds whose clients are elsewhere (``protection.hosting``)."""
 
+from hashlib import sha256
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -21,6 +22,7 @@ from secure_fedrec.uploads import Aggregate, RowBlock
 
 if TYPE_CHECKING:
     from secure_fedrec.protection.hidden_sums.masked import MaskedSum
+    from secure_fedrec.protection.hidden_sums.noised import NoisedSum
 
 
 class HostedMaskedSum:
@@ -115,3 +117,55 @@ class HostedMasks(NoHelpers):
         return collector.masking_config(
             len(at.clients), layout.length, layout_hash(layout, collector.codec), at.state
         )
+
+
+class HostedNoisedSum(HostedMaskedSum):
+    """The server's side of one attempt whose clients have noised what they sent.
+
+    Args:
+        collector: whose round it is.
+        hub: the server's half.
+        at: the attempt.
+    """
+
+    def __init__(self, collector: "NoisedSum", hub: MaskingServer, at: Standing) -> None:
+        super().__init__(collector, hub)
+        self._noised = collector
+        self._at = at
+
+    def aggregate(self) -> Aggregate:
+        """Estimates of sums and counts.
+
+        Raises:
+            EncodingError: an estimate leaves the ring.
+        """
+        clients, at = len(self.heard()), self._at
+        found = super().aggregate()
+        return self._noised.estimated(found, _rotation(at), clients=clients, round_=at.round)
+
+
+class HostedNoise(HostedMasks):
+    """Halves of masked rounds in which every client adds noise.
+
+    Args:
+        collector: whose rounds they are.
+    """
+
+    def __init__(self, collector: "NoisedSum") -> None:
+        super().__init__(collector)
+        self._noised = collector
+
+    def hub(
+        self, at: Standing, identity: Identity, generations: dict[bytes, int]
+    ) -> HostedNoisedSum:
+        """The server's side (``hosting.Hosting``)."""
+        return HostedNoisedSum(self._noised, super().hub(at, identity, generations).hub, at)
+
+    def _protected(self, part: DenseWords, at: Standing) -> DenseWords:
+        return self._noised.noised(part, _rotation(at))
+
+
+def _rotation(at: Standing) -> bytes:
+    """32 bytes: public seed of an attempt's rotation, unknown before its public state is."""
+    attempt = at.series + at.serial.to_bytes(8, "little") + at.state
+    return sha256(b"secure-fedrec|v1|hosted-rotation|" + attempt).digest()

@@ -17,7 +17,7 @@ from typing import Annotated, Any, Unpack
 
 import numpy as np
 
-from secure_fedrec.core.arrays import FloatArray, IntArray
+from secure_fedrec.core.arrays import IntArray
 from secure_fedrec.errors import ConfigError, EncodingError, renamed_keys
 from secure_fedrec.protection.base import Released, Withstood
 from secure_fedrec.protection.dp import (
@@ -30,7 +30,7 @@ from secure_fedrec.protection.dp import (
     explained,
 )
 from secure_fedrec.protection.hidden_sums.dense import HIDDEN, DenseWords
-from secure_fedrec.protection.hidden_sums.hosted import HostedMasks
+from secure_fedrec.protection.hidden_sums.hosted import HostedMasks, HostedNoise
 from secure_fedrec.protection.hidden_sums.masked import (
     MaskedSession,
     MaskedSum,
@@ -229,13 +229,59 @@ class NoisedSum(MaskedSum):
         return NoisedSession(self, round_, participants, wire)
 
     def hosting(self) -> HostedMasks:
-        """There are no halves elsewhere yet that add the noise.
+        """Halves of rounds whose clients are elsewhere; each adds its noise at its own host.
+
+        The rotation of an attempt follows from the public state that it begins with.
+        """
+        return HostedNoise(self)
+
+    def noised(self, part: DenseWords, seed: bytes) -> DenseWords:
+        """Contributions, clipped and noised.
+
+        Args:
+            part: the clients' words.
+            seed: public seed of the round's rotation.
+        """
+        cut = self.n_items * self.width
+        words = np.empty_like(part.words)
+        for noised, plain in zip(words, part.words, strict=True):
+            contribution = {
+                "rows": self.codec.decode(plain[:cut]),
+                "counts": self.codec.to_integers(plain[cut:]).astype(np.float64),
+            }
+            noised[:] = SkellamClient(self.skellam, seed).protect(contribution)
+        return replace(part, words=words)
+
+    def estimated(self, masked: Aggregate, seed: bytes, *, clients: int, round_: int) -> Aggregate:
+        """What is read off a sum of noised words: reals on the ring's grid, whole denominators.
+
+        Args:
+            masked: the sum.
+            seed: as of ``noised``.
+            clients: how many are in it.
+            round_: for messages.
 
         Raises:
-            ConfigError: always.
+            EncodingError: an estimate leaves the ring.
         """
-        problem = "runs in the embedded engine only: sites would send contributions without noise"
-        raise ConfigError("protection", "skellam", problem)
+        codec = self.skellam.codec
+        words = np.concatenate([masked.ring.reshape(-1), codec.from_integers(masked.counts)])
+        sums = SkellamServer(self.skellam, seed).decode(words, survivors=clients)
+        integers = np.rint(sums["rows"] * self.codec.scale)
+        if np.abs(integers).max(initial=0.0) >= 2.0 ** (self.codec.bits - 1):
+            raise EncodingError(
+                f"round {round_}: an estimate leaves the ring; lower the noise or "
+                "ring.fraction_bits"
+            )
+        ring = self.codec.from_integers(integers.astype(np.int64))
+        # Nobody has more raters than there are clients; clamping an estimate costs no privacy.
+        least, most = self.noise.least_count, max(self.noise.least_count, clients)
+        return Aggregate(
+            ring=ring.reshape(self.n_items, self.width),
+            counts=np.clip(np.rint(sums["counts"]), least, most).astype(np.int64),
+            codec=self.codec,
+            noise=self.skellam.deviation(clients),
+        )
 
     def released(self, *, rounds: int, repeated: int = 0) -> Released:
         """Noised sums."""
@@ -256,12 +302,9 @@ class NoisedSession(MaskedSession):
     def close(self) -> Aggregate:
         """Clip, noise, hide, send and sum what was gathered."""
         self._gathered.require_complete()
-        collector = self.collector
-        masked, codec = self._masked_sum(), collector.skellam.codec
-        words = np.concatenate([masked.ring.reshape(-1), codec.from_integers(masked.counts)])
-        server = SkellamServer(collector.skellam, self._seed)
-        sums = server.decode(words, survivors=len(self.order))
-        aggregate = self._estimate(sums["rows"], sums["counts"])
+        aggregate = self.collector.estimated(
+            self._masked_sum(), self._seed, clients=len(self.order), round_=self.round
+        )
         self.wire.show(aggregate_note(self.round, aggregate))
         return aggregate
 
@@ -276,35 +319,4 @@ class NoisedSession(MaskedSession):
 
     def _hidden(self, parts: Iterator[DenseWords]) -> Iterator[DenseWords]:
         """Contributions, clipped and noised."""
-        return map(self._noised, parts)
-
-    def _noised(self, part: DenseWords) -> DenseWords:
-        collector = self.collector
-        cut, seed = collector.n_items * collector.width, self._seed
-        words = np.empty_like(part.words)
-        for noised, plain in zip(words, part.words, strict=True):
-            contribution = {
-                "rows": collector.codec.decode(plain[:cut]),
-                "counts": collector.codec.to_integers(plain[cut:]).astype(np.float64),
-            }
-            noised[:] = SkellamClient(collector.skellam, seed).protect(contribution)
-        return replace(part, words=words)
-
-    def _estimate(self, rows: FloatArray, counts: FloatArray) -> Aggregate:
-        """The estimates as the engine's aggregate: reals on the ring's grid, whole denominators."""
-        collector = self.collector
-        integers = np.rint(rows * collector.codec.scale)
-        if np.abs(integers).max(initial=0.0) >= 2.0 ** (collector.codec.bits - 1):
-            raise EncodingError(
-                f"round {self.round}: an estimate leaves the ring; lower the noise or "
-                "ring.fraction_bits"
-            )
-        ring = collector.codec.from_integers(integers.astype(np.int64))
-        # Nobody has more raters than there are clients; clamping an estimate costs no privacy.
-        least, most = collector.noise.least_count, max(collector.noise.least_count, len(self.order))
-        return Aggregate(
-            ring=ring.reshape(collector.n_items, collector.width),
-            counts=np.clip(np.rint(counts), least, most).astype(np.int64),
-            codec=collector.codec,
-            noise=collector.skellam.deviation(len(self.order)),
-        )
+        return (self.collector.noised(part, self._seed) for part in parts)
