@@ -28,8 +28,10 @@ def twice_wins(
     for client in range(len(wins)):
         start, stop = miss_ends[client], miss_ends[client + 1]
         for hit in range(hit_ends[client], hit_ends[client + 1]):
-            wins[client] += places(misses, start, stop, hits[hit], False)
-            wins[client] += places(misses, start, stop, hits[hit], True)
+            below = places(misses, start, stop, hits[hit], False)
+            wins[client] += 2 * below
+            if start + below < stop and misses[start + below] == hits[hit]:
+                wins[client] += places(misses, start + below, stop, hits[hit], True)
 
 
 @compiled_loop

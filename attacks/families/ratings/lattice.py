@@ -182,17 +182,33 @@ def _is_noise(along: float, total: float, shape: tuple[int, ...]) -> bool:
     return size >= 4 * width and along <= 1.2 * (1 + (width / size) ** 0.5) ** 2 / width * total
 
 
+_GRID = 1 << 14
+"""Scales times rows that are tried at once: they stay in the processor's cache."""
+
+
 def _fit_scale(a: FloatArray, b: FloatArray, levels: FloatArray, noise: float) -> float:
     """The scale that puts most rows on the rating scale."""
     candidates = scale_candidates(a, b, levels)
     tolerance = _tolerance(noise, candidates, levels)
-    ratings = -a / candidates[:, None] + candidates[:, None] * b
-    gap = np.abs(ratings - levels[nearest_levels(ratings, levels)])
-    hits = (gap <= tolerance[:, None]).sum(axis=1)
+    at_once = max(1, _GRID // len(a))
+    blocks = [slice(start, start + at_once) for start in range(0, len(candidates), at_once)]
+    near = [_on_levels(a, b, levels, candidates[block], tolerance[block]) for block in blocks]
+    hits = np.concatenate([found.sum(axis=1) for found in near])
     # A wide tolerance hits by chance: compare with the share of the scale it covers.
     chance = 2 * tolerance / (levels[1] - levels[0]) * len(a)
     best = int(np.argmax(hits - chance))
-    return refine_scale(a, b, levels, float(candidates[best]), gap[best] <= tolerance[best])
+    return refine_scale(
+        a, b, levels, float(candidates[best]), near[best // at_once][best % at_once]
+    )
+
+
+def _on_levels(
+    a: FloatArray, b: FloatArray, levels: FloatArray, scales: FloatArray, tolerance: FloatArray
+) -> BoolArray:
+    """bool[K, N]: which rows each scale puts on a level."""
+    ratings = -a / scales[:, None] + scales[:, None] * b
+    gap = np.abs(ratings - levels[nearest_levels(ratings, levels)])
+    return np.asarray(gap <= tolerance[:, None])
 
 
 def scale_candidates(a: FloatArray, b: FloatArray, levels: FloatArray) -> FloatArray:

@@ -172,20 +172,23 @@ class _Puzzle:
 
     def find_groups(self) -> None:
         """Match sums of a single row; each match binds a sender to a denoiser."""
-        where: dict[tuple[int, int], list[int]] = defaultdict(list)
-        for position, (item, mark) in enumerate(
-            zip(self.sent.rows.tolist(), self.sent_prints, strict=True)
-        ):
-            where[item, mark].append(position)
+        sent = len(self.sent_prints)
+        items = np.concatenate([self.sent.rows, self.sums.rows])
+        marks = np.array([*self.sent_prints, *self.sum_prints], dtype=np.uint64)
+        order = np.lexsort((marks, items))
+        new = (np.diff(items[order]) != 0) | (np.diff(marks[order]) != 0)
+        kind = np.empty(len(order), dtype=np.int64)  # rows and sums of one item and fingerprint
+        kind[order] = np.concatenate([np.zeros(min(1, len(order)), dtype=np.int64), np.cumsum(new)])
+        rows_of_kind = np.bincount(kind[:sent], minlength=len(order))
+        row = np.zeros(len(order), dtype=np.int64)
+        row[kind[:sent]] = np.arange(sent)
         owner = np.repeat(np.arange(len(self.senders)), self.sent.lengths)
         denoiser = np.repeat(self.denoisers, self.sums.lengths)
-        for cell, (item, mark) in enumerate(
-            zip(self.sums.rows.tolist(), self.sum_prints, strict=True)
-        ):
-            matches = where.get((item, mark), ())
-            if len(matches) == 1:
-                self.verdict[matches[0]] = _VIRTUAL
-                self.group_of[int(owner[matches[0]])] = int(denoiser[cell])
+        single = np.flatnonzero(rows_of_kind[kind[sent:]] == 1)
+        matched = row[kind[sent:][single]]
+        self.verdict[matched] = _VIRTUAL
+        owners, groups = owner[matched].tolist(), denoiser[single].tolist()
+        self.group_of.update(zip(owners, groups, strict=True))
 
     def explain_sums(self, codec: FixedPoint, *, whole: bool = False) -> None:
         """For every sum, find the one subset of the group's rows of that item behind it.
