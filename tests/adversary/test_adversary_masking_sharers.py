@@ -99,7 +99,7 @@ class SplitViews:
 
     def _signers(self, members: Iterable[int]) -> list[int]:
         """Those of some survivors that sign."""
-        return np.flatnonzero(self.core._topology.signers(self._marks(members))).tolist()  # type: ignore[no-any-return]
+        return np.flatnonzero(self.core._topology.signers(self._marks(members))).tolist()
 
     def _marks(self, members: Iterable[int]) -> BoolArray:
         return np.isin(np.arange(self.attack.config.clients), list(members))

@@ -8,10 +8,10 @@ in good faith, or that participation is hidden; and the difference of two sums i
 
 Reading order: ``shamir``, ``prg``, ``packing`` (arithmetic); ``formats``, ``keys``, ``hybrid``
 (bytes and keys); ``roster``, ``public_state``, ``config``, ``policy``, ``parameters``, ``graph``,
-``committee`` (what is agreed beforehand); ``layouts`` (what is summed); ``messages``, ``messages_sum``,
-``transcript``, ``topology``, ``journal``; ``rules``, ``sharers``, ``pairs``, ``client_round``,
-``client``; ``recovery``, ``unmasking``, ``running_sum``, ``server_round``, ``server``; ``rounds``,
-``tail_floor``.
+``committee`` (what is agreed beforehand); ``layouts`` (what is summed); ``messages``,
+``messages_sum``, ``transcript``, ``topology``, ``journal``; ``rules``, ``sharers``, ``pairs``,
+``client_round``, ``client``; ``recovery``, ``unmasking``, ``running_sum``, ``server_round``, ``server``;
+``rounds``, ``tail_floor``.
 """
 
 from secure_fedrec.protection.masking.agreed.config import KeyAgreement, MaskingConfig
