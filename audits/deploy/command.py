@@ -48,10 +48,14 @@ def deploy(arguments: argparse.Namespace) -> int:
             return 0
         with brought_by("flower", "secure-fedrec deploy"):
             from secure_fedrec.engines.flower import superlink  # noqa: F401, PLC0415
-        with _up(layout, arguments) as up:
-            if arguments.resume and layout.checkpoint.exists():
-                up.coordinator.resume()
-            _train(up.coordinator, config.algorithm.rounds, arguments)
+        try:
+            with _up(layout, arguments) as up:
+                if arguments.resume and layout.checkpoint.exists():
+                    up.coordinator.resume()
+                _train(up.coordinator, config.algorithm.rounds, arguments)
+        except HostError as lost:
+            lost.add_note("completed rounds and private state are kept: continue with --resume")
+            raise
     return 0
 
 
