@@ -6,6 +6,7 @@ one client, the victim, or a client that no round can be run with any more.
 
 import shutil
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,7 @@ from secure_fedrec.protection.masking import (
     MemoryJournal,
     Roster,
     RoundOutcome,
+    ServerState,
     SitePolicy,
     SumLayout,
     state_hash,
@@ -105,6 +107,44 @@ def test_before_anything_is_revealed_a_failed_round_may_be_tried_again() -> None
     with pytest.raises(ProtocolError, match="needs 2 shares"):
         federation.sum(config, VECTORS, drops=dict.fromkeys((0, 1, 3, 4, 5), Kind.REVEAL))
     refused_by_all(federation, config, "revealed for this public state")
+
+
+def test_who_has_not_revealed_answers_for_the_state_again() -> None:
+    """Not stopped, and said so: a few reveals open a sum, and the others take its state again."""
+    count, victim, state = 20, 19, model(1)
+    layout = SumLayout(bits=24, length=3, clients=count, largest=100)
+    values = {number: np.array([number, -number, 50 + number]) for number in range(count)}
+    federation = Federation(range(count), policy=SitePolicy())
+    config = MaskingConfig.for_cohort(
+        count, bits=24, length=3, layout_hash=layout.hash, public_state=state
+    )
+    config = replace(config, threshold=config.corrupt_clients + 1)  # sites take it
+    corrupt = range(config.corrupt_clients)
+
+    def opened(asked: Iterable[int]) -> tuple[Any, list[int]]:
+        """The sum of a round in which these alone are asked to reveal, and whose it is."""
+        told, expected = {*asked}, Expected(layout_hash=layout.hash, public_state=state)
+        clients = {number: federation.open_client(number, expected) for number in values}
+        for number, client in clients.items():
+            client.load(layout.encode(values[number]))
+        server = federation.open_server(config, np.arange(count))
+        sent = server.start()
+        while server.state is not ServerState.DONE:
+            for number, data in sent:
+                if data[1] != Kind.QUORUM or number in told:
+                    with suppress(ProtocolError):
+                        for answer in clients[number].receive(data):
+                            server.receive(answer)
+            sent = server.close_step()
+        return layout.decode(server.result), server.survivors.tolist()
+
+    whole, everybody = opened({victim, *corrupt})
+    for number in corrupt:
+        held = federation.journals[number]._held
+        federation.journals[number]._held = replace(held, revealed=frozenset())
+    without, others = opened(range(count))
+    assert {*everybody} - {*others} == {victim}
+    assert np.array_equal(whole - without, values[victim])
 
 
 def test_another_purpose_or_layout_over_one_state_is_another_sum() -> None:

@@ -2,9 +2,10 @@
 
 Two sums over one state whose cohorts differ by one client give that client's vector away. So a
 client reveals once for one state, purpose and layout (``journal``). The hash is the host's own: the
-server's word for what the model is would be worth nothing. It stops exact repeats only: a state
-that differs in the last digit of one parameter is another state, and what its sum differs by is
-that client's vector all the same. Only noise bounds that.
+server's word for what the model is would be worth nothing. That does not stop a second sum: other
+clients' reveals open the vector of one that was not asked to reveal, which then takes the state
+again; and a state that differs in the last digit of one parameter is another state. What the sums
+differ by is the vectors of a few. Only noise bounds that.
 """
 
 from collections.abc import Mapping
