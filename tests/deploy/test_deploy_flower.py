@@ -81,7 +81,13 @@ def test_a_masked_round_on_three_supernodes(tmp_path: Path) -> None:
     interrupt of the next round leaves nothing running."""
     command, environment = deployed(tmp_path)
     with subprocess.Popen(  # noqa: S603
-        command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        command,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        # A background job ignores interrupts, and so would what it starts.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),  # noqa: PLW1509
     ) as process:
         assert process.stdout is not None
         first = process.stdout.readline()
