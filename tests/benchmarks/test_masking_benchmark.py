@@ -136,6 +136,7 @@ def test_the_worst_row_is_judged() -> None:
             "client_over_limit": over,
             "client_over_scaled_limit": over / 2,
             "server_over_bound": over,
+            "server_over_work": None if ratio is None else over,
         }
 
     rows = {
@@ -150,6 +151,7 @@ def test_the_worst_row_is_judged() -> None:
         "client_over_limit": 0.9,
         "client_over_scaled_limit": 0.45,
         "server_over_bound": 0.7,
+        "server_over_work": 0.5,
     }
     assert set(judged(rows)) == set(masking.TARGETS)
     only = judged({"alone": rows["alone"]})
