@@ -65,7 +65,8 @@ def _serve(parsed: argparse.Namespace, beside: "Mapping[str, Reply]") -> None:
         Running,
         supernode_command,
     )
-    from secure_fedrec.engines.flower.tasks import scrubbed, serve  # noqa: PLC0415
+    from secure_fedrec.engines.flower.scrub import scrubbed  # noqa: PLC0415
+    from secure_fedrec.engines.flower.tasks import serve  # noqa: PLC0415
 
     site = open_site(parsed.agreement, parsed.site, key=parsed.key)
     command = supernode_command(

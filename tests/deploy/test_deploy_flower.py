@@ -21,7 +21,8 @@ from audits.run.build import build_federation, load_dataset
 from secure_fedrec.engines import LocalEngine, table_digest
 from secure_fedrec.engines.flower.environment import SWITCHES, require_quiet
 from secure_fedrec.engines.flower.messages import ACTION, data_of, message_to
-from secure_fedrec.engines.flower.tasks import handled, scrubbed
+from secure_fedrec.engines.flower.scrub import scrubbed
+from secure_fedrec.engines.flower.tasks import handled
 from secure_fedrec.errors import ConfigError, EncodingError, ProtocolError
 from secure_fedrec.wire import Meter, Wire
 

@@ -6,13 +6,21 @@ from flwr.common.constant import ErrorCode
 ACTION = "query.secure_fedrec"
 """Type of the messages."""
 
-_RECORD, _FIELD = "secure-fedrec", "data"
+RECORD = "secure-fedrec"
+"""Name of the record that holds them."""
+
+_FIELD = "data"
 _SILENT = "client failed"
+
+
+def record_of(data: bytes) -> ConfigRecord:
+    """The record for some bytes."""
+    return ConfigRecord({_FIELD: data})
 
 
 def message_to(node: int, data: bytes, label: str) -> Message:
     """A message for a node."""
-    content = RecordDict({_RECORD: ConfigRecord({_FIELD: data})})
+    content = RecordDict({RECORD: record_of(data)})
     return Message(content, dst_node_id=node, message_type=ACTION, group_id=label)
 
 
@@ -21,13 +29,13 @@ def reply_to(message: Message, data: bytes | None) -> Message:
     if data is None:
         error = Error(code=ErrorCode.CLIENT_APP_RAISED_EXCEPTION, reason=_SILENT)
         return Message(error, reply_to=message)
-    return Message(RecordDict({_RECORD: ConfigRecord({_FIELD: data})}), reply_to=message)
+    return Message(RecordDict({RECORD: record_of(data)}), reply_to=message)
 
 
 def data_of(message: Message) -> bytes | None:
     """The bytes of a message; None if there are none."""
     if message.has_error():
         return None
-    record = message.content.get(_RECORD)
+    record = message.content.get(RECORD)
     data = record.get(_FIELD) if isinstance(record, ConfigRecord) else None
     return data if isinstance(data, bytes) else None

@@ -1,11 +1,9 @@
 """A site's process: fetches its SuperNode's tasks and answers them with the site's own code.
 
-Whatever goes wrong stays here: the server is told that there is no answer, this process's log says
-why, and of errors that are not this package's own only the kind, because a text may hold data. No
-app that the SuperLink names is installed, loaded or run.
+Whatever goes wrong stays here (``scrub``). No app that the SuperLink names is installed, loaded or
+run.
 """
 
-import logging
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -22,45 +20,13 @@ from flwr.supercore.runtime import RuntimeHttpClient
 from flwr.supernode.runtime.run_clientapp import pull_task_input, push_message, push_task_output
 
 from secure_fedrec.engines.flower.environment import require_quiet
-from secure_fedrec.engines.flower.messages import data_of, reply_to
-from secure_fedrec.errors import EncodingError, FedRecError, ProtocolError, WireError
+from secure_fedrec.engines.flower.messages import reply_to
+from secure_fedrec.engines.flower.scrub import log
 
 _COMPLETED = "completed"
-_OURS = "secure-fedrec"
-_SPEAKABLE = (ProtocolError, WireError)
-"""Errors whose text is about messages, and holds nothing of a client's data."""
-
-Answer = Callable[[bytes], bytes]
-"""Handles one message; whatever it raises, there is no answer."""
 
 Reply = Callable[[Message], Message]
 """Makes the reply to a message; it must not raise."""
-
-log = logging.getLogger(_OURS)
-
-
-def scrubbed(answer: Answer, message: Message) -> Message:
-    """The reply to a message, in which nothing of a failure is told.
-
-    Args:
-        answer: handles the bytes.
-        message: from the SuperLink.
-    """
-    data = data_of(message)
-    if data is None:
-        log.warning("refused: a message without the one field that it is to have")
-        return reply_to(message, None)
-    try:
-        return reply_to(message, answer(data))
-    except _SPEAKABLE as refusal:
-        log.warning("refused: %s", refusal)
-    except FedRecError as failure:
-        log.error("failed: %s", type(failure).__name__)
-        if isinstance(failure, EncodingError):
-            log.error("this client's values do not fit the ring")
-    except Exception as failure:
-        log.error("failed: %s", type(failure).__name__)
-    return reply_to(message, None)
 
 
 def serve(

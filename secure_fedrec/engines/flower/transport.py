@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 import httpx
+from flwr.app import Message
 from flwr.serverapp import Grid
 
 from secure_fedrec.engines.flower.messages import data_of, message_to
@@ -40,22 +41,49 @@ class GridTransport:
         Raises:
             HostError: the SuperLink is not reached.
         """
-        nodes = list(messages)
+        sent = [message_to(node, data, label) for node, data in messages.items()]
+        for reply in answers(self.grid, sent, timeout, every=self._every):
+            data = data_of(reply)
+            if data is not None:
+                yield reply.metadata.src_node_id, data
+
+
+def answers(
+    grid: Grid, messages: Sequence[Message], timeout: float | None, *, every: float = 0.1
+) -> Iterator[Message]:
+    """Send messages, and give replies to them as they come, those that say of a failure as well.
+
+    Flower's own ``send_and_receive`` looks for replies every three seconds.
+
+    Args:
+        grid: of a run in progress.
+        messages: what is sent.
+        timeout: seconds to wait for the slowest; None as long as it takes.
+        every: seconds between two looks for replies.
+
+    Returns:
+        Replies; each names as its sender the node that was asked.
+
+    Raises:
+        HostError: the SuperLink is not reached.
+    """
+    with _reached():
+        sent = list(grid.push_messages(messages))
+    due = {
+        mark: message.metadata.dst_node_id
+        for mark, message in zip(sent, messages, strict=False)
+        if mark
+    }
+    end = None if timeout is None else time.monotonic() + timeout
+    while due and (end is None or time.monotonic() < end):
         with _reached():
-            sent = self.grid.push_messages(
-                [message_to(node, messages[node], label) for node in nodes]
-            )
-        due = {mark: node for mark, node in zip(sent, nodes, strict=False) if mark}
-        end = None if timeout is None else time.monotonic() + timeout
-        while due and (end is None or time.monotonic() < end):
-            with _reached():
-                found = list(self.grid.pull_messages(list(due)))
-            for reply in found:
-                node, data = due.pop(reply.metadata.reply_to_message_id, None), data_of(reply)
-                if node is not None and data is not None:
-                    yield node, data
-            if due:
-                time.sleep(self._every)
+            found = list(grid.pull_messages(list(due)))
+        for reply in found:
+            node = due.pop(reply.metadata.reply_to_message_id, None)
+            if node is not None and node == reply.metadata.src_node_id:
+                yield reply
+        if due:
+            time.sleep(every)
 
 
 @contextmanager

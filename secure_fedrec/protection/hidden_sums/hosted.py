@@ -141,7 +141,7 @@ class HostedNoisedSum(HostedMaskedSum):
         """
         clients, at = len(self.heard()), self._at
         found = super().aggregate()
-        return self._noised.estimated(found, _rotation(at), clients=clients, round_=at.round)
+        return self._noised.estimated(found, rotation_seed(at), clients=clients, round_=at.round)
 
 
 class HostedNoise(HostedMasks):
@@ -162,10 +162,10 @@ class HostedNoise(HostedMasks):
         return HostedNoisedSum(self._noised, super().hub(at, identity, generations).hub, at)
 
     def _protected(self, part: DenseWords, at: Standing) -> DenseWords:
-        return self._noised.noised(part, _rotation(at))
+        return self._noised.noised(part, rotation_seed(at))
 
 
-def _rotation(at: Standing) -> bytes:
+def rotation_seed(at: Standing) -> bytes:
     """32 bytes: public seed of an attempt's rotation, unknown before its public state is."""
     attempt = at.series + at.serial.to_bytes(8, "little") + at.state
     return sha256(b"secure-fedrec|v1|hosted-rotation|" + attempt).digest()

@@ -1,0 +1,223 @@
+"""The server's side of ``mean_site``: rounds that end in a mean, over any carrier of bytes."""
+
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+
+import numpy as np
+
+from secure_fedrec.core.arrays import IntArray
+from secure_fedrec.engines.checkpoint import read_checkpoint, write_checkpoint
+from secure_fedrec.engines.distributed.channel import Transport
+from secure_fedrec.engines.distributed.home import KEY_BYTES
+from secure_fedrec.engines.distributed.mean_site import BEGIN, GREETING, Keys, Task, standing
+from secure_fedrec.engines.distributed.messages import (
+    NONCE_BYTES,
+    Agreement,
+    Kind,
+    Present,
+)
+from secure_fedrec.errors import CheckpointError, ProtocolError, WireError
+from secure_fedrec.protection.masking import (
+    MaskingServer,
+)
+from secure_fedrec.protection.masking.agreed.formats import Kind as Stage
+from secure_fedrec.protection.means import Mean, ProtectedMean
+from secure_fedrec.protection.session import Node, Parcel, Role, drive
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeanReport:
+    """What is known of a round once it is over.
+
+    Args:
+        mean: what was learned.
+        clients: int64[k], the clients in it.
+        invited: how many there could have been.
+        exchanges: messages there and answers back, a greeting included.
+        dropped: why the server left clients out that had answered, by number.
+    """
+
+    mean: Mean
+    clients: IntArray
+    invited: int
+    exchanges: int
+    dropped: Mapping[int, str]
+
+
+class MeanCoordinator:
+    """The server's host.
+
+    Args:
+        terms: what was settled.
+        keys: the server's own.
+
+    Raises:
+        ConfigError: keys or roster are not in order, or no round of everybody on it is possible.
+        CheckpointError: what was kept of earlier rounds is damaged, or another server's.
+    """
+
+    def __init__(self, terms: ProtectedMean, keys: Keys) -> None:
+        self.roster = keys.roster()
+        self._identity = keys.identity(Role.SERVER, self.roster)
+        terms.require(self.roster)
+        self._terms = terms
+        self._agreement = Agreement(digest=terms.digest, roster=self.roster)
+        self._sites: dict[int, int] = {}
+        folder = keys.folder / "state"
+        folder.mkdir(mode=0o700, exist_ok=True)
+        self._path, self._run = folder / "rounds.npz", sha256(self._identity.public).hexdigest()
+        self._serial, self._generations = self._restored()
+
+    def run_round(
+        self,
+        transport: Transport,
+        task: Task,
+        *,
+        timeout: float | None = None,
+    ) -> MeanReport:
+        """One round among the sites that a transport reaches.
+
+        Args:
+            transport: carries the messages, and with those labelled ``BEGIN`` what is to be
+                computed.
+            task: what that is; ``compute`` is not called.
+            timeout: seconds that an exchange waits for the slowest site; None as long as it takes.
+
+        Raises:
+            ProtocolError: too few sites are there, or were left; nothing of the round is told.
+            OSError: the number of the round cannot be kept.
+        """
+        addresses = list(transport.addresses())
+        greeted = self._greet(transport, addresses, timeout)
+        sites = {self._sites[each]: each for each in addresses if each in self._sites}
+        active = self._terms.policy.adversary == "active"
+        cohort = self.roster.numbers if active else np.array(sorted(sites), dtype=np.int64)
+        least = self._terms.policy.min_survivors
+        if len(sites) < least:
+            raise ProtocolError(
+                f"{len(sites)} clients of the roster are reached, by {len(addresses)} addresses; "
+                f"no sum is formed of fewer than {least}"
+            )
+        self._serial += 1
+        self._save()  # no number is given out twice, whatever happens
+        at = standing(self._agreement, serial=self._serial, clients=cohort, state=task.state)
+        hub = MaskingServer(
+            identity=self._identity,
+            roster=self.roster,
+            config=self._terms.config(at, task.length),
+            cohort=cohort,
+            round_number=at.serial,
+            generations=self._generations,
+        )
+        channel = _MeanChannel(transport, sites, self._request(task))
+        try:
+            drive(hub, channel, timeout=timeout)
+        except ProtocolError as aborted:
+            why = "".join(f"; client {n}: {each}" for n, each in hub.dropped.items())
+            raise ProtocolError(f"round {at.serial} was given up: {aborted}{why}") from None
+        finally:
+            self._save()
+        mean = self._terms.decode(hub.result, at, task.length, survivors=len(hub.survivors))
+        return MeanReport(
+            mean=mean,
+            clients=hub.survivors,
+            invited=len(cohort),
+            exchanges=channel.exchanges + greeted,
+            dropped=hub.dropped,
+        )
+
+    def _greet(self, transport: Transport, addresses: Sequence[int], timeout: float | None) -> int:
+        """Learn who is at addresses that are not known; how many exchanges it took."""
+        agreement, nonce = self._agreement, os.urandom(NONCE_BYTES)
+        strangers = [each for each in addresses if each not in self._sites]
+        if not strangers:
+            return 0
+        greeting = agreement.seal(
+            Kind.GREETING, nonce, by=self._identity, number=0, context=agreement.context
+        )
+        sent = dict.fromkeys(strangers, greeting)
+        for address, data in transport.exchange(GREETING, sent, timeout):
+            try:
+                node, body = agreement.open(data, Kind.PRESENT, number=0, context=agreement.context)
+                present = Present.decode(body)
+            except (ProtocolError, WireError):
+                continue  # nobody on the roster, or of other terms
+            if present.server == nonce:
+                self._sites = {a: n for a, n in self._sites.items() if n != node.number}
+                self._sites[address] = node.number
+        return 1
+
+    def _request(self, task: Task) -> Callable[[bytes], bytes]:
+        def request(setup: bytes) -> bytes:
+            return self._agreement.seal(
+                Kind.REQUEST,
+                task.digest + setup,
+                by=self._identity,
+                number=0,
+                context=self._agreement.context,
+            )
+
+        return request
+
+    def _save(self) -> None:
+        known = sorted(self._generations.items())
+        keys = np.frombuffer(b"".join(key for key, _ in known), dtype=np.uint8)
+        state = {
+            "serial": np.array(self._serial),
+            "keys": keys.reshape(-1, KEY_BYTES),
+            "numbers": np.array([number for _, number in known], dtype=np.int64),
+        }
+        write_checkpoint(self._path, state, run_id=self._run)
+
+    def _restored(self) -> tuple[int, dict[bytes, int]]:
+        """Number of the last round, and what clients' journals have shown."""
+        if not self._path.exists():
+            return 0, {}
+        found = read_checkpoint(self._path, run_id=self._run)
+        try:
+            pairs = zip(found["keys"], found["numbers"].tolist(), strict=True)
+            return int(found["serial"]), {key.tobytes(): number for key, number in pairs}
+        except (KeyError, ValueError, TypeError) as damage:
+            raise CheckpointError(f"{self._path} is damaged") from damage
+
+
+class _MeanChannel:
+    """Reaches clients' halves at their sites (``protection.session.Channel``)."""
+
+    def __init__(
+        self, transport: Transport, sites: Mapping[int, int], request: Callable[[bytes], bytes]
+    ) -> None:
+        self._transport = transport
+        self._sites = sites
+        self._request = request
+        self.exchanges = 0
+
+    def nodes(self) -> tuple[Node, ...]:
+        """Clients whose site is there."""
+        return tuple(Node(Role.CLIENT, client) for client in self._sites)
+
+    def exchange(
+        self, stage: str, messages: Sequence[Parcel], timeout: float | None = None
+    ) -> Iterator[bytes]:
+        """Send messages, and give what comes back (``Channel.exchange``).
+
+        What the hub has to say after its sum is formed is not sent: halves end with what they
+        reveal, and nobody at a site waits for a digest.
+        """
+        if stage == "DONE":
+            return
+        first = stage == Stage.ADVERTISE.name
+        sent = {
+            self._sites[parcel.receiver.number]: self._request(parcel.data)
+            if first
+            else parcel.data
+            for parcel in messages
+            if parcel.receiver.number in self._sites
+        }
+        self.exchanges += 1
+        label = BEGIN if first else stage
+        for _, data in self._transport.exchange(label, sent, timeout):
+            if data:
+                yield data

@@ -1,0 +1,248 @@
+"""Hosts of somebody else's training loop, of which the server learns a mean and nothing else.
+
+A loop of one's own has its own models, data and transport. ``MeanSite`` is what a client's host
+does beside them, ``mean_coordinator`` what the server's does: both take and give bytes, and what is
+computed from what is theirs to say (``Task``). One round is an exchange in which sites are asked to
+compute and agree on keys, and four in which they mask, confirm and reveal; a greeting comes before
+the first, since a carrier's addresses say nothing of who a site is.
+
+A site may live for one message only. Its half is saved in between, sealed, for one use
+(``masking.round.saved``); model, data and the loop's own state are no business of it. Messages of
+the server: GREETING and REQUEST of ``messages``, then those of ``masking`` as they are. The body of
+REQUEST: 32 digest of what is to be computed | SETUP.
+"""
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from hmac import compare_digest
+from pathlib import Path
+from typing import Final
+
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+
+from secure_fedrec.core.arrays import IntArray
+from secure_fedrec.core.files import replace_file
+from secure_fedrec.engines.distributed.home import KEY_BYTES, Home
+from secure_fedrec.engines.distributed.messages import (
+    NONCE_BYTES,
+    Agreement,
+    Kind,
+    Present,
+)
+from secure_fedrec.errors import ConfigError, ProtocolError, WireError
+from secure_fedrec.protection.hosting import Standing
+from secure_fedrec.protection.masking import (
+    ClientState,
+    Expected,
+    FileJournal,
+    MaskingClient,
+)
+from secure_fedrec.protection.masking.agreed import formats as masking
+from secure_fedrec.protection.masking.agreed.formats import Envelope
+from secure_fedrec.protection.masking.round.messages import Setup
+from secure_fedrec.protection.means import ProtectedMean, Update
+from secure_fedrec.protection.session import Identity, Role, Roster
+from secure_fedrec.protection.session.identity import read_private
+from secure_fedrec.protection.session.operator import public_key
+
+BEGIN: Final = "begin"
+"""Label of the exchange in which sites are asked to compute."""
+
+GREETING: Final = "greeting"
+"""Label of the exchange in which sites say who they are."""
+
+_HASH_BYTES = 32
+_SEALING = b"secure-fedrec|v1|mean-site|sealing-key"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Task:
+    """What a site is to compute.
+
+    Args:
+        digest: 32 bytes, hash of all that the computation depends on: the model and instructions.
+        state: 32 bytes, hash of the model alone (``masking.state_hash``), as this host makes it.
+        length: values of the outcome, d.
+        compute: does it.
+    """
+
+    digest: bytes
+    state: bytes
+    length: int
+    compute: Callable[[], Update]
+
+
+@dataclass(frozen=True, slots=True)
+class Keys:
+    """What a host is given before it starts; in a folder of its own.
+
+    Args:
+        folder: with ``roster``, ``operator.pub`` and ``server.identity`` or ``client.identity``.
+    """
+
+    folder: Path
+
+    def roster(self) -> Roster:
+        """Everybody's keys.
+
+        Raises:
+            ConfigError: a file is missing or damaged, or another key signed it.
+        """
+        path = self.folder / "operator.pub"
+        try:
+            operator = public_key(path.read_text(encoding="ascii").strip())
+            return Roster.load(self.folder / "roster", operator=operator)
+        except (OSError, UnicodeError) as error:
+            problem = f"cannot be read ({type(error).__name__}): the operator's public key"
+            raise ConfigError("roster.operator", str(path), problem) from None
+        except ProtocolError as refused:
+            raise ConfigError("roster.file", str(self.folder / "roster"), str(refused)) from None
+
+    def identity(self, role: Role, roster: Roster) -> Identity:
+        """The host's own key.
+
+        Raises:
+            ConfigError: it is missing, of another role, open to others, or not on the roster.
+        """
+        path = self.folder / f"{role.name.lower()}.identity"
+        found = Identity.load(path)
+        if found.node.role is not role or found.node not in roster:
+            raise ConfigError("identity.file", str(path), f"{found.node} is not on the roster")
+        if roster.key_of(found.node) != found.public:
+            raise ConfigError("identity.file", str(path), "the roster lists another key")
+        return found
+
+
+class MeanSite:
+    """A client's host.
+
+    Args:
+        terms: what was settled.
+        keys: the client's own.
+
+    Raises:
+        ConfigError: keys or roster are not in order.
+        CheckpointError: the journal is damaged, or another process holds it.
+    """
+
+    def __init__(self, terms: ProtectedMean, keys: Keys) -> None:
+        roster = keys.roster()
+        self.identity = keys.identity(Role.CLIENT, roster)
+        self._terms = terms
+        self._agreement = Agreement(digest=terms.digest, roster=roster)
+        self._key = _sealing_key(self.identity)
+        home = Home(keys.folder / "state", self._key)
+        self._half = home.journal.with_name("half")
+        self._expected = home.journal.with_name("half.expected")
+        self._journal = FileJournal(home.journal)
+
+    def __enter__(self) -> "MeanSite":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._journal.close()
+
+    def answer(self, data: bytes, task: Task | None = None) -> bytes:
+        """Handle one message of the server.
+
+        Args:
+            data: the message.
+            task: what came with it to be computed, if anything did.
+
+        Returns:
+            The answer; b"" where none is due.
+
+        Raises:
+            ProtocolError, WireError: it is refused; nothing is to be sent.
+            EncodingError: the client's values do not fit the ring.
+            CheckpointError, OSError: the journal or the half cannot be written.
+            Exception: what ``task.compute`` raises.
+        """
+        kind = data[2] if len(data) > 2 and data[0] != masking.VERSION else None
+        if kind == Kind.GREETING:
+            return self._greeted(data)
+        if kind == Kind.REQUEST:
+            return self._begun(data, task)
+        return self._continued(data)
+
+    def _greeted(self, data: bytes) -> bytes:
+        agreement = self._agreement
+        _, nonce = agreement.open(data, Kind.GREETING, number=0, context=agreement.context)
+        if len(nonce) != NONCE_BYTES:
+            raise WireError(f"GREETING of {len(nonce)} bytes")
+        present = Present(server=nonce, site=os.urandom(NONCE_BYTES), completed=0, settled=0)
+        return agreement.seal(
+            Kind.PRESENT, present.encode(), by=self.identity, number=0, context=agreement.context
+        )
+
+    def _begun(self, data: bytes, task: Task | None) -> bytes:
+        """Enter the round, compute, and leave everything for the next message."""
+        agreement = self._agreement
+        _, body = agreement.open(data, Kind.REQUEST, number=0, context=agreement.context)
+        digest, setup = body[:_HASH_BYTES], body[_HASH_BYTES:]
+        if task is None or not compare_digest(task.digest, digest):
+            raise ProtocolError("what is to be computed is not what the server signed")
+        envelope = Envelope.decode(setup)
+        at = standing(
+            agreement,
+            serial=int.from_bytes(envelope.context.round_id[:8], "little"),
+            clients=Setup.decode(envelope.head).cohort,
+            state=task.state,
+        )
+        named = self._terms.config(at, task.length).layout_hash
+        client = self._client(Expected(layout_hash=named, public_state=task.state))
+        answers = client.receive(setup)  # a round that was begun before computes nothing again
+        client.load(self._terms.encode(task.compute(), at))
+        replace_file(self._expected, named + task.state, private=True, durable=True)
+        return self._kept(client, answers)
+
+    def _continued(self, data: bytes) -> bytes:
+        """Take the half up where it was left."""
+        if not self._expected.exists():
+            raise ProtocolError("no round is in progress")
+        found = read_private(self._expected, "site.half")
+        named, state = found[:_HASH_BYTES], found[_HASH_BYTES:]
+        client = self._client(Expected(layout_hash=named, public_state=state))
+        if self._half.exists():
+            client.resume(self._half, self._key)
+        try:
+            return self._kept(client, client.receive(data))
+        except ProtocolError:
+            self._kept(client, [])  # what is refused ends no round
+            raise
+
+    def _client(self, expected: Expected) -> MaskingClient:
+        return MaskingClient(
+            identity=self.identity,
+            roster=self._agreement.roster,
+            policy=self._terms.policy,
+            journal=self._journal,
+            expected=expected,
+        )
+
+    def _kept(self, client: MaskingClient, answers: Sequence[bytes]) -> bytes:
+        """Save the half, if its round goes on, and give what it answers."""
+        over = (ClientState.SETUP, ClientState.RESULT, ClientState.DONE, ClientState.ABORTED)
+        if client.state not in over:
+            client.save(self._half, self._key)
+        return b"".join(answers)
+
+
+def standing(agreement: Agreement, *, serial: int, clients: IntArray, state: bytes) -> Standing:
+    """An attempt at a mean; its round and its serial are one."""
+    return Standing(
+        round=serial,
+        serial=serial,
+        clients=clients,
+        state=state,
+        series=agreement.series,
+        roster=agreement.roster,
+    )
+
+
+def _sealing_key(identity: Identity) -> bytes:
+    """What seals a site's half between two messages: of its signing key, and for this alone."""
+    derived = HKDF(algorithm=SHA256(), length=KEY_BYTES, salt=None, info=_SEALING)
+    return derived.derive(identity.key.private_bytes_raw())

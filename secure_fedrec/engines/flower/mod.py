@@ -1,0 +1,128 @@
+"""A mod that protects what somebody else's ClientApp trains: the server learns a mean, no update.
+
+    app = ClientApp(mods=[ProtectedMod(MaskedMean(clip=4.0, max_weight=1000))])
+
+The app trains as it did. Of its reply nothing leaves this host but masked words; a train message
+that asks for anything else is refused. Flower runs every message in a process of its own, so what a
+client has to remember is kept in its folder, sealed, and never in Flower's ``Context``. Replies to
+other messages (evaluation, queries) pass as they are, but no failure is told to the server.
+"""
+
+from functools import partial
+from pathlib import Path
+
+from flwr.app import Context, Message, MessageType, MetricRecordValues, RecordDict
+from flwr.clientapp.typing import ClientAppCallable
+
+from secure_fedrec.engines.distributed.mean_site import Keys, MeanSite, Task
+from secure_fedrec.engines.flower.environment import require_quiet
+from secure_fedrec.engines.flower.messages import RECORD
+from secure_fedrec.engines.flower.records import (
+    length_of,
+    model_hash,
+    model_of,
+    moved,
+    task_digest,
+)
+from secure_fedrec.engines.flower.scrub import log, scrubbed, unless_failed
+from secure_fedrec.errors import ConfigError, ProtocolError
+from secure_fedrec.protection.means import ProtectedMean, Update
+
+FOLDER_KEY = "secure-fedrec"
+"""Key of a SuperNode's configuration that names the client's folder."""
+
+
+class ProtectedMod:
+    """A mod of a ClientApp, first in its list.
+
+    Args:
+        terms: what was settled, equal at the server.
+        folder: the client's own, see ``distributed.mean_site.Keys``; by default the one that the
+            SuperNode's configuration names as "secure-fedrec".
+        weight: metric of a train reply that says how much the client counts.
+    """
+
+    def __init__(
+        self,
+        terms: ProtectedMean,
+        *,
+        folder: str | Path | None = None,
+        weight: str = "num-examples",
+    ) -> None:
+        self._terms = terms
+        self._folder = None if folder is None else Path(folder)
+        self._weight = weight
+
+    def __call__(self, message: Message, context: Context, call_next: ClientAppCallable) -> Message:
+        """The reply to a message (``flwr.clientapp.typing.Mod``); nothing is raised."""
+        if message.metadata.message_type.partition(".")[0] == MessageType.TRAIN:
+            return scrubbed(partial(self._answer, message, context, call_next), message)
+        return unless_failed(message, lambda: call_next(message, context))
+
+    def _answer(
+        self, message: Message, context: Context, call_next: ClientAppCallable, data: bytes
+    ) -> bytes:
+        require_quiet()
+        content = RecordDict(
+            {name: each for name, each in message.content.items() if name != RECORD}
+        )
+        task = None
+        if len(content):
+            _, sent = model_of(content)
+            task = Task(
+                digest=task_digest(message.metadata.message_type, content),
+                state=model_hash(sent),
+                length=length_of(sent),
+                compute=lambda: self._trained(message, content, context, call_next),
+            )
+        with MeanSite(self._terms, Keys(self._place(context))) as site:
+            return site.answer(data, task)
+
+    def _trained(
+        self, message: Message, content: RecordDict, context: Context, call_next: ClientAppCallable
+    ) -> Update:
+        """What the app makes of the message that its own strategy has sent.
+
+        Raises:
+            ProtocolError: its reply holds no update.
+        """
+        _, sent = model_of(content)
+        message.content = content
+        found = call_next(message, context)
+        if found.has_error():
+            raise ProtocolError("the app answers with an error")
+        _, trained = model_of(found.content)
+        records = found.content.metric_records.values()
+        figures = {name: each for record in records for name, each in record.items()}
+        weight = self._weight_of(figures)
+        metrics = {
+            name: float(value)
+            for name, value in figures.items()
+            if name in self._terms.metrics and isinstance(value, int | float)
+        }
+        stays = sorted(set(figures) - set(metrics)) + sorted(found.content.config_records)
+        if stays:
+            log.info("stays on this host: %s", ", ".join(stays))
+        return Update(
+            values=moved(sent, trained),
+            weight=weight,
+            metrics=metrics,
+        )
+
+    def _weight_of(self, figures: dict[str, MetricRecordValues]) -> int:
+        """How much this client counts; 1 where all count alike."""
+        found = figures.pop(self._weight, None)
+        if not self._terms.weighted:
+            return 1
+        if not isinstance(found, int) or isinstance(found, bool):
+            raise ProtocolError(f"the reply's metrics have no whole number {self._weight!r}")
+        return found
+
+    def _place(self, context: Context) -> Path:
+        if self._folder is not None:
+            return self._folder
+        named = context.node_config.get(FOLDER_KEY)
+        if not isinstance(named, str):
+            problem = "must name the client's folder: --node-config 'secure-fedrec=\"FOLDER\"'"
+            raise ConfigError(f"node-config.{FOLDER_KEY}", None, problem)
+        return Path(named)

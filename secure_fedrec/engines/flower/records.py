@@ -1,0 +1,109 @@
+"""Between Flower's records and what a protected mean is made of: flat vectors, and hashes."""
+
+from collections.abc import Iterable
+from hashlib import sha256
+from math import prod
+from typing import Any
+
+import numpy as np
+from flwr.app import Array, ArrayRecord, RecordDict
+
+from secure_fedrec.core.arrays import FloatArray
+from secure_fedrec.errors import ProtocolError
+from secure_fedrec.protection.masking import state_hash
+
+_LABEL = b"secure-fedrec|v1|flower|task|"
+
+
+def task_digest(message_type: str, content: RecordDict) -> bytes:
+    """32 bytes, hash of all that a train message tells a client.
+
+    Args:
+        message_type: of the message.
+        content: its records, without ours.
+    """
+    digest = sha256(_LABEL)
+    for part in (message_type.encode(), *_parts(content)):
+        digest.update(len(part).to_bytes(8, "little"))
+        digest.update(part)
+    return digest.digest()
+
+
+def model_of(content: RecordDict) -> tuple[str, ArrayRecord]:
+    """The one record of arrays in a message, and its name.
+
+    Raises:
+        ProtocolError: there is none, or more than one.
+    """
+    found = list(content.array_records.items())
+    if len(found) != 1:
+        raise ProtocolError(f"a message has {len(found)} records of arrays, and must have one")
+    return found[0]
+
+
+def model_hash(arrays: ArrayRecord) -> bytes:
+    """Hash of a model, as every host makes it of what it was sent.
+
+    Raises:
+        ConfigError: it is empty, or holds what are no numbers.
+    """
+    return state_hash({name: array.numpy() for name, array in arrays.items()})
+
+
+def length_of(arrays: ArrayRecord) -> int:
+    """How many values a model has, d."""
+    return sum(prod(array.shape) for array in arrays.values())
+
+
+def moved(sent: ArrayRecord, found: ArrayRecord) -> FloatArray:
+    """float64[d]: what a model has moved by, its arrays end to end in the order they were sent in.
+
+    Raises:
+        ProtocolError: the arrays are not those that were sent.
+    """
+    if set(sent) != set(found):
+        raise ProtocolError("the arrays of a reply have other names than those that were sent")
+    parts = []
+    for name, array in sent.items():
+        before, after = array.numpy(), found[name].numpy()
+        if before.shape != after.shape:
+            raise ProtocolError(f"array {name} of a reply has another shape than the one sent")
+        parts.append((after.astype(np.float64) - before.astype(np.float64)).reshape(-1))
+    return np.concatenate(parts) if parts else np.zeros(0)
+
+
+def moved_by(sent: ArrayRecord, values: FloatArray) -> ArrayRecord:
+    """The model that has moved by a mean; inverse of ``moved``.
+
+    An array of floats keeps its type, one of integers becomes float64: so it is in a weighted mean
+    of Flower's own.
+    """
+    arrays, start = {}, 0
+    for name, array in sent.items():
+        before = array.numpy()
+        part = values[start : start + before.size].reshape(before.shape)
+        kind = before.dtype if before.dtype.kind == "f" else np.float64
+        arrays[name] = Array(np.asarray((before.astype(np.float64) + part).astype(kind)))
+        start += before.size
+    return ArrayRecord(arrays)
+
+
+def _parts(content: RecordDict) -> Iterable[bytes]:
+    for name in sorted(content):
+        record = content[name]
+        yield f"{type(record).__name__} {name}".encode()
+        for key in sorted(record):
+            value = record[key]
+            yield key.encode()
+            if isinstance(value, Array):
+                yield f"{value.dtype} {value.shape} {value.stype}".encode()
+                yield value.data
+            else:
+                yield repr(_plain(value)).encode()
+
+
+def _plain(value: Any) -> Any:
+    """A value as it is after its way: a float of numpy's is one of Python's."""
+    if isinstance(value, list | tuple):
+        return [_plain(each) for each in value]
+    return float(value) if isinstance(value, float) else value

@@ -1,0 +1,250 @@
+"""A strategy around somebody else's, which is given a mean, while nobody sees an update.
+
+    strategy = ProtectedStrategy(FedAvg(), MaskedMean(clip=4.0, max_weight=1000), "server")
+
+The strategy inside configures rounds as it did. Where it would send train messages, sites and
+server run a masked sum (``distributed.mean_coordinator``), and it is given a single reply: the
+weighted mean, with the sum of the weights, as from one client that had all examples. Its own
+weighted mean of that one reply is the mean; what a server's optimizer does with it is as before.
+Evaluation goes past.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from flwr.app import ArrayRecord, ConfigRecord, Message, MessageType, MetricRecord, RecordDict
+from flwr.serverapp import Grid
+from flwr.serverapp.strategy import Result, Strategy
+
+from secure_fedrec.engines.distributed.mean_coordinator import MeanCoordinator, MeanReport
+from secure_fedrec.engines.distributed.mean_site import BEGIN, Keys, Task
+from secure_fedrec.engines.flower.environment import require_quiet
+from secure_fedrec.engines.flower.messages import RECORD, data_of, record_of
+from secure_fedrec.engines.flower.records import (
+    length_of,
+    model_hash,
+    model_of,
+    moved_by,
+    task_digest,
+)
+from secure_fedrec.engines.flower.scrub import log
+from secure_fedrec.engines.flower.transport import answers
+from secure_fedrec.errors import ConfigError
+from secure_fedrec.protection.means import ProtectedMean
+
+METRICS: Final = "metrics"
+"""Name of the record of metrics that the strategy inside is given."""
+
+_NEED_EACH: Final = frozenset(
+    {
+        *("Bulyan", "FedMedian", "FedTrimmedAvg", "FedXgbBagging", "FedXgbCyclic", "Krum"),
+        *("MultiKrum", "QFedAvg"),
+        *("DifferentialPrivacyClientSideAdaptiveClipping",),
+        *("DifferentialPrivacyClientSideFixedClipping",),
+        *("DifferentialPrivacyServerSideAdaptiveClipping",),
+        *("DifferentialPrivacyServerSideFixedClipping",),
+    }
+)
+"""Flower's strategies that make something else than a weighted mean of what clients send."""
+
+
+class ProtectedStrategy(Strategy):
+    """A strategy whose train messages end in a mean that nobody sees the parts of.
+
+    Args:
+        strategy: configures rounds, and takes a weighted mean of what clients send.
+        terms: what was settled, equal at every client.
+        folder: the server's own, see ``distributed.mean_site.Keys``.
+        every: seconds between two looks for answers.
+
+    Attributes:
+        reports: of the rounds so far.
+
+    Raises:
+        ConfigError: keys or roster are not in order, no round of everybody on it is possible, the
+            strategy needs every client's update, or Flower would contact hosts of its maker.
+        CheckpointError: what the server has kept is damaged.
+    """
+
+    def __init__(
+        self, strategy: Strategy, terms: ProtectedMean, folder: str | Path, *, every: float = 0.1
+    ) -> None:
+        require_quiet()
+        for kind in type(strategy).__mro__:
+            if kind.__name__ in _NEED_EACH:
+                problem = "needs every client's update, of which the server learns the mean alone"
+                raise ConfigError("strategy", kind.__name__, problem)
+        self._strategy = strategy
+        self._terms = terms
+        self._coordinator = MeanCoordinator(terms, Keys(Path(folder)))
+        self._every = every
+        self.reports: list[MeanReport] = []
+
+    def start(self, grid: Grid, initial_arrays: ArrayRecord, *others: Any, **named: Any) -> Result:
+        """Run the strategy inside, as its own ``start`` does (arguments: there).
+
+        Raises:
+            ProtocolError: a round was given up, for too few clients were left in it.
+        """
+        return self._strategy.start(_ProtectedGrid(grid, self), initial_arrays, *others, **named)
+
+    def train(
+        self, grid: Grid, messages: Sequence[Message], timeout: float | None
+    ) -> list[Message]:
+        """One round: what the strategy inside would send, and the one reply that it gets.
+
+        Raises:
+            ConfigError: the messages differ, or hold no model.
+            ProtocolError: too few clients are left.
+        """
+        first = messages[0]
+        kinds = {each.metadata.message_type for each in messages}
+        digests = {task_digest(first.metadata.message_type, each.content) for each in messages}
+        if len(kinds) > 1 or len(digests) > 1:
+            problem = "must send all clients the same, since one mean is formed of what they make"
+            raise ConfigError("strategy.configure_train", len(digests), problem)
+        name, model = model_of(first.content)
+        task = Task(
+            digest=digests.pop(),
+            state=model_hash(model),
+            length=length_of(model),
+            compute=_nothing,
+        )
+        report = self._coordinator.run_round(
+            _Carrier(grid, messages, self._every), task, timeout=timeout
+        )
+        self.reports.append(report)
+        log.info("a mean of %d of %d clients", len(report.clients), report.invited)
+        weight = getattr(self._strategy, "weighted_by_key", "num-examples")
+        figures = MetricRecord({weight: report.mean.weight})
+        figures.update(report.mean.metrics)
+        content = RecordDict({name: moved_by(model, report.mean.values), METRICS: figures})
+        return [Message(content, reply_to=first)]
+
+    def configure_train(
+        self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
+    ) -> Iterable[Message]:
+        """The strategy's inside."""
+        return self._strategy.configure_train(server_round, arrays, config, grid)
+
+    def aggregate_train(
+        self, server_round: int, replies: Iterable[Message]
+    ) -> tuple[ArrayRecord | None, MetricRecord | None]:
+        """The strategy's inside."""
+        return self._strategy.aggregate_train(server_round, replies)
+
+    def configure_evaluate(
+        self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
+    ) -> Iterable[Message]:
+        """The strategy's inside."""
+        return self._strategy.configure_evaluate(server_round, arrays, config, grid)
+
+    def aggregate_evaluate(
+        self, server_round: int, replies: Iterable[Message]
+    ) -> MetricRecord | None:
+        """The strategy's inside."""
+        return self._strategy.aggregate_evaluate(server_round, replies)
+
+    def summary(self) -> None:
+        """The strategy's inside."""
+        self._strategy.summary()
+
+
+class _ProtectedGrid(Grid):
+    """A grid over which train messages go under protection, and all others as they are."""
+
+    def __init__(self, grid: Grid, strategy: ProtectedStrategy) -> None:
+        self._grid = grid
+        self._strategy = strategy
+
+    def send_and_receive(
+        self, messages: Iterable[Message], *, timeout: float | None = None
+    ) -> Iterable[Message]:
+        """Replies; in the place of those to train messages the one that is their mean."""
+        sent = list(messages)
+        train = [each for each in sent if _is_train(each)]
+        others = [each for each in sent if not _is_train(each)]
+        replies = list(self._grid.send_and_receive(others, timeout=timeout)) if others else []
+        return replies + (self._strategy.train(self._grid, train, timeout) if train else [])
+
+    def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
+        """Send messages without waiting, train messages excepted: a round takes several exchanges.
+
+        Raises:
+            ConfigError: one of them is a train message.
+        """
+        sent = list(messages)
+        if any(map(_is_train, sent)):
+            problem = "a protected round is driven by send_and_receive"
+            raise ConfigError("grid.push_messages", "train", problem)
+        return self._grid.push_messages(sent)
+
+    def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
+        """Replies so far."""
+        return self._grid.pull_messages(message_ids)
+
+    def get_node_ids(self) -> Iterable[int]:
+        """Nodes that are there."""
+        return self._grid.get_node_ids()
+
+    def get_nodes(self) -> Iterable[Any]:
+        """Nodes that are there, and what is known of them."""
+        return self._grid.get_nodes()
+
+    def create_message(self, *arguments: Any, **named: Any) -> Message:
+        """A message (deprecated by Flower)."""
+        return self._grid.create_message(*arguments, **named)
+
+    def set_run(self, run: Any) -> None:
+        """Name the run."""
+        self._grid.set_run(run)
+
+    @property
+    def run(self) -> Any:
+        """The run in progress."""
+        return self._grid.run
+
+
+class _Carrier:
+    """Carries a round's messages beside what the strategy sends (``distributed.Transport``)."""
+
+    def __init__(self, grid: Grid, messages: Sequence[Message], every: float) -> None:
+        self._grid = grid
+        self._messages = {each.metadata.dst_node_id: each for each in messages}
+        self._every = every
+
+    def addresses(self) -> Sequence[int]:
+        """Nodes that the strategy has chosen."""
+        return list(self._messages)
+
+    def exchange(
+        self, label: str, messages: Mapping[int, bytes], timeout: float | None
+    ) -> Iterator[tuple[int, bytes]]:
+        """Send messages, the first ones with what the strategy sends, and give answers."""
+        sent = []
+        for node, data in messages.items():
+            own = self._messages[node]
+            content = RecordDict(dict(own.content) if label == BEGIN else {})
+            content[RECORD] = record_of(data)
+            sent.append(
+                Message(
+                    content,
+                    dst_node_id=node,
+                    message_type=own.metadata.message_type,
+                    ttl=own.metadata.ttl,
+                    group_id=own.metadata.group_id,
+                )
+            )
+        for reply in answers(self._grid, sent, timeout, every=self._every):
+            found = data_of(reply)
+            if found is not None:
+                yield reply.metadata.src_node_id, found
+
+
+def _is_train(message: Message) -> bool:
+    return message.metadata.message_type.partition(".")[0] == MessageType.TRAIN
+
+
+def _nothing() -> Any:
+    raise NotImplementedError  # the server computes nothing

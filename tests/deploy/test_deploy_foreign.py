@@ -1,0 +1,503 @@
+"""Somebody else's Flower app under protection: what its server learns, and what is refused."""
+
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("flwr")
+
+from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, MetricRecord, RecordDict
+from flwr.clientapp import ClientApp
+from flwr.common.serde import message_from_proto
+from flwr.proto.message_pb2 import Message as ProtoMessage
+from flwr.serverapp.strategy import FedAdam, FedAvg, FedMedian, Strategy
+from flwr.supercore.task_identity import TaskIdentity
+
+from secure_fedrec.engines.flower.environment import SWITCHES
+from secure_fedrec.engines.flower.messages import RECORD
+from secure_fedrec.engines.flower.mod import ProtectedMod
+from secure_fedrec.engines.flower.strategy import ProtectedStrategy
+from secure_fedrec.errors import ConfigError, ProtocolError
+from secure_fedrec.protection.masking import Roster
+from secure_fedrec.protection.means import MaskedMean, NoisedMean, ProtectedMean
+from tests.deploy.grid import MemoryGrid, context_of, give_keys
+
+CLIENTS = 4
+TERMS = MaskedMean(clip=8.0, max_weight=100, corrupt=0.25, dropout=0.25)
+NOISED = NoisedMean(clip=0.5, noise_multiplier=0.5, corrupt=0.25, dropout=0.25)
+START = {"w": np.arange(6, dtype=np.float32).reshape(2, 3), "steps": np.array(3)}
+CANARY = "user 17 rated 5"
+
+
+def moved_by(client: int) -> dict[str, np.ndarray]:
+    """What training at a client adds; no multiples of the ring's unit."""
+    rng = np.random.default_rng(client)
+    return {"w": rng.normal(size=(2, 3)).astype(np.float32), "steps": np.array(client)}
+
+
+def weight_of(client: int) -> int:
+    return 10 + client
+
+
+@dataclass
+class App:
+    """An app whose training is known.
+
+    Attributes:
+        trained: clients that have trained, in order.
+        failing: clients whose training fails, evaluation too.
+        times: what each client's update is multiplied with.
+    """
+
+    terms: ProtectedMean = TERMS
+    trained: list[int] = field(default_factory=list)
+    failing: set[int] = field(default_factory=set)
+    times: float = 1.0
+    only: tuple[str, ...] = ("w", "steps")
+
+    def updates(self, name: str) -> list[np.ndarray]:
+        return [self.times * moved_by(client)[name] for client in range(CLIENTS)]
+
+    def client_without(self) -> ClientApp:
+        """The app as it was before it was protected."""
+        return self._with(ClientApp())
+
+    def client(self, **options: Any) -> ClientApp:
+        return self._with(ClientApp(mods=[ProtectedMod(self.terms, **options)]))
+
+    def _with(self, app: ClientApp) -> ClientApp:
+        @app.train()
+        def train(message: Message, context: Context) -> Message:
+            client = int(context.node_config["partition-id"])
+            self.trained.append(client)
+            if client in self.failing:
+                raise ValueError(CANARY)
+            assert RECORD not in message.content
+            sent = message.content.array_records["arrays"]
+            arrays = {
+                name: np.asarray((sent[name].numpy() + self.times * value).astype(value.dtype))
+                for name, value in moved_by(client).items()
+                if name in self.only
+            }
+            metrics = MetricRecord({"num-examples": weight_of(client), "loss": 0.1 * client})
+            metrics["secret"] = 3.0
+            content = RecordDict(
+                {
+                    "arrays": ArrayRecord(
+                        {name: Array(np.asarray(each)) for name, each in arrays.items()}
+                    ),
+                    "metrics": metrics,
+                    "notes": ConfigRecord({"text": CANARY}),
+                }
+            )
+            return Message(content, reply_to=message)
+
+        @app.evaluate()
+        def evaluate(message: Message, context: Context) -> Message:
+            client = int(context.node_config["partition-id"])
+            if client in self.failing:
+                raise ValueError(CANARY)
+            metrics = MetricRecord({"num-examples": weight_of(client), "error": float(client)})
+            return Message(RecordDict({"metrics": metrics}), reply_to=message)
+
+        return app
+
+
+def start_arrays() -> ArrayRecord:
+    return ArrayRecord({name: Array(each) for name, each in START.items()})
+
+
+@pytest.fixture(autouse=True)
+def _flower(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("_task_id", "_run_id", "_node_id"):
+        monkeypatch.setattr(TaskIdentity, name, 1)
+    for switch, value in SWITCHES.items():
+        monkeypatch.setenv(switch, value)
+
+
+@pytest.fixture
+def keys(tmp_path: Path) -> Path:
+    give_keys(tmp_path, CLIENTS)
+    return tmp_path
+
+
+def grid_of(app: App, keys: Path) -> MemoryGrid:
+    nodes = range(CLIENTS)
+    contexts = {n: context_of(n, keys / str(n), {}, CLIENTS) for n in nodes}
+    return MemoryGrid({n: app.client() for n in nodes}, contexts)
+
+
+def fedavg(**options: Any) -> FedAvg:
+    return FedAvg(min_train_nodes=CLIENTS, min_available_nodes=CLIENTS, **options)
+
+
+def protected(app: App, keys: Path, inside: Strategy | None = None) -> ProtectedStrategy:
+    return ProtectedStrategy(inside or fedavg(), app.terms, keys / "server")
+
+
+def expected_mean(clients: Sequence[int]) -> np.ndarray:
+    """float64[2, 3]: the weighted mean of what clients have moved by."""
+    weights = [weight_of(each) for each in clients]
+    return np.average([moved_by(each)["w"] for each in clients], axis=0, weights=weights)
+
+
+def require_mean(found: ArrayRecord, clients: Sequence[int]) -> None:
+    """The rounding of each update to the ring's grid, and of the result to float32."""
+    w = found["w"].numpy()
+    assert w.dtype == np.float32
+    due = START["w"] + expected_mean(clients)
+    bound = 2.0**-25 + np.spacing(np.abs(due).astype(np.float32)) / 2
+    # What a client sends is float32 already: one more rounding of each update.
+    bound = bound + np.spacing(np.float32(8.0)) / 2
+    assert np.all(np.abs(w - due) <= bound)
+
+
+def replies_of(grid: MemoryGrid) -> list[ProtoMessage]:
+    return [ProtoMessage.FromString(data) for data in grid.seen]
+
+
+def test_the_strategy_gets_the_weighted_mean(keys: Path) -> None:
+    app = App(MaskedMean(**{**asdict(TERMS), "metrics": {"loss": 1.0}}))
+    grid = grid_of(app, keys)
+    strategy = protected(app, keys)
+    result = strategy.start(grid, start_arrays(), num_rounds=2)
+    # One greeting, twice five exchanges and an evaluation.
+    assert len(grid.exchanges) == 1 + 2 * (5 + 1)
+    assert app.trained == [*range(CLIENTS)] * 2
+    (first, second) = strategy.reports
+    assert (first.exchanges, second.exchanges) == (6, 5)
+    assert first.mean.weight == sum(map(weight_of, range(CLIENTS)))
+    np.testing.assert_allclose(
+        result.arrays["w"].numpy(), START["w"] + 2 * expected_mean(range(CLIENTS)), atol=4e-6
+    )
+    assert result.arrays["steps"].numpy().dtype == np.float64  # as in Flower's own mean
+    loss = sum(weight_of(n) * 0.1 * n for n in range(CLIENTS)) / first.mean.weight
+    train, evaluated = result.train_metrics_clientapp, result.evaluate_metrics_clientapp
+    assert set(train[1]) == {"loss"}
+    assert train[1]["loss"] == pytest.approx(loss, abs=2.0**-25 / 8)
+    errors = sum(weight_of(n) * n for n in range(CLIENTS)) / first.mean.weight
+    assert evaluated[1]["error"] == pytest.approx(errors)
+
+
+def test_one_round_is_within_the_rings_rounding(keys: Path) -> None:
+    app = App()
+    result = protected(app, keys).start(grid_of(app, keys), start_arrays(), num_rounds=1)
+    require_mean(result.arrays, range(CLIENTS))
+
+
+@pytest.mark.parametrize("terms", [TERMS, NOISED])
+def test_nothing_of_a_train_reply_leaves_but_one_field(keys: Path, terms: ProtectedMean) -> None:
+    app = App(terms)
+    grid = grid_of(app, keys)
+    protected(app, keys, fedavg(fraction_evaluate=0.0)).start(grid, start_arrays(), num_rounds=1)
+    plain = [each.tobytes() for n in range(CLIENTS) for each in (moved_by(n)["w"],)]
+    assert len(grid.seen) == 6 * CLIENTS
+    for data, reply in zip(grid.seen, replies_of(grid), strict=True):
+        content = message_from_proto(reply).content
+        assert list(content) == [RECORD]
+        assert {key: type(each) for key, each in content.config_records[RECORD].items()} == {
+            "data": bytes
+        }
+        assert not any(each in data for each in plain)
+        assert CANARY.encode() not in data
+        assert b"secret" not in data
+    for context in grid.contexts.values():
+        assert not len(context.state)  # nothing of a round is with Flower
+
+
+def test_a_train_message_without_protection_is_refused(keys: Path) -> None:
+    app = App()
+    grid = grid_of(app, keys)
+    result = fedavg(fraction_evaluate=0.0).start(grid, start_arrays(), num_rounds=1)
+    assert app.trained == []
+    assert not result.arrays
+    assert {reply.error.reason for reply in replies_of(grid)} == {"client failed"}
+
+
+def test_no_exception_reaches_the_server(keys: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """And those who failed are as good as gone: the mean is that of the others."""
+    app = App(failing={2})
+    grid = grid_of(app, keys)
+    strategy = protected(app, keys)
+    result = strategy.start(grid, start_arrays(), num_rounds=1)
+    require_mean(result.arrays, [0, 1, 3])
+    assert strategy.reports[0].clients.tolist() == [0, 1, 3]
+    assert not any(CANARY.encode() in data for data in grid.seen)
+    assert CANARY not in caplog.text
+    assert "failed: ValueError at " in caplog.text
+
+
+@pytest.mark.parametrize("stage", range(1, 6))
+def test_a_client_that_goes_away_costs_its_own_update_at_most(keys: Path, stage: int) -> None:
+    """Silent from one exchange on: the sum is of the survivors, whose masks come off."""
+    app = App()
+    grid = grid_of(app, keys)
+    grid.back = lambda reply: (
+        [] if reply.metadata.src_node_id == 1 and len(grid.exchanges) > stage else [reply]
+    )
+    strategy = protected(app, keys, fedavg(fraction_evaluate=0.0))
+    result = strategy.start(grid, start_arrays(), num_rounds=1, timeout=0.05)
+    heard = [0, 1, 2, 3] if stage > 3 else [0, 2, 3]
+    assert strategy.reports[0].clients.tolist() == heard
+    require_mean(result.arrays, heard)
+
+
+@pytest.mark.parametrize("stage", range(5))
+def test_with_too_few_clients_there_is_no_sum(keys: Path, stage: int) -> None:
+    app = App()
+    grid = grid_of(app, keys)
+    grid.back = lambda reply: (
+        [] if reply.metadata.src_node_id in (1, 2) and len(grid.exchanges) > stage else [reply]
+    )
+    strategy = protected(app, keys, fedavg(fraction_evaluate=0.0))
+    reason = "2 clients of the roster are reached" if stage == 0 else "a sum needs 3|given up"
+    with pytest.raises(ProtocolError, match=reason):
+        strategy.start(grid, start_arrays(), num_rounds=1, timeout=0.05)
+    assert strategy.reports == []
+
+
+def altered(change: Callable[[RecordDict], None]) -> Callable[[Message], Sequence[Message]]:
+    """A relay that changes what node 1 is sent beside a message of ours."""
+
+    def relay(message: Message) -> Sequence[Message]:
+        if message.metadata.dst_node_id == 1 and "arrays" in message.content:
+            change(message.content)
+        return [message]
+
+    return relay
+
+
+def other_model(content: RecordDict) -> None:
+    content.array_records["arrays"]["w"] = Array(START["w"] + np.float32(1e-3))
+
+
+def other_config(content: RecordDict) -> None:
+    content.config_records["config"]["epochs"] = 1000
+
+
+def more_arrays(content: RecordDict) -> None:
+    content["more"] = start_arrays()
+
+
+@pytest.mark.parametrize("change", [other_model, other_config, more_arrays])
+def test_what_a_relay_alters_is_not_computed(
+    keys: Path, change: Callable[[RecordDict], None], caplog: pytest.LogCaptureFixture
+) -> None:
+    app = App()
+    grid = grid_of(app, keys)
+    grid.out = altered(change)
+    strategy = protected(app, keys, fedavg(fraction_evaluate=0.0))
+    result = strategy.start(grid, start_arrays(), num_rounds=1)
+    assert app.trained == [0, 2, 3]
+    require_mean(result.arrays, [0, 2, 3])
+    assert "refused: " in caplog.text
+
+
+def test_what_is_repeated_is_computed_and_answered_once(keys: Path) -> None:
+    """Every message comes three times; who repeats the first makes nobody train again."""
+    app = App()
+    grid = grid_of(app, keys)
+    grid.out = lambda message: [message, message, message]
+    answered: list[tuple[int, int]] = []
+    kept: dict[str, Message] = {}
+
+    def first(reply: Message) -> Sequence[Message]:
+        if not reply.has_error():
+            answered.append((reply.metadata.src_node_id, len(grid.exchanges)))
+        return [kept.setdefault(reply.metadata.reply_to_message_id, reply)]
+
+    grid.back = first
+    strategy = protected(app, keys, fedavg(fraction_evaluate=0.0))
+    result = strategy.start(grid, start_arrays(), num_rounds=1)
+    assert app.trained == [0, 1, 2, 3]
+    require_mean(result.arrays, range(CLIENTS))
+    for node in range(CLIENTS):
+        # A greeting is answered whenever it comes, and a reveal with the bytes of the first time.
+        assert [answered.count((node, at)) for at in range(1, 7)] == [3, 1, 1, 1, 1, 3]
+
+
+def test_a_half_serves_once(keys: Path) -> None:
+    """Between two messages it lies sealed at its client; a copy that is put back is refused."""
+    app = App()
+    grid = grid_of(app, keys)
+    state, copy = keys / "1" / "state", keys / "copy"
+
+    def put_back(message: Message) -> Sequence[Message]:
+        if message.metadata.dst_node_id == 1 and len(grid.exchanges) == 3:
+            assert (state / "half").stat().st_mode & 0o777 == 0o600
+            assert not any(moved_by(1)["w"].tobytes() in each.read_bytes() for each in files(state))
+            shutil.copy(state / "half", copy)
+        if message.metadata.dst_node_id == 1 and len(grid.exchanges) == 4:
+            shutil.copy(copy, state / "half")
+        return [message]
+
+    grid.out = put_back
+    strategy = protected(app, keys, fedavg(fraction_evaluate=0.0))
+    result = strategy.start(grid, start_arrays(), num_rounds=1)
+    assert strategy.reports[0].clients.tolist() == [0, 2, 3]
+    require_mean(result.arrays, [0, 2, 3])
+
+
+def files(folder: Path) -> list[Path]:
+    return [path for path in folder.iterdir() if path.is_file()]
+
+
+def test_a_server_that_is_started_anew_goes_on(keys: Path) -> None:
+    """Numbers of rounds ascend over its runs, or no client would take part again."""
+    app = App()
+    for run in range(2):
+        strategy = protected(app, keys, fedavg(fraction_evaluate=0.0))
+        grid = grid_of(app, keys)
+        grid.contexts = dict(grid.contexts)
+        arrays = ArrayRecord({name: Array(np.asarray(each + run)) for name, each in START.items()})
+        strategy.start(grid, arrays, num_rounds=1)
+    assert len(app.trained) == 2 * CLIENTS
+
+
+def test_one_model_is_answered_for_once(keys: Path) -> None:
+    app = App()
+    grid = grid_of(app, keys)
+    strategy = protected(app, keys, fedavg(fraction_evaluate=0.0))
+    strategy.start(grid, start_arrays(), num_rounds=1)
+    with pytest.raises(ProtocolError, match="0 clients advertised keys"):
+        strategy.start(grid, start_arrays(), num_rounds=1)
+    assert len(app.trained) == CLIENTS
+
+
+def test_a_servers_optimizer_gets_what_it_would(keys: Path) -> None:
+    def adam() -> FedAdam:
+        return FedAdam(
+            fraction_evaluate=0.0, min_train_nodes=CLIENTS, min_available_nodes=CLIENTS, eta=0.1
+        )
+
+    app = App()
+    start = ArrayRecord({"w": Array(START["w"]), "steps": Array(np.array(3.0))})
+    result = protected(app, keys, adam()).start(grid_of(app, keys), start, num_rounds=1)
+    plain = grid_of(app, keys)
+    plain.apps = {n: app.client_without() for n in range(CLIENTS)}
+    due = adam().start(plain, start, num_rounds=1)
+    np.testing.assert_allclose(result.arrays["w"].numpy(), due.arrays["w"].numpy(), atol=1e-5)
+
+
+def test_noise_is_added_at_every_client(keys: Path) -> None:
+    app = App(NOISED, times=0.1)
+    strategy = protected(app, keys, fedavg(fraction_evaluate=0.0))
+    start = ArrayRecord({"w": Array(START["w"])})
+    app.only = ("w",)
+    result = strategy.start(grid_of(app, keys), start, num_rounds=1)
+    roster = Roster.load(keys / "server" / "roster", operator=operator_of(keys))
+    deviation = NOISED.deviation(roster, length=6, survivors=CLIENTS)
+    clipped = [each * min(1.0, 0.5 / np.linalg.norm(each)) for each in app.updates("w")]
+    error = result.arrays["w"].numpy() - START["w"] - np.mean(clipped, axis=0)
+    assert 0.2 * deviation < np.sqrt(np.mean(error**2)) < 3 * deviation
+    assert strategy.reports[0].mean.weight == CLIENTS  # all count alike
+    (event,) = NOISED.events(roster, length=6, rounds=1)
+    assert event.rounds == 1
+
+
+def operator_of(keys: Path) -> bytes:
+    return bytes.fromhex((keys / "server" / "operator.pub").read_text())
+
+
+def test_values_that_do_not_fit_are_refused_at_their_client(
+    keys: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    app = App(times=100.0)
+    strategy = protected(app, keys)
+    with pytest.raises(ProtocolError, match="0 clients advertised keys; a sum needs 3"):
+        strategy.start(grid_of(app, keys), start_arrays(), num_rounds=1)
+    assert "this client's values do not fit the ring" in caplog.text
+
+
+@pytest.mark.parametrize(
+    "file", ["roster", "operator.pub", "server.identity"], ids=lambda file: file
+)
+def test_a_server_does_not_start_without_its_keys(keys: Path, file: str) -> None:
+    (keys / "server" / file).unlink()
+    with pytest.raises(ConfigError, match=r"^(roster|identity)\."):
+        protected(App(), keys)
+
+
+@pytest.mark.parametrize("file", ["roster", "operator.pub", "client.identity"])
+def test_a_client_does_not_train_without_its_keys(keys: Path, file: str) -> None:
+    (keys / "1" / file).unlink()
+    app = App()
+    strategy = protected(app, keys, fedavg(fraction_evaluate=0.0))
+    strategy.start(grid_of(app, keys), start_arrays(), num_rounds=1)
+    assert app.trained == [0, 2, 3]
+
+
+def test_a_roster_that_another_operator_signed_is_refused(keys: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    other.mkdir()
+    give_keys(other, CLIENTS)
+    shutil.copy(other / "server" / "roster", keys / "server" / "roster")
+    with pytest.raises(ConfigError, match=r"roster.*not signed by the pinned operator"):
+        protected(App(), keys)
+
+
+def test_clients_of_other_terms_do_not_answer(keys: Path) -> None:
+    app = App()
+    strategy = protected(app, keys)
+    app.terms = MaskedMean(**{**asdict(TERMS), "clip": 9.0})
+    with pytest.raises(ProtocolError, match="0 clients of the roster are reached, by 4 addresses"):
+        strategy.start(grid_of(app, keys), start_arrays(), num_rounds=1)
+    assert app.trained == []
+
+
+def test_a_strategy_that_needs_every_update_is_refused(keys: Path) -> None:
+    class Own(FedMedian):
+        pass
+
+    with pytest.raises(ConfigError, match=r"FedMedian.*needs every client's update"):
+        ProtectedStrategy(Own(), TERMS, keys / "server")
+
+
+def test_messages_that_differ_are_refused(keys: Path) -> None:
+    class Different(FedAvg):
+        def configure_train(self, *arguments: Any, **named: Any) -> Any:
+            messages = list(super().configure_train(*arguments, **named))
+            messages[0].content = RecordDict(
+                {"arrays": start_arrays(), "config": ConfigRecord({"epochs": 2})}
+            )
+            return messages
+
+    app = App()
+    strategy = protected(app, keys, Different(min_train_nodes=4, min_available_nodes=4))
+    with pytest.raises(ConfigError, match="must send all clients the same"):
+        strategy.start(grid_of(app, keys), start_arrays(), num_rounds=1)
+    assert app.trained == []
+
+
+@pytest.mark.parametrize("switch", SWITCHES)
+def test_nothing_starts_while_flower_would_speak_to_others(
+    keys: Path, switch: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    app = App()
+    strategy = protected(app, keys)
+    monkeypatch.delenv(switch)
+    with pytest.raises(ConfigError, match=switch):
+        protected(app, keys)
+    with pytest.raises(ProtocolError, match="0 clients of the roster"):
+        strategy.start(grid_of(app, keys), start_arrays(), num_rounds=1)
+
+
+@pytest.mark.parametrize(
+    ("terms", "key"),
+    [
+        ({"clip": 2.0**30}, "protection.clip"),
+        ({"max_weight": 2**40}, "protection.clip"),
+        ({"dropout": 0.5}, "protection.dropout"),
+        ({"min_survivors": 5}, "protection.min_survivors"),
+    ],
+)
+def test_terms_that_do_not_fit_the_roster_are_refused(
+    keys: Path, terms: Mapping[str, Any], key: str
+) -> None:
+    with pytest.raises(ConfigError, match=rf"^{key} "):
+        protected(App(MaskedMean(**{**asdict(TERMS), **terms})), keys)

@@ -1,0 +1,106 @@
+"""The Flower example, plain and protected: how few lines differ, and that training does not."""
+
+import difflib
+import sys
+from collections.abc import Callable, Iterator
+from importlib import import_module  # noqa: TID251 - the apps are no packages of ours
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("flwr")
+pytest.importorskip("torch")
+
+import torch
+from flwr.app import Context, RecordDict
+from flwr.clientapp import ClientApp
+from flwr.supercore.task_identity import TaskIdentity
+
+from secure_fedrec.engines.flower.environment import SWITCHES
+from tests.deploy.grid import MemoryGrid, context_of, give_keys
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "flower-quickstart"
+CLIENTS = 4
+MOST_CHANGED_LINES = 20
+ROUNDS = 2
+MOST_APART = 2e-6
+"""Each round rounds a value by 2^-25 at most, and means of float32 differ by their order."""
+
+
+@pytest.fixture(autouse=True)
+def _flower(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("_task_id", "_run_id", "_node_id"):
+        monkeypatch.setattr(TaskIdentity, name, 1)
+    for switch, value in SWITCHES.items():
+        monkeypatch.setenv(switch, value)
+
+
+@pytest.fixture
+def app_of(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str, str], Any]]:
+    """A module of one of the two apps, which have the same names, loaded anew."""
+
+    def load(which: str, module: str) -> Any:
+        forget()
+        monkeypatch.syspath_prepend(EXAMPLE / which)
+        return import_module(f"quickstart.{module}")
+
+    def forget() -> None:
+        for name in [each for each in sys.modules if each.partition(".")[0] == "quickstart"]:
+            del sys.modules[name]
+
+    yield load
+    forget()
+
+
+def test_protecting_the_app_takes_few_lines() -> None:
+    changed = 0
+    files = {path.relative_to(EXAMPLE / "plain") for path in (EXAMPLE / "plain").rglob("*.*")}
+    assert files == {
+        path.relative_to(EXAMPLE / "protected") for path in (EXAMPLE / "protected").rglob("*.*")
+    }
+    for file in files:
+        if (EXAMPLE / "plain" / file).is_dir() or file.suffix == ".pyc":
+            continue
+        before, after = (
+            (EXAMPLE / which / file).read_text().splitlines() for which in ("plain", "protected")
+        )
+        lines = difflib.unified_diff(before, after, n=0, lineterm="")
+        added = [line for line in lines if line[:1] == "+" and line[:3] != "+++"]
+        changed += len([line for line in added if line.strip() != "+"])
+    assert 5 < changed <= MOST_CHANGED_LINES
+
+
+def test_the_model_is_the_plain_one_within_the_rings_rounding(
+    tmp_path: Path, app_of: Callable[[str, str], Any]
+) -> None:
+    """Every round rounds each value once, and training makes little of that."""
+    give_keys(tmp_path, CLIENTS)
+    run: dict[str, Any] = {
+        "rounds": ROUNDS,
+        "clients": CLIENTS,
+        "learning-rate": 0.2,
+        "keys": str(tmp_path / "server"),
+    }
+    models = {}
+    for which in ("plain", "protected"):
+        app: ClientApp = app_of(which, "client_app").app
+        nodes = range(CLIENTS)
+        contexts = {n: context_of(n, tmp_path / str(n), run, CLIENTS) for n in nodes}
+        grid = MemoryGrid(dict.fromkeys(nodes, app), contexts)
+        config = {**run, "model": str(tmp_path / which)}
+        server = Context(run_id=1, node_id=1, node_config={}, state=RecordDict(), run_config=config)
+        app_of(which, "server_app").app(grid, server)
+        models[which] = torch.load(tmp_path / which, weights_only=True)
+    for name, plain in models["plain"].items():
+        assert models["protected"][name].dtype == plain.dtype
+        assert (models["protected"][name] - plain).abs().max() <= MOST_APART
+    accuracies = {which: accuracy_of(app_of, model) for which, model in models.items()}
+    assert accuracies["plain"] == accuracies["protected"] > 0.85
+
+
+def accuracy_of(app_of: Callable[[str, str], Any], model: Any) -> float:
+    task = app_of("plain", "task")
+    net = task.Net()
+    net.load_state_dict(model)
+    return float(task.accuracy(net, task.load_data(0, 1)))
