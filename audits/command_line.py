@@ -19,7 +19,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, cast
 
-from audits.deploy.options import add_hosts, add_roster
+from audits.deploy.options import add_gather, add_hosts, add_roster
 from audits.exit_codes import EXIT_CODES
 from audits.options import acceptable, add_policy
 from audits.presets import PRESETS
@@ -175,6 +175,10 @@ def _add_runs(words: Any) -> None:
     )
     _run_options(deployed)
     add_hosts(deployed)
+    about = "a run for audit and attack, of what hosts recorded"
+    gathered = _command(words, "gather", "audits.deploy.gather:gather", about)
+    add_gather(gathered)
+    _data_options(gathered)
     about = "keys of parties, and the list that an operator signs"
     add_roster(_command(words, "roster", "audits.deploy.roster:roster", about))
 

@@ -41,7 +41,8 @@ def deploy(arguments: argparse.Namespace) -> int:
                 where = arguments.out / CONFIG_NAME
                 raise CheckpointError(f"{where} belongs to a run with another configuration")
         else:
-            federation = build_federation(config, load_dataset(config, arguments.data_dir).task(0))
+            dataset = load_dataset(config, arguments.data_dir)
+            federation = build_federation(config, dataset.task(dataset.folds[0]))
             write_own_config(arguments.out, config.as_json())
             provision(federation, layout)
         if arguments.prepare:
@@ -98,7 +99,9 @@ def _up(layout: Layout, arguments: argparse.Namespace) -> AbstractContextManager
     link, ca = arguments.superlink, arguments.certificates
     if (link is None) != (ca is None):
         raise ConfigError("--superlink", link, "goes with --certificates, the PEM file of its CA")
-    return hosts(layout) if link is None else server_alone(layout, link, ca)
+    if link is None:
+        return hosts(layout, record=arguments.record)
+    return server_alone(layout, link, ca, record=arguments.record)
 
 
 class Hosts(NamedTuple):
@@ -117,13 +120,18 @@ class Hosts(NamedTuple):
 
 @contextmanager
 def hosts(
-    layout: Layout, *, site: str = "audits.deploy.site", **options: int | float
+    layout: Layout,
+    *,
+    site: str = "audits.deploy.site",
+    record: bool = False,
+    **options: int | float,
 ) -> Iterator[Hosts]:
     """Start SuperLink and sites as processes on the loopback address, and end them.
 
     Args:
         layout: a deployment's folder, provisioned.
         site: module that is a site's process.
+        record: whether hosts take down what they see.
         options: of the coordinator.
 
     Raises:
@@ -162,17 +170,24 @@ def hosts(
             command = [sys.executable, "-m", site]
             command += [str(layout.agreement), str(place), "--superlink", address]
             command += ["--certificates", str(flower / "ca.pem"), "--port", str(port)]
+            command += ["--record"] * record
             log = place / "site.log"
             processes[client] = Running(f"site {client}", command, log, {})
         transport = GridTransport(control.run())
         _await(transport, list(processes.values()), nodes)
-        coordinator = open_coordinator(layout, transport, **{"timeout": 120.0, **options})
+        options = {"timeout": 120.0, **options}
+        coordinator = open_coordinator(layout, transport, record=record, **options)
         yield Hosts(coordinator, transport, processes)
 
 
 @contextmanager
 def server_alone(
-    layout: Layout, superlink: str, certificates: Path, **options: int | float
+    layout: Layout,
+    superlink: str,
+    certificates: Path,
+    *,
+    record: bool = False,
+    **options: int | float,
 ) -> Iterator[Hosts]:
     """Be the server of sites elsewhere, at a SuperLink that somebody else started.
 
@@ -180,6 +195,7 @@ def server_alone(
         layout: a deployment's folder; of sites' folders none is read.
         superlink: host and port.
         certificates: PEM file of its CA.
+        record: whether the server takes down what it sees.
         options: of the coordinator.
 
     Raises:
@@ -191,7 +207,8 @@ def server_alone(
     control = Link(superlink, certificates)
     try:
         transport = GridTransport(control.run())
-        coordinator = open_coordinator(layout, transport, **{"timeout": 120.0, **options})
+        options = {"timeout": 120.0, **options}
+        coordinator = open_coordinator(layout, transport, record=record, **options)
         end = time.monotonic() + _PATIENCE
         while len(coordinator.channel.present()) < coordinator.expected:
             if time.monotonic() > end:

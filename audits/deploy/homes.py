@@ -1,11 +1,12 @@
 """The folders of hosts: what a site and the server are given before they start.
 
     agreement/  blueprint.json, roster, operator.pub   the same on every host
-    server/     identity, state.npz
-    sites/N/    client.identity, NAME-K.identity of a helper, data.npz, key, state/
+    server/     identity, state.npz, recording/
+    sites/N/    client.identity, NAME-K.identity of a helper, data.npz, key, state/, recording/
 
 ``key`` seals the site's private state. It lies beside it here; a site that means its disk's copies
 to be worth nothing keeps it elsewhere and names the place (``Site.key`` of the command).
+``recording/`` is there where a host was told to take down what it sees.
 """
 
 import os
@@ -24,6 +25,7 @@ from secure_fedrec.core.npz import read_npz, write_npz
 from secure_fedrec.engines.distributed import Agreement, Coordinator, Home, Site, Transport
 from secure_fedrec.engines.distributed.coordinator import require_carried
 from secure_fedrec.engines.distributed.home import KEY_BYTES
+from secure_fedrec.engines.distributed.record import Record
 from secure_fedrec.errors import ConfigError, DataError
 from secure_fedrec.protection.hosting import hosting_of
 from secure_fedrec.protection.session import SERVER, Identity, Node, Role, Roster
@@ -127,13 +129,14 @@ def load_agreement(folder: Path) -> tuple[Blueprint, Agreement]:
     return blueprint, Agreement(digest=blueprint.digest, roster=roster)
 
 
-def open_site(agreement: Path, own: Path, *, key: Path | None = None) -> Site:
+def open_site(agreement: Path, own: Path, *, key: Path | None = None, record: bool = False) -> Site:
     """A client's host.
 
     Args:
         agreement: folder of what all hosts are given.
         own: the site's folder.
         key: what seals its private state; by default the file in its folder.
+        record: whether it takes down what it sees, and its upload, in its folder, not sealed.
 
     Raises:
         DataError, ConfigError, CheckpointError, ProtocolError: something in them is not in order.
@@ -144,18 +147,28 @@ def open_site(agreement: Path, own: Path, *, key: Path | None = None) -> Site:
     (client,) = [each.number for each in identities if each.node.role is Role.CLIENT] or [-1]
     if client < 0:
         raise ConfigError("site", str(own), "has no client's identity")
-    vault, given = _data(own / "data.npz", client)
+    vault, given = own_data(own / "data.npz", client)
     return Site(
         agreement=agreed,
         learner=blueprint.learner(secret, given),
         vault=vault,
         identities={each.node: each for each in identities},
         home=Home(own / "state", secret),
+        record=recording(blueprint, own) if record else None,
     )
 
 
-def open_coordinator(layout: Layout, transport: Transport, **options: int | float) -> Coordinator:
-    """The server's host (options: ``Coordinator``)."""
+def open_coordinator(
+    layout: Layout, transport: Transport, *, record: bool = False, **options: int | float
+) -> Coordinator:
+    """The server's host.
+
+    Args:
+        layout: the deployment's folder.
+        transport: reaches sites.
+        record: whether it takes down what it sees.
+        options: of the ``Coordinator``.
+    """
     blueprint, agreed = load_agreement(layout.agreement)
     return Coordinator(
         agreement=agreed,
@@ -164,8 +177,16 @@ def open_coordinator(layout: Layout, transport: Transport, **options: int | floa
         identity=Identity.load(layout.server / identity_name(SERVER)),
         transport=transport,
         checkpoint=layout.checkpoint,
+        record=recording(blueprint, layout.server) if record else None,
         **options,  # type: ignore[arg-type]
     )
+
+
+def recording(blueprint: Blueprint, own: Path) -> Record:
+    """What a host takes down in its folder."""
+    sizes, policy = blueprint.sizes, blueprint.settings.recording
+    folder = own / "recording"
+    return Record(folder, policy=policy, n_clients=sizes.n_clients, n_items=sizes.n_items)
 
 
 def identity_name(node: Node) -> str:
@@ -178,8 +199,8 @@ def identity_name(node: Node) -> str:
     )
 
 
-def _data(path: Path, client: int) -> tuple[Vault, dict[str, npt.NDArray[Any]]]:
-    """The client's own examples, and what else it was given.
+def own_data(path: Path, client: int) -> tuple[Vault, dict[str, npt.NDArray[Any]]]:
+    """A client's examples in a vault of its own, and what else it was given.
 
     Raises:
         DataError: the file is missing or damaged.

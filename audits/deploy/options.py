@@ -16,6 +16,18 @@ def add_hosts(command: argparse.ArgumentParser) -> None:
         "--certificates", type=Path, metavar="FILE", help="PEM file of that SuperLink's CA"
     )
 
+    command.add_argument(
+        "--record",
+        action="store_true",
+        help="hosts take down what they see, for gather and an audit; not sealed",
+    )
+
+
+def add_gather(command: argparse.ArgumentParser) -> None:
+    """Options of ``gather``."""
+    command.add_argument("deployed", type=Path, metavar="DEPLOYED", help="folder of all hosts")
+    command.add_argument("--out", type=Path, required=True, help="run folder to make")
+
 
 def add_roster(command: argparse.ArgumentParser) -> None:
     """Options of the command."""

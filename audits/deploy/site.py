@@ -41,6 +41,7 @@ def main(
     parser.add_argument("--certificates", type=Path, required=True, help="PEM file of the CA")
     parser.add_argument("--port", type=int, required=True, help="of the SuperNode's own API")
     parser.add_argument("--key", type=Path, help="what seals private state (default: SITE/key)")
+    parser.add_argument("--record", action="store_true", help="take down what it sees, not sealed")
     parsed = parser.parse_args(arguments)
     os.environ.update(SWITCHES)
     os.environ.setdefault("FLWR_HOME", str(parsed.site / "flower"))
@@ -68,7 +69,7 @@ def _serve(parsed: argparse.Namespace, beside: "Mapping[str, Reply]") -> None:
     from secure_fedrec.engines.flower.scrub import scrubbed  # noqa: PLC0415
     from secure_fedrec.engines.flower.tasks import serve  # noqa: PLC0415
 
-    site = open_site(parsed.agreement, parsed.site, key=parsed.key)
+    site = open_site(parsed.agreement, parsed.site, key=parsed.key, record=parsed.record)
     command = supernode_command(
         superlink=parsed.superlink,
         certificates=parsed.certificates,

@@ -220,7 +220,7 @@ def check_lossless(
         n_rows=problem.n_rows,
         streams=federation.streams,
         wire=Wire(meter=Meter(problem.vault.n_clients)),
-        participants=run.engine.participants,
+        participants=run.participants,
         batch_bytes=_TWIN_BYTES,
     )
     invited = federation.config.cohort.clients_per_round or problem.vault.n_clients

@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from secure_fedrec.algorithms.base import Algorithm, Exchanging, PublicState
 from secure_fedrec.blocks import BlockLayout
+from secure_fedrec.core.arrays import IntArray
 from secure_fedrec.engines.checkpoint import read_checkpoint, write_checkpoint
 from secure_fedrec.engines.local import CohortConfig, LocalEngine, RoundReport
 from secure_fedrec.engines.problem import Problem, blocks_of, upload_rows
@@ -34,6 +35,7 @@ from secure_fedrec.wire import (
 
 _CHECKPOINT = "checkpoint.npz"
 _METRIC = "history.metric."
+_ABSENT = "history.absent."
 
 
 class RecordedRun:
@@ -48,6 +50,10 @@ class RecordedRun:
         directory: folder for transcript, truth and checkpoint; None keeps all in memory.
         cohort: who is invited to a round.
         faults: put on the wire, for tests.
+
+    Attributes:
+        absent: int64[k] by round: clients that were to take part and did not, of a run whose
+            clients were on hosts of their own.
 
     Raises:
         ConfigError: the projected transcript is larger than the policy allows.
@@ -96,6 +102,7 @@ class RecordedRun:
         self.transcript = Transcript(self._seen, known)
         self.truth = Truth(self._hidden)
         self.history: list[RoundReport] = []
+        self.absent: dict[int, IntArray] = {}
         self.table_digests: list[str] = []
         if directory is not None:
             for local in ("truth", "transcript"):  # neither is for anybody else to read
@@ -107,6 +114,11 @@ class RecordedRun:
     def completed(self) -> int:
         """Rounds completed."""
         return self.engine.public.round
+
+    def participants(self, round_: int) -> IntArray:
+        """int64[P], ascending: the clients in a round's sum."""
+        due = self.engine.participants(round_)
+        return np.setdiff1d(due, self.absent.get(round_, np.zeros(0, dtype=np.int64)))
 
     def run_round(self) -> RoundReport:
         """One round; private tables of rounds with payloads go to the truth."""
@@ -132,7 +144,9 @@ class RecordedRun:
         Raises:
             OSError: one of them could not be written; the earlier one is as it was.
         """
+        absent = {f"{_ABSENT}{round_}": clients for round_, clients in self.absent.items()}
         history = {
+            **absent,
             "history.participants": np.array([report.participants for report in self.history]),
             "history.digests": np.array(self.table_digests, dtype="U64"),
             **_metric_columns([report.metrics for report in self.history]),
@@ -172,6 +186,11 @@ class RecordedRun:
             )
         ]
         self.table_digests = state["history.digests"].tolist()
+        self.absent = {
+            int(key.removeprefix(_ABSENT)): clients
+            for key, clients in state.items()
+            if key.startswith(_ABSENT)
+        }
         if not len(self.history) == len(self.table_digests) == self.completed:
             raise ValueError("a history of other rounds")
 

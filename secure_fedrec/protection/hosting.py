@@ -6,21 +6,24 @@ hosts build the collector from the same configuration, so what parties must agre
 follows from it, and from what ``Standing`` says of the round.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 
 from secure_fedrec.core.arrays import BoolArray, IntArray
-from secure_fedrec.errors import ConfigError
+from secure_fedrec.errors import ConfigError, ProtocolError, WireError
 from secure_fedrec.protection.base import Collector
-from secure_fedrec.protection.session import Hub, Identity, Node, Party, Roster
+from secure_fedrec.protection.session import Hub, Identity, Node, Parcel, Party, Roster
 from secure_fedrec.uploads import Aggregate, RowBlock
+from secure_fedrec.wire import Wire
 
 if TYPE_CHECKING:
     from secure_fedrec.protection.masking import Journal
     from secure_fedrec.protection.stack import Stack
+
+Read = TypeVar("Read")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -58,6 +61,15 @@ class HostedSum(Protocol):
     def heard(self) -> IntArray:
         """int64[k], ascending: the clients in the sum."""
 
+    def show(self, wire: Wire, arrived: Sequence[bytes], aggregate: Aggregate) -> None:
+        """Record what the server read of the clients' rows, once the hub has finished.
+
+        Args:
+            wire: of the record.
+            arrived: every message that came to the hub.
+            aggregate: what the server holds now.
+        """
+
 
 class Hosting(Protocol):
     """Halves of a collector's rounds."""
@@ -92,8 +104,14 @@ class Hosting(Protocol):
     def helpers(self) -> dict[Node, int]:
         """Parties beside clients and server, and at which client's host each of them is."""
 
-    def helper(self, at: Standing, identity: Identity) -> Party:
-        """The half of such a party."""
+    def helper(self, at: Standing, identity: Identity, wire: Wire | None = None) -> Party:
+        """The half of such a party.
+
+        Args:
+            at: the attempt.
+            identity: its key.
+            wire: of a record of what it reads, whose round it completes; None keeps none.
+        """
 
 
 @runtime_checkable
@@ -115,13 +133,68 @@ class NoHelpers:
         """None."""
         return {}
 
-    def helper(self, at: Standing, identity: Identity) -> Party:
+    def helper(self, at: Standing, identity: Identity, wire: Wire | None = None) -> Party:
         """There is none.
 
         Raises:
             ConfigError: always.
         """
         raise ConfigError("node", str(identity.node), "has no part in these rounds")
+
+
+class Overheard:
+    """A hub of which every message that arrives is kept as well (a ``Hub``).
+
+    Args:
+        hub: the hub.
+
+    Attributes:
+        arrived: the messages, in order.
+    """
+
+    def __init__(self, hub: Hub) -> None:
+        self.node = hub.node
+        self.arrived: list[bytes] = []
+        self._hub = hub
+
+    @property
+    def stage(self) -> str:
+        """As the hub."""
+        return self._hub.stage
+
+    @property
+    def finished(self) -> bool:
+        """As the hub."""
+        return self._hub.finished
+
+    def step(self, inbox: Iterable[bytes]) -> list[Parcel]:
+        """As the hub."""
+        return self._hub.step(self._kept(inbox))
+
+    def _kept(self, inbox: Iterable[bytes]) -> Iterator[bytes]:
+        for data in inbox:
+            self.arrived.append(data)
+            yield data
+
+
+def read_each(
+    arrived: Iterable[bytes], read: Callable[[bytes], tuple[int, Read] | None]
+) -> list[tuple[int, int, Read]]:
+    """Sender, size and content of each sender's first message of a kind, by sender.
+
+    Args:
+        arrived: messages of all kinds, and what a hub has refused.
+        read: sender and content of a message; None, or a refusal, where it is no such message.
+    """
+    found: dict[int, tuple[int, int, Read]] = {}
+    for data in arrived:
+        try:
+            message = read(data)
+        except (ProtocolError, WireError):
+            continue
+        if message is not None:
+            found.setdefault(message[0], (message[0], len(data), message[1]))
+    return [found[sender] for sender in sorted(found)]
 
 
 def hosting_of(stack: "Stack") -> Hosting:

@@ -39,6 +39,7 @@ class ServerSum:
         shape: tuple[int, int] | None = None,
     ) -> None:
         self._heard = Heard(round_, step, expected=expected, senders=table.n_clients)
+        self._round = round_
         self._codec = table.codec
         self.ring = np.zeros(shape or (table.n_items, table.width), dtype=table.codec.dtype)
         self.counts = np.zeros(len(self.ring), dtype=np.int64)
@@ -71,6 +72,15 @@ class ServerSum:
         """The sum and counts as they stand."""
         reduced = self._codec.from_integers(self._codec.to_integers(self.ring))
         return Aggregate(ring=reduced, counts=self.counts, codec=self._codec)
+
+    def show(self, wire: Wire, client: int, block: RowBlock, size: int) -> None:
+        """Record the rows of one client, which came in so many bytes."""
+        clients = np.array([client])
+        wire.show(client_messages(self._round, clients, block, np.array([size])), origins=clients)
+
+    def show_sum(self, wire: Wire, aggregate: Aggregate) -> None:
+        """Record what the server holds after the round."""
+        wire.show(aggregate_note(self._round, aggregate))
 
 
 def accumulate(

@@ -14,7 +14,7 @@ import numpy as np
 from secure_fedrec.core.arrays import BoolArray, IntArray
 from secure_fedrec.core.packing import pack, packed_size, unpack
 from secure_fedrec.errors import ProtocolError, WireError
-from secure_fedrec.protection.hosting import NoHelpers, Standing, joined_clients
+from secure_fedrec.protection.hosting import NoHelpers, Standing, joined_clients, read_each
 from secure_fedrec.protection.session import (
     SERVER,
     Identity,
@@ -26,6 +26,7 @@ from secure_fedrec.protection.session import (
 )
 from secure_fedrec.protection.session.envelope import Family, open_envelope, seal
 from secure_fedrec.uploads import Aggregate, RowBlock
+from secure_fedrec.wire import Wire
 
 if TYPE_CHECKING:
     from secure_fedrec.protection.masking import Journal
@@ -128,7 +129,25 @@ class PlainServer:
         """int64[k]: whose rows are in it."""
         return joined_clients(self._heard)
 
+    def show(self, wire: Wire, arrived: Sequence[bytes], aggregate: Aggregate) -> None:
+        """Every row, under its client's name (``hosting.HostedSum``)."""
+        for client, size, block in read_each(arrived, self._read):
+            self._total.show(wire, client, block, size)
+        self._total.show_sum(wire, aggregate)
+
     def _receive(self, data: bytes) -> None:
+        number, block = self._read(data)
+        if number in self._heard:
+            raise ProtocolError(f"client {number} is not awaited")
+        self._total.add(block)
+        self._heard.append(number)
+
+    def _read(self, data: bytes) -> tuple[int, RowBlock]:
+        """Client and rows of an upload.
+
+        Raises:
+            ProtocolError, WireError: it is none, or of nobody who was invited.
+        """
         found = open_envelope(
             data,
             family=Family.PLAIN,
@@ -138,11 +157,9 @@ class PlainServer:
             context=_context(self._at),
         )
         number = found.sender.number
-        invited = found.sender.role is Role.CLIENT and number in self._at.clients
-        if not invited or number in self._heard:
+        if found.sender.role is not Role.CLIENT or number not in self._at.clients:
             raise ProtocolError(f"{found.sender} is not awaited")
-        self._total.add(_decoded(self._collector, found.body))
-        self._heard.append(number)
+        return number, _decoded(self._collector, found.body)
 
 
 class HostedPlain(NoHelpers):

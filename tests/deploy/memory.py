@@ -69,6 +69,7 @@ class Deployment:
         layout: its folders.
         transport: carries its messages.
         coordinator: the server's host.
+        record: whether hosts take down what they see.
     """
 
     federation: Federation[Task]
@@ -76,18 +77,21 @@ class Deployment:
     transport: MemoryTransport
     coordinator: Coordinator
     clients: dict[int, IntArray] = field(default_factory=dict)
+    record: bool = False
 
     @classmethod
-    def of(cls, raw: Mapping[str, Any], folder: Path, **options: Any) -> "Deployment":
+    def of(
+        cls, raw: Mapping[str, Any], folder: Path, *, record: bool = False, **options: Any
+    ) -> "Deployment":
         config = parse_config(raw)
         federation = build_federation(config, load_dataset(config, None).task(0), priced=False)
         layout = Layout(folder)
         provision(federation, layout)
         transport = MemoryTransport(
-            {n: open_site(layout.agreement, layout.site(n)) for n in layout.sites()}
+            {n: open_site(layout.agreement, layout.site(n), record=record) for n in layout.sites()}
         )
-        coordinator = open_coordinator(layout, transport, **options)
-        return cls(federation, layout, transport, coordinator)
+        coordinator = open_coordinator(layout, transport, record=record, **options)
+        return cls(federation, layout, transport, coordinator, record=record)
 
     def rounds(self, count: int) -> None:
         for _ in range(count):
@@ -98,7 +102,8 @@ class Deployment:
         self.transport.sites.pop(client).close()
 
     def restart(self, client: int) -> None:
-        site = open_site(self.layout.agreement, self.layout.site(client))
+        place = self.layout.site(client)
+        site = open_site(self.layout.agreement, place, record=self.record)
         self.transport.sites[client] = site
 
     def twin(self, rounds: int | None = None) -> LocalEngine:

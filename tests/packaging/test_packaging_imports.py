@@ -18,6 +18,7 @@ COMMANDS = (
     "audit",
     "train",
     "deploy",
+    "gather",
     "roster",
     "attack",
     "check",

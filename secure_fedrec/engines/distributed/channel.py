@@ -6,6 +6,9 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Protocol
 
+import numpy as np
+
+from secure_fedrec.core.arrays import IntArray
 from secure_fedrec.engines.distributed.messages import (
     NONCE_BYTES,
     Agreement,
@@ -37,6 +40,33 @@ class Transport(Protocol):
         Returns:
             Answers by address; of sites that have none to give, none.
         """
+
+
+class Tally:
+    """Messages and bytes between the server and each client's host.
+
+    Args:
+        clients: of the federation.
+    """
+
+    FIELDS = ("messages_received", "bytes_received", "messages_sent", "bytes_sent")
+    """As a meter names them, from where clients are."""
+
+    def __init__(self, clients: int) -> None:
+        self._totals = {name: np.zeros(clients, dtype=np.int64) for name in self.FIELDS}
+
+    def count(self, node: Node, *, out: bytes | None = None, back: bytes | None = None) -> None:
+        """Count a message to a client, and one from it."""
+        for data, where in ((out, "received"), (back, "sent")):
+            if data is not None:
+                self._totals[f"messages_{where}"][node.number] += 1
+                self._totals[f"bytes_{where}"][node.number] += len(data)
+
+    def taken(self) -> dict[str, IntArray]:
+        """int64[n] by name, since they were taken last."""
+        found = self._totals
+        self._totals = {name: np.zeros_like(values) for name, values in found.items()}
+        return found
 
 
 @dataclass(slots=True)
@@ -81,6 +111,8 @@ class SitesChannel:
         self._settled: Mapping[int, int] = {}
         self.exchanges = 0
         """How many times messages went out and answers came back."""
+        self.tally = Tally(agreement.roster.count(Role.CLIENT))
+        """What went over the line."""
 
     @property
     def refused(self) -> Mapping[Node, str]:
@@ -117,6 +149,8 @@ class SitesChannel:
             if present.server == nonce and node not in self._lines:
                 context = agreement.session(nonce, present.site, node)
                 self._lines[node] = _Line(address, context, present)
+                self.tally.count(node, out=greeting)
+                self.tally.count(node, back=data)
 
     def begin(self, round_: int, serial: int, state: bytes, settled: Mapping[int, int]) -> None:
         """Begin an attempt.
@@ -169,6 +203,8 @@ class SitesChannel:
             return
         self.exchanges += 1
         due = {self._lines[node].address: node for node in reached}
+        for address, asked in due.items():
+            self.tally.count(asked, out=sent[address])
         for address, data in self._transport.exchange(stage, sent, timeout):
             node = due.get(address)
             if node is None:
@@ -179,6 +215,7 @@ class SitesChannel:
                 self._refused[node] = str(refusal)
                 continue
             del due[address]
+            self.tally.count(node, back=data)
             for parcel in answers:
                 if parcel.receiver == SERVER:
                     yield parcel.data

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -13,11 +14,14 @@ from secure_fedrec.core.arrays import IntArray
 from secure_fedrec.engines.checkpoint import read_checkpoint, write_checkpoint
 from secure_fedrec.engines.distributed.channel import SitesChannel, Transport
 from secure_fedrec.engines.distributed.messages import Agreement, encode_state
+from secure_fedrec.engines.distributed.record import Record
 from secure_fedrec.engines.distributed.site import TABLE, Learner
+from secure_fedrec.engines.recorded import table_digest
 from secure_fedrec.errors import CheckpointError, ConfigError, ProtocolError
 from secure_fedrec.protection.bags.hosted import BagHub, bags_of
-from secure_fedrec.protection.hosting import hosting_of
-from secure_fedrec.protection.session import Identity, Role, drive
+from secure_fedrec.protection.hosting import HostedSum, Overheard, Standing, hosting_of
+from secure_fedrec.protection.session import Hub, Identity, Role, drive
+from secure_fedrec.uploads import Aggregate
 
 _KEY_BYTES = 32
 
@@ -55,6 +59,7 @@ class Coordinator:
         checkpoint: file for the state between rounds; None keeps it in memory only.
         timeout: seconds that an exchange waits for the slowest site; None as long as it takes.
         attempts: how often a round that is aborted is begun before it is given up.
+        record: takes down what the server sees; None keeps nothing.
 
     Raises:
         ConfigError: the algorithm's messages, or a layer's parties, cannot be elsewhere.
@@ -71,6 +76,7 @@ class Coordinator:
         checkpoint: Path | None = None,
         timeout: float | None = None,
         attempts: int = 3,
+        record: Record | None = None,
     ) -> None:
         require_carried(learner)
         self._agreement = agreement
@@ -81,9 +87,11 @@ class Coordinator:
         self._checkpoint = checkpoint
         self._timeout = timeout
         self._attempts = attempts
+        self._record = record
         self.channel = SitesChannel(transport, agreement, identity, self._hosting.helpers())
         self.public = learner.algorithm.initial_public(n_rows, learner.streams)
         self._serial = 0
+        self._begun = 0
         self._settled: dict[int, int] = {}
         self._generations: dict[bytes, int] = {}
 
@@ -91,6 +99,11 @@ class Coordinator:
     def expected(self) -> int:
         """How many sites there are on the roster."""
         return self._agreement.roster.count(Role.CLIENT)
+
+    @property
+    def settled(self) -> Mapping[int, int]:
+        """By client, the last attempt that its upload was summed in."""
+        return MappingProxyType(self._settled)
 
     def resume(self) -> None:
         """Go on from the checkpoint.
@@ -116,6 +129,7 @@ class Coordinator:
             "round": np.array(self.public.round),
             "table": self.public.table,
             "serial": np.array(self._serial),
+            "begun": np.array(self._begun),
             "settled.clients": np.array(sorted(self._settled), dtype=np.int64),
             "settled.serials": np.array(
                 [self._settled[client] for client in sorted(self._settled)], dtype=np.int64
@@ -172,20 +186,40 @@ class Coordinator:
         at = learner.standing(self._agreement, round_, self._serial, public)
         state = encode_state({TABLE: public.table, **public.extras})
         channel.begin(round_, self._serial, state, self._settled)
-        total = self._hosting.hub(at, self._identity, self._generations)
-        if self._bags is None:
-            drive(total.hub, channel, timeout=self._timeout)
-            aggregate = total.aggregate()
-        else:
-            hub = BagHub(total.hub, at, self._bags)
-            drive(hub, channel, timeout=self._timeout)
-            aggregate = replace(total.aggregate(), bags=hub.bags(total.heard()))
-        aggregate = replace(aggregate, layout=learner.stack.layout)
+        aggregate, total = self._summed(at)
         self.public = learner.algorithm.server_step(public, aggregate)
         clients = total.heard()
         self._settled |= dict.fromkeys(clients.tolist(), self._serial)
+        attempts, self._begun = self._serial - self._begun, self._serial
+        if self._record is not None:
+            self._record.result(round_, learner.algorithm, self.public)
+            left_out = np.setdiff1d(at.clients, clients)
+            summed = {"clients": clients, "absent": left_out, "attempts": np.array([attempts])}
+            digest = np.array([table_digest(self.public)])
+            self._record.summed(round_, {**summed, "digest": digest}, channel.tally.taken())
+            self._record.end(round_)
         self.save()
         return clients, len(at.clients)
+
+    def _summed(self, at: Standing) -> tuple[Aggregate, HostedSum]:
+        """Drive an attempt to its sum."""
+        record, learner = self._record, self._learner
+        if record is not None:
+            record.begin(at.round)
+            record.model(at.round, learner.algorithm, self.public)
+        total = self._hosting.hub(at, self._identity, self._generations)
+        overheard = None if record is None else Overheard(total.hub)
+        hub: Hub = total.hub if overheard is None else overheard
+        bags = None if self._bags is None else BagHub(hub, at, self._bags)
+        drive(hub if bags is None else bags, self.channel, timeout=self._timeout)
+        aggregate = replace(total.aggregate(), layout=learner.stack.layout)
+        if bags is not None:
+            aggregate = replace(aggregate, bags=bags.bags(total.heard()))
+        if record is not None and overheard is not None:
+            total.show(record.wire, overheard.arrived, aggregate)
+            if bags is not None:
+                bags.show(record.wire)
+        return aggregate, total
 
     def _explained(self, aborted: ProtocolError) -> str:
         why = "".join(f"; {node} {reason}" for node, reason in self.channel.refused.items())
@@ -205,6 +239,7 @@ class Coordinator:
             key.tobytes(): number for key, number in zip(keys, numbers.tolist(), strict=True)
         }
         self._serial, self.public = int(found["serial"]), public
+        self._begun = int(found["begun"])
 
 
 def require_carried(learner: Learner) -> None:

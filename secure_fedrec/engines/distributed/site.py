@@ -25,6 +25,7 @@ from secure_fedrec.engines.distributed.messages import (
     decode_state,
     encode_parcels,
 )
+from secure_fedrec.engines.distributed.record import Record
 from secure_fedrec.engines.local import CohortConfig
 from secure_fedrec.errors import CheckpointError, ConfigError, ProtocolError, WireError
 from secure_fedrec.protection.bags.hosted import Giver, bags_of
@@ -98,6 +99,7 @@ class Site:
         identities: keys of the client and of the helpers that are recruited from it.
         home: where private state is kept.
         journal: of the client; by default the one in ``home``.
+        record: takes down what this host sees, and its upload; None keeps nothing.
 
     Raises:
         ConfigError: the vault is not of one client, an identity is missing or the roster lists
@@ -114,6 +116,7 @@ class Site:
         identities: Mapping[Node, Identity],
         home: Home,
         journal: Journal | None = None,
+        record: Record | None = None,
     ) -> None:
         if not vault.named or vault.n_clients != 1:
             raise ConfigError(
@@ -127,6 +130,7 @@ class Site:
         self._bags = bags_of(learner.stack.bags)
         self._identities = _required(identities, self.client, self._hosting, agreement)
         self._home = home
+        self._record = record
         self._session: _Session | None = None
         self._attempt: _Attempt | None = None
         learner.algorithm.initialise(vault, learner.streams)
@@ -232,24 +236,38 @@ class Site:
             raise WireError("a public state has a table, and a round a number from 1")
         public = PublicState(round=request.round - 1, table=table, extras=arrays)
         at = self._learner.standing(self._agreement, request.round, request.serial, public)
+        wire = self._recorded(public)
         parties: dict[Node, Party] = {}
         for node, host in self._hosting.helpers().items():
             if host == self.client:
-                parties[node] = self._hosting.helper(at, self._identities[node])
+                parties[node] = self._hosting.helper(at, self._identities[node], wire)
+        helps = bool(parties)
         if self.client in at.clients:
-            own = self._trained(public, at)
+            own = self._trained(public, at, wire)
             half = self._hosting.half(at, self.identity, self._journal, own.block, own.virtual)
             if self._bags is not None:
                 half = Giver(half, at, self.identity, self._bags, own.bags)
             parties[half.node] = half
+        if self._record is not None and not helps:
+            self._record.end(at.round)
         self._attempt = _Attempt(request.serial, parties)
 
-    def _trained(self, public: PublicState, at: Standing) -> "_Own":
+    def _recorded(self, public: PublicState) -> Wire | None:
+        """Begin the record of an attempt; where its parties show what they read."""
+        record, round_ = self._record, public.round + 1
+        if record is None:
+            return None
+        record.begin(round_)
+        record.model(round_, self._learner.algorithm, public)
+        record.private(round_, self._vault)
+        return record.wire
+
+    def _trained(self, public: PublicState, at: Standing, wire: Wire | None) -> "_Own":
         """What this client sends, not hidden yet; what it learnt is kept as the outcome."""
         learner, vault, clients = self._learner, self._vault, np.array([self.client])
         step = learner.algorithm.client_step(clients, public, vault, learner.streams)
         own = _Own(clients)
-        wire = Wire(meter=Meter(learner.stack.n_clients))
+        wire = Wire(meter=Meter(learner.stack.n_clients)) if wire is None else wire
         bags = None if self._bags is None else _OwnBags(own)
         StackSession(learner.stack, own, at.round, wire, bags).submit(step)
         vault.begin(2**28)

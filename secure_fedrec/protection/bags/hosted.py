@@ -24,7 +24,7 @@ from secure_fedrec.protection.plain import client_messages
 from secure_fedrec.protection.session import SERVER, Hub, Identity, Node, Parcel, Party, Role
 from secure_fedrec.protection.session.envelope import Family, open_envelope, seal
 from secure_fedrec.uploads import SetBlock
-from secure_fedrec.wire import Step, set_sizes
+from secure_fedrec.wire import Messages, Step, Wire, set_sizes
 
 _MAGIC = b"SFBG"
 _DOMAIN = b"secure-fedrec|v1|bags|"
@@ -125,6 +125,13 @@ class BagHub:
         """Take vectors out, and pass the rest on (``Hub.step``)."""
         return self._hub.step(self._others(inbox))
 
+    def show(self, wire: Wire) -> None:
+        """Record every client's vectors, of those that are not in the sum as well."""
+        for name in self._channel.bags:
+            for client in sorted(self._given):
+                sent = self._sent(client, name)
+                wire.show(sent, origins=sent.senders.ids)
+
     def bags(self, clients: IntArray) -> dict[str, FloatArray]:
         """The bags of some clients: float64[N, d] each, without order or owner.
 
@@ -143,14 +150,17 @@ class BagHub:
             for client in clients.tolist():
                 if client not in self._given:
                     raise ProtocolError(f"client {client} gave nothing to the bags")
-                block = self._given[client][name]
-                sizes = set_sizes(block, width=shape.width, codec=self._channel.codec)
-                sent = client_messages(
-                    self._at.round, np.array([client]), block, sizes, step=Step.BAG, bag=name
-                )
+                sent = self._sent(client, name)
                 arrivals.accept(sent, sent)
             found[name] = self._channel.codec.decode(arrivals.close())
         return found
+
+    def _sent(self, client: int, name: str) -> Messages:
+        block, shape = self._given[client][name], self._channel.bags[name]
+        sizes = set_sizes(block, width=shape.width, codec=self._channel.codec)
+        return client_messages(
+            self._at.round, np.array([client]), block, sizes, step=Step.BAG, bag=name
+        )
 
     def _others(self, inbox: Iterable[bytes]) -> Iterator[bytes]:
         for data in inbox:

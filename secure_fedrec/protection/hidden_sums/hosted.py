@@ -1,14 +1,16 @@
 """Masked rounds whose clients are elsewhere (``protection.hosting``)."""
 
+from collections.abc import Sequence
 from hashlib import sha256
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from secure_fedrec.core.arrays import BoolArray, IntArray
+from secure_fedrec.core.arrays import BoolArray, IntArray, RingArray
+from secure_fedrec.core.packing import unpack
 from secure_fedrec.protection.hidden_sums.dense import DenseWords, Gathered
 from secure_fedrec.protection.hidden_sums.protocol import layout_hash
-from secure_fedrec.protection.hosting import NoHelpers, Standing
+from secure_fedrec.protection.hosting import NoHelpers, Standing, read_each
 from secure_fedrec.protection.masking import (
     EncodedVector,
     Expected,
@@ -17,8 +19,11 @@ from secure_fedrec.protection.masking import (
     MaskingConfig,
     MaskingServer,
 )
+from secure_fedrec.protection.masking.agreed.formats import Envelope, Kind
+from secure_fedrec.protection.plain import aggregate_note
 from secure_fedrec.protection.session import Identity
 from secure_fedrec.uploads import Aggregate, RowBlock
+from secure_fedrec.wire import Step, Wire
 
 if TYPE_CHECKING:
     from secure_fedrec.protection.hidden_sums.masked import MaskedSum
@@ -31,10 +36,12 @@ class HostedMaskedSum:
     Args:
         collector: whose round it is.
         hub: the server's half.
+        at: the attempt.
     """
 
-    def __init__(self, collector: "MaskedSum", hub: MaskingServer) -> None:
+    def __init__(self, collector: "MaskedSum", hub: MaskingServer, at: Standing) -> None:
         self._collector = collector
+        self._at = at
         self.hub = hub
 
     def aggregate(self) -> Aggregate:
@@ -44,6 +51,28 @@ class HostedMaskedSum:
     def heard(self) -> IntArray:
         """int64[k]: the survivors."""
         return self.hub.survivors
+
+    def show(self, wire: Wire, arrived: Sequence[bytes], aggregate: Aggregate) -> None:
+        """Masked words of the clients in the sum (``hosting.HostedSum``)."""
+        collector, layout, survivors = self._collector, self._collector.layout, self.hub.survivors
+
+        def read(data: bytes) -> tuple[int, RingArray] | None:
+            envelope = Envelope.decode(data)
+            if envelope.kind is not Kind.UPLOAD or envelope.sender not in survivors:
+                return None
+            words = unpack(envelope.payload, layout.length, collector.codec.bits)
+            return envelope.sender, words
+
+        for client, size, words in read_each(arrived, read):
+            seen = DenseWords(clients=np.array([client]), words=words[None], layout=layout)
+            shown = seen.message(
+                round_=self._at.round,
+                step=Step.UPLOAD,
+                codec=collector.codec,
+                sizes=np.array([size]),
+            )
+            wire.show(shown, origins=seen.clients)
+        wire.show(aggregate_note(self._at.round, aggregate))
 
 
 class HostedMasks(NoHelpers):
@@ -68,7 +97,7 @@ class HostedMasks(NoHelpers):
             round_number=at.serial,
             generations=generations,
         )
-        return HostedMaskedSum(self._collector, server)
+        return HostedMaskedSum(self._collector, server, at)
 
     def half(
         self,
@@ -129,9 +158,8 @@ class HostedNoisedSum(HostedMaskedSum):
     """
 
     def __init__(self, collector: "NoisedSum", hub: MaskingServer, at: Standing) -> None:
-        super().__init__(collector, hub)
+        super().__init__(collector, hub, at)
         self._noised = collector
-        self._at = at
 
     def aggregate(self) -> Aggregate:
         """Estimates of sums and counts.

@@ -4,18 +4,25 @@ A denoiser is at the host of the client that was recruited for it. Contexts are 
 host: a round's id is the hash of federation and attempt.
 """
 
+from collections.abc import Sequence
 from hashlib import sha256
 from typing import TYPE_CHECKING
 
-from secure_fedrec.core.arrays import BoolArray, IntArray
+import numpy as np
+
+from secure_fedrec.core.arrays import BoolArray, IndexArray, IntArray, RingArray
 from secure_fedrec.errors import ProtocolError, WireError
-from secure_fedrec.protection.hosting import Standing, joined_clients
-from secure_fedrec.protection.session import Identity, Node, Role
+from secure_fedrec.protection.hosting import Standing, joined_clients, read_each
+from secure_fedrec.protection.plain import aggregate_note, client_messages, denoiser_sums
+from secure_fedrec.protection.session import Identity, Node, Parcel, Role
 from secure_fedrec.protection.shared_upload.client import SharingClient
 from secure_fedrec.protection.shared_upload.context import DOMAIN, RoundContext
 from secure_fedrec.protection.shared_upload.denoiser import SharingDenoiser
+from secure_fedrec.protection.shared_upload.messages import Kind, decode_rows, open_envelope
 from secure_fedrec.protection.shared_upload.server import SharingServer
+from secure_fedrec.protection.shared_upload.tally import share_block
 from secure_fedrec.uploads import Aggregate, RowBlock
+from secure_fedrec.wire import Parties, Step, Wire
 
 if TYPE_CHECKING:
     from secure_fedrec.protection.masking import Journal
@@ -27,10 +34,12 @@ class HostedSharedSum:
 
     Args:
         hub: the server's half.
+        context: of the attempt.
     """
 
-    def __init__(self, hub: SharingServer) -> None:
+    def __init__(self, hub: SharingServer, context: RoundContext) -> None:
         self.hub = hub
+        self._context = context
 
     def aggregate(self) -> Aggregate:
         """Sums and counts of the clients that all holders agreed on.
@@ -45,6 +54,69 @@ class HostedSharedSum:
     def heard(self) -> IntArray:
         """int64[k]: those clients."""
         return joined_clients(self.hub.members)
+
+    def show(self, wire: Wire, arrived: Sequence[bytes], aggregate: Aggregate) -> None:
+        """Clients' shares, and the denoisers' sums (``hosting.HostedSum``)."""
+        context = self._context
+
+        def rows_in(data: bytes, kind: Kind) -> tuple[int, tuple[IndexArray, RingArray]]:
+            signed = open_envelope(data, kind, context=context)
+            return signed.sender.number, decode_rows(signed.body, context, width=context.width + 1)
+
+        for client, size, held in read_each(arrived, lambda data: rows_in(data, Kind.SHARES)):
+            clients, block = np.array([client]), _shown(*held, context)
+            sent = client_messages(context.round, clients, block, np.array([size]))
+            wire.show(sent, origins=clients)
+        for number, size, held in read_each(arrived, lambda data: rows_in(data, Kind.SUMS)):
+            block = _shown(*held, context)
+            wire.show(denoiser_sums(context.round, np.array([number]), block, np.array([size])))
+        wire.show(aggregate_note(context.round, aggregate))
+
+
+class ShowingDenoiser(SharingDenoiser):
+    """A denoiser's half that records the shares that it holds.
+
+    Args:
+        context: the attempt.
+        denoiser: its number.
+        identity: its key.
+        wire: of the record.
+    """
+
+    def __init__(
+        self, context: RoundContext, denoiser: int, identity: Identity, wire: Wire
+    ) -> None:
+        super().__init__(context, denoiser, identity.key)
+        self._number = denoiser
+        self._wire = wire
+
+    def step(self, inbox: Sequence[bytes]) -> list[Parcel]:
+        """As the half (``Party.step``)."""
+        parcels = super().step(inbox)
+        if any(parcel.stage == Kind.HELD.name for parcel in parcels):
+            self._show(inbox)
+        return parcels
+
+    def _show(self, inbox: Sequence[bytes]) -> None:
+        context = self._context
+        denoiser = Parties(role="denoiser", ids=np.array([self._number]))
+
+        def sender_of(data: bytes) -> tuple[int, tuple[IndexArray, RingArray]]:
+            number = open_envelope(data, Kind.SEED, context=context).sender.number
+            return number, self.share_of(number)
+
+        for client, size, held in read_each(inbox, sender_of):
+            clients, block = np.array([client]), _shown(*held, context)
+            sent = client_messages(
+                context.round,
+                clients,
+                block,
+                np.array([size]),
+                step=Step.SHARE,
+                receivers=denoiser,
+            )
+            self._wire.show(sent, origins=clients)
+        self._wire.end_round(context.round)  # it reads nothing of clients from here on
 
 
 class HostedShares:
@@ -61,7 +133,9 @@ class HostedShares:
         self, at: Standing, identity: Identity, generations: dict[bytes, int]
     ) -> HostedSharedSum:
         """The server's side (``hosting.Hosting``)."""
-        return HostedSharedSum(SharingServer(self._context(at), identity.key, at.clients.tolist()))
+        context = self._context(at)
+        hub = SharingServer(context, identity.key, at.clients.tolist())
+        return HostedSharedSum(hub, context)
 
     def half(
         self,
@@ -87,9 +161,12 @@ class HostedShares:
         recruited = enumerate(self._collector.denoisers.tolist())
         return {Node(Role.DENOISER, number): client for number, client in recruited}
 
-    def helper(self, at: Standing, identity: Identity) -> SharingDenoiser:
-        """A denoiser's half."""
-        return SharingDenoiser(self._context(at), identity.node.number, identity.key)
+    def helper(self, at: Standing, identity: Identity, wire: Wire | None = None) -> SharingDenoiser:
+        """A denoiser's half (``hosting.Hosting``)."""
+        context, number = self._context(at), identity.node.number
+        if wire is None:
+            return SharingDenoiser(context, number, identity.key)
+        return ShowingDenoiser(context, number, identity, wire)
 
     def _context(self, at: Standing) -> RoundContext:
         collector = self._collector
@@ -104,3 +181,9 @@ class HostedShares:
             round_id=sha256(DOMAIN + b"|hosted|" + attempt).digest()[:16],
             kem=collector.config.kem,
         )
+
+
+def _shown(rows: IndexArray, words: RingArray, context: RoundContext) -> RowBlock:
+    """Rows and words of one party, as views show them."""
+    block = RowBlock(indptr=np.array([0, len(rows)]), rows=rows, values=None)
+    return share_block(block, words, context.codec)

@@ -1,0 +1,313 @@
+"""``secure-fedrec gather``: a run folder of what the hosts of a deployment recorded.
+
+What parties saw comes from the hosts that saw it, and from nowhere else: messages from those who
+received them. What nobody saw comes from the sites (uploads, private tables) and from the data that
+the deployment was prepared from (who rated what). The result is a finished run as ``audit`` makes
+one, so ``audit --resume`` and ``attack`` take it. It needs the folders of all hosts in one place,
+and every site's key: it is for deployments that are tried, on data that the auditor has anyway.
+"""
+
+import argparse
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from audits.config.audit import parse_config
+from audits.deploy.homes import (
+    Layout,
+    load_agreement,
+    open_coordinator,
+    own_data,
+    recording,
+)
+from audits.run.build import Federation, build_federation, load_dataset
+from audits.run.folder import one_writer, read_own_config
+from audits.run.privacy import draws_noise
+from audits.run.releases import ReleaseJournal
+from audits.run.training import open_run, run_identity
+from audits.system import Task
+from secure_fedrec.core.arrays import IntArray
+from secure_fedrec.engines import RecordedRun, RoundReport
+from secure_fedrec.engines.distributed import Coordinator, Home
+from secure_fedrec.engines.distributed.messages import encode_state
+from secure_fedrec.engines.distributed.record import LINE, SUMMED, Record
+from secure_fedrec.engines.distributed.site import TABLE
+from secure_fedrec.errors import ProtocolError, TranscriptError
+from secure_fedrec.protection.session.identity import read_private
+from secure_fedrec.vault import Vault
+from secure_fedrec.wire import BlockStore, Step
+from secure_fedrec.wire.recording import OWN
+from secure_fedrec.wire.spool import concatenate_columns
+
+Columns = Mapping[str, npt.NDArray[Any]]
+_MODEL = Step.MODEL.name.lower()
+_PRIVATE = "private-"
+_ROWS = tuple(
+    step.name.lower() for step in (Step.UPLOAD, Step.SHARE, Step.DENOISE, Step.NOISE, Step.BAG)
+)
+"""Beginnings of the kinds of blocks that hold messages with rows."""
+
+
+def gather(arguments: argparse.Namespace) -> int:
+    """``gather DEPLOYED --out RUN``."""
+    layout = Layout(arguments.deployed)
+    config = parse_config(read_own_config(layout.root))
+    dataset = load_dataset(config, arguments.data_dir)
+    federation = build_federation(config, dataset.task(dataset.folds[0]))
+    with one_writer(arguments.out, resume=False):
+        gathered(federation, layout, arguments.out)
+    print(f"{config.algorithm.rounds} rounds: {arguments.out}")
+    return 0
+
+
+def gathered(federation: Federation[Task], layout: Layout, out: Path) -> RecordedRun:
+    """Make the run folder.
+
+    Args:
+        federation: what was deployed.
+        layout: of the folders of all hosts.
+        out: run folder, held with ``one_writer``.
+
+    Raises:
+        TranscriptError: a host has not recorded all rounds, or something else than the others.
+        CheckpointError: private state cannot be read, or is older than the last round.
+    """
+    hosts = _Hosts(federation, layout)
+    run = open_run(federation, out, resume=False)
+    seen, truth = BlockStore(out / "transcript"), BlockStore(out / "truth")
+    for round_ in range(1, hosts.rounds + 1):
+        for kind, columns in hosts.messages(round_):
+            seen.append(round_, kind, dict(columns))
+        for kind, columns in hosts.secrets(round_, federation.config.recording.payload_rounds):
+            truth.append(round_, kind, dict(columns))
+        seen.seal(round_)
+        truth.seal(round_)
+    _conclude(run, hosts)
+    if draws_noise(federation.stack):
+        journal = ReleaseJournal(out)
+        for round_ in range(1, hosts.rounds + 1):
+            for _ in range(int(hosts.summed(round_)["attempts"][0])):
+                journal.begin(round_)
+    run.save(out, run_id=run_identity(federation))
+    return run
+
+
+class _Nobody:
+    """A transport that reaches no site (``distributed.Transport``)."""
+
+    def addresses(self) -> list[int]:
+        return []
+
+    def exchange(
+        self, label: str, messages: Mapping[int, bytes], timeout: float | None
+    ) -> Iterator[tuple[int, bytes]]:
+        return iter(())
+
+
+class _Hosts:
+    """What all hosts recorded."""
+
+    def __init__(self, federation: Federation[Task], layout: Layout) -> None:
+        self.rounds = federation.config.algorithm.rounds
+        self._layout = layout
+        self._blueprint, _ = load_agreement(layout.agreement)
+        self.coordinator: Coordinator = open_coordinator(layout, _Nobody())
+        self.coordinator.resume()
+        fresh = federation.fresh()
+        self.scratch = fresh.problem.vault
+        fresh.algorithm.initialise(self.scratch, federation.streams)
+        self.clients = range(self.scratch.n_clients)
+        self._require_data()
+        self.server = self._record(layout.server)
+        self.sites = {client: self._record(layout.site(client)) for client in self.clients}
+        due, found = tuple(range(1, self.rounds + 1)), self.server.truth.rounds()
+        if found != due or self.coordinator.public.round != self.rounds:
+            problem = "deploy --record it from the first to the last"
+            raise TranscriptError(
+                f"{layout.server} has recorded {len(found)} of {len(due)} rounds: {problem}"
+            )
+
+    def summed(self, round_: int) -> Columns:
+        """What a round came to."""
+        return self._only(self.server, round_, SUMMED)
+
+    def line(self, round_: int) -> Columns:
+        """What went over the line in it."""
+        return self._only(self.server, round_, LINE)
+
+    def messages(self, round_: int) -> Iterator[tuple[str, Columns]]:
+        """What parties saw, host by host.
+
+        Raises:
+            TranscriptError: a site was told another public state than the server says.
+        """
+        store = self.server.seen
+        for kind in store.kinds(round_):
+            for columns in store.read(round_, kind):
+                yield kind, columns
+        said = list(store.read(round_, _MODEL))
+        for client, site in self.sites.items():
+            for kind in site.seen.kinds(round_):
+                for columns in site.seen.read(round_, kind):
+                    if kind != _MODEL:
+                        yield kind, columns
+                    elif not _equal(said, columns):
+                        raise TranscriptError(
+                            f"round {round_}: client {client} was told another public state"
+                        )
+
+    def secrets(
+        self, round_: int, payload_rounds: tuple[int, ...]
+    ) -> Iterator[tuple[str, Columns]]:
+        """What clients put into a round's sum, and the private tables that it began with."""
+        own = [
+            columns
+            for client in self.summed(round_)["clients"].tolist()
+            for columns in self.sites[client].truth.read(round_, OWN)
+        ]
+        if own:
+            yield OWN, concatenate_columns(own)
+        if round_ not in payload_rounds:
+            return
+        for client in self.clients:
+            _fill(self.scratch, client, self._tables(client, round_))
+        for name, values in self.scratch.tables().items():
+            columns: dict[str, npt.NDArray[Any]] = {"values": values}
+            if name in self.scratch.ragged_names():
+                columns["lengths"] = self.scratch.lengths(name)
+            yield f"{_PRIVATE}{name}", columns
+
+    def final(self, client: int) -> Columns:
+        """A client's private tables after the last round.
+
+        Raises:
+            TranscriptError: its site has kept none, or older ones.
+        """
+        place = self._layout.site(client)
+        kept = Home(place / "state", read_private(place / "key", "site.key")).load()
+        try:
+            if kept is None:
+                raise ProtocolError("nothing was kept")
+            return kept.told(self.coordinator.settled.get(client, 0), self.rounds).tables
+        except ProtocolError as other:
+            raise TranscriptError(f"{place}: {other}") from None
+
+    def _tables(self, client: int, round_: int) -> Columns:
+        """As a round begins: private tables change in no round that a site is not there in."""
+        truth = self.sites[client].truth
+        later = [each for each in truth.rounds() if round_ <= each <= self.rounds]
+        if not later:
+            return self.final(client)
+        kinds = [kind for kind in truth.kinds(later[0]) if kind.startswith(_PRIVATE)]
+        record = self.sites[client]
+        return {
+            kind.removeprefix(_PRIVATE): self._only(record, later[0], kind)["values"]
+            for kind in kinds
+        }
+
+    def _record(self, place: Path) -> Record:
+        if not (place / "recording").is_dir():
+            raise TranscriptError(f"{place} has no recording: deploy with --record")
+        return recording(self._blueprint, place)
+
+    def _only(self, record: Record, round_: int, kind: str) -> Columns:
+        for columns in record.truth.read(round_, kind):
+            return columns
+        raise TranscriptError(f"{record.truth.directory} lacks {kind} of round {round_}")
+
+    def _require_data(self) -> None:
+        """Check that sites hold what claims are scored against."""
+        for client in self.clients:
+            path = self._layout.site(client) / "data.npz"
+            vault, _ = own_data(path, client)
+            if not _equal([self.scratch.examples(client)], vault.examples(client)):
+                raise TranscriptError(f"{path} holds other examples than the data set")
+
+
+def _conclude(run: RecordedRun, hosts: _Hosts) -> None:
+    """Bring an engine to the state that the deployment ended in."""
+    rounds = range(1, hosts.rounds + 1)
+    vault = run.engine.vault
+    for client in hosts.clients:
+        _fill(vault, client, hosts.final(client))
+    run.engine.public = hosts.coordinator.public
+    run.engine.wire.meter.restore(_meter(hosts, run.engine.stack.denoisers))
+    last = run.engine.evaluate()
+    for round_ in rounds:
+        summed = hosts.summed(round_)
+        run.table_digests.append(str(summed["digest"][0]))
+        if len(summed["absent"]):
+            run.absent[round_] = summed["absent"]
+        report = RoundReport(
+            round=round_,
+            participants=len(summed["clients"]),
+            metrics=last if round_ == hosts.rounds else None,
+        )
+        run.history.append(report)
+
+
+def _meter(hosts: _Hosts, denoisers: tuple[int, ...]) -> dict[str, IntArray]:
+    """Totals as a meter keeps them: all that went over the line, and rows as vectors."""
+    n = len(hosts.clients)
+    vectors = {end: np.zeros(n + 1, dtype=np.int64) for end in ("sent", "received")}
+    line: dict[str, IntArray] = {}
+    carried = 0
+    for round_ in range(1, hosts.rounds + 1):
+        for name, values in hosts.line(round_).items():
+            line[name] = line.get(name, np.zeros(n, dtype=np.int64)) + values
+        public = hosts.coordinator.public
+        state = len(encode_state({TABLE: public.table, **public.extras}))
+        carried += state * len(hosts.summed(round_)["clients"])
+        for kind, columns in hosts.messages(round_):
+            if not kind.startswith(_ROWS):
+                continue
+            carried += int(columns["sizes"].sum())
+            for end, side, role in (("sent", "senders", 0), ("received", "receivers", 1)):
+                at = _places(kind, role, columns[side], n, denoisers)
+                np.add.at(vectors[end], at, columns["lengths"])
+    found = {f"vectors_{end}": values[:n] for end, values in vectors.items()} | line
+    turned = {"sent": "received", "received": "sent"}
+    of_server = [
+        int(vectors[where][n]) if what == "vectors" else int(line[f"{what}_{turned[where]}"].sum())
+        for what in ("messages", "vectors", "bytes")
+        for where in ("sent", "received")
+    ]
+    everything = {
+        what: int(line[f"{what}_sent"].sum() + line[f"{what}_received"].sum())
+        for what in ("messages", "bytes")
+    }
+    beside = [everything["messages"], max(0, everything["bytes"] - carried)]
+    return {
+        **found,
+        "server": np.array(of_server),
+        "authority": np.zeros(6, dtype=np.int64),
+        "beside": np.array(beside),
+    }
+
+
+def _places(kind: str, end: int, ids: IntArray, n: int, denoisers: tuple[int, ...]) -> IntArray:
+    """Client numbers at one end of messages; n stands for the server."""
+    server = (Step.DENOISE if end == 0 else Step.SHARE).name.lower()
+    if kind == server:  # a denoiser sends the one, and receives the other
+        return np.array(denoisers, dtype=np.int64)[ids]
+    return np.full_like(ids, n) if end else ids
+
+
+def _fill(vault: Vault, client: int, tables: Columns) -> None:
+    for name, values in tables.items():
+        if name in vault.ragged_names():
+            vault.write_ragged(name, client, values)
+        else:
+            vault.write(name, np.array([client]), values)
+
+
+def _equal(said: Sequence[Columns], columns: Columns) -> bool:
+    """Whether there is one block, and it is this one."""
+    return (
+        len(said) == 1
+        and said[0].keys() == columns.keys()
+        and all(np.array_equal(said[0][name], values) for name, values in columns.items())
+    )
