@@ -85,7 +85,16 @@ ON_TORCH = (
 
 ON_FLOWER = tuple(
     f"secure_fedrec.engines.flower.{name}"
-    for name in ("messages", "superlink", "tasks", "transport")
+    for name in (
+        "messages",
+        "mod",
+        "records",
+        "scrub",
+        "strategy",
+        "superlink",
+        "tasks",
+        "transport",
+    )
 )
 """Modules that import flwr; nothing else may."""
 
