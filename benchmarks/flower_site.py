@@ -2,13 +2,14 @@
 
 import sys
 
-from flwr.app import ArrayRecord, Message, MetricRecord, RecordDict
+from flwr.app import ArrayRecord, Context, Message, MetricRecord, RecordDict
 
 from audits.deploy.site import main
 
 
-def trained(message: Message) -> Message:
+def trained(message: Message, context: Context) -> Message:
     """What a client that trains in no time sends back: the arrays that it was sent."""
+    del context
     arrays = message.content["arrays"]
     if not isinstance(arrays, ArrayRecord):
         raise TypeError("FedAvg sends arrays")

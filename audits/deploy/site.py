@@ -67,7 +67,7 @@ def _serve(parsed: argparse.Namespace, beside: "Mapping[str, Reply]") -> None:
         supernode_command,
     )
     from secure_fedrec.engines.flower.scrub import scrubbed  # noqa: PLC0415
-    from secure_fedrec.engines.flower.tasks import serve  # noqa: PLC0415
+    from secure_fedrec.engines.flower.tasks import handled, serve  # noqa: PLC0415
 
     site = open_site(parsed.agreement, parsed.site, key=parsed.key, record=parsed.record)
     command = supernode_command(
@@ -82,9 +82,9 @@ def _serve(parsed: argparse.Namespace, beside: "Mapping[str, Reply]") -> None:
     def alive() -> bool:
         return not node.ended and os.getppid() == starter
 
-    reply = partial(scrubbed, site.answer)
+    replies = {ACTION: lambda message, _: scrubbed(site.answer, message), **beside}
     try:
-        serve({ACTION: reply, **beside}, f"{LOOPBACK}:{parsed.port}", alive=alive)
+        serve(partial(handled, replies), f"{LOOPBACK}:{parsed.port}", alive=alive)
     finally:
         with suppress(OSError):
             node.stop()

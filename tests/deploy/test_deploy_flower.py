@@ -13,7 +13,7 @@ import pytest
 
 pytest.importorskip("flwr")
 
-from flwr.app import Message
+from flwr.app import Context, Message
 from flwr.supercore.task_identity import TaskIdentity
 
 from audits.config.audit import parse_config
@@ -25,6 +25,7 @@ from secure_fedrec.engines.flower.scrub import scrubbed
 from secure_fedrec.engines.flower.tasks import handled
 from secure_fedrec.errors import ConfigError, EncodingError, ProtocolError
 from secure_fedrec.wire import Meter, Wire
+from tests.deploy.grid import context_of
 
 CONFIG = """\
 seed = 3
@@ -170,7 +171,12 @@ def test_a_log_tells_of_messages_and_never_of_data(
 def test_other_messages_are_not_handled(message: Message) -> None:
     message.metadata.message_type = "train"
     asked: list[Message] = []
-    reply = handled({ACTION: lambda message: asked.append(message) or message}, message)  # type: ignore[func-returns-value]
+
+    def ours(message: Message, context: Context) -> Message:
+        asked.append(message)
+        return message
+
+    reply = handled({ACTION: ours}, message, context_of(7, Path(), {}, 1))
     assert reply.has_error()
     assert asked == []
 

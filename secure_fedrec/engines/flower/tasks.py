@@ -10,6 +10,7 @@ from contextlib import contextmanager
 
 import httpx
 from flwr.app import Context, Message
+from flwr.clientapp import ClientApp
 from flwr.proto.runtime_pb2 import AcquireTaskRequest
 from flwr.supercore.constant import TaskType
 from flwr.supercore.heartbeat import HeartbeatSender, make_task_heartbeat_fn_http
@@ -21,16 +22,16 @@ from flwr.supernode.runtime.run_clientapp import pull_task_input, push_message, 
 
 from secure_fedrec.engines.flower.environment import require_quiet
 from secure_fedrec.engines.flower.messages import reply_to
-from secure_fedrec.engines.flower.scrub import log
+from secure_fedrec.engines.flower.scrub import log, unless_failed
 
 _COMPLETED = "completed"
 
-Reply = Callable[[Message], Message]
+Reply = Callable[[Message, Context], Message]
 """Makes the reply to a message; it must not raise."""
 
 
 def serve(
-    replies: Mapping[str, Reply],
+    reply: Reply,
     address: str,
     *,
     alive: Callable[[], bool],
@@ -39,7 +40,7 @@ def serve(
     """Answer a SuperNode's tasks as long as it is there.
 
     Args:
-        replies: by type of a message; others have no answer.
+        reply: to any message.
         address: host and port of the SuperNode's own API, on this host.
         alive: whether to go on.
         every: seconds between two looks for a task.
@@ -57,28 +58,50 @@ def serve(
                 time.sleep(every)  # it is starting, or ending
                 continue
             if found.HasField("task") and found.token:
-                _serve_one(replies, address, found.token)
+                _serve_one(reply, address, found.token)
             else:
                 time.sleep(every)
 
 
-def handled(replies: Mapping[str, Reply], message: Message) -> Message:
+def handled(replies: Mapping[str, Reply], message: Message, context: Context) -> Message:
     """The reply to a message; one that nobody handles says nothing."""
     reply = replies.get(message.metadata.message_type)
     if reply is None:
         log.warning("refused: a message that is none of ours")
         return reply_to(message, None)
-    return reply(message)
+    return reply(message, context)
 
 
-def _serve_one(replies: Mapping[str, Reply], address: str, token: str) -> None:
+def serve_app(app: ClientApp, address: str, *, alive: Callable[[], bool] = lambda: True) -> None:
+    """Run an app that is installed here, in the place of whatever the SuperLink sends.
+
+    A SuperNode that is started with ``--isolation process`` leaves its tasks to this process. What
+    the app keeps in its ``Context`` is kept as Flower keeps it; an exception, wherever it comes
+    from, is told to nobody.
+
+    Args:
+        app: of this host's own.
+        address: host and port of the SuperNode's own API, on this host.
+        alive: whether to go on.
+
+    Raises:
+        ConfigError: Flower would contact hosts of its maker.
+    """
+
+    def reply(message: Message, context: Context) -> Message:
+        return unless_failed(message, lambda: app(message, context))
+
+    serve(reply, address, alive=alive)
+
+
+def _serve_one(reply: Reply, address: str, token: str) -> None:
     version = RuntimeVersionHttpInterceptor(component_name="flwr-clientapp")
     with _client(address, version, RuntimeTokenHttpInterceptor(token)) as own:
         beats = HeartbeatSender(make_task_heartbeat_fn_http(own))
         beats.start()
         try:
             message, context, _, _ = pull_task_input(own)  # the app among them is not looked at
-            push_message(own, handled(replies, message), context)
+            push_message(own, reply(message, context), context)
             _end(own, context)
         except httpx.HTTPError as failure:
             log.error("the SuperNode is not reached: %s", type(failure).__name__)
