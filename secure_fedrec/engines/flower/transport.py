@@ -52,8 +52,8 @@ class GridTransport:
                 found = list(self.grid.pull_messages(list(due)))
             for reply in found:
                 node, data = due.pop(reply.metadata.reply_to_message_id, None), data_of(reply)
-                if node is not None and data is not None:
-                    yield node, data
+                if node is not None:
+                    yield node, data or b""
             if due:
                 time.sleep(self._every)
 
