@@ -58,6 +58,7 @@ def run(clients: int, timeout: float) -> list[dict[str, Any]]:
         layout = Layout(Path(folder))
         provision(federation, layout)
         with hosts(layout, timeout=timeout) as up:
+            up.coordinator.channel.greet(timeout)
             for stage in ("", *STAGES, ""):
                 _kill_at(up, stage)
                 began = time.perf_counter()
@@ -80,19 +81,30 @@ def run(clients: int, timeout: float) -> list[dict[str, Any]]:
                 assert line["equal"], "a wrong sum"
                 assert heard == (stage in ("", *SUMMED)), "the victim is where it must not be"
                 if stage:
-                    up.sites[VICTIM].again()
+                    _back(up)
     return lines
+
+
+def _back(up: Hosts) -> None:
+    """Start the victim anew, and wait for it."""
+    up.sites[VICTIM].again()
+    end = time.monotonic() + 120.0
+    while VICTIM not in up.coordinator.channel.present():
+        assert time.monotonic() < end, "the victim does not come back"
+        up.coordinator.channel.greet(15.0)
 
 
 def _kill_at(up: Hosts, stage: str) -> None:
     """Kill the victim once the messages of a stage are at the SuperLink."""
     grid = up.transport.grid
     push = type(grid).push_messages.__get__(grid)
+    everybody = up.coordinator.expected
 
     def pushing(messages: Iterable[Any]) -> Any:
         sent = list(messages)
         found = push(sent)
         if stage and sent[0].metadata.group_id == stage:
+            assert len(sent) == everybody, "the victim is not asked"
             up.sites[VICTIM].kill()
         return found
 
