@@ -13,7 +13,7 @@ INSTALL := $(BIN)/python -m pip install --quiet --no-compile --constraint constr
 SOURCES := secure_fedrec attacks audits benchmarks docs examples tests
 OUT ?= out/quickstart
 
-.PHONY: audit docs test lint types layers unit fuzz model-check mutants mutants-today nulls format clean
+.PHONY: audit docs test lint types layers unit fuzz model-check mutants mutants-today nulls kills format clean
 
 audit: $(CORE)
 	@if [ -f $(OUT)/config.json ]; then rm -rf $(OUT); fi # an earlier run, and nothing else
@@ -58,6 +58,10 @@ mutants-today: $(READY)
 nulls: $(READY)
 	SECURE_FEDREC_NULLS=1000 $(BIN)/pytest -q -s tests/audits/test_audit_null.py \
 		tests/audits/test_audit_compare.py
+
+# A site's process killed at every stage of masked rounds, on Flower: 22 processes, minutes.
+kills: $(READY)
+	$(BIN)/python -m tests.deploy.kills
 
 # The site, in docs/_build/html: any warning ends it.
 docs: $(READY)

@@ -79,6 +79,12 @@ def _personalized() -> Benchmark:
     return personalized.run
 
 
+def _scale() -> Benchmark:
+    from benchmarks import scale  # noqa: PLC0415
+
+    return scale.run
+
+
 REGISTRY: dict[str, Callable[[], Benchmark]] = {
     "audit": _audit,
     "fedrec": _fedrec,
@@ -89,6 +95,7 @@ REGISTRY: dict[str, Callable[[], Benchmark]] = {
     "noise": _noise,
     "paillier": _paillier,
     "personalized": _personalized,
+    "scale": _scale,
 }
 """Name to what imports the benchmark."""
 

@@ -19,7 +19,13 @@ from audits.run.folder import CONFIG_NAME, one_writer, read_own_config, write_ow
 from secure_fedrec.engines import table_digest
 from secure_fedrec.engines.distributed import Coordinator, DistributedReport
 from secure_fedrec.engines.flower.environment import SWITCHES
-from secure_fedrec.errors import CheckpointError, ConfigError, HostError, brought_by
+from secure_fedrec.errors import (
+    CheckpointError,
+    ConfigError,
+    HostError,
+    ProtocolError,
+    brought_by,
+)
 
 if TYPE_CHECKING:
     from secure_fedrec.engines.distributed import Transport
@@ -54,6 +60,10 @@ def deploy(arguments: argparse.Namespace) -> int:
                 if arguments.resume and layout.checkpoint.exists():
                     up.coordinator.resume()
                 _train(up.coordinator, config.algorithm.rounds, arguments)
+        except ProtocolError as given_up:
+            lost = HostError(str(given_up))
+            lost.add_note("completed rounds and private state are kept")
+            raise lost from given_up
         except HostError as lost:
             lost.add_note("completed rounds and private state are kept: continue with --resume")
             raise

@@ -72,7 +72,14 @@ class HostedSum(Protocol):
 
 
 class Hosting(Protocol):
-    """Halves of a collector's rounds."""
+    """Halves of a collector's rounds.
+
+    Attributes:
+        last_stage: of which clients give an answer over one public state once, in whatever attempt;
+            empty where every attempt is like the first.
+    """
+
+    last_stage: str
 
     def hub(self, at: Standing, identity: Identity, generations: dict[bytes, int]) -> HostedSum:
         """The server's side.
@@ -128,6 +135,8 @@ class Hosted(Protocol):
 
 class NoHelpers:
     """Base of a ``Hosting`` whose only parties are clients and server."""
+
+    last_stage = ""
 
     def helpers(self) -> dict[Node, int]:
         """None."""

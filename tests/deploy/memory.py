@@ -55,6 +55,7 @@ class MemoryTransport:
                     answer = self.sites[client].answer(data)
                 except Exception as refusal:
                     self.log.append((client, str(refusal)))
+                    yield address, b""
                     continue
                 for each in self.back(label, client, answer):
                     yield address, each

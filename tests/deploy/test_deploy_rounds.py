@@ -115,6 +115,35 @@ def test_a_site_that_is_killed_comes_back(tmp_path: Path) -> None:
     ran.require_equal()
 
 
+def test_a_site_that_is_started_anew_between_rounds_misses_none(tmp_path: Path) -> None:
+    ran = Deployment.of(settings(MASKS), tmp_path)
+    ran.rounds(1)
+    ran.kill(2)
+    ran.restart(2)
+    ran.rounds(1)
+    assert ran.transport.log == [(2, "no session with the server has begun")]
+    assert ran.clients[2].tolist() == [0, 1, 2, 3, 4]
+    assert ran.transport.labels.count("greeting") == 2
+    ran.require_equal()
+
+
+def test_a_site_that_never_answers_is_asked_twice_at_most(tmp_path: Path) -> None:
+    ran = Deployment.of(settings(MASKS, **TEN), tmp_path)
+    asked: list[str] = []
+
+    def sent(label: str, client: int, data: bytes) -> list[bytes]:
+        asked.extend([label] if client == 2 else [])
+        return [data]
+
+    def silent(label: str, client: int, data: bytes) -> list[bytes]:
+        return [b""] if client == 2 and label != "greeting" else [data]
+
+    ran.transport.out, ran.transport.back = sent, silent
+    ran.rounds(1)
+    assert asked == ["greeting", "ADVERTISE", "greeting", "ADVERTISE"]
+    assert 2 not in ran.clients[1]
+
+
 def test_a_half_that_was_lost_answers_no_second_time(tmp_path: Path) -> None:
     """A site that is started anew in mid-round takes no more part in it."""
     ran = Deployment.of(settings(MASKS, **TEN), tmp_path)
@@ -178,8 +207,8 @@ def test_a_copy_of_private_state_is_refused(tmp_path: Path) -> None:
     put_back(home, taken, "private.ticket")  # with its ticket, and an old journal with it
     put_back(home, taken, "journal")
     ran.restart(2)
-    ran.rounds(2)  # in the first it has no session yet
-    assert 2 not in ran.clients[4]
+    ran.rounds(1)
+    assert 2 not in ran.clients[3]
     assert "is older: an old copy" in ran.transport.log[1][1]
 
 
@@ -223,6 +252,23 @@ def test_a_round_that_too_few_answer_changes_nothing(tmp_path: Path) -> None:
     ran.rounds(1)
     assert ran.clients[2].tolist() == [0, 1, 2, 3, 4]
     ran.require_equal()
+
+
+def test_a_round_that_was_revealed_in_part_is_not_begun_again(tmp_path: Path) -> None:
+    """Clients would refuse it, and nothing is told but that."""
+    ran = Deployment.of(settings(MASKS), tmp_path)
+    ran.rounds(1)
+    before = ran.coordinator.public
+
+    def lost(label: str, client: int, data: bytes) -> list[bytes]:
+        return [] if label == "REVEAL" and client < 3 else [data]
+
+    ran.transport.back = lost
+    with pytest.raises(ProtocolError, match="aborted after clients had revealed"):
+        ran.coordinator.run_round()
+    assert ran.transport.labels.count("REVEAL") == 2
+    assert ran.transport.labels[-1] == "REVEAL"
+    assert ran.coordinator.public is before
 
 
 @pytest.mark.parametrize(

@@ -38,7 +38,7 @@ class Transport(Protocol):
             timeout: seconds to wait for the slowest; None as long as it takes.
 
         Returns:
-            Answers by address; of sites that have none to give, none.
+            Answers by address: empty of sites that are there and have none to give, none of others.
         """
 
 
@@ -107,7 +107,10 @@ class SitesChannel:
         self._waiting: dict[Node, list[Parcel]] = {}
         self._late: dict[Node, list[Parcel]] = {}
         self._told: set[Node] = set()
+        self._anew: set[Node] = set()
         self._attempt = (0, 0, b"")
+        self.stage = ""
+        """Of the last exchange of the attempt."""
         self._settled: Mapping[int, int] = {}
         self.exchanges = 0
         """How many times messages went out and answers came back."""
@@ -162,8 +165,9 @@ class SitesChannel:
             settled: by client, the last attempt that its upload was summed in; 0 where missing.
         """
         self._attempt, self._settled = (round_, serial, state), settled
-        self._waiting, self._told = {}, set()
+        self._waiting, self._told, self._anew = {}, set(), set()
         self._refused = {}
+        self.stage = ""
 
     def exchange(
         self, stage: str, messages: Sequence[Parcel], timeout: float | None = None
@@ -172,6 +176,7 @@ class SitesChannel:
 
         What a hub has to say after its sum is formed goes out with the next attempt.
         """
+        self.stage = stage
         if stage == "DONE":
             for parcel in messages:
                 self._late.setdefault(self._host(parcel.receiver), []).append(parcel)
@@ -194,8 +199,14 @@ class SitesChannel:
     def _asked(
         self, stage: str, parcels: Mapping[Node, Sequence[Parcel]], timeout: float | None
     ) -> Iterator[bytes]:
-        """One exchange; what is for the hub is given, what is for other parties waits."""
+        """One exchange; what is for the hub is given, what is for other parties waits.
+
+        A site that is there and has no answer to the first request of an attempt was started anew
+        since the last one: it is greeted and asked again, once.
+        """
         reached = {node: own for node, own in parcels.items() if node in self._lines}
+        new = reached.keys() - self._told - self._anew
+        anew: dict[Node, Sequence[Parcel]] = {}
         sent = {
             self._lines[node].address: self._request(node, own) for node, own in reached.items()
         }
@@ -208,6 +219,9 @@ class SitesChannel:
         for address, data in self._transport.exchange(stage, sent, timeout):
             node = due.get(address)
             if node is None:
+                continue
+            if not data:
+                anew |= {node: parcels[node]} if node in new else {}
                 continue
             try:
                 answers = self._answers(node, data)
@@ -224,6 +238,11 @@ class SitesChannel:
         for node in due.values():  # it may have been started anew: the next attempt greets it
             self._refused.setdefault(node, "gave no answer")
             self._lines.pop(node, None)
+        if anew:
+            self._told -= anew.keys()
+            self._anew |= anew.keys()
+            self.greet(timeout)
+            yield from self._asked(stage, anew, timeout)
 
     def _request(self, node: Node, parcels: Sequence[Parcel]) -> bytes:
         line, (round_, serial, state) = self._lines[node], self._attempt

@@ -142,10 +142,11 @@ class Coordinator:
         write_checkpoint(self._checkpoint, {**state, **extras}, run_id=run_id)
 
     def run_round(self) -> DistributedReport:
-        """One round; a round that is aborted is begun again.
+        """One round; a round that is aborted is begun again, as long as there is any use.
 
         Raises:
-            ProtocolError: every attempt was aborted; the public state is as before.
+            ProtocolError: every attempt was aborted, or one after which no other can be summed; the
+                public state is as before.
             OSError: the checkpoint cannot be written.
         """
         before, failures = self.channel.exchanges, []
@@ -154,6 +155,8 @@ class Coordinator:
                 clients, invited = self._run()
             except ProtocolError as aborted:
                 failures.append(self._explained(aborted))
+                if self.channel.stage and self.channel.stage == self._hosting.last_stage:
+                    break
                 continue
             left_out = {
                 node.number: why
@@ -169,6 +172,12 @@ class Coordinator:
                 left_out=left_out,
             )
         number = self.public.round + 1
+        if attempt < self._attempts:
+            raise ProtocolError(
+                f"round {number} was aborted after clients had revealed: over one public state "
+                "they do so once, so it is not summed again, and the model stays that of round "
+                f"{number - 1}: {failures[-1]}"
+            )
         raise ProtocolError(f"round {number} was begun {self._attempts} times: {failures[-1]}")
 
     def finish(self) -> None:

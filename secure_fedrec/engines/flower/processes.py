@@ -16,10 +16,15 @@ from secure_fedrec.errors import HostError
 LOOPBACK = "127.0.0.1"
 _PATIENCE = 180.0
 _GRACE = 5.0
+_GUARDED = 'exec 3<&0 </dev/null; { read -r _ <&3; kill -9 -$$; } & exec 3<&-; exec "$0" "$@"'
+"""Start a command beside a guard, which ends the group with whoever holds the pipe's other end."""
 
 
 class Running:
-    """A process with all that it starts, in a group of its own.
+    """A process with all that it starts, in a group of its own, which ends when this one does.
+
+    However this process ends: the kernel closes its end of a pipe, and a guard in the group, which
+    reads the other end, kills the group.
 
     Args:
         name: for messages and its log.
@@ -36,15 +41,9 @@ class Running:
     ) -> None:
         self.name = name
         self.log = log
-        with log.open("ab") as output:
-            self._process = subprocess.Popen(  # noqa: S603 - our own command lines
-                list(command),
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=subprocess.STDOUT,
-                env={**os.environ, **SWITCHES, **environment},
-                start_new_session=True,
-            )
+        self._command = ["/bin/sh", "-c", _GUARDED, *command]
+        self._environment = {**os.environ, **SWITCHES, **environment}
+        self._process = self._started()
 
     @property
     def pid(self) -> int:
@@ -55,6 +54,15 @@ class Running:
     def ended(self) -> bool:
         """Whether the process is over."""
         return self._process.poll() is not None
+
+    def again(self) -> None:
+        """Start it anew, once it has ended.
+
+        Raises:
+            OSError: it cannot be started.
+        """
+        self.kill()
+        self._process = self._started()
 
     def stop(self) -> None:
         """End the group; what does not end in time is killed."""
@@ -67,6 +75,19 @@ class Running:
         """End the group at once."""
         self.signal(signal.SIGKILL)
         self._process.wait()
+        if self._process.stdin is not None:
+            self._process.stdin.close()
+
+    def _started(self) -> subprocess.Popen[bytes]:
+        with self.log.open("ab") as output:
+            return subprocess.Popen(  # noqa: S603 - our own command lines
+                self._command,
+                stdin=subprocess.PIPE,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                env=self._environment,
+                start_new_session=True,
+            )
 
     def signal(self, number: int) -> None:
         """Send a signal to the whole group."""

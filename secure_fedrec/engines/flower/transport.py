@@ -43,9 +43,7 @@ class GridTransport:
         """
         sent = [message_to(node, data, label) for node, data in messages.items()]
         for reply in answers(self.grid, sent, timeout, every=self._every):
-            data = data_of(reply)
-            if data is not None:
-                yield reply.metadata.src_node_id, data
+            yield reply.metadata.src_node_id, data_of(reply) or b""
 
 
 def answers(

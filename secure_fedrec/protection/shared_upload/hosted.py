@@ -126,6 +126,8 @@ class HostedShares:
         collector: whose rounds they are.
     """
 
+    last_stage = ""
+
     def __init__(self, collector: "SharedUpload") -> None:
         self._collector = collector
 

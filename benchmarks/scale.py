@@ -1,0 +1,291 @@
+"""``scale``: masked rounds of up to 10,000 clients, in processes of this machine, and their plan.
+
+The server's half is in this process, the clients' halves in as many others as there are cores. Each
+round is against a curious server, with one client in twenty gone after it has shared its secrets,
+which is the dearest moment; every byte is made, sent and checked as between hosts. Beside what was
+measured stands what ``secure-fedrec plan`` foretells of the same round on this machine. CPU seconds
+leave out what stands for a network here: pipes between processes.
+
+``mix`` is one mix of a cascade: CPU seconds, bytes and memory for every cell of a batch.
+
+Judged: ``client_over_plan`` and ``server_over_plan``, the larger of measured over foretold and
+foretold over measured, worst over the rows; bytes must be those of the plan.
+"""
+
+import gc
+import multiprocessing
+import os
+import platform
+import resource
+from collections.abc import Iterator, Mapping, Sequence
+from multiprocessing.connection import Connection, wait
+from pathlib import Path
+from time import perf_counter, process_time
+from typing import Any, Final
+
+import numpy as np
+
+from benchmarks.federations import Options
+from benchmarks.measure import progress
+from secure_fedrec.planning.costs import Plan, plan
+from secure_fedrec.protection.masking import (
+    EncodedVector,
+    Expected,
+    Federation,
+    MaskingConfig,
+    SitePolicy,
+)
+from secure_fedrec.protection.routing import (
+    KEMS,
+    Directory,
+    MixNode,
+    OpeningKey,
+    RoutingConfig,
+    send,
+)
+from secure_fedrec.protection.session import Node, Parcel, Role, drive
+
+DIM: Final = 20_000
+"""Ring words of a client's vector: a model of 80 kB."""
+CORRUPT, DROPOUT = 0.1, 0.05
+TARGETS: Final = {"client_over_plan": "<= 2", "server_over_plan": "<= 2"}
+_QUICK, _FULL = (100, 300), (100, 1_000, 10_000)
+_CELLS: Final = {True: 500, False: 10_000}
+_SHARED = "UPLOAD"
+"""The stage at which some are gone."""
+
+
+def run(options: Options) -> dict[str, Any]:
+    """Measured and foretold costs of each number of clients."""
+    rows = []
+    for clients in _QUICK if options.quick else _FULL:
+        progress(f"{clients} clients")
+        rows.append(_row(clients))
+    return {
+        "machine": {"cores": os.cpu_count(), "processor": _processor()},
+        "vector_words": DIM,
+        "rows": rows,
+        "mix": _mix(_CELLS[options.quick]),
+        "client_over_plan": max(_apart(row, "client_seconds") for row in rows),
+        "server_over_plan": max(_apart(row, "server_seconds") for row in rows),
+        "targets": TARGETS,
+    }
+
+
+def foretold(clients: int) -> Plan:
+    """The plan of a round of so many clients."""
+    return plan(
+        clients=clients,
+        cohort=clients,
+        dropout=DROPOUT,
+        corrupt=CORRUPT,
+        dim=DIM,
+        adversary="curious",
+    )
+
+
+def costs_of(found: Plan) -> dict[str, float]:
+    """CPU seconds, and bytes of a client, in a plan."""
+    figures = {figure.name: float(figure.value) for figure in found.figures}
+    dropped = next(
+        name for name in figures if name.startswith("server time, ") and "no" not in name
+    )
+    return {
+        "client_seconds": figures["client time"],
+        "server_seconds": figures[dropped],
+        "client_bytes_up": figures["client sends"],
+        "client_bytes_down": figures["client receives"],
+    }
+
+
+def _row(clients: int) -> dict[str, Any]:
+    expected = foretold(clients)
+    return {
+        "clients": clients,
+        "dropped": expected.parameters.dropped_clients,
+        "neighbours": expected.config.neighbours,
+        "planned": costs_of(expected),
+        "measured": _measured(expected.config, expected.parameters.dropped_clients),
+    }
+
+
+def _measured(config: MaskingConfig, dropped: int) -> dict[str, float]:
+    """One round; costs of a client that stays, of the server, and memory of each.
+
+    Raises:
+        AssertionError: the sum is not that of the clients that stayed.
+    """
+    gc.collect()
+    policy = SitePolicy(adversary="curious", corrupt=CORRUPT, dropout=DROPOUT)
+    federation = Federation(range(config.clients), policy=policy)
+    before = _resident()
+    server = federation.open_server(config, federation.roster.numbers)
+    workers = _Workers(federation, config, set(range(dropped)))
+    began, cpu = perf_counter(), process_time()
+    drive(server, workers)
+    wall, seconds = perf_counter() - began, process_time() - cpu - workers.seconds
+    staying = np.arange(dropped, config.clients)
+    assert np.array_equal(server.survivors, staying)
+    word = int(np.add.reduce(staying.astype(np.uint64)) % 2**config.bits)
+    assert np.all(server.result == word), "not the sum"
+    peak = _resident()
+    ended = workers.close()
+    return {
+        "client_seconds": ended["seconds"] / config.clients,
+        "server_seconds": seconds,
+        "client_bytes_up": workers.up / config.clients,
+        "client_bytes_down": workers.down / config.clients,
+        "client_memory_bytes": ended["memory"] / config.clients,
+        "server_memory_bytes": float(peak - before),
+        "wall_seconds": wall,
+    }
+
+
+def _mix(cells: int) -> dict[str, float]:
+    """What one mix of a cascade takes for a cell, on its way in and out.
+
+    Raises:
+        AssertionError: not all cells were forwarded.
+    """
+    settings = RoutingConfig(min_batch=cells)
+    keys = [OpeningKey.generate(KEMS[settings.kem]) for _ in range(settings.layers + 1)]
+    publics = [(key.public,) for key in keys]
+    directory = Directory(
+        config=settings, epoch=1, mixes=tuple(publics[:-1]), recipients=publics[-1]
+    )
+    mix = MixNode(layer=0, node=0)
+    mix.rotate(directory, keys[0])
+    cpu = process_time()
+    made = send([bytes(64)], recipient=0, cells=cells, directory=directory)
+    wrapped, before, cpu = process_time() - cpu, _resident(), process_time()
+    for cell in made:
+        mix.receive(cell)
+    forwarded = mix.flush()
+    seconds = process_time() - cpu
+    assert len(forwarded) == cells
+    return {
+        "cells": cells,
+        "layers": settings.layers,
+        "bytes_in_per_cell": len(made[0]),
+        "bytes_out_per_cell": len(forwarded[0]),
+        "seconds_per_cell": seconds / cells,
+        "memory_bytes_per_cell": (_resident() - before) / cells,
+        "sender_seconds_per_cell": wrapped / cells,
+    }
+
+
+class _Workers:
+    """Clients' halves in processes of their own (a ``protection.session.Channel``)."""
+
+    def __init__(self, federation: Federation, config: MaskingConfig, gone: set[int]) -> None:
+        context = multiprocessing.get_context("fork")
+        count = max(1, os.cpu_count() or 1)
+        self.seconds, self.up, self.down = 0.0, 0, 0
+        self._ends: list[Connection[Any, Any]] = []
+        self._processes = []
+        for worker in range(count):
+            here, there = context.Pipe()
+            numbers = range(worker, config.clients, count)
+            arguments = (there, federation, config, numbers, gone)
+            process = context.Process(target=_work, args=arguments, daemon=True)
+            process.start()
+            there.close()
+            self._ends.append(here)
+            self._processes.append(process)
+        self._clients = config.clients
+
+    def nodes(self) -> tuple[Node, ...]:
+        """All clients."""
+        return tuple(Node(Role.CLIENT, number) for number in range(self._clients))
+
+    def exchange(
+        self, stage: str, messages: Sequence[Parcel], timeout: float | None = None
+    ) -> Iterator[bytes]:
+        """Hand messages to the workers, and give answers as they come (``Channel.exchange``)."""
+        cpu = process_time()
+        for parcel in messages:
+            number = parcel.receiver.number
+            self.down += len(parcel.data)
+            self._ends[number % len(self._ends)].send((number, parcel.data))
+        for end in self._ends:
+            end.send((-1, stage.encode()))
+        open_ = {id(end): end for end in self._ends}
+        while open_:
+            for ready in wait(open_.values()):
+                data = open_[id(ready)].recv()
+                if data is None:
+                    del open_[id(ready)]
+                    continue
+                self.up += len(data)
+                self.seconds += process_time() - cpu
+                yield data
+                cpu = process_time()
+        self.seconds += process_time() - cpu
+
+    def close(self) -> Mapping[str, float]:
+        """End the processes; CPU seconds and bytes of memory of all clients."""
+        totals = {"seconds": 0.0, "memory": 0.0}
+        for end, process in zip(self._ends, self._processes, strict=True):
+            end.send((-2, b""))
+            for name, value in end.recv().items():
+                totals[name] += value
+            process.join()
+        return totals
+
+
+def _work(
+    end: "Connection[Any, Any]",
+    federation: Federation,
+    config: MaskingConfig,
+    numbers: range,
+    gone: set[int],
+) -> None:
+    """A worker: some clients, each uploads its own number in every word."""
+    before, cpu = _resident(), process_time()
+    expected = Expected(layout_hash=config.layout_hash, public_state=config.public_state)
+    clients = {}
+    for number in numbers:
+        clients[number] = federation.open_client(number, expected)
+        words = np.full(config.length, number, dtype=np.uint32)
+        vector = EncodedVector(
+            words=words, bits=config.bits, layout_hash=config.layout_hash, clients=config.clients
+        )
+        clients[number].load(vector)
+    seconds, inbox = process_time() - cpu, []
+    while True:
+        number, data = end.recv()
+        if number >= 0:
+            inbox.append((number, data))
+            continue
+        if number == -2:
+            end.send({"seconds": seconds, "memory": float(_resident() - before)})
+            return
+        for receiver, message in inbox:
+            if data.decode() == _SHARED and receiver in gone:
+                continue
+            cpu = process_time()
+            parcels = clients[receiver].step([message])
+            seconds += process_time() - cpu
+            for parcel in parcels:
+                end.send(parcel.data)
+        inbox = []
+        end.send(None)
+
+
+def _apart(row: Mapping[str, Any], name: str) -> float:
+    ratio = float(row["measured"][name] / row["planned"][name])
+    return round(max(ratio, 1 / ratio), 3)
+
+
+def _resident() -> int:
+    """Peak resident bytes of this process."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+def _processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="ascii").splitlines()
+    except OSError:
+        return platform.processor()
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.machine()

@@ -1,0 +1,117 @@
+"""A site's process killed at every stage of masked rounds on real processes.
+
+``make kills``, or ``python -m tests.deploy.kills [CLIENTS]``: a SuperLink, and a SuperNode and a
+site per client, ten unless told otherwise, which takes minutes. In every round the site of one
+client, with its SuperNode, is killed as the messages of a stage are on their way to it, and started
+anew after the round. Every round must end in the sum of those who were heard, bit for bit that of
+the embedded engine, with the killed client in it if its upload was. It is back in the next round,
+where it is killed at the next stage, and its journal refuses what it has begun before.
+"""
+
+import json
+import sys
+import tempfile
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from audits.config.audit import parse_config
+from audits.deploy.command import Hosts, hosts, silenced
+from audits.deploy.homes import Layout, provision
+from audits.run.build import build_federation, load_dataset
+from secure_fedrec.engines import LocalEngine, table_digest
+from secure_fedrec.wire import Meter, Wire
+
+STAGES = ("ADVERTISE", "SHARES", "UPLOAD", "CONFIRM", "REVEAL")
+VICTIM = 2
+SUMMED = {"CONFIRM", "REVEAL"}
+"""Stages at which the victim's upload is in the sum already."""
+
+
+def run(clients: int, timeout: float) -> list[dict[str, Any]]:
+    """One round per stage, one before and one after; what each came to."""
+    config = parse_config(
+        {
+            "seed": 3,
+            "data": {"name": "synthetic", "clients": clients, "items": 40},
+            "algorithm": {"rounds": len(STAGES) + 2},
+            "protection": [{"layer": "masking", "adversary": "active"}],
+        }
+    )
+    federation = build_federation(config, load_dataset(config, None).task(0))
+    present: dict[int, Any] = {}
+    algorithm, problem, _ = federation.task.fresh()
+    twin = LocalEngine(
+        algorithm=algorithm,
+        stack=build_federation(
+            parse_config({**config.as_json(), "protection": []}), federation.task
+        ).stack,
+        vault=problem.vault,
+        n_rows=problem.n_rows,
+        streams=federation.streams,
+        wire=Wire(meter=Meter(problem.vault.n_clients)),
+        participants=present.__getitem__,
+    )
+    lines = []
+    with tempfile.TemporaryDirectory() as folder:
+        layout = Layout(Path(folder))
+        provision(federation, layout)
+        with hosts(layout, timeout=timeout) as up:
+            up.coordinator.channel.greet(timeout)
+            for stage in ("", *STAGES, ""):
+                _kill_at(up, stage)
+                began = time.perf_counter()
+                report = up.coordinator.run_round()
+                present[report.round] = report.clients
+                twin.run_round()
+                heard = VICTIM in report.clients
+                line = {
+                    "round": report.round,
+                    "killed_at": stage,
+                    "clients": len(report.clients),
+                    "attempts": report.attempts,
+                    "exchanges": report.exchanges,
+                    "seconds": round(time.perf_counter() - began, 1),
+                    "victim_in_sum": heard,
+                    "equal": table_digest(up.coordinator.public) == table_digest(twin.public),
+                }
+                print(json.dumps(line), flush=True)
+                lines.append(line)
+                assert line["equal"], "a wrong sum"
+                assert heard == (stage in ("", *SUMMED)), "the victim is where it must not be"
+                if stage:
+                    _back(up)
+    return lines
+
+
+def _back(up: Hosts) -> None:
+    """Start the victim anew, and wait for it."""
+    up.sites[VICTIM].again()
+    end = time.monotonic() + 120.0
+    while VICTIM not in up.coordinator.channel.present():
+        assert time.monotonic() < end, "the victim does not come back"
+        up.coordinator.channel.greet(15.0)
+
+
+def _kill_at(up: Hosts, stage: str) -> None:
+    """Kill the victim once the messages of a stage are at the SuperLink."""
+    grid = up.transport.grid
+    push = type(grid).push_messages.__get__(grid)
+    everybody = up.coordinator.expected
+
+    def pushing(messages: Iterable[Any]) -> Any:
+        sent = list(messages)
+        found = push(sent)
+        if stage and sent[0].metadata.group_id == stage:
+            assert len(sent) == everybody, "the victim is not asked"
+            up.sites[VICTIM].kill()
+        return found
+
+    grid.push_messages = pushing  # type: ignore[method-assign]
+
+
+if __name__ == "__main__":
+    silenced()
+    count = int(sys.argv[1]) if len(sys.argv) > 1 else 10
+    run(count, timeout=60.0)
