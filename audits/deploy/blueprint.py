@@ -120,7 +120,13 @@ class Blueprint:
         if secret is not None and stack.cloak is not None:
             stack = replace(stack, cloak=self._stack(config, streams.bound_to(secret)).cloak)
         algorithm = make(config.algorithm, self.facts, {} if own is None else own)
-        return Learner(algorithm=algorithm, stack=stack, streams=streams, cohort=config.cohort)
+        return Learner(
+            algorithm=algorithm,
+            stack=stack,
+            streams=streams,
+            cohort=config.cohort,
+            n_rows=self.n_rows,
+        )
 
     def _stack(self, config: AuditConfig, streams: Streams) -> Stack:
         rounds = config.algorithm.rounds

@@ -173,7 +173,6 @@ def open_coordinator(
     return Coordinator(
         agreement=agreed,
         learner=blueprint.learner(),
-        n_rows=blueprint.n_rows,
         identity=Identity.load(layout.server / identity_name(SERVER)),
         transport=transport,
         checkpoint=layout.checkpoint,

@@ -388,6 +388,21 @@ def test_an_item_table_of_another_width_at_one_client_is_refused(
         other.client_step(np.arange(1), public, engine.vault, streams)
 
 
+@pytest.mark.parametrize("name", METHODS)
+def test_a_shared_table_of_another_shape_is_refused(name: str) -> None:
+    """Found by attacking: compiled loops read and wrote beyond it, and the heap was damaged."""
+    engine, streams = engine_of(ranked(METHODS[name](), CASE)), Streams.from_seed(3)
+    before = engine.public
+    arrays = {"table": before.table, **before.extras}
+    wrong = {which: values for which, values in arrays.items() if which in ("table", SHARED)}
+    for which, values in wrong.items():
+        for other in (values[:-1], np.concatenate([values, values]), values[..., None]):
+            changed = {**arrays, which: other}
+            public = replace(before, table=changed.pop("table"), extras=changed)
+            with pytest.raises(ConfigError, match=f"a shared {which} of shape"):
+                engine.algorithm.client_step(np.arange(1), public, engine.vault, streams)
+
+
 def test_a_table_of_another_number_of_items_is_refused() -> None:
     with pytest.raises(ConfigError, match=f"made for {M} items"):
         ItemTables(METHODS["fedmf"](), M).initial_public(M + 1, Streams.from_seed(0))

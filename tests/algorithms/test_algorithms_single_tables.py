@@ -21,7 +21,7 @@ from secure_fedrec.algorithms.item_tables.perfedrec import (
 from secure_fedrec.algorithms.item_tables.single_tables import SINGLES, SingleTables
 from secure_fedrec.data import SyntheticConfig, generate
 from secure_fedrec.engines import LocalEngine, Problem, sizes_of
-from secure_fedrec.errors import ConfigError
+from secure_fedrec.errors import ConfigError, ProtocolError
 from secure_fedrec.fixedpoint import FixedPoint
 from secure_fedrec.protection import build_stack
 from secure_fedrec.protection.bags import BAG_ROUTING, BagShape
@@ -83,6 +83,41 @@ def test_a_client_is_sent_the_mixture_of_single_tables_that_its_method_names(nam
     assert len({table.tobytes() for table in mixed}) > 1
     engine.run_round()
     assert engine.public.round == 2
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_the_order_of_a_bag_is_nobodys(name: str) -> None:
+    """And what is not one table of every client is refused."""
+    algorithm, streams = SingleTables(METHODS[name](), M, N), Streams.from_seed(3)
+    engine = engine_of(name)
+    step = algorithm.client_step(np.arange(N), engine.public, engine.vault, streams)
+    vectors = step.upload.bags[SINGLES].values
+    clients, tables = algorithm._put_together(vectors)
+    shuffled = np.random.default_rng(1).permutation(len(vectors))
+    others, same = algorithm._put_together(vectors[shuffled])
+    assert clients.tolist() == others.tolist() == list(range(N))
+    assert tables.tobytes() == same.tobytes()
+    coarse = np.round(vectors * 8) / 8  # eight steps cannot tell twelve items apart
+    for broken in (vectors[1:], np.repeat(vectors, 2, axis=0), coarse):
+        with pytest.raises(ProtocolError, match="not one vector per item of each client"):
+            algorithm._put_together(broken)
+
+
+def test_items_beyond_the_clip_of_the_ring_have_their_vectors() -> None:
+    """Found by attacking: numbers of items went through the ring as they are, up to 4,096."""
+    items, streams = 5000, Streams.from_seed(1)
+    config = PerFedRecConfig(rank=1, learning_rate=0.1, item_learning_rate=0.1, local=SHORT)
+    algorithm = SingleTables(PerFedRec(config, items), items, 2)
+    table = generate(SyntheticConfig(clients=2, items=items, mean_ratings=5.0, seed=2))
+    vault = Vault(indptr=table.indptr(), items=table.items, ratings=table.ratings)
+    algorithm.initialise(vault, streams)
+    public = algorithm.initial_public(items, streams)
+    step = algorithm.client_step(np.arange(2), public, vault, streams)
+    values, codec = step.upload.bags[SINGLES].values, FixedPoint()
+    received = codec.decode(codec.encode(values))
+    clients, tables = algorithm._put_together(received)
+    assert clients.tolist() == [0, 1]
+    assert tables.shape == (2, items + 1, 3)
 
 
 @pytest.mark.parametrize("name", METHODS)

@@ -1,11 +1,14 @@
 """A relay between server and sites that alters what it carries: refused, and told at home only."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
+from secure_fedrec.errors import ProtocolError
 from tests.deploy.memory import Deployment
 from tests.deploy.test_deploy_rounds import MASKS, TEN, settings
 
@@ -60,6 +63,28 @@ def test_what_comes_twice_is_taken_once(tmp_path: Path) -> None:
     ran.rounds(2)
     assert ran.clients[2].tolist() == [0, 1, 2, 3, 4]
     assert len(ran.transport.log) == 5 * 5 * 2
+    ran.require_equal()
+
+
+def test_a_public_state_of_other_shapes_is_refused(tmp_path: Path) -> None:
+    """The server itself sends it: clients' loops are not given arrays that they would overrun."""
+    ran = Deployment.of(settings(), tmp_path)
+    ran.rounds(1)
+    before = ran.coordinator.public
+    table, more = before.table, {"more": np.zeros(3)}
+    wrong = [
+        replace(before, table=other)
+        for other in (table[:-1], table[:, :-1], np.hstack([table, table]), table.reshape(-1))
+    ]
+    for public in (*wrong, replace(before, extras={**before.extras, **more})):
+        ran.coordinator.public, told = public, len(ran.transport.log)
+        with pytest.raises(ProtocolError, match="was begun 3 times"):
+            ran.coordinator.run_round()
+        refused = [why for _, why in ran.transport.log[told:]]
+        assert refused
+        assert all("a public state of" in why or "no part is taken" in why for why in refused)
+    ran.coordinator.public = before
+    ran.rounds(1)
     ran.require_equal()
 
 

@@ -57,7 +57,11 @@ class PerFedRec(FedMF):
 
 
 def clusters_of(vectors: FloatArray, count: int) -> IntArray:
-    """Lloyd's algorithm from the vectors farthest from those before: int64[B], no randomness."""
+    """Lloyd's algorithm, no randomness: int64[B].
+
+    Its centres begin at the first vector, that of the lowest client, and each at the one that is
+    farthest from those before.
+    """
     centres = vectors[:1]
     while len(centres) < count:
         apart = np.linalg.norm(vectors[:, None] - centres, axis=2).min(axis=1)

@@ -1,9 +1,10 @@
 """Servers of the family that compare single clients: each client gets an item table of its own.
 
-A client gives out its trained vectors one by one, under its number, in a bag: (n / clients, item,
-row), and (n / clients, -1, what it keeps to itself). The server puts the tables together again
-and mixes them, as the method says, into one table per client, which that client alone is sent
-(``Addressed``) and starts the next round from. The mean of all tables is public as ever.
+A client gives out its trained vectors one by one, under its number, in a bag: (n / clients,
+item / items, row), and (n / clients, -1 / items, what it keeps to itself). The server puts the
+tables together again and mixes them, as the method says, into one table per client, which that
+client alone is sent (``Addressed``) and starts the next round from. The mean of all tables is
+public as ever.
 
 So the server has to read every client's table. A sum says nothing here, and a vector without its
 owner is of no use: stacks that hide either are refused (``reads_singles``).
@@ -21,6 +22,7 @@ from secure_fedrec.algorithms.item_tables.method import ItemTableMethod
 from secure_fedrec.algorithms.item_tables.trainer import ItemTables
 from secure_fedrec.algorithms.item_tables.training import LocalExamples
 from secure_fedrec.core.arrays import FloatArray, IntArray
+from secure_fedrec.errors import ProtocolError
 from secure_fedrec.streams import Streams
 from secure_fedrec.uploads import Aggregate, SetBlock, Upload
 from secure_fedrec.vault import Vault
@@ -71,16 +73,44 @@ class SingleTables(ItemTables):
         return {SINGLES: np.full(vault.n_clients, self.n_items + 1)}
 
     def server_step(self, public: PublicState, aggregate: Aggregate) -> PublicState:
-        """The mean, and a table for every client of the round; absent clients keep theirs."""
+        """The mean, and a table for every client of the round; absent clients keep theirs.
+
+        Raises:
+            ProtocolError: the bag does not hold one table of every client.
+        """
         after = super().server_step(public, aggregate)
-        width, each = self.bag_sizes()[SINGLES]
-        found = aggregate.bags[SINGLES].reshape(-1, each, width)
-        clients = np.rint(found[:, 0, 0] * self._n_clients).astype(np.int64)
+        clients, found = self._put_together(aggregate.bags[SINGLES])
         own, tables = found[:, 0, 2 : 2 + self._own], found[:, 1:, 2 : 2 + self.width]
         mixed = self._method.mix(tables, own)
         named = zip(clients.tolist(), mixed, strict=True)
         extras = {f"{_OF}{client}": np.ascontiguousarray(table) for client, table in named}
         return replace(after, extras={**after.extras, **extras})
+
+    def _put_together(self, vectors: FloatArray) -> tuple[IntArray, FloatArray]:
+        """Clients, ascending, and what each has given out: float64[B, m + 1, 2 + width].
+
+        Raises:
+            ProtocolError: a vector is missing or there twice, or the ring is too coarse to tell
+                clients or items apart.
+        """
+        width, each = self.bag_sizes()[SINGLES]
+        clients = np.rint(vectors[:, 0] * self._n_clients).astype(np.int64)
+        items = np.rint(vectors[:, 1] * self.n_items).astype(np.int64)
+        if np.any(np.diff(clients) < 0):  # the order of a bag is its host's
+            order = np.lexsort((items, clients))
+            vectors, clients, items = vectors[order], clients[order], items[order]
+        who = clients[::each]
+        due = np.tile(np.arange(-1, self.n_items), len(who))
+        if (
+            np.any(np.diff(who) <= 0)
+            or not np.array_equal(clients, np.repeat(who, each))
+            or not np.array_equal(items, due)
+        ):
+            raise ProtocolError(
+                f"{SINGLES}: not one vector per item of each client: one is missing or there "
+                "twice, or the steps of the ring are too coarse to tell items apart"
+            )
+        return who, vectors.reshape(-1, each, width)
 
     def addressed(self, public: PublicState) -> Mapping[str, IntArray]:
         """Every client's table, to it."""
@@ -108,7 +138,7 @@ class SingleTables(ItemTables):
         width, each = self.bag_sizes()[SINGLES]
         values = np.zeros((len(clients), each, width))
         values[:, :, 0] = (clients / self._n_clients)[:, None]
-        values[:, :, 1] = np.arange(-1, self.n_items)
+        values[:, :, 1] = np.arange(-1, self.n_items) / self.n_items  # within any ring's clip
         values[:, 0, 2 : 2 + self._own] = models.own
         values[:, 1:, 2 : 2 + self.width] = models.table.reshape(len(clients), self.n_items, -1)
         starts = np.arange(len(clients) + 1) * each

@@ -150,9 +150,10 @@ class ItemTables:
 
         Raises:
             DivergedError: the loss of one, or its table, is no number.
-            ConfigError: the private tables were made for another number of items or rank.
+            ConfigError: shared or private tables are of another number of items or rank.
         """
         round_ = public.round + 1
+        self._require(public)
         table = public.table.astype(np.float32)
         models, examples = self._prepared(clients, public, vault, streams, table)
         losses = training.train(
@@ -266,6 +267,22 @@ class ItemTables:
         return models, training.LocalExamples(
             indptr=drawn.indptr, rows=rows, labels=labels, keys=keys
         )
+
+    def _require(self, public: PublicState) -> None:
+        """Refuse what compiled loops would read and write beyond.
+
+        Raises:
+            ConfigError: the shared table, or the further parameters, have another shape.
+        """
+        due: dict[str, tuple[int, ...]] = {"table": (self.n_items, self.width)}
+        if self._shared:
+            due[SHARED] = (self._shared,)
+        arrays = {"table": public.table, **public.extras}
+        for name, shape in due.items():
+            found = arrays[name].shape if name in arrays else None
+            if found != shape:
+                problem = f"a shared {name} of shape {found} meets a method of {shape}"
+                raise ConfigError("algorithm.rank", self.width, problem)
 
     def _pool(self, clients: IntArray) -> Ragged:
         return (

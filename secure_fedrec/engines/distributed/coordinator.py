@@ -53,7 +53,6 @@ class Coordinator:
     Args:
         agreement: with all sites.
         learner: what is computed.
-        n_rows: rows of the shared table.
         identity: the server's key.
         transport: reaches sites.
         checkpoint: file for the state between rounds; None keeps it in memory only.
@@ -70,7 +69,6 @@ class Coordinator:
         *,
         agreement: Agreement,
         learner: Learner,
-        n_rows: int,
         identity: Identity,
         transport: Transport,
         checkpoint: Path | None = None,
@@ -89,7 +87,7 @@ class Coordinator:
         self._attempts = attempts
         self._record = record
         self.channel = SitesChannel(transport, agreement, identity, self._hosting.helpers())
-        self.public = learner.algorithm.initial_public(n_rows, learner.streams)
+        self.public = learner.initial()
         self._serial = 0
         self._begun = 0
         self._settled: dict[int, int] = {}

@@ -51,12 +51,18 @@ class Learner:
         stack: how uploads are protected.
         streams: of what everybody draws alike.
         cohort: who is invited.
+        n_rows: rows of the shared table.
     """
 
     algorithm: Algorithm
     stack: Stack
     streams: Streams
     cohort: CohortConfig
+    n_rows: int
+
+    def initial(self) -> PublicState:
+        """The public state before round 1."""
+        return self.algorithm.initial_public(self.n_rows, self.streams)
 
     def invited(self, round_: int) -> IntArray:
         """int64[P], ascending: the clients of a round."""
@@ -133,6 +139,8 @@ class Site:
         self._record = record
         self._session: _Session | None = None
         self._attempt: _Attempt | None = None
+        start = learner.initial()
+        self._shapes = _shapes({TABLE: start.table, **start.extras})
         learner.algorithm.initialise(vault, learner.streams)
         found = home.load()
         self._kept = Kept(tables=vault.snapshot()) if found is None else found
@@ -231,9 +239,13 @@ class Site:
     def _begin(self, request: Request) -> None:
         """Train, and make this attempt's halves."""
         arrays = decode_state(request.state)
-        table = arrays.pop(TABLE, None)
-        if table is None or request.round < 1:
-            raise WireError("a public state has a table, and a round a number from 1")
+        if request.round < 1 or _shapes(arrays) != self._shapes:
+            # This client's items are rows of the table, in compiled loops too.
+            raise WireError(
+                f"a public state of {_shapes(arrays)} in round {request.round}; it has "
+                f"{self._shapes}, and a round a number from 1"
+            )
+        table = arrays.pop(TABLE)
         public = PublicState(round=request.round - 1, table=table, extras=arrays)
         at = self._learner.standing(self._agreement, request.round, request.serial, public)
         wire = self._recorded(public)
@@ -349,6 +361,14 @@ def _required(
         if agreement.roster.key_of(node) != identities[node].public:
             raise ConfigError("site.identities", str(node), "the roster lists another key")
     return {node: identities[node] for node in due}
+
+
+def _shapes(arrays: Mapping[str, FloatArray]) -> dict[str, tuple[int | None, ...]]:
+    """What does not change over rounds: of others than the table the first size may, None."""
+    return {
+        name: values.shape if name == TABLE else (None, *values.shape[1:])
+        for name, values in sorted(arrays.items())
+    }
 
 
 def _is_greeting(data: bytes) -> bool:
